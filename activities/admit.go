@@ -34,7 +34,7 @@ type Admissions struct {
 
 // Admit compares the team with the offers of the store's live workers. If every
 // agent and check is offered, it decides which of the session's earlier work is
-// reused, fences executors of earlier incarnations, and writes the incarnation's
+// reused, fences executors of earlier runs, and writes the run's
 // first checkpoint and its status. Otherwise it returns the faults and writes
 // nothing. An admission that is too large for a payload is returned as a [LargeValue].
 func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error) {
@@ -51,7 +51,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		out, err := a.proceed(ctx, in, t)
 		return out, storeError(err)
 	}
-	offers, err := a.Sessions.Offers(ctx)
+	offers, err := a.State.Offers(ctx)
 	if err != nil {
 		return Admission{}, storeError(err)
 	}
@@ -59,20 +59,12 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	if faults = append(faults, in.Course.Problems(t)...); len(faults) > 0 {
 		return Admission{Problems: faults}, nil
 	}
-	var r *restoration
-	for fenced := false; !fenced; {
-		if r, err = a.restore(ctx, in, t, agents); err != nil {
-			return Admission{}, storeError(err)
-		}
-		if len(r.faults) > 0 {
-			return Admission{Problems: r.faults}, nil
-		}
-		if fenced, err = r.fence(); err != nil {
-			return Admission{}, storeError(err)
-		}
-	}
-	if err := r.enter(activity.GetInfo(ctx)); err != nil {
+	r, err := a.take(ctx, in, t, agents)
+	if err != nil {
 		return Admission{}, storeError(err)
+	}
+	if len(r.faults) > 0 {
+		return Admission{Problems: r.faults}, nil
 	}
 	out := r.admission()
 	out.Fallbacks, out.Webhook = t.Fallbacks(agents), spec.Webhook(offers, a.Clock())
@@ -81,13 +73,45 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	}
 	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
 	a.observe(r.status)
-	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "incarnation", out.Incarnation, "phases", len(out.Todo))
+	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "run", out.Run, "phases", len(out.Todo))
 	out, err = a.fitting(ctx, out)
 	return out, storeError(err)
 }
 
-// proceed begins an incarnation of a session that continues as new. It decides nothing again,
-// even if workers' offers have changed. It fences executors of the incarnation before and
+// take decides on the session's work, and makes this run the only one that may write. A resume decides once more then: an
+// executor of the run before may have finished work meanwhile, and none can any more. Calls of earlier runs that have no
+// executor are ended: otherwise those of this run would wait for what is reserved for them.
+func (a *Admissions) take(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
+	r, err := a.restore(ctx, in, t, agents)
+	if err != nil || len(r.faults) > 0 {
+		return r, err
+	}
+	info := activity.GetInfo(ctx)
+	admission := admissionOf(r.key, info, t)
+	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(in.Team), r.requirement, string(in.Workspace), string(in.Base)
+	admission.Selection, admission.ReportTo, admission.StartedBy = in.Course, in.ReportTo, in.StartedBy
+	admission.OriginalRun = in.OriginalRun
+	run, err := a.State.Admit(ctx, admission)
+	if err != nil {
+		return r, err
+	}
+	if in.Run > 1 {
+		if r, err = a.restore(ctx, in, t, agents); err != nil || len(r.faults) > 0 {
+			return r, err
+		}
+		if err := a.State.Undo(ctx, r.key, info.WorkflowExecution.RunID, r.undone()); err != nil {
+			return r, err
+		}
+		if err := (lostCalls{a.State, a.Sessions, a.Programs, a.WorkDirs, nil}).settleAll(ctx, r.key); err != nil {
+			return r, err
+		}
+	}
+	r.run, r.status.Run = int(run), int(run)
+	return r, nil
+}
+
+// proceed begins a run of a session that continues as new. It decides nothing again,
+// even if workers' offers have changed. It fences executors of the run before and
 // writes the first checkpoint.
 func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (Admission, error) {
 	info := activity.GetInfo(ctx)
@@ -96,25 +120,24 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	if err != nil {
 		return Admission{}, fmt.Errorf("read checkpoint %s: %w", in.Base.Short(), err)
 	}
-	for _, id := range t.Assignments() {
-		if _, err := a.Sessions.UpdateRecord(key, id, in.Incarnation, func(*session.Record) {}); err != nil {
-			return Admission{}, err
-		}
-	}
-	if _, err := a.State.Admit(ctx, admissionOf(key, info, t)); err != nil {
+	admission := admissionOf(key, info, t)
+	admission.OriginalRun, admission.TeamDigest, admission.Base = in.OriginalRun, string(in.Team), string(in.Base)
+	admission.Selection, admission.StartedBy, admission.Continues = in.Course, in.StartedBy, true
+	run, err := a.State.Admit(ctx, admission)
+	if err != nil {
 		return Admission{}, err
 	}
-	at := Boundary{At: in.At, Status: in.Status, Course: in.Course, OriginalRun: in.OriginalRun, FirstRun: in.FirstRun}
-	at.Status.Incarnation, at.Status.Checkpoint = in.Incarnation, in.Base
+	at := Boundary{At: in.At, Status: in.Status, FirstRun: in.FirstRun}
+	at.Status.Run, at.Status.Checkpoint = int(run), in.Base
 	next := nextCheckpoint(ctx, base, at)
-	next.Incarnation, next.CurrentPhase = in.Incarnation, spec.ReservedPhase
-	out := Admission{Incarnation: in.Incarnation}
-	if out.Head, err = a.Sessions.PutCheckpoint(ctx, key, next); err != nil {
-		return Admission{}, err
-	}
-	at.Status.Checkpoint = out.Head
-	_, err = writeStatus(a.Sessions, info, at)
+	next.Run, next.CurrentPhase = int(run), spec.ReservedPhase
+	out := Admission{Run: int(run)}
+	out.Head, err = a.boundaries(t).write(ctx, at, &next)
 	return out, err
+}
+
+func (a *Admissions) boundaries(t spec.Team) boundaryWriter {
+	return boundaryWriter{a.Sessions, a.State, a.Observer, func() (spec.Team, error) { return t, nil }}
 }
 
 // observe reports the session, and its assignments that need no work, to the observer.
@@ -130,24 +153,8 @@ func (a *Admissions) observe(s session.Status) {
 	}
 }
 
-// enter makes the run the only one that may begin calls, and sets the session's limits. Calls of earlier runs that have no
-// executor are ended: otherwise those of this run would wait for what is reserved for them.
-func (r *restoration) enter(info activity.Info) error {
-	admission := admissionOf(r.key, info, r.team)
-	requirement, err := r.Files.Blob(r.ctx, r.in.Requirement)
-	if err != nil {
-		return err
-	}
-	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(r.in.Team), string(requirement), string(r.in.Workspace), string(r.in.Base)
-	admission.ReportTo, admission.StartedBy, admission.StartedByID = r.in.ReportTo, r.in.StartedBy, r.in.StartedByID
-	if _, err := r.State.Admit(r.ctx, admission); err != nil || r.in.Incarnation == 1 {
-		return err
-	}
-	return lostCalls{r.State, r.Sessions, r.Programs, r.WorkDirs}.settleAll(r.ctx, r.key)
-}
-
-// begin writes the documents of a session before its first phase: the checkpoint from
-// which this incarnation starts, and its status.
+// begin writes what a session has before its first phase: the checkpoint from
+// which this run starts, and its status.
 func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
 	info := activity.GetInfo(ctx)
 	next, err := r.checkpoint()
@@ -155,16 +162,9 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 		return "", err
 	}
 	next.CreatedAt, next.Temporal = r.in.At, temporalIDs(info)
-	head, err := a.Sessions.PutCheckpoint(ctx, r.key, next)
-	if err != nil {
-		return "", err
-	}
-	r.status.Status, r.status.StartedAt, r.status.Checkpoint = session.Running, &r.in.At, head
+	r.status.Status, r.status.StartedAt = session.Running, &r.in.At
 	r.status.Starter = r.in.Starter
-	_, err = writeStatus(a.Sessions, info, Boundary{
-		At: r.in.At, Status: r.status, Course: r.in.Course, OriginalRun: r.in.OriginalRun, FirstRun: r.in.FirstRun,
-	})
-	return head, err
+	return a.boundaries(r.team).write(ctx, Boundary{At: r.in.At, Status: r.status, FirstRun: r.in.FirstRun}, &next)
 }
 
 func temporalIDs(info activity.Info) session.TemporalIDs {

@@ -3,12 +3,10 @@ package activities
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -42,13 +40,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if err != nil {
 		return Advanced{}, b.failed(ctx, err)
 	}
-	failpoint.Here("advance before its checkpoint")
-	head, err := b.Sessions.PutCheckpoint(ctx, s.key, next)
-	if err != nil {
-		return Advanced{}, b.failed(ctx, err)
-	}
-	failpoint.Here("advance after its checkpoint")
-	out := Advanced{Head: head, Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
+	out := Advanced{Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
 	for _, phase := range in.Ready {
 		input := session.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
@@ -69,14 +61,14 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Left = firstFew(filesLeftBy(in.Phase, next.Artifacts))
 	}
 	completes := in.Complete && len(conflicts) == 0
-	in.Status.Checkpoint, in.Status.Decisions = head, next.Decisions
+	in.Status.Decisions = next.Decisions
 	if completes {
 		in.end(session.Completed)
 	}
-	if err := b.write(ctx, in.Boundary); err != nil {
+	if out.Head, err = b.write(ctx, in.Boundary, &next); err != nil {
 		return Advanced{}, b.failed(ctx, err)
 	}
-	activity.GetLogger(ctx).Info("phase completed", "checkpoint", head)
+	activity.GetLogger(ctx).Info("phase completed", "checkpoint", out.Head)
 	if completes {
 		b.ended(ctx, in.Status)
 	}
@@ -96,28 +88,18 @@ func filesLeftBy(phase string, artifacts []session.Artifact) (paths []string) {
 	return paths
 }
 
-// session loads the context of the boundary's session. It fails if there is a later
-// incarnation.
+// session loads the context of the boundary's session. It fails if there is a later run.
 func (b *Boundaries) session(ctx context.Context, head spec.Digest) (sessionContext, error) {
 	s, err := loadSessionContext(ctx, b.Sessions, head)
-	if err == nil {
-		err = b.checkIncarnation(s.key, s.checkpoint.Incarnation)
+	if err != nil {
+		return s, err
 	}
+	run, err := b.State.Enter(ctx, s.key, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	if errors.Is(err, session.ErrNotFound) { // a restored database does not have it; the boundary admits it again
+		return s, nil
+	}
+	s.checkpoint.Run = int(run)
 	return s, err
-}
-
-// checkIncarnation returns session.ErrFenced if there is a later incarnation.
-func (b *Boundaries) checkIncarnation(key session.Key, incarnation int) error {
-	newest, err := b.Sessions.Incarnation(key)
-	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return nil // the next boundary writes it anew
-	case err != nil:
-		return err
-	case newest > incarnation:
-		return fmt.Errorf("session %s is in incarnation %d, this is %d: %w", key.Session, newest, incarnation, session.ErrFenced)
-	}
-	return nil
 }
 
 // next returns the checkpoint after the phase, and the conflicts of its work.
@@ -158,7 +140,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		}
 	}
 	in.end(in.Status.Status)
-	if err := b.write(ctx, in.Boundary); err != nil {
+	if _, err := b.write(ctx, in.Boundary, nil); err != nil {
 		return b.failed(ctx, err)
 	}
 	b.ended(ctx, in.Status)
@@ -176,7 +158,7 @@ func (b *Boundaries) ended(ctx context.Context, s session.Status) {
 }
 
 func (b *Boundaries) lostCalls() lostCalls {
-	return lostCalls{b.State, b.Sessions, b.Programs, b.WorkDirs}
+	return lostCalls{b.State, b.Sessions, b.Programs, b.WorkDirs, nil}
 }
 
 // covers reports whether all assignments belong to the phases.

@@ -57,8 +57,8 @@ type AdmitInput struct {
 	// Requirement is the blob of the requirement's text.
 	Requirement spec.Digest `json:"requirement"`
 	// Workspace is the manifest that the session starts from.
-	Workspace   spec.Digest `json:"workspace"`
-	Incarnation int         `json:"incarnation"`
+	Workspace spec.Digest `json:"workspace"`
+	Run       int         `json:"run"`
 	// Course selects the work of the session.
 	Course session.Course `json:"course,omitzero"`
 	// Base is the checkpoint that the session continues from; empty for a new one.
@@ -86,8 +86,8 @@ type Admission struct {
 	Problems []string `json:"problems,omitempty"`
 	// Team is the resolved team without its prose.
 	Team spec.Team `json:"team"`
-	// Incarnation counts the session's Temporal runs, this one included.
-	Incarnation int `json:"incarnation"`
+	// Run counts the session's Temporal runs, this one included.
+	Run int `json:"run"`
 	// Head is the first checkpoint.
 	Head spec.Digest `json:"head"`
 	// Todo names the phases to run, in topological order.
@@ -160,11 +160,13 @@ const (
 // RoundInput is the input of RoundName: one round of an assignment.
 type RoundInput struct {
 	spec.AssignmentID
-	Round       int `json:"round"`
-	Incarnation int `json:"incarnation"`
-	// Run is the run id in the keys of the session's rounds: that of the first of the runs that
-	// continue each other as new; empty: the activity's own.
-	Run string `json:"run,omitempty"`
+	// Round counts from 1 in each order of the assignment's work.
+	Round int `json:"round"`
+	// Ordered counts how often the work was ordered again in this run, for a person or because it was sent back. Because is
+	// why it was ordered the last time; empty: the session has begun. Forced: a person wants the phase to run anew.
+	Ordered int             `json:"ordered,omitempty"`
+	Because session.Because `json:"because,omitempty"`
+	Forced  bool            `json:"forced,omitempty"`
 	// Head is a checkpoint with the work of all phases that the phase depends on.
 	Head spec.Digest `json:"head"`
 	// Input is the manifest to start from.
@@ -182,9 +184,6 @@ type RoundInput struct {
 	Rounds int `json:"rounds"`
 	// Agent replaces the persona's agent; empty: the persona's own agent works.
 	Agent string `json:"agent,omitempty"`
-	// After is the activity whose round this one continues, after its budget was
-	// raised or with another agent; empty: the round begins.
-	After string `json:"after,omitempty"`
 	// Seq numbers the assignment's round activities in this workflow run. An activity is fenced
 	// by one with a larger number.
 	Seq int `json:"seq,omitempty"`
@@ -197,10 +196,6 @@ type RoundInput struct {
 	Free bool `json:"free,omitempty"`
 	// Lease is set if the round is a probe of its agent's breaker.
 	Lease session.BreakerPermit `json:"lease,omitzero"`
-	// Series counts how often the assignment began a new series of rounds in this
-	// incarnation, for a person or because work was sent back. The round's epoch is
-	// the incarnation's first epoch plus Series.
-	Series int `json:"series,omitempty"`
 	// Note is a person's note to the agent of the next attempt.
 	Note string `json:"note,omitempty"`
 	// Rework is set while the phase repeats work that was sent back.
@@ -260,7 +255,6 @@ type MergeInput struct {
 	Phase string `json:"phase"`
 	// Integrator is the persona whose directory and lock the merge uses.
 	Integrator  string      `json:"integrator"`
-	Incarnation int         `json:"incarnation"`
 	Head        spec.Digest `json:"head"`
 	Input       spec.Digest `json:"input"`
 	Assignments PhaseWork   `json:"assignments"`
@@ -291,10 +285,8 @@ type Boundary struct {
 	// Status is the session's status after the step, without the step's results. Its checkpoint
 	// is the newest before the step.
 	Status session.Status `json:"status"`
-	// Course, OriginalRun and FirstRun are those of [AdmitInput].
-	Course      session.Course `json:"course,omitzero"`
-	OriginalRun string         `json:"original_run,omitempty"`
-	FirstRun    string         `json:"first_run,omitempty"`
+	// FirstRun is the first of the runs that continue each other as new.
+	FirstRun string `json:"first_run,omitempty"`
 }
 
 // AdvanceInput is the input of AdvanceName: the checkpoint after a phase.

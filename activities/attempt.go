@@ -42,56 +42,42 @@ type attemptEnd struct {
 	dir     session.WorkDir
 	outcome session.Outcome
 	files   spec.Digest
+	// elsewhere: the agent has ended on another host, which has its conversation.
+	elsewhere bool
 }
 
 // run does the attempt with an agent.
 func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
-	var end attemptEnd
 	basis, err := a.basis(ctx)
 	if err != nil {
-		return nil, end, err
+		return nil, attemptEnd{}, err
 	}
 	if err := a.readConflicts(ctx); err != nil {
-		return nil, end, err
+		return nil, attemptEnd{}, err
 	}
-	start := a.startFacts(ctx, basis).decide()
-	end.from = start.from()
-	dir, brief, err := a.prepare(ctx, start)
+	end, found, err := a.endedBefore(ctx)
+	if err == nil && !found {
+		end, err = a.runAgent(ctx, basis)
+	}
 	if err != nil {
-		return nil, end, err
-	}
-	end.dir = dir
-	if !start.continues {
-		a.log.setConversation(nil)
-	}
-	if err := a.log.noteStart(ctx, start.begun, a.clock().UTC(), a.hasConversation(), basis); err != nil {
-		return nil, end, err
-	}
-	a.spender.begin(a.log.attemptKey(), start.earlier)
-	contract := contractOf(a.session.team, a.in)
-	collect := a.collection(dir)
-	job := a.job(dir, start)
-	job.Brief, job.Deliver, job.Try, job.Breaker = brief, contract, a.try(dir, collect), a.breaker.forCalls(ctx)
-	end.outcome, err = a.work(ctx, job)
-	if err != nil {
-		err = a.exec.dir.blame(ctx, err)
-		if !a.exec.dir.isCleared() {
-			end.files = a.collectLeft(ctx, err, dir, collect, &end.outcome)
-		}
 		return nil, end, err
 	}
 	if f := a.refused(end.outcome); f != nil {
 		return nil, end, f
 	}
+	contract, collect := contractOf(a.session.team, a.in), a.collection(end.dir)
 	collected, err := a.checks.collect(ctx, collect)
 	if err != nil {
 		return nil, end, err
 	}
 	end.files = collected.Output
-	if err := a.resetToCollected(ctx, dir, collected, &end.outcome); err != nil {
+	if err := a.noteCollected(ctx, collected.Output); err != nil {
 		return nil, end, err
 	}
-	dropped, collected, err := a.accept(ctx, contract, dir, collect, collected, &end.outcome)
+	if err := a.resetToCollected(ctx, end.dir, collected, &end.outcome); err != nil {
+		return nil, end, err
+	}
+	dropped, collected, err := a.accept(ctx, contract, end.dir, collect, collected, &end.outcome)
 	if err != nil {
 		return nil, end, err
 	}
@@ -102,6 +88,41 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		SendsBack: end.outcome.SendsBack,
 		Dropped:   dropped,
 	}, end, nil
+}
+
+// runAgent runs the agent from what the attempt starts from, and notes its end.
+func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemptEnd, err error) {
+	start := a.startFacts(ctx, basis).decide()
+	end.from = start.from()
+	dir, brief, err := a.prepare(ctx, start)
+	if err != nil {
+		return end, err
+	}
+	end.dir = dir
+	if !start.continues {
+		a.log.setConversation(nil)
+	}
+	if err := a.log.noteStart(ctx, start.begun, a.clock().UTC(), a.hasConversation(), basis); err != nil {
+		return end, err
+	}
+	a.spender.begin(a.log.attemptKey(), start.earlier)
+	collect := a.collection(dir)
+	job := a.job(dir, start)
+	job.Ended = func(ctx context.Context, o session.Outcome) error {
+		return a.noteAgentEnded(ctx, attemptEnd{from: end.from, dir: dir, outcome: o})
+	}
+	job.Brief, job.Deliver, job.Try, job.Breaker = brief, contractOf(a.session.team, a.in), a.try(dir, collect), a.breaker.forCalls(ctx)
+	if end.outcome, err = a.work(ctx, job); err != nil {
+		err = a.exec.dir.blame(ctx, err)
+		if !a.exec.dir.isCleared() {
+			end.files = a.collectLeft(ctx, err, dir, collect, &end.outcome)
+		}
+		return end, err
+	}
+	if a.log.get().Ended != nil { // before its cost was booked
+		return end, nil
+	}
+	return end, a.noteAgentEnded(ctx, end)
 }
 
 // accept verifies the collected work: it settles the conflicts of its input and fulfils its contract. dropped are the
@@ -119,7 +140,9 @@ func (a *attempt) accept(
 		return nil, work, err
 	}
 	if work, err = a.checks.verify(ctx, c, dir, req, work, o); err != nil {
-		err = a.exec.dir.blame(ctx, err)
+		if err = a.exec.dir.blame(ctx, err); a.exec.dir.now().wasFull { // the work may lack what the disk did not take
+			a.log.change(func(log *session.RoundLog) { log.Ended = nil })
+		}
 	}
 	return dropped, work, err
 }
@@ -185,19 +208,6 @@ func (a *attempt) settle(ctx context.Context, result spec.Digest, o session.Outc
 	return session.Dropped(found.standings), nil
 }
 
-// collection returns the parameters for collecting the agent's changes in a directory.
-func (a *attempt) collection(dir session.WorkDir) session.Collect {
-	phase, _ := a.session.team.Phase(a.in.Phase)
-	protected := phase.Protected
-	if a.merge.Sides != "" { // the versions of the conflicts are not part of the result
-		protected = append(slices.Clone(protected), session.MergeDir+"/**")
-	}
-	return session.Collect{
-		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: protected,
-		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
-	}
-}
-
 // prepare fills the assignment's directory with what the attempt starts from and
 // writes its brief.
 func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, brief session.Brief, err error) {
@@ -236,7 +246,7 @@ func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (sessi
 		}
 		files = shown.Output
 	}
-	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InJournal; {
+	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InCalls; {
 	case s.asLeft && inLayers:
 		return a.exec.dir.hold(dirs.WithLayers(ctx, dir))
 	case s.asLeft && !dirs.IsLayered(dir):
@@ -274,7 +284,7 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	return session.Brief{
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
-		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
+		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: int(s.first.Round), Attempt: int(s.first.Attempt),
 		LeftOut: a.leftOut(s), Feedback: feedback, Conflicts: a.merge.Conflicts, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
 }
@@ -338,8 +348,7 @@ const maxLeftOutTold = 20
 func (a *attempt) leftOut(s start) []string {
 	var all []string
 	if was, ok := a.session.undone(a.in.AssignmentID); s.failure != nil {
-		rounds, _, _ := a.log.rounds()
-		all = said(all, "the last attempt", firstReport(rounds, *s.failure).LeftOut)
+		all = said(all, "the last attempt", a.firstReport(*s.failure).LeftOut)
 	} else if ok {
 		all = said(all, "the work before", was.LeftOut)
 	}
@@ -368,7 +377,7 @@ func said(all []string, of string, notes []string) []string {
 // end of the call was not reported to the observer.
 func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, error) {
 	var outcome session.Outcome
-	process := a.exec.agents.Offered(job.Agent).Conversation != spec.InJournal
+	process := a.exec.agents.Offered(job.Agent).Conversation != spec.InCalls
 	err := a.exec.dir.watch(ctx, "the agent", process, a.log.get().AttemptAt, func(ctx context.Context) (err error) {
 		outcome, err = a.exec.agents.Run(ctx, job)
 		return err
@@ -400,24 +409,6 @@ func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context
 	}
 }
 
-// collectLeft collects the files of a failed agent. The next attempt gets the changes or
-// continues from them. Files that cannot be stored are not another failure.
-func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect, outcome *session.Outcome) spec.Digest {
-	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
-		return ""
-	}
-	a.exec.dir.restoreAccess()
-	collected, err := a.files.Collect(ctx, req)
-	if err != nil {
-		return ""
-	}
-	a.nameLeftOut(collected, outcome)
-	if len(collected.Protected)+len(collected.LeftOut) == 0 {
-		a.exec.dir.workDirs.NoteCollected(dir, collected.Output)
-	}
-	return collected.Output
-}
-
 // ownAgent describes the persona's own agent. The work's basis names it even if a fallback
 // has worked. The worker of the fallback may not have it, so offers of workers are used.
 func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
@@ -425,7 +416,7 @@ func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAg
 		return own, nil
 	}
 	err = a.exec.retryStore(ctx, func() error {
-		offers, err := a.exec.sessions.Offers(ctx)
+		offers, err := a.exec.state.Offers(ctx)
 		slices.SortFunc(offers, func(a, b spec.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
 		for _, o := range offers { // the newest wins
 			if offered, ok := o.Agents[name]; ok {

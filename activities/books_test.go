@@ -54,7 +54,7 @@ func (d *desk) other(tokens int64) (call string) {
 func (d *desk) beginIn(key session.Key, tokens int64) (call string) {
 	d.t.Helper()
 	run, err := d.store.State.Admit(d.t.Context(), state.Admission{
-		Key: key, TemporalRun: key.Session, Team: "t", Caps: budget.Caps(d.team), Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Key: key, TemporalRun: key.Session, OriginalRun: key.Session, Team: "t", Caps: budget.Caps(d.team),
 	})
 	require.NoError(d.t, err)
 	attempt := state.AttemptKey{Assignment: state.Assignment{Key: key, AssignmentID: d.dev().AssignmentID}, Pass: 1, Round: 1, Attempt: 1}

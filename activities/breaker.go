@@ -136,6 +136,11 @@ func activityKey(info activity.Info) string {
 	return info.WorkflowExecution.ID + "/" + info.WorkflowExecution.RunID + "/" + info.ActivityID
 }
 
+// executionKey names one execution of an activity.
+func executionKey(info activity.Info) string {
+	return fmt.Sprintf("%s/%d", activityKey(info), info.Attempt)
+}
+
 // updateID returns the id of an update that may be sent several times: each call returns another one.
 func (b *agentBreaker) updateID(what string) string {
 	return fmt.Sprintf("%s/%s/%d/%d", b.activity, what, b.clock().UnixNano(), b.updates.Add(1))

@@ -121,7 +121,7 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 			}
 			call := d.beginIn(key, 100)
 			now := time.Now()
-			watched := &changing{State: d.store.State, change: func() { require.NoError(t, c.change(d, call, &now)) }}
+			watched := &changing{State: d.db(), change: func() { require.NoError(t, c.change(d, call, &now)) }}
 			waits := &activities.BudgetWaits{State: watched, Clock: func() time.Time { return now }}
 			in := activities.AwaitBudgetInput{AssignmentID: d.dev().AssignmentID, Scope: c.scope, Team: "t", Least: cost.Amount{Tokens: 60}}
 			if c.scope == budget.DayScope {

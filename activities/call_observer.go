@@ -45,7 +45,7 @@ func (o *callObserver) begin(ctx context.Context, plan session.CallPlan) *observ
 	return c
 }
 
-// booked notes the cost of a call. answered: its answer is in the journal. stored: its answer is stored.
+// booked notes the cost of a call. answered: it had an answer. stored: the answer is stored.
 func (o *callObserver) booked(call *observedCall, used cost.Usage, answered, stored bool) {
 	o.mu.Lock()
 	call.end.Usage, call.end.Stored = used, stored

@@ -27,7 +27,7 @@ func (a *attempt) hasConversation() bool {
 // secret, or too large, continues on this host only. An error of the store leaves what the record
 // had: a later attempt elsewhere continues from there.
 func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
-	if end.dir.Tree == "" || !a.hasConversation() || errors.Is(context.Cause(ctx), session.ErrFenced) {
+	if end.dir.Tree == "" || end.elsewhere || !a.hasConversation() || errors.Is(context.Cause(ctx), session.ErrFenced) {
 		return
 	}
 	c, ok := a.exec.agents.Conversation(a.log.agent, end.dir)
@@ -35,7 +35,7 @@ func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
 		a.log.setConversation(nil)
 		return
 	}
-	before := a.log.conversation()
+	before := a.log.storedConversation()
 	if session.HomeOf(before) != "" && before.ID == c.ID && before.Files == end.files && end.outcome.Usage == (cost.Usage{}) {
 		return // the model has said nothing since: a provider that fails for hours costs no space
 	}
@@ -83,11 +83,11 @@ func (a *attempt) collectConversation(ctx context.Context, preset string, end at
 // noteConversation notes beside HOME which stored conversation HOME has, once the record has
 // it. Without the note, the next attempt restores it from the store.
 func (a *attempt) noteConversation(dir session.WorkDir) {
-	stored := a.log.conversation()
+	stored := a.log.storedConversation()
 	if dir.Home == "" || stored == nil {
 		return
 	}
-	if here, ok := a.exec.agents.Conversation(a.log.agent, dir); ok && here.Home != stored.Home {
+	if here, ok := a.exec.agents.Conversation(a.log.agent, dir); ok && here.ID == stored.ID && here.Home != stored.Home {
 		here.Home = stored.Home
 		_ = a.exec.agents.NoteConversation(dir, here)
 	}

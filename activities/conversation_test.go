@@ -124,7 +124,7 @@ func TestConversationContinuesOnAnotherHost(t *testing.T) {
 			h := d.hears(d.talks("two", nil))
 			in := d.roundInput()
 			if name == "a spent budget" { // and its round with it: a person has answered
-				in.Round, in.Series = 1, 1
+				in.Round, in.Ordered, in.Because = 1, 1, session.BecauseRetried
 				d.earlier++
 			}
 			require.Eventually(t, func() bool {

@@ -9,13 +9,12 @@
 //	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
 //	spender         paid calls and stored answers of an attempt
 //	paidCall        one call in flight
-//	journalWriter   the assignment's journal
-//	reservations    the reservations in the session's ledger
+//	lostCalls       books calls that died with a worker
 //	callObserver    reports calls to the observer
 //	outageWait      waits for a provider or a host that fails
 //	agentBreaker    permits, leases and reports of the agent's breaker
 //	checks          runs checks, collects files
-//	roundLog        the assignment's record with the round's log in it; its only owner
+//	roundLog        the rows of the round and its attempts; their only writer
 //	execution       lock, fence, stop of the worker, retries of the store
 //	directory       the assignment's directory, and its use of the disk
 //	heartbeats      reports to Temporal

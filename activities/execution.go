@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -19,18 +18,18 @@ import (
 
 // execution is one execution of an activity that works in an assignment's directory: of a
 // round, or of the merge of a phase. It has the assignment's lock, and ends when its worker
-// stops or when a later incarnation of its session takes over.
+// stops or when a later run of its session takes over.
 type execution struct {
 	sessions Sessions
+	state    State
 	agents   Agents
 	observer Observer
 	// drain is for how long a stopping worker lets the work continue.
-	drain       time.Duration
-	info        activity.Info
-	key         session.Key
-	id          spec.AssignmentID
-	incarnation int
-	dir         *directory
+	drain time.Duration
+	info  activity.Info
+	key   session.Key
+	id    spec.AssignmentID
+	dir   *directory
 	// waits has the time in which the attempt waits for others: the store, and calls of other assignments.
 	waits *session.Waits
 	// background has goroutines that the execution waits for at its end.
@@ -50,7 +49,7 @@ const (
 	// lockEveryMost.
 	lockEvery     = 50 * time.Millisecond
 	lockEveryMost = time.Second
-	// fenceEvery is how often it looks whether a later incarnation of its session has
+	// fenceEvery is how often it looks whether a later run of its session has
 	// taken over.
 	fenceEvery = 3 * time.Second
 	// storeWait and storeWaitMax bound the waits for a store that cannot be used.
@@ -61,20 +60,14 @@ const (
 // StoreWaitProgress begins the progress of what waits for a store that cannot be used. The reason follows.
 const StoreWaitProgress = string(failures.ResourceError) + ": waiting for the store: "
 
-func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID, incarnation int) *execution {
+func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID) *execution {
 	info := activity.GetInfo(ctx)
 	key := sessionKey(info)
 	return &execution{
-		sessions: rs.Sessions, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
-		info: info, key: key, id: id, incarnation: incarnation, waits: session.NewWaits(rs.Clock),
+		sessions: rs.Sessions, state: rs.State, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
+		info: info, key: key, id: id, waits: session.NewWaits(rs.Clock),
 		dir: &directory{workDirs: rs.WorkDirs, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
 	}
-}
-
-// roundKey names the execution's activity in the assignment's record. run is the session's
-// run; empty: the activity's own.
-func (e *execution) roundKey(run string) session.RoundKey {
-	return session.RoundKey{Workflow: e.info.WorkflowExecution.ID, Run: cmp.Or(run, e.info.WorkflowExecution.RunID), Activity: e.info.ActivityID}
 }
 
 // start returns the context of the execution's work: see [execution.untilStopped]. While it
@@ -98,7 +91,7 @@ func (e *execution) start(ctx context.Context, port Heartbeats, current func() H
 
 // untilStopped ends its context, with errHandedOver as the cause, when the
 // worker stops and the time to drain is over; and with session.ErrFenced when a
-// later incarnation of the session has taken the assignment over. The returned
+// later run of the session has taken the assignment over. The returned
 // function ends it, too.
 func (e *execution) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(ctx)
@@ -122,12 +115,11 @@ func (e *execution) untilStopped(ctx context.Context) (context.Context, context.
 	return work, cancel
 }
 
-// watchFence checks at intervals whether a later incarnation has the assignment. Otherwise an
+// watchFence checks at intervals whether the session has a later run. Otherwise an
 // executor that Temporal has lost would continue to work and to pay.
 func (e *execution) watchFence(ctx context.Context, cancel context.CancelCauseFunc) {
 	for sleep(ctx, fenceEvery) == nil {
-		record, err := e.sessions.Record(e.key, e.id)
-		if err == nil && record.Incarnation > e.incarnation {
+		if later, err := e.state.IsFenced(ctx, e.key, e.info.WorkflowExecution.RunID); err == nil && later {
 			cancel(session.ErrFenced)
 		}
 	}

@@ -52,8 +52,7 @@ func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedba
 		}
 		return f, nil
 	}
-	rounds, _, _ := a.log.rounds()
-	told := firstReport(rounds, *s.failure)
+	told := a.firstReport(*s.failure)
 	feedback := session.FeedbackOn(&told.Failure)
 	feedback.Kept = s.kept
 	if told.Diff != "" {
@@ -65,16 +64,16 @@ func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedba
 	return feedback, nil
 }
 
-// firstReport returns the first report of the same failure in the record: of the same attempt,
-// on the same files. The output of a check may contain times and paths. With another text the
+// firstReport returns the first report of the same failure in the passes whose answers the attempt may use: of the same
+// attempt, on the same files. The output of a check may contain times and paths. With another text the
 // next attempt's requests would differ, and stored answers would be paid for again.
-func firstReport(rounds []session.RoundRecord, t tried) session.AttemptReport {
-	for _, round := range rounds {
-		if round.Epoch != t.key.Epoch || round.Round != t.key.Round {
+func (a *attempt) firstReport(t tried) session.AttemptReport {
+	for _, round := range a.log.rounds() {
+		if round.Pass < t.answersFrom || round.Round != int(t.key.Round) {
 			continue
 		}
 		for _, before := range round.Attempts {
-			if before.Attempt == t.key.Attempt && before.Left == t.report.Left && before.Failure.Category == t.report.Failure.Category {
+			if before.Attempt == int(t.key.Attempt) && before.Left == t.report.Left && before.Failure.Category == t.report.Failure.Category {
 				return before
 			}
 		}

@@ -31,6 +31,14 @@ type lostCalls struct {
 	// programs reads in workDirs the usage that agent programs have noted; nil: nobody does.
 	programs ProgramUsage
 	workDirs WorkDirs
+	// ended is the attempt whose agent has ended, with the cost that it has stated; nil: there is none.
+	ended *endedCost
+}
+
+// endedCost is the cost of an attempt whose agent has ended, and which was not booked before its worker was lost.
+type endedCost struct {
+	attempt state.AttemptKey
+	used    cost.Usage
 }
 
 // settleAll ends the lost calls of all assignments of a session that nobody executes. Reservations for them are released.
@@ -80,6 +88,9 @@ func (l lostCalls) settle(ctx context.Context, a state.Assignment) error {
 
 // end is how a lost call has ended. The files of an agent program have its usage since its last report.
 func (l lostCalls) end(c state.Call) state.CallEnd {
+	if l.ended != nil && c.Call == 0 && c.AttemptKey == l.ended.attempt {
+		return state.CallEnd{State: state.CallAnswered, Usage: l.ended.used}
+	}
 	end := state.CallEnd{State: state.CallUnsettled}
 	if c.Call == 0 && l.programs != nil {
 		if dir, err := l.workDirs.Make(c.Key, c.AssignmentID); err == nil {
@@ -98,7 +109,6 @@ func (l lostCalls) end(c state.Call) state.CallEnd {
 // admissionOf is the admission of an activity's run in the state.
 func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
 	return state.Admission{
-		Key: key, TemporalRun: info.WorkflowExecution.RunID, Team: t.Name, Caps: budget.Caps(t),
-		Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name, Caps: budget.Caps(t),
 	}
 }

@@ -80,7 +80,7 @@ func TestTheObserverHearsOfEveryCallOnce(t *testing.T) {
 	d := newDesk(t)
 	w := &witness{}
 	d.observer = w
-	d.agents.conversation = spec.InJournal
+	d.agents.conversation = spec.InCalls
 	d.team.Budget.Tokens = 100
 	d.admit()
 	ctx, end := context.WithCancel(t.Context())

@@ -11,32 +11,28 @@ import (
 // Mark writes the session's status. After it has returned, a checkpoint has the person's answer:
 // who, when and why.
 func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
-	var out Marked
-	if in.Answer != nil && in.Status.Checkpoint != "" {
-		var err error
-		if out, err = b.keepAnswer(ctx, in); err != nil {
-			return Marked{}, b.failed(ctx, err)
-		}
-		in.Status.Checkpoint = out.Head
+	if in.Answer == nil || in.Status.Checkpoint == "" {
+		_, err := b.write(ctx, in.Boundary, nil)
+		return Marked{}, b.failed(ctx, err)
 	}
-	return out, b.failed(ctx, b.write(ctx, in.Boundary))
+	out, err := b.keepAnswer(ctx, in)
+	return out, b.failed(ctx, err)
 }
 
-// keepAnswer adds an answer to the chain of checkpoints.
-func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, error) {
+// keepAnswer writes a boundary whose checkpoint has an answer.
+func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (out Marked, err error) {
 	s, err := b.session(ctx, in.Status.Checkpoint)
 	if err != nil {
 		return Marked{}, err
 	}
 	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
 	c.Answers = answered(c, *in.Answer)
-	var out Marked
-	if out.Head, err = b.Sessions.PutCheckpoint(ctx, s.key, c); err != nil {
+	nothing, err := b.Files.Overlay(ctx, c.Workspace, c.Workspace)
+	if err != nil {
 		return Marked{}, err
 	}
-	nothing, err := b.Files.Overlay(ctx, c.Workspace, c.Workspace)
-	out.Nothing = nothing.Delta
-	return out, err
+	head, err := b.write(ctx, in.Boundary, &c)
+	return Marked{Head: head, Nothing: nothing.Delta}, err
 }
 
 // answered returns the answers with a new one. An approval, and the choice of the later version
@@ -65,15 +61,9 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 	if err != nil {
 		return Reworked{}, b.failed(ctx, err)
 	}
-	if err := b.markStale(s, in); err != nil {
-		return Reworked{}, b.failed(ctx, err)
-	}
-	head, err := b.Sessions.PutCheckpoint(ctx, s.key, c)
+	in.Status.Decisions = c.Decisions
+	head, err := b.write(ctx, in.Boundary, &c, in.Rework.Open...)
 	if err != nil {
-		return Reworked{}, b.failed(ctx, err)
-	}
-	in.Status.Checkpoint, in.Status.Decisions = head, c.Decisions
-	if err := b.write(ctx, in.Boundary); err != nil {
 		return Reworked{}, b.failed(ctx, err)
 	}
 	return Reworked{Head: head, Input: input}, nil
@@ -100,22 +90,4 @@ func (b *Boundaries) undone(ctx context.Context, s sessionContext, in ReworkInpu
 	}
 	input, _, err := b.mergeBase(s).fold(ctx, s.team.Ancestors(rework.To), s.done(nil))
 	return c, input.Manifest, err
-}
-
-// markStale marks the recorded rounds of work that was sent back as stale: they count neither
-// as finished nor as interrupted.
-func (b *Boundaries) markStale(s sessionContext, in ReworkInput) error {
-	for _, id := range s.team.Assignments() {
-		if !slices.Contains(in.Rework.Open, id.Phase) {
-			continue
-		}
-		if _, err := b.Sessions.UpdateRecord(s.key, id, in.Status.Incarnation, func(r *session.Record) {
-			for i := range r.Rounds {
-				r.Rounds[i].Stale = true
-			}
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 // boundaries are those of the session's store.
 func (p *past) boundaries() *activities.Boundaries {
-	return &activities.Boundaries{Files: p.store.Content, Sessions: p.store, State: p.store.State, Clock: time.Now}
+	return &activities.Boundaries{Files: p.store.Content, Sessions: p.store, State: p.db(), Clock: time.Now}
 }
 
 // sendBack sends a phase's work back, with what builds on it.
@@ -42,9 +42,9 @@ func (p *past) checkpoint() session.Checkpoint {
 	return c
 }
 
-// TestNotesOutliveTheIncarnation: who continues is told what a person said last, also
+// TestNotesOutliveTheRun: who continues is told what a person said last, also
 // where finished work was sent back before, and where only the merged tree is to be fixed.
-func TestNotesOutliveTheIncarnation(t *testing.T) {
+func TestNotesOutliveTheRun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
@@ -90,11 +90,11 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	w.Usage = cost.Usage{InputTokens: 7}
 	p.sendBack("pair", []string{"pair"}, w.CheckpointAssignment)
 	require.Equal(t, int64(17), p.checkpoint().Usage.Tokens())
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.store.State, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
-		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
+		Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
 	}, &a)
 	require.Empty(t, a.Problems)
 	p.head = a.Head

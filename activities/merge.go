@@ -34,9 +34,9 @@ type phaseMerge struct {
 // tree by the phase's contract and checks. A failure of the work is in the result:
 // the workflow schedules a round that fixes it. An unusable store or a stopping
 // worker is an error that Temporal retries. Checks that end their worker several
-// times are given up as worker_lost. A merge of an earlier incarnation is fenced.
+// times are given up as worker_lost. A merge of an earlier run is fenced.
 func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error) {
-	e := ms.Rounds.newExecution(ctx, spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, in.Incarnation)
+	e := ms.Rounds.newExecution(ctx, spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator})
 	defer e.dir.releaseLayers()
 	work, end := e.start(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
 		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
@@ -171,25 +171,20 @@ func (m *phaseMerge) end(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return m.change(ctx, ended)
 	}
-	return m.put(ended)
+	return m.put(ctx, ended)
 }
 
-// change changes the merge's log in the integrator's record, durably.
+// change changes the merge's log, durably.
 func (m *phaseMerge) change(ctx context.Context, change func(*session.MergeLog)) error {
-	err := m.exec.retryStore(ctx, func() error { return m.put(change) })
+	err := m.exec.retryStore(ctx, func() error { return m.put(ctx, change) })
 	m.started = err == nil
 	return err
 }
 
-func (m *phaseMerge) put(change func(*session.MergeLog)) error {
-	key := m.exec.roundKey("")
-	_, err := m.ports.Sessions.UpdateRecord(m.session.key, m.exec.id, m.in.Incarnation, func(record *session.Record) {
-		if record.Merge == nil || record.Merge.Key != key {
-			record.Merge = &session.MergeLog{Key: key}
-		}
-		change(record.Merge)
-	})
-	return err
+func (m *phaseMerge) put(ctx context.Context, change func(*session.MergeLog)) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // a stopping worker writes what it knows
+	defer cancel()
+	return m.ports.State.Merge(ctx, m.session.key, m.in.Phase, m.exec.info.WorkflowExecution.RunID, m.exec.info.ActivityID, change)
 }
 
 // failed returns the failure of the work in err, or the activity's error. A failure of the

@@ -3,7 +3,6 @@ package activities_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,9 +52,9 @@ func (c *conflict) byReference() activities.PhaseWork {
 
 func (c *conflict) merge() (out activities.MergeResult) {
 	c.t.Helper()
-	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.store.State, Agents: &agents{}, Clock: time.Now}
+	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.db(), Agents: &agents{}, Clock: time.Now}
 	execute(c.t, (&activities.Merges{Rounds: rounds}).Merge, activities.MergeInput{
-		Phase: "pair", Integrator: "q", Incarnation: 1, Head: c.head, Input: c.input, Assignments: c.byReference(),
+		Phase: "pair", Integrator: "q", Head: c.head, Input: c.input, Assignments: c.byReference(),
 	}, &out)
 	return out
 }
@@ -66,11 +65,11 @@ func (c *conflict) integrate(on activities.MergeResult, run func(tree string, br
 	agents := &agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) {
 		return run(job.Tree, job.Brief), nil
 	}}
-	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.store.State, Agents: modelled{agents, c.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.db(), Agents: modelled{agents, c.model}, Clock: time.Now, LostLimit: 5}
 	var r session.RoundResult
 	execute(c.t, rounds.Run, activities.RoundInput{
-		AssignmentID: c.work[1].AssignmentID, Round: 1 + len(c.work[1].Integrated), Rounds: 9, Incarnation: 1, Head: c.head, Input: on.Tree,
-		Beside: c.byReference(), Feedback: on.Feedback, Integrating: true, Run: fmt.Sprint(len(c.work[1].Integrated)),
+		AssignmentID: c.work[1].AssignmentID, Round: 1 + len(c.work[1].Integrated), Rounds: 9, Head: c.head, Input: on.Tree,
+		Beside: c.byReference(), Feedback: on.Feedback, Integrating: true,
 	}, &r)
 	paths, err := c.store.Content.Paths(c.t.Context(), r.Output)
 	require.NoError(c.t, err)

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 )
 
 // checks are agents whose check is given its context.
@@ -33,20 +35,29 @@ func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeRes
 func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
 	merges := &activities.Merges{Rounds: &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.store.State, Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
 	}}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(merges.Merge)
 	var result activities.MergeResult
 	value, err := env.ExecuteActivity(merges.Merge, activities.MergeInput{
-		Phase: "build", Integrator: "dev", Incarnation: 1, Head: d.head, Input: d.input, Outage: order,
+		Phase: "build", Integrator: "dev", Head: d.head, Input: d.input, Outage: order,
 	})
 	if err != nil {
 		return result, err
 	}
 	require.NoError(d.t, value.Get(&result))
 	return result, nil
+}
+
+// mergeLog is the state of the merge in its row.
+func (d *desk) mergeLog() (log session.MergeLog) {
+	d.t.Helper()
+	var outage string
+	require.NoError(d.t, statetest.SQLite(d.t, d.store.Dir()).QueryRow(`select started, lost, outage from merges`).Scan(&log.Started, &log.Lost, &outage))
+	require.NoError(d.t, json.Unmarshal([]byte(outage), &log.Outage))
+	return log
 }
 
 func newMerge(t *testing.T) *desk {
@@ -81,29 +92,28 @@ func TestMergeThatEndsInOrderLosesNobody(t *testing.T) {
 	d := newMerge(t)
 	for range 5 {
 		result, err := d.merge(func(context.Context) error {
-			require.True(t, d.record().Merge.Started)
+			require.True(t, d.mergeLog().Started)
 			return failures.Failf(failures.TestFailure, "no good")
 		})
 		require.NoError(t, err)
 		require.Equal(t, failures.TestFailure, result.Failure.Category)
-		require.False(t, d.record().Merge.Started)
-		require.Zero(t, d.record().Merge.Lost)
+		require.False(t, d.mergeLog().Started)
+		require.Zero(t, d.mergeLog().Lost)
 	}
 }
 
-// TestMergeOfAnEarlierIncarnationIsStopped: its checks may continue for hours.
-func TestMergeOfAnEarlierIncarnationIsStopped(t *testing.T) {
+// TestMergeOfAnEarlierRunIsStopped: its checks may continue for hours.
+func TestMergeOfAnEarlierRunIsStopped(t *testing.T) {
 	t.Parallel()
 	d := newMerge(t)
 	_, err := d.merge(func(ctx context.Context) error {
-		_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*session.Record) {})
-		require.NoError(t, err)
+		d.takeOver()
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
 	app := requireType(t, err, session.UnrecoverableError)
-	require.Contains(t, app.Error(), "a later incarnation")
-	require.Equal(t, 2, d.record().Incarnation)
+	require.Contains(t, app.Error(), "a later")
+	require.True(t, d.mergeLog().Started, "it has written nothing since")
 }
 
 // TestMergeWaitsForItsMachine: what fails its checks is nobody's work, so nobody has to fix it.
@@ -115,8 +125,8 @@ func TestMergeWaitsForItsMachine(t *testing.T) {
 	for waits := range 3 {
 		_, err := d.merge(full)
 		require.Positive(t, requireType(t, err, session.RecoverableError).NextRetryDelay())
-		require.Equal(t, waits+1, d.record().Merge.Outage.Waits)
-		require.False(t, d.record().Merge.Started)
+		require.Equal(t, waits+1, d.mergeLog().Outage.Waits)
+		require.False(t, d.mergeLog().Started)
 	}
 	result, err := d.merge(func(context.Context) error { return nil })
 	require.NoError(t, err)

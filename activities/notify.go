@@ -109,7 +109,7 @@ func (n *Notices) prepare(ctx context.Context, notice session.Notice) session.No
 	notice.Where = n.Where
 	if n.WebUI != "" {
 		notice.WebUI = strings.TrimRight(n.WebUI, "/") + "/namespaces/" + url.PathEscape(notice.Namespace) +
-			"/workflows/" + url.PathEscape(notice.Session) + "/" + url.PathEscape(notice.Run)
+			"/workflows/" + url.PathEscape(notice.Session) + "/" + url.PathEscape(notice.RunID)
 	}
 	if n.Dashboard != nil {
 		if at := n.Dashboard(ctx); at != "" {

@@ -92,7 +92,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
 	in := session.Notice{
-		ID: "1", Session: "s", Namespace: "default", Run: "r", Reason: "key hunter22",
+		ID: "1", Session: "s", Namespace: "default", RunID: "r", Reason: "key hunter22",
 		Request: &session.Request{Message: "hunter22 is wrong", Advice: "use hunter22"},
 		Answer:  &session.Answer{Note: "hunter22", By: "ann"}, Commands: []string{"maestro resolve s retry --note hunter22"},
 	}

@@ -14,7 +14,7 @@ import (
 // once and cannot fail. Wherever a struct here takes an Observer, nil is one that
 // records nothing.
 type Observer interface {
-	// SessionStarted: a session, or a further incarnation of one, is admitted.
+	// SessionStarted: a session, or a further run of one, is admitted.
 	SessionStarted(teamName string)
 	// SessionEnded: it is completed, failed or cancelled.
 	SessionEnded(teamName string, state session.State)

@@ -146,7 +146,7 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 		require.Equal(t, failures.APIError, stop.Failure.Category)
 		require.Empty(t, d.record().Rounds[0].Attempts)
 
-		d.after = d.record().Rounds[0].Key.Activity
+		d.earlier++
 		d.agents.run = leave("a.txt", "x")
 		in := d.roundInput()
 		in.Outage = activities.OutageNoticed
@@ -213,7 +213,7 @@ func TestFailedProbeGoesBackToWaiting(t *testing.T) {
 	require.Empty(t, d.record().Rounds[0].Attempts)
 
 	b.state = breaker.State{}
-	d.after, d.lease = d.record().Rounds[0].Key.Activity, ""
+	d.earlier, d.lease = d.earlier+1, ""
 	d.agents.run = leave("a.txt", "x")
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
@@ -264,9 +264,7 @@ func TestHostsTroubleIsWaitedOut(t *testing.T) {
 // changeOutage changes the outage in the record of the one assignment, in which it waits.
 func (d *desk) changeOutage(change func(*session.Outage)) {
 	d.t.Helper()
-	record := d.record()
-	change(record.Rounds[0].Outage)
-	require.NoError(d.t, d.store.PutRecord(d.key(), record))
+	d.changeRound(func(r *session.RoundRecord) { change(r.Outage) })
 }
 
 // news hears what a round tells its session, from the call on that succeeds.

@@ -157,7 +157,7 @@ func (s *spender) callEnded(c *paidCall, end state.CallEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
-	s.add(s.fence.Run, c.attempt, end.Usage)
+	s.add(c.attempt, end.Usage)
 	if end.Answer != "" {
 		s.received[c.id] = true
 	}

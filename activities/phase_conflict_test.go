@@ -38,7 +38,7 @@ func branches(t *testing.T) (p *past, input spec.Digest) {
 		require.NoError(t, err)
 		c.Assignments, done[a.AssignmentID] = append(c.Assignments, a), a
 	}
-	p.head, err = p.store.PutCheckpoint(t.Context(), session.Key{Namespace: c.Temporal.Namespace, Session: c.Temporal.Workflow}, c)
+	p.head, err = putCheckpoint(t, p.store, session.Key{Namespace: c.Temporal.Namespace, Session: c.Temporal.Workflow}, c)
 	require.NoError(t, err)
 	folded, err := p.store.Content.Fold(t.Context(), p.workspace, session.Steps(p.team, []string{"left", "right"}, done))
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestConflictOfPhasesIsSettledByAResultOrAReason(t *testing.T) {
 	var briefs []session.Brief
 	attempt := func(run func(tree string) session.Outcome) (result session.RoundResult, err error) {
 		rounds := &activities.Rounds{
-			Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.store.State, Clock: time.Now, LostLimit: 5,
+			Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.db(), Clock: time.Now, LostLimit: 5,
 			Agents: modelled{&agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) {
 				briefs = append(briefs, job.Brief)
 				return run(job.Tree), nil
@@ -63,7 +63,7 @@ func TestConflictOfPhasesIsSettledByAResultOrAReason(t *testing.T) {
 		env := suite.NewTestActivityEnvironment()
 		env.RegisterActivity(rounds.Run)
 		value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-			AssignmentID: spec.AssignmentID{Phase: "join", Persona: "q"}, Round: 1, Rounds: 1, Incarnation: p.incarnation, Head: p.head, Input: input, Settles: true,
+			AssignmentID: spec.AssignmentID{Phase: "join", Persona: "q"}, Round: 1, Rounds: 1, Head: p.head, Input: input, Settles: true,
 		})
 		if err == nil {
 			require.NoError(t, value.Get(&result))
@@ -114,7 +114,7 @@ func TestWhatAPersonDroppedAtTheEndIsKnownAfterAResume(t *testing.T) {
 	p.team.Phases = p.team.Phases[:2]
 	c.Answers = []session.Answer{{Action: session.AnswerSkip, Phase: "right", Persona: "p", Work: session.WorkOf("", c.Assignments)}}
 	key := session.Key{Namespace: c.Temporal.Namespace, Session: c.Temporal.Workflow}
-	p.head, err = p.store.PutCheckpoint(t.Context(), key, c)
+	p.head, err = putCheckpoint(t, p.store, key, c)
 	require.NoError(t, err)
 	for range 2 {
 		a := p.admit(session.Course{})

@@ -15,10 +15,10 @@ type Planned struct {
 	Requirement string
 	Workspace   spec.Digest
 	Course      session.Course
-	// Base, Incarnation and Origin are those of [AdmitInput].
-	Base        spec.Digest
-	Incarnation int
-	Origin      *session.Origin
+	// Base, Run and Origin are those of [AdmitInput].
+	Base   spec.Digest
+	Run    int
+	Origin *session.Origin
 	// Agents are the offers of workers; they are used only for a session that resumes.
 	Agents map[string]spec.OfferedAgent
 }
@@ -32,7 +32,7 @@ func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEn
 		return nil, faults, nil
 	}
 	r := a.restoration(ctx, p.Key, AdmitInput{
-		Course: p.Course, Workspace: p.Workspace, Base: p.Base, Incarnation: max(p.Incarnation, 1), Origin: p.Origin,
+		Course: p.Course, Workspace: p.Workspace, Base: p.Base, Run: max(p.Run, 1), Origin: p.Origin,
 	}, p.Team)
 	r.agents, r.requirement = p.Agents, p.Requirement
 	if err := r.judge(); err != nil {

@@ -102,50 +102,42 @@ type WorkDirs interface {
 	Clear(dir session.WorkDir) error
 }
 
-// Sessions is the store's documents of sessions, its id and its offers.
+// Sessions is the store's documents of sessions, and its id.
 type Sessions interface {
 	// ID is the store's id.
 	ID() string
-	// Offers lists what the store's workers publish, dead ones included.
-	Offers(ctx context.Context) ([]spec.Offer, error)
 	// Lock takes the assignment's lock, which ends with the process and those that
 	// inherit it. ok is false while another process holds it.
 	Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error)
-	// Record reads an assignment's record; session.ErrNotFound if there is none.
-	Record(key session.Key, id spec.AssignmentID) (session.Record, error)
-	// PutRecord writes an assignment's record durably. session.ErrFenced if the
-	// stored one belongs to a later incarnation.
-	PutRecord(key session.Key, r session.Record) error
-	// UpdateRecord rewrites an assignment's record for an incarnation, which
-	// fences executors of earlier ones, and returns it. change gets the stored
-	// record, or one without rounds if there is none. session.ErrFenced if the
-	// stored one belongs to a later incarnation.
-	UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error)
-	// Execution reads execution_state.json; session.ErrNotFound if there is none.
-	Execution(key session.Key) (session.Execution, error)
-	// Incarnation reads the incarnation in execution_state.json. Errors are those of Execution.
-	Incarnation(key session.Key) (int, error)
-	// PutCheckpoint stores a checkpoint durably as a blob and as
-	// checkpoint_<phase>.json, and returns the blob's name.
-	PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error)
+	// StoreCheckpoint stores the blob of a checkpoint durably, and returns the row that names it.
+	StoreCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (state.Checkpoint, error)
+	// Mirror writes the files of the mirror that a session's last boundaries have changed.
+	Mirror(ctx context.Context, key session.Key) error
 	// Checkpoint reads a checkpoint blob, verified. It must not be changed.
 	Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error)
 	// Team reads the blob of a team, verified. It must not be changed.
 	Team(ctx context.Context, blob spec.Digest) (spec.Team, error)
-	// UpdateExecution rewrites execution_state.json under its lock. change
-	// gets the stored state; zero if there is none.
-	UpdateExecution(key session.Key, change func(*session.Execution)) error
 }
 
-// State is the database, as far as calls and budgets need it; package state describes the methods.
+// State is the database; package state describes the methods.
 type State interface {
 	Admit(ctx context.Context, a state.Admission) (run int64, err error)
-	Enter(ctx context.Context, s session.Key, temporalRun, original string) (run, since int64, err error)
+	Enter(ctx context.Context, s session.Key, temporalRun string) (run int64, err error)
+	IsFenced(ctx context.Context, s session.Key, temporalRun string) (bool, error)
+	Execution(ctx context.Context, s session.Key) (session.Execution, error)
+	PutBoundary(ctx context.Context, b state.Boundary) (opened []session.Request, late bool, err error)
+	Record(ctx context.Context, a state.Assignment) (session.Record, error)
+	Records(ctx context.Context, s session.Key) ([]session.Record, error)
+	OpenRound(ctx context.Context, o state.RoundOrder) (state.OpenedRound, error)
+	PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error
+	DropRound(ctx context.Context, f state.Fence, a state.Assignment, pass, round int) error
+	Undo(ctx context.Context, s session.Key, temporalRun string, ids []spec.AssignmentID) error
+	Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string, change func(*session.MergeLog)) error
 	Begin(ctx context.Context, n state.NewCall) (budget.Verdict, error)
 	Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error)
 	End(ctx context.Context, call string, end state.CallEnd) error
 	KeepTools(ctx context.Context, call, tools string) error
-	Answer(ctx context.Context, attempts []state.AttemptKey, request string, received map[string]bool) (state.Call, error)
+	Answer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error)
 	Calls(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Open(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Costs(ctx context.Context, s session.Key, by ...state.CostKey) ([]state.Cost, error)
@@ -153,6 +145,7 @@ type State interface {
 	Warn(ctx context.Context, a state.Assignment, team string, at []float64) ([]budget.Warning, []budget.Budget, error)
 	UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (budget.UnsettledCalls, error)
 	AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (raised *budget.Budget, err error)
+	Offers(ctx context.Context) ([]spec.Offer, error)
 }
 
 // Agents runs agents and checks.
@@ -222,14 +215,10 @@ type Tickets interface {
 	Address(key string) string
 }
 
-// TicketStore stores the records of tickets.
+// TicketStore stores the states of tickets; package state describes the methods.
 type TicketStore interface {
-	// Ticket returns a ticket's record: session.ErrNotFound if there is none,
-	// session.ErrCorrupt if it was damaged.
-	Ticket(namespace, name string) (session.TicketRecord, error)
-	// PutTicket replaces a ticket's record, durably, unless the stored one has the same
-	// revision or a later one.
-	PutTicket(namespace string, r session.TicketRecord) error
+	Ticket(ctx context.Context, namespace, name string) (session.TicketRecord, error)
+	PutTicket(ctx context.Context, namespace string, r session.TicketRecord) error
 }
 
 // Heartbeats sends the heartbeats of activities to Temporal.

@@ -25,7 +25,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.Tokens = 60_000
 	d.admit()
-	d.agents.conversation = spec.InJournal // it books by itself
+	d.agents.conversation = spec.InCalls // it books by itself
 	used := cost.Usage{InputTokens: 3000, CacheReadTokens: 5000, OutputTokens: 1000}
 	next := cost.Usage{InputTokens: 9000, OutputTokens: 1000}
 	begin := func(ctx context.Context, job session.Job) session.Call {
@@ -112,8 +112,8 @@ func (u *unsure) Report(ctx context.Context, call string, p state.Progress) (hel
 func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.conversation = spec.InJournal
-	d.state = &unsure{State: d.store.State}
+	d.agents.conversation = spec.InCalls
+	d.state = &unsure{State: d.db()}
 	total := cost.Usage{}
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
@@ -142,7 +142,7 @@ func TestAttemptThatIsResumedBeganWhenItBegan(t *testing.T) {
 		begun = append(begun, job.Begun)
 		return session.Outcome{}, errKilled
 	}
-	d.agents.conversation = spec.InJournal
+	d.agents.conversation = spec.InCalls
 	before := time.Now()
 	for range 2 {
 		d.agents.run = killed

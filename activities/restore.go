@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -20,9 +19,11 @@ import (
 // function of its basis, so it is reused while its basis is unchanged.
 type restoration struct {
 	*Admissions
-	ctx    context.Context
-	in     AdmitInput
-	key    session.Key
+	ctx context.Context
+	in  AdmitInput
+	key session.Key
+	// run is the number of the session's run.
+	run    int
 	team   spec.Team
 	agents map[string]spec.OfferedAgent
 	// base is the checkpoint to continue from, and before its team; zero for a
@@ -70,7 +71,7 @@ type finished struct {
 
 // restore decides on all phases, in topological order.
 func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
-	in.Incarnation = max(in.Incarnation, 1)
+	in.Run = max(in.Run, 1)
 	requirement, err := a.Files.Blob(ctx, in.Requirement)
 	if err != nil {
 		return nil, fmt.Errorf("read requirement: %w", err)
@@ -89,7 +90,8 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 // judge decides on all work. It stops if the session may not start.
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
-	r.status.Incarnation, r.status.Origin, r.status.Labels = r.in.Incarnation, r.in.Origin, r.in.Labels
+	r.run = r.in.Run
+	r.status.Run, r.status.Origin, r.status.Labels = r.run, r.in.Origin, r.in.Labels
 	if err := r.checkNotTakenOver(); err != nil || len(r.faults) > 0 {
 		return err
 	}
@@ -106,18 +108,18 @@ func (r *restoration) judge() error {
 // checkNotTakenOver refuses a session that another run has already taken over, and adds up
 // the cost of assignments that are no longer in the team.
 func (r *restoration) checkNotTakenOver() error {
-	if r.in.Incarnation == 1 && r.in.Base == "" {
+	if r.in.Run == 1 && r.in.Base == "" {
 		return nil
 	}
-	e, err := r.Sessions.Execution(r.key)
+	e, err := r.State.Execution(r.ctx, r.key)
 	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound):
 		return r.sumDropped()
 	case err != nil:
 		return err
 	}
-	if e.Incarnation >= r.in.Incarnation && e.OriginalRun != r.in.OriginalRun {
-		r.faults = append(r.faults, fmt.Sprintf("session %s is already in incarnation %d; see `maestro status %[1]s`", r.key.Session, e.Incarnation))
+	if e.Run >= r.in.Run && e.OriginalRun != r.in.OriginalRun {
+		r.faults = append(r.faults, fmt.Sprintf("session %s is already in run %d; see `maestro status %[1]s`", r.key.Session, e.Run))
 		return nil
 	}
 	r.status.Alerts = e.Alerts
@@ -165,14 +167,14 @@ func (r *restoration) find() error {
 	for _, a := range r.base.Assignments {
 		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.asForked(a)}, true}
 	}
-	if r.in.Incarnation == 1 {
+	if r.in.Run == 1 {
 		return nil
 	}
 	return r.findRecorded()
 }
 
 // forks reports whether the session begins as a fork of another one.
-func (r *restoration) forks() bool { return r.in.Incarnation == 1 && r.in.Origin != nil }
+func (r *restoration) forks() bool { return r.in.Run == 1 && r.in.Origin != nil }
 
 // asForked returns finished work without its cost in a fork: the origin has paid for it.
 func (r *restoration) asForked(a session.CheckpointAssignment) session.CheckpointAssignment {
@@ -183,13 +185,17 @@ func (r *restoration) asForked(a session.CheckpointAssignment) session.Checkpoin
 }
 
 func (r *restoration) findRecorded() error {
-	for _, id := range r.team.Assignments() {
-		record, err := r.Sessions.Record(r.key, id)
-		if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
-			return err
+	records, err := r.State.Records(r.ctx, r.key)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		id := record.Assignment
+		if r.status.Assignment(id) == nil {
+			continue
 		}
 		r.records[id] = record
-		if work, ok := recordedWork(record, r.costs[id]); ok {
+		if work, ok := recordedWork(record); ok {
 			if _, known := r.found[id]; !known {
 				r.found[id] = finished{work, false}
 			}
@@ -200,12 +206,12 @@ func (r *restoration) findRecorded() error {
 
 // recordedWork is an assignment's own work in its record, without its fixes of
 // the merged tree.
-func recordedWork(record session.Record, spent cost.Usage) (RestoredWork, bool) {
+func recordedWork(record session.Record) (RestoredWork, bool) {
 	for _, round := range slices.Backward(record.Rounds) {
-		if round.Result == nil || round.Integrating || round.Stale {
+		if round.Result == nil || round.Integrating || round.Stale() {
 			continue
 		}
-		a, res := record.Counted(spent), round.Result
+		a, res := record.Counted(), round.Result
 		a.Seconds, a.Summary, a.LeftOut, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.LeftOut, res.BasedWork
 		return RestoredWork{withBasisDigest(a), res.Output}, true
 	}
@@ -319,79 +325,20 @@ func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	return s
 }
 
-// fence blocks earlier incarnations, and marks the recorded work that runs again as stale.
-// It returns false if one of them finished work after the decision; then decide again.
-func (r *restoration) fence() (ok bool, err error) {
-	if r.in.Incarnation == 1 {
-		return true, nil
-	}
-	runs := map[spec.AssignmentID]bool{}
+// undone lists the assignments whose recorded work runs again.
+func (r *restoration) undone() (ids []spec.AssignmentID) {
 	for _, entry := range r.plan {
-		runs[entry.AssignmentID] = entry.Action == session.RunIt
-	}
-	ok = true
-	for _, id := range r.team.Assignments() {
-		judged := r.records[id]
-		_, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(stored *session.Record) {
-			if stored.Admitted < r.in.Incarnation && results(*stored) != results(judged) {
-				ok = false
-				return
-			}
-			for i := range stored.Rounds {
-				if runs[id] && i < len(judged.Rounds) && stored.Rounds[i].Key == judged.Rounds[i].Key {
-					stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
-				}
-			}
-			if stored.Admitted < r.in.Incarnation {
-				if runs[id] && r.beginsAfresh(*stored) {
-					stored.Epoch++
-				}
-				stored.Began, stored.Admitted = stored.Epoch, r.in.Incarnation
-			}
-		})
-		if err != nil {
-			return false, err
+		if entry.Action == session.RunIt {
+			ids = append(ids, entry.AssignmentID)
 		}
 	}
-	return ok, nil
+	return ids
 }
 
-// beginsAfresh reports whether an assignment that runs again must not use its stored
-// answers: because a person wants that, or because they led to a failure. Interrupted
-// work, and work that failed only because of its provider or its budget, continues
-// from them.
-func (r *restoration) beginsAfresh(record session.Record) bool {
-	if slices.Contains(r.in.Course.Force, record.Assignment.Phase) {
-		return true
-	}
-	if len(record.Rounds) == 0 {
-		return false
-	}
-	last := record.Rounds[len(record.Rounds)-1]
-	if r.base.Reworking(record.Assignment.Phase) != nil && last.Result != nil {
-		return true // work that was sent back has not been begun again
-	}
-	if !last.GaveUp || len(last.Attempts) == 0 {
-		return false
-	}
-	f := last.Attempts[len(last.Attempts)-1].Failure
-	return !f.AnotherRound(last.Round, r.team.Retry.Rounds) && failures.RuleFor(f.Category).Start != failures.FromConversation
-}
-
-// results counts the rounds of a record that succeeded.
-func results(record session.Record) (n int) {
-	for _, round := range record.Rounds {
-		if round.Result != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// checkpoint returns the first checkpoint of the incarnation.
+// checkpoint returns the first checkpoint of the run.
 func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	c := session.Checkpoint{
-		Schema: session.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
+		Schema: session.CheckpointSchema, Session: r.key.Session, Run: r.run,
 		Team:        session.Ref{Name: r.team.Name, Blob: r.in.Team},
 		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo, Labels: r.in.Labels,
 		CurrentPhase: spec.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
@@ -417,7 +364,7 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 
 // admission returns the result for the workflow.
 func (r *restoration) admission() Admission {
-	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Plan: r.status.Plan, Origin: r.status.Origin, Alerts: r.status.Alerts, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
+	out := Admission{Team: r.team.Outline(), Run: r.run, Plan: r.status.Plan, Origin: r.status.Origin, Alerts: r.status.Alerts, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
 		return out
 	}

@@ -63,7 +63,7 @@ func (r *restoration) notes() map[string]string {
 	for _, a := range r.base.Answers {
 		id := spec.AssignmentID{Phase: a.Phase, Persona: a.Persona}
 		record := r.records[id]
-		_, finished := recordedWork(record, r.costs[id])
+		_, finished := recordedWork(record)
 		mends := slices.ContainsFunc(r.partial, func(w RestoredWork) bool { return w.AssignmentID == id })
 		if a.Action == session.AnswerRetry && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
 			notes[id.String()] = a.Note
@@ -85,7 +85,7 @@ func (r *restoration) findSkipped() error {
 	}
 	for _, id := range r.team.Assignments() {
 		if _, known := r.found[id]; !known && r.skipped(id) {
-			a := r.records[id].Counted(r.costs[id])
+			a := r.records[id].Counted()
 			a.AssignmentID, a.Status, a.Summary = id, session.Skipped, "skipped by a person"
 			a.Input, a.Work = r.in.Workspace, session.Work{Delta: nothing.Delta}
 			r.found[id] = finished{RestoredWork{CheckpointAssignment: a}, false}
@@ -107,7 +107,7 @@ func (r *restoration) skipped(id spec.AssignmentID) bool {
 }
 
 // disagreement finds the conflicts of all work if no phase is left to run. If a person has decided in an earlier
-// incarnation to keep the later versions, it notes what that has dropped.
+// run to keep the later versions, it notes what that has dropped.
 func (r *restoration) disagreement() error {
 	if r.in.Base == "" || len(r.todo) > 0 {
 		return nil

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -16,21 +17,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 )
 
-// reword changes what a persona is told, in one phase only: the phase gets a
-// persona of its own for it.
+// reword changes what a persona is told, in one phase only: in the others p works in its place.
 func (p *past) reword(phase int, persona string) {
 	as := p.team.Personas[persona]
 	as.Instructions += "!"
 	p.team.Personas[persona] = as
 	for i := range p.team.Phases {
-		if i != phase {
-			for j, name := range p.team.Phases[i].Personas {
-				if name == persona {
-					p.team.Phases[i].Personas[j] = "p"
-				}
-			}
+		if other := &p.team.Phases[i]; i != phase && slices.Contains(other.Personas, persona) {
+			other.Personas = slices.DeleteFunc(other.Personas, func(name string) bool { return name == persona || name == "p" })
+			other.Personas, other.Integrator = append(other.Personas, "p"), "p"
 		}
 	}
 }
@@ -53,7 +51,7 @@ func TestHalfStaleSequence(t *testing.T) {
 	p := newPast(t)
 	p.team.Personas["r"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
 	p.team.Phases = []spec.Phase{{Name: "chain", Needs: []string{}, Personas: []string{"p", "r"}, Order: spec.OrderSequence, Integrator: "r"}}
-	p.head, p.incarnation = "", 0
+	p.head, p.run = "", 0
 	p.admit(session.Course{})
 	p.phase("chain", p.workspace)
 	p.reword(0, "r")
@@ -91,10 +89,10 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	fork.team = relay().Resolved()
 	fork.reword(1, "q")
 	data := fork.encoded()
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.store.State, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now}
 	in := activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
-		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
+		Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
 	}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &a)
@@ -102,13 +100,14 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	require.Len(t, a.Partial, 1)
 	require.Zero(t, a.Phases[1].Assignments[0].Usage, "it was paid for by the origin")
 
-	in.Incarnation, in.Base, in.Origin = 2, a.Head, nil
+	in.Run, in.Base, in.Origin, in.At, admissions.State = 2, a.Head, nil, time.Now(), runs{p.store.State, 2}
+	in.OriginalRun = runs{nil, 2}.id(testRun)
 	var again activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &again)
 	require.Empty(t, again.Problems)
-	require.Len(t, again.Partial, 1, "it is not forgotten by the next incarnation")
+	require.Len(t, again.Partial, 1, "it is not forgotten by the next run")
 	require.Equal(t, a.Partial[0].Delta, again.Partial[0].Delta)
-	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "fork"})
+	e, err := p.store.State.Execution(t.Context(), session.Key{Namespace: "default-test-namespace", Session: "fork"})
 	require.NoError(t, err)
 	require.Equal(t, "origin", e.Origin.Session)
 }
@@ -137,7 +136,7 @@ func TestRefusedResumeChangesNothing(t *testing.T) {
 	p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
 	a := p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("x"), Edit: true}, {Phase: "root", Files: p.files("y"), Edit: true}}})
 	require.Contains(t, a.Problems[0], "phase pair has no finished work to edit")
-	p.incarnation--
+	p.run--
 	p.admit(session.Course{})
 	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase")
 }
@@ -207,37 +206,36 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
 }
 
-// TestAlertsOfASessionStayRaised over its incarnations, also where one ended without a word.
+// TestAlertsOfASessionStayRaised over its runs, also where one ended without a word.
 func TestAlertsOfASessionStayRaised(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.all()
 	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20}}
-	require.NoError(t, p.store.UpdateExecution(p.key(), func(e *session.Execution) { e.Alerts = raised }))
+	statetest.Put(t, p.store.State, p.key(), func(e *session.Execution) { e.Alerts = raised })
 	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
-	e, err := p.store.Execution(p.key())
+	e, err := p.store.State.Execution(t.Context(), p.key())
 	require.NoError(t, err)
 	require.Equal(t, raised, e.Alerts)
 	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
 }
 
-// TestFenceHoldsForWhatStartsAfterIt: a round of an incarnation that is over does
+// TestFenceHoldsForWhatStartsAfterIt: a round of a run that is over does
 // not begin.
 func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*session.Record) {})
-	require.NoError(t, err)
-	_, err = d.round(activities.Heartbeat{})
-	require.ErrorContains(t, err, "a later incarnation")
+	d.takeOver()
+	_, err := d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "a later")
 	require.Empty(t, d.agents.runs)
 }
 
-func TestNothingStaysSetAsideForCallsOfAnIncarnationThatIsOver(t *testing.T) {
+func TestNothingStaysReservedForCallsOfARunThatIsOver(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	run, _, err := p.store.State.Enter(t.Context(), key, "default-test-run-id", "")
+	key := p.key()
+	run, err := p.store.State.Enter(t.Context(), key, testRun)
 	require.NoError(t, err)
 	for _, persona := range []string{"p", "q"} {
 		attempt := state.AttemptKey{Assignment: state.Assignment{Key: key, AssignmentID: spec.AssignmentID{Phase: "pair", Persona: persona}}, Pass: 1, Round: 1, Attempt: 1}

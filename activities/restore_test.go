@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -32,9 +33,9 @@ type past struct {
 	requirement string
 	workspace   spec.Digest
 	head        spec.Digest
-	incarnation int
-	// meanwhile is done once each, just before the record of an assignment is fenced.
-	meanwhile map[spec.AssignmentID]func()
+	run         int
+	// meanwhile is done once, just before the next run is admitted.
+	meanwhile func()
 }
 
 // relay is a team with a root, two personas side by side, and a sequence.
@@ -53,19 +54,22 @@ func relay() spec.Team {
 	}
 }
 
-// racing is a store in which work of an earlier incarnation ends just before a record is fenced.
+// racing is a database in which work of an earlier run ends just before the next run is admitted.
 type racing struct {
-	*store.Store
-	meanwhile map[spec.AssignmentID]func()
+	activities.State
+	meanwhile func()
 }
 
-func (r *racing) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error) {
-	if end := r.meanwhile[id]; end != nil {
-		delete(r.meanwhile, id)
+func (r *racing) Admit(ctx context.Context, a state.Admission) (int64, error) {
+	if end := r.meanwhile; end != nil {
+		r.meanwhile = nil
 		end()
 	}
-	return r.Store.UpdateRecord(key, id, incarnation, change)
+	return r.State.Admit(ctx, a)
 }
+
+// db is the database as the current run reaches it.
+func (p *past) db() runs { return runs{p.store.State, p.run} }
 
 func newPast(t *testing.T) *past {
 	t.Helper()
@@ -87,18 +91,18 @@ func (p *past) blob(data []byte) spec.Digest {
 	return name
 }
 
-// admit starts the session's next incarnation from its newest checkpoint.
+// admit starts the session's next run from its newest checkpoint.
 func (p *past) admit(course session.Course) activities.Admission {
 	p.t.Helper()
-	require.NoError(p.t, p.store.PutOffer(p.t.Context(), spec.Offer{
-		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
+	require.NoError(p.t, p.store.State.PutOffer(p.t.Context(), spec.Offer{
+		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
-	p.incarnation++
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: &racing{p.store, p.meanwhile}, State: p.store.State, SearchAttributes: none{}, Clock: time.Now}
+	p.run++
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: &racing{p.db(), p.meanwhile}, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
-		Incarnation: p.incarnation, Base: p.head, Course: course,
+		Run: p.run, Base: p.head, Course: course, OriginalRun: p.db().id(testRun), At: time.Now(),
 	}, &a)
 	if len(a.Problems) == 0 {
 		p.head = a.Head
@@ -130,13 +134,13 @@ func execute(t *testing.T, fn, in, out any) {
 // session knows of it then.
 func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
-	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
-	rounds := &activities.Rounds{Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.store.State, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.run))}
+	rounds := &activities.Rounds{Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.db(), Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
 	value, err := env.ExecuteActivity("x", activities.RoundInput{
-		AssignmentID: id, Round: 1, Rounds: 2, Incarnation: p.incarnation, Head: p.head, Input: input, Beside: activities.PhaseWork{List: beside},
+		AssignmentID: id, Round: 1, Rounds: 2, Head: p.head, Input: input, Beside: activities.PhaseWork{List: beside},
 	})
 	require.NoError(p.t, err)
 	var r session.RoundResult
@@ -197,7 +201,7 @@ func (p *past) all() {
 // plan is the plan that the store has of the session, a word an assignment.
 func (p *past) plan() string {
 	p.t.Helper()
-	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
+	e, err := p.store.State.Execution(p.t.Context(), p.key())
 	require.NoError(p.t, err)
 	var words []string
 	for _, entry := range e.Plan {
@@ -319,7 +323,7 @@ func TestUnfinishedPhases(t *testing.T) {
 	require.Equal(t, session.Pending, a.Phases[1].Status)
 	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens)
 
-	// Forced to run, it is not taken for good by the incarnation after.
+	// Forced to run, it is not taken for good by the run after.
 	p.admit(session.Course{Force: []string{"pair"}})
 	a = p.admit(session.Course{})
 	require.Contains(t, p.plan(), "run pair/p: not finished")
@@ -344,32 +348,37 @@ func TestDamagedWorkRunsAgain(t *testing.T) {
 	require.Equal(t, []string{"root", "pair", "chain", "side"}, a.Todo)
 }
 
-// TestLaterIncarnationFencesTheEarlierOff: an attempt that still works for an
-// incarnation that is over is stopped and leaves nothing.
-func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
+// TestALaterRunFencesTheEarlierOff: an attempt that still works for a run that is over is stopped and leaves nothing.
+func TestALaterRunFencesTheEarlierOff(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
+	var before session.Record
 	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
-		_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*session.Record) {})
-		require.NoError(t, err)
+		before = d.record()
+		d.takeOver()
 		<-ctx.Done()
 		return session.Outcome{}, context.Cause(ctx)
 	}
 	_, err := d.round(activities.Heartbeat{})
 	app := requireType(t, err, session.UnrecoverableError)
 	require.True(t, app.NonRetryable())
-	require.Contains(t, app.Error(), "a later incarnation")
-	require.Equal(t, 2, d.record().Incarnation)
-	require.Len(t, d.record().Rounds, 1)
-	require.Nil(t, d.record().Rounds[0].Result)
+	require.Contains(t, app.Error(), "a later")
+	require.Equal(t, before.Rounds, d.record().Rounds)
 
-	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: d.store, State: d.store.State, Clock: time.Now}
-	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *session.Execution) { e.Incarnation = 2 }))
+	e, err := d.store.State.Execution(t.Context(), d.key())
+	require.NoError(t, err)
+	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: d.store, State: d.db(), Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)
-	_, err = env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Boundary: activities.Boundary{Status: session.Status{Checkpoint: d.head}}, Phase: "build"})
-	require.ErrorContains(t, err, "incarnation 2, this is 1")
+	_, err = env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{
+		Boundary: activities.Boundary{At: time.Now(), Status: session.Status{Checkpoint: d.head}}, Phase: "build",
+	})
+	requireType(t, err, session.UnrecoverableError)
+	require.ErrorContains(t, err, "a later")
+	after, err := d.store.State.Execution(t.Context(), d.key())
+	require.NoError(t, err)
+	require.Equal(t, e, after)
 }
 
 // TestLaterActivityFencesTheEarlierOff: an execution that waited for the lock until a
@@ -392,28 +401,28 @@ func TestLaterActivityFencesTheEarlierOff(t *testing.T) {
 	require.Equal(t, before, d.record())
 }
 
-// TestForcedWorkBeginsAfreshAfterARace: stored answers are not used again, also if the earlier
-// incarnation finishes the work while the next one fences it.
-func TestForcedWorkBeginsAfreshAfterARace(t *testing.T) {
+// TestForcedWorkIsDoneAgainAfterARace: work that the earlier run finishes before the next one is admitted counts no more, as if
+// it had been finished before.
+func TestForcedWorkIsDoneAgainAfterARace(t *testing.T) {
 	t.Parallel()
 	root := spec.AssignmentID{Phase: "root", Persona: "p"}
 	for _, raced := range []bool{false, true} {
 		p := newPast(t)
 		finish := func() {
-			p.incarnation = 1
+			p.run = 1
 			p.work(root, p.workspace)
-			p.incarnation = 2
 		}
 		if raced {
-			p.meanwhile = map[spec.AssignmentID]func(){root: finish}
+			p.meanwhile = func() { finish(); p.run = 2 }
 		} else {
 			finish()
-			p.incarnation = 1
 		}
-		require.Empty(t, p.admit(session.Course{Force: []string{"root"}}).Problems)
-		record, err := p.store.Record(session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}, root)
+		a := p.admit(session.Course{Force: []string{"root"}})
+		require.Empty(t, a.Problems)
+		require.Contains(t, a.Todo, "root", "raced: %v", raced)
+		record, err := p.store.State.Record(t.Context(), state.Assignment{Key: p.key(), AssignmentID: root})
 		require.NoError(t, err)
-		require.Equal(t, []int{2, 2, 2}, []int{record.Epoch, record.Began, record.Incarnation}, "raced: %v", raced)
-		require.True(t, record.Rounds[0].Stale)
+		require.Len(t, record.Rounds, 1)
+		require.True(t, record.Rounds[0].Stale(), "raced: %v", raced)
 	}
 }

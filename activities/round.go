@@ -56,7 +56,7 @@ type round struct {
 	log     *roundLog
 	breaker *agentBreaker
 	outage  *outageWait
-	// spender books the round's calls; nil until the journal is open.
+	// spender books the round's calls; nil until the round is open.
 	spender *spender
 }
 
@@ -65,7 +65,7 @@ type round struct {
 // It returns the round's result, once; a RecoverableError that has Temporal
 // start the next attempt after a wait; or the non-retryable UnrecoverableError
 // with a [RoundFailure], when the persona's attempts are used up or useless. A
-// result is on disk in the assignment's record before it is returned, and an
+// result is in the database before it is returned, and an
 // execution that finds it there returns it without working. Lost workers, a
 // stopping worker and an unusable store use up no attempt.
 //
@@ -80,10 +80,10 @@ type round struct {
 // attempts: the files are held to the assignment's contract, and the round ends with
 // them as its result, or with a final failure in an UnrecoverableError.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, error) {
-	e := rs.newExecution(ctx, in.AssignmentID, in.Incarnation)
+	e := rs.newExecution(ctx, in.AssignmentID)
 	defer e.dir.releaseLayers()
 	defer e.background.Wait()
-	log := newRoundLog(ctx, e, in)
+	log := newRoundLog(ctx, e, rs.State, in)
 	var paying atomic.Pointer[spender]
 	work, end := e.start(ctx, rs.Heartbeats, func() Heartbeat {
 		beat := log.heartbeat()
@@ -147,7 +147,9 @@ func (r *round) runOnce(ctx context.Context) (*session.RoundResult, error) {
 	attempt := r.attempt()
 	result, end, err := r.runObserved(ctx, attempt)
 	attempt.storeConversation(ctx, end)
-	defer attempt.noteConversation(end.dir)
+	if !end.elsewhere {
+		defer attempt.noteConversation(end.dir)
+	}
 	if err != nil && ctx.Err() == nil {
 		err = asUnknown(err)
 	}
@@ -259,7 +261,7 @@ func (r *round) countAttempt(ctx context.Context, f failures.Failure, report ses
 			report.StartedAt = l.AttemptAt
 		}
 		l.Attempts = append(l.Attempts, report)
-		l.LostAtProgress, l.Started, l.Outage, l.AttemptAt = l.Lost, false, nil, time.Time{}
+		l.LostAtProgress, l.Started, l.Outage, l.AttemptAt, l.Ended = l.Lost, false, nil, time.Time{}, nil
 	})
 	r.exec.setProgress("") // the last progress is of the attempt that is over
 	return attempts

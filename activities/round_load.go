@@ -22,7 +22,7 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 		return nil, nil, err
 	}
 	r := &round{ports: rs, in: in, session: s, exec: e, log: log, agent: cmp.Or(in.Agent, s.team.Personas[in.Persona].Agent)}
-	result, err := log.load(ctx, r.agent, rs.Clock().UTC())
+	result, err := log.load(ctx, s, r.agent, rs.Clock().UTC())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,16 +45,13 @@ func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	s := &spender{
 		files: ports.Files, state: ports.State, observer: observer, round: r, setProgress: r.exec.setProgress, retryState: r.exec.retryStore,
 		of: state.Assignment{Key: r.session.key, AssignmentID: id}, team: r.session.team,
-		waits: r.exec.waits, clock: ports.Clock, agent: r.agent, free: r.in.Free,
+		waits: r.exec.waits, clock: ports.Clock, agent: r.agent, free: r.in.Free, fence: r.log.opened.Fence, answersFrom: r.log.opened.Order.AnswersFrom,
 	}
-	if err := s.enter(ctx, r.exec.info, r.log.round.Run); err != nil {
-		return nil, err
-	}
-	calls, err := s.load(ctx, lostCalls{ports.State, ports.Sessions, ports.Agents, ports.WorkDirs})
+	calls, err := s.load(ctx, lostCalls{ports.State, ports.Sessions, ports.Agents, ports.WorkDirs, r.log.endedCost()})
 	if err != nil {
 		return nil, err
 	}
-	if err := r.log.loadCalls(ctx, calls, s.since); err != nil {
+	if err := r.log.loadCalls(ctx, calls); err != nil {
 		return s, err
 	}
 	return s, s.warn(ctx)

@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,34 +13,36 @@ import (
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
-// roundLog is the assignment's record and the log of the round at work, which is part of
-// it. Only it reads and writes the record. Its methods may be called from any goroutine.
+// roundLog is the round at work in its rows, and what earlier rounds of the assignment have done. Only it reads and writes
+// them. Its methods may be called from any goroutine.
 type roundLog struct {
-	exec *execution
-	in   RoundInput
-	// round names the round's entry in the record.
-	round session.RoundKey
+	exec  *execution
+	state State
+	in    RoundInput
+	of    state.Assignment
 	// agent is the agent of the round.
 	agent string
 
-	// writing is held while the record is written, mu only while the fields below are used.
+	// writing is held while the rows are written, mu only while the fields below are used.
 	writing sync.Mutex
 
-	mu     sync.Mutex
-	record session.Record
-	// log is the last heartbeat's until the record is loaded.
-	log session.RoundLog
-	// recorded: the record has the result, and no other execution continues the round.
+	mu sync.Mutex
+	// opened is what the rows had when this execution began.
+	opened state.OpenedRound
+	// round is the round at work. Its log is that of the last heartbeat until the rows are loaded.
+	round        session.RoundRecord
+	conversation *session.Conversation
+	// recorded: the rows have the result, and no other execution continues the round.
 	recorded bool
-	// found is the state of the round in the record when this execution loaded it.
+	// found is the state of the round when this execution loaded it.
 	found earlierWork
-	// stored is the conversation in the stored record.
+	// stored is the conversation in the rows.
 	stored *session.Conversation
-	// unnoted: the log says that the agent starts, but the stored record does not yet.
+	// unnoted: the log says that the agent starts, but the rows do not yet.
 	unnoted bool
 }
 
-// earlierWork is the state of a round in the assignment's record when an execution begins.
+// earlierWork is the state of a round when an execution begins.
 type earlierWork int
 
 const (
@@ -53,8 +54,10 @@ const (
 	earlierActivity
 )
 
-func newRoundLog(ctx context.Context, e *execution, in RoundInput) *roundLog {
-	return &roundLog{exec: e, in: in, round: e.roundKey(in.Run), log: heartbeatLog(ctx)}
+func newRoundLog(ctx context.Context, e *execution, s State, in RoundInput) *roundLog {
+	l := &roundLog{exec: e, state: s, in: in, of: state.Assignment{Key: e.key, AssignmentID: e.id}}
+	l.round.RoundLog = heartbeatLog(ctx)
+	return l
 }
 
 // heartbeatLog is the log in the last heartbeat that reached Temporal.
@@ -71,91 +74,100 @@ func heartbeatLog(ctx context.Context) session.RoundLog {
 // load reads the state of earlier executions of the round: the log of its attempts and,
 // if it has succeeded, its result. The caller holds the assignment's lock: if the agent
 // was started and its end was not noted, a worker was lost.
-func (l *roundLog) load(ctx context.Context, agent string, now time.Time) (*session.RoundResult, error) {
-	record, err := fromStore(ctx, l.exec.retryStore, func() (session.Record, error) { return l.exec.sessions.Record(l.exec.key, l.exec.id) })
-	if errors.Is(err, session.ErrCorrupt) {
-		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log continues from the heartbeat", "error", err)
-	}
-	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		record = session.Record{Schema: session.RecordSchema, Assignment: l.exec.id, Incarnation: l.in.Incarnation, Epoch: 1}
-	case err != nil:
+func (l *roundLog) load(ctx context.Context, s sessionContext, agent string, now time.Time) (*session.RoundResult, error) {
+	opened, err := l.open(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	run := l.round.Run
-	if record.Incarnation > l.in.Incarnation || record.Run == run && record.Seq > l.in.Seq {
-		return nil, session.ErrFenced
-	}
-	record.Run, record.Seq = run, l.in.Seq
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.record, l.agent, l.stored = record, agent, record.Conversation
-	switch {
-	case l.continueEarlier(now):
+	heartbeat := l.round.RoundLog
+	l.opened, l.agent, l.stored, l.conversation = opened, agent, opened.Record.Conversation, opened.Record.Conversation
+	l.round = session.RoundRecord{Order: opened.Order, Round: l.in.Round, Integrating: l.in.Integrating, Supplied: l.in.Supplied != ""}
+	for _, r := range opened.Record.Rounds {
+		if r.Pass == opened.Order.Pass && r.Round == l.in.Round {
+			l.round, l.found = r, thisActivity
+		}
+	}
+	if l.found == thisActivity && l.round.Activity != l.exec.info.ActivityID {
 		l.found = earlierActivity
-	case l.record.Round(l.round) != nil:
-		l.found = thisActivity
+		l.continueEarlier(now)
 	}
-	this := l.entry()
-	if this.Result != nil {
-		l.log = this.RoundLog
-		return this.Result, nil
+	l.round.Activity, l.round.Seq, l.round.Agent = l.exec.info.ActivityID, l.in.Seq, l.in.Agent
+	if l.round.Result != nil {
+		result := *l.round.Result
+		result.Total = opened.Record.Total
+		return &result, nil
 	}
-	if this.Revision >= l.log.Revision {
-		l.log = this.RoundLog
+	if heartbeat.Revision > l.round.Revision {
+		l.round.RoundLog = heartbeat
 	}
-	if l.log.Started {
+	if l.round.Started {
 		l.countLostWorker()
 	}
 	return nil, nil
 }
 
+// open makes this execution the only one that may write the assignment's rows. A session that a restored database does not
+// have is admitted again.
+func (l *roundLog) open(ctx context.Context, s sessionContext) (opened state.OpenedRound, err error) {
+	info := l.exec.info
+	order := state.RoundOrder{
+		Assignment: l.of, TemporalRun: info.WorkflowExecution.RunID, Ordered: l.in.Ordered, Because: l.in.Because, Forced: l.in.Forced,
+		Round: l.in.Round, Activity: info.ActivityID, Seq: l.in.Seq, Agent: l.in.Agent, Integrating: l.in.Integrating, Supplied: l.in.Supplied != "",
+		Holder: executionKey(info),
+	}
+	err = l.exec.retryStore(ctx, func() error {
+		opened, err = l.state.OpenRound(ctx, order)
+		if errors.Is(err, state.ErrNotFound) {
+			if _, err = l.state.Admit(ctx, admissionOf(l.of.Key, info, s.team)); err == nil {
+				opened, err = l.state.OpenRound(ctx, order)
+			}
+		}
+		return err
+	})
+	return opened, err
+}
+
 func (l *roundLog) countLostWorker() {
-	l.log.Revision++
-	l.log.Started = false
-	l.log.Lost++
-	if l.log.Outage != nil { // the files may be half of what the agent was writing
-		outage := *l.log.Outage
+	l.round.Revision++
+	l.round.Started = false
+	l.round.Lost++
+	if l.round.Outage != nil { // the files may be half of what the agent was writing
+		outage := *l.round.Outage
 		outage.Left = false
-		l.log.Outage = &outage
+		l.round.Outage = &outage
 	}
 	l.exec.observer.WorkerLost(l.agent)
 }
 
-// continueEarlier takes over the entry of the activity that this one continues, if the
-// record has it.
-func (l *roundLog) continueEarlier(now time.Time) bool {
-	before := l.round
-	before.Activity = l.in.After
-	this := l.record.Round(before)
-	if l.in.After == "" || this == nil {
-		return false
+// continueEarlier continues a round that another activity has begun.
+func (l *roundLog) continueEarlier(now time.Time) {
+	l.round.Permit = nil
+	if l.round.Outage == nil {
+		return
 	}
-	this.Key, this.Agent, this.Permit = l.round, l.in.Agent, nil
-	if o := this.Outage; o != nil {
-		o.Noticed = l.in.Outage == OutageNoticed
-		if l.in.Outage == OutageRetry {
-			o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
-		}
+	o := *l.round.Outage
+	o.Noticed = l.in.Outage == OutageNoticed
+	if l.in.Outage == OutageRetry {
+		o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
 	}
-	return true
+	l.round.Outage = &o
 }
 
-// loadCalls updates the record from the assignment's calls. since is the first run of this admission.
-func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call, since int64) error {
+// loadCalls notes progress that a lost worker had made: calls that have ended since the last loss.
+func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 	l.mu.Lock()
-	write := l.findEpochs(calls, since)
-	l.entry().Epoch = l.epochLocked() // a record that only fences has none
 	progress := 0
 	for _, c := range calls {
 		if c.State != state.CallUnsettled && c.Counts() {
 			progress++
 		}
 	}
-	if progress > l.log.Calls { // the lost worker had made progress
-		l.log.Calls, l.log.LostAtProgress = progress, l.log.Lost
+	if progress > l.round.Calls {
+		l.round.Calls, l.round.LostAtProgress = progress, l.round.Lost
 	}
-	write = write || l.log.Lost > 0 && progress > 0
+	write := l.round.Lost > 0 && progress > 0
 	l.mu.Unlock()
 	if write {
 		return l.write(ctx)
@@ -163,62 +175,30 @@ func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call, since int6
 	return nil
 }
 
-// findEpochs fills in epochs that the record does not have: if it was lost, the
-// calls still have the paid ones. It returns true if the incarnation's first epoch
-// cannot be found from them later: then the record must be written before
-// anything is paid.
-func (l *roundLog) findEpochs(paid []state.Call, since int64) (write bool) {
-	highest, ofThisRun := max(l.record.Epoch, 1), 0
-	for _, call := range paid {
-		epoch := int(call.Pass)
-		highest = max(highest, epoch)
-		if call.Run >= since && (ofThisRun == 0 || epoch < ofThisRun) {
-			ofThisRun = epoch
-		}
-	}
-	if l.record.Began == 0 {
-		l.record.Began = cmp.Or(ofThisRun, highest)
-		write = l.in.Series > 0
-	}
-	l.record.Epoch = max(highest, l.epochLocked())
-	return write
-}
-
-// epochLocked returns the round's epoch: the epoch at the incarnation's begin plus the
-// number of new series since. A session that was reset gets the same epochs again,
-// independent of the record's later content.
-func (l *roundLog) epochLocked() int { return cmp.Or(l.record.Began, l.record.Epoch) + l.in.Series }
-
 // attemptKey names the running attempt.
-func (l *roundLog) attemptKey() session.CallKey {
+func (l *roundLog) attemptKey() state.AttemptKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return session.CallKey{Epoch: l.epochLocked(), Round: l.in.Round, Attempt: len(l.log.Attempts) + 1}
-}
-
-// entry returns the record's entry for the round, made if need be. The caller holds mu.
-func (l *roundLog) entry() *session.RoundRecord {
-	if this := l.record.Round(l.round); this != nil {
-		return this
-	}
-	l.record.Rounds = append(l.record.Rounds, session.RoundRecord{
-		Key: l.round, Round: l.in.Round, Epoch: l.epochLocked(), Agent: l.in.Agent, Integrating: l.in.Integrating, Supplied: l.in.Supplied != "",
-	})
-	return &l.record.Rounds[len(l.record.Rounds)-1]
+	return state.AttemptKey{Assignment: l.of, Pass: int64(l.round.Pass), Round: int64(l.round.Round), Attempt: int64(len(l.round.Attempts) + 1)}
 }
 
 // get returns the log as it is now.
 func (l *roundLog) get() session.RoundLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.log
+	return l.round.RoundLog
 }
 
-// rounds lists the record's rounds, and the epoch of this one.
-func (l *roundLog) rounds() (rounds []session.RoundRecord, began, epoch int) {
+// this returns the round as it is now, and rounds the assignment's rounds before it and without it, in their order.
+func (l *roundLog) this() session.RoundRecord {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.record.Rounds), l.record.Began, l.epochLocked()
+	return l.round
+}
+
+func (l *roundLog) rounds() []session.RoundRecord {
+	this := l.this()
+	return slices.DeleteFunc(slices.Clone(l.opened.Record.Rounds), func(r session.RoundRecord) bool { return r.Pass == this.Pass && r.Round >= this.Round })
 }
 
 // outage returns the outage of the round's agent; nil: there is none.
@@ -231,19 +211,19 @@ func (l *roundLog) outage() *session.Outage {
 	return nil
 }
 
-// change changes the log, for the next record and the next heartbeat.
+// change changes the log, for the next write and the next heartbeat.
 func (l *roundLog) change(change func(*session.RoundLog)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log.Revision++
-	change(&l.log)
+	l.round.Revision++
+	change(&l.round.RoundLog)
 }
 
 // setPermit notes how the breaker of the agent let the round begin, without a new revision.
 func (l *roundLog) setPermit(p *session.BreakerPermit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log.Permit = p
+	l.round.Permit = p
 }
 
 // noteStart notes durably that the agent or its substitute is about to be
@@ -251,7 +231,10 @@ func (l *roundLog) setPermit(p *session.BreakerPermit) {
 // a later execution can continue the agent's conversation.
 func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continuable bool, basis session.Basis) error {
 	l.change(func(log *session.RoundLog) {
-		log.Started, log.AttemptAt, log.Basis, l.unnoted = true, cmp.Or(begun, now), &basis, true
+		log.Started, log.AttemptAt, log.Basis, log.Ended, l.unnoted = true, now, &basis, nil, true
+		if !begun.IsZero() {
+			log.AttemptAt = begun
+		}
 		log.Continue(now)
 		if continuable {
 			log.Begun = len(log.Attempts) + 1
@@ -266,6 +249,13 @@ func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continua
 	return nil
 }
 
+// noteEnded notes durably how the agent has ended, or that its work is collected. What follows, the checks, may end the
+// worker, so the attempt stays at work.
+func (l *roundLog) noteEnded(ctx context.Context, ended session.AgentEnded) error {
+	l.change(func(log *session.RoundLog) { log.Started, log.Ended = true, &ended })
+	return l.write(ctx)
+}
+
 // noteEnd notes that the agent has ended, with neither a result nor a failure of the
 // attempt. If the store cannot be used now, the heartbeat has this note.
 func (l *roundLog) noteEnd(ctx context.Context) {
@@ -276,12 +266,11 @@ func (l *roundLog) noteEnd(ctx context.Context) {
 	l.tryPut(ctx, "the execution's end is recorded only in its heartbeat")
 }
 
-// recordResult writes the result durably to the record.
+// recordResult writes the result durably.
 func (l *roundLog) recordResult(ctx context.Context, result *session.RoundResult) error {
 	l.change(func(log *session.RoundLog) {
-		log.Started, log.Outage = false, nil
-		this := l.entry()
-		this.Result, this.Stale = result, len(result.SendsBack) > 0
+		log.Started, log.Outage, log.Ended = false, nil, nil
+		l.round.Result = result
 	})
 	if err := l.write(ctx); err != nil {
 		return err
@@ -301,78 +290,76 @@ func (l *roundLog) isRecorded() bool {
 // recordGivenUp notes durably that the round has failed for good. last: no other follows by itself.
 func (l *roundLog) recordGivenUp(ctx context.Context, last bool) error {
 	l.mu.Lock()
-	this := l.entry()
-	this.GaveUp, this.Last = true, last
+	l.round.GaveUp, l.round.Last = true, last
 	l.mu.Unlock()
 	return l.write(ctx)
 }
 
-// recordNotBegun removes a round that has not begun from the record. A round that has begun
-// with another agent stays in the record for the activity that continues it.
+// recordNotBegun removes a round that has not begun. A round that has begun
+// with another agent stays for the activity that continues it.
 func (l *roundLog) recordNotBegun(ctx context.Context) error {
 	l.mu.Lock()
-	if l.found == earlierActivity || len(l.log.Attempts) > 0 || l.log.Begun > 0 || l.log.Lost > 0 || l.log.Outage != nil {
-		l.mu.Unlock()
-		return l.write(ctx) // under the key with which the next activity finds it
-	}
-	if l.found == nothingEarlier {
-		l.mu.Unlock()
+	r, found := l.round, l.found
+	l.mu.Unlock()
+	switch {
+	case found == earlierActivity || len(r.Attempts) > 0 || r.Begun > 0 || r.Lost > 0 || r.Outage != nil:
+		return l.write(ctx) // the next activity continues it
+	case found == nothingEarlier:
 		return nil
 	}
-	l.record.Rounds = slices.DeleteFunc(l.record.Rounds, func(r session.RoundRecord) bool { return r.Key == l.round })
-	record := l.record
-	l.mu.Unlock()
-	return l.exec.retryStore(ctx, func() error { return l.exec.sessions.PutRecord(l.exec.key, record) })
+	return l.exec.retryStore(ctx, func() error { return l.state.DropRound(ctx, l.opened.Fence, l.of, r.Pass, r.Round) })
 }
 
-// write brings the assignment's record up to date, durably.
-func (l *roundLog) write(ctx context.Context) error { return l.exec.retryStore(ctx, l.put) }
+// write brings the rows up to date, durably.
+func (l *roundLog) write(ctx context.Context) error {
+	return l.exec.retryStore(ctx, func() error { return l.put(ctx) })
+}
 
-// tryPut writes the record once. If that fails, it logs the consequence, which is otherwise.
-func (l *roundLog) tryPut(ctx context.Context, otherwise string) {
-	if err := l.put(); err != nil {
-		activity.GetLogger(ctx).Warn(otherwise, "error", err)
+// tryPut writes the rows once. If that fails, it logs the consequence.
+func (l *roundLog) tryPut(ctx context.Context, consequence string) {
+	if err := l.put(ctx); err != nil {
+		activity.GetLogger(ctx).Warn(consequence, "error", err)
 	}
 }
 
-// put writes the record. Heartbeats do not wait for it: a slow store must not look like a lost worker.
-func (l *roundLog) put() error {
+// put writes the rows. Heartbeats do not wait for it: a slow store must not look like a lost worker.
+func (l *roundLog) put(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // a stopping worker writes what it knows
+	defer cancel()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	l.entry().RoundLog = l.log
-	l.record.Incarnation = l.in.Incarnation
-	record := l.record
-	record.Rounds = slices.Clone(record.Rounds)
+	round, conversation := l.round, l.conversation
+	round.Attempts = slices.Clone(round.Attempts)
 	l.mu.Unlock()
-	err := l.exec.sessions.PutRecord(l.exec.key, record)
+	err := l.state.PutRound(ctx, l.opened.Fence, l.of, round, conversation)
 	if err == nil {
 		l.mu.Lock()
-		l.stored = record.Conversation
+		l.stored = conversation
 		l.mu.Unlock()
 	}
 	return err
 }
 
-// conversation returns the agent's conversation in the stored record; nil: there is none.
-func (l *roundLog) conversation() *session.Conversation {
+// storedConversation returns the agent's conversation in the rows; nil: there is none.
+func (l *roundLog) storedConversation() *session.Conversation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stored
 }
 
-// setConversation changes the conversation of the next record.
+// setConversation changes the conversation of the next write.
 func (l *roundLog) setConversation(c *session.Conversation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.record.Conversation = c
+	l.conversation = c
 }
 
 // heartbeat returns the log for a heartbeat: without outputs, because histories contain heartbeats.
 func (l *roundLog) heartbeat() Heartbeat {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	log := l.log
+	log := l.round.RoundLog
 	log.Attempts, log.Started = slices.Clone(log.Attempts), log.Started && !l.unnoted
 	for i := range log.Attempts {
 		log.Attempts[i].Failure.Output = ""

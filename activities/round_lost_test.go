@@ -165,12 +165,12 @@ func TestUnusableStoreIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	failing := &flaky{Files: d.store.Content, failures: 2}
-	rounds := &activities.Rounds{Files: failing, WorkDirs: d.workDirs, Sessions: d.store, State: d.store.State, Agents: d.agents, Clock: time.Now}
+	rounds := &activities.Rounds{Files: failing, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: d.agents, Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
 	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 1, Incarnation: 1, Head: d.head, Input: d.input,
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 1, Head: d.head, Input: d.input,
 	})
 	require.NoError(t, err)
 	var result session.RoundResult
@@ -196,7 +196,7 @@ func (f *flaky) Collect(ctx context.Context, req session.Collect) (session.Colle
 func TestForeignStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.store.State, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
 	require.Len(t, a.Problems, 1)
@@ -215,7 +215,7 @@ func (slow) Checkpoint(context.Context, spec.Digest) (session.Checkpoint, error)
 func TestSlowStoreIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: slow{d.store}, State: d.store.State, Clock: time.Now}
+	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: slow{d.store}, State: d.db(), Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)

@@ -25,115 +25,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
-
-// agents plays the worker's agents in place of processes.
-type agents struct {
-	run   func(ctx context.Context, job session.Job) (session.Outcome, error)
-	check func(job session.CheckJob) error
-	// fills answers whether a check fills caches; nil: it does not.
-	fills func() bool
-	runs  []session.Brief
-	// conversation is where it is kept.
-	conversation spec.Conversation
-	// gateway names the providers that it reaches through the gateway.
-	gateway []string
-	// lacks is an agent that the worker does not have.
-	lacks string
-	// continuable: there is one that can continue, noted as note has it.
-	continuable bool
-	note        session.Conversation
-	// reserve is what an attempt may cost, and paid the call that it is.
-	reserve cost.Amount
-	paid    session.Call
-	// breaker is how every agent's breaker is set.
-	breaker spec.Breaker
-	// secrets are what no artifact may hold.
-	secrets *secrets.Set
-	// reported is what a program's files tell of the call under way; nil: nothing.
-	reported *cost.Usage
-	// survives is why processes of an earlier attempt cannot be ended; nil: there are none.
-	survives error
-}
-
-func (a *agents) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
-	a.runs = append(a.runs, job.Brief)
-	out, err := a.attempt(ctx, job)
-	if errors.Is(err, errKilled) {
-		panic(err) // nobody notes how that ended
-	}
-	return out, err
-}
-
-func (a *agents) attempt(ctx context.Context, job session.Job) (session.Outcome, error) {
-	if a.conversation == spec.InJournal { // it is paid by the call
-		return a.run(ctx, job)
-	}
-	paid, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve})
-	if err != nil {
-		return session.Outcome{}, err
-	}
-	a.paid = paid
-	out, err := a.run(ctx, job)
-	return out, errors.Join(err, paid.Settle(ctx, nil, out.Usage))
-}
-
-func (a *agents) Check(_ context.Context, job session.CheckJob) (session.Outcome, error) {
-	return session.Outcome{}, a.check(job)
-}
-
-func (a *agents) Offered(agent string) spec.OfferedAgent {
-	if agent == a.lacks {
-		return spec.OfferedAgent{}
-	}
-	return spec.OfferedAgent{Kind: "command", Conversation: a.conversation, Gateway: a.gateway}
-}
-func (a *agents) Breaker(agent string) spec.Breaker { return a.breaker.For(agent) }
-
-func (a *agents) Conversation(string, session.WorkDir) (session.Conversation, bool) {
-	return a.note, a.continuable
-}
-
-func (a *agents) ConversationFiles(string, string) []string {
-	if a.conversation != spec.InDirectory {
-		return nil
-	}
-	return []string{"talk/**"}
-}
-
-func (a *agents) NoteConversation(_ session.WorkDir, c session.Conversation) error {
-	a.note, a.continuable = c, true
-	return nil
-}
-
-func (a *agents) Reported(string, session.WorkDir, string) (used, estimate cost.Usage, ok bool) {
-	if a.reported == nil {
-		return used, estimate, false
-	}
-	return *a.reported, cost.Usage{InputTokens: 12_000}, true
-}
-
-func (a *agents) Sweep(session.WorkDir) error { return a.survives }
-
-func (a *agents) Removed(session.WorkDir) (int64, bool) { return 0, false }
-
-func (a *agents) EndStopped() {}
-
-func (a *agents) Forget(session.WorkDir) error {
-	a.continuable, a.note = false, session.Conversation{}
-	return nil
-}
-
-func (a *agents) Keep(string) []string                         { return nil }
-func (a *agents) FillsCaches(string, string, spec.Digest) bool { return a.fills != nil && a.fills() }
-func (a *agents) Mask(text string) string                      { return text }
-func (a *agents) Secrets() *secrets.Set                        { return a.secrets }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {
@@ -153,10 +51,8 @@ type desk struct {
 	heartbeats activities.Heartbeats
 	// logger is nil where no line matters.
 	logger *slog.Logger
-	// onExceeded is what the session can do about its budget; after is the
-	// activity that the round continues with.
+	// onExceeded is what the session can do about its budget.
 	onExceeded spec.OnExceeded
-	after      string
 	// observer is nil where nobody listens.
 	observer activities.Observer
 	// holdSlot is for how long an outage keeps the slot; zero: a minute. random spreads its
@@ -171,6 +67,8 @@ type desk struct {
 	signals activities.Signals
 	// earlier counts the activities that the session has executed before.
 	earlier int
+	// run numbers the Temporal runs of the session. The first one is 1 or 0.
+	run int
 }
 
 func newDesk(t *testing.T) *desk {
@@ -204,14 +102,41 @@ func (d *desk) admit() {
 	require.NoError(d.t, err)
 	d.input, err = d.store.Content.PutManifest(ctx, cas.Manifest{})
 	require.NoError(d.t, err)
-	require.NoError(d.t, d.store.PutOffer(ctx, spec.Offer{
-		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},
+	require.NoError(d.t, d.store.State.PutOffer(ctx, spec.Offer{
+		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},
 	}))
-	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.store.State, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Incarnation: 1}, &a)
+	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1}, &a)
 	require.Empty(d.t, a.Problems)
 	d.head = a.Head
+}
+
+// db is the database as the current Temporal run reaches it.
+func (d *desk) db() runs { return runs{d.store.State, d.run} }
+
+// resume continues the session in its next Temporal run.
+func (d *desk) resume(course session.Course) {
+	d.t.Helper()
+	c, err := d.store.Checkpoint(d.t.Context(), d.head)
+	require.NoError(d.t, err)
+	requirement, err := d.store.Content.PutBlob(d.t.Context(), []byte(c.Requirement))
+	require.NoError(d.t, err)
+	d.run = max(d.run, 1) + 1
+	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
+	var a activities.Admission
+	d.execute(admissions.Admit, activities.AdmitInput{
+		Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head, Course: course, OriginalRun: d.db().id(testRun), At: time.Now(),
+	}, &a)
+	require.Empty(d.t, a.Problems)
+	d.head = a.Head
+}
+
+// takeOver has another Temporal run admitted, while this one works.
+func (d *desk) takeOver() {
+	d.t.Helper()
+	_, err := runs{d.store.State, max(d.run, 1) + 1}.Admit(d.t.Context(), state.Admission{Key: d.key(), TemporalRun: testRun, OriginalRun: testRun, Team: "t"})
+	require.NoError(d.t, err)
 }
 
 type none struct{}
@@ -238,18 +163,20 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 // roundInput asks for the first round of the one assignment.
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
-		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: session.BreakerPermit{Holder: d.lease},
-		OnExceeded: d.onExceeded, After: d.after,
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Head: d.head, Input: d.input, Lease: session.BreakerPermit{Holder: d.lease},
+		OnExceeded: d.onExceeded,
 	}
 }
 
-// now is the time, which a test may put forward.
-func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
+// now is the time, which a test may put forward, as a database stores it.
+func (d *desk) now() time.Time {
+	return time.Now().Add(time.Duration(d.ahead.Load())).Truncate(time.Microsecond)
+}
 
 func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.store.State, Agents: d.agents, Breakers: d.breakers,
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: d.agents, Breakers: d.breakers,
 		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: d.now, LostLimit: 5, Drain: time.Millisecond,
 	}
 	if d.state != nil {
@@ -269,11 +196,7 @@ func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, op
 		o(env)
 	}
 	env.RegisterActivity(d.breathe)
-	earlier := d.earlier
-	if d.after != "" {
-		earlier++
-	}
-	for range earlier { // another activity than the one before: ids are counted
+	for range d.earlier { // another activity than the one before: ids are counted
 		_, err := env.ExecuteActivity(d.breathe)
 		require.NoError(d.t, err)
 	}
@@ -298,7 +221,7 @@ func (*desk) breathe(context.Context) error { return nil }
 
 func (d *desk) record() session.Record {
 	d.t.Helper()
-	r, err := d.store.Record(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	r, err := d.store.State.Record(d.t.Context(), state.Assignment{Key: d.key(), AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}})
 	require.NoError(d.t, err)
 	return r
 }
@@ -306,6 +229,27 @@ func (d *desk) record() session.Record {
 // key is the session as the test environment names it.
 func (d *desk) key() session.Key {
 	return session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+}
+
+// putRound writes a round of the assignment's first order in the current run.
+func (d *desk) putRound(r session.RoundRecord) {
+	d.t.Helper()
+	opened, err := d.db().OpenRound(d.t.Context(), state.RoundOrder{Assignment: d.dev(), TemporalRun: testRun, Round: r.Round, Holder: state.NewCallID()})
+	require.NoError(d.t, err)
+	r.Order = opened.Order
+	require.NoError(d.t, d.db().PutRound(d.t.Context(), opened.Fence, d.dev(), r, nil))
+}
+
+// changeRound changes the assignment's first round, as its next execution could.
+func (d *desk) changeRound(change func(*session.RoundRecord)) {
+	d.t.Helper()
+	r := d.record().Rounds[0]
+	opened, err := d.db().OpenRound(d.t.Context(), state.RoundOrder{
+		Assignment: d.dev(), TemporalRun: testRun, Round: r.Round, Activity: r.Activity, Seq: r.Seq, Holder: state.NewCallID(),
+	})
+	require.NoError(d.t, err)
+	change(&r)
+	require.NoError(d.t, d.db().PutRound(d.t.Context(), opened.Fence, d.dev(), r, opened.Record.Conversation))
 }
 
 // leave is an agent that leaves one file.
@@ -479,4 +423,12 @@ func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {
 	require.Contains(t, app.Error(), "worker_lost: the worker was lost 5 times in a row")
 	require.Len(t, d.agents.runs, 5)
 	require.Equal(t, 5, d.record().Rounds[0].Lost)
+}
+
+// putCheckpoint stores a checkpoint with its row.
+func putCheckpoint(t *testing.T, s *store.Store, key session.Key, c session.Checkpoint) (spec.Digest, error) {
+	t.Helper()
+	row, err := s.StoreCheckpoint(t.Context(), key, c)
+	require.NoError(t, err)
+	return row.Digest, s.State.PutCheckpoints(t.Context(), c.Team.Name, row)
 }

@@ -59,8 +59,8 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.Tokens = loops*each*10 + 2*most + 2*most
 	d.admit()
-	held := &heldToCap{State: d.store.State, cap: d.team.Budget.Tokens}
-	d.state, d.agents.conversation = held, spec.InJournal
+	held := &heldToCap{State: d.db(), cap: d.team.Budget.Tokens}
+	d.state, d.agents.conversation = held, spec.InCalls
 	work := func(each int, die func(loop, turn int) bool) (paid map[int]int, run func(context.Context, session.Job) (session.Outcome, error)) {
 		paid = map[int]int{}
 		var mu sync.Mutex
@@ -138,7 +138,7 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.conversation = spec.InJournal
+	d.agents.conversation = spec.InCalls
 	pay := func(ctx context.Context, job session.Job, answer string) string {
 		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
 		require.NoError(t, err)

@@ -30,9 +30,9 @@ type spender struct {
 	// waits has the time in which the attempt waits for others.
 	waits *session.Waits
 	clock Clock
-	// fence names this execution's run, and since the first run of the session that belongs to this admission.
-	fence state.Fence
-	since int64
+	// fence names this execution, and answersFrom is the first pass whose stored answers it may use.
+	fence       state.Fence
+	answersFrom int
 	// agent is the agent of the round. free: an attempt without a stated cost needs no reservation.
 	agent string
 	free  bool
@@ -46,7 +46,7 @@ type spender struct {
 	open map[*paidCall]cost.Usage
 	// received are the calls whose answers the running program has.
 	received map[string]bool
-	// total is the known cost of the assignment's ended calls, and ended that of each attempt since this admission.
+	// total is the known cost of the assignment's ended calls, and ended that of each attempt.
 	total cost.Usage
 	ended map[state.AttemptKey]cost.Usage
 	// refusal is the budget that has refused a call of the attempt; nil: none did.
@@ -61,19 +61,6 @@ type callListener interface {
 	callBooked(ctx context.Context, answered bool)
 }
 
-// enter finds the number of the session's run, by which calls are fenced. A session that a restored database does not have is
-// admitted again. original is the Temporal run of this admission; after it the session may have continued as new.
-func (s *spender) enter(ctx context.Context, info activity.Info, original string) error {
-	return s.retryState(ctx, func() (err error) {
-		s.fence.Run, s.since, err = s.state.Enter(ctx, s.of.Key, info.WorkflowExecution.RunID, original)
-		if errors.Is(err, state.ErrNotFound) {
-			s.fence.Run, err = s.state.Admit(ctx, admissionOf(s.of.Key, info, s.team))
-			s.since = s.fence.Run
-		}
-		return err
-	})
-}
-
 // load reads the assignment's calls. A call that an execution before this one did not end is unsettled from now on: its money
 // may be spent.
 func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call, err error) {
@@ -86,32 +73,23 @@ func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call,
 	})
 	s.ended = map[state.AttemptKey]cost.Usage{}
 	for _, c := range calls {
-		s.add(c.Run, c.AttemptKey, c.Usage)
+		s.add(c.AttemptKey, c.Usage)
 	}
 	return calls, err
 }
 
 // add adds the cost of a call that has ended.
-func (s *spender) add(run int64, attempt state.AttemptKey, used cost.Usage) {
+func (s *spender) add(attempt state.AttemptKey, used cost.Usage) {
 	s.total = s.total.Add(used)
-	if run >= s.since {
-		s.ended[attempt] = s.ended[attempt].Add(used)
-	}
+	s.ended[attempt] = s.ended[attempt].Add(used)
 }
 
 // begin sets the attempt of the next calls. No call of the previous one may be in flight.
-func (s *spender) begin(attempt session.CallKey, earlier []session.CallKey) {
+func (s *spender) begin(attempt state.AttemptKey, earlier []state.AttemptKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempt, s.earlier = s.key(attempt), nil
-	for _, e := range earlier {
-		s.earlier = append(s.earlier, s.key(e))
-	}
+	s.attempt, s.earlier = attempt, earlier
 	s.open, s.received, s.refusal = map[*paidCall]cost.Usage{}, map[string]bool{}, nil
-}
-
-func (s *spender) key(k session.CallKey) state.AttemptKey {
-	return state.AttemptKey{Assignment: s.of, Pass: int64(k.Epoch), Round: int64(k.Round), Attempt: int64(k.Attempt)}
 }
 
 // Stored looks for an answer among those of this attempt, and of the ones whose conversation it continues with.
@@ -144,7 +122,7 @@ func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.C
 	err = s.retryState(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		call, err := s.state.Answer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), string(request), s.received)
+		call, err := s.state.Answer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request), s.received)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			return nil
@@ -212,7 +190,7 @@ func (s *spender) sleep(ctx context.Context, d time.Duration) error {
 	return sleep(ctx, d)
 }
 
-// spent returns what this admission has spent on the running attempt, including calls in flight.
+// spent returns what was spent on the running attempt, including calls in flight.
 func (s *spender) spent() cost.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -82,7 +82,7 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 
 // converse makes the desk's agent one that converses.
 func (d *desk) converse(c *conversation) {
-	d.agents.run, d.agents.conversation = c.run, spec.InJournal
+	d.agents.run, d.agents.conversation = c.run, spec.InCalls
 }
 
 func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
@@ -214,7 +214,7 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 
 	_, err = d.store.State.AddRaise(t.Context(), d.key(), budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}}, "cli")
 	require.NoError(t, err)
-	d.after = d.record().Rounds[0].Key.Activity
+	d.earlier++
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Len(t, c.paid, 4, "what was paid for before it parked is not paid for again")
@@ -291,7 +291,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 // byAttempt makes the desk's agent one that is paid by the attempt, of which aside
 // is known, and that does work.
 func (d *desk) byAttempt(aside cost.Amount, work func(call session.Call) error) {
-	d.agents.conversation = spec.InJournal // it books by itself
+	d.agents.conversation = spec.InCalls // it books by itself
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: aside, Least: aside})
 		if err != nil {
@@ -333,7 +333,7 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			d := newDesk(t)
 			d.team.Budget.Tokens = 60
 			d.admit()
-			d.agents.conversation = spec.InJournal
+			d.agents.conversation = spec.InCalls
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				call, err := job.Calls.Begin(ctx, session.CallPlan{
 					Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50}, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
@@ -357,7 +357,7 @@ func TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.USD = 20_000_000_000
 	d.admit()
-	d.agents.conversation = spec.InJournal
+	d.agents.conversation = spec.InCalls
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		_, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 20}})
 		require.NoError(t, err)
@@ -390,7 +390,7 @@ func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	worked := 0
-	d.agents.conversation = spec.InJournal
+	d.agents.conversation = spec.InCalls
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		stored, err := job.Calls.Stored(ctx, 1, "")
 		require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // start is what an attempt starts from. The failure table decides it by the failure of
@@ -29,8 +30,8 @@ type start struct {
 	// first is the attempt with which the conversation began, and earlier are
 	// its failed attempts since, newest first: this attempt can use their paid
 	// answers, too.
-	first   session.CallKey
-	earlier []session.CallKey
+	first   state.AttemptKey
+	earlier []state.AttemptKey
 	// failure is the failed attempt before the conversation; nil: there was none.
 	// kept: the directory has the files of that attempt.
 	failure *tried
@@ -52,10 +53,12 @@ func (s start) from() failures.Start {
 
 // tried is a failed attempt and its round.
 type tried struct {
-	key    session.CallKey
+	key    state.AttemptKey
 	report session.AttemptReport
 	// basis is what it was based on.
 	basis session.Basis
+	// run is the run that ordered its pass, and answersFrom the first pass whose answers it could use.
+	run, answersFrom int
 }
 
 // startFacts are the facts that decide the start of an attempt.
@@ -63,13 +66,12 @@ type startFacts struct {
 	in RoundInput
 	// basis is what the attempt is based on.
 	basis session.Basis
-	// round is the round's entry in the record.
-	round session.RoundKey
-	// rounds are those of the record, began is the epoch that the incarnation began with, and
-	// epoch the round's.
-	rounds       []session.RoundRecord
-	began, epoch int
-	log          session.RoundLog
+	// of is the assignment. round is the round as it is now, and rounds are those before it.
+	of     state.Assignment
+	round  session.RoundRecord
+	rounds []session.RoundRecord
+	// firstRun is the first of the session's runs that continue each other as new.
+	firstRun int
 	// agent is the agent of the round, and conversation the place of its conversation.
 	// continuable: the assignment's directory has one that can continue; otherwise stored
 	// is one in the store that can.
@@ -88,11 +90,11 @@ type startFacts struct {
 // startFacts collects the facts that decide the start of the attempt.
 func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFacts {
 	f := startFacts{
-		in: a.in, basis: basis, round: a.log.round, log: a.log.get(), agent: a.log.agent, conversation: a.exec.agents.Offered(a.log.agent).Conversation,
-		outage: a.log.outage(), former: a.formerWork(ctx),
+		in: a.in, basis: basis, of: a.log.of, round: a.log.this(), rounds: a.log.rounds(), firstRun: a.log.opened.First, agent: a.log.agent,
+		conversation: a.exec.agents.Offered(a.log.agent).Conversation,
+		outage:       a.log.outage(), former: a.formerWork(ctx),
 		intact: func(manifest spec.Digest) bool { return a.files.Intact(ctx, manifest) == nil },
 	}
-	f.rounds, f.began, f.epoch = a.log.rounds()
 	if f.conversation == spec.InDirectory {
 		f.findConversation(a)
 	}
@@ -106,7 +108,7 @@ func (f *startFacts) findConversation(a *attempt) {
 	if err != nil {
 		return
 	}
-	stored := a.log.conversation()
+	stored := a.log.storedConversation()
 	here, ok := a.exec.agents.Conversation(f.agent, dir)
 	switch {
 	case ok && here.Home == session.HomeOf(stored):
@@ -121,8 +123,8 @@ func (f *startFacts) findConversation(a *attempt) {
 
 // decide decides what the attempt starts from.
 func (f startFacts) decide() start {
-	s := start{files: f.in.Input, begun: f.log.AttemptAt}
-	s.first = session.CallKey{Epoch: f.epoch, Round: f.in.Round, Attempt: len(f.log.Attempts) + 1}
+	s := start{files: f.in.Input, begun: f.round.AttemptAt}
+	s.first = f.key(f.round, len(f.round.Attempts)+1)
 	history := f.tried()
 	for _, last := range slices.Backward(history) {
 		if !f.continuesConversation(last) {
@@ -150,7 +152,7 @@ func (f startFacts) decide() start {
 		s.asLeft = !s.waited
 	}
 	if f.continuable {
-		cutOff := f.log.Begun == len(f.log.Attempts)+1
+		cutOff := f.round.Begun == len(f.round.Attempts)+1
 		if begun, ok := f.inherits(); ok {
 			cutOff, s.begun = true, begun
 		}
@@ -167,31 +169,26 @@ func (f startFacts) decide() start {
 }
 
 // inherits reports whether this round can begin with an attempt that was interrupted in an
-// earlier incarnation of the session, and when that attempt was begun.
+// earlier run of the session, and when that attempt was begun.
 func (f startFacts) inherits() (begun time.Time, ok bool) {
-	if len(f.log.Attempts) > 0 || f.log.Begun > 0 || f.in.Feedback != "" {
+	if len(f.round.Attempts) > 0 || f.round.Begun > 0 || f.in.Feedback != "" || len(f.rounds) == 0 {
 		return begun, false
 	}
-	for _, round := range slices.Backward(f.rounds) {
-		switch {
-		case round.Key == f.round:
-		case round.Key.Run == f.round.Run:
-			return begun, false // a round of this run has already continued it
-		default:
-			same := round.Epoch == f.epoch && round.Basis != nil && round.Basis.SameWork(f.basis) // its files are changes to this input
-			return round.AttemptAt, same && round.Result == nil && !round.GaveUp && round.Begun == len(round.Attempts)+1
-		}
+	last := f.rounds[len(f.rounds)-1]
+	if last.Run >= f.firstRun || last.Pass < f.round.AnswersFrom {
+		return begun, false // a round of this run has already continued it, or the work begins anew
 	}
-	return begun, false
+	same := last.Basis != nil && last.Basis.SameWork(f.basis) // its files are changes to this input
+	return last.AttemptAt, same && last.Result == nil && !last.GaveUp && last.Begun == len(last.Attempts)+1
 }
 
-// continuesConversation reports whether the conversation of a failed attempt continues: one in
-// the journal, which the agent repeats from its beginning with the stored answers. It also
-// continues in a later series, because the answers were not the cause of the failure. A new note
+// continuesConversation reports whether the conversation of a failed attempt continues: one of
+// stored calls, which the agent repeats from its beginning with the stored answers. It also
+// continues in a later pass of the same run, because the answers were not the cause of the failure. A new note
 // of a person changes the requests, which makes it another conversation.
 func (f startFacts) continuesConversation(last tried) bool {
-	return f.conversation == spec.InJournal && last.report.Agent == f.agent &&
-		last.key.Epoch >= f.began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
+	return f.conversation == spec.InCalls && last.report.Agent == f.agent &&
+		last.run >= f.firstRun && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
 }
 
 // keeps reports whether the attempt continues from the files of a failed one, which are changes to
@@ -203,17 +200,15 @@ func (f startFacts) keeps(last tried) bool {
 }
 
 // tried lists the failed attempts since the assignment last succeeded: those of
-// this round, of the failed rounds before it in its epoch, and of earlier epochs.
+// this round, of the failed rounds before it in this run, and of passes whose answers it may not use.
 // The list begins anew after a failure of a merge. Supplied files are not an
-// attempt. The same rounds in other runs, and rounds of later epochs, are not
-// included: this round repeats them.
+// attempt. Rounds of earlier runs whose answers this round may use are not included: it repeats them.
 func (f startFacts) tried() []tried {
 	var before []session.RoundRecord
 search:
 	for _, round := range slices.Backward(f.rounds) {
-		ofThisRun := round.Key.Run == f.round.Run && round.Epoch == f.epoch && round.Round < f.in.Round
 		switch {
-		case round.Epoch >= f.epoch && !ofThisRun:
+		case round.Run < f.firstRun && round.Pass >= f.round.AnswersFrom:
 			continue
 		case round.Result != nil || f.in.Feedback != "":
 			break search
@@ -222,16 +217,21 @@ search:
 		}
 	}
 	var out []tried
-	add := func(epoch, round int, basis session.Basis, attempts []session.AttemptReport) {
-		for _, a := range attempts {
-			out = append(out, tried{session.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a, basis})
+	add := func(r session.RoundRecord, basis session.Basis) {
+		for _, a := range r.Attempts {
+			out = append(out, tried{f.key(r, a.Attempt), a, basis, r.Run, r.AnswersFrom})
 		}
 	}
 	for _, round := range slices.Backward(before) {
 		if round.Basis != nil { // otherwise none was started
-			add(round.Epoch, round.Round, *round.Basis, round.Attempts)
+			add(round, *round.Basis)
 		}
 	}
-	add(f.epoch, f.in.Round, f.basis, f.log.Attempts)
+	add(f.round, f.basis)
 	return out
+}
+
+// key names an attempt of a round.
+func (f startFacts) key(r session.RoundRecord, attempt int) state.AttemptKey {
+	return state.AttemptKey{Assignment: f.of, Pass: int64(r.Pass), Round: int64(r.Round), Attempt: int64(attempt)}
 }

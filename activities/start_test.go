@@ -15,62 +15,48 @@ import (
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
-func TestConversationOfACutOffIncarnationGoesOnOnce(t *testing.T) {
+func TestConversationOfARunThatWasCutOffGoesOnOnce(t *testing.T) {
 	t.Parallel()
-	const run = "default-test-run-id"
-	cutOff := session.RoundRecord{Key: session.RoundKey{Run: "before", Activity: "1"}, Round: 1, Epoch: 1, RoundLog: session.RoundLog{Begun: 1}}
-	gaveUp := session.RoundRecord{Key: session.RoundKey{Run: run, Activity: "failed"}, Round: 1, Epoch: 1, GaveUp: true}
 	for _, test := range []struct {
 		name        string
-		rounds      []session.RoundRecord
+		failed      bool
 		requirement string
 		goesOn      bool
 	}{
-		{"at the beginning", []session.RoundRecord{cutOff}, "why", true},
-		{"not in the round after a failed one", []session.RoundRecord{cutOff, gaveUp}, "why", false},
-		{"not for another requirement", []session.RoundRecord{cutOff}, "why not", false},
+		{"at the beginning", false, "why", true},
+		{"not in the round after a failed one", true, "why", false},
+		{"not for another requirement", false, "why not", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
 			d.agents.conversation, d.agents.continuable = spec.InDirectory, true
-			id, persona := spec.AssignmentID{Phase: "build", Persona: "dev"}, d.team.Personas["dev"]
-			basis := session.BasisOf(id, persona, d.agents.Offered(persona.Agent), test.requirement, d.input, nil)
-			for i := range test.rounds {
-				test.rounds[i].Basis = &basis
+			persona, in := d.team.Personas["dev"], d.roundInput()
+			basis := session.BasisOf(in.AssignmentID, persona, d.agents.Offered(persona.Agent), test.requirement, d.input, nil)
+			d.putRound(session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Begun: 1, AttemptAt: time.Now(), Basis: &basis}})
+			d.resume(session.Course{})
+			in.Head = d.head
+			if test.failed {
+				d.putRound(session.RoundRecord{Round: 1, GaveUp: true, RoundLog: session.RoundLog{Basis: &basis}})
+				in.Round = 2
 			}
-			_, err := d.store.UpdateRecord(d.key(), id, 1, func(r *session.Record) {
-				r.Epoch, r.Rounds = 1, test.rounds
-			})
-			require.NoError(t, err)
 			goesOn := false
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				goesOn = job.Continues
 				return leave("a.txt", "x")(ctx, job)
 			}
-			_, err = d.round(activities.Heartbeat{})
+			_, err := d.roundOf(in, activities.Heartbeat{})
 			require.NoError(t, err)
 			require.Equal(t, test.goesOn, goesOn)
 		})
 	}
 }
 
-func TestRoundAfterAFenceIsOfTheRecordsEpoch(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(*session.Record) {})
-	require.NoError(t, err)
-	_, err = d.round(activities.Heartbeat{})
-	require.NoError(t, err)
-	require.Equal(t, 1, d.record().Epoch)
-	require.Equal(t, 1, d.record().Rounds[0].Epoch)
-}
-
 func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	own := spec.OfferedAgent{Kind: "anthropic", Model: "dear"}
-	require.NoError(t, d.store.PutOffer(t.Context(), spec.Offer{Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": own}}))
+	require.NoError(t, d.store.State.PutOffer(t.Context(), spec.Offer{Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": own}}))
 	d.agents.lacks = "a"
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)

@@ -2,49 +2,76 @@ package activities
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// writeStatus writes the status of a boundary to the session's status document, unless the
-// document is of a later one. Costs are not written: the ledger has them. It returns the
-// document before the change. It is the only writer of the document.
-func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before session.Execution, err error) {
-	err = sessions.UpdateExecution(sessionKey(info), func(e *session.Execution) {
-		if before = *e; e.IsPast(b.Status.Incarnation, b.At) {
-			return
-		}
-		decisions := e.Decisions
-		e.Status, e.BoundaryAt = b.Status.WithoutCosts(), b.At
-		if e.Decisions == nil { // only the steps that change them have them
-			e.Decisions = decisions
-		}
-		e.RunID, e.OriginalRun, e.FirstRun, e.Course = info.WorkflowExecution.RunID, b.OriginalRun, b.FirstRun, b.Course
-	})
-	return before, err
+// boundaryWriter writes the boundaries of a session.
+type boundaryWriter struct {
+	sessions Sessions
+	state    State
+	observer Observer
+	// team reads the session's team, if a restored database does not have the session: then it is admitted again.
+	team func() (spec.Team, error)
 }
 
-// write writes the status of a boundary, and reports the requests that are new in it.
-func (b *Boundaries) write(ctx context.Context, at Boundary) error {
-	before, err := writeStatus(b.Sessions, activity.GetInfo(ctx), at)
-	if err != nil {
-		return err
+// write writes a boundary: the session's status and, if there is one, its checkpoint with the answers and the reworks that are
+// new in it. undone are phases whose work was sent back. It returns the checkpoint's digest, and reports the requests that are
+// new. A late boundary changes nothing.
+func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest, err error) {
+	info := activity.GetInfo(ctx)
+	rows := state.Boundary{
+		Key: sessionKey(info), TemporalRun: info.WorkflowExecution.RunID, FirstRun: at.FirstRun, At: at.At, Status: at.Status, Undone: undone,
 	}
-	for _, r := range at.Status.Help {
-		if slices.ContainsFunc(before.Help, func(known session.Request) bool { return known.ID == r.ID }) {
-			continue
+	if c != nil {
+		row, err := w.sessions.StoreCheckpoint(ctx, rows.Key, *c)
+		if err != nil {
+			return "", err
 		}
+		head, rows.Checkpoint, rows.Answers, rows.Reworks = row.Digest, &row, c.Answers, c.Reworks
+		failpoint.Here("checkpoint stored, no row")
+	}
+	opened, _, err := w.state.PutBoundary(ctx, rows)
+	if errors.Is(err, state.ErrNotFound) {
+		if err = w.admitAgain(ctx, info, rows.Key); err == nil {
+			opened, _, err = w.state.PutBoundary(ctx, rows)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	failpoint.Here("checkpoint stored, not mirrored")
+	for _, r := range opened {
 		logRequest(ctx, r)
 		if r.Kind == session.ForHelp {
-			observerOrNone(b.Observer).HelpRequested(r.Category)
+			observerOrNone(w.observer).HelpRequested(r.Category)
 		}
 	}
-	return nil
+	return head, w.sessions.Mirror(ctx, rows.Key)
+}
+
+func (w boundaryWriter) admitAgain(ctx context.Context, info activity.Info, key session.Key) error {
+	t, err := w.team()
+	if err == nil {
+		_, err = w.state.Admit(ctx, admissionOf(key, info, t))
+	}
+	return err
+}
+
+// write writes a boundary after the first one.
+func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest, err error) {
+	w := boundaryWriter{b.Sessions, b.State, b.Observer, func() (spec.Team, error) {
+		s, err := loadSessionContext(ctx, b.Sessions, at.Status.Checkpoint)
+		return s.team, err
+	}}
+	return w.write(ctx, at, c, undone...)
 }
 
 // failed returns the error of a boundary. It is retried after a wait if the store cannot be

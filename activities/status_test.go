@@ -3,8 +3,6 @@ package activities_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,18 +17,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
-// revision is that of the status document.
+// revision is that of the session's status.
 func (d *desk) revision() int64 {
 	d.t.Helper()
-	e, err := d.store.Execution(d.key())
+	e, err := d.store.State.Execution(d.t.Context(), d.key())
 	require.NoError(d.t, err)
 	return e.Revision
 }
 
-// TestRoundsLeaveTheStatusDocumentAlone: where a round stands is in its record.
-func TestRoundsLeaveTheStatusDocumentAlone(t *testing.T) {
+// TestRoundsLeaveTheSessionsStatusAlone: the state of a round is in its rows.
+func TestRoundsLeaveTheSessionsStatusAlone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	before, beats := d.revision(), 0
@@ -73,19 +72,18 @@ func TestRecordSaysThatTheLastRoundHasFailed(t *testing.T) {
 // boundary is what the workflow sends: the status as it knows it.
 func (p *past) boundary() activities.Boundary {
 	p.t.Helper()
-	e, err := p.store.Execution(p.key())
+	e, err := p.store.State.Execution(p.t.Context(), p.key())
 	require.NoError(p.t, err)
 	e.Checkpoint = p.head
-	return activities.Boundary{At: time.Now().UTC(), Status: e.Status, Course: e.Course, OriginalRun: e.OriginalRun}
+	return activities.Boundary{At: time.Now().UTC().Truncate(time.Microsecond), Status: e.Status, FirstRun: testRun}
 }
 
 func (p *past) key() session.Key {
 	return session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
 }
 
-// TestStatusDocumentIsThatOfTheNewestBoundary, whatever is stored: damage is replaced, and
-// what comes late, or again, changes nothing.
-func TestStatusDocumentIsThatOfTheNewestBoundary(t *testing.T) {
+// TestStatusIsThatOfTheNewestBoundary: what comes late, or again, changes nothing.
+func TestStatusIsThatOfTheNewestBoundary(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	late := p.boundary()
@@ -94,39 +92,43 @@ func TestStatusDocumentIsThatOfTheNewestBoundary(t *testing.T) {
 	want := in.Status.Clone()
 	in.Status.Usage, in.Status.Dropped, in.Status.Phases[0].Assignments[0].Usage = cost.Usage{InputTokens: 7}, cost.Usage{InputTokens: 2}, cost.Usage{InputTokens: 5}
 	in.Status.Help = []session.Request{{ID: "pair.p.1", Usage: cost.Usage{InputTokens: 5}, Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
-	in.Status.Status, in.Status.Reason, in.OriginalRun = session.HelpIsNeeded, "pair/p: stuck", "first"
+	in.Status.Status, in.Status.Reason, in.FirstRun = session.HelpIsNeeded, "pair/p: stuck", "first"
 	want.Status, want.Reason, want.Help = in.Status.Status, in.Status.Reason, slices.Clone(in.Status.Help)
 	want.Help[0].Usage = cost.Usage{}
-	path := filepath.Join(p.dir, "sessions", p.key().Namespace, p.key().Session, "execution_state.json")
-	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
 	execute(t, p.boundaries().Mark, in, &activities.Marked{})
-	e, err := p.store.Execution(p.key())
+	e, err := p.store.State.Execution(t.Context(), p.key())
 	require.NoError(t, err)
-	require.Equal(t, want, e.Status, "what work has cost is in the ledger alone")
-	require.Equal(t, []any{p.head, "first", "default-test-run-id"}, []any{e.Checkpoint, e.OriginalRun, e.RunID})
+	require.Equal(t, want, e.Status, "costs are sums over calls")
+	require.Equal(t, []any{p.head, "first", testRun}, []any{e.Checkpoint, e.FirstRun, e.RunID})
 	require.True(t, in.At.Equal(e.BoundaryAt))
 
 	for _, again := range []activities.Boundary{in.Boundary, late} {
 		execute(t, p.boundaries().Mark, activities.MarkInput{Boundary: again}, &activities.Marked{})
-		after, err := p.store.Execution(p.key())
+		after, err := p.store.State.Execution(t.Context(), p.key())
 		require.NoError(t, err)
-		require.Equal(t, e, after)
+		require.Equal(t, content(e), content(after))
 	}
 }
 
-// readOnly is a store whose status documents cannot be written.
-type readOnly struct{ activities.Sessions }
-
-func (readOnly) UpdateExecution(session.Key, func(*session.Execution)) error {
-	return errors.New("no space left on device")
+// content is a status without what each write of it changes.
+func content(e session.Execution) session.Execution {
+	e.Revision, e.UpdatedAt = 0, time.Time{}
+	return e
 }
 
-// TestBoundaryWaitsForItsStatusDocument: work continues only when everybody can read how it stands.
-func TestBoundaryWaitsForItsStatusDocument(t *testing.T) {
+// readOnly is a database that takes no boundary.
+type readOnly struct{ activities.State }
+
+func (readOnly) PutBoundary(context.Context, state.Boundary) ([]session.Request, bool, error) {
+	return nil, false, errors.New("no space left on device")
+}
+
+// TestBoundaryWaitsForItsStatus: work continues only when everybody can read how it stands.
+func TestBoundaryWaitsForItsStatus(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	boundaries, heard := p.boundaries(), &witness{}
-	boundaries.Sessions, boundaries.Observer = readOnly{p.store}, heard
+	boundaries.State, boundaries.Observer = readOnly{p.db()}, heard
 	var suite testsuite.WorkflowTestSuite
 	for _, step := range []struct{ do, in any }{
 		{boundaries.Mark, activities.MarkInput{Boundary: p.boundary()}},
@@ -151,15 +153,15 @@ func TestAnEndStaysAsItIs(t *testing.T) {
 	in := activities.CloseInput{Boundary: p.boundary()}
 	in.Status.Status = session.WasCancelled
 	execute(t, p.boundaries().Close, in, nil)
-	before, err := p.store.Execution(p.key())
+	before, err := p.store.State.Execution(t.Context(), p.key())
 	require.NoError(t, err)
 	require.True(t, in.At.Equal(*before.ClosedAt))
 	late := p.boundaries()
 	late.Clock = func() time.Time { return time.Now().Add(time.Hour) }
 	execute(t, late.Close, in, nil)
-	after, err := p.store.Execution(p.key())
+	after, err := p.store.State.Execution(t.Context(), p.key())
 	require.NoError(t, err)
-	require.Equal(t, before, after)
+	require.Equal(t, content(before), content(after))
 }
 
 // TestStatusIsThatOfTheRunThatWritesIt, also where an earlier run of the session, from
@@ -167,15 +169,16 @@ func TestAnEndStaysAsItIs(t *testing.T) {
 func TestStatusIsThatOfTheRunThatWritesIt(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	at, now := p.boundary(), time.Now()
-	require.NoError(t, p.store.UpdateExecution(p.key(), func(e *session.Execution) {
-		e.RunID, e.Status.Status, e.ClosedAt = "before the reset", session.Completed, &now
-	}))
-	at.Status.Status = session.HelpIsNeeded
+	before := p.boundary()
+	before.Status.Status = session.Completed
+	execute(t, p.boundaries().Close, activities.CloseInput{Boundary: before}, nil)
+	at := p.boundary()
+	at.Status.Status, at.Status.ClosedAt = session.HelpIsNeeded, nil
+	p.run = 2 // the reset
 	execute(t, p.boundaries().Mark, activities.MarkInput{Boundary: at}, &activities.Marked{})
-	e, err := p.store.Execution(p.key())
+	e, err := p.store.State.Execution(t.Context(), p.key())
 	require.NoError(t, err)
-	require.Equal(t, "default-test-run-id", e.RunID)
+	require.Equal(t, []any{testRun + "-2", 2}, []any{e.RunID, e.Run})
 	require.Equal(t, session.HelpIsNeeded, e.Status.Status)
 	require.Nil(t, e.ClosedAt)
 }
@@ -187,12 +190,12 @@ func TestRoundsOfWorkThatIsSentBackAreStale(t *testing.T) {
 	in := p.phase("root", p.workspace, "pair", "side")
 	id := spec.AssignmentID{Phase: "pair", Persona: "q"}
 	p.work(id, in["pair"])
-	_, err := p.store.UpdateRecord(p.key(), id, p.incarnation, func(r *session.Record) {
-		r.Rounds = append(r.Rounds, session.RoundRecord{Round: 2}) // it was cancelled
-	})
+	of := state.Assignment{Key: p.key(), AssignmentID: id}
+	cancelled, err := p.db().OpenRound(t.Context(), state.RoundOrder{Assignment: of, TemporalRun: testRun, Round: 2, Holder: "x"})
 	require.NoError(t, err)
+	require.NoError(t, p.db().PutRound(t.Context(), cancelled.Fence, of, session.RoundRecord{Order: cancelled.Order, Round: 2}, nil))
 	p.sendBack("pair", []string{"pair"})
-	record, err := p.store.Record(p.key(), id)
+	record, err := p.store.State.Record(t.Context(), of)
 	require.NoError(t, err)
 	require.Equal(t, session.Pending, record.Status().Status)
 	require.Len(t, record.Rounds, 2)

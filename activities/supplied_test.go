@@ -190,7 +190,7 @@ func TestAgentIsNotTakenForThePersonWhoSuppliedBeforeIt(t *testing.T) {
 		require.Empty(t, here(t, job), "a person's files that were refused are not where it starts from")
 		return leave("a.txt", "x")(ctx, job)
 	}
-	in.Supplied, in.Series = "", 1
+	in.Supplied, in.Ordered, in.Because = "", 1, session.BecauseRetried
 	_, err = d.roundOf(in, activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Nil(t, d.agents.runs[0].Feedback, "nor is it told of them")

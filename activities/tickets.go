@@ -95,18 +95,18 @@ type TicketRecords struct {
 	Namespace string
 }
 
-// Load returns the record of a ticket: a new one if the store has none, or a damaged one.
-func (r *TicketRecords) Load(_ context.Context, name string) (session.TicketRecord, error) {
-	record, err := r.Store.Ticket(r.Namespace, name)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return session.TicketRecord{Schema: session.TicketRecordSchema, Name: name}, nil
+// Load returns the record of a ticket: a new one if the store has none.
+func (r *TicketRecords) Load(ctx context.Context, name string) (session.TicketRecord, error) {
+	record, err := r.Store.Ticket(ctx, r.Namespace, name)
+	if errors.Is(err, session.ErrNotFound) {
+		return session.TicketRecord{Name: name}, nil
 	}
 	return record, storeError(err)
 }
 
 // Save writes the record of a ticket. It may be repeated.
-func (r *TicketRecords) Save(_ context.Context, record session.TicketRecord) error {
-	err := r.Store.PutTicket(r.Namespace, record)
+func (r *TicketRecords) Save(ctx context.Context, record session.TicketRecord) error {
+	err := r.Store.PutTicket(ctx, r.Namespace, record)
 	failpoint.Here("ticket saved, not reported")
 	return storeError(err)
 }

@@ -91,7 +91,7 @@ type Answer struct {
 func (v View) Status() session.BreakerStatus {
 	s := v.State
 	status := session.BreakerStatus{
-		Schema: session.BreakerSchema, Name: v.Name, State: session.BreakerClosed, Failures: s.Failures, Generation: s.Generation,
+		Name: v.Name, State: session.BreakerClosed, Failures: s.Failures, Generation: s.Generation,
 		Trips: s.Trips, Probes: append([]session.BreakerLease{}, s.Probes...), Forced: s.Forced, LastFailure: s.LastFailure,
 		Revision: s.Revision, Since: v.Since, ChangedAt: s.ChangedAt, ChangedBy: s.ChangedBy, Why: s.Why, Settings: v.Settings,
 	}

@@ -72,7 +72,7 @@ func (b *bench) end(in breaker.Input) breaker.Input {
 	return next
 }
 
-func TestSecondIncarnationKnowsAllOfTheFirst(t *testing.T) {
+func TestSecondRunKnowsAllOfTheFirst(t *testing.T) {
 	t.Parallel()
 	first := newBench(t)
 	first.update(breaker.ReportUpdate, "r1", outcome("r1", failures.CountsAsFailure, 0), nil)

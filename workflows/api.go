@@ -47,8 +47,8 @@ type SessionInput struct {
 	Requirement spec.Digest `json:"requirement"`
 	// Workspace is the manifest that the session starts from.
 	Workspace spec.Digest `json:"workspace"`
-	// Incarnation counts the session's Temporal runs; zero means 1.
-	Incarnation int `json:"incarnation,omitempty"`
+	// Run counts the session's Temporal runs; zero means 1.
+	Run int `json:"run,omitempty"`
 	// Course selects the part of the team's work to do.
 	Course session.Course `json:"course,omitzero"`
 	// Base is the checkpoint that the session continues from; empty for a new one.

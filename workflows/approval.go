@@ -40,7 +40,7 @@ func (rs *requests) approvalMessage(r *request) string {
 	return textfmt.Shorten(text, 4*session.MaxMessage)
 }
 
-// reopenApproval opens it for a phase that was done in an earlier incarnation, unless it is
+// reopenApproval opens it for a phase that was done in an earlier run, unless it is
 // open still.
 func (ps *phases) reopenApproval(ctx workflow.Context, p *pass) (bool, error) {
 	p.unapproved = false
@@ -66,7 +66,7 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	case done != session.AwaitingApproval:
 	case r.notified: // by an earlier run
 		done = ps.publisher.phase(p.Name).Done(session.Completed)
-	default: // since an earlier incarnation
+	default: // since an earlier run
 		done = session.Restored
 	}
 	ps.publisher.setPhase(p.Name, session.AwaitingApproval)

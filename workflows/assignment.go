@@ -16,7 +16,7 @@ import (
 )
 
 // assignment is one persona's work in one pass of a phase. Its
-// counts and usage include those of earlier incarnations.
+// counts and usage include those of earlier runs.
 type assignment struct {
 	AssignmentWork
 	*assignmentState
@@ -32,7 +32,7 @@ type assignment struct {
 // state with which a session continues as new.
 type AssignmentWork struct {
 	session.CheckpointAssignment
-	// Round counts the rounds of the series. Retry limits apply to it.
+	// Round counts the rounds since the work was ordered. Retry limits apply to it.
 	Round int `json:"round,omitempty"`
 	// From is the input manifest of the next round, Output the output manifest of the last one.
 	From   spec.Digest `json:"from,omitempty"`
@@ -90,12 +90,12 @@ func (a *assignment) finished() bool { return a.Integrating || a.Status.Done() &
 
 // assignmentState is the state of an assignment over all passes of its phase.
 type assignmentState struct {
-	// rounds counts all rounds of an incarnation, and waits how often one continued in a
+	// rounds counts all rounds of a run, and waits how often one continued in a
 	// further activity: the names of activities are made of them.
 	rounds, waits int
-	// series counts how often it began a new series of rounds, because a person wanted
-	// it or its phase was sent back.
-	series int
+	// ordered counts how often its work was ordered again in this run, and because is why the last time.
+	ordered int
+	because session.Because
 	// note is the last note of a person to its agent.
 	note string
 	// given are the conflicts of its input that its work has to settle; dropped are the versions that a person has dropped
@@ -210,9 +210,12 @@ func (a *assignment) skip(nothing spec.Digest) {
 	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }
 
-// again begins a new series of rounds, with a person's note to the agent.
+// order orders the work of the assignment again.
+func (a *assignmentState) order(why session.Because) { a.ordered, a.because = a.ordered+1, why }
+
+// again has the assignment try again, with a person's note to the agent.
 func (a *assignment) again(note string) {
-	a.series++
+	a.order(session.BecauseRetried)
 	a.Round, a.note = 0, note
 	if !a.Degraded {
 		a.Substitute = ""

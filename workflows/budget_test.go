@@ -69,7 +69,7 @@ func TestRaisesBySignalOfDifferentRunsAreDifferent(t *testing.T) {
 	})
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, raised, 1)
-	require.NotEqual(t, "signal-1", raised[0].ID, "raises of all incarnations are kept")
+	require.NotEqual(t, "signal-1", raised[0].ID, "raises of all runs are kept")
 }
 
 func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
@@ -204,7 +204,7 @@ func TestOneSpentBudgetIsOneRequest(t *testing.T) {
 			s := &stage{team: patient(phase("build", personas...)), webhook: true}
 			s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
 			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-				if in.After == "" {
+				if in.Seq == 1 {
 					return session.RoundResult{}, spent()
 				}
 				return session.RoundResult{}, nil

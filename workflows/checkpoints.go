@@ -11,7 +11,6 @@ import (
 // checkpoints writes the session's chain of checkpoints and its status. The newest checkpoint
 // is in the status.
 type checkpoints struct {
-	course session.Course
 	status *session.Status
 	// mutex serialises the boundaries, which add to the chain.
 	mutex workflow.Mutex
@@ -27,7 +26,7 @@ type checkpoints struct {
 func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
 	info := workflow.GetInfo(ctx)
 	return activities.Boundary{
-		At: workflow.Now(ctx).UTC(), Status: c.status.Clone(), Course: c.course, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
+		At: workflow.Now(ctx).UTC(), Status: c.status.Clone(), FirstRun: info.FirstRunID,
 	}
 }
 

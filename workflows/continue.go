@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"cmp"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -15,11 +13,9 @@ import (
 // phases, assignments and requests.
 type Continued struct {
 	// Large has the state if it is too large for a payload. Everything else is then empty.
-	Large *activities.LargeValue `json:"large,omitempty"`
-	// Run is the run id in the keys of the rounds of all these runs.
-	Run    string         `json:"run"`
-	Team   spec.Team      `json:"team"`
-	Status session.Status `json:"status"`
+	Large  *activities.LargeValue `json:"large,omitempty"`
+	Team   spec.Team              `json:"team"`
+	Status session.Status         `json:"status"`
 	// Attributes, Fallbacks and Webhook are those of the [activities.Admission].
 	Attributes bool              `json:"attributes,omitempty"`
 	Fallbacks  map[string]string `json:"fallbacks,omitempty"`
@@ -72,7 +68,8 @@ type ContinuedConflict struct {
 type ContinuedAssignment struct {
 	Rounds   int                      `json:"rounds,omitempty"`
 	Waits    int                      `json:"waits,omitempty"`
-	Series   int                      `json:"series,omitempty"`
+	Ordered  int                      `json:"ordered,omitempty"`
+	Because  session.Because          `json:"because,omitempty"`
 	Note     string                   `json:"note,omitempty"`
 	Given    []session.Conflict       `json:"given,omitempty"`
 	Dropped  []string                 `json:"dropped,omitempty"`
@@ -111,7 +108,7 @@ func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {
 		return nil
 	}
 	in := s.in
-	in.Version, in.Incarnation, in.Base, in.Continued = LogicVersion, s.status.Incarnation+1, s.status.Checkpoint, s.continued(workflow.GetInfo(ctx).WorkflowExecution.RunID)
+	in.Version, in.Run, in.Base, in.Continued = LogicVersion, s.status.Run+1, s.status.Checkpoint, s.continued()
 	large, err := outsource(patient, in.Continued)
 	switch {
 	case err != nil:
@@ -124,9 +121,9 @@ func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {
 }
 
 // continued returns the state of the session for its next run.
-func (s *teamSession) continued(run string) *Continued {
+func (s *teamSession) continued() *Continued {
 	c := &Continued{
-		Run: cmp.Or(s.schedule.run, run), Team: s.team, Status: s.status, Attributes: s.publisher.attributes, Fallbacks: s.agents.fallbacks,
+		Team: s.team, Status: s.status, Attributes: s.publisher.attributes, Fallbacks: s.agents.fallbacks,
 		Webhook: s.notifier.webhook, Empty: s.checkpoints.empty, Raised: s.limits.raised, Raises: s.budgets.raises,
 		Fingerprints: s.notifier.fingerprints, Ended: s.alerts.attempts, Unreported: s.reports.pending,
 	}
@@ -149,7 +146,7 @@ func (s *schedule) continued(p *phase) ContinuedPhase {
 	}
 	for i, persona := range p.Personas {
 		state := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
-		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Given: state.given, Dropped: state.dropped, Restored: state.restored}
+		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Ordered: state.ordered, Because: state.because, Note: state.note, Given: state.given, Dropped: state.dropped, Restored: state.restored}
 		if p.work != nil {
 			a.Work = &p.work[i].AssignmentWork
 		}
@@ -160,9 +157,6 @@ func (s *schedule) continued(p *phase) ContinuedPhase {
 
 // takeOver restores the state of the previous run. People can answer requests after it.
 func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
-	if info := workflow.GetInfo(ctx); info.OriginalRunID == info.WorkflowExecution.RunID { // a reset run begins its rounds itself
-		s.schedule.run = c.Run
-	}
 	s.team, s.status = c.Team, c.Status
 	s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = c.Attributes, c.Fallbacks, c.Webhook
 	s.checkpoints.empty, s.budgets.raises, s.notifier.fingerprints, s.reports.pending = c.Empty, c.Raises, c.Fingerprints, c.Unreported
@@ -208,7 +202,7 @@ func (s *schedule) takeOver(c *Continued) {
 		for j, a := range before.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: p.Personas[j]}
 			state := s.assignment(id)
-			state.rounds, state.waits, state.series, state.note, state.given, state.dropped, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Given, a.Dropped, a.Restored
+			state.rounds, state.waits, state.ordered, state.because, state.note, state.given, state.dropped, state.restored = a.Rounds, a.Waits, a.Ordered, a.Because, a.Note, a.Given, a.Dropped, a.Restored
 			if a.Work != nil {
 				p.work = append(p.work, &assignment{AssignmentWork: *a.Work, assignmentState: state})
 			}

@@ -54,7 +54,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 		switch {
 		case in.Persona == "a":
 			return session.RoundResult{}, failedRound(failures.Auth, "no key")
-		case in.Persona == "c" && in.After == "":
+		case in.Persona == "c" && in.Seq == 1:
 			return session.RoundResult{}, spent()
 		case in.Persona == "d" && in.Round == 1:
 			return session.RoundResult{}, failedRound(failures.TestFailure, "TestX fails")
@@ -65,7 +65,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 		env.RegisterDelayedCallback(func() { suggest(env) }, time.Hour)
 	})
 	in := next(t, first)
-	require.Equal(t, 2, in.Incarnation)
+	require.Equal(t, 2, in.Run)
 	require.Equal(t, spec.Digest("head-approval"), in.Base)
 	require.Empty(t, s.closed)
 	require.ElementsMatch(t, []string{"help/a.1", "approval/b.1", "money/c.1", "rounds/d.1"}, s.order())
@@ -91,7 +91,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 			got := status(t, env)
 			require.Equal(t, []string{"money.c.1-default-"}, []string{got.Help[0].ID})
 			require.Len(t, got.Help, 1)
-			require.Equal(t, 2, got.Incarnation)
+			require.Equal(t, 2, got.Run)
 			require.Equal(t, session.Completed, got.Phases[1].Status, "the approved phase was done by this session")
 			env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 50})
 		}, time.Minute)
@@ -103,8 +103,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	require.Len(t, s.continued, 1)
 	require.Equal(t, in.Base, s.continued[0].Base)
 	require.Equal(t, []string{"money/c.1", "rounds/d.2", "last/e.1"}, s.order()[4:], "no assignment has more rounds than it had left")
-	require.Equal(t, "money.c.1", s.rounds[4].After, "the round continues where the budget stopped it")
-	require.Equal(t, 2, s.rounds[4].Incarnation)
+	require.Equal(t, []int{0, 1, 3}, []int{s.rounds[4].Ordered, s.rounds[4].Round, s.rounds[4].Seq}, "a later activity continues the round that the budget stopped")
 	require.Equal(t, 4*time.Hour, second.Now().Sub(first.Now()).Round(time.Minute), "the wait between rounds ends when it would have, 5 h after the first one")
 	events := map[session.Event]int{}
 	for _, n := range s.told {

@@ -61,7 +61,7 @@ func TestSessionOfASpentDayContinuesAtMidnight(t *testing.T) {
 	}}, waited)
 	require.Len(t, s.rounds, 2)
 	require.Equal(t, 1, s.rounds[1].Round, "it goes on where it was")
-	require.Equal(t, "build.dev.1", s.rounds[1].After)
+	require.Equal(t, []int{0, 1, 2}, []int{s.rounds[1].Ordered, s.rounds[1].Round, s.rounds[1].Seq})
 	require.Equal(t, []session.State{session.HelpIsNeeded, session.Running}, s.marked, "the store is told that it parks, and that it goes on")
 	require.Empty(t, status(t, env).Help)
 	require.Equal(t, session.Completed, status(t, env).Status)

@@ -5,7 +5,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// limits are the caps of the team's budgets, with the raises of this incarnation.
+// limits are the caps of the team's budgets, with the raises of this run.
 type limits struct {
 	team   *spec.Team
 	raised map[string]spec.Cap

@@ -50,7 +50,7 @@ func (m *merges) runOnce(ctx workflow.Context, p *pass, integrator *assignment) 
 		return false, false, err
 	}
 	result, err := m.execute(ctx, p.phase, integrator, activities.MergeInput{
-		Phase: p.Name, Integrator: p.Integrator, Incarnation: m.rounds.status.Incarnation, Head: m.rounds.status.Checkpoint,
+		Phase: p.Name, Integrator: p.Integrator, Head: m.rounds.status.Checkpoint,
 		Input: p.input, Assignments: work,
 	})
 	if err != nil {

@@ -98,8 +98,8 @@ func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.R
 	in := activities.NotifyInput{
 		Notice: session.Notice{
 			Schema: session.NoticeSchema, ID: fmt.Sprintf("%s/%s/%d", n.status.Session, info.WorkflowExecution.RunID, n.sent),
-			Event: event, At: workflow.Now(ctx).UTC(), Session: n.status.Session, Run: info.WorkflowExecution.RunID,
-			Namespace: info.Namespace, Store: n.store, Team: n.team.Name, Incarnation: n.status.Incarnation,
+			Event: event, At: workflow.Now(ctx).UTC(), Session: n.status.Session, RunID: info.WorkflowExecution.RunID,
+			Namespace: info.Namespace, Store: n.store, Team: n.team.Name, Run: n.status.Run,
 			Status: n.status.Status, Reason: textfmt.Shorten(n.status.Reason, session.MaxMessage), Request: h, Answer: answer,
 			Usage: n.status.Usage, Checkpoint: n.status.Checkpoint,
 		},

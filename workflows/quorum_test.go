@@ -187,8 +187,8 @@ func TestApprovalsOutliveTheirRun(t *testing.T) {
 	require.ElementsMatch(t, []string{"one/a.1", "aside/c.1", "two/b.1"}, s.order())
 }
 
-// TestApprovalsOfAnEarlierIncarnationCount has a session resumed that one of two persons had approved.
-func TestApprovalsOfAnEarlierIncarnationCount(t *testing.T) {
+// TestApprovalsOfAnEarlierRunCount has a session resumed that one of two persons had approved.
+func TestApprovalsOfAnEarlierRunCount(t *testing.T) {
 	t.Parallel()
 	s, in := ruled(spec.Approval{By: []string{"leads"}, Count: 2})
 	s.begun, s.unapproved = map[string]spec.Digest{"two": "input-two"}, []string{"one"}

@@ -104,12 +104,12 @@ func actionList(actions []session.Action) string {
 	return strings.Join(words, ", ")
 }
 
-// requestSuffix is part of request ids. It prevents an answer to a request of one incarnation,
+// requestSuffix is part of request ids. It prevents an answer to a request of one run,
 // or of a run before a reset, from being applied to the same request of another.
-func requestSuffix(info *workflow.Info, incarnation int) string {
+func requestSuffix(info *workflow.Info, run int) string {
 	suffix := ""
-	if incarnation > 1 {
-		suffix = fmt.Sprintf("-%d", incarnation)
+	if run > 1 {
+		suffix = fmt.Sprintf("-%d", run)
 	}
 	if info.OriginalRunID != info.WorkflowExecution.RunID {
 		suffix += "-" + info.WorkflowExecution.RunID[:min(8, len(info.WorkflowExecution.RunID))]

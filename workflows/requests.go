@@ -190,7 +190,7 @@ func (rs *requests) add(ctx workflow.Context, r *request) *request {
 	}
 	base := r.Phase + "." + who
 	rs.opened[base]++
-	r.ID = fmt.Sprintf("%s.%d%s", base, rs.opened[base], requestSuffix(workflow.GetInfo(ctx), rs.status.Incarnation))
+	r.ID = fmt.Sprintf("%s.%d%s", base, rs.opened[base], requestSuffix(workflow.GetInfo(ctx), rs.status.Run))
 	r.Since = workflow.Now(ctx).UTC()
 	if r.Attempts == nil {
 		r.Attempts = []session.AttemptFailure{}

@@ -85,6 +85,7 @@ func TestAllReasonsArePassedOn(t *testing.T) {
 	require.Equal(t, []string{"not for the tester", "reader adds: not for the reader"}, s.reworks[0].Rework.Reasons)
 	require.Len(t, s.reworks[0].Left, 2)
 	require.Equal(t, s.reworks[0].Rework.Reasons, s.rounds[3].Rework.Reasons)
+	require.Equal(t, []any{1, session.BecauseSentBack}, []any{s.rounds[3].Ordered, s.rounds[3].Because})
 }
 
 // TestWhatOnePersonaFindsWantingIsAcceptedForItOnly has a person decide about every
@@ -115,7 +116,7 @@ func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
 		case in.Agent == "":
 			return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent,
 				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "spent"}}})
-		case in.Series == 0:
+		case in.Ordered == 0:
 			return session.RoundResult{}, failedRound(failures.TestFailure, "red")
 		}
 		return session.RoundResult{}, nil
@@ -124,6 +125,7 @@ func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	last := s.rounds[len(s.rounds)-1]
 	require.Equal(t, "cheap", last.Agent)
+	require.Equal(t, []any{1, session.BecauseRetried}, []any{last.Ordered, last.Because})
 	require.Len(t, s.rounds, 3)
 }
 
@@ -150,4 +152,14 @@ func TestNothingIsSentBackInASessionThatEnds(t *testing.T) {
 	require.Empty(t, s.reworks)
 	require.Len(t, s.advanced, 2)
 	require.Equal(t, "docs", s.advanced[1].Phase)
+}
+
+// TestRoundsOfAForcedPhaseSaySo, and those of no other.
+func TestRoundsOfAForcedPhaseSaySo(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("one", "dev"), phase("two", "tester"))}
+	s.course.Force = []string{"two"}
+	require.NoError(t, s.play(t).GetWorkflowError())
+	require.Equal(t, []bool{false, true}, []bool{s.rounds[0].Forced, s.rounds[1].Forced})
+	require.Empty(t, s.rounds[1].Because)
 }

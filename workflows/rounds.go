@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -183,9 +184,7 @@ func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration,
 
 // execution is one of the activities that a round may take.
 type execution struct {
-	// ID is the activity's id; After is the id of the previous activity of the same round.
-	ID    string `json:"id"`
-	After string `json:"after,omitempty"`
+	ID string `json:"id"`
 	// Outage is what to do about the previous activity's outage.
 	Outage activities.OutageOrder `json:"outage,omitempty"`
 	// lease is set if the round probes the agent's breaker.
@@ -239,7 +238,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		case impatient:
 			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Actions...)
 		}
-		following := execution{ID: fmt.Sprintf("%s.%d", id, a.waits), After: e.ID, lease: probe, Outage: rs.outages.order(a, err)}
+		following := execution{ID: fmt.Sprintf("%s.%d", id, a.waits), lease: probe, Outage: rs.outages.order(a, err)}
 		if rs.leftToNextRun(err) {
 			a.nextStep = sameRound(following)
 		}
@@ -282,11 +281,11 @@ func (rs *rounds) input(ctx workflow.Context, a *assignment, e execution) (activ
 	p := rs.schedule.byName[a.Phase]
 	beside, err := phaseWork(ctx, a.beside)
 	return activities.RoundInput{
-		AssignmentID: a.AssignmentID, Run: rs.schedule.run, Round: a.Round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
+		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: rs.team.Retry.Rounds,
 		Head: rs.status.Checkpoint, Input: a.From, Beside: beside, Feedback: a.Feedback, Integrating: a.Integrating,
 		Settles: len(a.given) > 0 && !a.Integrating,
-		Agent:   a.Substitute, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
-		Series: a.series, Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
+		Agent:   a.Substitute, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
+		Ordered: a.ordered, Because: a.because, Forced: slices.Contains(rs.schedule.course.Force, a.Phase), Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
 		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole, Outage: e.Outage,
 	}, err
 }

@@ -48,7 +48,7 @@ func TestTheNextRunHasTheNextStep(t *testing.T) {
 	}{
 		{nextStep{}, false, nil},
 		{nextRound(at), true, []string{"due", "not_before"}},
-		{sameRound(execution{ID: "p.a.1.1", After: "p.a.1", Outage: activities.OutageNoticed}), true, []string{"next"}},
+		{sameRound(execution{ID: "p.a.1.1", Outage: activities.OutageNoticed}), true, []string{"next"}},
 		{askPerson(failures.Failure{Category: failures.Auth, Message: "no key"}), true, []string{"failure"}},
 	} {
 		require.Equal(t, c.pending, c.step.pending())

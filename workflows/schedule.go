@@ -16,9 +16,6 @@ import (
 type schedule struct {
 	team   *spec.Team
 	course session.Course
-	// run is the run id in the keys of rounds: that of the first of several runs that
-	// continue each other.
-	run string
 	// phases are in the team's order.
 	phases []*phase
 	byName map[string]*phase
@@ -37,7 +34,7 @@ type phase struct {
 	// cancel cancels its running work; nil: none runs.
 	cancel workflow.CancelFunc
 	// approval is the open request for its approval; nil: none. unapproved: a new one
-	// has to be opened, because an earlier incarnation left the phase without an answer.
+	// has to be opened, because an earlier run left the phase without an answer.
 	approval   *request
 	unapproved bool
 	// approvals are the approvals of its work from before the request was opened.
@@ -243,7 +240,7 @@ func (s *schedule) reopen(p *phase) *request {
 	for _, persona := range p.Personas {
 		a := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
 		a.restored = nil
-		a.series++
+		a.order(session.BecauseSentBack)
 	}
 	return approval
 }

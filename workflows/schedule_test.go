@@ -140,7 +140,7 @@ func TestWhatIsDoneAgain(t *testing.T) {
 	require.Same(t, approval, s.reopen(s.byName["left"]))
 	require.True(t, s.byName["left"].todo)
 	require.Empty(t, s.byName["bottom"].input, "it starts from the new work")
-	require.Equal(t, 1, s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).series)
+	require.Equal(t, 1, s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).ordered)
 	require.Equal(t, []string{"left"}, names(finished("top", "left").undo("left")), "bottom has not begun")
 	paused := finished("top")
 	paused.byName["left"].work = []*assignment{{}} // it waits for a person, or for the next run
@@ -152,9 +152,9 @@ func TestWhatIsDoneAgain(t *testing.T) {
 	require.Nil(t, atEnd.byName["right"].conflict, "the new work may fit")
 }
 
-// TestReworksOfEarlierIncarnationsCount has work sent back before, by a phase that the
+// TestReworksOfEarlierRunsCount has work sent back before, by a phase that the
 // team still has and by one that it does not have any more.
-func TestReworksOfEarlierIncarnationsCount(t *testing.T) {
+func TestReworksOfEarlierRunsCount(t *testing.T) {
 	t.Parallel()
 	by := func(phase string, open ...string) session.Rework {
 		return session.Rework{To: "left", From: spec.AssignmentID{Phase: phase, Persona: "d"}, Open: open}

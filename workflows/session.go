@@ -67,7 +67,7 @@ func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 	s := &teamSession{in: in}
 	s.schedule = schedule{team: &s.team, course: in.Course, assignments: map[spec.AssignmentID]*assignmentState{}}
 	s.limits = limits{team: &s.team, raised: map[string]spec.Cap{}}
-	s.checkpoints = checkpoints{course: in.Course, status: &s.status, mutex: workflow.NewMutex(ctx)}
+	s.checkpoints = checkpoints{status: &s.status, mutex: workflow.NewMutex(ctx)}
 	s.notifier = notifier{store: in.Store, reportTo: in.ReportTo, team: &s.team, status: &s.status, mutex: workflow.NewMutex(ctx)}
 	s.alerts = alerts{
 		team: &s.team, status: &s.status, ending: &s.ending, checkpoints: &s.checkpoints, notifier: &s.notifier,
@@ -138,7 +138,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	a, err := admitSession.atBoundary(ctx, activities.AdmitInput{
 		At:    workflow.Now(ctx).UTC(),
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
-		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
+		Workspace: s.in.Workspace, Run: max(s.in.Run, 1),
 		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, Labels: s.in.Labels, Starter: s.in.Starter, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
 		Continues: s.in.Continued != nil, Status: s.status.Clone(),
 	})
@@ -153,7 +153,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Problems}})
 	}
 	if s.in.Continued != nil {
-		s.status.Incarnation, s.status.Checkpoint = a.Incarnation, a.Head
+		s.status.Run, s.status.Checkpoint = a.Run, a.Head
 		s.publisher.announce(ctx)
 		for _, r := range s.requests.open {
 			s.alerts.watch(ctx, r)
@@ -166,7 +166,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	started := info.WorkflowStartTime.UTC()
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &started
 	s.status.Starter, s.status.Alerts = s.in.Starter, a.Alerts
-	s.status.Incarnation, s.status.Origin, s.status.Plan, s.status.Labels = a.Incarnation, a.Origin, a.Plan, s.in.Labels
+	s.status.Run, s.status.Origin, s.status.Plan, s.status.Labels = a.Run, a.Origin, a.Plan, s.in.Labels
 	if len(a.Phases) > 0 {
 		s.status.Phases, s.status.Dropped = a.Phases, a.Dropped
 		s.status.Usage = s.status.Sum()

@@ -45,7 +45,7 @@ type stage struct {
 	// webhook: somebody wants to hear of the session; told is what they have heard.
 	webhook bool
 	told    []activities.NotifyInput
-	// before are the alerts of earlier incarnations.
+	// before are the alerts of earlier runs.
 	before []session.Alert
 	// attributes: the namespace has Maestro's search attributes.
 	attributes bool
@@ -99,11 +99,11 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	}
 	if in.Continues {
 		s.continued = append(s.continued, in)
-		return activities.Admission{Incarnation: in.Incarnation, Head: "head-again"}, nil
+		return activities.Admission{Run: in.Run, Head: "head-again"}, nil
 	}
 	t := s.team.Resolved()
 	a := activities.Admission{
-		Problems: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
+		Problems: s.faults, Team: t.Outline(), Head: "head-init", Run: 1,
 		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
 		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, Alerts: s.before, SearchAttributes: s.attributes,
 	}

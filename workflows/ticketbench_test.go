@@ -112,7 +112,7 @@ type records struct {
 	lost int
 }
 
-func (r *records) Ticket(_, name string) (session.TicketRecord, error) {
+func (r *records) Ticket(_ context.Context, _, name string) (session.TicketRecord, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if record, ok := r.kept[name]; ok {
@@ -121,7 +121,7 @@ func (r *records) Ticket(_, name string) (session.TicketRecord, error) {
 	return session.TicketRecord{}, session.ErrNotFound
 }
 
-func (r *records) PutTicket(_ string, record session.TicketRecord) error {
+func (r *records) PutTicket(_ context.Context, _ string, record session.TicketRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kept[record.Name].Revision < record.Revision {

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // series is how a cost grows with one thing.
@@ -112,8 +113,7 @@ func (g *growing) measured(ctx context.Context, sessions int) (batch, []string, 
 // samples is how many sessions are measured at each size.
 const samples = 5
 
-// besideStored measures beside sessions of which the store has a checkpoint, a
-// record and the status document, and Temporal nothing.
+// besideStored measures beside sessions of which the store has a checkpoint and the status, and Temporal nothing.
 func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
 	c := g.kinds[maestroKind].crew
 	for i := g.done; i < size; i++ {
@@ -126,15 +126,15 @@ func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
 		return nil, err
 	}
 	start := time.Now()
-	if _, err := c.store.Executions(ctx, "default"); err != nil {
+	if _, err := c.store.State.Sessions(ctx, state.Filter{Namespace: "default"}); err != nil {
 		return nil, err
 	}
 	list := time.Since(start)
 	start = time.Now()
-	if _, err := c.store.HasSession(session.Key{Namespace: "default", Session: "new"}); err != nil {
+	if _, err := c.store.State.HasSession(ctx, session.Key{Namespace: "default", Session: "new"}); err != nil {
 		return nil, err
 	}
-	if _, err := c.store.Offers(ctx); err != nil {
+	if _, err := c.store.State.Offers(ctx); err != nil {
 		return nil, err
 	}
 	return append(cells, number(milliseconds(list)), number(milliseconds(time.Since(start)))), nil
@@ -144,18 +144,23 @@ func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
 func (c *crew) keepOld(ctx context.Context, name string) error {
 	key := session.Key{Namespace: "default", Session: name}
 	now := time.Now().UTC()
-	head, err := c.store.PutCheckpoint(ctx, key, session.Checkpoint{
-		CurrentPhase: spec.ReservedPhase, Incarnation: 1, Team: session.Ref{Name: c.team.Name, Blob: c.input.Team},
+	run := state.NewCallID()
+	if _, err := c.store.State.Admit(ctx, state.Admission{Key: key, TemporalRun: run, OriginalRun: run, Team: c.team.Name}); err != nil {
+		return err
+	}
+	head, err := c.store.StoreCheckpoint(ctx, key, session.Checkpoint{
+		CurrentPhase: spec.ReservedPhase, Run: 1, Team: session.Ref{Name: c.team.Name, Blob: c.input.Team},
 		Workspace: c.input.Workspace, Tree: c.input.Workspace, CreatedAt: now,
 	})
 	if err != nil {
 		return err
 	}
-	return c.store.UpdateExecution(key, func(e *session.Execution) {
-		e.Status = session.NewStatus(name, c.team)
-		e.Status.Status, e.Incarnation, e.ClosedAt = session.Completed, 1, &now
-		e.Checkpoint, e.UpdatedAt = head, now
-	})
+	status := session.NewStatus(name, c.team)
+	status.Status, status.StartedAt, status.ClosedAt = session.Completed, &now, &now
+	if _, _, err := c.store.State.PutBoundary(ctx, state.Boundary{Key: key, TemporalRun: run, FirstRun: run, At: now, Status: status, Checkpoint: &head}); err != nil {
+		return err
+	}
+	return c.store.Mirror(ctx, key)
 }
 
 // workspace makes a directory of so many files of 1 kB.
@@ -291,7 +296,7 @@ func besideWaiting(ctx context.Context, g *growing, size int) ([]string, error) 
 func (c *crew) park(ctx context.Context, from, to int) error {
 	name := func(i int) string { return fmt.Sprintf("waiting-%06d", i) }
 	parked := func(i int) bool {
-		e, err := c.store.Execution(session.Key{Namespace: "default", Session: name(i)})
+		e, err := c.store.State.Execution(ctx, session.Key{Namespace: "default", Session: name(i)})
 		return err == nil && e.Status.Status == session.AwaitingApproval
 	}
 	const at = 16

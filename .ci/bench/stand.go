@@ -217,7 +217,7 @@ func (c *crew) offered(ctx context.Context) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		if offers, err := c.store.Offers(ctx); err != nil || len(offers) > 0 {
+		if offers, err := c.store.State.Offers(ctx); err != nil || len(offers) > 0 {
 			return err
 		}
 		select {

@@ -1,9 +1,7 @@
 package access_test
 
 import (
-	"bytes"
 	"fmt"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"net/netip"
@@ -70,69 +68,26 @@ func TestOtherPagesChangeNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	u := s.browser()
-	token := u.get("/").seen(t).CSRF
-	form := "Content-Type: application/x-www-form-urlencoded"
-	here, header := "Origin: "+s.url, "X-CSRF-Token: "+token
-	type request struct {
+	here := "Origin: " + s.url
+	for _, r := range []struct {
 		name    string
-		body    string
 		headers []string
 		status  int
-	}
-	for _, r := range []request{
-		{"a script of this server", "{}", []string{here, header, "Sec-Fetch-Site: same-origin"}, 200},
-		{"a form of this server", "csrf=" + token, []string{here, form}, 200},
-		{"an old browser's form", "csrf=" + token, []string{form, "Referer: " + s.url + "/x"}, 200},
-		{"a browser that hides the origin", "", []string{header, "Sec-Fetch-Site: same-origin"}, 200},
-
-		{"no token", "", []string{here}, 403},
-		{"a wrong token", "", []string{here, "X-CSRF-Token: " + strings.Repeat("0", 64)}, 403},
-		{"an empty token", "csrf=", []string{here, form}, 403},
-		{"a token in the address", "", []string{here, form}, 403},
-		{"a token in a body of another kind", "csrf=" + token, []string{here, "Content-Type: text/plain"}, 403},
-		{"origin null", "", []string{header, "Origin: null"}, 403},
-		{"no origin at all", "", []string{header}, 403},
-		{"another origin", "", []string{header, "Origin: http://evil.example"}, 403},
-		{"another port", "", []string{header, "Origin: http://127.0.0.1:1"}, 403},
-		{"another scheme", "", []string{header, "Origin: https://" + s.address}, 403},
-		{"two origins", "", []string{header, here, "Origin: http://evil.example"}, 403},
-		{"an origin that begins like ours", "", []string{header, here + ".evil.example"}, 403},
-		{"another page", "", []string{header, "Referer: http://evil.example/" + s.url}, 403},
-		{"another port of this host", "", []string{header, here, "Sec-Fetch-Site: same-site"}, 403},
-		{"another site that forges its origin", "", []string{header, here, "Sec-Fetch-Site: cross-site"}, 403},
-		{"typed by the user", "", []string{header, "Sec-Fetch-Site: none"}, 403},
+	}{
+		{"a script of this server", []string{here, "Sec-Fetch-Site: same-origin"}, 200},
+		{"an old browser's form", []string{here, "Content-Type: application/x-www-form-urlencoded"}, 200},
+		{"a browser that hides the origin", []string{"Sec-Fetch-Site: same-origin"}, 200},
+		{"typed by the user", []string{"Sec-Fetch-Site: none"}, 200},
+		{"origin null", []string{"Origin: null"}, 403},
+		{"another origin", []string{"Origin: http://evil.example"}, 403},
+		{"another port", []string{"Origin: http://127.0.0.1:1"}, 403},
+		{"an origin that begins like ours", []string{here + ".evil.example"}, 403},
+		{"another port of this host", []string{here, "Sec-Fetch-Site: same-site"}, 403},
+		{"another site that forges its origin", []string{here, "Sec-Fetch-Site: cross-site"}, 403},
 	} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "MERGE"} {
-			if strings.HasPrefix(r.body, "csrf=") && method != "POST" {
-				continue
-			}
-			path := "/api/x"
-			if r.name == "a token in the address" {
-				path += "?csrf=" + token
-			}
-			require.Equal(t, r.status, u.send(method, path, r.body, r.headers...).StatusCode, "%s: %s", method, r.name)
+			require.Equal(t, r.status, u.send(method, "/api/x", "", r.headers...).StatusCode, "%s: %s", method, r.name)
 		}
-	}
-	other := s.browser()
-	require.NotEqual(t, token, other.get("/").seen(t).CSRF)
-	require.Equal(t, 403, other.send("POST", "/api/x", "", here, header).StatusCode, "a token of another session")
-}
-
-func TestAFormWithFilesHasItsToken(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	u := s.browser()
-	for token, status := range map[string]int{u.get("/").seen(t).CSRF: 200, "wrong": 403} {
-		var b bytes.Buffer
-		w := multipart.NewWriter(&b)
-		require.NoError(t, w.WriteField("csrf", token))
-		f, err := w.CreateFormFile("workspace", "w.tar")
-		require.NoError(t, err)
-		_, err = f.Write(bytes.Repeat([]byte("x"), 1000))
-		require.NoError(t, err)
-		require.NoError(t, w.Close())
-		got := u.send("POST", "/x", b.String(), "Content-Type: "+w.FormDataContentType(), "Origin: "+s.url)
-		require.Equal(t, status, got.StatusCode)
 	}
 }
 
@@ -230,9 +185,9 @@ func TestAProxyIsBelievedOnlyWhereItIsNamed(t *testing.T) {
 	who := s.user().get("/", append(forwarded, "Cookie: __Host-maestro="+cookie.Value)...)
 	require.Equal(t, "192.0.2.9", who.seen(t).Actor.From, "what stands before it is the client's word")
 	require.Equal(t, 401, s.user().get("/", "Cookie: __Host-maestro="+cookie.Value).StatusCode, "not without https")
-	post := append(forwarded, "Cookie: __Host-maestro="+cookie.Value, "X-CSRF-Token: "+who.seen(t).CSRF)
+	post := append(forwarded, "Cookie: __Host-maestro="+cookie.Value)
 	require.Equal(t, 200, s.user().send("POST", "/x", "", append(post, "Origin: https://maestro.example")...).StatusCode)
-	require.Equal(t, 403, s.user().send("POST", "/x", "", append(post, "Origin: http://maestro.example")...).StatusCode)
+	require.Equal(t, 403, s.user().send("POST", "/x", "", append(post, "Origin: https://evil.example")...).StatusCode)
 
 	stranger := newSite(t, behind("10.0.0.0/8"))
 	require.Equal(t, 200, stranger.user().get("/health", forwarded...).StatusCode)
@@ -257,7 +212,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		}
 	})
 	u := s.browser()
-	headers := []string{"Origin: " + s.url, "X-CSRF-Token: " + u.get("/").seen(t).CSRF}
+	headers := []string{"Origin: " + s.url}
 	big := strings.Repeat("x", 2<<20)
 	require.Equal(t, 413, u.send("POST", "/api/x", big, headers...).StatusCode)
 	require.Equal(t, 413, s.user().send("POST", "/health", big).StatusCode)
@@ -265,18 +220,17 @@ func TestBodiesAreBounded(t *testing.T) {
 	require.Equal(t, len(big), u.send("POST", "/api/upload", big, headers...).seen(t).Body)
 	require.Equal(t, 413, u.send("POST", "/api/upload", strings.Repeat("x", 5<<20), headers...).StatusCode)
 	require.EqualValues(t, 2, done.Load())
-	full := u.send("POST", "/full", "csrf=", "Origin: "+s.url, "Content-Type: application/x-www-form-urlencoded")
-	require.Equal(t, 507, full.StatusCode, "before the form is read for its token")
+	full := u.send("POST", "/full", "x=", "Origin: "+s.url, "Content-Type: application/x-www-form-urlencoded")
+	require.Equal(t, 507, full.StatusCode, "before the form is read")
 	require.Equal(t, "1", full.Header.Get("Retry-After"))
 	require.Contains(t, full.text, "no room for one-time link ")
 	form := []string{"Origin: " + s.url, "Content-Type: application/x-www-form-urlencoded"}
-	require.Equal(t, 413, u.send("POST", "/x", "csrf="+big, form...).StatusCode)
+	require.Equal(t, 413, u.send("POST", "/x", "x="+big, form...).StatusCode)
 
 	// Without a length, reading ends at the limit.
 	req, err := http.NewRequest(http.MethodPost, s.url+"/api/x", &slow{strings.NewReader(big)})
 	require.NoError(t, err)
 	req.ContentLength = -1
-	req.Header.Set("X-CSRF-Token", u.get("/").seen(t).CSRF)
 	req.Header.Set("Origin", s.url)
 	resp, err := u.http.Do(req)
 	if err == nil { // the server may close the connection before it has read all

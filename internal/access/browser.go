@@ -82,15 +82,3 @@ func (v visit) cookie(r *http.Request) string {
 	}
 	return cookies[0].Value
 }
-
-type csrfKey struct{}
-
-// CSRFToken is what forms of a page send in the field csrf, and scripts in the header
-// X-CSRF-Token; empty where the request does not come from a browser that is signed in.
-func CSRFToken(ctx context.Context) string {
-	token, _ := ctx.Value(csrfKey{}).(string)
-	return token
-}
-
-// csrfOf derives the token of a session from its id, which it does not give away.
-func csrfOf(id string) string { return hashOf("csrf " + id) }

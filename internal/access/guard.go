@@ -159,15 +159,12 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		defer cancel(nil)
 		defer g.watch(c, cancel)()
 		ctx = With(ctx, c.actor)
-		if c.csrf != "" {
-			ctx = context.WithValue(ctx, csrfKey{}, c.csrf)
-		}
 		r = r.WithContext(ctx)
 		if !signed { // its body was read for its signature
 			done, err := g.body(w, r, body)
 			if err == nil {
 				defer done()
-				err = checkBrowser(r, v, c.csrf)
+				err = cmp.Or(checkBrowser(r, v, c.browser), readForm(r))
 			}
 			if err != nil {
 				g.refuse(w, r, v, err)

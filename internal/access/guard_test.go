@@ -69,7 +69,7 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 			return
 		}
 		actor, _ := access.Of(r.Context())
-		_ = json.NewEncoder(w).Encode(seen{actor, access.CSRFToken(r.Context()), r.Header, len(body)})
+		_ = json.NewEncoder(w).Encode(seen{actor, r.Header, len(body)})
 	})
 	mux.HandleFunc("/api/events", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "begun\n")
@@ -94,7 +94,6 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 // seen is what the handler saw.
 type seen struct {
 	Actor  access.Actor
-	CSRF   string
 	Header http.Header
 	Body   int
 }
@@ -291,7 +290,7 @@ func TestTheStoreSignsNobodyIn(t *testing.T) {
 	u := s.browser()
 	base, _ := url.Parse(s.url)
 	token, _ := s.token(ann("admin"), "ci", 0, "viewer")
-	secrets := []string{token, u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:], u.get("/").seen(t).CSRF}
+	secrets := []string{token, u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:]}
 	files := 0
 	require.NoError(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -342,14 +341,13 @@ func TestLogout(t *testing.T) {
 	u := s.browser()
 	base, _ := url.Parse(s.url)
 	cookie := u.http.Jar.Cookies(base)[0]
-	token := u.get("/").seen(t).CSRF
 	require.Equal(t, 405, u.get("/logout").StatusCode)
-	require.Equal(t, 403, u.send("POST", "/logout", "csrf="+token, "Content-Type: application/x-www-form-urlencoded", "Origin: http://evil.example").StatusCode)
+	require.Equal(t, 403, u.send("POST", "/logout", "", "Content-Type: application/x-www-form-urlencoded", "Origin: http://evil.example").StatusCode)
 	require.Equal(t, 200, u.get("/").StatusCode)
 
 	crossSite := s.user().send("POST", "/logout", "", "Origin: http://evil.example")
 	require.Empty(t, crossSite.Cookies(), "a page elsewhere signs nobody out")
-	got := u.send("POST", "/logout", "csrf="+token, "Content-Type: application/x-www-form-urlencoded", "Origin: "+s.url)
+	got := u.send("POST", "/logout", "", "Content-Type: application/x-www-form-urlencoded", "Origin: "+s.url)
 	require.Equal(t, 303, got.StatusCode)
 	require.Equal(t, 401, u.get("/").StatusCode)
 	require.Equal(t, 401, s.user().get("/", "Cookie: "+cookie.Name+"="+cookie.Value).StatusCode, "a copy of the cookie is worth nothing")
@@ -361,14 +359,13 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	u := s.browser()
-	token := u.get("/").seen(t).CSRF
 	stream, err := u.http.Get(s.url + "/api/events")
 	require.NoError(t, err)
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
 	require.True(t, lines.Scan())
 	require.Equal(t, "begun", lines.Text())
-	require.Equal(t, 303, u.send("POST", "/logout", "", "X-CSRF-Token: "+token, "Origin: "+s.url).StatusCode)
+	require.Equal(t, 303, u.send("POST", "/logout", "", "Origin: "+s.url).StatusCode)
 	require.True(t, lines.Scan())
 	require.Equal(t, access.ErrSignedOut.Error(), lines.Text())
 }

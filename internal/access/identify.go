@@ -2,11 +2,9 @@ package access
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,8 +15,8 @@ import (
 // credential is the credential of a request.
 type credential struct {
 	actor Actor
-	// csrf is the token of the browser's session; empty: it is no browser.
-	csrf string
+	// browser reports whether it is the cookie of a signed-in browser.
+	browser bool
 	// recheck reports whether it is still valid.
 	recheck func() bool
 }
@@ -36,7 +34,7 @@ var (
 func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
 	c, err := g.find(r, v)
 	if err == nil {
-		err = checkBrowser(r, v, c.csrf)
+		err = checkBrowser(r, v, c.browser)
 	}
 	return c, err
 }
@@ -58,7 +56,7 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if !ok {
 		return credential{}, errNoCredential
 	}
-	c := credential{actor: g.actor(who, v), csrf: csrfOf(id)}
+	c := credential{actor: g.actor(who, v), browser: true}
 	c.recheck = func() bool {
 		_, ok, err := g.browsers.find(r.Context(), id)
 		return ok || err != nil
@@ -127,31 +125,20 @@ func (g *Guard) actor(who state.Browser, v visit) Actor {
 	return a
 }
 
-// checkBrowser returns errForged if a browser with a session was led to a request by a page of
-// another server: only this server's pages may embed its answers or change something. Without
-// a token it is no browser.
-func checkBrowser(r *http.Request, v visit, token string) error {
-	if token == "" {
+// checkBrowser returns errForged if a page of another server led a signed-in browser to a request: only pages of this
+// server may embed its answers or change something.
+func checkBrowser(r *http.Request, v visit, browser bool) error {
+	if !browser {
 		return nil
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
-	if isSafe(r.Method) {
-		navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
-		if site == "" || site == "same-origin" || site == "none" || navigates {
-			return nil
-		}
-		return errForged
-	}
-	if site != "" && site != "same-origin" || !isSameOrigin(r, v, site) {
-		return errForged
-	}
-	given, err := givenToken(r)
-	var refused *RefusedError
-	var tooLarge *http.MaxBytesError
+	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	seen := *r
+	seen.Host = v.host // behind a proxy, Host may be another name
 	switch {
-	case errors.As(err, &refused), errors.As(err, &tooLarge):
-		return err
-	case err != nil || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1:
+	case http.NewCrossOriginProtection().Check(&seen) != nil:
+		return errForged
+	case isSafe(r.Method) && site != "" && site != "same-origin" && site != "none" && !navigates:
 		return errForged
 	}
 	return nil
@@ -162,27 +149,14 @@ func isSafe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// isSameOrigin reports whether the browser says that a page of this server sends the request. A
-// browser that does not say it is refused.
-func isSameOrigin(r *http.Request, v visit, site string) bool {
-	if origins := r.Header.Values("Origin"); len(origins) > 0 {
-		return len(origins) == 1 && strings.EqualFold(origins[0], v.origin())
-	}
-	if site != "" {
-		return site == "same-origin"
-	}
-	from, err := url.Parse(r.Header.Get("Referer"))
-	return err == nil && strings.EqualFold(from.Scheme+"://"+from.Host, v.origin())
-}
-
-// maxFormMemory is how much of a form with files is kept in memory.
+// maxFormMemory is how many bytes of a form with files are kept in memory.
 const maxFormMemory = 1 << 20
 
-// givenToken is what a request has for the token of its browser's session: the header X-CSRF-Token or
-// the field csrf of a form.
-func givenToken(r *http.Request) (given string, err error) {
-	if given = r.Header.Get("X-CSRF-Token"); given != "" {
-		return given, nil
+// readForm reads the body of a form. Its error says why the sender was refused meanwhile, or that the body is too large;
+// a form that cannot be read otherwise is the handler's to refuse.
+func readForm(r *http.Request) (err error) {
+	if isSafe(r.Method) {
+		return nil
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch kind {
@@ -191,5 +165,10 @@ func givenToken(r *http.Request) (given string, err error) {
 	case "multipart/form-data":
 		err = r.ParseMultipartForm(maxFormMemory) //nolint:gosec // Wrap bounds the body
 	}
-	return r.PostForm.Get("csrf"), err
+	var refused *RefusedError
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &refused) || errors.As(err, &tooLarge) {
+		return err
+	}
+	return nil
 }

@@ -133,7 +133,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	c, err := g.identify(r, v)
-	if err == nil && c.csrf != "" {
+	if err == nil && c.browser {
 		if err = g.browsers.remove(r.Context(), v.cookie(r)); err == nil {
 			_ = g.options.Audit.Record(With(r.Context(), c.actor), Event{Action: "logout", Outcome: Done})
 		}

@@ -434,7 +434,7 @@ func (s *Set) Offered(name string) spec.OfferedAgent {
 	}
 	switch {
 	case d.Kind == KindModel:
-		offered.Conversation = spec.InJournal
+		offered.Conversation = spec.InCalls
 	case d.Preset != "":
 		offered.Conversation = spec.InDirectory
 	}

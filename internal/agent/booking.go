@@ -46,6 +46,9 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 	}
 	got, err := s.attempt(ctx, d, job, call, nil)
 	got.out.Usage = d.priced(got.out.Usage)
+	if err == nil && got.known && job.Ended != nil {
+		err = job.Ended(ctx, got.out)
+	}
 	end := context.WithoutCancel(ctx) // book the cost in any case
 	var booking error
 	switch {

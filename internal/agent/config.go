@@ -62,6 +62,9 @@ type Config struct {
 	// Retention is what a scheduled prune of the store keeps.
 	Retention Retention `json:"retention,omitzero" yaml:"retention,omitempty"`
 
+	// Backup is where the worker backs up the store, and how often. Left out (nil), it does not.
+	Backup *Backup `json:"backup,omitempty" yaml:"backup,omitempty"`
+
 	// Jira is the ticket system in which the worker creates tickets. Left out (nil), it creates none.
 	Jira *Jira `json:"jira,omitempty" yaml:"jira,omitempty"`
 	// Webhook is the address to which the worker sends notices. Left out (nil), it sends none.
@@ -213,6 +216,16 @@ type Retention struct {
 	Keep int `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// OlderThan is the age up to which checkpoints are kept.
 	OlderThan textfmt.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty" between:"1h 87600h"`
+}
+
+// Backup is the schedule of backups. Of several workers of a store, one at a time backs it up.
+type Backup struct {
+	// To is the absolute path of the directory that gets the backups: on another disk than the store's.
+	To string `json:"to" yaml:"to" jsonschema:"format=filled" example:"/backup/maestro"`
+	// Every is the time between two backups.
+	Every textfmt.Duration `json:"every,omitempty" yaml:"every,omitempty" between:"1m 8760h"`
+	// Keep is how many copies of the database stay.
+	Keep int `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"minimum=1,maximum=10000"`
 }
 
 // The values of [Config.Isolation].

@@ -168,7 +168,7 @@ func TestModelsAreOffered(t *testing.T) {
 	offered := s.Offered("x")
 	require.Equal(t, "m", offered.Model)
 	require.True(t, offered.Unpriced)
-	require.Equal(t, spec.InJournal, offered.Conversation)
+	require.Equal(t, spec.InCalls, offered.Conversation)
 	require.False(t, s.Offered("y").Unpriced)
 	require.Equal(t, offered.Digest, s.Offered("y").Digest, "prices, keys and breakers say nothing about what it does")
 	require.NotEqual(t, offered.Digest, s.Offered("z").Digest, "it asks another server")

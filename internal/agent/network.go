@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -111,19 +110,4 @@ func (c Config) Restricted() (subjects []string) {
 	}
 	slices.Sort(subjects)
 	return subjects
-}
-
-// ReachingTheWeb lists the agents whose network is restricted and whose providers may reach the web for
-// them: permitted have web_tools, and unseen call a listed provider without the gateway, so that nothing
-// refuses its web tools.
-func (c Config) ReachingTheWeb() (permitted, unseen []string) {
-	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		switch d := c.Agents[name]; {
-		case d.WebTools:
-			permitted = append(permitted, name)
-		case len(d.Network.list()) > 0 && len(d.Gateway) == 0:
-			unseen = append(unseen, name)
-		}
-	}
-	return permitted, unseen
 }

@@ -40,6 +40,9 @@ func (c Config) Problems() []spec.Problem {
 	v.fallbacks()
 	v.caches()
 	v.mounts()
+	if b := v.config.Backup; b != nil && b.To != "" {
+		v.absolute("$.backup.to", b.To)
+	}
 	v.credentials()
 	if j := c.Jira; j != nil && j.Deployment == JiraDataCenter {
 		if host := hostOf(j.URL); slices.ContainsFunc(atlassianHosts, func(end string) bool { return strings.HasSuffix(host, end) }) {
@@ -149,15 +152,25 @@ func (v *validator) knownCaches(path string, names []string) {
 	}
 }
 
+// absolute reports whether a path is absolute and clean, and adds a problem if it is not.
+func (v *validator) absolute(at, path string) bool {
+	switch {
+	case !filepath.IsAbs(path):
+		v.add(at, "is %q, which is not an absolute path", textfmt.Shorten(path, 80))
+	case filepath.Clean(path) != path:
+		v.add(at, "is %q; write %s", textfmt.Shorten(path, 80), filepath.Clean(path))
+	default:
+		return true
+	}
+	return false
+}
+
 // mounts problems paths that cannot be shown in rooms.
 func (v *validator) mounts() {
 	for i, m := range v.config.Mounts {
 		path := spec.ItemPath("$.mounts", i) + ".path"
 		switch {
-		case !filepath.IsAbs(m.Path):
-			v.add(path, "is %q, which is not an absolute path", textfmt.Shorten(m.Path, 80))
-		case filepath.Clean(m.Path) != m.Path:
-			v.add(path, "is %q; write %s", textfmt.Shorten(m.Path, 80), filepath.Clean(m.Path))
+		case !v.absolute(path, m.Path):
 		case v.config.Isolation != IsolationNone && (m.Path == "/" || room.Reserved(m.Path)):
 			v.add(path, "is %s, which a room makes itself; name a path below another directory", m.Path)
 		}

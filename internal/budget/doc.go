@@ -1,4 +1,3 @@
-// Package budget has the arithmetic of spending. A [Journal] has every paid call of an assignment.
-// A [Ledger] is the sum of a session's journals, with the reservations for calls in progress, and
-// enforces the session's limits on both. It is pure: the caller writes the documents under a lock.
+// Package budget has the arithmetic of spending: budgets, what a reservation may take of them, and what a refusal says.
+// It is pure. The rows are in [github.com/maestro-hive/maestro/internal/state].
 package budget

@@ -357,7 +357,7 @@ func (a *ApplyPlan) write(ctx context.Context, name string, e Entry, replaces fs
 		return err
 	}
 	if digest != e.SHA256 {
-		return a.store.quarantineBlob(ctx, e.SHA256)
+		return a.store.moveDamaged(ctx, e.SHA256)
 	}
 	if replaces != nil && replaces.Mode().IsRegular() {
 		perm := replaces.Mode().Perm() &^ 0o111

@@ -52,7 +52,7 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 		return "", err
 	}
 	name := DigestOf(data)
-	if _, err := s.backend.PutBlob(name, data, storage.Durable); err != nil {
+	if err := s.backend.PutBlob(name, data); err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
 	}
 	return name, nil
@@ -60,7 +60,7 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 
 // Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] if there is no such
 // blob, and [session.ErrCorrupt] if its content does not match its digest; the damaged file is
-// then in the quarantine.
+// then in the directory damaged.
 func (s *blobs) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	data, err := s.readSmall(ctx, name)
 	if errors.Is(err, io.ErrShortBuffer) {
@@ -98,7 +98,7 @@ func (s *blobs) readInto(ctx context.Context, name spec.Digest, buf []byte) (int
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return 0, s.readError(name, err)
 	case !isNamed(name, buf[:n]):
-		return 0, s.quarantineBlob(ctx, name)
+		return 0, s.moveDamaged(ctx, name)
 	}
 	return n, nil
 }
@@ -132,7 +132,7 @@ func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
 	if digestFrom(h) != name {
-		return n, s.quarantineBlob(ctx, name)
+		return n, s.moveDamaged(ctx, name)
 	}
 	return n, nil
 }
@@ -167,18 +167,18 @@ func (s *blobs) readError(name spec.Digest, err error) error {
 	return fmt.Errorf("read blob %s: %w", name.Short(), err)
 }
 
-// quarantineBlob moves a damaged blob to the quarantine and returns the error to report.
-func (s *blobs) quarantineBlob(ctx context.Context, name spec.Digest) error {
+// moveDamaged moves a damaged blob to the directory damaged and returns the error to report.
+func (s *blobs) moveDamaged(ctx context.Context, name spec.Digest) error {
 	key := storage.BlobKey(name)
-	moved, err := s.backend.QuarantineBlob(ctx, name)
+	moved, err := s.backend.MoveDamaged(ctx, name)
 	switch {
 	case err != nil:
-		return &Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
+		return &Fault{Path: key, What: "cannot be moved to the directory damaged: " + err.Error(), Kind: session.ErrCorrupt}
 	case moved == "":
 		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
 	s.stamps.drop()
-	return &Fault{Path: key, What: "the blob's content does not match its name", Quarantined: moved, Kind: session.ErrCorrupt}
+	return &Fault{Path: key, What: "the blob's content does not match its name", MovedTo: moved, Kind: session.ErrCorrupt}
 }
 
 // WrongKind returns the error for an intact blob that is not of the expected kind.

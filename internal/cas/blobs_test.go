@@ -56,7 +56,7 @@ func TestBlobsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestADamagedBlobIsFoundNamedAndQuarantined(t *testing.T) {
+func TestADamagedBlobIsFoundNamedAndMovedTo(t *testing.T) {
 	t.Parallel()
 	data := []byte("what was written")
 	for what, damage := range map[string]func([]byte) []byte{
@@ -78,7 +78,7 @@ func TestADamagedBlobIsFoundNamedAndQuarantined(t *testing.T) {
 			var fault *cas.Fault
 			require.ErrorAs(t, err, &fault)
 			require.Equal(t, blobPath(s, name), filepath.Join(s.Dir(), fault.Path))
-			kept, err := os.ReadFile(filepath.Join(s.Dir(), fault.Quarantined))
+			kept, err := os.ReadFile(filepath.Join(s.Dir(), fault.MovedTo))
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(damaged, kept), "the quarantine keeps what was found")
 			_, err = s.Blob(t.Context(), name)

@@ -7,9 +7,9 @@ type Fault struct {
 	Path string `json:"path"`
 	// What says what is wrong with it.
 	What string `json:"what"`
-	// Quarantined is the path to which the file was moved, relative to the store; empty if
+	// MovedTo is the path to which the file was moved, relative to the store; empty if
 	// nothing was moved.
-	Quarantined string `json:"quarantined,omitempty"`
+	MovedTo string `json:"moved_to,omitempty"`
 
 	// Repaired says how the file was repaired; empty: it was not.
 	Repaired string `json:"repaired,omitempty"`
@@ -24,8 +24,8 @@ func (f *Fault) Error() string {
 	if f.What != "" {
 		s += ": " + f.What
 	}
-	if f.Quarantined != "" {
-		s += "; moved to " + f.Quarantined
+	if f.MovedTo != "" {
+		s += "; moved to " + f.MovedTo
 	}
 	if f.Repaired != "" {
 		s += "; repaired: " + f.Repaired

@@ -286,7 +286,7 @@ func (s *Store) writeLarge(ctx context.Context, in *fileCreator, name string, e 
 	case err != nil:
 		return err
 	case digest != e.SHA256:
-		return s.quarantineBlob(ctx, e.SHA256)
+		return s.moveDamaged(ctx, e.SHA256)
 	case n != e.Size:
 		return wrongSize(e, n)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Tree is a directory tree. Its directories are read from the store when they are needed, and
@@ -363,18 +362,20 @@ func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) 
 }
 
 // putTree stores a tree durably. The blobs that it refers to must be durable already.
-func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
-	var unflushed []spec.Digest
-	err := t.store(ctx, t.top, nil, func(doc document) error {
-		_, err := s.backend.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
-		if diskspace.IsFull(err) { // a durable write may use the reserve
-			_, err = s.backend.PutBlob(doc.name, doc.data, storage.Durable)
-		}
-		unflushed = append(unflushed, doc.name)
-		return errors.Join(err, ctx.Err())
-	})
+func (s trees) putTree(ctx context.Context, t *Tree) (_ spec.Digest, err error) {
+	batch, err := s.backend.NewBatch()
 	if err == nil {
-		err = s.backend.FlushBlobs(unflushed)
+		defer func() { err = errors.Join(err, batch.Close()) }()
+		err = t.store(ctx, t.top, nil, func(doc document) error {
+			err := batch.Put(doc.name, doc.data)
+			if diskspace.IsFull(err) { // it may use the reserve
+				err = s.backend.PutBlob(doc.name, doc.data)
+			}
+			return errors.Join(err, ctx.Err())
+		})
+	}
+	if err == nil {
+		err = batch.Commit(ctx)
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a tree: %w", err)

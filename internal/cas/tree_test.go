@@ -196,7 +196,7 @@ func TestADamagedDirectoryIsNamed(t *testing.T) {
 	_, err = s.Manifest(t.Context(), base)
 	require.ErrorIs(t, err, session.ErrCorrupt)
 	require.ErrorContains(t, err, `read directory "a" of a tree`)
-	require.ErrorContains(t, err, "moved to quarantine/")
+	require.ErrorContains(t, err, "moved to damaged/")
 	_, err = s.Manifest(t.Context(), base)
 	require.ErrorIs(t, err, session.ErrNotFound)
 	require.Equal(t, base, putManifest(t, s, m))

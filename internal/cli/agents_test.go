@@ -3,7 +3,6 @@ package cli_test
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,11 +121,12 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	d := newDesk(t).withServer()
 	w := d.withWorker(map[string]string{"coder": "true\n"})
 	o, _ := d.agents()
-	offers, err := filepath.Glob(filepath.Join(d.state, "workers", "desk-*.json"))
+	s, err := store.Open(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	offers, err := s.State.Offers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, offers, 1)
-	offer, err := os.ReadFile(offers[0])
-	require.NoError(t, err)
 	w.interrupt()
 	w.wait()
 	gone, code := d.agents()
@@ -140,7 +140,8 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	elsewhere := newDesk(t).withServer()
 	d.environ = elsewhere.environ
 	d.set("MAESTRO_STATE_DIR", d.state)
-	require.NoError(t, os.WriteFile(offers[0], offer, 0o600))
+	offers[0].RenewedAt = time.Now()
+	require.NoError(t, s.State.PutOffer(t.Context(), offers[0]))
 	lost, code := d.agents()
 	require.Equal(t, 1, code)
 	require.Len(t, lost.Workers, 1)

@@ -19,25 +19,21 @@ type diffCommand struct {
 	*console
 	*connector
 	control.DiffInput
-	cwd     string
-	dir     string
-	include []string
 }
 
 func newArtifactsDiff(a *app) *cobra.Command {
-	c := diffCommand{console: a.console, connector: a.connector, cwd: a.env.Dir}
+	c := diffCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "diff SESSION [PHASE | PHASE..PHASE] [-- PATH...]",
-		Short: "Compare a session's files with its start, another phase, another session or a directory",
+		Short: "Compare a session's files with its start, another phase or another session",
 		Long: "Compare trees of files, as a patch that `git apply` takes:\n\n" +
 			"  SESSION              the tree at the session's start, and its newest tree\n" +
 			"  SESSION PHASE        the changes of PHASE, to review before `maestro approve` or `maestro reject`\n" +
 			"  SESSION PHASE..PHASE the trees after two phases; an empty side is the start, or the newest tree\n" +
-			"  --with OTHER[:PHASE] the session's tree (after PHASE, if given), and that of another session\n" +
-			"  --dir DIR            the session's tree, and a directory, read like `run --workspace`\n\n" +
+			"  --with OTHER[:PHASE] the session's tree (after PHASE, if given), and that of another session\n\n" +
 			"The tree after a phase has the work of the phase and of all phases that it depends on. A PATH is a file, a directory or a pattern.",
 		Example: "  maestro artifacts diff web-7 --stat\n  maestro artifacts diff web-7 design..testing -- src docs\n" +
-			"  maestro artifacts diff web-7 --with web-8\n  maestro artifacts diff web-7 --dir .",
+			"  maestro artifacts diff web-7 --with web-8",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args, c.Paths = args[:n], args[n:]
@@ -53,37 +49,22 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.With, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
-	flags.StringVar(&c.dir, "dir", "", "directory to compare with; its files are stored like a workspace, until pruned")
-	flags.StringArrayVar(&c.include, "include", nil, "pattern of files of --dir to take although ignored or looking like secrets; repeatable")
-	flags.BoolVarP(&c.Reverse, "reverse", "R", false, "swap the two sides")
 	flags.BoolVar(&c.Stat, "stat", false, "list files with counts of added and removed lines")
 	flags.BoolVar(&c.Binary, "binary", false, "include binary files in the patch")
-	cmd.MarkFlagsMutuallyExclusive("with", "dir")
 	a.addReadingFlags(cmd)
 	return cmd
 }
 
 func (c *diffCommand) run(ctx context.Context, args []string) error {
 	c.Session, c.Which = args[0], strings.Join(args[1:], "")
-	switch {
-	case len(c.include) > 0 && c.dir == "":
-		return usagef("--include needs --dir")
-	case (c.With != "" || c.dir != "") && strings.Contains(c.Which, ".."):
-		return usagef("%s compares two phases; with --with or --dir, give at most one phase", c.Which)
+	if c.With != "" && strings.Contains(c.Which, "..") {
+		return usagef("%s compares two phases; with --with, give at most one phase", c.Which)
 	}
 	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if c.dir != "" {
-		if p.base == nil {
-			return usagef("--dir needs the session's store; with a server, write the session's files to a directory with `%s`, and compare that", c.commandLine("artifacts get "+c.Session+" --out DIR"))
-		}
-		if err := c.storeDirectory(ctx, control.Reviews{Base: p.base}); err != nil {
-			return c.explainIn(ctx, p, err)
-		}
-	}
 	doc, err := p.reviews.Diff(ctx, c.DiffInput)
 	if err != nil {
 		return c.explainIn(ctx, p, err)
@@ -123,29 +104,6 @@ func (c *diffCommand) printOmitted(doc control.Diff) {
 	if doc.Truncated {
 		c.printErr("there are more than %s; name files or directories: -- PATH...", textfmt.Count(len(doc.Files), "file"))
 	}
-}
-
-// storeDirectory stores a directory like `run --workspace`, including all files that the session's
-// tree has.
-func (c *diffCommand) storeDirectory(ctx context.Context, reviews control.Reviews) error {
-	dir, err := directory(c.cwd, "--dir", c.dir)
-	if err != nil {
-		return err
-	}
-	options, err := reviews.Likeness(ctx, c.Session, c.Which)
-	if err != nil {
-		return err
-	}
-	options.Include = append(options.Include, c.include...)
-	snap, err := reviews.Store.Content.Snapshot(ctx, dir, options)
-	if err != nil {
-		return err
-	}
-	for _, note := range snap.LeftOut() {
-		c.printErr("not taken from %s, %s", dir, note)
-	}
-	c.Tree, c.TreeName = snap.Manifest, dir
-	return nil
 }
 
 // diffColour is the colour of a line of a unified difference.

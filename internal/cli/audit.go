@@ -3,10 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +51,7 @@ func newAudit(a *app) *cobra.Command {
 	flags.IntVar(&c.filter.Limit, "limit", 100, "maximum number of events")
 	flags.StringVar(&c.cursor, "cursor", "", "continue after the page that ended with this cursor")
 	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd, outputCSV)
+	a.addOutputFlag(cmd)
 	return cmd
 }
 
@@ -68,9 +66,6 @@ func (c *auditCommand) run(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
-	}
-	if c.output == outputCSV {
-		return c.writeCSV(page.Events)
 	}
 	return c.result(page, func() { c.write(page) })
 }
@@ -107,28 +102,4 @@ func outcomeColour(o access.Outcome) terminal.Colour {
 	default:
 		return terminal.Red
 	}
-}
-
-// writeCSV prints events for spreadsheets. A spreadsheet must not interpret a text as a formula, so
-// texts are escaped.
-func (c *auditCommand) writeCSV(events []access.Event) error {
-	w := csv.NewWriter(c.stdout)
-	rows := [][]string{{"at", "actor", "owner", "via", "from", "action", "session", "team", "subject", "detail", "outcome", "error", "program"}}
-	for _, e := range events {
-		rows = append(rows, []string{
-			e.At.Format(time.RFC3339Nano), e.Actor, e.Owner, string(e.Via), e.From, e.Action, e.Session, e.Team, e.Subject, e.Detail, string(e.Outcome), e.Error, e.Program,
-		})
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			if strings.IndexAny(cell, "=+-@") == 0 {
-				row[i] = "'" + cell
-			}
-		}
-		if err := w.Write(row); err != nil {
-			return err
-		}
-	}
-	w.Flush()
-	return w.Error()
 }

@@ -70,14 +70,13 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	require.Contains(t, copied.stderr.String(), "the store's copy")
 	var stored session.BreakerStatus
 	require.NoError(t, json.Unmarshal([]byte(copied.stdout.String()), &stored))
-	require.Equal(t, shown.OpenUntil.UTC(), stored.OpenUntil.UTC())
+	require.Equal(t, shown.OpenUntil.UTC().Truncate(time.Microsecond), *stored.OpenUntil)
 
 	require.Contains(t, d.must(0, "breaker", "reset", "coder", "--why", "it has moved"), "closed")
 	require.Equal(t, 0, watching.wait())
 	d.json(&status, "status", "s")
 	require.Equal(t, session.Completed, status.Status)
 	require.Equal(t, 1, status.Phases[0].Assignments[0].Rounds)
-	require.Equal(t, "coder\n", strings.Split(d.must(0, "__complete", "breaker", "show", "co"), ":")[0])
 }
 
 func TestChangingABreakerNeedsAWorkerAndSaysSo(t *testing.T) {

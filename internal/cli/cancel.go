@@ -57,9 +57,7 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 	}
 	w := p.lookout(sessionID, c.now)
 	w.exists = true
-	to := newLineObserver(c.console, w)
-	defer to.detail.close()
-	v, err := track(ctx, w, to, session.State.Closed)
+	v, err := track(ctx, w, newLineObserver(c.console, w), session.State.Closed)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (c *checkpointsCommand) show(ctx context.Context, sessionID, which string) 
 
 func (c *checkpointsCommand) write(checkpoint control.ShownCheckpoint) {
 	c.print("%s  after phase %s of session %s, team %s", c.palette.Paint(terminal.Bold, checkpoint.Name.Short()), checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
-	c.print("taken %s, incarnation %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Incarnation,
+	c.print("taken %s, run %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Run,
 		terminal.Number(checkpoint.Usage.Tokens()), terminal.Money(checkpoint.Usage), terminal.Dash(checkpoint.Previous.Short()))
 	if len(checkpoint.Assignments) > 0 {
 		t := c.table("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")

@@ -132,7 +132,7 @@ func (c *importCommand) archive(ctx context.Context, r io.Reader, key session.Ke
 	}
 	key.Session = in.Session
 	doc := importedDocument{Session: in.Session, Checkpoint: in.Head, Phases: []string{}, Notes: []string{}}
-	e, err := s.Execution(key)
+	e, err := s.State.Execution(ctx, key)
 	if err != nil {
 		return doc, err
 	}

@@ -56,7 +56,7 @@ func (m *migration) begin(ctx context.Context) (err error) {
 	}
 	blob, err := m.store.Content.PutBlob(ctx, data)
 	m.chain = []session.Checkpoint{{
-		Incarnation: 1, Team: session.Ref{Name: m.team.Name, Blob: blob}, Requirement: m.work.Requirement,
+		Run: 1, Team: session.Ref{Name: m.team.Name, Blob: blob}, Requirement: m.work.Requirement,
 		Workspace: m.workspace, Tree: m.workspace, CurrentPhase: spec.ReservedPhase, CreatedAt: m.now,
 		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{},
 		Temporal: session.TemporalIDs{Namespace: m.key.Namespace, Workflow: m.key.Session},
@@ -109,7 +109,8 @@ func (m *migration) phase(ctx context.Context, p hiveimport.Phase) error {
 func (m *migration) state() session.Execution {
 	last := m.chain[len(m.chain)-1]
 	e := session.Execution{Status: session.NewStatus(m.key.Session, m.team)}
-	e.Status.Status, e.StartedAt, e.Decisions = session.Running, &m.now, last.Decisions
+	e.Status.Status, e.StartedAt, e.ClosedAt, e.Decisions = session.Failed, &m.now, &m.now, last.Decisions
+	e.Reason = "imported; go on with `maestro resume " + m.key.Session + "`"
 	for _, a := range last.Assignments {
 		as := e.Assignment(a.AssignmentID)
 		as.Status, as.Summary = a.Status, a.Summary

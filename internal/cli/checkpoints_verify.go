@@ -26,9 +26,9 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION | --all]",
 		Short: "Verify the data of a session, or of the whole store",
-		Long: "Read the documents and blobs of a session, or with --all of the whole store, and compare them with their SHA-256. " +
-			"Damaged files are listed and moved to the store's quarantine; the exit code is then 1. " +
-			"A checkpoint is repaired from its second copy, if that is intact.",
+		Long: "Read the rows, the mirror and the blobs of a session, or with --all of the whole store, and compare them with their SHA-256. " +
+			"Damaged blobs are listed and moved to the directory damaged of the store; the exit code is then 1. " +
+			"A damaged mirror is written again from the checkpoints' blobs, and a damaged checkpoint from the mirror.",
 		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -58,8 +58,8 @@ func (c *verifyCommand) run(ctx context.Context, session []string) error {
 		for _, f := range report.Faults {
 			c.print("%s", c.palette.Paint(terminal.Red, f.Error()))
 		}
-		for _, path := range report.Replaced {
-			c.print("%s: replaced a copy of a checkpoint that the session does not use; nothing is lost", path)
+		for _, note := range report.Notes {
+			c.print("%s", note)
 		}
 		c.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
 			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))

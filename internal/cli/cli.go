@@ -110,9 +110,9 @@ func newRoot(a *app) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newShell(a), newArtifacts(a), newApply(a), newCheckpoints(a))
+	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
 	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
-	add(groupServe, newDemo(a), newDev(a), newServe(a), newMCP(a), newWorker(a), newAgents(a), newBreaker(a), newTeam(a), newHook(a), newToken(a), newAudit(a), newAlerts(a))
+	add(groupServe, newDemo(a), newDev(a), newServe(a), newMCP(a), newWorker(a), newAgents(a), newBreaker(a), newTeam(a), newHook(a), newToken(a), newAudit(a), newBackup(a), newRestore(a))
 	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newCompletion(a), newVersion(a), newConnectionTopic())
 	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
 	root.SetHelpCommandGroupID(groupInform)

@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
 // Completion reads the store and team files. It contacts neither Temporal nor workers,
@@ -27,10 +26,6 @@ const (
 	// keepOrder shows words in the order in which they are offered.
 	keepOrder = noFiles | cobra.ShellCompDirectiveKeepOrder
 )
-
-// describedSessions is how many sessions are described and sorted by time. Of more only
-// the ids are offered, because each description is a file to read.
-const describedSessions = 500
 
 // shellSyntax are characters that are not offered: shells insert the common beginning of
 // several words without quoting it.
@@ -102,16 +97,8 @@ func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.Co
 			all = append(all, c.sessionNames)
 		case "PHASE":
 			all = append(all, completeWord(c.phaseNames))
-		case "CALL":
-			all = append(all, completeWord(c.openCalls))
 		case "PHASE/PERSONA":
 			all = append(all, completeWord(c.assignmentNames))
-		case "NAME":
-			if strings.HasPrefix(path, "team ") {
-				all = append(all, completeWord(c.registeredTeams))
-			} else {
-				all = append(all, completeWord(c.agentNames))
-			}
 		case "TEAM":
 			all = append(all, yamlFiles)
 		case "DIR":
@@ -138,13 +125,11 @@ func words(actions []session.Action) []string {
 // flagCompletions lists the completion of flags by name or, where a name has several
 // meanings, by command and name.
 func (c completion) flagCompletions() map[string]cobra.CompletionFunc {
-	teams, phases, pairs := completeWord(c.teamNames), listOf(c.phaseNames), pairsOf(c.phaseNames)
+	phases := listOf(c.phaseNames)
 	return map[string]cobra.CompletionFunc{
 		"--only": phases, "--from": phases, "--until": phases, "--pause-after": phases, "--force": phases, "--phase": phases,
-		"--input": pairs, "--edit": pairs,
-		"--persona": completeWord(c.personaNames), "resolve --for": completeWord(c.assignmentNames),
-		"--team": yamlFiles, "list --team": teams, "resolve --team": teams, "budget show --team": teams, "budget raise --team": teams,
-		"--agents": yamlFiles, "--file": files, "checkpoints export --out": files,
+		"resolve --for": completeWord(c.assignmentNames),
+		"--agents":      yamlFiles, "--file": files, "checkpoints export --out": files,
 		"--state-dir": directories, "--workspace": directories, "--dir": directories, "--out": directories,
 		"--config-file": files, "--tls-cert-path": files, "--tls-key-path": files, "--tls-ca-path": files,
 		"--with": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -199,20 +184,6 @@ func listOf(list completer) cobra.CompletionFunc {
 	}
 }
 
-// pairsOf completes the word before the equals sign of WORD=PATH.
-func pairsOf(list completer) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if strings.Contains(begun, "=") {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		var all []string
-		for _, word := range list(cmd.Context(), args) {
-			all = append(all, word+"=")
-		}
-		return safeWords(all, begun), keepOrder | cobra.ShellCompDirectiveNoSpace
-	}
-}
-
 // safeWords are the words with a prefix that are safe on a command line, each once.
 func safeWords(all []string, prefix string) (out []string) {
 	for _, word := range all {
@@ -239,7 +210,7 @@ func (c completion) sessionNames(cmd *cobra.Command, _ []string, begun string) (
 	for _, e := range c.executions(cmd.Context(), begun) {
 		word := e.Session
 		if e.Team != "" {
-			word = cobra.CompletionWithDesc(word, string(e.Status.Status)+", team "+e.Team)
+			word = cobra.CompletionWithDesc(word, string(e.Status)+", team "+e.Team)
 		}
 		out = append(out, word)
 	}
@@ -247,41 +218,29 @@ func (c completion) sessionNames(cmd *cobra.Command, _ []string, begun string) (
 }
 
 // executions are the sessions in the store whose ids have a prefix, newest first.
-func (c completion) executions(ctx context.Context, prefix string) (known []session.Execution) {
+func (c completion) executions(ctx context.Context, prefix string) (known []state.Session) {
 	s, namespace := c.storeIfAny()
 	if s == nil {
 		return nil
 	}
-	keys, _ := s.Sessions(ctx, namespace)
-	keys = slices.DeleteFunc(keys, func(k session.Key) bool { return !strings.HasPrefix(k.Session, prefix) })
-	for _, key := range keys {
-		e := session.Execution{Status: session.Status{Session: key.Session}}
-		if len(keys) <= describedSessions {
-			var err error
-			if e, err = s.Execution(key); err != nil {
-				continue
-			}
-		}
-		known = append(known, e)
-	}
-	slices.SortStableFunc(known, func(x, y session.Execution) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
-	return known
+	known, _ = s.State.Sessions(ctx, state.Filter{Namespace: namespace, Text: prefix})
+	return slices.DeleteFunc(known, func(one state.Session) bool { return !strings.HasPrefix(one.Session, prefix) })
 }
 
 // execution is the session in the first argument; false where the store does not have it.
-func (c completion) execution(args []string) (e session.Execution, ok bool) {
+func (c completion) execution(ctx context.Context, args []string) (e session.Execution, ok bool) {
 	s, namespace := c.storeIfAny()
 	if s == nil || len(args) == 0 || spec.CheckSession(args[0]) != nil {
 		return e, false
 	}
-	e, err := s.Execution(session.Key{Namespace: namespace, Session: args[0]})
+	e, err := s.State.Execution(ctx, session.Key{Namespace: namespace, Session: args[0]})
 	return e, err == nil
 }
 
 // phaseNames are those of the session or of the team file in the first argument. A phase also
 // names the checkpoint after it.
-func (c completion) phaseNames(_ context.Context, args []string) (names []string) {
-	e, ok := c.execution(args)
+func (c completion) phaseNames(ctx context.Context, args []string) (names []string) {
+	e, ok := c.execution(ctx, args)
 	for _, p := range e.Phases {
 		names = append(names, p.Name)
 	}
@@ -294,65 +253,12 @@ func (c completion) phaseNames(_ context.Context, args []string) (names []string
 }
 
 // assignmentNames are those of the session in the first argument, as PHASE/PERSONA.
-func (c completion) assignmentNames(_ context.Context, args []string) (ids []string) {
-	e, _ := c.execution(args)
+func (c completion) assignmentNames(ctx context.Context, args []string) (ids []string) {
+	e, _ := c.execution(ctx, args)
 	for _, p := range e.Phases {
 		for _, as := range p.Assignments {
 			ids = append(ids, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
 		}
 	}
 	return ids
-}
-
-// openCalls are the ids of calls with unknown cost of the session in the first argument.
-func (c completion) openCalls(ctx context.Context, args []string) (ids []string) {
-	s, namespace := c.storeIfAny()
-	if s == nil || len(args) == 0 {
-		return nil
-	}
-	open, _ := s.State.Open(ctx, state.Assignment{Key: session.Key{Namespace: namespace, Session: args[0]}})
-	for _, call := range open {
-		ids = append(ids, call.ID)
-	}
-	return ids
-}
-
-// personaNames are those of the session in the first argument.
-func (c completion) personaNames(ctx context.Context, args []string) (names []string) {
-	for _, id := range c.assignmentNames(ctx, args) {
-		_, persona, _ := strings.Cut(id, "/")
-		names = append(names, persona)
-	}
-	return names
-}
-
-// teamNames are those of the sessions in the store.
-func (c completion) teamNames(ctx context.Context, _ []string) (names []string) {
-	for _, e := range c.executions(ctx, "") {
-		names = append(names, e.Team)
-	}
-	return names
-}
-
-// registeredTeams are the names of those in the store.
-func (c completion) registeredTeams(ctx context.Context, _ []string) []string {
-	s, _ := c.storeIfAny()
-	if s == nil {
-		return nil
-	}
-	names, _ := s.RegisteredTeams(ctx)
-	return names
-}
-
-// agentNames are the names of breakers: of agents, or of what several agents share.
-func (c completion) agentNames(ctx context.Context, _ []string) (names []string) {
-	s, _ := c.storeIfAny()
-	if s == nil {
-		return nil
-	}
-	known, _ := workerpool.Breakers(ctx, s, nil, c.now())
-	for _, b := range known {
-		names = append(names, b.Name)
-	}
-	return names
 }

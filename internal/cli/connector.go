@@ -10,7 +10,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -92,18 +91,6 @@ func (c *connector) storeAndTemporal(ctx context.Context, open func() (*store.St
 	}
 	conn, err := c.dial(ctx)
 	return s, conn, err
-}
-
-// watch readies a look at a session. The returned function ends it.
-func (c *connector) watch(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, nil, usagef("%w", err)
-	}
-	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: c.now}, conn.Close, nil
 }
 
 // explainLook is the error for an unknown session, with where it was searched and a suggestion.

@@ -22,11 +22,11 @@ import (
 
 // costs is the document of `usage -o json`.
 type costs struct {
-	Session, Source, Since string
-	By                     []string
-	Rows                   []costRow
-	Total                  costRow
-	Budgets                []struct {
+	Session, Since string
+	By             []string
+	Rows           []costRow
+	Total          costRow
+	Budgets        []struct {
 		Scope string
 		Cap   spec.Cap
 		Spent cost.Amount
@@ -80,13 +80,13 @@ func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 	b.t.Helper()
 	started := time.Now().Add(-ago)
 	b.teams[name] = of
-	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *session.Execution) {
+	statetest.Put(b.t, b.store.State, key(name), func(e *session.Execution) {
 		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
 		e.Phases = []session.PhaseStatus{
 			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "ann", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
 			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
 		}
-	}))
+	})
 	if used != (cost.Usage{}) {
 		b.pay(name, planned, "writer", ago, state.CallAnswered, used)
 	}
@@ -126,7 +126,6 @@ func TestWhatASessionCost(t *testing.T) {
 
 	var doc costs
 	b.json(&doc, "usage", "s")
-	require.Equal(t, "store", doc.Source)
 	require.Equal(t, []string{"phase", "persona"}, doc.By)
 	require.Len(t, doc.Rows, 2)
 	require.Equal(t, "plan", doc.Rows[0].Phase, "phases come in the team's order")
@@ -343,19 +342,5 @@ func testCost(t *testing.T, d *desk) {
 	require.Equal(t, []string{"writer", "coder"}, []string{doc.Rows[0].Agent, doc.Rows[1].Agent})
 	require.Equal(t, budget.Date(time.Now()), doc.Rows[0].Day)
 	require.Equal(t, 2, doc.Total.Calls)
-	require.EqualValues(t, 1320, doc.Total.Tokens)
-
-	far := *d
-	far.t = t
-	far.set("MAESTRO_STATE_DIR", d.dir+"/elsewhere")
-	doc = costs{}
-	far.json(&doc, "usage", "--by", "team")
-	require.Equal(t, "temporal", doc.Source)
-	require.Equal(t, "pair", doc.Rows[0].Team)
-	require.EqualValues(t, 1320, doc.Total.Tokens)
-	got := far.run("usage")
-	require.Contains(t, got.stderr.String(), "no store found")
-	doc = costs{}
-	far.json(&doc, "usage", "s-1")
 	require.EqualValues(t, 1320, doc.Total.Tokens)
 }

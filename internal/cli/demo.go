@@ -112,7 +112,7 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *loo
 		return err
 	}
 	writeStatus(c.guide, shown)
-	key := w.watcher.Key()
+	key := session.Key{Namespace: k.Conn.Namespace, Session: w.session}
 	newest, err := c.newest(ctx, k.Store, key)
 	if err != nil {
 		return err
@@ -122,12 +122,8 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *loo
 	if err != nil {
 		return err
 	}
-	checkpoints, err := k.Store.SessionDir(key)
-	if err != nil {
-		return err
-	}
 	c.print("\nartifacts    %s in %s", textfmt.Count(len(files), "file"), out)
-	c.print("checkpoints  %s", filepath.Join(checkpoints, "checkpoint_*.json"))
+	c.print("checkpoints  %s", filepath.Join(k.Store.MirrorDir(key), "checkpoint_*.json"))
 	flags := c.stateFlag()
 	switch {
 	case c.keep:

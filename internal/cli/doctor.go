@@ -30,7 +30,6 @@ type doctorCommand struct {
 	*connector
 	env    Env
 	agents string
-	jiraFlags
 }
 
 func newDoctor(a *app) *cobra.Command {
@@ -39,38 +38,20 @@ func newDoctor(a *app) *cobra.Command {
 		Use:   "doctor [TEAM]",
 		Short: "Check everything that a session needs, with a remedy for each finding",
 		Long: "Check everything that a session needs: Temporal, its namespace and clock, the store, the workers, the pollers of task queues, breakers; with --agents " +
-			"or MAESTRO_AGENTS also what a worker file needs on this machine, and with TEAM what a team needs from the workers. Each finding has a remedy. " +
+			"or MAESTRO_AGENTS also what a worker file needs on this machine, with one call of its Jira, and with TEAM what a team needs from the workers. Each finding has a remedy. " +
 			"If Temporal does not answer, everything else is checked. The exit code is 1 if a check failed, and 0 if there are only warnings.\n\n" +
 			"Nothing is changed: temporary files in the store are removed again, and one empty task queue is polled once to compare clocks.",
-		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml\n  maestro doctor --jira --agents agents.yaml --team team.yaml",
+		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml",
 		Args:    cmdline.Arguments(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				if c.team != "" {
-					return usagef("TEAM (%s) and --team %s exclude each other; leave one out", args[0], c.team)
-				}
-				c.team = args[0]
-			}
-			return c.run(cmd.Context())
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), strings.Join(args, "")) },
 	}
 	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	cmd.Flags().StringVar(&c.team, "team", "", "team to check, like TEAM; with --jira only the project of its tickets")
-	cmd.Flags().BoolVar(&c.on, "jira", false, "check only whether the Jira of the worker file permits to create tickets; none is created")
-	cmd.Flags().StringVar(&c.project, "project", "", "key of the Jira project to check with --jira")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (c *doctorCommand) run(ctx context.Context) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	look, what := c.examineAll, "sessions"
-	if c.on {
-		look, what = c.examineTickets, "tickets"
-	}
-	found, err := look(ctx)
+func (c *doctorCommand) run(ctx context.Context, team string) error {
+	found, err := c.examine(ctx, team)
 	if err != nil {
 		return err
 	}
@@ -82,18 +63,18 @@ func (c *doctorCommand) run(ctx context.Context) error {
 		return err
 	}
 	if !doc.OK {
-		return failf("%s cannot run: see the findings above", what)
+		return failf("sessions cannot run: see the findings above")
 	}
 	return nil
 }
 
-// examineAll checks everything that a session needs.
-func (c *doctorCommand) examineAll(ctx context.Context) ([]control.Finding, error) {
+// examine checks everything that a session needs, and what the team needs if one is named.
+func (c *doctorCommand) examine(ctx context.Context, team string) ([]control.Finding, error) {
 	_ = c.stateDirectory() // root continues as its owner
 	var t spec.Team
-	if c.team != "" {
+	if team != "" {
 		var err error
-		if t, err = c.teamNamed(ctx, c.team); err != nil {
+		if t, err = c.teamNamed(ctx, team); err != nil {
 			return nil, err
 		}
 	}

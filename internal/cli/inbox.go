@@ -54,16 +54,11 @@ func (c *inboxCommand) run(ctx context.Context) error {
 	return c.result(doc, func() { c.write(doc) })
 }
 
-// requestOf is the entry's request, as far as it is known.
-func requestOf(e control.InboxEntry) session.Request {
-	return session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message, Raise: e.Raise, Actions: e.Actions}
-}
-
 func requestsOf(d control.Inbox, sessionID string) []session.Request {
 	var all []session.Request
 	for _, e := range d.Waiting {
 		if e.Session == sessionID {
-			all = append(all, requestOf(e))
+			all = append(all, e.Request)
 		}
 	}
 	return all
@@ -78,14 +73,14 @@ func (c *inboxCommand) write(doc control.Inbox) {
 	}
 	t := c.table("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
-		h := requestOf(e)
+		h := e.Request
 		n, first := answeredTogether(h, requestsOf(doc, e.Session))
 		if !first {
 			continue
 		}
 		waits, ticket := "-", "-"
-		if e.Since != nil {
-			waits = terminal.Age(c.now().Sub(*e.Since))
+		if !e.Since.IsZero() {
+			waits = terminal.Age(c.now().Sub(e.Since))
 		}
 		if e.Ticket != nil {
 			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")

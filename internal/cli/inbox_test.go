@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
@@ -21,15 +22,15 @@ var helpVerbs = []session.Action{session.AnswerRetry, session.AnswerSkip, sessio
 func (b *bank) asks(sessionID string, state session.State, open ...session.Request) {
 	b.t.Helper()
 	b.session(sessionID, "crew", time.Hour, tokensOf(1200, 34, 500_000_000))
-	require.NoError(b.t, b.store.UpdateExecution(key(sessionID), func(e *session.Execution) {
+	statetest.Put(b.t, b.store.State, key(sessionID), func(e *session.Execution) {
 		e.ClosedAt, e.Status.Status, e.Help = nil, state, open
-	}))
+	})
 }
 
 // inbox is the document of `inbox -o json`.
 type inbox struct {
 	Waiting []struct {
-		Session, Team, Status, Store, Request, Kind, Phase, Persona, Category, Message string
+		Session, Team, Status, Store, ID, Kind, Phase, Persona, Category, Message string
 
 		Actions, Commands []string
 		Choices           []session.Choice
@@ -102,7 +103,7 @@ these continue without an answer:
 	var doc inbox
 	b.json(&doc, "inbox")
 	require.Len(t, doc.Waiting, 4)
-	require.Equal(t, "build.bob.1", doc.Waiting[0].Request)
+	require.Equal(t, "build.bob.1", doc.Waiting[0].ID)
 	require.Equal(t, "MD-7", doc.Waiting[0].Ticket.Key)
 	require.Equal(t, []string{"retry", "skip", "supply", "abort"}, doc.Waiting[0].Actions)
 	require.Contains(t, doc.Waiting[0].Commands, "maestro resolve stuck supply PATH")

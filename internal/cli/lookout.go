@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -18,34 +19,26 @@ type lookout struct {
 	*plane
 	session string
 	now     func() time.Time
-	// exists: the session was started or found before.
+	// exists is true if the session was started or found before.
 	exists bool
-	// watcher reads from this process; nil with a server, for which progress is the newest answer.
-	watcher  *sessionstatus.Watcher
+	// progress is the newest answer.
 	progress control.Progress
 }
 
 // lookout returns a lookout for a session of the plane.
 func (p *plane) lookout(sessionID string, now func() time.Time) *lookout {
-	l := &lookout{plane: p, session: sessionID, now: now}
-	if p.base != nil {
-		l.watcher = watcherOf(p.base, sessionID)
-	}
-	return l
+	return &lookout{plane: p, session: sessionID, now: now}
 }
 
 // look is the current state of the session. It has a time limit.
 func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
-	if l.watcher != nil {
-		return l.watcher.LookWithin(ctx, lostAfter)
-	}
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()
 	p, err := l.sessions.Progress(ctx, l.session)
 	switch {
 	case err == nil:
 		l.progress = p
-	case errors.Is(err, context.DeadlineExceeded):
+	case l.base == nil && errors.Is(err, context.DeadlineExceeded):
 		err = &client.UnreachableError{URL: l.server, Err: fmt.Errorf("no answer within %s", lostAfter)}
 	}
 	return p.Session, err
@@ -53,7 +46,7 @@ func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 
 // whom is the name of what answers: Temporal or the server.
 func (l *lookout) whom() string {
-	if l.watcher == nil {
+	if l.base == nil {
 		return l.where()
 	}
 	return l.temporal()
@@ -64,14 +57,35 @@ func lostConnection(err error) bool {
 	return temporalutil.Lost(err) || client.Away(err) || errors.Is(err, control.ErrNoTemporal)
 }
 
-// readProgress copies a server's answer about the session's work.
-func (c *sessionDetail) readProgress() {
-	c.work = map[spec.AssignmentID]workDone{}
-	for _, p := range c.progress.Work {
-		c.work[p.AssignmentID] = workDoneIn(p)
+// work is the progress of assignments which have started.
+func (l *lookout) work() map[spec.AssignmentID]control.AssignmentProgress {
+	work := map[spec.AssignmentID]control.AssignmentProgress{}
+	for _, p := range l.progress.Work {
+		work[p.AssignmentID] = p
 	}
-	c.checkpoint.Reworks = c.progress.Reworks
-	if len(c.progress.Needs) > 0 {
-		c.needs = c.progress.Needs
+	return work
+}
+
+// sentBack counts how often, since a time, a phase was started again because work was sent back.
+func (l *lookout) sentBack(phase string, since time.Time) int {
+	return session.Checkpoint{Reworks: l.progress.Reworks}.SentBack(phase, since)
+}
+
+// passes returns the current pass of each assignment and, under an id without a persona, of each phase.
+func (l *lookout) passes(v sessionstatus.Session) map[spec.AssignmentID]int {
+	work, passes := l.work(), map[spec.AssignmentID]int{}
+	for _, p := range v.Phases {
+		phase := spec.AssignmentID{Phase: p.Name}
+		ordered := l.sentBack(p.Name, time.Time{}) + 1
+		passes[phase] = ordered // its records may have yet to begin
+		for _, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			passes[id] = work[id].Pass
+			if _, atWork := v.Live[id]; atWork && work[id].Finished { // the record gets the round when it ends
+				passes[id] = max(passes[id], ordered)
+			}
+			passes[phase] = max(passes[phase], passes[id])
+		}
 	}
+	return passes
 }

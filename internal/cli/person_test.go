@@ -122,7 +122,7 @@ func testInbox(t *testing.T, d *desk, h session.Request) {
 	var doc inbox
 	d.json(&doc, "inbox")
 	require.Len(t, doc.Waiting, 1)
-	require.Equal(t, h.ID, doc.Waiting[0].Request)
+	require.Equal(t, h.ID, doc.Waiting[0].ID)
 	require.Equal(t, "maestro resolve s retry", doc.Waiting[0].Commands[0])
 	require.Contains(t, d.run("list").stderr.String(), "1 session waits open: `maestro inbox`")
 

@@ -14,11 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-const (
-	outputText = "text"
-	// outputMermaid is the format of diagrams that Markdown pages show.
-	outputMermaid = "mermaid"
-)
+const outputText = "text"
 
 // planCommand is `plan`. Its flags are those of `run` that say what is done.
 type planCommand struct {
@@ -37,7 +33,7 @@ func newPlan(a *app) *cobra.Command {
 		Short: "Show a team's phases, and what `run` with the same flags would execute",
 		Long: "Show the phases of a team file, or of a registered team, in order: what each needs, its personas, their agents and checks; and what `run` with the same flags " +
 			"would do with each persona's work. The plan is made as at the start of a session, but needs neither a worker nor Temporal, and nothing is started or stored.",
-		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src\n  maestro plan team.yaml -o mermaid > team.mmd",
+		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src",
 		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
@@ -45,7 +41,7 @@ func newPlan(a *app) *cobra.Command {
 	c.course.add(cmd)
 	c.supplied.add(cmd)
 	a.addStateDirFlag(cmd)
-	addFormats(cmd, &c.format, outputText, outputMermaid, outputJSON)
+	addFormats(cmd, &c.format, outputText, outputJSON)
 	return cmd
 }
 
@@ -64,8 +60,6 @@ func (c *planCommand) run(ctx context.Context, name string) error {
 	switch c.format {
 	case outputJSON:
 		return c.printJSON(doc)
-	case outputMermaid:
-		c.print("%s", mermaid(doc))
 	default:
 		c.write(doc)
 	}

@@ -87,36 +87,6 @@ daily budget of all sessions of the team: 20 USD; then a person is asked for a
 	require.NoDirExists(t, d.state, "a plan makes no store")
 }
 
-func TestPlanAsMermaid(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	out := d.must(0, "plan", d.file("team.yaml", planTeam), "--only", "build", "-o", "mermaid")
-	require.Equal(t, `flowchart LR
-  subgraph p0["design"]
-    p0_0["analyst<br/>writer"]:::leave
-  end
-  subgraph p1["survey"]
-    p1_0["analyst<br/>writer"]:::leave
-  end
-  subgraph p2["build"]
-    p2_0["backend<br/>coder"]:::run
-    p2_1["frontend<br/>coder"]:::run
-    p2_0 --> p2_1
-  end
-  subgraph p3["test, then approval by 2 persons"]
-    p3_0["tester<br/>writer"]:::leave
-    p3_1["analyst<br/>writer"]:::leave
-  end
-  p0 -->|"approved"| p2
-  p1 --> p2
-  p2 --> p3
-  p3 -.->|"sends back at most 2 times"| p2
-  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827
-  classDef supply fill:#dcfce7,stroke:#16a34a,color:#111827
-  classDef leave fill:#f3f4f6,stroke:#9ca3af,color:#6b7280,stroke-dasharray:4
-`, out)
-}
-
 func TestPlanOfAPart(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -154,7 +124,7 @@ func TestPlanRefusesWhatARunWould(t *testing.T) {
 		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
 		{[]string{"--input", "design=nowhere"}, "cannot be read"},
 		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},
-		{[]string{"-o", "table"}, "use text, mermaid or json"},
+		{[]string{"-o", "table"}, "use text or json"},
 	} {
 		got := d.run(append([]string{"plan", file}, c.args...)...)
 		require.Equal(t, 2, got.code, "%v", c.args)
@@ -166,9 +136,8 @@ func TestPlanCompletes(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	file := d.file("team.yaml", planTeam)
-	require.Equal(t, "design=\nsurvey=\nbuild=\ntest=\n:38\n", d.must(0, "__complete", "plan", file, "--input", ""))
 	require.Equal(t, "design\nsurvey\nbuild\ntest\n:36\n", d.must(0, "__complete", "plan", file, "--only", ""))
-	require.Equal(t, "text\nmermaid\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
+	require.Equal(t, "text\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
 }
 
 // TestInputsAreTakenLikeAWorkspace: git is asked which files belong to a directory.

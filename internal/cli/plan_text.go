@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -214,59 +213,4 @@ func limitsOf(doc control.Plan) []string {
 		lines = append(lines, "daily budget of all sessions of the team: "+daily+"; "+reaction)
 	}
 	return lines
-}
-
-// waitsNote notes that a phase waits for a person at its end, if no arrow shows it.
-func waitsNote(doc control.Plan, p control.PlannedPhase) string {
-	text := ""
-	if p.Approve.Wanted() && !slices.ContainsFunc(doc.Phases, func(q control.PlannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
-		text += ", then approval" + several(p.Approve)
-	}
-	if p.PauseAfter {
-		text += ", then a pause"
-	}
-	return text
-}
-
-// several says how many have to approve, if it is more than one.
-func several(by spec.Approval) string {
-	if by.Count < 2 {
-		return ""
-	}
-	return " by " + textfmt.Count(by.Count, "person")
-}
-
-// mermaid is the plan as a flowchart: a box for each phase with its personas in it.
-// Nothing in it comes from prose, so that it needs no escaping.
-func mermaid(doc control.Plan) string {
-	var b strings.Builder
-	b.WriteString("flowchart LR\n")
-	index := map[string]int{}
-	for i, p := range doc.Phases {
-		index[p.Name] = i
-		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+waitsNote(doc, p))
-		for j, who := range p.Personas {
-			fmt.Fprintf(&b, "    p%d_%d[\"%s<br/>%s\"]:::%s\n", i, j, who.Persona, who.Agent, who.Action)
-			if j > 0 && p.Order == spec.OrderSequence {
-				fmt.Fprintf(&b, "    p%d_%d --> p%d_%d\n", i, j-1, i, j)
-			}
-		}
-		b.WriteString("  end\n")
-	}
-	for i, p := range doc.Phases {
-		for _, need := range p.Needs {
-			label := ""
-			if by := doc.Phases[index[need]].Approve; by.Wanted() {
-				label = `|"approved` + several(by) + `"|`
-			}
-			fmt.Fprintf(&b, "  p%d -->%s p%d\n", index[need], label, i)
-		}
-		if p.SendsBack != nil {
-			fmt.Fprintf(&b, "  p%d -.->|\"sends back at most %s\"| p%d\n", i, textfmt.Count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
-		}
-	}
-	b.WriteString("  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827\n" +
-		"  classDef supply fill:#dcfce7,stroke:#16a34a,color:#111827\n" +
-		"  classDef leave fill:#f3f4f6,stroke:#9ca3af,color:#6b7280,stroke-dasharray:4")
-	return b.String()
 }

@@ -30,6 +30,7 @@ type resolveCommand struct {
 	env Env
 	selector
 	note, by string
+	whole    bool
 	batch    batchOptions
 }
 
@@ -43,7 +44,7 @@ func newResolve(a *app) *cobra.Command {
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
 		Short: "Answer a session's request for help",
 		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work, or keeps the later version of a conflict; " +
-			"supply uses the files of PATH as its work, with the same checks as for an agent's work; \"tree:DIGEST\" is what `maestro shell` kept; abort ends the session.\n\n" +
+			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
 			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
 			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
@@ -61,9 +62,10 @@ func newResolve(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&c.request, "request", "", "id of the request to answer, if there are several")
 	flags.StringVar(&c.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
+	flags.BoolVar(&c.whole, "whole", false, "with supply: PATH has the whole tree, so that files which it lacks are removed")
 	c.addAnswerFlags(cmd)
 	c.batch.add(cmd)
-	for _, single := range []string{"request", "for"} {
+	for _, single := range []string{"request", "for", "whole"} {
 		cmd.MarkFlagsMutuallyExclusive("all", single)
 	}
 	a.addServedFlags(cmd)
@@ -127,7 +129,8 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	}
 	answer := c.answerTo(h)
 	if c.action == session.AnswerSupply {
-		if answer.Files, answer.Whole, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
+		answer.Whole = c.whole
+		if answer.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
 			return err
 		}
 	}
@@ -195,42 +198,30 @@ func (s selector) find(ctx context.Context, requests requestOperations, sessionI
 	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
-// treePrefix begins a PATH that names a tree of the store, as `shell` prints it.
-const treePrefix = "tree:"
-
-// storeSupplied stores the files that a person supplies as an assignment's work. whole: they
-// are the whole tree.
-func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, whole bool, err error) {
+// storeSupplied stores the files that a person supplies as an assignment's work.
+func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, err error) {
 	if p.base == nil {
-		return "", false, usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(ctx, sessionID))
+		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(ctx, sessionID))
 	}
 	w := watcherOf(p.base, sessionID)
 	info, err := w.Describe(ctx)
 	if err != nil {
-		return "", false, c.explainIn(ctx, p, err)
+		return "", c.explainIn(ctx, p, err)
 	}
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
-		return "", false, usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
+		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
 	}
 	t, err := c.storedTeam(ctx, w.Store, w.Key())
 	if err != nil {
-		return "", false, err
-	}
-	if name, ok := strings.CutPrefix(path, treePrefix); ok {
-		files = spec.Digest(name)
-		if !files.Valid() || w.Store.Content.Intact(ctx, files) != nil {
-			return "", false, usagef("the store has no tree %s; `%s` prints the name of one that it keeps", textfmt.Shorten(name, 80), c.commandLine("shell "+sessionID+" "+h.Subject()))
-		}
-		return files, true, nil
+		return "", err
 	}
 	phase, ok := t.Phase(h.Phase)
 	if !ok {
-		return "", false, usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
+		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
 	}
 	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
-	files, err = suppliedFiles(ctx, c.console, c.environ, w.Store, t, phase, "supply", path)
-	return files, false, err
+	return suppliedFiles(ctx, c.console, c.environ, w.Store, t, phase, "supply", path)
 }
 
 // answerSentence describes in one line what an answer does.

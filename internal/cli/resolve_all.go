@@ -92,7 +92,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 	var all []pending
 	skipped := map[string]bool{}
 	for _, e := range found.Waiting {
-		open := []session.Request{requestOf(e)}
+		open := []session.Request{e.Request}
 		switch {
 		case e.Lost && !skipped[e.Session]:
 			c.printErr("session %s is skipped: Temporal has lost it; %s", e.Session, c.commandLine("resume "+e.Session))
@@ -100,7 +100,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 			continue
 		case e.Lost:
 			continue
-		case e.Request == "" && (c.batch.team == "" || c.batch.team == e.Team): // its store is elsewhere
+		case e.ID == "" && (c.batch.team == "" || c.batch.team == e.Team): // its store is elsewhere
 			known := false
 			if open, known, err = p.requests.Open(ctx, e.Session); err != nil || !known {
 				c.printErr("session %s is skipped: no worker answers, and its store is not available here", e.Session)

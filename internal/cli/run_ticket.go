@@ -133,7 +133,7 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 
 // warnNoNotifier warns if no worker can post progress to the ticket.
 func (o *origin) warnNoNotifier(ctx context.Context, out *console, s *store.Store, now time.Time) {
-	if offers, err := s.Offers(ctx); err == nil && !spec.Jira(offers, now) {
+	if offers, err := s.State.Offers(ctx); err == nil && !spec.Jira(offers, now) {
 		out.printErr("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
 	}
 }

@@ -257,12 +257,15 @@ func testCheckpoints(t *testing.T, d *desk) {
 	got := d.run("checkpoints", "verify", "s-1", "-o", "json")
 	require.Equal(t, 1, got.code)
 	var report struct {
-		Faults []struct{ Path, What, Quarantined string }
+		Faults []struct {
+			Path, What string
+			MovedTo    string `json:"moved_to"`
+		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &report))
 	require.Len(t, report.Faults, 1)
 	require.Contains(t, report.Faults[0].Path, name[2:])
-	require.NotEmpty(t, report.Faults[0].Quarantined)
+	require.NotEmpty(t, report.Faults[0].MovedTo)
 }
 
 func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {

@@ -153,11 +153,11 @@ func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
 	edit := fields{"edits": fields{"think": c.upload(map[string]string{"docs/design.md": "# Another design\n", "README.md": "read me\n"})}}
 	c.call("POST", "/sessions/pair-s/resume/preview", edit, &foreseen)
 	require.Equal(t, map[string]session.PlanAction{"think": session.SupplyIt, "build": session.RunIt}, actions(foreseen.Plan))
-	require.Equal(t, 2, foreseen.Incarnation)
-	require.Equal(t, 1, c.until("pair-s", session.Completed).Incarnation, "nothing was started")
+	require.Equal(t, 2, foreseen.Run)
+	require.Equal(t, 1, c.until("pair-s", session.Completed).Run, "nothing was started")
 	c.call("POST", "/sessions/pair-s/resume", edit, &started)
 	require.Equal(t, foreseen.Plan, started.Plan, "what was foreseen is done")
-	require.Equal(t, 2, c.until("pair-s", session.Completed).Incarnation)
+	require.Equal(t, 2, c.until("pair-s", session.Completed).Run)
 
 	fork := fields{"from": "build", "as": "pair-second"}
 	c.call("POST", "/sessions/pair-s/fork/preview", fork, &foreseen)
@@ -198,7 +198,7 @@ func TestAStartWhoseCallerLeavesIsNotRepeated(t *testing.T) {
 	s, err := store.Create(d.state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	agents := map[string]spec.OfferedAgent{"coder": {Kind: "command", Concurrency: 1, Digest: spec.Digest(strings.Repeat("1", 64))}}
-	require.NoError(t, s.PutOffer(t.Context(), spec.Offer{Worker: "w", Agents: agents, RenewedAt: time.Now()})) // and polls nothing
+	require.NoError(t, s.State.PutOffer(t.Context(), spec.Offer{Worker: "w", Agents: agents, StartedAt: time.Now(), RenewedAt: time.Now()})) // and polls nothing
 	c := d.served(nil, "operator")
 	start := func(ctx context.Context) (control.Started, *http.Response, error) {
 		body := strings.NewReader(`{"team": {"file": ` + strconv.Quote(oneTeam) + `}, "requirement": "Make it so."}`)

@@ -124,13 +124,14 @@ func (o *storeOpener) storedIn(open func() (*store.Store, error), sessionID stri
 		return nil, key, err
 	}
 	key.Namespace = namespace
-	known, err := s.HasSession(key)
+	ctx := context.Background()
+	known, err := s.State.HasSession(ctx, key)
 	if err != nil {
 		return nil, key, err
 	}
 	if !known {
-		stored, _ := s.Sessions(context.Background(), key.Namespace)
-		return nil, key, o.sessionNotFound(sessionID, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), ids(stored))
+		stored, _ := s.State.SessionNames(ctx, key.Namespace)
+		return nil, key, o.sessionNotFound(sessionID, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), stored)
 	}
 	return s, key, nil
 }
@@ -145,29 +146,17 @@ func (o *storeOpener) sessionNotFound(sessionID, where string, known []string) e
 	return usagef("session %q not found in %s%s", sessionID, where, hint)
 }
 
-// checkpointChain lists a session's checkpoints; damage is printed and the rest returned.
-func (o *storeOpener) checkpointChain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
-	chain, err := s.Checkpoints(ctx, key)
-	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
-	if err != nil && !damaged {
-		return nil, err
-	}
-	if damaged {
-		o.console.printDamage(control.Damage{Damage: err.Error()})
-	}
-	if len(chain) == 0 {
-		return nil, failf("session %s has no readable checkpoint", key.Session)
-	}
-	return chain, nil
-}
-
 // newest is a session's newest checkpoint that can be read. Damage is printed.
 func (o *storeOpener) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
-	chain, err := o.checkpointChain(ctx, s, key)
-	if err != nil {
-		return store.StoredCheckpoint{}, err
+	found, err := s.Newest(ctx, key)
+	switch {
+	case found.Name == "" && errors.Is(err, session.ErrNotFound):
+		return found, failf("session %s has no readable checkpoint: %w", key.Session, err)
+	case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
+		o.console.printDamage(control.Damage{Damage: err.Error()})
+		return found, nil
 	}
-	return chain[0], nil
+	return found, err
 }
 
 // storedTeam is the team of a session's newest checkpoint. Damage is printed.
@@ -181,14 +170,6 @@ func (o *storeOpener) storedTeam(ctx context.Context, s *store.Store, key sessio
 		return t, failf("%w; give its file with --team", err)
 	}
 	return t, nil
-}
-
-// ids are the sessions that keys name.
-func ids(keys []session.Key) (out []string) {
-	for _, key := range keys {
-		out = append(out, key.Session)
-	}
-	return out
 }
 
 // storeError adds the exit code to an error of a state directory.

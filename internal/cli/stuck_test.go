@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -43,7 +44,7 @@ func TestASessionWhoseWorkflowTaskFailsIsNamed(t *testing.T) {
 		},
 	}, workflows.TeamSessionName, workflows.SessionInput{})
 	require.NoError(t, err)
-	require.NoError(t, b.store.UpdateExecution(key("wedged"), func(e *session.Execution) { e.RunID = run.GetRunID() }))
+	statetest.Put(t, b.store.State, key("wedged"), func(e *session.Execution) { e.RunID = run.GetRunID() })
 
 	var got inbox
 	require.Eventually(t, func() bool {
@@ -53,7 +54,7 @@ func TestASessionWhoseWorkflowTaskFailsIsNamed(t *testing.T) {
 	}, patience, 500*time.Millisecond)
 	require.Equal(t, "wedged", got.Waiting[0].Session)
 	require.Equal(t, "help", got.Waiting[0].Kind, "it needs more than the approval that it waits for")
-	require.Equal(t, "r-1", got.Waiting[1].Request)
+	require.Equal(t, "r-1", got.Waiting[1].ID)
 	require.Contains(t, got.Waiting[0].Message, "its workflow task has failed")
 	require.Contains(t, b.must(0, "inbox"), "wedged")
 	status := b.must(0, "status", "wedged")

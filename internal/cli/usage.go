@@ -24,8 +24,6 @@ import (
 type usageDocument struct {
 	// Session is the requested one; empty: all.
 	Session string `json:"session,omitempty"`
-	// Source is "store", or "temporal" if there is no store.
-	Source string `json:"source"`
 	// Since is the first day that counts, by UTC; empty: all do.
 	Since string `json:"since,omitempty"`
 	// By are the rows' keys.
@@ -53,8 +51,7 @@ func newUsage(a *app) *cobra.Command {
 		Use:   "usage [SESSION]",
 		Short: "Show what sessions have cost",
 		Long: "Show the cost of a session by phase and persona, or of all sessions of the store, newest first. " +
-			"A call counts on the UTC day on which its cost became known. UNSETTLED is an estimate and not part of other columns.\n\n" +
-			"Without a store, the totals of each session in Temporal are shown, on the day on which it started.",
+			"A call counts on the UTC day on which its cost became known. UNSETTLED is an estimate and not part of other columns.",
 		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.doc.Session = strings.Join(args, "")
@@ -134,33 +131,14 @@ func parseAgo(since string) (time.Duration, error) {
 
 // run finds the costs, sums them up and prints them.
 func (c *usageCommand) run(ctx context.Context) error {
-	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		s, namespace, err := c.inNamespace(c.findStore)
-		if err != nil || s == nil {
-			return &control.Base{}, func() {}, err
-		}
-		return c.base(nil, s, namespace), func() {}, nil
-	})
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if p.base == nil || p.base.Store != nil {
-		c.doc.Source = "store"
-		if err := c.storeCosts(ctx, p); err != nil {
-			return err
-		}
-		return c.show()
-	}
-	if len(c.labels) > 0 {
-		return usagef("no store found, and Temporal alone has no costs by label; give the store with --state-dir")
-	}
-	c.doc.Source = "temporal"
-	costs, err := c.temporalCosts(ctx)
-	if err != nil {
+	if err := c.storeCosts(ctx, p); err != nil {
 		return err
 	}
-	c.doc.Rows, c.doc.Total = usage.Sum(costs, c.doc.By, c.doc.Since)
 	return c.show()
 }
 
@@ -190,53 +168,4 @@ func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
 	}
 	c.doc.Rows, c.doc.Total, c.doc.Budgets = sums.Rows, sums.Total, sums.Budgets
 	return err
-}
-
-// refuseKeys rejects keys that the source does not have.
-func refuseKeys(by []string, known ...string) error {
-	for _, key := range by {
-		if !slices.Contains(known, key) {
-			return usagef("no store found, and Temporal alone has no costs by %s; give the store with --state-dir, or group by %s", key, strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
-// temporalCosts are the costs from Temporal.
-func (c *usageCommand) temporalCosts(ctx context.Context) ([]usage.Row, error) {
-	if c.doc.Session != "" {
-		return c.temporalSessionCosts(ctx)
-	}
-	if err := refuseKeys(c.doc.By, "team", "session", "day"); err != nil {
-		return nil, err
-	}
-	conn, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	costs, err := control.Sessions{Base: c.base(conn, nil, conn.Namespace)}.Totals(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.printErr("no store found: showing the totals in Temporal, on the day on which each session started; running sessions may have spent more")
-	return costs, nil
-}
-
-// temporalSessionCosts are the costs of one session, from a worker or from Temporal.
-func (c *usageCommand) temporalSessionCosts(ctx context.Context) ([]usage.Row, error) {
-	if err := refuseKeys(c.doc.By, "team", "session", "phase", "persona", "day"); err != nil {
-		return nil, err
-	}
-	w, done, err := c.watch(ctx, c.doc.Session)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	v, err := w.Look(ctx)
-	if err != nil {
-		return nil, c.explainLook(ctx, planeOf(c.base(w.Conn, w.Store, w.Key().Namespace), done), c.doc.Session, err)
-	}
-	c.printErr("no store found: showing the last total in Temporal, on the day on which the session started")
-	return usage.OfStatus(v.Status, budget.Date(timeOf(v.StartedAt))), nil
 }

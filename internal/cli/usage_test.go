@@ -60,7 +60,6 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"usage since nonsense", "usage --since yesterday", "like 7d, 12h or 1d12h"},
 		{"usage since the future", "usage --since -3d", "like 7d"},
 		{"usage as yaml", "usage -o yaml", "use table, json or csv"},
-		{"usage without a store by agent", "usage --by agent", "no store found"},
 		{"settle nothing", "budget settle s 1", "missing cost"},
 		{"settle twice", "budget settle s 1 --write-off --cost-usd 0", "leave one out"},
 		{"settle for a price that is none", "budget settle s 1 --cost-usd much", "--cost-usd"},

@@ -100,9 +100,7 @@ func (a *app) show(ctx context.Context, w *lookout) (sessionstatus.Session, erro
 	if terminal, ok := a.viewTerminal(); ok {
 		return a.runView(ctx, w, terminal)
 	}
-	to := newLineObserver(a.console, w)
-	defer to.detail.close()
-	return track(ctx, w, to, hasOutcome)
+	return track(ctx, w, newLineObserver(a.console, w), hasOutcome)
 }
 
 // track sends a session's states to an observer until over accepts one, or ctx ends, and
@@ -130,7 +128,7 @@ func track(ctx context.Context, w *lookout, to observer, over func(session.State
 			}
 		case !lostConnection(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
 			return last, err
-		case w.watcher == nil && !known && !w.exists: // the address may be wrong; Temporal was reached before
+		case w.base == nil && !known && !w.exists: // the address may be wrong; Temporal was reached before
 			return last, err
 		case !lost:
 			lost = true
@@ -147,12 +145,11 @@ func track(ctx context.Context, w *lookout, to observer, over func(session.State
 // lineObserver prints a line for each event, once.
 type lineObserver struct {
 	*console
-	detail         *sessionDetail
+	lookout        *lookout
 	printed        map[string]bool // by the keys of events
 	before         session.Status  // of the last update
 	notes          []string        // of the last update
 	printedAt      time.Time
-	shownAt        time.Time // the time in the last line
 	connectionLost bool
 }
 
@@ -162,37 +159,31 @@ func newLineObserver(out *console, w *lookout) *lineObserver {
 		progress.stdout = out.stderr
 		out = &progress
 	}
-	return &lineObserver{console: out, detail: &sessionDetail{lookout: w}, printed: map[string]bool{}}
+	return &lineObserver{console: out, lookout: w, printed: map[string]bool{}}
 }
 
 // update prints new events and notes.
-func (l *lineObserver) update(ctx context.Context, v sessionstatus.Session) {
+func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) {
 	if l.connectionLost {
 		l.printErr("reconnected")
 		l.connectionLost = false
 	}
-	l.detail.followOutput(ctx, v)
-	now, first := l.detail.now(), l.before.Session == ""
-	passes := l.detail.passes(ctx, v)
-	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, passes, l.detail.times(v), !first}.all()...) {
+	first := l.before.Session == ""
+	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, l.lookout.passes(v), !first}.all()...) {
 		if l.printed[e.key] {
 			continue
 		}
 		l.printed[e.key] = true
-		at := e.at
-		if !first {
-			at = e.place()
-		}
-		l.line(at, now, first, e.text)
+		l.line(e.text, !first)
 	}
 	switch {
 	case first:
-		l.line(now, now, false, fmt.Sprintf("session %s of team %s: %s", v.Session, terminal.Dash(v.Team), l.palette.State(v.Status.Status)))
+		l.line(fmt.Sprintf("session %s of team %s: %s", v.Session, terminal.Dash(v.Team), l.palette.State(v.Status.Status)), true)
 	case l.before.Status != v.Status.Status:
-		l.line(timeOf(v.ClosedAt), now, false, fmt.Sprintf("session %s: %s", v.Session, l.palette.State(v.Status.Status)))
+		l.line(fmt.Sprintf("session %s: %s", v.Session, l.palette.State(v.Status.Status)), true)
 	}
 	if v.Status.Status == session.WaitingForBreaker && l.before.Reason != v.Reason {
-		l.line(now, now, false, safetext.Line(v.Reason))
+		l.line(safetext.Line(v.Reason), true)
 	}
 	notes := notesOf(v)
 	for _, note := range notes {
@@ -200,28 +191,20 @@ func (l *lineObserver) update(ctx context.Context, v sessionstatus.Session) {
 			l.printErr("%s", safetext.Line(note))
 		}
 	}
-	if working := atWork(v.Status); len(working) > 0 && now.Sub(l.printedAt) >= stillRunningAfter {
-		l.line(now, now, false, "still running: "+strings.Join(working, ", "))
+	if working := atWork(v.Status); len(working) > 0 && l.lookout.now().Sub(l.printedAt) >= stillRunningAfter {
+		l.line("still running: "+strings.Join(working, ", "), true)
 	}
 	l.before, l.notes = v.Status, notes
 }
 
-// line prints a line. Times do not go back: what is noticed late, or dated by the clock of another host, gets the nearest time that fits. In the
-// first update, an event without a time may be old and gets none.
-func (l *lineObserver) line(at, now time.Time, first bool, text string) {
-	l.printedAt = now
-	if first && at.IsZero() {
-		l.print("%s  %s", strings.Repeat(" ", len(time.TimeOnly)), text)
-		return
+// line prints a line with the time. What the first look finds happened earlier, and gets no time.
+func (l *lineObserver) line(text string, timed bool) {
+	l.printedAt = l.lookout.now()
+	at := strings.Repeat(" ", len(time.TimeOnly))
+	if timed {
+		at = l.palette.Paint(terminal.Dim, l.printedAt.Local().Format(time.TimeOnly))
 	}
-	if at.IsZero() || at.After(now) {
-		at = now
-	}
-	if at.Before(l.shownAt) {
-		at = l.shownAt
-	}
-	l.shownAt = at
-	l.print("%s  %s", l.palette.Paint(terminal.Dim, timestamp(at, now)), text)
+	l.print("%s  %s", at, text)
 }
 
 // continued lists the requests that are no longer open.
@@ -231,7 +214,7 @@ func (l *lineObserver) continued(now session.Status) (all []event) {
 	}
 	for _, h := range l.before.Help {
 		if !slices.ContainsFunc(now.Help, func(o session.Request) bool { return o.ID == h.ID }) {
-			all = append(all, event{key: h.ID + " continues", text: h.Subject() + ": continues"})
+			all = append(all, event{h.ID + " continues", h.Subject() + ": continues"})
 		}
 	}
 	return all
@@ -262,12 +245,4 @@ func merging(p session.PhaseStatus) bool {
 func (l *lineObserver) disconnected(why string) {
 	l.connectionLost = true
 	l.printErr("%s", why)
-}
-
-// timestamp formats a time, with its date if that is not today's.
-func timestamp(at, now time.Time) string {
-	if at, now = at.Local(), now.Local(); at.Format(time.DateOnly) != now.Format(time.DateOnly) {
-		return at.Format(time.DateTime)
-	}
-	return at.Format(time.TimeOnly)
 }

@@ -6,16 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"sync"
 	"syscall"
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
@@ -65,9 +62,7 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 				panic(r)
 			}
 		}()
-		detail := &sessionDetail{lookout: w}
-		defer detail.close()
-		v, err = track(life, w, &viewObserver{guide: a.guide, detail: detail, program: program}, over)
+		v, err = track(life, w, &viewObserver{a.guide, w, program}, over)
 		program.Send(tui.Ended{})
 	}()
 	_, viewErr := program.Run()
@@ -90,17 +85,17 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 // viewObserver updates the live view.
 type viewObserver struct {
 	guide   *guide
-	detail  *sessionDetail
+	lookout *lookout
 	program *tea.Program
 }
 
-func (o *viewObserver) update(ctx context.Context, v sessionstatus.Session) {
-	o.program.Send(tui.Update{Session: o.detail.view(ctx, o.guide, v)})
+func (o *viewObserver) update(_ context.Context, v sessionstatus.Session) {
+	o.program.Send(tui.Update{Session: o.lookout.view(o.guide, v)})
 }
 
 func (o *viewObserver) disconnected(why string) { o.program.Send(tui.Lost{Why: why}) }
 
-// viewSource reads details for the live view from the store, and sends the user's answers.
+// viewSource sends the answers that the user types in the live view.
 type viewSource struct {
 	app     *app
 	session string
@@ -112,61 +107,6 @@ func (c *viewSource) captured() (*app, *bytes.Buffer) {
 	quiet := *c.app.console
 	quiet.stdout, quiet.stderr, quiet.output, quiet.onTerminal = out, io.Discard, outputTable, true
 	return c.app.printingTo(&quiet), out
-}
-
-// Logs returns what `logs` prints for an assignment.
-func (c *viewSource) Logs(ctx context.Context, id spec.AssignmentID) (string, error) {
-	ctx = c.app.env.acting(ctx)
-	quiet, out := c.captured()
-	logs := logsCommandOf(quiet)
-	logs.session, logs.selection = c.session, id.String()
-	err := logs.run(ctx)
-	if err == nil && out.Len() == 0 {
-		return "no attempt has finished yet", nil
-	}
-	return out.String(), err
-}
-
-// Artifacts lists the files of the newest checkpoint.
-func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
-	ctx = c.app.env.acting(ctx)
-	p, err := c.reading(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer p.close()
-	doc, err := p.reviews.Artifacts(ctx, c.session)
-	var all []tui.Artifact
-	for _, f := range doc.Artifacts {
-		all = append(all, tui.Artifact{Path: f.Path, Size: f.Size, By: f.AssignmentID})
-	}
-	return all, err
-}
-
-// Content returns a file's difference from the session's input.
-func (c *viewSource) Content(ctx context.Context, path string) (string, error) {
-	ctx = c.app.env.acting(ctx)
-	p, err := c.reading(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer p.close()
-	d, err := p.reviews.DiffFile(ctx, control.DiffInput{Session: c.session}, path)
-	return c.app.colouredPatch(shortenObjectNames(d.Diff)), err
-}
-
-// reading has the operations that read the session's files.
-func (c *viewSource) reading(ctx context.Context) (*plane, error) {
-	quiet, _ := c.captured()
-	return quiet.reading(ctx)
-}
-
-// objectNames matches the object names of a patch's two sides.
-var objectNames = regexp.MustCompile(`(?m)^index ([0-9a-f]{10})[0-9a-f]*\.\.([0-9a-f]{10})[0-9a-f]*`)
-
-// shortenObjectNames shortens the object names in a patch, to fit a terminal's line.
-func shortenObjectNames(diff string) string {
-	return objectNames.ReplaceAllString(diff, "index $1..$2")
 }
 
 // heldWriter buffers output to a terminal while the live view is on it.

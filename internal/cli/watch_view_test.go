@@ -53,19 +53,6 @@ func TestASessionIsDrawnOnATerminal(t *testing.T) {
 
 	x.types("k")
 	x.shows("▸ ✓ analyst")
-	x.types("l")
-	x.shows("Logs of think/analyst")
-	x.shows("== think/analyst, round 1, attempt 1: completed")
-	x.types("q")
-	x.shows("▸ ✓ analyst")
-	x.types("f")
-	x.shows("docs/design.md")
-	x.types("\r")
-	x.shows("+++ b/docs/design.md")
-	x.types("qq")
-	x.types("w")
-	x.shows("the Web UI's address is unknown")
-
 	d.file("go", "")
 	code, printed := x.ends()
 	require.Equal(t, 0, code, printed)
@@ -163,8 +150,6 @@ func TestADrawingSurvivesTheDeathOfTheServer(t *testing.T) {
 	line := d.wire() // also cut, because the server may be back before anybody misses it
 	x := d.onTerminal(100, 24, nil, "watch", "s", "--address", line.address)
 	x.shows("● dev")
-	x.types("w")
-	x.shows("/namespaces/default/workflows/s")
 	pid := serverOf(t, d.state)
 	require.NotZero(t, pid)
 	back := func() bool { return !strings.Contains(x.sees(), "lost the connection") }
@@ -212,9 +197,6 @@ func TestWatchingCostsNoHistory(t *testing.T) {
 	drawn := d.onTerminal(80, 24, nil, "watch", "seen")
 	drawn.shows("● tester")
 	began := drawn.sees()
-	drawn.types("l")
-	drawn.shows("Logs of")
-	drawn.types("q")
 	told := d.begin("watch", "seen")
 	told.shows("build/tester: reading the")
 	drawn.eventually(func() bool { return strings.Contains(drawn.sees(), "● tester") && drawn.sees() != began }, "it is not looked at again")

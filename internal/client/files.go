@@ -17,29 +17,17 @@ type Reviews struct{ *Client }
 
 // Artifacts lists the files that a session's assignments created or changed.
 func (r Reviews) Artifacts(ctx context.Context, sessionID string) (doc control.Artifacts, err error) {
-	at, err := ofSession(sessionID, "artifacts")
-	if err != nil {
-		return doc, err
-	}
-	return read[control.Artifacts](ctx, r.Client, at, nil)
+	return read[control.Artifacts](ctx, r.Client, ofSession(sessionID, "artifacts"), nil)
 }
 
 // Diff compares two trees of files. The server bounds the texts.
 func (r Reviews) Diff(ctx context.Context, in control.DiffInput) (doc control.Diff, err error) {
-	at, err := ofSession(in.Session, "diff")
-	if err != nil {
-		return doc, err
-	}
-	return read[control.Diff](ctx, r.Client, at, compared(in, in.Paths))
+	return read[control.Diff](ctx, r.Client, ofSession(in.Session, "diff"), compared(in, in.Paths))
 }
 
 // DiffFile compares one file.
 func (r Reviews) DiffFile(ctx context.Context, in control.DiffInput, file string) (doc control.FileDiff, err error) {
-	at, err := ofSession(in.Session, "diff", "file")
-	if err != nil {
-		return doc, err
-	}
-	return read[control.FileDiff](ctx, r.Client, at, compared(in, []string{file}))
+	return read[control.FileDiff](ctx, r.Client, ofSession(in.Session, "diff", "file"), compared(in, []string{file}))
 }
 
 // compared says what is compared.
@@ -50,7 +38,7 @@ func compared(in control.DiffInput, paths []string) url.Values {
 			query.Set(name, value)
 		}
 	}
-	for name, value := range map[string]bool{"reverse": in.Reverse, "stat": in.Stat, "binary": in.Binary} {
+	for name, value := range map[string]bool{"stat": in.Stat, "binary": in.Binary} {
 		if value {
 			query.Set(name, strconv.FormatBool(value))
 		}
@@ -60,15 +48,11 @@ func compared(in control.DiffInput, paths []string) url.Values {
 
 // Result reads what a session has made so far into a store.
 func (r Reviews) Result(ctx context.Context, sessionID string, in control.BundleInput, into *store.Store) (doc control.Result, err error) {
-	at, err := ofSession(sessionID, "bundle")
-	if err != nil {
-		return doc, err
-	}
 	query := url.Values{"path": in.Paths}
 	if in.Tree {
 		query.Set("tree", "true")
 	}
-	got, err := r.do(ctx, call{method: http.MethodGet, path: at, query: query})
+	got, err := r.do(ctx, call{method: http.MethodGet, path: ofSession(sessionID, "bundle"), query: query})
 	if err != nil {
 		return doc, err
 	}
@@ -117,26 +101,18 @@ func sent(team control.TeamInput) (control.TeamInput, error) {
 
 // Resume continues a session. The team is sent as for a start.
 func (s Starts) Resume(ctx context.Context, sessionID string, in control.Resume) (doc control.Started, err error) {
-	at, err := ofSession(sessionID, "resume")
-	if err == nil {
-		in.Team, err = sent(in.Team)
-	}
-	if err != nil {
+	if in.Team, err = sent(in.Team); err != nil {
 		return doc, err
 	}
-	return change[control.Started](ctx, s.Client, at, in)
+	return change[control.Started](ctx, s.Client, ofSession(sessionID, "resume"), in)
 }
 
 // Fork starts a new session that has another's finished work. The team is sent as for a start.
 func (s Starts) Fork(ctx context.Context, sessionID string, in control.Fork) (doc control.Started, err error) {
-	at, err := ofSession(sessionID, "fork")
-	if err == nil {
-		in.Team, err = sent(in.Team)
-	}
-	if err != nil {
+	if in.Team, err = sent(in.Team); err != nil {
 		return doc, err
 	}
-	return change[control.Started](ctx, s.Client, at, in)
+	return change[control.Started](ctx, s.Client, ofSession(sessionID, "fork"), in)
 }
 
 // Upload stores the files of an archive for sessions of a team. archive opens it, for each try anew.

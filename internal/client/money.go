@@ -24,20 +24,13 @@ type raised struct {
 
 // Budgets lists the budgets of a session, and its calls that have no known cost.
 func (m Money) Budgets(ctx context.Context, sessionID string) (doc control.Budgets, err error) {
-	at, err := ofSession(sessionID, "budgets")
-	if err != nil {
-		return doc, err
-	}
-	return read[control.Budgets](ctx, m.Client, at, nil)
+	return read[control.Budgets](ctx, m.Client, ofSession(sessionID, "budgets"), nil)
 }
 
 // Raise raises a budget of a running session. Who raises it is who the token is of.
 func (m Money) Raise(ctx context.Context, sessionID string, r control.Raise) (doc control.Raised, err error) {
-	at, err := ofSession(sessionID, "budget", "raise")
-	if err != nil {
-		return doc, err
-	}
-	return change[control.Raised](ctx, m.Client, at, raised{r.Tokens, r.USD, r.Persona, r.Phase, r.Session, r.Note})
+	by := raised{r.Tokens, r.USD, r.Persona, r.Phase, r.Session, r.Note}
+	return change[control.Raised](ctx, m.Client, ofSession(sessionID, "budget", "raise"), by)
 }
 
 // Day reads a team's daily budget.
@@ -62,11 +55,7 @@ func (m Money) Usage(ctx context.Context, f control.UsageFilter) (control.Usage,
 
 // SessionUsage adds up what a session has cost, and lists its budgets.
 func (m Money) SessionUsage(ctx context.Context, sessionID string, by []string, since string) (doc control.Usage, err error) {
-	at, err := ofSession(sessionID, "usage")
-	if err != nil {
-		return doc, err
-	}
-	return read[control.Usage](ctx, m.Client, at, summed(by, since))
+	return read[control.Usage](ctx, m.Client, ofSession(sessionID, "usage"), summed(by, since))
 }
 
 // summed says how costs are added up.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/control"
@@ -58,18 +59,17 @@ func change[T any](ctx context.Context, c *Client, path string, body any) (doc T
 func path(segments ...string) string {
 	p := ""
 	for _, s := range segments {
+		if strings.Trim(s, ".") == "" { // it would name another path
+			s = "-" + s
+		}
 		p += "/" + url.PathEscape(s)
 	}
 	return p
 }
 
 // ofSession is a path below a session.
-func ofSession(sessionID string, segments ...string) (string, error) {
-	err := spec.CheckSession(sessionID)
-	if err != nil {
-		err = control.Problem{Kind: control.Invalid, Field: "session"}.Err(err.Error())
-	}
-	return path(append([]string{"sessions", sessionID}, segments...)...), err
+func ofSession(sessionID string, segments ...string) string {
+	return path(append([]string{"sessions", sessionID}, segments...)...)
 }
 
 // Sessions are described with [control.Sessions].
@@ -94,29 +94,17 @@ func (s Sessions) List(ctx context.Context, f control.SessionFilter) (control.Se
 
 // Status reads a session's status.
 func (s Sessions) Status(ctx context.Context, sessionID string) (v sessionstatus.Session, err error) {
-	at, err := ofSession(sessionID)
-	if err != nil {
-		return v, err
-	}
-	return read[sessionstatus.Session](ctx, s.Client, at, nil)
+	return read[sessionstatus.Session](ctx, s.Client, ofSession(sessionID), nil)
 }
 
 // Progress reads a session's status, and the progress of its work.
 func (s Sessions) Progress(ctx context.Context, sessionID string) (p control.Progress, err error) {
-	at, err := ofSession(sessionID, "progress")
-	if err != nil {
-		return p, err
-	}
-	return read[control.Progress](ctx, s.Client, at, nil)
+	return read[control.Progress](ctx, s.Client, ofSession(sessionID, "progress"), nil)
 }
 
 // Cancel has a session end.
 func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc control.Cancellation, err error) {
-	at, err := ofSession(sessionID, "cancel")
-	if err != nil {
-		return doc, err
-	}
-	return change[control.Cancellation](ctx, s.Client, at, nil)
+	return change[control.Cancellation](ctx, s.Client, ofSession(sessionID, "cancel"), nil)
 }
 
 // Known lists sessions, for suggestions.
@@ -143,14 +131,10 @@ func (r Requests) Inbox(ctx context.Context) (control.Inbox, error) {
 
 // Open lists the open requests of a session.
 func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Request, known bool, err error) {
-	at, err := ofSession(sessionID, "requests")
-	if err != nil {
-		return nil, false, err
-	}
 	doc, err := read[struct {
 		Requests []session.Request `json:"requests"`
 		Known    bool              `json:"known"`
-	}](ctx, r.Client, at, nil)
+	}](ctx, r.Client, ofSession(sessionID, "requests"), nil)
 	return doc.Requests, doc.Known, err
 }
 
@@ -165,11 +149,7 @@ func (r Requests) Leave(ctx context.Context, sessionID string, answer session.An
 }
 
 func (r Requests) answer(ctx context.Context, sessionID string, a session.Answer, leave bool) (doc control.Answered, err error) {
-	at, err := ofSession(sessionID, "requests", a.Request, "answer")
-	if err != nil {
-		return doc, err
-	}
-	return change[control.Answered](ctx, r.Client, at, struct {
+	return change[control.Answered](ctx, r.Client, ofSession(sessionID, "requests", a.Request, "answer"), struct {
 		Action session.Action `json:"action"`
 		Note   string         `json:"note,omitempty"`
 		Files  spec.Digest    `json:"files,omitempty"`

@@ -23,6 +23,10 @@ const (
 	maxProblems = 500
 )
 
+// extensionPrefix begins the names of fields at the top of a file that are ignored. Anchors can stand in them, as in files of
+// Compose and OpenAPI.
+const extensionPrefix = "x-"
+
 // document is a file's content as plain data, with the position of each value in the file, and the
 // file's problems.
 type document struct {
@@ -68,11 +72,6 @@ func decode[T any](src *source, want, other format) (T, *document) {
 	d := read(src)
 	top, _ := d.root.(map[string]any)
 	has := func(name string) bool { _, ok := top[name]; return ok }
-	if name := foreignName(src.file, top); name != "" {
-		d.problems = nil // they would be about another format
-		d.add(place{}, "$", "is %s, not %s of Maestro; `maestro init` writes files to start from", name, want.name)
-		return out, d
-	}
 	if d.broken["$"] {
 		d.root = nil
 		return out, d

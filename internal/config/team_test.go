@@ -76,22 +76,6 @@ func TestFieldsOfOthersAndNumbersWithExponents(t *testing.T) {
 	require.Equal(t, int64(2_000_000), got.Budget.Tokens)
 }
 
-func TestFilesOfOtherPrograms(t *testing.T) {
-	t.Parallel()
-	for file, text := range map[string]string{
-		"WORKFLOW.md": "---\ntracker: {kind: linear}\n---\nWork on {{ issue }}.\n",
-		"tasks.yaml":  "research:\n  description: Find it.\n  expected_output: A list.\n  agent: researcher\n",
-		"ci.yaml":     "on: push\njobs: {build: {steps: []}}\n",
-		"team.yaml":   "version: \"2\"\nagents: {root: {model: m, instruction: Do it.}}\nmodels: {m: {provider: openai}}\n",
-	} {
-		_, err := ParseTeam(file, []byte(text))
-		var problems *Problems
-		require.ErrorAs(t, err, &problems, file)
-		require.Len(t, problems.List, 1, file)
-		require.Contains(t, problems.List[0].Message, "not a team file of Maestro", file)
-	}
-}
-
 func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
 	t.Parallel()
 	plain, err := LoadTeam(filepath.Join("testdata", "good", "plain.yaml"))

@@ -70,7 +70,7 @@ func (a Alerts) ofSessions(ctx context.Context, since time.Time) (found []Raised
 	alerted = slices.DeleteFunc(alerted, func(s state.Session) bool { return !may(s.Team) })
 	slices.SortFunc(alerted, func(x, y state.Session) int { return timeOf(y.AlertedAt).Compare(timeOf(x.AlertedAt)) })
 	for _, s := range alerted[:min(len(alerted), maxAlerted)] {
-		e, err := a.Store.Execution(a.key(s.Session))
+		e, err := a.Store.State.Execution(ctx, a.key(s.Session))
 		if err != nil || e.Team != s.Team { // it was removed meanwhile
 			continue
 		}

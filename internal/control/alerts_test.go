@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 )
 
 // TestAlertsOfSessionsAreForThoseWhoSeeThem lists the alerts of sessions of two teams.
@@ -19,12 +20,12 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 	alerts := control.Alerts{Base: s.Base}
 	for i, team := range []string{"web", "docs", "web"} {
 		key := session.Key{Namespace: "default", Session: fmt.Sprintf("s%d", i)}
-		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) {
+		statetest.Put(t, s.Store.State, key, func(e *session.Execution) {
 			e.Session, e.Team = key.Session, team
 			if i < 2 {
 				e.Alerts = []session.Alert{{Rule: "tokens: 5", At: time.Now().Add(-25 * time.Hour)}, {Rule: "tokens: 9", At: time.Now().Add(-time.Duration(i+1) * time.Hour)}}
 			}
-		}))
+		})
 	}
 	names := func(roles access.Roles) (all []string) {
 		doc, err := alerts.List(access.With(t.Context(), access.Actor{Name: "bob", Roles: roles}))
@@ -45,10 +46,10 @@ func TestAlertsOfSessionsAreShared(t *testing.T) {
 	s.Shared = true
 	raise := func(team string) {
 		key := session.Key{Namespace: "default", Session: "of-" + team}
-		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) {
+		statetest.Put(t, s.Store.State, key, func(e *session.Execution) {
 			e.Session, e.Team = key.Session, team
-			e.Alerts = append(e.Alerts, session.Alert{Rule: "tokens: 9", At: time.Now()})
-		}))
+			e.Alerts = append(e.Alerts, session.Alert{Rule: fmt.Sprint("tokens: ", len(e.Alerts)), At: time.Now()})
+		})
 	}
 	listed := func(team string) int {
 		doc, err := control.Alerts{Base: s.Base}.List(access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{team: {access.RoleViewer}}}))
@@ -74,7 +75,7 @@ func TestADenialTellsNothingOfASession(t *testing.T) {
 	s := newShelf(t)
 	for _, team := range []string{"web", "docs"} {
 		key := session.Key{Namespace: "default", Session: "of-" + team}
-		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) { e.Session, e.Team = key.Session, team }))
+		statetest.Put(t, s.Store.State, key, func(e *session.Execution) { e.Session, e.Team = key.Session, team })
 	}
 	ctx := access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{"docs": {access.RoleViewer}}})
 	starts := control.Starts{Base: s.Base}

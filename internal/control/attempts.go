@@ -92,7 +92,7 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 		doc.Phases, doc.Damage = k.team.Outline().Phases, k.Damage
 		doc.Answers = append(doc.Answers, k.Answers...)
 	}
-	records, err := s.Records(ctx, key)
+	records, err := s.State.Records(ctx, key)
 	if err != nil {
 		doc.Damage.Damage = err.Error()
 	}
@@ -122,9 +122,8 @@ func AttemptsOf(r session.Record) []Attempt {
 // attemptsOf lists a record's attempts, oldest first.
 func attemptsOf(r session.Record) []Attempt {
 	var out []Attempt
-	passes := r.Passes()
-	for i, round := range r.Rounds {
-		ref := func(n int) AttemptRef { return AttemptRef{r.Assignment, passes[i], round.Round, n} }
+	for _, round := range r.Rounds {
+		ref := func(n int) AttemptRef { return AttemptRef{r.Assignment, round.Pass, round.Round, n} }
 		first, failed := len(out), cost.Usage{}
 		for _, at := range round.Attempts {
 			failed = failed.Add(at.Usage)
@@ -150,7 +149,7 @@ func attemptsOf(r session.Record) []Attempt {
 			for _, p := range round.PausesIn(out[j].StartedAt, cmp.Or(out[j].Ended(), time.Unix(1<<40, 0))) {
 				out[j].WaitedSeconds += p.To.Sub(p.From).Seconds()
 			}
-			out[j].Again = passes[len(passes)-1] > 1
+			out[j].Again = r.Rounds[len(r.Rounds)-1].Pass > 1
 		}
 	}
 	return out

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
+	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -21,7 +21,7 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// AttemptEnded: an attempt has ended.
+	// AttemptEnded: an attempt has ended. Its last lines may be in its transcript only.
 	AttemptEnded EventKind = "attempt"
 	// AttemptPrinted: a running attempt has printed lines.
 	AttemptPrinted EventKind = "output"
@@ -50,19 +50,13 @@ type Event struct {
 	// Status and Reason are the session's.
 	Status session.State `json:"status,omitempty"`
 	Reason string        `json:"reason,omitempty"`
-	// Unprinted returns the part of the ended attempt's transcript that was in no event.
-	Unprinted func(transcript string) string `json:"-"`
 }
 
 // FollowNew is the position from which only later events are followed.
 const FollowNew = "now"
 
-const (
-	// followEvery is the time between two reads of a followed session.
-	followEvery = time.Second
-	// maxOutput limits the text of an event, in bytes.
-	maxOutput = 64 << 10
-)
+// followEvery is the time between two reads of a followed session.
+const followEvery = time.Second
 
 // follower follows a session.
 type follower struct {
@@ -80,8 +74,14 @@ type follower struct {
 	progress    map[spec.AssignmentID]string
 	// ended is when the last attempt of each assignment ended.
 	ended map[spec.AssignmentID]time.Time
-	tails map[spec.AssignmentID]*Tail
+	live  map[spec.AssignmentID]liveLog
 	yield func(Event, error) bool
+}
+
+// liveLog is the live log of an assignment that was read last, and the offset after what was read of it.
+type liveLog struct {
+	file   os.FileInfo
+	offset int64
 }
 
 // errStopped reports that the reader has stopped.
@@ -93,9 +93,8 @@ func (a Attempts) Follow(ctx context.Context, sessionID string, selected Select,
 	return func(yield func(Event, error) bool) {
 		f := &follower{
 			Attempts: a, selected: selected, muted: from == FollowNew, yield: yield,
-			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, tails: map[spec.AssignmentID]*Tail{},
+			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, live: map[spec.AssignmentID]liveLog{},
 		}
-		defer f.close()
 		err := f.begin(ctx, sessionID, from)
 		if err == nil {
 			err = f.run(ctx)
@@ -172,7 +171,7 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 			}
 		}
 	}
-	e, err := f.Store.Execution(f.key)
+	e, err := f.Store.State.Execution(ctx, f.key)
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return session.Status{}, ctx.Err() // the next write replaces it
 	}
@@ -210,30 +209,11 @@ func (f *follower) emitEnded(ctx context.Context) error {
 	slices.SortStableFunc(all, func(x, y Attempt) int { return endOf(x).compare(endOf(y)) })
 	for _, a := range all {
 		f.received[endOf(a)] = true
+		f.at.passed(a.AssignmentID, endOf(a))
 		if f.muted {
-			f.at.passed(a.AssignmentID, endOf(a))
 			continue
 		}
-		unprinted := func(text string) string { return text }
-		if t := f.tails[a.AssignmentID]; t != nil && t.file != nil {
-			lines, err := t.readNew()
-			if err == nil {
-				err = f.emitLines(a.AssignmentID, t, lines)
-			}
-			if err != nil {
-				return err
-			}
-			unprinted = func(text string) string {
-				rest := t.Rest(text)
-				if rest != text {
-					t.text = nil
-				}
-				return rest
-			}
-			t.from = place{}
-		}
-		f.at.passed(a.AssignmentID, endOf(a))
-		if err := f.emit(Event{Kind: AttemptEnded, Of: &a.AssignmentID, Attempt: &a, Unprinted: unprinted}); err != nil {
+		if err := f.emit(Event{Kind: AttemptEnded, Of: &a.AssignmentID, Attempt: &a}); err != nil {
 			return err
 		}
 	}
@@ -249,20 +229,10 @@ func (f *follower) emitRunning(ctx context.Context, status session.Status) error
 			if !f.selected.Matches(id) {
 				continue
 			}
-			t := f.tails[id]
-			if t == nil {
-				t = &Tail{from: f.at.place(id)}
-				f.tails[id] = t
+			if as.Status.Done() || as.Status == session.Pending {
+				continue
 			}
-			t.after = f.ended[id]
-			lines, err := t.Follow(logs, f.key, id, !as.Status.Done() && as.Status != session.Pending)
-			if err == nil {
-				err = f.emitLines(id, t, lines)
-			}
-			if err == nil {
-				err = f.emitProgress(id, t, as.Progress)
-			}
-			if err != nil {
+			if err := f.emitOutput(logs, id, as.Progress); err != nil {
 				return err
 			}
 		}
@@ -270,45 +240,50 @@ func (f *follower) emitRunning(ctx context.Context, status session.Status) error
 	return nil
 }
 
-// emitLines yields the printed lines of a running attempt.
-func (f *follower) emitLines(id spec.AssignmentID, t *Tail, lines []string) error {
-	var b strings.Builder
-	for i, line := range lines {
-		b.WriteString(line + "\n")
-		if i == len(lines)-1 {
-			break // only the last event has the position after all lines, so an interruption loses no line
-		}
-		if b.Len() < maxOutput || f.muted {
-			continue
-		}
-		if err := f.emit(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()}); err != nil {
+// emitOutput yields what a running attempt has printed since the last look or, if its log is on another host, its newest
+// line of progress.
+func (f *follower) emitOutput(logs LiveLogs, id spec.AssignmentID, progress string) error {
+	file, err := logs.open(f.key, id)
+	if err != nil {
+		return f.emitProgress(id, progress)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	info, err := file.Stat()
+	if err != nil || !info.ModTime().After(f.ended[id]) { // it is the previous attempt's
+		return err
+	}
+	last, known := f.live[id]
+	switch {
+	case !known:
+		last.offset = f.at.offset(id)
+	case !os.SameFile(last.file, info):
+		last.offset = 0
+	}
+	for {
+		from, text, err := linesOf(file, last.offset)
+		last = liveLog{info, from + int64(len(text))}
+		f.live[id] = last
+		if err != nil || text == "" {
 			return err
 		}
-		b.Reset()
+		f.at.put(id, last.offset)
+		if f.muted {
+			continue
+		}
+		if err := f.emit(Event{Kind: AttemptPrinted, Of: &id, Text: safetext.Block(text)}); err != nil {
+			return err
+		}
 	}
-	if t.file != nil {
-		f.at.put(id, t.place())
-	}
-	if b.Len() == 0 || f.muted {
-		return nil
-	}
-	return f.emit(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()})
 }
 
-// emitProgress yields a line of progress that is not in the output.
-func (f *follower) emitProgress(id spec.AssignmentID, t *Tail, line string) error {
+// emitProgress yields a line of progress if it is new.
+func (f *follower) emitProgress(id spec.AssignmentID, line string) error {
 	if line == f.progress[id] {
 		return nil
 	}
 	f.progress[id] = line
-	if line == "" || f.muted || t.Has(line) {
+	if line == "" || f.muted {
 		return nil
 	}
 	return f.emit(Event{Kind: AttemptProgress, Of: &id, Text: textfmt.Shorten(line, maxLine)})
-}
-
-func (f *follower) close() {
-	for t := range maps.Values(f.tails) {
-		t.Close()
-	}
 }

@@ -76,11 +76,11 @@ func (a Attempts) List(ctx context.Context, sessionID string, selected Select) (
 
 // finished lists the selected finished attempts.
 func (a Attempts) finished(ctx context.Context, key session.Key, selected Select) (all []Attempt, damage string, err error) {
-	e, err := a.Store.Execution(key)
+	e, err := a.Store.State.Execution(ctx, key)
 	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 		return nil, "", err
 	}
-	records, err := a.Store.Records(ctx, key)
+	records, err := a.Store.State.Records(ctx, key)
 	if err != nil {
 		damage = err.Error()
 	}

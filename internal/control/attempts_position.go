@@ -35,8 +35,8 @@ type followPosition struct {
 // attemptEnd is the end of an attempt: its time in nanoseconds, and a hash of the attempt.
 type attemptEnd [2]int64
 
-// livePlace is the place in the live log of an assignment: the hash of its name, the offset and the sum.
-type livePlace [3]int64
+// livePlace is the place in the live log of an assignment: the hash of its name and the offset.
+type livePlace [2]int64
 
 func nameHash(name string) int64 {
 	h := fnv.New32a()
@@ -65,28 +65,28 @@ func (p *followPosition) passed(id spec.AssignmentID, e attemptEnd) {
 	for len(p.Recent) > maxRecentEnds {
 		p.Before, p.Recent = p.Recent[0], p.Recent[1:]
 	}
-	p.put(id, place{})
+	p.put(id, 0)
 }
 
-// put notes the place of the reader in a live log; the zero place removes it.
-func (p *followPosition) put(id spec.AssignmentID, at place) {
+// put notes the offset of the reader in a live log; zero removes it.
+func (p *followPosition) put(id spec.AssignmentID, offset int64) {
 	of := nameHash(id.String())
 	p.Places = slices.DeleteFunc(p.Places, func(l livePlace) bool { return l[0] == of })
-	if at != (place{}) {
-		p.Places = append(p.Places, livePlace{of, at.Offset, int64(at.Sum)})
+	if offset > 0 {
+		p.Places = append(p.Places, livePlace{of, offset})
 		p.Places = p.Places[max(0, len(p.Places)-maxPlaces):]
 	}
 }
 
-// place is the place of the reader in a live log; zero: its beginning.
-func (p *followPosition) place(id spec.AssignmentID) place {
+// offset is the offset of the reader in a live log.
+func (p *followPosition) offset(id spec.AssignmentID) int64 {
 	of := nameHash(id.String())
 	for _, l := range p.Places {
 		if l[0] == of {
-			return place{l[1], uint32(l[2])} //nolint:gosec // put wrote it; a wrong one is in no file
+			return max(l[1], 0)
 		}
 	}
-	return place{}
+	return 0
 }
 
 // String is the position as text.

@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // isOf reports whether an attempt is the named one. Pass zero matches any pass.
@@ -73,8 +74,8 @@ func (a Attempts) find(ctx context.Context, sessionID string, id AttemptRef) (ke
 	if _, key, err = a.inStore(ctx, sessionID); err != nil {
 		return key, found, nil, err
 	}
-	record, err := a.Store.Record(key, id.AssignmentID)
-	if err != nil && !errors.Is(err, session.ErrNotFound) {
+	record, err := a.Store.State.Record(ctx, state.Assignment{Key: key, AssignmentID: id.AssignmentID})
+	if err != nil {
 		return key, found, nil, err
 	}
 	all := AttemptsOf(record)
@@ -106,7 +107,7 @@ func (a Attempts) text(ctx context.Context, name spec.Digest, damage *string) (s
 // addTask reads the task of the assignment from the newest checkpoint. Data that cannot be read is
 // left out.
 func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDetail) {
-	e, err := a.Store.Execution(key)
+	e, err := a.Store.State.Execution(ctx, key)
 	if err != nil || e.Checkpoint == "" {
 		return
 	}

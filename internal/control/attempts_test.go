@@ -15,6 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
@@ -44,49 +46,52 @@ func newBench(t *testing.T) *bench {
 // is sets the session's state.
 func (s *bench) is(state session.State) {
 	s.Helper()
-	require.NoError(s, s.store.UpdateExecution(s.key, func(e *session.Execution) {
+	statetest.Put(s.T, s.store.State, s.key, func(e *session.Execution) {
 		e.Team, e.Status.Status = "crew", state
 		e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{
 			{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: session.Running}},
 		}}}
-	}))
+	})
 }
 
 // fails ends an attempt with a transcript.
 func (s *bench) fails(attempt int, transcript string) {
 	s.Helper()
 	log, err := s.store.Content.PutBlob(s.ctx, []byte(transcript))
-	require.NoError(s, err)
-	r, err := s.store.Record(s.key, s.dev)
-	if err != nil {
-		r = session.Record{Schema: session.RecordSchema, Assignment: s.dev, Incarnation: 1, Epoch: 1, Rounds: []session.RoundRecord{{Round: 1, Epoch: 1, Key: session.RoundKey{Run: "r"}}}}
+	require.NoError(s.T, err)
+	of := state.Assignment{Key: s.key, AssignmentID: s.dev}
+	round := session.RoundRecord{Round: 1}
+	r, err := s.store.State.Record(s.ctx, of)
+	require.NoError(s.T, err)
+	if len(r.Rounds) > 0 {
+		round = r.Rounds[0]
 	}
 	now := time.Now().UTC()
-	r.Rounds[0].Attempts = append(r.Rounds[0].Attempts, session.AttemptReport{
+	round.Attempts = append(round.Attempts, session.AttemptReport{
 		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log, StartedAt: now, EndedAt: now,
 	})
-	require.NoError(s, s.store.PutRecord(s.key, r))
+	statetest.PutRounds(s.T, s.store.State, of, round)
 }
 
 // prints appends to the live log.
 func (s *bench) prints(text string) {
 	s.Helper()
 	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.store.Dir())}).Make(s.key, s.dev)
-	require.NoError(s, err)
+	require.NoError(s.T, err)
 	f, err := os.OpenFile(dirs.LiveLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(s, err)
+	require.NoError(s.T, err)
 	_, err = f.WriteString(text)
-	require.NoError(s, err)
-	require.NoError(s, f.Close())
+	require.NoError(s.T, err)
+	require.NoError(s.T, f.Close())
 	now := time.Now() // the clock of files is some milliseconds late
-	require.NoError(s, os.Chtimes(dirs.LiveLog, now, now))
+	require.NoError(s.T, os.Chtimes(dirs.LiveLog, now, now))
 }
 
 // following follows from a position, and calls take with each event until that is enough.
 func (s *bench) following(from string, enough func(control.Event) bool) (last string, texts []string) {
 	s.Helper()
 	for e, err := range s.Follow(s.ctx, "s", "", from) {
-		require.NoError(s, err)
+		require.NoError(s.T, err)
 		last, texts = e.ID, append(texts, string(e.Kind)+" "+e.Text+string(e.Status))
 		if enough(e) {
 			return last, texts
@@ -135,9 +140,9 @@ func TestAWaitingAttemptIsShown(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	s.is(session.HelpIsNeeded)
-	require.NoError(t, s.store.UpdateExecution(s.key, func(e *session.Execution) {
+	statetest.Put(t, s.store.State, s.key, func(e *session.Execution) {
 		e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
-	}))
+	})
 	s.prints("one\n")
 	_, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
 	require.Contains(t, texts, "output one\n")
@@ -164,23 +169,6 @@ func TestAReaderGoesOnWhereItWas(t *testing.T) {
 	for _, err := range s.Follow(s.ctx, "s", "", "nonsense") {
 		require.ErrorContains(t, err, "not a position")
 	}
-}
-
-func TestLiveLinesAreReadFromAnOffset(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	s.is(session.Running)
-	s.prints("one\ntwo\nthr")
-	live, err := s.Live(s.ctx, "s", s.dev, 0)
-	require.NoError(t, err)
-	require.Equal(t, control.LiveLines{Session: "s", AssignmentID: s.dev, Running: true, Source: "log", Next: 8, Text: "one\ntwo\n"}, live)
-	s.prints("ee\n")
-	live, err = s.Live(s.ctx, "s", s.dev, live.Next)
-	require.NoError(t, err)
-	require.Equal(t, "three\n", live.Text)
-	live, err = s.Live(s.ctx, "s", s.dev, -8)
-	require.NoError(t, err)
-	require.Equal(t, "three\n", live.Text, "from the end, in complete lines")
 }
 
 // digestOf stands for a text that is too long to be printed.

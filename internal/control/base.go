@@ -111,7 +111,7 @@ func (b *Base) teamName(ctx context.Context, sessionID string) string {
 		return access.AllTeams
 	}
 	if b.Store != nil {
-		if e, err := b.Store.Execution(w.Key()); err == nil && e.Team != "" {
+		if e, err := b.Store.State.Execution(ctx, w.Key()); err == nil && e.Team != "" {
 			return e.Team
 		}
 	}

@@ -33,16 +33,16 @@ type CheckpointList struct {
 // ListedCheckpoint is a checkpoint in a list.
 type ListedCheckpoint struct {
 	// Checkpoint is its digest.
-	Checkpoint  spec.Digest `json:"checkpoint"`
-	Phase       string      `json:"phase"`
-	Incarnation int         `json:"incarnation"`
-	CreatedAt   time.Time   `json:"created_at"`
+	Checkpoint spec.Digest `json:"checkpoint"`
+	Phase      string      `json:"phase"`
+	Run        int         `json:"run"`
+	CreatedAt  time.Time   `json:"created_at"`
 	// Assignments and Artifacts are counts.
 	Assignments int         `json:"assignments"`
 	Artifacts   int         `json:"artifacts"`
 	Usage       cost.Usage  `json:"usage"`
 	Previous    spec.Digest `json:"previous"`
-	// File is the copy of the checkpoint for readers.
+	// File is the file of the mirror for checkpoints after the phase.
 	File string `json:"file"`
 }
 
@@ -71,7 +71,7 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 			return doc, err
 		}
 		doc.Checkpoints = append(doc.Checkpoints, ListedCheckpoint{
-			Checkpoint: one.Name, Phase: one.CurrentPhase, Incarnation: one.Incarnation, CreatedAt: one.CreatedAt,
+			Checkpoint: one.Name, Phase: one.CurrentPhase, Run: one.Run, CreatedAt: one.CreatedAt,
 			Assignments: len(one.Assignments), Artifacts: len(one.Artifacts), Usage: one.Usage, Previous: one.Previous, File: file,
 		})
 	}
@@ -98,8 +98,8 @@ func (c Checkpoints) Read(ctx context.Context, sessionID, which string) (ShownCh
 	return ShownCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
 }
 
-// Verify reads a session's documents and blobs, and repairs them if possible; damaged ones are
-// moved to the store's quarantine. That may affect other sessions, too: the caller needs a role for
+// Verify reads a session's rows, mirror and blobs, and repairs them if possible; damaged blobs are
+// moved to the directory damaged of the store. That may affect other sessions, too: the caller needs a role for
 // all teams.
 func (c Checkpoints) Verify(ctx context.Context, sessionID string) (report store.Report, err error) {
 	s, key, err := c.inStore(ctx, sessionID)

@@ -151,7 +151,7 @@ func (h *Health) count(ctx context.Context) (size Size, err error) {
 			size.Other = size.Other.Add(u)
 		}
 	}
-	sessions, err := h.Store.Sessions(ctx, h.Namespace)
+	sessions, err := h.Store.State.SessionNames(ctx, h.Namespace)
 	size.Sessions = len(sessions)
 	return size, err
 }

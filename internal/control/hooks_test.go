@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
@@ -48,12 +49,12 @@ func TestTheNewestSessionOfAHookIsOfItsTeam(t *testing.T) {
 	s := newShelf(t)
 	for i, name := range []string{"first", "second", "other"} {
 		started := time.Unix(int64(1000+i), 0)
-		require.NoError(t, s.Store.UpdateExecution(session.Key{Namespace: "default", Session: name}, func(e *session.Execution) {
+		statetest.Put(t, s.Store.State, session.Key{Namespace: "default", Session: name}, func(e *session.Execution) {
 			e.Team, e.StartedAt, e.Labels = map[string]string{"other": "api"}[name], &started, map[string]string{"hook": "tickets"}
 			if e.Team == "" {
 				e.Team = "web"
 			}
-		}))
+		})
 	}
 	of := []access.Hook{{Name: "tickets", Team: "web"}, {Name: "unused", Team: "web"}}
 	newest, err := control.Hooks{Base: s.Base}.Newest(s.ctx, of)

@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -55,34 +56,28 @@ func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, ses
 	if err := b.may(ctx, access.View, sessionID); err != nil {
 		return nil, key, err
 	}
-	known, err := s.HasSession(key)
+	known, err := s.State.HasSession(ctx, key)
 	if err != nil {
 		return nil, key, err
 	}
 	if !known {
 		return nil, key, &Error{Kind: NotFound, Session: sessionID, err: &NotStoredError{
-			Session: sessionID, Where: fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), Known: b.others(ctx, sessionID),
+			Session: sessionID, Where: fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), Known: b.others(ctx),
 		}}
 	}
 	return s, key, nil
 }
 
-// others lists the store's sessions that the caller may view, without one whose directory may be
-// empty.
-func (b *Base) others(ctx context.Context, sessionID string) (ids []string) {
+// others lists the store's sessions that the caller may view.
+func (b *Base) others(ctx context.Context) (ids []string) {
 	if access.Check(ctx, access.View, access.AllTeams) == nil { // their teams need not be read
-		keys, _ := b.Store.Sessions(ctx, b.Namespace)
-		for _, key := range keys {
-			if key.Session != sessionID {
-				ids = append(ids, key.Session)
-			}
-		}
+		ids, _ = b.Store.State.SessionNames(ctx, b.Namespace)
 		return ids
 	}
 	may := access.Visible(ctx)
-	stored, _ := b.Store.Executions(ctx, b.Namespace) // for a suggestion
+	stored, _ := b.Store.State.Sessions(ctx, state.Filter{Namespace: b.Namespace}) // for a suggestion
 	for _, e := range stored {
-		if e.Session != sessionID && may(e.Team) {
+		if may(e.Team) {
 			ids = append(ids, e.Session)
 		}
 	}
@@ -92,18 +87,23 @@ func (b *Base) others(ctx context.Context, sessionID string) (ids []string) {
 
 // chain lists a session's readable checkpoints, newest first.
 func chain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, Damage, error) {
-	var d Damage
 	all, err := s.Checkpoints(ctx, key)
+	damage, err := damageOf(key, len(all) > 0, err)
+	return all, damage, err
+}
+
+// damageOf separates the damage of some checkpoints, if others can be read, from other errors.
+func damageOf(key session.Key, readable bool, err error) (d Damage, _ error) {
+	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
 	switch {
-	case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
+	case err != nil && !damaged:
+		return d, err
+	case !readable:
+		return d, &Error{Kind: Conflict, Session: key.Session, err: errors.Join(fmt.Errorf("session %s has no readable checkpoint", key.Session), err)}
+	case damaged:
 		d.Damage = err.Error()
-	case err != nil:
-		return nil, d, err
 	}
-	if len(all) == 0 {
-		return nil, d, &Error{Kind: Conflict, Session: key.Session, err: errors.Join(fmt.Errorf("session %s has no readable checkpoint", key.Session), err)}
-	}
-	return all, d, nil
+	return d, nil
 }
 
 // kept reads the data of a session that the caller may view from the store.
@@ -112,11 +112,12 @@ func (b *Base) kept(ctx context.Context, sessionID string) (kept, error) {
 	if err != nil {
 		return kept{}, err
 	}
-	all, damage, err := chain(ctx, s, key)
+	newest, err := s.Newest(ctx, key)
+	damage, err := damageOf(key, newest.Name != "", err)
 	if err != nil {
 		return kept{}, err
 	}
-	return kept{StoredCheckpoint: all[0], Damage: damage, store: s, key: key}, nil
+	return kept{StoredCheckpoint: newest, Damage: damage, store: s, key: key}, nil
 }
 
 // keptTeam reads the data of a session, and its team, from the store.
@@ -132,8 +133,8 @@ func (b *Base) keptTeam(ctx context.Context, sessionID string) (kept, error) {
 }
 
 // source is the origin of the session's workspace; zero if it is unknown.
-func (k kept) source() session.Source {
-	e, err := k.store.Execution(k.key)
+func (k kept) source(ctx context.Context) session.Source {
+	e, err := k.store.State.Execution(ctx, k.key)
 	if err != nil || e.Course.Source == nil {
 		return session.Source{}
 	}

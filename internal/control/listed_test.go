@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -23,12 +24,12 @@ func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 	sessions, money := Sessions{Base: b}, Money{Base: b}
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	put := func(name, team string, state session.State) {
-		require.NoError(t, s.UpdateExecution(b.key(name), func(e *session.Execution) {
+		statetest.Put(t, s.State, b.key(name), func(e *session.Execution) {
 			e.Team, e.Status.Status, e.StartedAt = team, state, &began
 			e.Phases = []session.PhaseStatus{{Name: "build", Status: state, Assignments: []session.AssignmentStatus{
 				{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: state, Attempts: 2}},
 			}}}
-		}))
+		})
 	}
 	put("one", "web", session.Running)
 	put("two", "web", session.Completed)

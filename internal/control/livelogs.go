@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
@@ -34,7 +33,7 @@ func (b *Base) LiveLogs(ctx context.Context) LiveLogs {
 	}
 	roots := map[string]bool{workdir.DefaultRoot(b.Store.Dir()): true}
 	host, err := os.Hostname()
-	offers, _ := b.Store.Offers(ctx)
+	offers, _ := b.Store.State.Offers(ctx)
 	for _, o := range offers {
 		if err == nil && o.Host == host && o.Work != "" && o.Live(b.Now()) {
 			roots[o.Work] = true
@@ -69,64 +68,6 @@ func (d LiveLogs) open(key session.Key, id spec.AssignmentID) (newest *os.File, 
 		return nil, fs.ErrNotExist
 	}
 	return newest, nil
-}
-
-// LiveLines is the output of a running attempt.
-type LiveLines struct {
-	Session string `json:"session"`
-	spec.AssignmentID
-	// Running: an attempt is at work.
-	Running bool `json:"running"`
-	// Source is "log", or "heartbeat" if the agent works on another host: then Text is the newest
-	// line of progress.
-	Source string `json:"source"`
-	// From and Next are the offsets of the text, in bytes. From is zero if the log is a new one.
-	From int64  `json:"from"`
-	Next int64  `json:"next"`
-	Text string `json:"text"`
-}
-
-// Live reads what an assignment's running attempt has printed since an offset or, with a negative
-// one, since that many bytes before the end. Lines are complete.
-func (a Attempts) Live(ctx context.Context, sessionID string, id spec.AssignmentID, after int64) (LiveLines, error) {
-	doc := LiveLines{Session: sessionID, AssignmentID: id}
-	if err := id.Check(); err != nil {
-		return doc, &Error{Kind: Invalid, Field: "assignment", err: err}
-	}
-	_, key, err := a.inStore(ctx, sessionID)
-	if err != nil {
-		return doc, err
-	}
-	w, err := a.watcher(sessionID)
-	if err != nil {
-		return doc, err
-	}
-	v, err := w.Look(ctx)
-	if err != nil {
-		return doc, looked(sessionID, err)
-	}
-	as := v.Assignment(id)
-	if as == nil {
-		return doc, notFoundf("the session has no assignment %s", id)
-	}
-	at, live := v.Live[id]
-	if doc.Running = live || v.Live == nil && as.Status == session.Running; !doc.Running {
-		return doc, nil
-	}
-	doc.Source = "heartbeat"
-	f, err := a.LiveLogs(ctx).open(key, id)
-	if err != nil {
-		doc.Text = textfmt.Shorten(as.Progress, maxLine)
-		return doc, nil
-	}
-	defer f.Close() //nolint:errcheck // only read
-	if info, err := f.Stat(); err != nil || live && info.ModTime().Before(at.Since.Add(-clockSlack)) {
-		return doc, err // the previous attempt's
-	}
-	doc.Source = "log"
-	doc.From, doc.Text, err = linesOf(f, after)
-	doc.Next = doc.From + int64(len(doc.Text))
-	return doc, err
 }
 
 // linesOf reads complete lines from an offset of a file.

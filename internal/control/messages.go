@@ -42,7 +42,7 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 	}
 	info, err := w.Describe(ctx)
 	switch {
-	case errors.Is(err, sessionstatus.ErrUnknown) && w.Kept():
+	case errors.Is(err, sessionstatus.ErrUnknown) && w.Kept(ctx):
 		return nil, &Error{Kind: Conflict, Session: w.Session, err: &LostError{w.Session}}
 	case err != nil:
 		return nil, looked(w.Session, err)

@@ -124,7 +124,7 @@ func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, c
 		return before, err
 	}
 	after := workerpool.Breaker{BreakerStatus: answer.Status().At(p.Now()), Agents: before.Agents}
-	if err := p.Store.PutBreaker(ctx, answer.Status()); err != nil {
+	if err := p.Store.State.PutBreaker(ctx, answer.Status()); err != nil {
 		return after, &StaleCopyError{name, err}
 	}
 	return after, nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -40,28 +39,12 @@ type InboxEntry struct {
 	Team    string        `json:"team"`
 	Status  session.State `json:"status"`
 	Store   string        `json:"store"`
-	// Request is its id; empty if only the session's state is known, because its store is not
-	// available. Then the fields below can be empty, too.
-	Request  string              `json:"request"`
-	Kind     session.RequestKind `json:"kind"`
-	Phase    string              `json:"phase"`
-	Persona  string              `json:"persona"`
-	Category failures.Category   `json:"category"`
-	Message  string              `json:"message"`
-	Advice   string              `json:"advice"`
-	Actions  []session.Action    `json:"actions"`
-	Since    *time.Time          `json:"since"`
-	Until    *time.Time          `json:"until"`
+	// Request has no id if only the session's state is known, because its store is not available.
+	session.Request
 	// Choices are the answers that the caller can give, the most common first.
 	Choices []session.Choice `json:"choices"`
-	// Raise is the budget that can be raised instead; null: none.
-	Raise *session.BudgetRaise `json:"raise"`
 	// Usage is the session's so far.
-	Usage  cost.Usage      `json:"usage"`
-	Ticket *session.Ticket `json:"ticket"`
-	// Quorum defines whose approvals are needed, and has those so far; null: any one person who may
-	// approve.
-	Quorum *session.Quorum `json:"quorum"`
+	Usage cost.Usage `json:"usage"`
 	// Lost: Temporal no longer has the session. It accepts no answer before it is resumed.
 	Lost bool `json:"lost,omitempty"`
 	// Stuck: the session makes no progress, whatever is answered. The entry is no request.
@@ -129,7 +112,7 @@ func (r Requests) inbox(ctx context.Context) (Inbox, error) {
 	for _, w := range found {
 		doc.Waiting = append(doc.Waiting, w.entries()...)
 	}
-	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
+	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return x.Since.Compare(y.Since) })
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
 	return doc, nil
 }
@@ -159,7 +142,7 @@ func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
 			continue
 		}
-		w := waiting{Status: withCosts(ctx, r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
+		w := waiting{Status: withCosts(ctx, r.Store, r.key(e.Session), e), Store: r.Store.ID(), Known: true}
 		waits, err := r.confirm(ctx, &w, e.RunID, open)
 		if err != nil {
 			return nil, err
@@ -171,7 +154,7 @@ func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 	found = append(found, r.stuck(ctx, running, may)...)
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
-		if waits && may(l.Team) && !r.keeps(l) {
+		if waits && may(l.Team) && !r.keeps(ctx, l) {
 			found = append(found, waiting{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
@@ -216,7 +199,7 @@ func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 	}
 	var stored []session.Execution
 	for _, s := range known {
-		if e, err := r.Store.Execution(r.key(s.Session)); err == nil {
+		if e, err := r.Store.State.Execution(ctx, r.key(s.Session)); err == nil {
 			stored = append(stored, e)
 		}
 	}
@@ -224,11 +207,11 @@ func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 }
 
 // keeps reports whether the store has a session from Temporal's list.
-func (r Requests) keeps(l ListedSession) bool {
+func (r Requests) keeps(ctx context.Context, l ListedSession) bool {
 	if r.Store == nil || l.Store != r.Store.ID() {
 		return false
 	}
-	_, err := r.Store.Execution(r.key(l.Session))
+	_, err := r.Store.State.Execution(ctx, r.key(l.Session))
 	return err == nil
 }
 
@@ -257,7 +240,7 @@ func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[
 // withCosts is a stored status with its costs.
 func withCosts(ctx context.Context, s *store.Store, key session.Key, e session.Execution) session.Status {
 	if a, err := s.State.Account(ctx, key); err == nil {
-		return sessionstatus.Accounted(e.Status, &a)
+		return a.AddTo(e.Status)
 	}
 	return e.Status
 }
@@ -270,35 +253,29 @@ func (w waiting) entries() []InboxEntry {
 			kind = session.ForApproval
 		}
 		return []InboxEntry{{
-			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage, Stuck: w.Stuck,
-			Actions: []session.Action{}, Choices: []session.Choice{}, Commands: []string{"maestro status " + w.Session},
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Usage: w.Usage, Stuck: w.Stuck,
+			Request: session.Request{Kind: kind, Message: w.Reason}, Choices: []session.Choice{}, Commands: []string{"maestro status " + w.Session},
 		}}
 	}
 	var all []InboxEntry
 	for _, h := range w.Help {
-		e := InboxEntry{
-			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona,
-			Category: h.Category, Message: h.Message, Advice: h.Advice, Actions: append([]session.Action{}, h.Actions...),
-			Choices: h.Choices(), Raise: h.Raise, Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Quorum: h.Quorum, Commands: []string{},
-		}
+		e := EntryOf(w.Status, h)
+		e.Store = w.Store
 		if w.Lost {
 			e.Lost, e.Commands, e.Choices, e.Raise = true, []string{"maestro resume " + w.Session}, []session.Choice{}, nil
-			all = append(all, e)
-			continue
-		}
-		for _, c := range h.Commands(w.Session, w.Help) {
-			e.Commands = append(e.Commands, "maestro "+c.Line)
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-func unlessZero(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
+// EntryOf is the entry of a session's request.
+func EntryOf(s session.Status, h session.Request) InboxEntry {
+	e := InboxEntry{Session: s.Session, Team: s.Team, Status: s.Status, Request: h, Choices: h.Choices(), Usage: s.Usage, Commands: []string{}}
+	for _, c := range h.Commands(s.Session, s.Help) {
+		e.Commands = append(e.Commands, "maestro "+c.Line)
 	}
-	return &t
+	return e
 }
 
 func timeOf(t *time.Time) time.Time {

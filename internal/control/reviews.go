@@ -13,7 +13,7 @@ import (
 // Reviews show the results of sessions, for those who review or apply them.
 type Reviews struct{ *Base }
 
-// DiffInput selects what is compared. Without Which, With, Tree and Attempt, the session's tree at
+// DiffInput selects what is compared. Without Which, With and Attempt, the session's tree at
 // its start is compared with its newest one.
 type DiffInput struct {
 	Session string
@@ -23,15 +23,10 @@ type DiffInput struct {
 	// With is another session, OTHER[:PHASE], that the session's tree (after Which, if given)
 	// is compared with.
 	With string
-	// Tree is the manifest of another tree, which the caller has stored, and TreeName its name.
-	Tree     spec.Digest
-	TreeName string
 	// Attempt compares the start of an attempt with its result; nil: none.
 	Attempt *AttemptRef
 	// Paths selects files: a path, a directory or a pattern each; none selects everything.
 	Paths []string
-	// Reverse swaps the two sides.
-	Reverse bool
 	// Stat leaves out the patches, Binary includes the content of binary files.
 	Stat, Binary bool
 	// MaxFiles and MaxBytes limit the files, and the sum of their patches; zero: no limit.
@@ -103,9 +98,6 @@ func (r Reviews) between(ctx context.Context, in DiffInput) (Diff, error) {
 
 // put sets the two sides.
 func (doc *Diff) put(in DiffInput, from, to treeSide) {
-	if in.Reverse {
-		from, to = to, from
-	}
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
 }
 

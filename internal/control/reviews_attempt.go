@@ -2,12 +2,11 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -35,16 +34,12 @@ func (r Reviews) attemptDiff(ctx context.Context, in DiffInput) (Diff, error) {
 		return doc, err
 	}
 	none := notFoundf("session %s has no attempt %s", in.Session, textfmt.Shorten(in.Attempt.String(), 200))
-	record, err := s.Record(key, in.Attempt.AssignmentID)
-	switch {
-	case errors.Is(err, session.ErrNotFound):
-		return doc, none
-	case err != nil:
+	record, err := s.State.Record(ctx, state.Assignment{Key: key, AssignmentID: in.Attempt.AssignmentID})
+	if err != nil {
 		return doc, err
 	}
-	passes := record.Passes()
-	for i, round := range record.Rounds {
-		if passes[i] != in.Attempt.Pass || round.Round != in.Attempt.Round {
+	for _, round := range record.Rounds {
+		if round.Pass != in.Attempt.Pass || round.Round != in.Attempt.Round {
 			continue
 		}
 		before, after := treeSide{name: "the input of " + in.Attempt.AssignmentID.String()}, treeSide{name: "attempt " + in.Attempt.String()}

@@ -61,10 +61,10 @@ func (r Reviews) Result(ctx context.Context, sessionID string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	e, _ := k.store.Execution(k.key) // without a readable status, the result counts as incomplete
+	e, _ := k.store.State.Execution(ctx, k.key) // without a readable status, the result counts as incomplete
 	return Result{
 		Session: sessionID, Status: e.Status.Status, Checkpoint: k.Name, Phase: k.CurrentPhase, Completeness: k.completeness(e), Damage: k.Damage,
-		Work: k.work(), Source: k.source(),
+		Work: k.work(), Source: k.source(ctx),
 	}, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -16,33 +15,18 @@ type treeSide struct {
 	tree spec.Digest
 }
 
-// Likeness are the settings for reading a directory to compare it with a session's tree.
-func (r Reviews) Likeness(ctx context.Context, sessionID, phase string) (cas.SnapshotOptions, error) {
-	k, err := r.keptTeam(ctx, sessionID)
-	if err != nil {
-		return cas.SnapshotOptions{}, err
-	}
-	side, err := k.after(ctx, phase, k.newest())
-	if err != nil {
-		return cas.SnapshotOptions{}, err
-	}
-	known, err := k.store.Content.Paths(ctx, side.tree)
-	return cas.SnapshotOptions{Ignore: k.team.Ignore, Include: k.source().Include, Known: known}, err
-}
-
 // sides finds the two sides.
 func (r Reviews) sides(ctx context.Context, k kept, in DiffInput, doc *Diff) (from, to treeSide, err error) {
-	other := in.With != "" || in.Tree != ""
 	first, second, isRange := strings.Cut(in.Which, "..")
 	switch {
-	case isRange && other:
-		return from, to, invalidf("which", "%s compares two phases; with another session or a directory, give at most one phase", in.Which)
+	case isRange && in.With != "":
+		return from, to, invalidf("which", "%s compares two phases; with another session, give at most one phase", in.Which)
 	case isRange:
 		if from, err = k.after(ctx, first, k.input()); err == nil {
 			to, err = k.after(ctx, second, k.newest())
 		}
 		return from, to, err
-	case other:
+	case in.With != "":
 		if from, err = k.after(ctx, in.Which, k.newest()); err == nil {
 			to, err = r.compareTo(ctx, in)
 		}
@@ -56,9 +40,6 @@ func (r Reviews) sides(ctx context.Context, k kept, in DiffInput, doc *Diff) (fr
 
 // compareTo is the tree that a session's tree is compared with.
 func (r Reviews) compareTo(ctx context.Context, in DiffInput) (treeSide, error) {
-	if in.Tree != "" {
-		return treeSide{in.TreeName, in.Tree}, nil
-	}
 	sessionID, phase, _ := strings.Cut(in.With, ":")
 	other, err := r.keptTeam(ctx, sessionID)
 	if err != nil {

@@ -22,6 +22,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -80,7 +82,7 @@ func (s *shelf) keep(id string, state session.State, before, after map[string]st
 	status := session.NewStatus(id, team())
 	status.Status = state
 	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status}, []session.Checkpoint{{
-		Incarnation: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design", Tree: to,
+		Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design", Tree: to,
 		Assignments: []session.CheckpointAssignment{{AssignmentID: design, BasedWork: session.BasedWork{Input: from, Work: session.Work{Delta: delta}}}},
 		Decisions:   map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	}})
@@ -120,9 +122,9 @@ func TestADiffIsBounded(t *testing.T) {
 	require.Empty(t, some.Files[2].Diff)
 	require.Equal(t, 1000, some.Files[2].Added)
 
-	one, err := r.DiffFile(s.ctx, control.DiffInput{Session: "s", Reverse: true}, "a")
+	one, err := r.DiffFile(s.ctx, control.DiffInput{Session: "s"}, "a")
 	require.NoError(t, err)
-	require.Equal(t, [2]string{"two\n", "one\n"}, [2]string{one.Old.Text, one.New.Text})
+	require.Equal(t, [2]string{"one\n", "two\n"}, [2]string{one.Old.Text, one.New.Text})
 	one, err = r.DiffFile(s.ctx, control.DiffInput{Session: "s"}, "b[1]*")
 	require.NoError(t, err)
 	require.False(t, one.Old.Exists)
@@ -151,11 +153,12 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	diff, err := s.Store.Content.PutBlob(s.ctx, []byte(text))
 	require.NoError(t, err)
 	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
-	require.NoError(t, s.Store.PutRecord(session.Key{Namespace: "default", Session: "s"}, session.Record{Assignment: design, Incarnation: 1, Epoch: 1, Rounds: []session.RoundRecord{{
-		Round: 1, Epoch: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Diff: diff, Left: left}}},
-	}, {
-		Round: 2, Epoch: 1, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
-	}}}))
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: design}
+	statetest.PutRounds(t, s.Store.State, of, session.RoundRecord{
+		Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Diff: diff, Left: left}}},
+	}, session.RoundRecord{
+		Round: 2, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
+	})
 	ref := control.AttemptRef{AssignmentID: design, Pass: 1, Round: 1, Attempt: 1}
 	failed, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Attempt: &ref})
 	require.NoError(t, err)

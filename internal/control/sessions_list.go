@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/internal/usage"
 )
 
 // SessionList is a page of sessions.
@@ -305,10 +303,7 @@ func (s Sessions) Known(ctx context.Context) (ids []string) {
 		return nil
 	}
 	if s.Store != nil {
-		stored, _ := s.Store.Sessions(ctx, s.Namespace)
-		for _, key := range stored {
-			ids = append(ids, key.Session)
-		}
+		ids, _ = s.Store.State.SessionNames(ctx, s.Namespace)
 	}
 	if conn := s.conn(); conn != nil {
 		listed, _ := visible(ctx, conn, listPage, "")
@@ -317,23 +312,4 @@ func (s Sessions) Known(ctx context.Context) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// Totals are the costs of sessions from Temporal, on the day on which each started.
-func (s Sessions) Totals(ctx context.Context) ([]usage.Row, error) {
-	conn, err := s.connected()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.AllTeams)
-	}
-	if err != nil {
-		return nil, err
-	}
-	known, err := visible(ctx, conn, allSessions, "")
-	var costs []usage.Row
-	for _, l := range known {
-		row := usage.Row{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), Spending: usage.Spent(0, l.usage)}
-		row.Tokens = l.Tokens
-		costs = append(costs, row)
-	}
-	return costs, err
 }

@@ -50,7 +50,7 @@ func ProgressOf(r session.Record) AssignmentProgress {
 		return p
 	}
 	last := r.Rounds[len(r.Rounds)-1]
-	p.Pass, p.Round, p.Attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
+	p.Pass, p.Round, p.Attempt = last.Pass, last.Round, len(last.Attempts)
 	switch {
 	case last.Result != nil:
 		p.Attempt, p.Finished = last.Result.Attempts, true
@@ -68,15 +68,10 @@ func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, err
 		return p, err
 	}
 	s.addOutput(ctx, &p.Session)
-	for _, phase := range p.Session.Phases {
-		for _, as := range phase.Assignments {
-			if as.Status == session.Pending {
-				continue
-			}
-			record, err := s.Store.Record(s.key(sessionID), spec.AssignmentID{Phase: phase.Name, Persona: as.Persona})
-			if err == nil {
-				p.Work = append(p.Work, ProgressOf(record))
-			}
+	records, _ := s.Store.State.Records(ctx, s.key(sessionID))
+	for _, record := range records {
+		if as := p.Session.Assignment(record.Assignment); as != nil && as.Status != session.Pending {
+			p.Work = append(p.Work, ProgressOf(record))
 		}
 	}
 	if p.Session.Checkpoint == "" {
@@ -124,7 +119,7 @@ func (s Sessions) addOutput(ctx context.Context, v *sessionstatus.Session) {
 // headline is the newest line of an output that is understandable alone.
 func headline(text string) string {
 	for _, line := range slices.Backward(strings.Split(text, "\n")) {
-		if line = onOneLine(safetext.Block(line)); line != "" && !transcript.Belongs(line) {
+		if line = safetext.Line(line); line != "" && !transcript.Belongs(line) {
 			return strings.TrimPrefix(line, "-- ")
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -25,7 +24,7 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 	}
 	v.Status = v.Clone()
 	s.addTickets(ctx, &v)
-	s.addDurations(&v)
+	s.addDurations(ctx, &v)
 	s.addInterventions(ctx, &v)
 	return v, nil
 }
@@ -67,17 +66,14 @@ func (s Sessions) addTickets(ctx context.Context, v *sessionstatus.Session) {
 }
 
 // addDurations adds the durations of a session's phases and assignments, from their records.
-func (s Sessions) addDurations(v *sessionstatus.Session) {
+func (s Sessions) addDurations(ctx context.Context, v *sessionstatus.Session) {
 	if s.Store == nil {
 		return
 	}
 	var attempts []Attempt
-	for _, p := range v.Phases {
-		for _, a := range p.Assignments {
-			if record, err := s.Store.Record(s.key(v.Session), spec.AssignmentID{Phase: p.Name, Persona: a.Persona}); err == nil {
-				attempts = append(attempts, attemptsOf(record)...)
-			}
-		}
+	records, _ := s.Store.State.Records(ctx, s.key(v.Session)) // without them the status has no durations
+	for _, record := range records {
+		attempts = append(attempts, attemptsOf(record)...)
 	}
 	AddTimes(&v.Status, attempts, s.Now())
 }

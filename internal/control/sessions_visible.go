@@ -28,7 +28,7 @@ const (
 // condition is true for all.
 func visible(ctx context.Context, conn *temporalutil.Connection, limit int, condition string) ([]ListedSession, error) {
 	out := []ListedSession{}
-	listed := map[string]bool{} // only the newest incarnation of each
+	listed := map[string]bool{} // only the newest run of each
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: conn.Namespace, PageSize: listPage,
 		Query: "WorkflowType = '" + workflows.TeamSessionName + "' AND ExecutionStatus != 'ContinuedAsNew'",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
@@ -84,9 +85,9 @@ func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 	b := &Base{Store: s, Namespace: "default", Now: time.Now, Temporal: Connected(&temporalutil.Connection{Client: temporal, Namespace: "default"})}
 	for _, name := range []string{"killed", "lost"} {
 		started := began.Add(time.Hour)
-		require.NoError(t, s.UpdateExecution(b.key(name), func(e *session.Execution) {
-			e.Team, e.Store, e.Status.Status, e.StartedAt = "api", s.ID(), session.Running, &started
-		}))
+		statetest.Put(t, s.State, b.key(name), func(e *session.Execution) {
+			e.Team, e.Status.Status, e.StartedAt = "api", session.Running, &started
+		})
 	}
 
 	doc, err := Sessions{b}.List(access.With(t.Context(), access.Local("ann")), SessionFilter{Limit: 3})

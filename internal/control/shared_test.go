@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -66,7 +67,7 @@ func TestAnswersAboutAnEarlierStateOfTheStoreAreDropped(t *testing.T) {
 	require.NoError(t, err)
 	b := &Base{Store: s, Shared: true, Namespace: "default", Now: time.Now}
 	for i := range 5 {
-		require.NoError(t, s.UpdateExecution(b.key("one"), func(e *session.Execution) { e.Team, e.Reason = "web", strconv.Itoa(i) }))
+		statetest.Put(t, s.State, b.key("one"), func(e *session.Execution) { e.Team, e.Reason = "web", strconv.Itoa(i) })
 		for _, name := range []string{"ann", "bob"} {
 			ctx := access.With(t.Context(), access.Actor{Name: name, Roles: access.Roles{name: {access.RoleViewer}}})
 			_, err := seenBy(ctx, b, &b.inboxes, time.Minute, func(context.Context) (Inbox, error) { return Inbox{}, nil })

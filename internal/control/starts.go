@@ -69,8 +69,8 @@ var commitName = regexp.MustCompile("^([0-9a-f]{40}|[0-9a-f]{64})$")
 
 // Foreseen is the document of a preview of a resume or a fork.
 type Foreseen struct {
-	Session     string `json:"session"`
-	Incarnation int    `json:"incarnation"`
+	Session string `json:"session"`
+	Run     int    `json:"run"`
 	// Plan lists for each assignment whether it is restored or runs, with the reason; empty for a
 	// session that starts from the beginning.
 	Plan []session.PlanEntry `json:"plan,omitempty"`
@@ -272,7 +272,7 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bo
 func awaited(ctx context.Context, l *launch.Launcher, run launch.Started) (doc Started, err error) {
 	doc = Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
 	v, err := l.Admitted(ctx, run)
-	doc.Incarnation, doc.Plan, doc.Admitted = max(v.Incarnation, 1), v.Plan, err == nil
+	doc.Run, doc.Plan, doc.Admitted = max(v.Run, 1), v.Plan, err == nil
 	// The session is started also if its caller has disconnected.
 	if errors.Is(err, launch.ErrNotAdmitted) || err != nil && errors.Is(err, ctx.Err()) {
 		err = nil

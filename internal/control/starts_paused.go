@@ -54,7 +54,7 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 	if queried := w.Query(ctx); queried != nil { // also from other stores
 		v.Phases, v.Help = queried.Phases, queried.Help
 	}
-	doc = Foreseen{Session: w.Session, Incarnation: v.Incarnation, Continued: s.pausedAfter(ctx, v)}
+	doc = Foreseen{Session: w.Session, Run: v.Run, Continued: s.pausedAfter(ctx, v)}
 	if len(doc.Continued) == 0 {
 		if len(v.Help) > 0 {
 			return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &WaitsError{w.Session, v.Help}}

@@ -35,7 +35,7 @@ func TestAResumeApprovesNoPhase(t *testing.T) {
 	require.NoError(t, err)
 	b := &Base{Store: s, Namespace: "default", Now: time.Now}
 	_, err = s.ImportCheckpoints(ctx, b.key("one"), session.Execution{Status: session.NewStatus("one", team)}, []session.Checkpoint{{
-		Incarnation: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", CurrentPhase: "design", Workspace: files, Tree: files,
+		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", CurrentPhase: "design", Workspace: files, Tree: files,
 		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	}})
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -26,6 +27,8 @@ type Resume struct {
 	Force []string `json:"force,omitempty"`
 	// Edits are manifests of files that replace those of finished phases.
 	Edits map[string]spec.Digest `json:"edits,omitempty"`
+	// Restart ends the run that Temporal has, and starts a new one from the store: Temporal may be ahead of a restored backup.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // changes reports whether an option changes the session, so that it does not only continue.
@@ -83,7 +86,8 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 		if err != nil {
 			return err
 		}
-		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		runs := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		if runs && !in.Restart {
 			doc, err = s.resumeRunning(ctx, w, in)
 			return err
 		}
@@ -92,8 +96,14 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 		if err != nil {
 			return err
 		}
+		if runs {
+			err := w.Conn.TerminateWorkflow(ctx, sessionID, "", "restarted from the store by "+actor(ctx))
+			if err != nil && !temporalutil.NotFound(err) { // it may just have ended
+				return err
+			}
+		}
 		if foreseen.Unchanged != "" {
-			e, _ := l.Store.Execution(s.key(sessionID))
+			e, _ := l.Store.State.Execution(ctx, s.key(sessionID))
 			doc = Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}
 			return nil
 		}
@@ -113,7 +123,7 @@ func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) 
 	if err != nil {
 		return doc, err
 	}
-	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && !in.Restart {
 		_, doc, err = s.paused(ctx, w, in)
 		return doc, err
 	}
@@ -141,7 +151,7 @@ func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus
 	return w, info, looked(sessionID, err)
 }
 
-// restored prepares the next incarnation of a session that has ended.
+// restored prepares the next run of a session that has ended.
 func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
 	doc.Session = sessionID
 	if l, err = s.launcher(ctx); err != nil {
@@ -161,13 +171,13 @@ func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb
 	}
 	course.Force = in.Force
 	if !in.changes() && found.Finished(t) {
-		doc.Incarnation, doc.Unchanged = found.Execution.Incarnation, session.Completed
+		doc.Run, doc.Unchanged = found.Execution.Run, session.Completed
 		return l, next, doc, nil
 	}
 	if next, err = found.Next(sessionID, t, course); err != nil {
 		return l, next, doc, invalidf("only", "%w; select phases", err)
 	}
-	doc.Incarnation = found.Execution.Incarnation + 1
+	doc.Run = found.Execution.Run + 1
 	return l, next, doc, s.edit(ctx, sessionID, t, found.Checkpoint.Tree, &next.Course, in.Edits)
 }
 
@@ -247,7 +257,7 @@ func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc
 	if err := l.Check(ctx, next); err != nil {
 		return doc, startError(err)
 	}
-	doc.Session, doc.Incarnation = next.ID, 1
+	doc.Session, doc.Run = next.ID, 1
 	doc.Plan, err = l.Plan(ctx, next)
 	return doc, startError(err)
 }

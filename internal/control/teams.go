@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -52,7 +51,7 @@ type ListedTeam struct {
 // RegisteredTeam is a version of a registered team.
 type RegisteredTeam struct {
 	Name string `json:"name"`
-	session.TeamVersion
+	state.TeamVersion
 	// Newest: sessions that name no version get this one.
 	Newest bool `json:"newest"`
 	// File is the team file as it was written. Instructions that it had in other files are
@@ -60,7 +59,7 @@ type RegisteredTeam struct {
 	File string    `json:"file"`
 	Team spec.Team `json:"team"`
 	// Versions are all stored versions, newest first.
-	Versions []session.TeamVersion `json:"versions"`
+	Versions []state.TeamVersion `json:"versions"`
 }
 
 // TeamChange is the document of a change of the registered teams.
@@ -98,7 +97,7 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 		return doc, fmt.Errorf("encode the team: %w", err)
 	}
 	doc.Digest = cas.DigestOf(data)
-	version := session.TeamVersion{Digest: doc.Digest, Text: cas.DigestOf([]byte(in.Text)), By: actor(ctx), At: t.Now().UTC()}
+	version := state.TeamVersion{Team: crew.Name, Digest: doc.Digest, Text: cas.DigestOf([]byte(in.Text)), By: actor(ctx)}
 	event := access.Event{Action: "team.register", Team: crew.Name, Subject: doc.Digest.Short()}
 	err = t.Audit.Change(ctx, access.Admin, event, func(ctx context.Context) error {
 		for _, blob := range [][]byte{data, []byte(in.Text)} {
@@ -106,11 +105,7 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 				return err
 			}
 		}
-		r, err := s.UpdateTeam(crew.Name, func(r *session.TeamRecord) bool {
-			doc.Changed = r.Register(version)
-			return doc.Changed
-		})
-		doc.Versions = len(r.Versions)
+		doc.Changed, doc.Versions, err = s.State.AddTeamVersion(ctx, version)
 		return err
 	})
 	return doc, err
@@ -145,52 +140,36 @@ func (t Teams) List(ctx context.Context) (TeamList, error) {
 	if err != nil {
 		return doc, err
 	}
-	names, err := t.names(ctx, s)
-	if err != nil {
-		return doc, err
-	}
-	for _, name := range names {
-		listed, err := listTeam(ctx, s, name)
-		if errors.Is(err, session.ErrNotFound) && listed.Versions == 0 { // removed meanwhile
+	all, err := s.State.TeamVersions(ctx, "")
+	may := access.Visible(ctx)
+	for i, v := range all {
+		if !may(v.Team) {
 			continue
 		}
+		if i > 0 && all[i-1].Team == v.Team {
+			doc.Teams[len(doc.Teams)-1].Versions++
+			continue
+		}
+		listed := ListedTeam{Name: v.Team, Digest: v.Digest, Phases: []string{}, By: v.By, At: v.At, Versions: 1}
+		crew, err := teamOf(ctx, s, v.Digest)
 		if err != nil {
 			listed.Damage = err.Error()
 		}
+		listed.Description, listed.Phases = crew.Description, append(listed.Phases, crew.PhaseNames()...)
 		doc.Teams = append(doc.Teams, listed)
 	}
-	return doc, nil
-}
-
-// names are those of the registered teams that the caller may view.
-func (t Teams) names(ctx context.Context, s *store.Store) ([]string, error) {
-	names, err := s.RegisteredTeams(ctx)
-	may := access.Visible(ctx)
-	return slices.DeleteFunc(names, func(name string) bool { return !may(name) }), err
-}
-
-func listTeam(ctx context.Context, s *store.Store, name string) (ListedTeam, error) {
-	listed := ListedTeam{Name: name, Phases: []string{}}
-	r, err := s.RegisteredTeam(name)
-	if err != nil {
-		return listed, err
-	}
-	newest := r.Versions[0]
-	listed.Digest, listed.By, listed.At, listed.Versions = newest.Digest, newest.By, newest.At, len(r.Versions)
-	crew, err := teamOf(ctx, s, newest.Digest)
-	listed.Description, listed.Phases = crew.Description, append(listed.Phases, crew.PhaseNames()...)
-	return listed, err
+	return doc, err
 }
 
 // Read reads a version of a registered team: the one whose digest begins so, or the newest.
 func (t Teams) Read(ctx context.Context, name, digest string) (doc RegisteredTeam, err error) {
-	r, version, crew, err := t.version(ctx, name, digest)
+	versions, version, crew, err := t.version(ctx, name, digest)
 	if err != nil {
 		return doc, err
 	}
 	text, err := t.Store.Content.Blob(ctx, version.Text)
 	return RegisteredTeam{
-		Name: name, TeamVersion: version, Newest: version.Digest == r.Versions[0].Digest, File: string(text), Team: crew, Versions: r.Versions,
+		Name: name, TeamVersion: version, Newest: version == versions[0], File: string(text), Team: crew, Versions: versions,
 	}, err
 }
 
@@ -201,10 +180,10 @@ func (t Teams) Remove(ctx context.Context, name string) (TeamChange, error) {
 		return doc, err
 	}
 	err := t.Audit.Change(ctx, access.Admin, access.Event{Action: "team.remove", Team: name}, func(ctx context.Context) error {
-		s, r, err := t.record(ctx, name)
+		s, versions, err := t.versions(ctx, name)
 		if err == nil {
-			doc.Digest, doc.Changed = r.Versions[0].Digest, true
-			err = s.RemoveTeam(name)
+			doc.Digest, doc.Changed = versions[0].Digest, true
+			err = s.State.RemoveTeam(ctx, name)
 		}
 		return err
 	})
@@ -220,15 +199,15 @@ func (t Teams) Named(ctx context.Context, reference string) (spec.Team, error) {
 }
 
 // version reads the version of a registered team whose digest begins so, or the newest.
-func (t Teams) version(ctx context.Context, name, digest string) (r session.TeamRecord, v session.TeamVersion, crew spec.Team, err error) {
-	s, r, err := t.record(ctx, name)
+func (t Teams) version(ctx context.Context, name, digest string) (all []state.TeamVersion, v state.TeamVersion, crew spec.Team, err error) {
+	s, all, err := t.versions(ctx, name)
 	if err == nil {
-		v, err = versionOf(r, digest)
+		v, err = versionOf(all, digest)
 	}
 	if err == nil {
 		crew, err = teamOf(ctx, s, v.Digest)
 	}
-	return r, v, crew, err
+	return all, v, crew, err
 }
 
 func checkTeamName(name string) error {
@@ -238,8 +217,8 @@ func checkTeamName(name string) error {
 	return nil
 }
 
-// record is that of a registered team that the caller may see.
-func (t Teams) record(ctx context.Context, name string) (*store.Store, session.TeamRecord, error) {
+// versions are those of a registered team that the caller may see, the newest first.
+func (t Teams) versions(ctx context.Context, name string) (*store.Store, []state.TeamVersion, error) {
 	s, err := t.stored()
 	if err == nil {
 		err = checkTeamName(name)
@@ -248,37 +227,44 @@ func (t Teams) record(ctx context.Context, name string) (*store.Store, session.T
 		err = access.Check(ctx, access.View, name)
 	}
 	if err != nil {
-		return nil, session.TeamRecord{}, err
+		return nil, nil, err
 	}
-	r, err := s.RegisteredTeam(name)
-	if errors.Is(err, session.ErrNotFound) {
-		known, err := t.names(ctx, s)
-		if err != nil {
-			return nil, r, err
+	versions, err := s.State.TeamVersions(ctx, name)
+	if err != nil || len(versions) > 0 {
+		return s, versions, err
+	}
+	all, err := s.State.TeamVersions(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	may := access.Visible(ctx)
+	var known []string
+	for _, v := range all {
+		if may(v.Team) && !slices.Contains(known, v.Team) {
+			known = append(known, v.Team)
 		}
-		return nil, r, notFoundf("team %q is not registered in the store in %s%s", name, s.Dir(), textfmt.Suggest(name, known, "it has"))
 	}
-	return s, r, err
+	return nil, nil, notFoundf("team %q is not registered in the store in %s%s", name, s.Dir(), textfmt.Suggest(name, known, "it has"))
 }
 
 // versionOf is the version whose digest begins so; the newest, if it is empty.
-func versionOf(r session.TeamRecord, digest string) (session.TeamVersion, error) {
+func versionOf(all []state.TeamVersion, digest string) (state.TeamVersion, error) {
 	if digest == "" {
-		return r.Versions[0], nil
+		return all[0], nil
 	}
-	var found []session.TeamVersion
-	for _, v := range r.Versions {
+	var found []state.TeamVersion
+	for _, v := range all {
 		if strings.HasPrefix(string(v.Digest), strings.ToLower(digest)) {
 			found = append(found, v)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return session.TeamVersion{}, notFoundf("team %s has no version %s; the newest is %s", r.Name, textfmt.Shorten(digest, 80), r.Versions[0].Digest.Short())
+		return state.TeamVersion{}, notFoundf("team %s has no version %s; the newest is %s", all[0].Team, textfmt.Shorten(digest, 80), all[0].Digest.Short())
 	case 1:
 		return found[0], nil
 	}
-	return session.TeamVersion{}, invalidf("version", "%d versions of team %s begin with %s; use more of the digest", len(found), r.Name, digest)
+	return state.TeamVersion{}, invalidf("version", "%d versions of team %s begin with %s; use more of the digest", len(found), all[0].Team, digest)
 }
 
 // teamOf reads a team from the store.

@@ -65,7 +65,7 @@ func (b *Base) checkSessionsFiles(ctx context.Context, team string, files spec.D
 	newer, err := b.Store.State.Sessions(ctx, state.Filter{Namespace: b.Namespace, Teams: []string{team}, Limit: searchedSessions})
 	for _, s := range newer {
 		// Damage is told where the session is read.
-		e, _ := b.Store.Execution(b.key(s.Session))
+		e, _ := b.Store.State.Execution(ctx, b.key(s.Session))
 		if c, _ := b.Store.PeekCheckpoint(ctx, e.Checkpoint); c.Workspace == files || c.Tree == files {
 			return nil
 		}

@@ -88,9 +88,6 @@ type examination struct {
 	store    *store.Store             // nil: there is none
 	conn     *temporalutil.Connection // nil: it cannot be reached
 	findings []control.Finding
-	// fileClock is how far the clock of the store's file system is ahead of this
-	// machine's.
-	fileClock time.Duration
 }
 
 // add adds a finding. The caller may add a command.
@@ -109,7 +106,7 @@ func (d *examination) all(ctx context.Context, t spec.Team) {
 		d.temporal(ctx)
 	}
 	d.used(ctx, t)
-	d.workerFile(ctx)
+	d.workerFile(ctx, t)
 }
 
 // used checks the workers, and what they and the team use.
@@ -124,7 +121,7 @@ func (d *examination) used(ctx context.Context, t spec.Team) {
 func (d *examination) bounded(ctx context.Context, check string, look func(*examination, context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	apart := &examination{options: d.options, store: d.store, conn: d.conn, fileClock: d.fileClock}
+	apart := &examination{options: d.options, store: d.store, conn: d.conn}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -132,7 +129,7 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 	}()
 	select {
 	case <-done:
-		d.store, d.fileClock = apart.store, apart.fileClock
+		d.store = apart.store
 		d.findings = append(d.findings, apart.findings...)
 	case <-ctx.Done():
 		d.add(check, Bad, "find out what is not responding: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
@@ -228,8 +225,7 @@ func (d *examination) unreached(err error) string {
 	return d.options.Explain(err)
 }
 
-// clockTolerance is the accepted difference between clocks: offers of workers
-// are valid for 30 s, and wrong times in listings mislead.
+// clockTolerance is the accepted difference between clocks: wrong times in listings mislead.
 const clockTolerance = 5 * time.Second
 
 // clock adds a finding on the difference between another clock and this machine's.

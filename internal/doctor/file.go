@@ -24,7 +24,7 @@ import (
 )
 
 // workerFile checks a worker file and what it needs on this machine.
-func (d *examination) workerFile(ctx context.Context) {
+func (d *examination) workerFile(ctx context.Context, t spec.Team) {
 	path := d.options.Agents
 	if path == "" {
 		return
@@ -35,9 +35,8 @@ func (d *examination) workerFile(ctx context.Context) {
 		return
 	}
 	d.add("worker file", OK, "", "%s has agents %s and checks %s", path, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
-	d.outside(cfg)
+	d.bounded(ctx, "jira", func(d *examination, ctx context.Context) { d.outside(ctx, cfg, t) })
 	d.shortages(cfg)
-	d.webTools(cfg)
 	d.bounded(ctx, "processes", func(d *examination, ctx context.Context) { d.processes(ctx, cfg, path) })
 	presets := cfg.Presets()
 	for _, name := range slices.Sorted(maps.Keys(presets)) {
@@ -65,15 +64,11 @@ func (d *examination) faulty(path string, err error) {
 	}
 }
 
-// outside checks the credentials for Jira and webhooks.
-func (d *examination) outside(cfg agent.Config) {
+// outside checks the credentials for Jira and webhooks. It asks Jira in one call whether tickets can be created.
+func (d *examination) outside(ctx context.Context, cfg agent.Config, t spec.Team) {
 	getenv := d.options.Getenv
 	if cfg.Jira != nil {
-		if _, err := service.Jira(*cfg.Jira, getenv, d.options.Now); err != nil {
-			d.add("jira", Warning, "set it in the worker's environment", "%s", err)
-		} else {
-			d.add("jira", OK, "", "%s; `maestro doctor --jira` checks whether tickets can be created", cfg.Jira.URL)
-		}
+		d.jira(ctx, *cfg.Jira, t)
 	}
 	if cfg.Webhook == nil {
 		return
@@ -82,6 +77,29 @@ func (d *examination) outside(cfg agent.Config) {
 		d.add("webhook", Warning, "set it in the worker's environment", "%s", err)
 	} else {
 		d.add("webhook", OK, "", "its variables are set")
+	}
+}
+
+func (d *examination) jira(ctx context.Context, cfg agent.Jira, t spec.Team) {
+	client, err := service.Jira(cfg, d.options.Getenv, d.options.Now)
+	if err != nil {
+		d.add("jira", Warning, "set it in the worker's environment", "%s", err)
+		return
+	}
+	project, message := "", "the credentials for "+cfg.URL+" are valid"
+	if t.Help.Jira != nil {
+		project = t.Help.Jira.Project
+		message = "the account may create tickets in project " + project + " and comment on them"
+	}
+	var trouble *session.TicketTrouble
+	switch err := client.Check(ctx, project); {
+	case err == nil:
+		d.add("jira", OK, "", "%s", message)
+	case errors.As(err, &trouble) && trouble.Kind == session.Misconfigured:
+		what, remedy := remedyOf(err, "do what the message says")
+		d.add("jira", Bad, remedy, "%s", what)
+	default:
+		d.add("jira", Warning, "try again later; tickets wait until Jira answers", "%s", err)
 	}
 }
 
@@ -105,17 +123,6 @@ func (d *examination) shortages(cfg agent.Config) {
 	}
 	if len(fine) > 0 {
 		d.add("programs", OK, "", "programs of agents %s are installed, and their variables are set", strings.Join(fine, ", "))
-	}
-}
-
-// webTools adds findings on agents whose network is restricted, and whose providers may reach the web for them.
-func (d *examination) webTools(cfg agent.Config) {
-	permitted, unseen := cfg.ReachingTheWeb()
-	if len(permitted) > 0 {
-		d.add("web tools", OK, "", "permitted by web_tools: providers may reach the web for agents %s, whose network is restricted", strings.Join(permitted, ", "))
-	}
-	if len(unseen) > 0 {
-		d.add("web tools", OK, "", "not seen: a provider in the network list of agents %s may reach the web for them; with a gateway, its web tools are refused", strings.Join(unseen, ", "))
 	}
 }
 

@@ -129,7 +129,7 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 		if err != nil {
 			continue
 		}
-		offers, _ := s.Offers(ctx)
+		offers, _ := s.State.Offers(ctx)
 		for _, o := range offers {
 			if o.Live(d.options.Now()) {
 				d.add("another store", Warning, "use it, if this is the intended store", "worker %s serves the store in %s", o.Worker, other).
@@ -148,22 +148,18 @@ func userName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
-// writable tests what a worker does with a store: write, lock, and read file times.
+// writable tests whether the store can be written.
 func (d *examination) writable(dir string) {
-	before := d.options.Now()
-	now, err := d.store.Clock()
+	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err == nil {
+		_, err = f.WriteString("\n")
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
 	if err != nil {
-		d.unwritable(dir, err)
+		d.unwritable(dir, fmt.Errorf("write into the store: %w", err))
 		return
 	}
 	d.add("store writable", OK, "", "a test file was written and removed")
-	d.fileClock = now.Sub(before)
-	if err := d.store.CheckLocks(); err != nil {
-		d.add("store locks", Bad, "move the store to a file system that supports flock: a local disk, or NFS version 4", "%s", err)
-	} else {
-		d.add("store locks", OK, "", "a locked file cannot be locked again")
-	}
-	d.clock("store clock", "the clock of the store's file system", "from the time of a file just written", d.fileClock)
 }
 
 // unwritable adds a finding on a store that cannot be written, with a remedy.

@@ -77,7 +77,6 @@ func (d *examination) temporal(ctx context.Context) {
 		d.conn = nil // the owner of the connection closes it
 		return
 	}
-	d.bounded(ctx, "server clock", (*examination).serverClock)
 	d.bounded(ctx, "search attributes", (*examination).searchAttributes)
 	d.bounded(ctx, "store writes", func(d *examination, ctx context.Context) { d.hindrances(ctx, d.conn) })
 	d.bounded(ctx, "store pruning", func(d *examination, ctx context.Context) { d.pruning(ctx, d.conn) })
@@ -150,18 +149,6 @@ func brief(d time.Duration) string {
 		return textfmt.Count(int(days), "day")
 	}
 	return terminal.Span(d)
-}
-
-// serverClock compares the server's clock with this machine's.
-func (d *examination) serverClock(ctx context.Context) {
-	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.options.PID, d.options.Host, d.options.Now().UnixNano())
-	offset, err := temporalutil.ClockOffset(ctx, d.conn, queue, identity, d.options.Now)
-	if err != nil {
-		d.add("server clock", Warning, "allow these credentials to poll task queue "+queue+"", "cannot be compared: %s", textfmt.FirstLine(err.Error()))
-		return
-	}
-	within := max(offset.Within, time.Millisecond).Round(time.Millisecond)
-	d.clock("server clock", "Temporal's clock", "from the time of a poll, ±"+within.String(), offset.Ahead)
 }
 
 // searchAttributes checks whether the namespace has those that sessions are found by.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -19,7 +18,7 @@ func (d *examination) workers(ctx context.Context) {
 	if d.store == nil {
 		return
 	}
-	offers, err := d.store.Offers(ctx)
+	offers, err := d.store.State.Offers(ctx)
 	if err != nil {
 		d.add("workers", Bad, "check that the store's directory is readable", "%s", err)
 		return
@@ -56,31 +55,13 @@ func (d *examination) liveWorker(o spec.Offer) {
 		d.unlayered(check+" layers", "it copies trees", why)
 	}
 	d.shim(check+" shim", o.Isolation)
-	_, written, err := d.store.OfferFile(o.Worker)
-	if err != nil {
-		return // it has just ended
-	}
-	// Compare the time in the offer with the file's modification time.
-	if ahead := o.RenewedAt.Sub(written) + d.fileClock; ahead.Abs() > clockTolerance {
-		d.clock(check+" clock", "the clock of "+o.Host, "from the time in its offer and the file's time", ahead)
-	}
 }
 
-// deadWorker checks an offer that is not renewed. The offer of a killed worker
-// stays until the worker is restarted.
+// deadWorker adds a finding on an offer that is not renewed, of a worker that was killed.
 func (d *examination) deadWorker(o spec.Offer) {
-	path, _, err := d.store.OfferFile(o.Worker)
-	age := d.options.Now().Sub(o.RenewedAt)
-	switch {
-	case err != nil: // it has just ended
-	case age > spec.OfferForgotten:
-		d.add("worker "+o.Worker, Warning, "restart it on its machine, or remove its offer", "on %s, no heartbeat for %s", o.Host, brief(age.Truncate(time.Hour))).
-			Command = "rm " + agent.ShellWord(path)
-	default:
-		d.add("worker "+o.Worker, Warning, "restart it on "+o.Host+"; its work continues on other workers, or waits",
-			"on %s, no heartbeat for %s", o.Host, terminal.Span(age)).
-			Command = d.startWorker()
-	}
+	d.add("worker "+o.Worker, Warning, "restart it on "+o.Host+"; its work continues on other workers, or waits",
+		"on %s, no heartbeat for %s", o.Host, terminal.Span(d.options.Now().Sub(o.RenewedAt))).
+		Command = d.startWorker()
 }
 
 // notified lists the systems that a worker notifies.
@@ -110,7 +91,7 @@ func (d *examination) served(ctx context.Context, t spec.Team) {
 		d.add("agents", Warning, "check that the store and Temporal are reachable", "the workers' offers cannot be read: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
-	offers, _ := d.store.Offers(ctx) // they could be read a moment ago
+	offers, _ := d.store.State.Offers(ctx) // they could be read a moment ago
 	d.polled(doc)
 	if d.conn != nil {
 		d.strangers(doc, offers)

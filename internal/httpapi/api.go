@@ -47,7 +47,7 @@ func New(o Options) http.Handler {
 	allowNull(api.OpenAPI().Components.Schemas)
 	describeProblems(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", noOperation(mux))
-	return conditional(repeatable(o.Base, mux))
+	return repeatable(o.Base, mux)
 }
 
 // noOperation answers requests without an operation, and lists the methods of the path.

@@ -37,14 +37,6 @@ type rangeInput struct {
 	Limit int   `query:"limit" minimum:"1" maximum:"1048576" default:"262144" doc:"how many bytes at most"`
 }
 
-// liveInput is a part of what a running attempt has printed.
-type liveInput struct {
-	Session string `path:"session" maxLength:"200" doc:"the session's id"`
-	Phase   string `path:"phase" maxLength:"100"`
-	Persona string `path:"persona" maxLength:"100"`
-	After   int64  `query:"after" doc:"the offset in bytes; a negative one counts from the end"`
-}
-
 // attemptEventsInput says which attempts are followed.
 type attemptEventsInput struct {
 	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
@@ -69,10 +61,6 @@ func attempts(api huma.API, running following, a control.Attempts) {
 	register(api, operation(one+"/log", "read-attempt-log", "Read an attempt's whole transcript, and the changes before a failure"),
 		func(ctx context.Context, in *OfAttempt) (control.AttemptLog, error) {
 			return a.LogOf(ctx, in.Session, in.ref())
-		})
-	register(api, operation("GET /sessions/{session}/attempts/{phase}/{persona}/live", "read-live", "Read what the running attempt of an assignment has printed since an offset"),
-		func(ctx context.Context, in *liveInput) (control.LiveLines, error) {
-			return a.Live(ctx, in.Session, spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, in.After)
 		})
 	op := operation("GET /sessions/{session}/attempts/events", "follow-attempts", "Follow a session's attempts and what they print, as server-sent events")
 	op.Description = "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: ids remain valid when the server restarts."

@@ -122,3 +122,58 @@ func keptKey(who, key string) string {
 	sum := sha256.Sum256([]byte(who + "\x00" + key))
 	return hex.EncodeToString(sum[:])
 }
+
+// heldAnswer buffers an answer until it is complete. An answer that is flushed, or too large, is
+// not buffered.
+type heldAnswer struct {
+	http.ResponseWriter
+	limit  int
+	status int
+	body   bytes.Buffer
+	passed bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (h *heldAnswer) WriteHeader(status int) {
+	if h.passed || h.status != 0 {
+		return
+	}
+	h.status = status
+}
+
+// Write implements [http.ResponseWriter].
+func (h *heldAnswer) Write(p []byte) (int, error) {
+	if h.status == 0 {
+		h.status = http.StatusOK
+	}
+	if !h.passed && h.body.Len()+len(p) > h.limit {
+		h.pass()
+	}
+	if h.passed {
+		return h.ResponseWriter.Write(p)
+	}
+	return h.body.Write(p)
+}
+
+// FlushError is for [http.ResponseController].
+func (h *heldAnswer) FlushError() error {
+	h.pass()
+	return http.NewResponseController(h.ResponseWriter).Flush()
+}
+
+// Unwrap is for [http.ResponseController].
+func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// pass writes the buffer and ends buffering.
+func (h *heldAnswer) pass() {
+	if h.passed {
+		return
+	}
+	h.passed = true
+	if h.status == 0 {
+		h.status = http.StatusOK
+	}
+	h.ResponseWriter.WriteHeader(h.status)
+	_, _ = h.ResponseWriter.Write(h.body.Bytes())
+	h.body = bytes.Buffer{}
+}

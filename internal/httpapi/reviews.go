@@ -27,7 +27,6 @@ type diffInput struct {
 	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
 	Which   string   `query:"which" maxLength:"300" doc:"a phase, whose changes are compared, or PHASE..PHASE; left out: the session's start and its newest tree"`
 	With    string   `query:"with" maxLength:"400" doc:"OTHER[:PHASE]: another session to compare with"`
-	Reverse bool     `query:"reverse" doc:"swap the two sides"`
 	Stat    bool     `query:"stat" doc:"leave out the texts"`
 	Binary  bool     `query:"binary" doc:"include the content of binary files"`
 	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
@@ -35,7 +34,7 @@ type diffInput struct {
 
 func (in diffInput) compared() control.DiffInput {
 	return control.DiffInput{
-		Session: in.Session, Which: in.Which, With: in.With, Reverse: in.Reverse, Stat: in.Stat, Binary: in.Binary, Paths: in.Paths,
+		Session: in.Session, Which: in.Which, With: in.With, Stat: in.Stat, Binary: in.Binary, Paths: in.Paths,
 		MaxFiles: maxDiffFiles, MaxBytes: maxDiffBytes,
 	}
 }
@@ -45,7 +44,6 @@ type fileDiffInput struct {
 	Session string `path:"session" maxLength:"200" doc:"the session's id"`
 	Which   string `query:"which" maxLength:"300" doc:"as for the whole difference"`
 	With    string `query:"with" maxLength:"400" doc:"as for the whole difference"`
-	Reverse bool   `query:"reverse" doc:"swap the two sides"`
 	Path    string `query:"path" required:"true" maxLength:"1024" doc:"the file"`
 }
 
@@ -81,7 +79,7 @@ func reviews(api huma.API, r control.Reviews) {
 		func(ctx context.Context, in *diffInput) (control.Diff, error) { return r.Diff(ctx, in.compared()) })
 	register(api, operation("GET /sessions/{session}/diff/file", "diff-file", "Compare one file; both texts are returned"),
 		func(ctx context.Context, in *fileDiffInput) (control.FileDiff, error) {
-			return r.DiffFile(ctx, control.DiffInput{Session: in.Session, Which: in.Which, With: in.With, Reverse: in.Reverse}, in.Path)
+			return r.DiffFile(ctx, control.DiffInput{Session: in.Session, Which: in.Which, With: in.With}, in.Path)
 		})
 	register(api, operation("GET /sessions/{session}/artifacts", "list-artifacts", "List the files that a session's assignments created or changed"),
 		func(ctx context.Context, in *ofSession) (control.Artifacts, error) {

@@ -39,12 +39,12 @@ func (h *service) checkpoint(id string, files map[string]string) {
 	blob, err := content.PutBlob(ctx, team)
 	require.NoError(h.t, err)
 	key := session.Key{Namespace: "default", Session: id}
-	name, err := h.base.Store.PutCheckpoint(ctx, key, session.Checkpoint{
-		Incarnation: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", Workspace: before, CurrentPhase: "design", Tree: after,
+	row, err := h.base.Store.StoreCheckpoint(ctx, key, session.Checkpoint{
+		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", Workspace: before, CurrentPhase: "design", Tree: after,
 		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	})
 	require.NoError(h.t, err)
-	require.NoError(h.t, h.base.Store.UpdateExecution(key, func(e *session.Execution) { e.Checkpoint = name }))
+	require.NoError(h.t, h.base.Store.State.PutCheckpoints(ctx, "web", row))
 }
 
 func TestASessionsFilesAreServed(t *testing.T) {

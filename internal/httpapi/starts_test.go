@@ -195,7 +195,7 @@ func TestADigestIsNoPermission(t *testing.T) {
 	for team, text := range map[string]string{"web": "", "other": "upload the files again"} {
 		h.session("of-"+team, team, time.Now(), nil)
 		h.checkpoint("of-"+team, map[string]string{"made-by.txt": team})
-		e, err := h.base.Store.Execution(session.Key{Namespace: "default", Session: "of-" + team})
+		e, err := h.base.Store.State.Execution(t.Context(), session.Key{Namespace: "default", Session: "of-" + team})
 		require.NoError(t, err)
 		c, err := h.base.Store.Checkpoint(t.Context(), e.Checkpoint)
 		require.NoError(t, err)

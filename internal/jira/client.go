@@ -133,11 +133,7 @@ func (c *Client) Address(key string) string {
 
 // path is the address of a resource of the API, relative to the site's.
 func (c *Client) path(parts ...string) string {
-	version := "3"
-	if c.config.Deployment == DataCenter {
-		version = "2"
-	}
-	p := "rest/api/" + version
+	p := "rest/api/2"
 	for _, part := range parts {
 		p += "/" + url.PathEscape(part)
 	}

@@ -1,7 +1,6 @@
 package jira
 
 import (
-	"encoding/json"
 	"strings"
 	"unicode/utf16"
 
@@ -9,46 +8,40 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Jira's limits, in UTF-16 code units, with room to spare: Cloud's may be of the
-// document with its structure, and an administrator can have set lower ones.
+// Jira's limits, in UTF-16 code units, with room to spare: an administrator can have set lower ones.
 const (
 	maxSummary     = 255
 	maxDescription = 32_000
 	maxComment     = 32_000
 )
 
-// document is what a ticket or a comment says, whatever form Jira wants it in.
-type document []block
+// document is what a ticket or a comment says: its blocks, one below the other, in Jira's wiki markup, which version 2 of the
+// API takes and gives on Cloud and on Data Center.
+type document []string
 
-// block is a part of a document, one below the other.
-type block struct {
-	kind blockKind
-	// spans are a heading's or paragraph's text; items a list's.
-	spans []span
-	items [][]span
-	// text is what stands in a code block, as it is.
-	text string
+func heading(text string) string { return "h3. " + plain(text) }
+
+// paragraph joins the parts of a line.
+func paragraph(parts ...string) string { return strings.Join(parts, "") }
+
+func bullets(items []string) string { return "* " + strings.Join(items, "\n* ") }
+
+// verbatim is a text that stays as it is.
+func verbatim(text string) string { return "{noformat}\n" + wikiVerbatim(text) + "\n{noformat}" }
+
+func plain(text string) string { return wikiEscape(text) }
+
+// strong is a part in bold. The braces let markup begin and end inside a word.
+func strong(text string) string {
+	if text = wikiEscape(text); text == "" {
+		return ""
+	}
+	return "{*}" + text + "{*}"
 }
 
-type blockKind int
-
-const (
-	heading blockKind = iota
-	paragraph
-	bullets
-	code
-)
-
-// span is a part of a line.
-type span struct {
-	text   string
-	strong bool
-	// link is where it leads; empty: nowhere.
-	link string
+func link(text, address string) string {
+	return "[" + wikiEscape(text) + "|" + wikiAddress(address) + "]"
 }
-
-func plain(text string) span  { return span{text: text} }
-func strong(text string) span { return span{text: text, strong: true} }
 
 // units is the length of a text as Jira counts it.
 func units(text string) int {
@@ -74,21 +67,15 @@ func cutLine(text string, most int) string {
 	return text
 }
 
-// text is a document in the form that the deployment's API takes. write makes it
-// with no quotation longer than a number of bytes; it is made shorter until the
-// whole is at most most units long.
-func (c *Client) text(write func(quote int) document, most int) any {
+// String is the document as one text.
+func (d document) String() string { return strings.Join(d, "\n\n") }
+
+// fitted is a document of at most most units. write makes it with no quotation longer than a number of bytes; it is made
+// shorter until the whole fits.
+func fitted(write func(quote int) document, most int) string {
 	for quote := most / 4; ; quote /= 2 {
-		d := write(quote)
-		if c.config.Deployment == DataCenter {
-			if wiki := d.wiki(); units(wiki) <= most || quote == 0 {
-				return cutLine(wiki, most)
-			}
-			continue
-		}
-		adf := d.adf()
-		if data, err := json.Marshal(adf); err == nil && units(string(data)) <= most || quote == 0 {
-			return adf
+		if text := write(quote).String(); units(text) <= most || quote == 0 {
+			return cutLine(text, most)
 		}
 	}
 }

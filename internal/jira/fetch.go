@@ -2,7 +2,6 @@ package jira
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,7 +31,7 @@ func DefaultLimits() Limits { return Limits{Count: 100, Bytes: 100 << 20, Total:
 type Issue struct {
 	Key, URL string
 	Summary  string
-	// Description is plain text on Cloud and, as it was written, wiki markup on Data Center.
+	// Description is wiki markup.
 	Description string
 	// Attachments are its files, Left those that the limits leave out.
 	Attachments, Left []Attachment
@@ -61,7 +60,7 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 		Key    string `json:"key"`
 		Fields struct {
 			Summary     string              `json:"summary"`
-			Description json.RawMessage     `json:"description"`
+			Description string              `json:"description"`
 			Attachment  []gojira.Attachment `json:"attachment"`
 		} `json:"fields"`
 	}
@@ -78,23 +77,8 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 	}
 	issue := Issue{Key: found.Key, URL: c.Address(found.Key), Summary: strings.TrimSpace(found.Fields.Summary)}
 	issue.Attachments, issue.Left = c.attachments(found.Fields.Attachment, limits)
-	issue.Description, err = descriptionText(found.Fields.Description)
-	if err != nil {
-		return Issue{}, misconfigured("the description of %s cannot be read: %s", key, err)
-	}
+	issue.Description = strings.ReplaceAll(found.Fields.Description, "\r\n", "\n")
 	return issue, nil
-}
-
-// descriptionText is a ticket's description: the text of a document, and a text as it is.
-func descriptionText(raw json.RawMessage) (string, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return "", nil
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return strings.ReplaceAll(text, "\r\n", "\n"), nil
-	}
-	return plainText(raw)
 }
 
 // attachments names a ticket's files and holds them to the limits.

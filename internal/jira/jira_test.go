@@ -63,7 +63,7 @@ func onBoth(t *testing.T, test func(t *testing.T, o jiratest.Options)) {
 func asked() session.Notice {
 	return session.Notice{
 		Schema: session.NoticeSchema, ID: "web-service/s-1/implementation.backend.1/help_needed", Event: session.HelpAsked, At: noon,
-		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 1,
+		Session: "s-1", RunID: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Run: 1,
 		Status: session.HelpIsNeeded,
 		Request: &session.Request{
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
@@ -190,7 +190,7 @@ func TestCommentIsMadeOnce(t *testing.T) {
 		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: other, Occurrences: 3, Again: true}))
 		require.Len(t, s.Issues()[0].Comments, 2, "another notice is another comment")
 		for range 250 {
-			s.Comment(key, foreign(o))
+			s.Comment(key, foreign())
 		}
 		for _, notice := range []session.Notice{n, other} {
 			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: notice, Occurrences: 3, Again: true}))
@@ -202,15 +202,7 @@ func TestCommentIsMadeOnce(t *testing.T) {
 }
 
 // foreign is a comment of somebody who repeats what Maestro has said.
-func foreign(o jiratest.Options) any {
-	text := "maestro notice " + asked().ID + " is what I mean"
-	if o.DataCenter {
-		return text
-	}
-	return map[string]any{"type": "doc", "version": 1, "content": []any{
-		map[string]any{"type": "paragraph", "content": []any{map[string]any{"type": "text", "text": text}}},
-	}}
-}
+func foreign() string { return "maestro notice " + asked().ID + " is what I mean" }
 
 func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func subject(r session.Request) string {
 // description is what the ticket of a notice says.
 func description(n session.Notice) func(quote int) document {
 	return func(quote int) document {
-		d := document{{kind: paragraph, spans: append(opening(n), plain(" "+sessionText(n)+"."))}}
+		d := document{paragraph(append(opening(n), plain(" "+sessionText(n)+"."))...)}
 		d = append(d, happened(n, quote)...)
 		d = append(d, tried(n, quote)...)
 		d = append(d, costText(n)...)
@@ -72,16 +72,16 @@ func comment(c session.TicketComment) func(quote int) document {
 		case session.HelpAsked:
 			first := opening(n)
 			if c.Occurrences > 1 {
-				first = []span{strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)), plain(" ")}
+				first = []string{strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)), plain(" ")}
 				first = append(first, opening(n)...)
 			}
-			d = document{{kind: paragraph, spans: append(first, plain(" "+sessionText(n)+"."))}}
+			d = document{paragraph(append(first, plain(" "+sessionText(n)+"."))...)}
 			d = append(d, happened(n, quote)...)
 			d = append(d, tried(n, quote)...)
 			d = append(d, costText(n)...)
 			d = append(d, goingOn(n, quote)...)
 		case session.ApprovalAsked:
-			d = document{{kind: paragraph, spans: append(opening(n), plain(" "+sessionText(n)+"."))}}
+			d = document{paragraph(append(opening(n), plain(" "+sessionText(n)+"."))...)}
 			d = append(d, costText(n)...)
 			d = append(d, goingOn(n, quote)...)
 			d = append(d, artifacts(n)...)
@@ -95,61 +95,55 @@ func comment(c session.TicketComment) func(quote int) document {
 			d = append(d, artifacts(n)...)
 		}
 		if c.Omitted > 0 {
-			d = append(d, block{kind: paragraph, spans: []span{plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted))}})
+			d = append(d, paragraph(plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted))))
 		}
-		return append(d, block{kind: paragraph, spans: []span{plain(mark(n.ID))}})
+		return append(d, paragraph(plain(mark(n.ID))))
 	}
 }
 
 // mark is the line that names a comment's notice.
 func mark(id string) string { return noticeMark + safetext.Line(id) }
 
-// isComment reports whether a comment's body, as the API gives it, is that of a notice.
-func isComment(body json.RawMessage, id string) bool {
-	want := mark(id)
-	text, wiki := "", ""
-	if err := json.Unmarshal(body, &wiki); err == nil {
-		text = wiki
-	} else {
-		text, _ = plainText(body) // what cannot be read is no comment of ours
-	}
+// isComment reports whether a comment's text is that of a notice. Jira may have escaped other characters of it.
+func isComment(text, id string) bool {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r", "")), "\n")
+	unescaped := strings.NewReplacer(`\`, "", "&#92;", "", "&amp;", "&")
 	last := strings.TrimSpace(lines[len(lines)-1])
-	return last == want || wiki != "" && last == wikiEscape(want)
+	return last == mark(id) || unescaped.Replace(last) == unescaped.Replace(wikiEscape(mark(id)))
 }
 
 // opening says what a person is needed for.
-func opening(n session.Notice) []span {
+func opening(n session.Notice) []string {
 	r := n.Request
 	if r == nil {
-		return []span{strong(fmt.Sprintf("Team %s is %s.", n.Team, words(n.Status)))}
+		return []string{strong(fmt.Sprintf("Team %s is %s.", n.Team, words(n.Status)))}
 	}
 	switch r.Kind {
 	case session.ForApproval:
-		asks := []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
+		asks := []string{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
 		return append(asks, approvals(*r)...)
 	case session.ForBudget:
-		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
+		return []string{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
 	case session.ForOutage:
-		return []span{strong(fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited()))}
+		return []string{strong(fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited()))}
 	case session.ForHelp:
 	}
-	return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
+	return []string{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
 }
 
 // approvals says who has approved and who has to; nothing where one person does.
-func approvals(r session.Request) []span {
+func approvals(r session.Request) []string {
 	if r.Quorum == nil {
 		return nil
 	}
-	return []span{plain(" " + safetext.Line(r.Quorum.String()) + ".")}
+	return []string{plain(" " + safetext.Line(r.Quorum.String()) + ".")}
 }
 
 // sessionText names the notice's session.
 func sessionText(n session.Notice) string {
 	s := fmt.Sprintf("Session %s in namespace %s, store %s", n.Session, n.Namespace, n.Store)
-	if n.Incarnation > 1 {
-		s += fmt.Sprintf(", incarnation %d", n.Incarnation)
+	if n.Run > 1 {
+		s += fmt.Sprintf(", run %d", n.Run)
 	}
 	return s
 }
@@ -158,19 +152,19 @@ func sessionText(n session.Notice) string {
 func words(s session.State) string { return strings.ReplaceAll(string(s), "_", " ") }
 
 func happened(n session.Notice, quote int) document {
-	d := document{{kind: heading, spans: []span{plain("What happened")}}}
+	d := document{heading("What happened")}
 	r := n.Request
 	if r == nil {
-		return append(d, block{kind: code, text: cutText(n.Reason, quote)})
+		return append(d, verbatim(cutText(n.Reason, quote)))
 	}
 	if r.Category != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain("Failure category: "), strong(string(r.Category))}})
+		d = append(d, paragraph(plain("Failure category: "), strong(string(r.Category))))
 	}
 	if r.Message != "" {
-		d = append(d, block{kind: code, text: cutText(r.Message, quote)})
+		d = append(d, verbatim(cutText(r.Message, quote)))
 	}
 	if r.Suggestion != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain(textfmt.Shorten(safetext.Line(r.Suggestion), max(quote, 40)))}})
+		d = append(d, paragraph(plain(textfmt.Shorten(safetext.Line(r.Suggestion), max(quote, 40)))))
 	}
 	var times []string
 	if !r.Since.IsZero() {
@@ -180,7 +174,7 @@ func happened(n session.Notice, quote int) document {
 		times = append(times, "Without an answer the session fails at "+clock(r.Until)+".")
 	}
 	if len(times) > 0 {
-		d = append(d, block{kind: paragraph, spans: []span{plain(strings.Join(times, " "))}})
+		d = append(d, paragraph(plain(strings.Join(times, " "))))
 	}
 	return d
 }
@@ -193,26 +187,24 @@ func tried(n session.Notice, quote int) document {
 	}
 	attempts := n.Request.Attempts
 	left := max(len(attempts)-max(quote/32, leastAttempts), 0)
-	list := block{kind: bullets}
+	var items []string
 	for i, a := range attempts[left:] {
-		list.items = append(list.items, []span{
-			strong(fmt.Sprintf("Attempt %d, %s", left+i+1, a.Category)),
-			plain(": " + textfmt.Shorten(safetext.Line(a.Message), max(quote/2, 40))),
-		})
+		head := strong(fmt.Sprintf("Attempt %d, %s", left+i+1, a.Category))
+		items = append(items, head+plain(": "+textfmt.Shorten(safetext.Line(a.Message), max(quote/2, 40))))
 	}
-	d := document{{kind: heading, spans: []span{plain("Failed attempts")}}}
+	d := document{heading("Failed attempts")}
 	if left > 0 {
-		d = append(d, block{kind: paragraph, spans: []span{plain(fmt.Sprintf("%d attempts; the first %d are omitted.", len(attempts), left))}})
+		d = append(d, paragraph(plain(fmt.Sprintf("%d attempts; the first %d are omitted.", len(attempts), left))))
 	}
-	return append(d, list)
+	return append(d, bullets(items))
 }
 
 func costText(n session.Notice) document {
-	items := [][]span{{plain("session so far: " + spent(n.Usage))}}
+	items := []string{plain("session so far: " + spent(n.Usage))}
 	if r := n.Request; r != nil {
-		items = append([][]span{{plain(subject(*r) + ": " + spent(r.Usage))}}, items...)
+		items = append([]string{plain(subject(*r) + ": " + spent(r.Usage))}, items...)
 	}
-	return document{{kind: heading, spans: []span{plain("Cost")}}, {kind: bullets, items: items}}
+	return document{heading("Cost"), bullets(items)}
 }
 
 func spent(u cost.Usage) string {
@@ -221,25 +213,25 @@ func spent(u cost.Usage) string {
 
 // goingOn says how to answer, in a terminal and in Temporal's Web UI.
 func goingOn(n session.Notice, quote int) document {
-	d := document{{kind: heading, spans: []span{plain("How to continue")}}}
+	d := document{heading("How to continue")}
 	if n.Dashboard != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain("In a browser: open "), {text: "the dashboard", link: n.Dashboard}, plain(".")}})
+		d = append(d, paragraph(plain("In a browser: open "), link("the dashboard", n.Dashboard), plain(".")))
 	}
 	if len(n.Commands) > 0 {
 		d = append(d,
-			block{kind: paragraph, spans: []span{plain("In a terminal, one of:")}},
-			block{kind: code, text: cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))})
+			paragraph(plain("In a terminal, one of:")),
+			verbatim(cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))))
 		if n.Where != "" {
-			d = append(d, block{kind: paragraph, spans: []span{plain("Flags for Temporal and the store: " + safetext.Line(n.Where) + ".")}})
+			d = append(d, paragraph(plain("Flags for Temporal and the store: "+safetext.Line(n.Where)+".")))
 		}
 	}
 	r := n.Request
 	if r == nil || len(r.Actions) == 0 {
 		return d
 	}
-	where := []span{plain("In Temporal's Web UI: open the workflow " + n.Session + " in namespace " + n.Namespace)}
+	where := []string{plain("In Temporal's Web UI: open the workflow " + n.Session + " in namespace " + n.Namespace)}
 	if n.WebUI != "" {
-		where = []span{plain("In Temporal's Web UI: open "), {text: "the session's page", link: n.WebUI}}
+		where = []string{plain("In Temporal's Web UI: open "), link("the session's page", n.WebUI)}
 	}
 	verbs := make([]string, len(r.Actions))
 	for i, v := range r.Actions {
@@ -248,7 +240,7 @@ func goingOn(n session.Notice, quote int) document {
 	where = append(where,
 		plain(" and send the Update "), strong("resolve"),
 		plain(" with the JSON below. The action is one of "+strings.Join(verbs, ", ")+"; add a \"note\" for the next attempt."))
-	return append(d, block{kind: paragraph, spans: where}, block{kind: code, text: answerJSON(*r)})
+	return append(d, paragraph(where...), verbatim(answerJSON(*r)))
 }
 
 // answerJSON is the likeliest answer to a request, as the Web UI takes it.
@@ -274,9 +266,9 @@ func artifacts(n session.Notice) document {
 		commands += fmt.Sprintf("\nmaestro logs %s %s", n.Session, subject(*r))
 	}
 	return document{
-		{kind: heading, spans: []span{plain("Artifacts")}},
-		{kind: paragraph, spans: []span{plain(where + ":")}},
-		{kind: code, text: commands},
+		heading("Artifacts"),
+		paragraph(plain(where + ":")),
+		verbatim(commands),
 	}
 }
 
@@ -284,11 +276,11 @@ func artifacts(n session.Notice) document {
 func wentOn(n session.Notice, quote int) document {
 	goes := "session " + n.Session + " continues."
 	if n.Answer == nil {
-		return document{{kind: paragraph, spans: []span{strong("S" + goes[1:])}}}
+		return document{paragraph(strong("S" + goes[1:]))}
 	}
 	d := said(*n.Answer, ": "+goes, quote)
 	if n.Request != nil && n.Answer.Action == session.AnswerApprove {
-		d[0].spans = append(d[0].spans, approvals(*n.Request)...)
+		d[0] += paragraph(approvals(*n.Request)...)
 	}
 	return d
 }
@@ -310,9 +302,9 @@ func said(a session.Answer, then string, quote int) document {
 	if !a.At.IsZero() {
 		text += " at " + clock(a.At)
 	}
-	d := document{{kind: paragraph, spans: []span{strong(by), plain(text + then)}}}
+	d := document{paragraph(strong(by), plain(text+then))}
 	if strings.TrimSpace(a.Note) != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain("Why:")}}, block{kind: code, text: cutText(a.Note, quote)})
+		d = append(d, paragraph(plain("Why:")), verbatim(cutText(a.Note, quote)))
 	}
 	return d
 }
@@ -327,9 +319,9 @@ func ended(n session.Notice, quote int) document {
 	if how == "" {
 		how = "is " + words(n.Status)
 	}
-	d := document{{kind: paragraph, spans: []span{strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how))}}}
+	d := document{paragraph(strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how)))}
 	if n.Reason != "" {
-		d = append(d, block{kind: code, text: cutText(n.Reason, quote)})
+		d = append(d, verbatim(cutText(n.Reason, quote)))
 	}
 	if n.Answer != nil {
 		d = append(d, said(*n.Answer, ".", quote)...)

@@ -2,7 +2,6 @@ package jira
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -91,7 +90,7 @@ func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n 
 	fields["project"] = map[string]string{"key": how.Project}
 	fields["issuetype"] = map[string]string{"name": kind}
 	fields["summary"] = summary(n)
-	fields["description"] = c.text(description(n), maxDescription)
+	fields["description"] = fitted(description(n), maxDescription)
 	fields["labels"] = append(slices.Clone(how.Labels), label)
 	if len(how.Components) > 0 {
 		fields["components"] = named(how.Components)
@@ -195,7 +194,7 @@ func (c *Client) Comment(ctx context.Context, in session.TicketComment) error {
 	}
 	return c.do(ctx, call{
 		what: "comment on " + in.Key, method: http.MethodPost, path: c.path("issue", in.Key, "comment"),
-		body: map[string]any{"body": c.text(comment(in), maxComment)},
+		body: map[string]any{"body": fitted(comment(in), maxComment)},
 		refused: func(r refusal) *session.TicketTrouble {
 			return c.ticketRefused(in.Key, "Add Comments", r)
 		},
@@ -230,7 +229,7 @@ func (c *Client) commented(ctx context.Context, key, id string) (bool, error) {
 	for start := 0; start < maxComments; {
 		var page struct {
 			Comments []struct {
-				Body json.RawMessage `json:"body"`
+				Body string `json:"body"`
 			} `json:"comments"`
 			Total int `json:"total"`
 		}

@@ -9,48 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
-// wiki is the document as version 2 of the API takes it: Jira's wiki markup.
-func (d document) wiki() string {
-	blocks := make([]string, 0, len(d))
-	for _, b := range d {
-		switch b.kind {
-		case heading:
-			blocks = append(blocks, "h3. "+wikiLine(b.spans))
-		case paragraph:
-			blocks = append(blocks, wikiLine(b.spans))
-		case code:
-			blocks = append(blocks, "{noformat}\n"+wikiVerbatim(b.text)+"\n{noformat}")
-		case bullets:
-			items := make([]string, len(b.items))
-			for i, item := range b.items {
-				items[i] = "* " + wikiLine(item)
-			}
-			if len(items) > 0 {
-				blocks = append(blocks, strings.Join(items, "\n"))
-			}
-		}
-	}
-	return strings.Join(blocks, "\n\n")
-}
-
-func wikiLine(spans []span) string {
-	var b strings.Builder
-	for _, s := range spans {
-		text := wikiEscape(s.text)
-		switch {
-		case text == "":
-			continue
-		case s.link != "":
-			text = "[" + text + "|" + wikiAddress(s.link) + "]"
-		case s.strong:
-			// The braces let markup begin and end inside a word.
-			text = "{*}" + text + "{*}"
-		}
-		b.WriteString(text)
-	}
-	return b.String()
-}
-
 // wikiMarks are the characters that mean something in wiki markup wherever they
 // stand, unlike hyphens and colons: a backslash before one takes its meaning. The
 // backslash itself has no such form.

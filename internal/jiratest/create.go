@@ -160,29 +160,19 @@ func nameOf(value json.RawMessage) string {
 	return named.Name
 }
 
-// checkText says what is wrong with a text in the form that the version of the
-// API wants; empty: nothing.
+// checkText says what is wrong with a text; empty: nothing.
 func (s *Server) checkText(value json.RawMessage) string {
 	var text string
 	isText := json.Unmarshal(value, &text) == nil
-	if s.options.DataCenter {
-		switch {
-		case !isText:
-			return "Operation value must be a string"
-		case strings.TrimSpace(text) == "":
-			return "Comment body can not be empty!"
-		case length(text) > maxText:
-			return tooLong
-		}
-		return ""
-	}
-	if isText || len(value) == 0 {
-		return "Operation value must be an Atlassian Document (see the Atlassian Document Format)"
-	}
-	if length(string(value)) > maxText {
+	switch {
+	case !isText:
+		return "Operation value must be a string"
+	case strings.TrimSpace(text) == "":
+		return "Comment body can not be empty!"
+	case length(text) > maxText:
 		return tooLong
 	}
-	return CheckADF(value)
+	return ""
 }
 
 // byKey finds a project. The server is locked.

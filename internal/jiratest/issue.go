@@ -82,9 +82,8 @@ func (s *Server) Delete(key string) {
 	s.issues = slices.DeleteFunc(s.issues, func(i *Issue) bool { return i.Key == key })
 }
 
-// Comment adds a comment of somebody else to an issue: text on Data Center, a
-// document on Cloud.
-func (s *Server) Comment(key string, body any) {
+// Comment adds a comment of somebody else to an issue.
+func (s *Server) Comment(key, body string) {
 	data, err := json.Marshal(body)
 	if err != nil {
 		panic("jiratest: " + err.Error())
@@ -135,14 +134,7 @@ func (s *Server) seen(w http.ResponseWriter, key string) *Issue {
 	return nil
 }
 
-func (s *Server) self(parts string) string { return s.URL() + "/rest/api/" + s.version() + "/" + parts }
-
-func (s *Server) version() string {
-	if s.options.DataCenter {
-		return "2"
-	}
-	return "3"
-}
+func (s *Server) self(parts string) string { return s.URL() + "/rest/api/2/" + parts }
 
 func (s *Server) issue(w http.ResponseWriter, key string) {
 	i := s.seen(w, key)

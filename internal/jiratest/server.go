@@ -198,15 +198,12 @@ func (s *Server) route(w http.ResponseWriter, r Request) {
 	if !s.authenticated(w, r) {
 		return
 	}
-	version := "/rest/api/3/"
-	if s.options.DataCenter {
-		version = "/rest/api/2/"
-	}
+	const version = "/rest/api/2/"
 	switch {
 	case strings.HasPrefix(r.Path, "/secure/attachment/"):
 		s.attachmentOfServer(w, strings.TrimPrefix(r.Path, "/secure/attachment/"))
 		return
-	case !s.options.DataCenter && (r.Path == "/rest/api/2/search" || r.Path == "/rest/api/3/search"):
+	case !s.options.DataCenter && r.Path == version+"search":
 		refuse(w, http.StatusGone, nil, "The requested API has been removed. Please migrate to the /rest/api/3/search/jql API. "+
 			"A full migration guideline is available at https://developer.atlassian.com/changelog/#CHANGE-2046")
 		return

@@ -35,23 +35,20 @@ const (
 	fields = `{"fields":{"project":{"key":"MD"},"issuetype":{"name":"Bug"},"summary":"s","description":`
 )
 
-func TestEachVersionWantsItsOwnTexts(t *testing.T) {
+func TestTextsAreText(t *testing.T) {
 	t.Parallel()
 	for _, dataCenter := range []bool{false, true} {
 		s := jiratest.New(t, jiratest.Options{DataCenter: dataCenter})
-		issue, right, wrong := "/rest/api/3/issue", doc, plain
-		if dataCenter {
-			issue, right, wrong = "/rest/api/2/issue", plain, doc
-		}
-		status, body := ask(t, s, dataCenter, http.MethodPost, issue, fields+wrong+"}}")
+		const issue = "/rest/api/2/issue"
+		status, body := ask(t, s, dataCenter, http.MethodPost, issue, fields+doc+"}}")
 		require.Equal(t, 400, status)
 		require.Contains(t, body, `"errorMessages":[],"errors":{"description":"Operation value must be a`)
-		status, body = ask(t, s, dataCenter, http.MethodPost, issue, fields+right+"}}")
+		status, body = ask(t, s, dataCenter, http.MethodPost, issue, fields+plain+"}}")
 		require.Equal(t, 201, status)
 		require.Contains(t, body, `"key":"MD-1"`)
-		status, _ = ask(t, s, dataCenter, http.MethodPost, issue+"/MD-1/comment", `{"body":`+wrong+`}`)
+		status, _ = ask(t, s, dataCenter, http.MethodPost, issue+"/MD-1/comment", `{"body":`+doc+`}`)
 		require.Equal(t, 400, status)
-		status, _ = ask(t, s, dataCenter, http.MethodPost, issue+"/MD-1/comment", `{"body":`+right+`}`)
+		status, _ = ask(t, s, dataCenter, http.MethodPost, issue+"/MD-1/comment", `{"body":`+plain+`}`)
 		require.Equal(t, 201, status)
 	}
 }
@@ -59,66 +56,33 @@ func TestEachVersionWantsItsOwnTexts(t *testing.T) {
 func TestPathsOfTheOtherVersionAreNotServed(t *testing.T) {
 	t.Parallel()
 	cloud, server := jiratest.New(t, jiratest.Options{}), jiratest.New(t, jiratest.Options{DataCenter: true})
-	for _, path := range []string{"/rest/api/3/search?jql=x", "/rest/api/2/search?jql=x"} {
-		status, body := ask(t, cloud, false, http.MethodGet, path, "")
-		require.Equal(t, http.StatusGone, status)
-		require.Contains(t, body, "/rest/api/3/search/jql")
-	}
-	status, _ := ask(t, server, true, http.MethodGet, "/rest/api/3/myself", "")
+	status, body := ask(t, cloud, false, http.MethodGet, "/rest/api/2/search?jql=x", "")
+	require.Equal(t, http.StatusGone, status)
+	require.Contains(t, body, "/rest/api/3/search/jql")
+	status, _ = ask(t, server, true, http.MethodGet, "/rest/api/3/myself", "")
 	require.Equal(t, http.StatusNotFound, status)
 	status, _ = ask(t, server, false, http.MethodGet, "/rest/api/2/myself", "")
 	require.Equal(t, http.StatusUnauthorized, status, "a Data Center wants a token")
-	status, _ = ask(t, cloud, true, http.MethodGet, "/rest/api/3/myself", "")
+	status, _ = ask(t, cloud, true, http.MethodGet, "/rest/api/2/myself", "")
 	require.Equal(t, http.StatusUnauthorized, status, "Cloud wants an email and a token")
-}
-
-func TestDocumentsAreChecked(t *testing.T) {
-	t.Parallel()
-	wrap := func(content string) string { return `{"type":"doc","version":1,"content":[` + content + `]}` }
-	for name, tt := range map[string]struct{ in, why string }{
-		"sound":             {doc, ""},
-		"empty":             {wrap(""), ""},
-		"no version":        {`{"type":"doc","content":[]}`, "version 1"},
-		"no content":        {`{"type":"doc","version":1}`, "content"},
-		"an empty text":     {wrap(`{"type":"paragraph","content":[{"type":"text","text":""}]}`), "not empty"},
-		"a text alone":      {wrap(`{"type":"text","text":"x"}`), "may not stand here"},
-		"no level":          {wrap(`{"type":"heading"}`), "a level"},
-		"an unknown type":   {wrap(`{"type":"heading2"}`), "may not stand here"},
-		"marks on code":     {wrap(`{"type":"codeBlock","content":[{"type":"text","text":"x","marks":[{"type":"strong"}]}]}`), "no marks"},
-		"a link to nowhere": {wrap(`{"type":"paragraph","content":[{"type":"text","text":"x","marks":[{"type":"link","attrs":{}}]}]}`), "an address"},
-		"an unknown mark":   {wrap(`{"type":"paragraph","content":[{"type":"text","text":"x","marks":[{"type":"bold"}]}]}`), `"bold"`},
-		"an empty list":     {wrap(`{"type":"bulletList"}`), "no content"},
-		"no item":           {wrap(`{"type":"bulletList","content":[{"type":"paragraph"}]}`), "may not stand here"},
-		"a strange field":   {wrap(`{"type":"paragraph","colour":"red"}`), "unknown field"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := jiratest.CheckADF([]byte(tt.in))
-			if tt.why == "" {
-				require.Empty(t, got)
-			} else {
-				require.Contains(t, got, tt.why)
-			}
-		})
-	}
 }
 
 func TestFaultsHappenAsOftenAsTheyAreSet(t *testing.T) {
 	t.Parallel()
 	s := jiratest.New(t, jiratest.Options{})
 	s.Fail(jiratest.Refusal(403, nil, "No.").On(http.MethodGet, "/myself").Once())
-	status, _ := ask(t, s, false, http.MethodGet, "/rest/api/3/mypermissions?projectKey=MD&permissions=ADD_COMMENTS", "")
+	status, _ := ask(t, s, false, http.MethodGet, "/rest/api/2/mypermissions?projectKey=MD&permissions=ADD_COMMENTS", "")
 	require.Equal(t, 200, status)
-	status, body := ask(t, s, false, http.MethodGet, "/rest/api/3/myself", "")
+	status, body := ask(t, s, false, http.MethodGet, "/rest/api/2/myself", "")
 	require.Equal(t, 403, status)
 	require.JSONEq(t, `{"errorMessages":["No."],"errors":{}}`, body)
-	status, _ = ask(t, s, false, http.MethodGet, "/rest/api/3/myself", "")
+	status, _ = ask(t, s, false, http.MethodGet, "/rest/api/2/myself", "")
 	require.Equal(t, 200, status)
 	s.Fail(jiratest.Fault{Status: 500})
-	status, _ = ask(t, s, false, http.MethodGet, "/rest/api/3/myself", "")
+	status, _ = ask(t, s, false, http.MethodGet, "/rest/api/2/myself", "")
 	require.Equal(t, 500, status)
 	s.Mend()
-	status, _ = ask(t, s, false, http.MethodGet, "/rest/api/3/myself", "")
+	status, _ = ask(t, s, false, http.MethodGet, "/rest/api/2/myself", "")
 	require.Equal(t, 200, status)
 	require.Len(t, s.Requests(), 5)
 }

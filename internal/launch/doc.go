@@ -1,4 +1,4 @@
-// Package launch starts sessions: a new one, the next incarnation of one that has ended, and a fork
+// Package launch starts sessions: a new one, the next run of one that has ended, and a fork
 // of another. It runs all checks first, stores the input, starts the workflow, and waits until a
 // worker has admitted it.
 //

@@ -53,8 +53,8 @@ type Session struct {
 
 	// base is the checkpoint that the session continues from; empty for a new one.
 	base spec.Digest
-	// incarnation is the number of a resumed session's new run.
-	incarnation int
+	// run is the number of a resumed session's new run.
+	run int
 	// origin is set for a fork.
 	origin *session.Origin
 	// starter is who started the session that is resumed.
@@ -83,7 +83,7 @@ func (l *Launcher) Check(ctx context.Context, s Session) error {
 
 // agents are the agents that live workers offer for a team; or a [*RefusedError].
 func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.OfferedAgent, error) {
-	offers, err := l.Store.Offers(ctx)
+	offers, err := l.Store.State.Offers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (l *Launcher) checkFree(ctx context.Context, id string) error {
 	case !errors.Is(err, sessionstatus.ErrUnknown):
 		return err
 	}
-	known, err := l.Store.HasSession(session.Key{Namespace: l.Conn.Namespace, Session: id})
+	known, err := l.Store.State.HasSession(ctx, session.Key{Namespace: l.Conn.Namespace, Session: id})
 	if known {
 		return &TakenError{id, "the store in " + l.Store.Dir()}
 	}
@@ -146,7 +146,7 @@ func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
 func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.SessionInput, error) {
 	in := workflows.SessionInput{
 		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo, Labels: s.Labels,
-		Base: s.base, Incarnation: s.incarnation, Origin: s.origin, Starter: s.starter,
+		Base: s.base, Run: s.run, Origin: s.origin, Starter: s.starter,
 	}
 	if in.StartedBy == "" {
 		in.Starter = l.By

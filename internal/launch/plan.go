@@ -12,7 +12,7 @@ import (
 // course that would be refused is a [*RefusedError].
 func (l *Launcher) Plan(ctx context.Context, s Session) ([]session.PlanEntry, error) {
 	p := activities.Planned{
-		Team: s.Team, Requirement: s.Requirement, Workspace: s.Workspace, Course: s.Course, Base: s.base, Incarnation: s.incarnation, Origin: s.origin,
+		Team: s.Team, Requirement: s.Requirement, Workspace: s.Workspace, Course: s.Course, Base: s.base, Run: s.run, Origin: s.origin,
 	}
 	a := &activities.Admissions{Files: l.Store.Content}
 	if s.base != "" {

@@ -16,7 +16,7 @@ import (
 type Stored struct {
 	// Checkpoint is the newest readable one.
 	Checkpoint store.StoredCheckpoint
-	// Execution is the status document; its incarnation is the newest known one.
+	// Execution is the status document; its run is the newest known one.
 	Execution session.Execution
 	// Faults list what was damaged or missing, and what was repaired.
 	Faults []cas.Fault
@@ -35,18 +35,18 @@ func LastGood(ctx context.Context, s *store.Store, key session.Key) (found Store
 		return found, err
 	}
 	found.Faults = report.Faults
-	chain, err := s.Checkpoints(ctx, key)
-	if len(chain) == 0 {
+	if found.Checkpoint, err = s.Newest(ctx, key); found.Checkpoint.Name == "" {
 		return found, &NoCheckpointError{err}
 	}
-	found.Checkpoint = chain[0]
-	found.Execution, err = s.Execution(key)
+	found.Execution, err = s.State.Execution(ctx, key)
 	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 		return found, err
 	}
-	for _, c := range chain {
-		found.Execution.Incarnation = max(found.Execution.Incarnation, c.Incarnation)
+	rows, err := s.State.Checkpoints(ctx, key)
+	if err != nil || len(rows) == 0 {
+		return found, err
 	}
+	found.Execution.Run = max(found.Execution.Run, int(rows[0].Run)) // the newest may be damaged
 	return found, nil
 }
 
@@ -59,7 +59,7 @@ func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (spec
 	return t, nil
 }
 
-// Next is the next incarnation of a session that has ended, with a team, which may be another one.
+// Next is the next run of a session that has ended, with a team, which may be another one.
 // An unfinished session keeps the phases that it was limited to unless the course selects others;
 // if the team has none of them, the error is a [*GoneError].
 func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, error) {
@@ -78,7 +78,7 @@ func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, er
 	}
 	return Session{
 		ID: id, Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Course: course, ReportTo: c.ReportTo, Labels: c.Labels,
-		base: c.Name, incarnation: max(s.Execution.Incarnation, c.Incarnation) + 1, starter: s.Execution.Starter,
+		base: c.Name, run: max(s.Execution.Run, c.Run) + 1, starter: s.Execution.Starter,
 	}, nil
 }
 
@@ -94,7 +94,7 @@ func (s Stored) Fork(from string, t spec.Team, phase string) Session {
 	return Session{
 		Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Labels: c.Labels,
 		Course: session.Course{Force: []string{phase}, Given: c.Given, Source: s.Execution.Course.Source},
-		base:   c.Name, incarnation: 1, origin: &session.Origin{Session: from, Checkpoint: c.Name},
+		base:   c.Name, run: 1, origin: &session.Origin{Session: from, Checkpoint: c.Name},
 	}
 }
 

@@ -257,7 +257,7 @@ func (k *Stack) awaitOffer(ctx context.Context) error {
 	ticker := time.NewTicker(pollPause)
 	defer ticker.Stop()
 	for {
-		offers, _ := k.Store.Offers(bounded) // it is asked again
+		offers, _ := k.Store.State.Offers(bounded) // it is asked again
 		if slices.ContainsFunc(offers, func(o spec.Offer) bool {
 			return o.Host == k.options.Host && o.PID == k.options.PID && o.Live(k.options.Now())
 		}) {

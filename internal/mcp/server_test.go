@@ -19,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/mcp"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -29,18 +30,17 @@ func newBase(t *testing.T) *control.Base {
 	require.NoError(t, err)
 	crew := spec.Team{Name: "web", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}}
 	for id, state := range map[string]session.State{"done": session.Completed, "waits": session.HelpIsNeeded} {
-		require.NoError(t, s.UpdateExecution(session.Key{Namespace: "default", Session: id}, func(e *session.Execution) {
+		statetest.Put(t, s.State, session.Key{Namespace: "default", Session: id}, func(e *session.Execution) {
 			now := time.Now()
 			e.Status = session.NewStatus(id, crew)
 			e.Status.Status, e.StartedAt = state, &now
-			e.Schema, e.Namespace, e.Store = session.ExecutionSchema, "default", s.ID()
 			if state == session.HelpIsNeeded {
 				e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
 				_, err := s.State.AddRaise(t.Context(), session.Key{Namespace: "default", Session: id}, budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob"}, "cli")
 				require.NoError(t, err)
 				e.Help = []session.Request{{ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Message: "stuck", Actions: []session.Action{session.AnswerRetry}}}
 			}
-		}))
+		})
 	}
 	return &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 }

@@ -1,4 +1,4 @@
-// Package overlayfs reads and writes the marks in the upper directory of an overlay: whiteouts and
+// Package overlayfs reads the marks in the upper directory of an overlay: whiteouts and
 // opaque directories, which hide entries of the directories below it.
 package overlayfs
 
@@ -19,10 +19,6 @@ func IsWhiteout[Device int32 | uint64](mode fs.FileMode, device Device) bool {
 	return mode&fs.ModeCharDevice != 0 && device == 0
 }
 
-// MakeWhiteout makes an entry that marks its path as removed. The path is relative to an open
-// directory, or absolute.
-func MakeWhiteout(dir int, path string) error { return unix.Mknodat(dir, path, unix.S_IFCHR, 0) }
-
 // IsOpaque reports whether a directory hides what is below it.
 func IsOpaque(dir *os.File) (bool, error) {
 	var value [2]byte
@@ -35,6 +31,3 @@ func IsOpaque(dir *os.File) (bool, error) {
 	}
 	return string(value[:n]) == "y", nil
 }
-
-// MakeOpaque makes a directory hide what is below it.
-func MakeOpaque(dir *os.File) error { return unix.Fsetxattr(int(dir.Fd()), opaque, []byte("y"), 0) }

@@ -4,7 +4,6 @@
 package overlayfs
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 )
@@ -12,11 +11,5 @@ import (
 // IsWhiteout returns false.
 func IsWhiteout[Device int32 | uint64](fs.FileMode, Device) bool { return false }
 
-// MakeWhiteout returns [errors.ErrUnsupported].
-func MakeWhiteout(int, string) error { return errors.ErrUnsupported }
-
 // IsOpaque returns false.
 func IsOpaque(*os.File) (bool, error) { return false, nil }
-
-// MakeOpaque returns [errors.ErrUnsupported].
-func MakeOpaque(*os.File) error { return errors.ErrUnsupported }

@@ -99,17 +99,6 @@ type Process struct {
 	// Services are servers of the worker in a Room with a network of its own, at most
 	// [room.MaxPorts].
 	Services []Service
-	// Streams, if not nil, are the process's standard streams: they are not captured, masked or
-	// bounded, and Stdin and Events are ignored.
-	Streams *Streams
-}
-
-// Streams are standard streams that a process gets directly. The launcher closes its own
-// descriptors of them after the process has started.
-type Streams struct {
-	In, Out, Err *os.File
-	// Terminal: they are a terminal, which becomes the process's controlling terminal.
-	Terminal bool
 }
 
 // Result is how a process ended.
@@ -217,7 +206,7 @@ func (l *Launcher) orders(p Process) room.Orders {
 	o := room.Orders{
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
 		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.Threads.Each, UserThreads: l.Threads.OfUser,
-		Room: p.Room, Floor: p.Floor, Ports: ports, Terminal: p.Streams != nil && p.Streams.Terminal,
+		Room: p.Room, Floor: p.Floor, Ports: ports,
 	}
 	if l.Cgroups == nil {
 		o.MaxMemory = l.MaxMemory
@@ -308,17 +297,13 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	return s, nil
 }
 
-// connect makes the pipes to a shim and returns the shim's ends. Streams of the process take the
-// place of the pipes for standard input and output. Standard input gets what fits into its pipe.
+// connect makes the pipes to a shim and returns the shim's ends. Standard input gets what fits into its pipe.
 func (s *running) connect(p Process) (theirs []*os.File, err error) {
 	const read, written = 0, 1
 	pipes := []struct {
 		ours **os.File
 		end  int
 	}{{&s.stdin, written}, {&s.stdout, read}, {&s.stderr, read}, {&s.orders, written}}
-	if own := p.Streams; own != nil {
-		theirs, pipes = append(theirs, own.In, own.Out, own.Err), pipes[3:]
-	}
 	for _, pipe := range pipes {
 		var ends [2]int // not negative
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {

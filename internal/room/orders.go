@@ -63,8 +63,6 @@ type Orders struct {
 	// MaxMemory bounds the memory of the argv and its descendants, in bytes; zero: the shim does
 	// not measure it.
 	MaxMemory int64
-	// Terminal: standard input is a terminal that becomes the argv's controlling one.
-	Terminal bool
 	// Room, if not nil, is the layout of the argv's room. The shim must have been started with
 	// the attributes of its [Layout.Namespaces].
 	Room *Layout

@@ -214,7 +214,7 @@ func (s *supervisor) start() error {
 	attr := &syscall.ProcAttr{
 		Env:   o.Env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: o.Terminal, PidFD: &s.pidfd},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &s.pidfd},
 	}
 	if u := o.User; u != nil {
 		attr.Dir = o.Dir // entered as that user, so that its permissions apply

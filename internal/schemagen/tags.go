@@ -11,6 +11,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/backup"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -177,6 +178,7 @@ func resolvedWorker() any {
 	c := agent.Config{
 		Checks: map[string]agent.CheckDefinition{"": {}}, Jira: &agent.Jira{}, Webhook: &agent.Webhook{},
 		Retention: agent.Retention{Keep: store.DefaultKeep, OlderThan: textfmt.Duration(store.DefaultOlderThan)},
+		Backup:    &agent.Backup{Every: textfmt.Duration(backup.DefaultEvery), Keep: backup.DefaultKeep},
 	}.WithDefaults()
 	// Of an agent, only what holds for every kind.
 	c.Agents = map[string]agent.Definition{"": {Timeout: agent.DefaultTimeout, IdleTimeout: agent.DefaultIdleTimeout, Breaker: spec.Breaker{}.For("")}}

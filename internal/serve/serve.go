@@ -118,7 +118,7 @@ func (s *Server) routes(base *control.Base, feed *control.Feed, inbound http.Han
 	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Health: health, Version: s.o.Version}))
 	mux.Handle(control.HooksPath, inbound)
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
-	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base, health)))
+	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base, health)))
 	return mux
 }
 

@@ -56,12 +56,10 @@ const (
 	BreakerHalfOpen BreakerState = "half_open"
 )
 
-// BreakerStatus is the status of a breaker: the document of `breaker show -o json` and of
-// breakers/<name>.json. Its field names are stable.
+// BreakerStatus is the status of a breaker: the document of `breaker show -o json`. Its field names are stable.
 type BreakerStatus struct {
-	Schema string `json:"schema"`
-	Name   string `json:"name"`
-	// State is closed or open in the store's file; elsewhere At computes it.
+	Name string `json:"name"`
+	// State is closed or open in the database; elsewhere At computes it.
 	State BreakerState `json:"state"`
 	// Failures counts the counted failures in a row.
 	Failures int `json:"failures"`
@@ -117,14 +115,6 @@ func (s BreakerStatus) At(now time.Time) BreakerStatus {
 	}
 	s.Probes = live
 	return s
-}
-
-// NewerThan reports whether s is to replace other.
-func (s BreakerStatus) NewerThan(other BreakerStatus) bool {
-	if !s.Since.Equal(other.Since) {
-		return s.Since.After(other.Since)
-	}
-	return s.Revision > other.Revision
 }
 
 // Because is the reason why the breaker is open, as part of a sentence.

@@ -8,32 +8,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// CallKey identifies a paid call of its assignment. It has no incarnation and no worker, so an
-// executor that repeats a turn of an attempt finds the paid answer.
-type CallKey struct {
-	// Epoch counts how often a person had the assignment start again.
-	Epoch int `json:"epoch"`
-	// Round and Attempt count from 1; Attempt within the round.
-	Round   int `json:"round"`
-	Attempt int `json:"attempt"`
-	// Turn counts the calls of one conversation from 1. An agent that is paid
-	// by the attempt has the turn 0.
-	Turn int `json:"turn"`
-}
-
-// SameAttempt reports whether two calls are of one attempt.
-func (k CallKey) SameAttempt(other CallKey) bool {
-	k.Turn = other.Turn
-	return k == other
-}
-
 // AnyTurn is the turn of a call whose position in a conversation is not known, because a program
 // makes the request, possibly several at a time. Such calls are numbered as they begin.
 const AnyTurn = -1
 
 // CallPlan is a call that an agent is about to pay for.
 type CallPlan struct {
-	// Turn is as in [CallKey], or [AnyTurn].
+	// Turn counts the calls of one conversation from 1; 0 is a whole attempt of an agent program. Or it is [AnyTurn].
 	Turn int
 	// Agent and Model identify what answers. API names the API of the provider: anthropic, openai
 	// or gemini, and Server is its host; empty: the call is a whole attempt of an agent program.

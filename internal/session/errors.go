@@ -9,11 +9,11 @@ import (
 var (
 	// ErrNotFound: the store has no such document or blob.
 	ErrNotFound = errors.New("not found")
-	// ErrCorrupt: the content differs from what was written. It has been moved to the store's
-	// quarantine.
+	// ErrCorrupt: the content differs from what was written. A damaged blob has been moved to
+	// the directory damaged.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrFenced: a later incarnation or activity of the session owns the assignment now.
-	ErrFenced = errors.New("a later incarnation or activity of the session owns this assignment")
+	// ErrFenced: a later run or activity of the session owns the assignment now.
+	ErrFenced = errors.New("a later run or activity of the session owns this assignment")
 )
 
 // The type names of errors that cross Temporal. They are part of the wire

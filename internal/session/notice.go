@@ -38,13 +38,13 @@ type Notice struct {
 	ID    string    `json:"id"`
 	Event Event     `json:"event"`
 	At    time.Time `json:"at"`
-	// Session, Run and Namespace name the workflow; Store the store.
-	Session     string `json:"session"`
-	Run         string `json:"run"`
-	Namespace   string `json:"namespace"`
-	Store       string `json:"store"`
-	Team        string `json:"team"`
-	Incarnation int    `json:"incarnation"`
+	// Session, RunID and Namespace name the workflow; Store the store. Run is the number of the session's run.
+	Session   string `json:"session"`
+	RunID     string `json:"run_id"`
+	Namespace string `json:"namespace"`
+	Store     string `json:"store"`
+	Team      string `json:"team"`
+	Run       int    `json:"run"`
 	// Status and Reason are the session's.
 	Status State  `json:"status"`
 	Reason string `json:"reason,omitempty"`

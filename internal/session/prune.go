@@ -34,8 +34,6 @@ type PrunableDirs interface {
 	Assignments(key Key) ([]spec.AssignmentID, error)
 	// Remove removes the directories of a session. Its assignments' locks are held.
 	Remove(key Key) error
-	// RemoveAbandoned removes directories of commands that were killed.
-	RemoveAbandoned() error
 }
 
 // PruneReport is what a prune removed or, in a dry run, would remove.

@@ -10,39 +10,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// RoundKey identifies one activity execution. An assignment's record stores its log and result
-// under this key, so that a repeated execution finds its own and no other.
-type RoundKey struct {
-	Workflow string `json:"workflow"`
-	Run      string `json:"run"`
-	Activity string `json:"activity"`
-}
-
-// Record is an assignment's document in the store: the attempts of its rounds and their results. It
-// is written under the assignment's lock, before Temporal receives the result.
+// Record is what the activities of an assignment have done: its rounds with their attempts and results.
 type Record struct {
-	Schema      string            `json:"schema"`
-	Assignment  spec.AssignmentID `json:"assignment"`
-	Incarnation int               `json:"incarnation"`
-	// Run and Seq identify the newest activity that has taken the assignment over: its workflow
-	// run, and its number there. An activity with a smaller number is late.
-	Run string `json:"run,omitempty"`
-	Seq int    `json:"seq,omitempty"`
-	// Epoch counts, from 1, how often a person had the assignment start again: stored answers of an
-	// earlier epoch are not reused.
-	Epoch int `json:"epoch"`
-	// Began is the epoch that the incarnation began with; zero: Epoch is.
-	Began int `json:"began,omitempty"`
-	// Admitted is the newest incarnation whose admission has decided on Epoch and Began. A fence
-	// raises Incarnation also where it has to decide again.
-	Admitted int           `json:"admitted,omitempty"`
-	Rounds   []RoundRecord `json:"rounds"`
+	Assignment spec.AssignmentID
+	// Rounds are ordered by pass and number.
+	Rounds []RoundRecord
 	// Conversation is the newest conversation of an agent program that a later attempt may
 	// continue, as an attempt has left it; nil: there is none.
-	Conversation *Conversation `json:"conversation,omitempty"`
-	// Merge is the log of the checks of the phase's merged tree, which run in the integrator's
-	// directory under its lock; nil: none was started.
-	Merge *MergeLog `json:"merge,omitempty"`
+	Conversation *Conversation
+	// Total is the known cost of the assignment over all passes.
+	Total cost.Usage
 }
 
 // Status is the summary of the record, without the costs: those are sums over its calls.
@@ -69,10 +46,86 @@ func (r Record) Status() AssignmentStatus {
 	return s
 }
 
+// Counted returns the checkpoint's entry of an unfinished assignment: its rounds and attempts so
+// far, and their cost.
+func (r Record) Counted() CheckpointAssignment {
+	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
+	a.Status, a.Agent, a.Summary, a.LeftOut, a.Usage = "", "", "", nil, r.Total
+	return a
+}
+
+// Because is why an assignment's work was ordered.
+type Because string
+
+// The reasons for an order.
+const (
+	BecauseStart    Because = "start"
+	BecauseSentBack Because = "sent_back"
+	BecauseRetried  Because = "retried"
+	BecauseForced   Because = "forced"
+	BecauseResumed  Because = "resumed"
+)
+
+// Undone is why the work of a pass counts no more; empty if it counts.
+type Undone string
+
+// The reasons for which work counts no more.
+const (
+	// UndoneSentBack: a person or a phase has sent it back.
+	UndoneSentBack Undone = "sent_back"
+	// UndoneResumed: a resume has decided that the work runs again.
+	UndoneResumed Undone = "resumed"
+)
+
+// Order is one order of an assignment's work.
+type Order struct {
+	// Pass numbers the orders of the assignment from 1. AnswersFrom is the first pass whose stored answers this one may use.
+	Pass        int
+	AnswersFrom int
+	// Run is the run that ordered it.
+	Run     int
+	Because Because
+	Undone  Undone
+}
+
+// RoundRecord is one round in a record:
+//
+//	Result  GaveUp  Last  the round
+//	-       -       -     has not ended: see [RoundLog]
+//	set     -       -     succeeded
+//	-       yes     -     failed, and another one follows by itself
+//	-       yes     yes   failed, and none follows by itself
+type RoundRecord struct {
+	Order
+	Round int
+	// Activity is the id of the activity that has executed it last, and Seq its number among those of the assignment.
+	Activity string
+	Seq      int
+	// Agent worked in place of the persona's own; empty: the persona's own worked.
+	Agent string
+	RoundLog
+	// Result is set once the round has succeeded, and never changes.
+	Result *RoundResult
+	// GaveUp: the round has failed for good. Last: no other round follows by itself.
+	GaveUp bool
+	Last   bool
+	// Integrating: the round fixed the phase's merged tree.
+	Integrating bool
+	// Supplied: a person's files were used as the work. Their failures are not attempts of the
+	// assignment.
+	Supplied bool
+}
+
+// Stale reports whether the round is neither finished work nor work in progress: its pass was undone, or it has sent work
+// back.
+func (r RoundRecord) Stale() bool {
+	return r.Undone != "" || r.Result != nil && len(r.Result.SendsBack) > 0
+}
+
 // State is the state of the round.
 func (r RoundRecord) State() State {
 	switch {
-	case r.Stale:
+	case r.Stale():
 		return Pending
 	case r.Result != nil && r.Supplied:
 		return Supplied
@@ -84,57 +137,6 @@ func (r RoundRecord) State() State {
 		return Waiting
 	}
 	return Running
-}
-
-// Counted returns the checkpoint's entry of an unfinished assignment: its rounds and attempts so
-// far, and their cost.
-func (r Record) Counted(spent cost.Usage) CheckpointAssignment {
-	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
-	a.Status, a.Agent, a.Summary, a.LeftOut, a.Usage = "", "", "", nil, spent
-	return a
-}
-
-// RoundRecord is one round in a record:
-//
-//	Result  GaveUp  Last  the round
-//	-       -       -     has not ended: see [RoundLog]
-//	set     -       -     succeeded
-//	-       yes     -     failed, and another one follows by itself
-//	-       yes     yes   failed, and none follows by itself
-//
-// Each of them may be Stale.
-type RoundRecord struct {
-	Key   RoundKey `json:"key"`
-	Round int      `json:"round"`
-	// Epoch is the record's epoch in which the round ran.
-	Epoch int `json:"epoch"`
-	// Agent worked in place of the persona's own; empty: the persona's own worked.
-	Agent string `json:"agent,omitempty"`
-	RoundLog
-	// Result is set once the round has succeeded, and never changes.
-	Result *RoundResult `json:"result,omitempty"`
-	// GaveUp: the round has failed for good. Last: no other round follows by itself.
-	GaveUp bool `json:"gave_up,omitempty"`
-	Last   bool `json:"last,omitempty"`
-	// Integrating: the round fixed the phase's merged tree.
-	Integrating bool `json:"integrating,omitempty"`
-	// Supplied: a person's files were used as the work. Their failures are not attempts of the
-	// assignment.
-	Supplied bool `json:"supplied,omitempty"`
-	// Stale: the assignment has to run again, because a later request required it or because it has
-	// sent work back. The round is neither finished work nor work in progress. It is kept for its
-	// cost and its log.
-	Stale bool `json:"stale,omitempty"`
-}
-
-// MergeLog is the state of a phase's merge that is kept across its executions.
-type MergeLog struct {
-	Key RoundKey `json:"key"`
-	// Started and Lost are as in [RoundLog].
-	Started bool `json:"started,omitempty"`
-	Lost    int  `json:"lost,omitempty"`
-	// Outage is the host's outage by which the checks were last stopped.
-	Outage *Outage `json:"outage,omitempty"`
 }
 
 // Logs lists the blobs of the round's transcripts, and of the changes of failed attempts.
@@ -153,47 +155,17 @@ func (r RoundRecord) Logs() []spec.Digest {
 	return logs
 }
 
-// Passes numbers the pass of each round, from 1. A new pass begins where the assignment was started
-// again: because work was sent back, because a person requested a retry, or in a later incarnation.
-func (r Record) Passes() []int {
-	passes := make([]int, len(r.Rounds))
-	for i, round := range r.Rounds {
-		if i == 0 {
-			passes[i] = 1
-			continue
-		}
-		before := r.Rounds[i-1]
-		passes[i] = passes[i-1]
-		again := before.Result != nil && !round.Integrating && round.Key.Run != before.Key.Run
-		if round.Epoch != before.Epoch || again {
-			passes[i]++
-		}
-	}
-	return passes
-}
-
-// WithoutTranscripts is the record without the transcripts of its attempts, and without the
-// conversation, which has the same.
-func (r Record) WithoutTranscripts() Record {
-	r.Conversation = nil
-	r.Rounds = slices.Clone(r.Rounds)
-	for i, round := range r.Rounds {
-		round.Attempts = slices.Clone(round.Attempts)
-		for j := range round.Attempts {
-			round.Attempts[j].Log, round.Attempts[j].Diff = "", ""
-		}
-		if round.Result != nil {
-			result := *round.Result
-			result.Log = ""
-			round.Result = &result
-		}
-		r.Rounds[i] = round
-	}
-	return r
+// MergeLog is the state of a phase's merge that is kept across its executions.
+type MergeLog struct {
+	// Started and Lost are as in [RoundLog].
+	Started bool
+	Lost    int
+	// Outage is the host's outage by which the checks were last stopped.
+	Outage *Outage
 }
 
 // RoundLog is the state of a round that is kept across its executions. Heartbeats carry it, too, in
-// case the record could not be written. Of the attempt in progress it has:
+// case its rows could not be written. Of the attempt in progress it has:
 //
 //	Started  AttemptAt  Outage  the attempt
 //	-        -          -       has not begun
@@ -202,7 +174,7 @@ func (r Record) WithoutTranscripts() Record {
 //	-        any        set     waits for its provider or host; without AttemptAt since before it began
 //	yes      set        set     tries again, and no answer has ended the outage yet
 //
-// A counted failure sets all three back.
+// Once its agent has ended, Ended is set as well. A counted failure sets all four back.
 type RoundLog struct {
 	// Revision counts the changes: of two logs of one round the higher one is later.
 	Revision int `json:"revision"`
@@ -230,20 +202,27 @@ type RoundLog struct {
 	// AttemptAt is when the attempt in progress was started, by any execution; zero: none is in
 	// progress.
 	AttemptAt time.Time `json:"attempt_at,omitzero"`
+	// Ended is how the agent of the attempt in progress has ended, while its work is collected and checked; nil: it has not
+	// ended, or has failed.
+	Ended *AgentEnded `json:"-"`
 	// Pauses are the waits within attempts, for a budget or an outage, oldest first.
 	Pauses []Pause `json:"pauses,omitempty"`
 	// Permit is the permission of the breaker of the round's agent; nil: it has given none yet.
 	Permit *BreakerPermit `json:"permit,omitempty"`
 }
 
-// Round is the entry of an activity, for changing; nil if there is none.
-func (r *Record) Round(key RoundKey) *RoundRecord {
-	for i := range r.Rounds {
-		if r.Rounds[i].Key == key {
-			return &r.Rounds[i]
-		}
-	}
-	return nil
+// AgentEnded is the end of an agent whose work is not recorded yet. An execution that continues the attempt collects and
+// checks that work, and pays for no other.
+type AgentEnded struct {
+	// Directory is the random name of the assignment's directory on the host that has the agent's files.
+	Directory string
+	// Outcome is what the agent has reported; Log is stored as Transcript.
+	Outcome    Outcome
+	Transcript spec.Digest
+	// From is what the attempt started from.
+	From failures.Start
+	// Files is the manifest of what it left, once that is collected.
+	Files spec.Digest
 }
 
 // Pause is a wait within an attempt.
@@ -337,7 +316,7 @@ type AttemptReport struct {
 type RoundReport struct {
 	// Lost counts the lost workers of the round.
 	Lost int `json:"lost,omitempty"`
-	// Total is the cost of the assignment so far, over all rounds and incarnations; zero: it is
+	// Total is the cost of the assignment so far, over all rounds and runs; zero: it is
 	// unknown to the activity.
 	Total cost.Usage `json:"total"`
 	// Unreported is the outcome that the breaker of the agent has not received yet.
@@ -381,7 +360,7 @@ type RoundResult struct {
 type Checkpoint struct {
 	Schema      string `json:"schema"`
 	Session     string `json:"session"`
-	Incarnation int    `json:"incarnation"`
+	Run         int    `json:"run"`
 	Team        Ref    `json:"team"`
 	Requirement string `json:"requirement"`
 	// Workspace is the manifest that the session started from.
@@ -419,10 +398,10 @@ type Checkpoint struct {
 	Previous spec.Digest `json:"previous"`
 }
 
-// Compare orders the checkpoints of a session: by incarnation, then by the time of their boundary.
+// Compare orders the checkpoints of a session: by run, then by the time of their boundary.
 // It is negative if c is before other.
 func (c Checkpoint) Compare(other Checkpoint) int {
-	return cmp.Or(cmp.Compare(c.Incarnation, other.Incarnation), c.CreatedAt.Compare(other.CreatedAt))
+	return cmp.Or(cmp.Compare(c.Run, other.Run), c.CreatedAt.Compare(other.CreatedAt))
 }
 
 // Ref is the name and the digest of a resolved team.

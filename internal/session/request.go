@@ -72,7 +72,7 @@ func (k RequestKind) NoticeOnly() bool { return k.Rule().NoticeOnly }
 // Request is a question of a session to a person, of any kind: what happened, what was
 // tried, and which answers it takes.
 type Request struct {
-	// ID identifies the request in its answer. It changes after a reset, and in every incarnation.
+	// ID identifies the request in its answer. It changes after a reset, and in every run.
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind,omitempty"`
 	// Phase and Persona are those of the work that the request is about; an approval has no

@@ -34,6 +34,9 @@ const (
 	Skipped  State = "skipped"
 )
 
+// OpenStates are the states of sessions that have not ended.
+var OpenStates = []State{Admitted, Running, WaitingForBreaker, HelpIsNeeded, AwaitingApproval}
+
 // Closed reports whether a session in this state has ended.
 func (s State) Closed() bool { return s == Completed || s == Failed || s == WasCancelled }
 
@@ -60,11 +63,11 @@ type Status struct {
 	Session string `json:"session"`
 	Team    string `json:"team"`
 	Status  State  `json:"status"`
-	// Incarnation counts the Temporal runs of the session, from 1.
-	Incarnation int               `json:"incarnation"`
-	Phases      []PhaseStatus     `json:"phases"`
-	Decisions   map[string]string `json:"decisions"`
-	Usage       cost.Usage        `json:"usage,omitzero"`
+	// Run counts the Temporal runs of the session, from 1.
+	Run       int               `json:"run"`
+	Phases    []PhaseStatus     `json:"phases"`
+	Decisions map[string]string `json:"decisions"`
+	Usage     cost.Usage        `json:"usage,omitzero"`
 	// Dropped is the cost of assignments that the team does not have any more. Usage includes it.
 	Dropped cost.Usage `json:"dropped_usage,omitzero"`
 	// Unsettled is the sum of estimates of calls with unknown cost, and Reserved the amount that is
@@ -303,21 +306,6 @@ func (s *Status) Clone() Status {
 	return out
 }
 
-// WithoutCosts is the status as it is stored in its document: costs are sums over calls.
-func (s *Status) WithoutCosts() Status {
-	out := s.Clone()
-	out.Usage, out.Dropped, out.Unsettled, out.Reserved = cost.Usage{}, cost.Usage{}, cost.Usage{}, cost.Amount{}
-	for i := range out.Phases {
-		for j := range out.Phases[i].Assignments {
-			out.Phases[i].Assignments[j].Usage = cost.Usage{}
-		}
-	}
-	for i := range out.Help {
-		out.Help[i].Usage = cost.Usage{}
-	}
-	return out
-}
-
 // Sum is the usage of all assignments.
 func (s *Status) Sum() cost.Usage {
 	total := s.Dropped
@@ -337,7 +325,7 @@ func NoWork() AssignmentSummary {
 // NewStatus is the status of a session of this team before any work. The team must be resolved.
 func NewStatus(session string, t spec.Team) Status {
 	s := Status{
-		Session: session, Team: t.Name, Status: Admitted, Incarnation: 1,
+		Session: session, Team: t.Name, Status: Admitted, Run: 1,
 		Decisions: map[string]string{}, Help: []Request{},
 	}
 	for _, p := range t.Phases {
@@ -364,24 +352,19 @@ func (k Key) Check() error {
 	return spec.CheckSession(k.Session)
 }
 
-// Execution is execution_state.json, the session's status document: its status as of the newest
-// boundary. Only boundary activities write it, each as a whole, from the status in their input.
-// Later changes of a round in progress are in its assignment's [Record], and all costs are
-// sums over its calls: here they are zero.
+// Execution is a session's status as of the newest boundary. Later changes of a round in progress are in its assignment's
+// [Record]. Costs are sums over calls: only the mirror has them, as of its writing.
 type Execution struct {
 	Status
-	// Schema is ExecutionSchema.
-	Schema string `json:"schema"`
-	// Revision grows with every change; an older one never replaces a newer.
+	// Revision grows with every boundary.
 	Revision  int64  `json:"revision"`
 	Namespace string `json:"namespace"`
-	Store     string `json:"store"`
 	RunID     string `json:"run_id"`
-	// OriginalRun is the first run of the incarnation, which a reset follows.
+	// OriginalRun is the Temporal run that a reset follows; else RunID.
 	OriginalRun string `json:"original_run,omitempty"`
-	// FirstRun is the first of the runs that continue each other as new. Its id identifies their
-	// rounds.
+	// FirstRun is the first of the Temporal runs that continue each other as new, and First its number.
 	FirstRun string `json:"first_run,omitempty"`
+	First    int    `json:"-"`
 	// Course is the part of the team's work that was requested.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -389,17 +372,7 @@ type Execution struct {
 	BoundaryAt time.Time `json:"boundary_at,omitzero"`
 }
 
-// IsPast reports whether the document is that of a later incarnation, or of a later boundary of the
-// same one. Then the writer of this boundary is late.
-func (e *Execution) IsPast(incarnation int, boundary time.Time) bool {
-	return e.Incarnation > incarnation || e.Incarnation == incarnation && e.BoundaryAt.After(boundary)
-}
-
 // The schema names of the store's documents.
 const (
-	ExecutionSchema  = "maestro.execution/v1"
 	CheckpointSchema = "maestro.checkpoint/v1"
-	RecordSchema     = "maestro.record/v1"
-	OfferSchema      = "maestro.offer/v1"
-	BreakerSchema    = "maestro.breaker/v1"
 )

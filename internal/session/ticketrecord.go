@@ -1,14 +1,10 @@
 package session
 
-// TicketRecordSchema identifies the format of a [TicketRecord].
-const TicketRecordSchema = "maestro.ticket/v1"
-
 // TicketRecord is the state of a ticket in the store while no workflow of the ticket runs.
 type TicketRecord struct {
-	Schema string `json:"schema"`
 	// Name is the fingerprint of the ticket's failure, or the key of a ticket that existed before.
 	Name string `json:"name"`
-	// Revision counts how often the record was written.
+	// Revision counts how often the row was written.
 	Revision int64  `json:"revision"`
 	Ticket   Ticket `json:"ticket"`
 	// Kind is the kind of the ticket's last failed call; empty: there is none.

@@ -137,6 +137,8 @@ type Job struct {
 	// Breaker rejects paid calls of the attempt, and counts their failures, if a gateway makes the
 	// calls. Nil: there is none.
 	Breaker CallBreaker
+	// Ended notes durably what the agent has said at its end, before the cost of the whole attempt is booked. Nil: nobody does.
+	Ended func(ctx context.Context, o Outcome) error
 	// Continues: the directory and HOME are as the attempt's last execution or
 	// a failed attempt left them, so that a conversation in them can continue.
 	Continues bool

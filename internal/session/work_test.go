@@ -48,25 +48,7 @@ func TestWhatIsDoneAgainWasSentBack(t *testing.T) {
 		require.Equal(t, times, c.SentBack(phase, time.Time{}), phase)
 	}
 	for phase, times := range map[string]int{"build": 1, "manual": 0} {
-		require.Equal(t, times, c.SentBack(phase, second), "what was sent back before, an earlier incarnation has done again")
+		require.Equal(t, times, c.SentBack(phase, second), "what was sent back before, an earlier run has done again")
 	}
 	require.Zero(t, Checkpoint{}.SentBack("build", time.Time{}))
-}
-
-func TestPassesBeginWhereWorkIsBegunAfresh(t *testing.T) {
-	t.Parallel()
-	done := &RoundResult{}
-	round := func(run string, epoch int, result *RoundResult) RoundRecord {
-		return RoundRecord{Key: RoundKey{Run: run}, Epoch: epoch, Result: result}
-	}
-	mended := round("b", 2, done)
-	mended.Integrating = true
-	r := Record{Rounds: []RoundRecord{
-		round("a", 1, nil), round("a", 1, done), // a second round
-		round("a", 2, done), // sent back
-		mended,              // fixes the merged work of the same pass
-		round("c", 2, nil),  // begun again in a later incarnation
-	}}
-	require.Equal(t, []int{1, 1, 2, 2, 3}, r.Passes())
-	require.Empty(t, Record{}.Passes())
 }

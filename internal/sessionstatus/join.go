@@ -1,67 +1,70 @@
 package sessionstatus
 
 import (
+	"context"
 	"errors"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// stored reads the session's status document, with later changes from the records of assignments at
-// work and from the breakers that they wait for; nil if this store has no document.
-func (w *Watcher) stored(owner, run string) (*session.Execution, error) {
+// stored reads the session's status as of its newest boundary, with later changes from the rounds of assignments at
+// work and from the breakers that they wait for; nil if the state has none.
+func (w *Watcher) stored(ctx context.Context, owner string) (*session.Execution, error) {
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return nil, nil
 	}
-	e, err := w.Store.Execution(w.Key())
+	e, err := w.Store.State.Execution(ctx, w.Key())
 	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return nil, nil // the next boundary writes it again
+	case errors.Is(err, session.ErrNotFound):
+		return nil, nil // the next boundary writes it
 	case err != nil:
 		return nil, err
 	case e.Status.Status.Closed():
 		return &e, nil
 	}
-	runs := []string{e.RunID, run}
-	if e.OriginalRun == e.RunID { // otherwise it was reset, and starts its rounds itself
-		runs = append(runs, e.FirstRun)
+	records, err := w.Store.State.Records(ctx, w.Key())
+	if err != nil {
+		return nil, err
+	}
+	of := map[spec.AssignmentID]session.Record{}
+	for _, r := range records {
+		of[r.Assignment] = r
 	}
 	for i := range e.Phases {
 		if !e.Phases[i].Status.Done() {
-			w.joinPhase(&e.Phases[i], runs...)
+			w.joinPhase(ctx, &e.Phases[i], of, e.First)
 		}
 	}
 	e.Stand()
 	return &e, nil
 }
 
-func (w *Watcher) joinPhase(p *session.PhaseStatus, runs ...string) {
+func (w *Watcher) joinPhase(ctx context.Context, p *session.PhaseStatus, of map[spec.AssignmentID]session.Record, first int) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
-		record, err := w.Store.Record(w.Key(), spec.AssignmentID{Phase: p.Name, Persona: a.Persona})
-		if err == nil && join(a, record, runs...) && p.Status == session.Pending {
+		if join(a, of[spec.AssignmentID{Phase: p.Name, Persona: a.Persona}], first) && p.Status == session.Pending {
 			p.Status = session.Running
 		}
 		if a.Awaits == nil {
 			continue
 		}
-		if b, err := w.Store.Breaker(a.Awaits.Breaker); err == nil && b.State == session.BreakerIsOpen {
+		if b, err := w.Store.State.Breaker(ctx, a.Awaits.Breaker); err == nil && b.State == session.BreakerIsOpen {
 			wait := b.WaitFor(a.Awaits.Since)
 			a.Awaits = &wait
 		}
 	}
 }
 
-// join adds what an assignment's record has after the boundary of the status document. It returns
-// false if the record has no round of these runs. Whether the assignment waits for a person or a
-// breaker is only in the document.
-func join(a *session.AssignmentStatus, r session.Record, runs ...string) bool {
+// join adds what an assignment has done since the boundary of the status. It returns
+// false if it has no round since the first run. Whether the assignment waits for a person or a
+// breaker is only in the status.
+func join(a *session.AssignmentStatus, r session.Record, first int) bool {
 	if len(r.Rounds) == 0 {
 		return false
 	}
 	last, now := r.Rounds[len(r.Rounds)-1], r.Status()
-	current := slices.Contains(runs, last.Key.Run) && !last.Stale
+	current := last.Run >= first && !last.Stale()
 	if a.Status.Done() && (!current || !last.Integrating) {
 		return current
 	}

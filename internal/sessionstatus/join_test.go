@@ -20,7 +20,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 	t.Parallel()
 	failed := session.AttemptReport{Failure: *failures.Failf(failures.TestFailure, "red")}
 	round := func(change func(*session.RoundRecord)) []session.RoundRecord {
-		r := session.RoundRecord{Key: session.RoundKey{Run: "r"}, Agent: "other"}
+		r := session.RoundRecord{Order: session.Order{Run: 2}, Agent: "other"}
 		r.Started = true
 		change(&r)
 		return []session.RoundRecord{r}
@@ -40,8 +40,8 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 		"given up":       {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Attempts = true, []session.AttemptReport{failed} }), want: session.Waiting, counts: 1, agent: "other"},
 		"for good":       {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.Failed, agent: "other"},
 		"done":           {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.Result = &session.RoundResult{} }), want: session.Completed, counts: 1, agent: "other"},
-		"sent back":      {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Result, r.Stale = &session.RoundResult{}, true }), want: session.Pending, counts: 1},
-		"an earlier run": {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Key.Run = "before" }), want: session.Pending},
+		"sent back":      {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Result, r.Undone = &session.RoundResult{}, session.UndoneSentBack }), want: session.Pending, counts: 1},
+		"an earlier run": {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Run = 1 }), want: session.Pending},
 		"help needed":    {state: session.HelpIsNeeded, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.HelpIsNeeded},
 		"skipped":        {state: session.Skipped, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.Skipped},
 		"mends":          {state: session.Completed, rounds: round(func(r *session.RoundRecord) { r.Integrating = true }), want: session.Running, agent: "other"},
@@ -51,7 +51,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := session.AssignmentStatus{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: c.state}, Awaits: c.awaits}
-			join(&a, session.Record{Rounds: c.rounds}, "r")
+			join(&a, session.Record{Rounds: c.rounds}, 2)
 			require.Equal(t, c.want, a.Status)
 			require.Equal(t, c.counts, a.Attempts)
 			require.Equal(t, c.agent, a.Agent)
@@ -62,10 +62,10 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 
 func TestAnOutageIsShownFromTheRecord(t *testing.T) {
 	t.Parallel()
-	r := session.RoundRecord{Key: session.RoundKey{Run: "r"}}
+	r := session.RoundRecord{Order: session.Order{Run: 2}}
 	r.Outage = &session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
 	a := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
-	require.True(t, join(&a, session.Record{Rounds: []session.RoundRecord{r}}, "r"))
+	require.True(t, join(&a, session.Record{Rounds: []session.RoundRecord{r}}, 2))
 	require.Equal(t, session.Waiting, a.Status)
 	require.Contains(t, a.Progress, "it is on fire")
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -104,7 +103,7 @@ func base(sessionID string, f facts) Session {
 	info := f.description.GetWorkflowExecutionInfo()
 	summary := Memo[workflows.MemoSummary](info, workflows.MemoStatus)
 	s := session.Status{
-		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Status: session.Admitted, Incarnation: 1,
+		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Status: session.Admitted, Run: 1,
 		Checkpoint: summary.Checkpoint, Usage: summary.Usage, Reason: summary.Reason,
 	}
 	if summary.Status != "" {
@@ -118,27 +117,8 @@ func addCosts(v *Session, a *state.Account) {
 	if a != nil {
 		b := a.Budget(budget.SessionScope)
 		v.Limit, v.Spent = b.Cap, b.Held()
-		v.Status = Accounted(v.Status, a)
+		v.Status = a.AddTo(v.Status)
 	}
-}
-
-// Accounted is a stored status with its costs.
-func Accounted(s session.Status, a *state.Account) session.Status {
-	s = s.Clone()
-	sum := a.Of(spec.AssignmentID{})
-	s.Usage, s.Dropped, s.Reserved = sum.Usage, sum.Usage, sum.Reserved
-	s.Unsettled = cost.Usage{OutputTokens: sum.Estimated.Tokens, CostUSD: sum.Estimated.USD}
-	for i, p := range s.Phases {
-		for j, as := range p.Assignments {
-			used := a.Of(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}).Usage
-			s.Phases[i].Assignments[j].Usage = used
-			s.Dropped = s.Dropped.Minus(used)
-		}
-	}
-	for i, h := range s.Help {
-		s.Help[i].Usage = a.Of(spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}).Usage // an assignment's, or a phase's
-	}
-	return s
 }
 
 // warnings are the highest of each budget, by the budgets' names.

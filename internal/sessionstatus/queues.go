@@ -76,7 +76,7 @@ func (w *Watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
 	if w.Store == nil || memoIn[string](f.description, workflows.MemoStore) != w.Store.ID() {
 		return nil
 	}
-	offers, err := w.Store.Offers(ctx)
+	offers, err := w.Store.State.Offers(ctx)
 	if err != nil {
 		return nil
 	}

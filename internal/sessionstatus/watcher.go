@@ -83,11 +83,11 @@ func (w *Watcher) description(ctx context.Context) (*workflowservice.DescribeWor
 }
 
 // Kept reports whether the store has the session.
-func (w *Watcher) Kept() bool {
+func (w *Watcher) Kept(ctx context.Context) bool {
 	if w.Store == nil {
 		return false
 	}
-	_, err := w.Store.Execution(w.Key())
+	_, err := w.Store.State.Execution(ctx, w.Key())
 	return err == nil
 }
 
@@ -106,8 +106,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	if err != nil {
 		f.description = nil
 	}
-	info := f.description.GetWorkflowExecutionInfo()
-	f.document, f.unreadable = w.stored(memoIn[string](f.description, workflows.MemoStore), info.GetExecution().GetRunId())
+	f.document, f.unreadable = w.stored(ctx, memoIn[string](f.description, workflows.MemoStore))
 	if f.document != nil { // read before the costs, which are then no older
 		f.account = w.account(ctx)
 	}
@@ -140,7 +139,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 // lookInStore is the state of the session in the store alone.
 func (w *Watcher) lookInStore(ctx context.Context) (Session, error) {
 	var f facts
-	if f.document, f.unreadable = w.stored("", ""); f.document == nil {
+	if f.document, f.unreadable = w.stored(ctx, ""); f.document == nil {
 		return Session{}, cmp.Or(f.unreadable, ErrUnknown)
 	}
 	f.account = w.account(ctx)
@@ -190,7 +189,7 @@ func (w *Watcher) Requests(ctx context.Context) (open []session.Request, known b
 	if f.description, err = w.description(ctx); err != nil || w.Store == nil {
 		return nil, false, err
 	}
-	e, err := w.Store.Execution(w.Key())
+	e, err := w.Store.State.Execution(ctx, w.Key())
 	if f.document = &e; err != nil || f.behind() {
 		return nil, false, nil
 	}

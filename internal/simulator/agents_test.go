@@ -125,7 +125,7 @@ func (a agents) Mask(text string) string                      { return text }
 func (a agents) Secrets() *secrets.Set                        { return nil }
 
 func (w *world) offered(name string) spec.OfferedAgent {
-	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InJournal}
+	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InCalls}
 	if slices.Contains(w.plan.Programs, name) {
 		o.Kind, o.Conversation = "command", spec.InDirectory
 	}

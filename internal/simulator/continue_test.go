@@ -17,8 +17,9 @@ const continued = 4
 // suggest has Temporal suggest to continue as new during a run.
 func (w *world) suggest(env *testsuite.TestWorkflowEnvironment, d *delivery, in workflows.SessionInput, n int) {
 	if in.Continued != nil {
-		d.chain = in.Continued.Run
+		d.chain = w.chain
 	}
+	w.chain = d.chain
 	if w.plan.Continue > 0 && n <= continued {
 		env.RegisterDelayedCallback(func() { env.SetContinueAsNewSuggested(true) }, w.plan.Continue.Std())
 	}

@@ -126,9 +126,11 @@ var operations = []struct {
 	most int
 }{
 	{"Lock", 12},
-	{"Record", 20},
-	{"PutRecord", 12},
-	{"Enter", 6},
+	{"OpenRound", 12},
+	{"PutRound", 20},
+	{"IsFenced", 6},
+	{"Admit", 2},
+	{"Records", 3},
 	{"Begin", 20},
 	{"End", 20},
 	{"Warn", 12},
@@ -136,8 +138,9 @@ var operations = []struct {
 	{"Materialise", 6},
 	{"Acquire", 6},
 	{"Collect", 6},
-	{"PutCheckpoint", 6},
-	{"UpdateExecution", 16},
+	{"StoreCheckpoint", 6},
+	{"Mirror", 8},
+	{"PutBoundary", 16},
 	{"Run", 6},
 	{"Ask", 12},
 	{"Check", 6},
@@ -148,7 +151,8 @@ var operations = []struct {
 	{"Breaker.Read", 6},
 	{"Breaker.Report", 4},
 	{"Beat", 8},
-	{"UpdateRecord", 4},
+	{"Undo", 2},
+	{"Merge", 4},
 	{"Fold", 4},
 	{"Blob", 12},
 }
@@ -226,10 +230,10 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 		}
 	case "late":
 		for range some(3) {
-			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: pick(r, "torn checkpoint_", "checkpoint stored, not copied", "PutCheckpoint", "Collect", "Ask", "Complete", "Fold"), N: some(5), For: minutes(r, 1, 40)})
+			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: pick(r, "torn checkpoint_", "checkpoint stored, not mirrored", "PutCheckpoint", "Collect", "Ask", "Complete", "Fold"), N: some(5), For: minutes(r, 1, 40)})
 		}
-		if r.IntN(2) == 0 { // the next incarnation is at work when the one of the last continues
-			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: "checkpoint stored, not copied", N: some(3), For: minutes(r, 10, 40)})
+		if r.IntN(2) == 0 { // the next run is at work when the one of the last continues
+			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: "checkpoint stored, not mirrored", N: some(3), For: minutes(r, 10, 40)})
 			p.Lost = minutes(r, 0, 4)
 		}
 		p.addKills(r, r.IntN(3))
@@ -356,7 +360,7 @@ func (p *Plan) addPrograms(r *rand.Rand) {
 	for range 1 + r.IntN(4) {
 		p.Faults = append(p.Faults, Fault{
 			Kind: pick(r, KillBefore, KillAfter, Stop, Stop), N: 1 + r.IntN(8),
-			Op: pick(r, "Program.work", "Program.note", "Program.end", "Program.conversation", "Materialise", "Collect", "PutRecord"),
+			Op: pick(r, "Program.work", "Program.note", "Program.end", "Program.conversation", "Materialise", "Collect", "PutRound"),
 		})
 	}
 }

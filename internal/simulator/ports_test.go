@@ -94,20 +94,6 @@ type sessions struct {
 	p *process
 }
 
-// Offers says that two workers offer all agents and the checks.
-func (s sessions) Offers(context.Context) ([]spec.Offer, error) {
-	return call(s.p, "Offers", false, func() ([]spec.Offer, error) {
-		o := spec.Offer{
-			Worker: "w", Identity: "w", RenewedAt: time.Now(), StartedAt: time.Now(),
-			Agents: map[string]spec.OfferedAgent{}, Checks: map[string]spec.Digest{"check": "c", "merged": "m"},
-		}
-		for _, name := range []string{"a0", "a1"} {
-			o.Agents[name] = s.p.world.offered(name)
-		}
-		return []spec.Offer{o}, nil
-	})
-}
-
 type workDirs struct {
 	*workdir.Dirs
 	p *process
@@ -162,44 +148,16 @@ func (s sessions) Lock(key session.Key, id spec.AssignmentID) (session.Lock, boo
 	return l, ok, err
 }
 
-func (s sessions) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
-	return call(s.p, "Record", false, func() (session.Record, error) { return s.Store.Record(key, id) })
+func (s sessions) StoreCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (state.Checkpoint, error) {
+	return call(s.p, "StoreCheckpoint", false, func() (state.Checkpoint, error) { return s.Store.StoreCheckpoint(ctx, key, c) })
 }
 
-func (s sessions) PutRecord(key session.Key, r session.Record) error {
-	_, err := call(s.p, "PutRecord", true, func() (any, error) {
-		err := s.Store.PutRecord(key, r)
-		if err == nil {
-			s.p.world.recorded(s.p, r)
-		}
-		return nil, err
-	})
-	return err
-}
-
-func (s sessions) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error) {
-	return call(s.p, "UpdateRecord", false, func() (session.Record, error) { return s.Store.UpdateRecord(key, id, incarnation, change) })
-}
-
-func (s sessions) Execution(key session.Key) (session.Execution, error) {
-	return call(s.p, "Execution", false, func() (session.Execution, error) { return s.Store.Execution(key) })
-}
-
-func (s sessions) Incarnation(key session.Key) (int, error) {
-	return call(s.p, "Execution", false, func() (int, error) { return s.Store.Incarnation(key) })
-}
-
-func (s sessions) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
-	return call(s.p, "PutCheckpoint", false, func() (spec.Digest, error) { return s.Store.PutCheckpoint(ctx, key, c) })
+func (s sessions) Mirror(ctx context.Context, key session.Key) error {
+	return act(s.p, "Mirror", func() error { return s.Store.Mirror(ctx, key) })
 }
 
 func (s sessions) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	return call(s.p, "Checkpoint", false, func() (session.Checkpoint, error) { return s.Store.Checkpoint(ctx, name) })
-}
-
-func (s sessions) UpdateExecution(key session.Key, change func(*session.Execution)) error {
-	_, err := call(s.p, "UpdateExecution", true, func() (any, error) { return nil, s.Store.UpdateExecution(key, change) })
-	return err
 }
 
 // database is the real database, as a process reaches it.
@@ -208,16 +166,73 @@ type database struct {
 	p *process
 }
 
+// Offers says that two workers offer all agents and the checks.
+func (d database) Offers(context.Context) ([]spec.Offer, error) {
+	return call(d.p, "Offers", false, func() ([]spec.Offer, error) {
+		o := spec.Offer{
+			Worker: "w", Identity: "w", RenewedAt: time.Now(), StartedAt: time.Now(),
+			Agents: map[string]spec.OfferedAgent{}, Checks: map[string]spec.Digest{"check": "c", "merged": "m"},
+		}
+		for _, name := range []string{"a0", "a1"} {
+			o.Agents[name] = d.p.world.offered(name)
+		}
+		return []spec.Offer{o}, nil
+	})
+}
+
 func (d database) Admit(ctx context.Context, a state.Admission) (int64, error) {
 	return call(d.p, "Admit", false, func() (int64, error) { return d.State.Admit(ctx, a) })
 }
 
-func (d database) Enter(ctx context.Context, s session.Key, run, original string) (number, since int64, err error) {
-	err = act(d.p, "Enter", func() (err error) {
-		number, since, err = d.State.Enter(ctx, s, run, original)
+func (d database) Enter(ctx context.Context, s session.Key, run string) (int64, error) {
+	return call(d.p, "Enter", false, func() (int64, error) { return d.State.Enter(ctx, s, run) })
+}
+
+func (d database) IsFenced(ctx context.Context, s session.Key, run string) (bool, error) {
+	return call(d.p, "IsFenced", false, func() (bool, error) { return d.State.IsFenced(ctx, s, run) })
+}
+
+func (d database) Execution(ctx context.Context, s session.Key) (session.Execution, error) {
+	return call(d.p, "Execution", false, func() (session.Execution, error) { return d.State.Execution(ctx, s) })
+}
+
+func (d database) PutBoundary(ctx context.Context, b state.Boundary) (opened []session.Request, late bool, err error) {
+	err = act(d.p, "PutBoundary", func() (err error) {
+		opened, late, err = d.State.PutBoundary(ctx, b)
 		return err
 	})
-	return number, since, err
+	return opened, late, err
+}
+
+func (d database) Records(ctx context.Context, s session.Key) ([]session.Record, error) {
+	return call(d.p, "Records", false, func() ([]session.Record, error) { return d.State.Records(ctx, s) })
+}
+
+func (d database) OpenRound(ctx context.Context, o state.RoundOrder) (state.OpenedRound, error) {
+	return call(d.p, "OpenRound", false, func() (state.OpenedRound, error) { return d.State.OpenRound(ctx, o) })
+}
+
+func (d database) PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error {
+	_, err := call(d.p, "PutRound", true, func() (any, error) {
+		err := d.State.PutRound(ctx, f, a, r, c)
+		if err == nil {
+			d.p.world.recorded(ctx, d.p, a.AssignmentID, r)
+		}
+		return nil, err
+	})
+	return err
+}
+
+func (d database) DropRound(ctx context.Context, f state.Fence, a state.Assignment, pass, round int) error {
+	return act(d.p, "DropRound", func() error { return d.State.DropRound(ctx, f, a, pass, round) })
+}
+
+func (d database) Undo(ctx context.Context, s session.Key, run string, ids []spec.AssignmentID) error {
+	return act(d.p, "Undo", func() error { return d.State.Undo(ctx, s, run, ids) })
+}
+
+func (d database) Merge(ctx context.Context, s session.Key, phase, run, activity string, change func(*session.MergeLog)) error {
+	return act(d.p, "Merge", func() error { return d.State.Merge(ctx, s, phase, run, activity, change) })
 }
 
 func (d database) Begin(ctx context.Context, n state.NewCall) (budget.Verdict, error) {
@@ -250,8 +265,8 @@ func (d database) KeepTools(ctx context.Context, id, tools string) error {
 	return act(d.p, "KeepTools", func() error { return d.State.KeepTools(ctx, id, tools) })
 }
 
-func (d database) Answer(ctx context.Context, attempts []state.AttemptKey, request string, received map[string]bool) (state.Call, error) {
-	return call(d.p, "Answer", true, func() (state.Call, error) { return d.State.Answer(ctx, attempts, request, received) })
+func (d database) Answer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error) {
+	return call(d.p, "Answer", true, func() (state.Call, error) { return d.State.Answer(ctx, attempts, from, request, received) })
 }
 
 func (d database) Calls(ctx context.Context, a state.Assignment) ([]state.Call, error) {

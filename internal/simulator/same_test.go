@@ -7,7 +7,7 @@ import (
 
 // random is what differs between two runs of a seed: directories, and the digests of
 // what names the store.
-var random = regexp.MustCompile(`maestro-simulator-[0-9]+|[0-9a-f]{32,64}`)
+var random = regexp.MustCompile(`maestro-simulator-[0-9]+|[0-9a-f]{32,64}|call [a-z2-7]{16}`)
 
 // TestSameSeedSameStory runs seeds twice: each call of a port comes at the same time in
 // the same process, with the same end.

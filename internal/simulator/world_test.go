@@ -34,6 +34,8 @@ import (
 
 // world is everything that a session runs in.
 type world struct {
+	// chain names the runs that continue each other as new.
+	chain string
 	plan  Plan
 	dir   string
 	store *store.Store
@@ -56,7 +58,7 @@ type world struct {
 	breakers map[string]breaker.State
 	answered map[string]breaker.Answer
 
-	// current is the incarnation at work, and since when; holders are those that have
+	// current is the run at work, and since when; holders are those that have
 	// the assignments' locks.
 	current int
 	since   time.Time
@@ -242,7 +244,7 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 	synctest.Test(t, func(*testing.T) {
 		w := &world{plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{}, holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{}, answered: map[string]breaker.Answer{}, began: time.Now()}
 		w.watch = watch{
-			world: w, results: map[session.RoundKey]bool{}, newest: map[spec.AssignmentID]*task{},
+			world: w, results: map[activityKey]bool{}, newest: map[spec.AssignmentID]*task{},
 			startedBy: map[spec.AssignmentID]*process{}, losses: map[spec.AssignmentID]int{},
 			finished: map[spec.AssignmentID]bool{}, until: map[spec.AssignmentID]refused{},
 			advanced: map[spec.AssignmentID]bool{}, inRow: map[spec.AssignmentID]int{},
@@ -271,9 +273,9 @@ func (w *world) run() {
 	}
 	w.store, w.key = s, session.Key{Namespace: "default-test-namespace", Session: "session"}
 	in := w.input()
-	for incarnation := 1; ; incarnation++ {
-		lost, err := w.incarnation(in, incarnation)
-		w.note(nil, "incarnation %d ended: %v", incarnation, err)
+	for run := 1; ; run++ {
+		lost, err := w.runOnce(in, run)
+		w.note(nil, "run %d ended: %v", run, err)
 		var again *workflow.ContinueAsNewError
 		if errors.As(err, &again) {
 			in = w.continues(again)
@@ -331,19 +333,19 @@ func (w *world) put(data []byte) spec.Digest {
 
 // resume is what continues with a session that Temporal has lost, as `maestro resume` does.
 func (w *world) resume(in workflows.SessionInput) workflows.SessionInput {
-	in.Incarnation, in.Continued = max(in.Incarnation, 1)+1, nil
+	in.Run, in.Continued = max(in.Run, 1)+1, nil
 	found, err := w.store.Checkpoints(context.Background(), w.key)
 	if len(found) == 0 {
 		w.note(nil, "nothing to resume: %v", err)
 		return in
 	}
 	in.Base = found[0].Name
-	in.Incarnation = max(in.Incarnation, found[0].Incarnation+1)
+	in.Run = max(in.Run, found[0].Run+1)
 	return in
 }
 
-// incarnation runs the session in a Temporal of its own; lost tells that this was lost.
-func (w *world) incarnation(in workflows.SessionInput, n int) (lost bool, err error) {
+// runOnce runs the session in a Temporal of its own; lost tells that this was lost.
+func (w *world) runOnce(in workflows.SessionInput, n int) (lost bool, err error) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestWorkflowEnvironment()
@@ -454,7 +456,7 @@ func (w *world) held(id spec.AssignmentID) {
 	w.holders[id] = w.current
 }
 
-// first reports whether the first incarnation is at work.
+// first reports whether the first run is at work.
 func (w *world) first() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -466,7 +468,7 @@ func (w *world) waited(id spec.AssignmentID) {
 	late := w.holders[id] < w.current && time.Since(w.since) > time.Minute
 	w.mu.Unlock()
 	if late && !w.anyFrozen(time.Now().Add(-10*time.Second)) {
-		w.watch.broke("P8", "an executor of an earlier incarnation still holds the lock of %s", id)
+		w.watch.broke("P8", "an executor of an earlier run still holds the lock of %s", id)
 	}
 }
 

@@ -9,12 +9,11 @@ import (
 // Offer is what a live worker publishes in its store: its capabilities. It holds no secrets and no
 // commands, only digests of their definitions.
 type Offer struct {
-	Schema   string                  `json:"schema"`
-	Worker   string                  `json:"worker"`
+	Worker   string                  `json:"-"`
 	Identity string                  `json:"identity"`
-	Host     string                  `json:"host"`
+	Host     string                  `json:"-"`
 	PID      int                     `json:"pid"`
-	Version  string                  `json:"version"`
+	Version  string                  `json:"-"`
 	Agents   map[string]OfferedAgent `json:"agents"`
 	Checks   map[string]Digest       `json:"checks"`
 	// Jira and Webhook: the worker makes tickets, and calls a webhook.
@@ -26,8 +25,8 @@ type Offer struct {
 	Isolation Isolation `json:"isolation"`
 	// Work is the directory on the host below which its agents work.
 	Work      string    `json:"work,omitempty"`
-	StartedAt time.Time `json:"started_at"`
-	RenewedAt time.Time `json:"renewed_at"`
+	StartedAt time.Time `json:"-"`
+	RenewedAt time.Time `json:"-"`
 }
 
 // OfferedAgent is an agent in an offer.
@@ -96,9 +95,9 @@ type Conversation string
 
 // The places of conversations. An agent without one starts each attempt from the beginning.
 const (
-	// InJournal: in the stored calls. The agent repeats the conversation from its beginning, and
+	// InCalls: in the stored calls. The agent repeats the conversation from its beginning, and
 	// pays only for new calls.
-	InJournal Conversation = "journal"
+	InCalls Conversation = "calls"
 	// InDirectory: in its HOME and working directory.
 	InDirectory Conversation = "directory"
 )

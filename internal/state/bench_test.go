@@ -22,7 +22,7 @@ func BenchmarkCalls(b *testing.B) {
 			b.Cleanup(func() { _ = db.Close() })
 			key := session.Key{Namespace: "default", Session: "s"}
 			_, err = db.Admit(b.Context(), Admission{
-				Key: key, TemporalRun: "r", Team: "t", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+				Key: key, TemporalRun: "r", Team: "t",
 				Caps: []budget.Budget{
 					{Kind: session.BudgetOfDay, Name: "t", Base: spec.Cap{Tokens: 1e12}}, {Kind: session.BudgetOfSession, Base: spec.Cap{Tokens: 1e12}},
 				},

@@ -10,21 +10,20 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Answer finds the oldest answered call of a request in one of the attempts that is not in received: those that the running
-// program has. The error is [ErrNotFound] if there is none.
-func (d *DB) Answer(ctx context.Context, attempts []AttemptKey, request string, received map[string]bool) (found Call, err error) {
+// Answer finds the oldest answered call of a request that is not in received: those that the running program has. It looks at
+// the running attempt, which is the first one, at those whose conversation it continues, and at all attempts of earlier passes
+// from one on. The error is [ErrNotFound] if there is none.
+func (d *DB) Answer(ctx context.Context, attempts []AttemptKey, from int64, request string, received map[string]bool) (found Call, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
-		if len(attempts) == 0 {
-			return sql.ErrNoRows
-		}
-		of := attempts[0].Assignment
+		running := attempts[0]
 		calls, err := t.calls(`phase = $3 and persona = $4 and request = $5 and state = 'answered' and answer <> ''`,
-			of.Key, of.Phase, of.Persona, request)
+			running.Key, running.Phase, running.Persona, request)
 		if err != nil {
 			return err
 		}
 		for _, c := range calls {
-			if !received[c.ID] && slices.Contains(attempts, c.AttemptKey) {
+			inherited := c.Pass >= from && c.Pass < running.Pass
+			if !received[c.ID] && (inherited || slices.Contains(attempts, c.AttemptKey)) {
 				found = c
 				return nil
 			}
@@ -54,20 +53,26 @@ func (d *DB) listed(ctx context.Context, a Assignment, which string) (calls []Ca
 
 // calls lists calls of a session, verified. which has places from $3 on.
 func (t *Tx) calls(which string, s session.Key, args ...any) (calls []Call, err error) {
+	err = t.eachCall(func(c Call, intact error) error {
+		calls = append(calls, c)
+		return intact
+	}, which, s, args...)
+	return calls, err
+}
+
+// eachCall reads calls of a session. intact is [ErrDamaged] if a row is not as it was written.
+func (t *Tx) eachCall(each func(c Call, intact error) error, which string, s session.Key, args ...any) error {
 	var tokens int64
 	var digest string
-	var c Call
-	err = t.each(func(r *sql.Rows) error {
-		c = Call{}
+	return t.each(func(r *sql.Rows) error {
+		var c Call
 		all := c.columns(&tokens)
 		if err := r.Scan(append(all.fields(), &digest)...); err != nil {
 			return err
 		}
-		calls = append(calls, c)
-		return intact(c.ID, all, digest)
-	}, `select `+c.columns(&tokens).names()+`, digest from calls where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
+		return each(c, intact(c.ID, all, digest))
+	}, `select `+new(Call).columns(&tokens).names()+`, digest from calls where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
 		append([]any{s.Namespace, s.Session}, args...)...)
-	return calls, err
 }
 
 // largest is the highest cost of one answered call of an agent, in a session or else on its team's day: the guess for the

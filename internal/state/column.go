@@ -61,6 +61,22 @@ func (m moment) Value() (driver.Value, error) {
 	return m.at.UnixMicro(), nil
 }
 
+// optional is a moment that may be nil.
+type optional struct{ at **time.Time }
+
+// Scan implements [database/sql.Scanner].
+func (o optional) Scan(value any) error {
+	var at time.Time
+	err := moment{&at}.Scan(value)
+	if *o.at = nil; !at.IsZero() {
+		*o.at = &at
+	}
+	return err
+}
+
+// Value implements [driver.Valuer].
+func (o optional) Value() (driver.Value, error) { return microsOf(*o.at), nil }
+
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
 // document is what no statement looks into, as JSON in a column.
@@ -137,6 +153,13 @@ func (c columns) digest() string {
 // insert inserts a row.
 func (t *Tx) insert(table string, row columns) error {
 	_, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+")", row.values()...)
+	return err
+}
+
+// put inserts a row, or replaces the one with the same key if a condition holds. The condition calls the new row excluded.
+func (t *Tx) put(table, key string, row columns, condition string) error {
+	replaced := row.list(func(i int) string { return row[i].name + " = excluded." + row[i].name })
+	_, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+") on conflict ("+key+") do update set "+replaced+" where "+condition, row.values()...)
 	return err
 }
 

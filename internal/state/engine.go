@@ -88,7 +88,7 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	read.SetMaxOpenConns(readers)
-	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o})
+	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o, path: path})
 }
 
 // openReadOnly opens a database on a read-only medium. Without a write-ahead log, SQLite reads the file without locks and
@@ -103,7 +103,7 @@ func openReadOnly(ctx context.Context, path string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	read.SetMaxOpenConns(readers)
-	return open(ctx, &DB{engine: sqliteEngine, write: read, read: read, turn: make(chan struct{}, 1), options: o})
+	return open(ctx, &DB{engine: sqliteEngine, write: read, read: read, turn: make(chan struct{}, 1), options: o, path: path})
 }
 
 // createPrivate makes an empty database that only its owner can read, if there is none: the driver would leave that to the

@@ -21,7 +21,7 @@ var (
 	// and try again. The outcome of a transaction whose commit failed this way is not known.
 	ErrUnavailable = errors.New("the database is not available")
 	// ErrDamaged means that the database file is damaged. Nothing is written any more, until a backup is put in its place.
-	ErrDamaged = errors.New("the database is damaged; stop all processes and put a backup of the state directory in its place")
+	ErrDamaged = errors.New("the database is damaged; stop all processes, and run `maestro restore` with a backup")
 	// ErrFenced means that a later run, or a later holder of the lease, has taken over. Nothing was changed.
 	ErrFenced = session.ErrFenced
 	// ErrNotFound means that there is no such row.
@@ -41,6 +41,8 @@ func classify(ctx context.Context, err error) error {
 		return err
 	case isNoRows(err):
 		return &classed{ErrNotFound, err}
+	case strings.Contains(err.Error(), "sql: Scan error"): // the value has another type than its column
+		return &classed{ErrDamaged, err}
 	}
 	var lite *sqlite.Error
 	if errors.As(err, &lite) {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
 
@@ -66,6 +65,25 @@ func (a *Account) Of(id spec.AssignmentID) Cost { return Sum(a.Costs, id) }
 // Usage is the known cost of the session.
 func (a *Account) Usage() cost.Usage { return a.Of(spec.AssignmentID{}).Usage }
 
+// AddTo adds the costs to a status. Its usage is the known cost; so is that of assignments and requests.
+func (a *Account) AddTo(s session.Status) session.Status {
+	s = s.Clone()
+	sum := a.Of(spec.AssignmentID{})
+	s.Usage, s.Dropped, s.Reserved = sum.Usage, sum.Usage, sum.Reserved
+	s.Unsettled = cost.Usage{OutputTokens: sum.Estimated.Tokens, CostUSD: sum.Estimated.USD}
+	for i, p := range s.Phases {
+		for j, as := range p.Assignments {
+			used := a.Of(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}).Usage
+			s.Phases[i].Assignments[j].Usage = used
+			s.Dropped = s.Dropped.Minus(used)
+		}
+	}
+	for i, h := range s.Help {
+		s.Help[i].Usage = a.Of(spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}).Usage // an assignment's, or a phase's
+	}
+	return s
+}
+
 // Budget is a budget by its scope. One without a limit has no figures, but for the session's.
 func (a *Account) Budget(scope string) budget.Budget {
 	for _, b := range a.Budgets {
@@ -80,103 +98,6 @@ func (a *Account) Budget(scope string) budget.Budget {
 		b.Spent, b.Unsettled, b.Reserved = sum.Usage.Amount(), sum.Estimated, sum.Reserved
 	}
 	return b
-}
-
-// Money are the rows of a session's calls, limits and raises.
-type Money struct {
-	Calls  []Call          `json:"calls"`
-	Caps   []budget.Budget `json:"caps"`
-	Raises []budget.Raise  `json:"raises"`
-}
-
-// Money reads the rows of a session.
-func (d *DB) Money(ctx context.Context, s session.Key) (m Money, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		if m.Calls, err = t.calls(`true`, s); err != nil {
-			return err
-		}
-		if m.Raises, err = t.raises(s, "", 0); err != nil {
-			return err
-		}
-		m.Caps = nil
-		return t.each(func(r *sql.Rows) error {
-			var b budget.Budget
-			err := r.Scan(&b.Kind, &b.Name, &b.Base.Tokens, &b.Base.USD)
-			m.Caps = append(m.Caps, b)
-			return err
-		}, `select scope, name, tokens, nano_usd from caps where namespace = $1 and session = $2 order by scope, name`, s.Namespace, s.Session)
-	})
-	return m, err
-}
-
-// Check refuses rows that this program would not have written: they come from an archive.
-func (m Money) Check() error {
-	for i, c := range m.Calls {
-		err := c.Usage.Validate()
-		switch {
-		case err != nil:
-		case c.Estimated.Tokens < 0 || c.Estimated.USD < 0:
-			err = fmt.Errorf("its estimate is negative")
-		case c.AssignmentID.Check() != nil:
-			err = c.AssignmentID.Check()
-		case spec.CheckName(c.Team) != nil:
-			err = spec.CheckName(c.Team)
-		case budget.NextDay(c.Day).IsZero():
-			err = fmt.Errorf("its day is %.20q", c.Day)
-		case (c.Answer != "" && !spec.Digest(c.Answer).Valid()) || (c.Tools != "" && !spec.Digest(c.Tools).Valid()):
-			err = fmt.Errorf("its answer is no digest")
-		}
-		if err != nil {
-			return fmt.Errorf("calls[%d]: %w", i, err)
-		}
-	}
-	for i, r := range m.Raises {
-		if r.Added.Tokens < 0 || r.Added.USD < 0 {
-			return fmt.Errorf("raises[%d]: it is negative", i)
-		}
-	}
-	return nil
-}
-
-// PutMoney replaces the rows of a session that nobody runs by those of another installation. Calls in progress there are
-// unsettled here.
-func (d *DB) PutMoney(ctx context.Context, s session.Key, m Money) error {
-	return d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
-		old, err := t.calls(`true`, s)
-		if err != nil {
-			return err
-		}
-		for _, c := range old {
-			if err := t.addToTotals(c, Call{CallKey: c.CallKey, Team: c.Team, Day: c.Day, Agent: c.Agent, Model: c.Model, State: CallFailed}); err != nil {
-				return err
-			}
-		}
-		for _, table := range []string{"calls", "caps", "raises"} {
-			if _, err := t.exec(`delete from `+table+` where namespace = $1 and session = $2`, s.Namespace, s.Session); err != nil {
-				return err
-			}
-		}
-		for _, c := range m.Calls {
-			c.ID, c.Key = NewCallID(), s
-			if c.State == CallBegun {
-				c.State, c.Reserved, c.EndedAt = CallUnsettled, cost.Amount{}, sql.Null[int64]{V: now, Valid: true}
-			}
-			if err := t.insertCall(c); err != nil {
-				return err
-			}
-		}
-		for _, r := range m.Raises {
-			r.ID = rand.Text()
-			if err := t.insertRaise(s, r, "import", r.When.UnixMicro()); err != nil {
-				return err
-			}
-		}
-		return t.setCaps(s, "", m.Caps)
-	})
 }
 
 // CheckTotals compares the totals with the calls that they sum. The error is [ErrDamaged] if they differ.

@@ -26,11 +26,11 @@ func filled(tb testing.TB, sessions, calls int) *DB {
 	columns := (&Call{}).columns(&tokens).withDigest().names()
 	require.NoError(tb, db.Write(tb.Context(), func(t *Tx) error {
 		for _, statement := range []string{
-			fmt.Sprintf(`insert into sessions (namespace, session, team, requirement, search, workspace, source, given, status, reason, phases, revision, run, boundary_at,
-					temporal_run, first_run, forked_from, report_to, started_by, started_by_id, via, started_at, ended_at, updated_at)
+			fmt.Sprintf(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status, reason, phases, revision, mirrored, run, boundary_at,
+					temporal_run, first_run, forked_from, forked_at, report_to, started_by, started_by_id, via, started_at, ended_at, updated_at)
 				with recursive n(i) as (select 1 union all select i + 1 from n where i < %d)
-				select 'default', 's' || i, 't' || (i %% 10), 'make it', 's' || i || ' make it', '', '{}', '{}', 'completed', '', '', 1, 1, 0,
-					'', '', '', '', '', '', '', %d + i * 1000000, %d + i * 1000000, 0 from n`, sessions, day.UnixMicro()-int64(sessions)*1e6, day.UnixMicro()),
+				select 'default', 's' || i, 't' || (i %% 10), 'make it', 's' || i || ' make it', '', '{}', 'completed', '', '', 1, 1, 1, 0,
+					'', '', '', '', '', '', '', '', %d + i * 1000000, %d + i * 1000000, 0 from n`, sessions, day.UnixMicro()-int64(sessions)*1e6, day.UnixMicro()),
 			fmt.Sprintf(`insert into calls (%s)
 				with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
 				select 'c' || i, 'default', 's' || (i / %d + 1), 'build', 'dev', 1, 1, 1, i %% %[3]d, 1, 't' || ((i / %[3]d + 1) %% 10), date(1764158400 - i %% 30 * 86400, 'unixepoch'), 'coder',
@@ -71,6 +71,10 @@ func reads(ctx context.Context, db *DB) map[string]func() error {
 		"budgets": func() error { _, err := db.Budgets(ctx, dev, "t1"); return err },
 		"calls":   func() error { _, err := db.Calls(ctx, dev); return ignoreDamage(err) },
 		"open":    func() error { _, err := db.Open(ctx, dev); return err },
+		"status":  func() error { _, err := db.Execution(ctx, key); return ignoreMissing(err) },
+		"record":  func() error { _, err := db.Record(ctx, dev); return err },
+		"records": func() error { _, err := db.Records(ctx, key); return err },
+		"fence":   func() error { _, err := db.IsFenced(ctx, key, "r"); return err },
 		"day":     func() error { _, err := db.Day(ctx, "t1"); return ignoreMissing(err) },
 		"audit": func() error {
 			_, err := db.Audit(ctx, AuditFilter{Action: "session", Since: time.UnixMicro(1), Until: time.UnixMicro(2), Limit: 100})
@@ -81,6 +85,10 @@ func reads(ctx context.Context, db *DB) map[string]func() error {
 		"token":              func() error { _, err := db.UseToken(ctx, "x"); return ignoreMissing(err) },
 		"browser":            func() error { _, err := db.UseBrowser(ctx, "x", time.Hour, time.Hour); return ignoreMissing(err) },
 		"upload":             func() error { _, err := db.Upload(ctx, "t1", "x", time.Hour); return ignoreMissing(err) },
+		"checkpoints":        func() error { _, err := db.Checkpoints(ctx, key); return err },
+		"to mirror":          func() error { _, err := db.ToMirror(ctx); return err },
+		"roots":              func() error { _, err := db.Roots(ctx, key); return err },
+		"dump":               func() error { _, _, err := db.Dump(ctx, key, true); return err },
 		"changes":            func() error { _, _, _, err := db.Changes(ctx, "default", Position{}); return err },
 	}
 }
@@ -118,7 +126,7 @@ func TestNoQueryScansATableThatGrows(t *testing.T) { //nolint:paralleltest // it
 	}
 	seeQuery = func(string, []any) {}
 	require.Greater(t, len(seen), 12)
-	scan := regexp.MustCompile(`^SCAN (sessions|s|calls|c|totals|requests|answers|raises|changes|audit|tokens|browsers|uploads)\b`)
+	scan := regexp.MustCompile(`^SCAN (sessions|s|runs|r|phases|outcomes|assignments|rounds|attempts|conversations|checkpoints|calls|c|totals|requests|answers|raises|alerts|changes|audit|tokens|browsers|uploads)\b`)
 	for _, q := range seen {
 		if strings.Contains(q.text, "from totals c") { // the totals of all teams and days are what it reads
 			continue

@@ -41,18 +41,19 @@ create table sessions (
   requirement   text   not null,       -- its beginning, 2,000 bytes at most; the checkpoints have the whole text
   search        text   not null,       -- the session's name and the beginning of its requirement, in lower case
   workspace     text   not null,       -- manifest of the files that the session started from; empty if there were none
-  source        text   not null,       -- json: host, directory, commit, patterns and what was left out of the workspace
-  given         text   not null,       -- json: decisions made before the session, by name
+  decisions     text   not null,       -- json: by name, merged, as of the newest boundary
   status        text   not null check (status in ('admitted', 'running', 'waiting_breaker', 'help_needed',
                                                   'awaiting_approval', 'completed', 'failed', 'cancelled')),
   reason        text   not null,       -- one sentence: why it failed, or what it waits for
   phases        text   not null,       -- names of the phases in progress, separated by spaces
-  revision      bigint not null,       -- of the status: an older one never replaces a newer one
+  revision      bigint not null,       -- counts the changes of the status
+  mirrored      bigint not null,       -- the revision that execution_state.json has; -1 after a restore
   run           bigint not null,       -- the newest run, the only one that may write
   boundary_at   bigint not null,       -- workflow time of the newest boundary; an earlier boundary changes nothing
   temporal_run  text   not null,       -- the Temporal run that wrote the status, and the first of those that continue
   first_run     text   not null,       -- each other as new
   forked_from   text   not null,       -- the session that it was forked from
+  forked_at     text   not null,       -- digest of the checkpoint that it was forked from
   report_to     text   not null,       -- key of the ticket that the requirement came from
   started_by    text   not null,       -- a person's name
   started_by_id text   not null,       -- the same person by id, where the name alone does not identify
@@ -65,6 +66,7 @@ create table sessions (
 create index sessions_newest on sessions (namespace, started_at desc, session);
 create index sessions_by_status on sessions (namespace, status, started_at desc);
 create index sessions_of_team on sessions (namespace, team, started_at desc);
+create index sessions_to_mirror on sessions (namespace, session) where mirrored <> revision;
 
 create table session_labels (
   namespace text not null,
@@ -83,14 +85,14 @@ create table runs (
   session      text   not null,
   run          bigint not null,
   temporal_run text   not null,
+  original_run text   not null,        -- the Temporal run that a reset follows; else temporal_run
+  first        bigint not null,        -- the first of the runs that continue each other as new
   base         text   not null,        -- digest of the checkpoint that it continues; empty for the first run
   team_digest  text   not null,        -- digest of the team as it was resolved
-  team_file    text   not null,        -- blob of the team file as it was written
-  selection    text   not null,        -- json: phases to run, to pause after, to force, supplied work
+  selection    text   not null,        -- json: phases to run, to pause after, to force, supplied work, the workspace's source
   plan         text   not null,        -- json: what was restored, runs, is supplied or left, each with its reason
   started_by   text   not null,
   started_at   bigint not null,
-  ended_at     bigint,
   primary key (namespace, session, run),
   unique (namespace, session, temporal_run),
   foreign key (namespace, session) references sessions on delete cascade
@@ -99,124 +101,139 @@ create table runs (
 -- ------------------------------------------------------------------------------------------------------------------
 -- What was done
 
+-- What the session's workflow said of its phases at the newest boundary.
 create table phases (
-  namespace  text    not null,
-  session    text    not null,
-  phase      text    not null,
-  position   integer not null,         -- in the team file, from 0
-  state      text    not null check (state in ('pending', 'running', 'help_needed', 'awaiting_approval', 'completed',
-                                               'restored', 'supplied', 'skipped', 'failed')),
-  input      text    not null,         -- manifest that its assignments start from; empty until they do
-  output     text    not null,         -- manifest of the merged result; empty until there is one
-  started_at bigint,
-  ended_at   bigint,
+  namespace text    not null,
+  session   text    not null,
+  phase     text    not null,
+  position  integer not null,          -- in the team file, from 0
+  state     text    not null check (state in ('pending', 'running', 'help_needed', 'awaiting_approval', 'completed',
+                                              'restored', 'supplied', 'skipped', 'failed')),
   primary key (namespace, session, phase),
   foreign key (namespace, session) references sessions on delete cascade
 );
 
--- One order of one persona's work in one phase.
+-- What the workflow said of each assignment at the newest boundary. It includes work that was restored from another
+-- session, which has no other rows here. What has happened since is in rounds and attempts.
+create table outcomes (
+  namespace    text    not null,
+  session      text    not null,
+  phase        text    not null,
+  persona      text    not null,
+  position     integer not null,       -- in the phase, from 0
+  state        text    not null check (state in ('pending', 'running', 'waiting', 'help_needed', 'completed',
+                                                 'restored', 'supplied', 'skipped', 'failed')),
+  substitute   text    not null,       -- the agent that works in place of the persona's own
+  agent        text    not null,       -- the agent that worked last, and its model
+  model        text    not null,
+  rounds       bigint  not null,
+  attempts     bigint  not null,       -- counted attempts, over all rounds
+  failures     bigint  not null,       -- those of them that failed
+  lost_workers bigint  not null,
+  failed       text    not null,       -- json: category and message of the last failed attempts
+  summary      text    not null,       -- the agent's own
+  dropped      text    not null,       -- json: versions in a conflict that the phase's result does not have
+  left_out     text    not null,       -- json: sentences on what the result does not have of the agent's files
+  awaits       text    not null,       -- json: the breaker that it waits for; null if it waits for none
+  primary key (namespace, session, phase, persona),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+-- One order of one persona's work in one phase. All rounds on the merged tree belong to the order of the integrator.
 create table assignments (
+  namespace       text   not null,
+  session         text   not null,
+  phase           text   not null,
+  persona         text   not null,
+  pass            bigint not null,
+  run             bigint not null,     -- the run that ordered it; first of the runs that continue as new
+  ordered         bigint not null,     -- the number of the order in these runs: a repeated order finds its own row
+  ordered_because text   not null check (ordered_because in ('start', 'sent_back', 'retried', 'forced', 'resumed')),
+  answers_from    bigint not null,     -- the first pass whose stored answers this one may use
+  undone          text   not null check (undone in ('', 'sent_back', 'resumed')),
+                                       -- why its work counts no more; the rows stay for their cost and their logs
+  primary key (namespace, session, phase, persona, pass),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+create unique index assignments_ordered on assignments (namespace, session, phase, persona, run, ordered);
+
+-- What one activity does for an assignment, or several that continue each other, and the result.
+create table rounds (
   namespace          text    not null,
   session            text    not null,
   phase              text    not null,
   persona            text    not null,
   pass               bigint  not null,
-  run                bigint  not null, -- the run that ordered it
-  ordered_by         text    not null, -- the activity that ordered it: a repeated order finds its own row
-  ordered_because    text    not null check (ordered_because in ('start', 'sent_back', 'rejected', 'retried', 'forced',
-                                                                 'inputs_changed', 'conflict', 'resumed')),
-  answers_from       bigint  not null, -- the first pass whose stored answers this one may use
-  state              text    not null check (state in ('pending', 'running', 'waiting', 'help_needed', 'completed',
-                                                       'restored', 'supplied', 'skipped', 'failed')),
-  stale              integer not null, -- 1: its work was undone; the row stays for its cost and its log
-  restored_from      text    not null, -- digest of the checkpoint whose work it has; empty if it was done here
-  supplied_by        text    not null, -- the person whose files are its work
-  agent              text    not null, -- the agent that worked, which may be a fallback
-  -- What the work depends on. Work is reused while all six are unchanged.
+  round              bigint  not null,
+  run                bigint  not null, -- the run that has written it last
+  activity           text    not null, -- the id of its activity: a repeated execution finds its own round
+  sequence           bigint  not null, -- of the activity among those of the assignment: an earlier one is late
+  agent              text    not null, -- the agent that works in place of the persona's own
+  integrating        integer not null, -- 1: it fixes the phase's merged tree
+  supplied           integer not null, -- 1: a person's files are its work
+  outcome            text    not null check (outcome in ('', 'succeeded', 'failed', 'failed_for_good')),
+                                       -- failed: another round follows by itself; failed_for_good: none does
+  revision           bigint  not null, -- counts its changes: a heartbeat may have a later one
+  at_work            integer not null, -- 1: an execution has started its agent or its checks, and has not noted the end
+  lost               bigint  not null, -- workers lost after the agent was started
+  lost_at_progress   bigint  not null, -- lost at the last progress; the difference is the losses in a row
+  calls              bigint  not null, -- calls of the assignment that had ended when a loss was last examined
+  permit             text    not null, -- json: the breaker's permission; null if it has given none yet
+  outage             text    not null, -- json: the outage that it waits out; null if there is none
+  pauses             text    not null, -- json: waits within its attempts
+  -- What its last attempt was based on. Work is reused while all six are unchanged. Empty if none was started.
   basis_persona      text    not null,
   basis_agent        text    not null,
   basis_instructions text    not null,
   basis_requirement  text    not null,
   basis_input        text    not null, -- the manifest that the work started from
   basis_decisions    text    not null,
-  delta              text    not null, -- blob of what it changed; empty until it is done
-  integrated         text    not null, -- json: deltas, decisions and kept versions of its rounds on the merged tree
-  summary            text    not null, -- the agent's own
+  -- Its result, once it has succeeded.
+  input              text    not null, -- manifest that the work started from
+  delta              text    not null, -- blob of what it changed
+  output             text    not null, -- manifest of input and delta
+  files              bigint  not null, -- changed files
+  decisions          text    not null, -- json: by name
+  kept               text    not null, -- json: versions of conflicts that it has kept, with reasons
+  summary            text    not null,
   left_out           text    not null, -- json: sentences on what the result does not have of the agent's files
+  dropped            text    not null, -- json: versions in conflicts of its input that it does not have
   sends_back         text    not null, -- json: reasons for which it sends an earlier phase's work back
-  started_at         bigint,
-  ended_at           bigint,
-  primary key (namespace, session, phase, persona, pass),
-  foreign key (namespace, session) references sessions on delete cascade
-);
-create unique index assignments_ordered on assignments (namespace, session, phase, persona, run, ordered_by);
-
-create table rounds (
-  namespace        text    not null,
-  session          text    not null,
-  phase            text    not null,
-  persona          text    not null,
-  pass             bigint  not null,
-  round            bigint  not null,
-  run              bigint  not null,   -- the run whose activity it is
-  activity         text    not null,   -- its id there: a repeated execution finds its own round
-  integrating      integer not null,   -- 1: it fixes the phase's merged tree
-  outcome          text    not null check (outcome in ('', 'succeeded', 'failed', 'failed_for_good')),
-                                       -- failed: another round follows by itself; failed_for_good: none does
-  lost             integer not null,   -- workers lost after the agent was started
-  lost_at_progress integer not null,   -- lost at the last progress; the difference is the losses in a row
-  permit           text    not null,   -- json: the breaker's permission; empty if it has given none yet
-  outage           text    not null,   -- json: the outage that it waits out; empty if there is none
   primary key (namespace, session, phase, persona, pass, round),
   foreign key (namespace, session, phase, persona, pass) references assignments on delete cascade
 );
 
 -- Each step of an attempt is durable before the next begins. After a crash the work continues at the last step.
 create table attempts (
-  namespace      text    not null,
-  session        text    not null,
-  phase          text    not null,
-  persona        text    not null,
-  pass           bigint  not null,
-  round          bigint  not null,
-  attempt        bigint  not null,
-  state          text    not null check (state in ('started', 'agent_ended', 'collected', 'checked', 'recorded',
-                                                   'failed', 'interrupted')),
-  counted        integer not null,     -- 1: a failure that counts towards attempts and rounds
-  host           text    not null,     -- id of the host that has its files
-  directory      text    not null,     -- where they are there; empty once they are removed
-  agent          text    not null,
-  starts_from    text    not null check (starts_from in ('input', 'files', 'conversation')),
-  feedback       text    not null,     -- blob: what the agent was told of earlier failures
-  result         text    not null,     -- json: what the agent said at its end, from state agent_ended on
-  files          text    not null,     -- manifest of what it left, from state collected on
-  diff           text    not null,     -- blob of the difference from its start, of a failed attempt
-  transcript     text    not null,     -- blob
-  category       text    not null,     -- of its failure; empty if it has not failed
-  message        text    not null,
-  left_out       text    not null,     -- json: what was not taken of its files, with reasons
-  started_at     bigint  not null,
-  agent_ended_at bigint,
-  ended_at       bigint,
+  namespace   text    not null,
+  session     text    not null,
+  phase       text    not null,
+  persona     text    not null,
+  pass        bigint  not null,
+  round       bigint  not null,
+  attempt     bigint  not null,
+  state       text    not null check (state in ('started', 'agent_ended', 'collected', 'recorded', 'failed')),
+                                       -- agent_ended: its result and its cost are known, and its files are in its directory;
+                                       -- collected: the files are stored, and checks may follow; recorded: the round has
+                                       -- succeeded
+  agent       text    not null,
+  starts_from text    not null check (starts_from in ('', 'input', 'files', 'conversation')),
+  continuable integer not null,        -- 1: its agent has a conversation with which a later execution can go on
+  directory   text    not null,        -- random name of the directory on one host that has its files, from state agent_ended on
+  result      text    not null,        -- json: what the agent said at its end, from state agent_ended on
+  files       text    not null,        -- manifest of what it left, from state collected on
+  diff        text    not null,        -- blob of the difference from its start, of a failed attempt
+  transcript  text    not null,        -- blob
+  category    text    not null,        -- of its failure; empty if it has not failed
+  message     text    not null,
+  output      text    not null,        -- what the agent or the check printed last
+  final       integer not null,        -- 1: another attempt would be useless
+  retry_after bigint  not null,        -- nanoseconds that the provider asked to wait
+  left_out    text    not null,        -- json: what was not taken of its files, with reasons
+  started_at  bigint,
+  ended_at    bigint,
   primary key (namespace, session, phase, persona, pass, round, attempt),
   foreign key (namespace, session, phase, persona, pass, round) references rounds on delete cascade
-);
-create index attempts_on_host on attempts (host) where directory <> '';
-
--- Where each assignment stood at the session's last boundary: for lists and statistics.
-create table outcomes (
-  namespace    text    not null,
-  session      text    not null,
-  phase        text    not null,
-  persona      text    not null,
-  state        text    not null,       -- as that of assignments
-  agent        text    not null,       -- the agent that worked last, and its model
-  model        text    not null,
-  attempts     bigint  not null,       -- counted attempts, over all rounds
-  failures     bigint  not null,       -- those of them that failed
-  lost_workers bigint  not null,
-  primary key (namespace, session, phase, persona),
-  foreign key (namespace, session) references sessions on delete cascade
 );
 
 -- The newest conversation of an agent program, with which a later attempt may go on, also on another host.
@@ -228,40 +245,24 @@ create table conversations (
   preset       text   not null,        -- the kind of program
   conversation text   not null,        -- the program's own id
   booked       text   not null,        -- json: usage at the end of its earlier runs
-  home         text   not null,        -- manifest of its files below HOME
+  home         text   not null,        -- manifest of its files below HOME; empty if they are not stored
   files        text   not null,        -- manifest of the assignment's tree at that time
   primary key (namespace, session, phase, persona),
   foreign key (namespace, session) references sessions on delete cascade
 );
 
--- The result of a check. persona is empty for checks of a phase's merged tree; then pass, round and attempt are 0.
-create table checks (
+-- The checks of a phase's merged tree, while they run.
+create table merges (
   namespace text    not null,
   session   text    not null,
   phase     text    not null,
-  persona   text    not null,
-  pass      bigint  not null,
-  round     bigint  not null,
-  attempt   bigint  not null,
-  name      text    not null,
-  tree      text    not null,          -- manifest that it looked at
-  passed    integer not null,
-  output    text    not null,          -- blob
-  took      bigint  not null,          -- microseconds
-  primary key (namespace, session, phase, persona, pass, round, attempt, name),
+  run       bigint  not null,
+  activity  text    not null,          -- the activity that merges; another one begins anew
+  started   integer not null,          -- 1: its checks were started, and their end was not noted
+  lost      bigint  not null,          -- workers lost during the checks
+  outage    text    not null,          -- json: the host's outage that stopped them; null if there is none
+  primary key (namespace, session, phase),
   foreign key (namespace, session) references sessions on delete cascade
-);
-
-create table decisions (
-  namespace text   not null,
-  session   text   not null,
-  phase     text   not null,
-  persona   text   not null,
-  pass      bigint not null,
-  name      text   not null,
-  value     text   not null,
-  primary key (namespace, session, phase, persona, pass, name),
-  foreign key (namespace, session, phase, persona, pass) references assignments on delete cascade
 );
 
 -- Work that a phase or a person has sent back.
@@ -274,7 +275,6 @@ create table reworks (
   from_persona text   not null,
   by_person    text   not null,
   reasons      text   not null,        -- json
-  undone       text   not null,        -- json: assignments and passes whose work it made stale
   at           bigint not null,
   primary key (namespace, session, rework),
   foreign key (namespace, session) references sessions on delete cascade
@@ -296,7 +296,6 @@ create table checkpoints (
   foreign key (namespace, session) references sessions on delete cascade
 );
 create index checkpoints_by_digest on checkpoints (digest);
-create index checkpoints_to_mirror on checkpoints (namespace, session) where mirrored_at is null;
 
 -- ------------------------------------------------------------------------------------------------------------------
 -- What it cost
@@ -432,10 +431,12 @@ create table requests (
   message     text   not null,
   actions     text   not null,         -- json: the answers that it takes, the most common first; none: nobody is asked
   raise_scope text   not null,         -- the budget that it is about, like "phase build"; empty if none
+  detail      text   not null,         -- json: texts for the person, what a skip does, the raise, failed attempts, the ticket
   quorum      text   not null,         -- json: how many, of which groups, who started; empty if one person decides
   opened_at   bigint not null,
   until_at    bigint,                  -- when the session stops waiting
   closed_at   bigint,                  -- answered, withdrawn, or the session has ended
+  position    integer not null,        -- in the status of the newest boundary, from 1; 0 if it is not in it any more
   primary key (namespace, session, id),
   foreign key (namespace, session) references sessions on delete cascade
 );
@@ -468,6 +469,7 @@ create table alerts (
   session   text   not null,
   rule      text   not null,
   text      text   not null,           -- a sentence with the value and the threshold
+  detail    text   not null,           -- json: value, threshold, and the request that it is about
   at        bigint not null,
   primary key (namespace, session, rule),
   foreign key (namespace, session) references sessions on delete cascade
@@ -476,32 +478,31 @@ create table alerts (
 -- ------------------------------------------------------------------------------------------------------------------
 -- Who works, what is shared
 
--- The right to work on something: an assignment, a boundary, a migration. Whoever takes it raises the epoch, and each
--- writing statement of the holder names the epoch.
+-- The right to work on an assignment. Whoever takes it raises the epoch, and each writing statement of the holder names the
+-- epoch.
 create table leases (
-  name       text   primary key,
-  holder     text   not null,          -- one execution of an activity, or a process
-  host       text   not null,          -- id of the host
-  epoch      bigint not null,
-  expires_at bigint not null           -- by the database's clock
+  name       text   primary key,       -- namespace/session/phase/persona
+  holder     text   not null,          -- one execution of an activity
+  epoch      bigint not null
 );
 
--- What a worker offers, renewed while it runs.
+-- What a worker offers, renewed while it runs. Deleted 30 days after the last renewal.
 create table workers (
   id         text   primary key,
   host       text   not null,
   version    text   not null,
-  offer      text   not null,          -- json: agents, checks, isolation, limits
+  offer      text   not null,          -- json: process, agents, checks, isolation, limits
   started_at bigint not null,
   renewed_at bigint not null
 );
 
+-- The versions of registered teams, by whose names sessions can be started; 100 of each at most.
 create table teams (
   team      text   not null,
-  digest    text   not null,           -- of the resolved team, as sessions record it
+  digest    text   not null,           -- blob of the resolved team, as sessions record it
   file      text   not null,           -- blob of the team file as it was written
   by_person text   not null,
-  at        bigint not null,           -- the newest version is in force
+  at        bigint not null,           -- when it was registered last; the newest version is in force
   primary key (team, digest)
 );
 
@@ -517,24 +518,27 @@ create table breakers (
   open_until bigint,                   -- end of the cooldown; null if it is closed, or open until it is reset
   probes     text   not null,          -- json: leases of the rounds that test the agent
   forced     text   not null,          -- json: who opened it by hand, and why
-  last_category text not null,         -- of the last counted failure
-  last_message  text not null,
+  last_failure text not null,          -- json: the last counted failure
   settings   text   not null,          -- json
-  changed_by text   not null,
+  changed_by text   not null,          -- the last change by hand
   why        text   not null,
-  changed_at bigint not null
+  changed_at bigint                    -- null: it has not changed
 );
 
 -- The state of tickets while their entity workflows do not run.
 create table tickets (
-  name      text   primary key,        -- fingerprint of the failure, or the key of a ticket that existed before
-  key       text   not null,           -- in the ticket system; empty until it is made
-  revision  bigint not null,
-  ticket    text   not null,           -- json: url, state, occurrences
-  trouble   text   not null,           -- kind of the last failed call; empty if it worked
-  deleted   text   not null,           -- key of an earlier ticket that somebody deleted
-  followers text   not null,           -- json: sessions and requests that wait because of the failure
-  seen      text   not null            -- json: short hashes of accepted notices
+  namespace   text    not null,        -- of Temporal
+  name        text    not null,        -- fingerprint of the failure, or the key of a ticket that existed before
+  revision    bigint  not null,
+  key         text    not null,        -- in the ticket system; empty until it is made
+  url         text    not null,
+  occurrences integer not null,        -- of the failure
+  trouble     text    not null,        -- why it is not up to date; empty if it is
+  kind        text    not null,        -- of the last failed call; empty if it worked
+  deleted     text    not null,        -- key of an earlier ticket that somebody deleted
+  followers   text    not null,        -- json: sessions and requests that wait because of the failure
+  seen        text    not null,        -- json: short hashes of accepted notices
+  primary key (namespace, name)
 );
 
 -- ------------------------------------------------------------------------------------------------------------------
@@ -646,15 +650,6 @@ create index idempotency_old on idempotency (at);
 
 -- ------------------------------------------------------------------------------------------------------------------
 -- What is kept
-
--- Content that rows name directly. Trees below it are found by reading it. What nothing reaches is deleted after a
--- grace that is longer than the oldest open session's age and a day.
-create table blobs (
-  digest  text   primary key,
-  size    bigint not null,
-  state   text   not null check (state in ('live', 'deleting')),
-  used_at bigint not null
-);
 
 -- Content that a person of a team may name when a session starts: a digest is not a permission. Kept for 30 days.
 create table uploads (

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -205,4 +206,25 @@ func nullTime(micros sql.Null[int64]) *time.Time {
 	}
 	at := time.UnixMicro(micros.V).UTC()
 	return &at
+}
+
+// HasSession reports whether the database has a session.
+func (d *DB) HasSession(ctx context.Context, key session.Key) (bool, error) {
+	_, err := d.Standing(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// SessionNames lists the names of the sessions of a namespace, newest first, for suggestions.
+func (d *DB) SessionNames(ctx context.Context, namespace string) (names []string, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		names = nil
+		return t.each(func(r *sql.Rows) error {
+			names = append(names, "")
+			return r.Scan(&names[len(names)-1])
+		}, `select session from sessions where namespace = $1 order by started_at desc, session`, namespace)
+	})
+	return names, err
 }

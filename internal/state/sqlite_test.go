@@ -54,7 +54,7 @@ var spender = state.Assignment{Key: session.Key{Namespace: "default", Session: "
 func admit(t *testing.T, db *state.DB) {
 	t.Helper()
 	_, err := db.Admit(t.Context(), state.Admission{
-		Key: spender.Key, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Key: spender.Key, TemporalRun: "r", Team: "web",
 		Caps: []budget.Budget{{Kind: session.BudgetOfSession, Base: spec.Cap{Tokens: limit}}},
 	})
 	require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestADayHasABudget(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = db.Admit(t.Context(), state.Admission{
-		Key: spender.Key, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Key: spender.Key, TemporalRun: "r", Team: "web",
 		Caps: []budget.Budget{{Kind: session.BudgetOfDay, Name: "web", Base: spec.Cap{Tokens: 10}}},
 	})
 	require.NoError(t, err)

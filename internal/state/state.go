@@ -17,6 +17,10 @@ type DB struct {
 	// the database has many.
 	turn    chan struct{}
 	options Options
+	// path is that of a SQLite file.
+	path string
+	// generation is the installation's when it was opened; 0 until then.
+	generation int64
 }
 
 // Tx is a transaction, which the function that got it must not keep.
@@ -42,6 +46,12 @@ func open(ctx context.Context, d *DB) (*DB, error) {
 			err = d.migrate(ctx)
 		case <-bounded.Done():
 		}
+	}
+	if err == nil {
+		err = d.Read(ctx, func(t *Tx) (err error) {
+			d.generation, err = t.generation()
+			return err
+		})
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -74,7 +84,14 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 	}
 	freed := false
 	for tries := 1; ; tries++ {
-		err := d.run(ctx, d.write, nil, do)
+		err := d.run(ctx, d.write, nil, func(t *Tx) error {
+			if d.generation != 0 {
+				if err := t.sameGeneration(d.generation); err != nil {
+					return err
+				}
+			}
+			return do(t)
+		})
 		switch {
 		case conflicts(err) && tries < maxConflicts:
 			continue

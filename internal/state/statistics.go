@@ -143,6 +143,7 @@ func (t *Tx) grouped(by []string, of map[string]string) (selected, groupBy strin
 
 func (t *Tx) assignmentOutcomes(by []string, f Filter, groups map[Statistic]*Statistic) error {
 	w := f.where()
+	w.add("o.attempts > 0 and o.state not in ('restored', 'supplied')") // other sessions and people did the rest
 	selected, groupBy := t.grouped(by, map[string]string{
 		"team": "s.team", "phase": "o.phase", "persona": "o.persona", "agent": "o.agent", "model": "o.model", "day": t.day,
 	})

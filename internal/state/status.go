@@ -1,206 +1,118 @@
 package state
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"strings"
-	"time"
+	"database/sql"
+	"fmt"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// PutExecution writes the rows of a session's status: the session, its labels, requests, alerts, and the outcomes of its
-// assignments. An older revision changes nothing. requirement is the requirement's text; empty: it stays.
-func (d *DB) PutExecution(ctx context.Context, e session.Execution, requirement string) error {
-	key := session.Key{Namespace: e.Namespace, Session: e.Session}
-	return d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
-		started := now
-		if e.StartedAt != nil {
-			started = e.StartedAt.UnixMicro()
-		}
-		if err := t.insertSession(key, e.Team, requirement, started); err != nil {
-			return err
-		}
-		changed, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, phases = $6, revision = $7, boundary_at = $8, temporal_run = $9,
-				first_run = $10, forked_from = $11, started_by = $12, started_by_id = $13, via = $14, started_at = $15, ended_at = $16, updated_at = $17
-			where namespace = $1 and session = $2 and revision < $7`,
-			key.Namespace, key.Session, e.Team, cmp.Or(string(e.Status.Status), string(session.Admitted)), textfmt.Shorten(e.Reason, session.MaxMessage),
-			inProgress(e), e.Revision, micros(e.BoundaryAt), e.RunID, e.FirstRun, origin(e), e.StartedBy, e.StartedByID, e.StartedOver,
-			started, microsOf(e.ClosedAt), micros(e.UpdatedAt))
-		if err != nil || changed == 0 {
-			return err
-		}
-		if requirement != "" {
-			if err := t.setRequirement(key, requirement); err != nil {
-				return err
-			}
-		}
-		for _, write := range []func(session.Key, session.Execution) error{t.putLabels, t.putRequests, t.putAlerts, t.putOutcomes} {
-			if err := write(key, e); err != nil {
-				return err
-			}
-		}
-		return t.changed(key, e.Team)
+// Execution reads a session's status as of its newest boundary, without costs. The error is [ErrNotFound] if no boundary was
+// written.
+func (d *DB) Execution(ctx context.Context, key session.Key) (e session.Execution, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		e, err = t.execution(key)
+		return err
 	})
-}
-
-func origin(e session.Execution) string {
-	if e.Origin == nil {
-		return ""
+	if err != nil {
+		return session.Execution{}, fmt.Errorf("session %s: %w", key.Session, err)
 	}
-	return e.Origin.Session
+	return e, nil
 }
 
-// inProgress are the names of the phases in progress.
-func inProgress(e session.Execution) string {
-	var names []string
-	for _, p := range e.Phases {
-		if !e.Status.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
-			names = append(names, p.Name)
+func (t *Tx) execution(key session.Key) (e session.Execution, err error) {
+	e.Namespace, e.Session, e.Help = key.Namespace, key.Session, []session.Request{}
+	var origin session.Origin
+	var started, boundary, updated int64
+	var ended sql.Null[int64]
+	err = t.row(`select s.team, s.status, s.reason, s.revision, r.run, s.boundary_at, s.temporal_run, s.first_run, s.forked_from, s.forked_at,
+			coalesce((select c.digest from checkpoints c where c.namespace = s.namespace and c.session = s.session order by c.run desc, c.boundary_at desc limit 1), ''),
+			s.started_by, s.started_by_id, s.via, s.started_at, s.ended_at, s.updated_at, s.decisions, r.selection, r.plan, r.original_run, r.first
+		from sessions s join runs r on r.namespace = s.namespace and r.session = s.session and r.temporal_run = s.temporal_run
+		where s.namespace = $1 and s.session = $2 and s.revision > 0`, key.Namespace, key.Session).
+		Scan(&e.Team, &e.Status.Status, &e.Reason, &e.Revision, &e.Run, &boundary, &e.RunID, &e.FirstRun, &origin.Session, &origin.Checkpoint, &e.Checkpoint,
+			&e.StartedBy, &e.StartedByID, &e.StartedOver, &started, &ended, &updated, document{&e.Decisions}, document{&e.Course}, document{&e.Plan}, &e.OriginalRun, &e.First)
+	if err != nil {
+		return e, err
+	}
+	at := timeOf(started)
+	e.StartedAt, e.ClosedAt, e.BoundaryAt, e.UpdatedAt = &at, nullTime(ended), timeOf(boundary), timeOf(updated)
+	if origin.Session != "" {
+		e.Origin = &origin
+	}
+	for _, read := range []func(*session.Execution) error{t.readLabels, t.readPhases, t.readRequests, t.readAlerts} {
+		if err := read(&e); err != nil {
+			return e, err
 		}
 	}
-	return strings.Join(names, " ")
+	return e, nil
 }
 
-func (t *Tx) setRequirement(s session.Key, requirement string) error {
-	requirement = textfmt.Shorten(requirement, maxRequirement)
-	_, err := t.exec(`update sessions set requirement = $3, search = $4 where namespace = $1 and session = $2`,
-		s.Namespace, s.Session, requirement, strings.ToLower(s.Session+"\n"+requirement))
-	return err
+func (t *Tx) readLabels(e *session.Execution) error {
+	return t.each(func(r *sql.Rows) error {
+		var name, value string
+		err := r.Scan(&name, &value)
+		if e.Labels == nil {
+			e.Labels = map[string]string{}
+		}
+		e.Labels[name] = value
+		return err
+	}, `select name, value from session_labels where namespace = $1 and session = $2`, e.Namespace, e.Session)
 }
 
-func (t *Tx) putLabels(s session.Key, e session.Execution) error {
-	if _, err := t.exec(`delete from session_labels where namespace = $1 and session = $2`, s.Namespace, s.Session); err != nil {
+func (t *Tx) readPhases(e *session.Execution) error {
+	at := map[string]int{}
+	if err := t.each(func(r *sql.Rows) error {
+		p := session.PhaseStatus{}
+		err := r.Scan(&p.Name, &p.Status)
+		at[p.Name] = len(e.Phases)
+		e.Phases = append(e.Phases, p)
+		return err
+	}, `select phase, state from phases where namespace = $1 and session = $2 order by position`, e.Namespace, e.Session); err != nil {
 		return err
 	}
-	for name, value := range e.Labels {
-		if _, err := t.exec(`insert into session_labels (namespace, session, name, value) values ($1, $2, $3, $4)`, s.Namespace, s.Session, name, value); err != nil {
-			return err
+	return t.each(func(r *sql.Rows) error {
+		var phase string
+		var a session.AssignmentStatus
+		err := r.Scan(&phase, &a.Persona, &a.Status, &a.Agent, &a.Rounds, &a.Attempts, &a.LostWorkers, document{&a.Failures}, &a.Summary,
+			document{&a.Dropped}, document{&a.LeftOut}, document{&a.Awaits})
+		if i, ok := at[phase]; ok {
+			e.Phases[i].Assignments = append(e.Phases[i].Assignments, a)
 		}
-	}
-	return nil
-}
-
-// putRequests writes the open requests, and closes the others.
-func (t *Tx) putRequests(s session.Key, e session.Execution) error {
-	if _, err := t.exec(`update requests set closed_at = $3 where namespace = $1 and session = $2 and closed_at is null`,
-		s.Namespace, s.Session, micros(e.UpdatedAt)); err != nil {
 		return err
-	}
-	for _, h := range e.Help {
-		actions, err := json.Marshal(h.Actions)
-		if err != nil {
-			return err
-		}
-		quorum, raise := "", ""
-		if h.Quorum != nil {
-			data, err := json.Marshal(h.Quorum)
-			if err != nil {
-				return err
-			}
-			quorum = string(data)
-		}
-		if h.Raise != nil {
-			raise = budget.ScopeOf(h.Raise.Scope, h.Raise.Name)
-		}
-		var until, closed any
-		if !h.Until.IsZero() {
-			until = h.Until.UnixMicro()
-		}
-		if len(h.Actions) == 0 || e.Status.Status.Closed() { // nobody is asked
-			closed = micros(e.UpdatedAt)
-		}
-		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, raise_scope, quorum, opened_at, until_at, closed_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-			on conflict (namespace, session, id) do update set message = excluded.message, quorum = excluded.quorum, until_at = excluded.until_at, closed_at = excluded.closed_at`,
-			s.Namespace, s.Session, h.ID, string(h.Kind), h.Phase, h.Persona, string(h.Category), textfmt.Shorten(h.Message, session.MaxMessage), string(actions),
-			raise, quorum, micros(h.Since), until, closed); err != nil {
-			return err
-		}
-	}
-	return nil
+	}, `select phase, persona, state, substitute, rounds, attempts, lost_workers, failed, summary, dropped, left_out, awaits
+		from outcomes where namespace = $1 and session = $2 order by phase, position`, e.Namespace, e.Session)
 }
 
-func (t *Tx) putAlerts(s session.Key, e session.Execution) error {
-	for _, a := range e.Alerts {
-		if _, err := t.exec(`insert into alerts (namespace, session, rule, text, at) values ($1, $2, $3, $4, $5)
-			on conflict (namespace, session, rule) do update set text = excluded.text, at = excluded.at`,
-			s.Namespace, s.Session, a.Rule, a.Message, a.At.UnixMicro()); err != nil {
-			return err
+func (t *Tx) readRequests(e *session.Execution) error {
+	return t.each(func(r *sql.Rows) error {
+		var h session.Request
+		var d requestDetail
+		var opened int64
+		var until sql.Null[int64]
+		err := r.Scan(&h.ID, &h.Kind, &h.Phase, &h.Persona, &h.Category, &h.Message, document{&h.Actions}, document{&h.Quorum}, document{&d}, &opened, &until)
+		h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket = d.Suggestion, d.Command, d.Advice, d.SkipEffect, d.Raise, d.Attempts, d.Ticket
+		if opened != 0 {
+			h.Since = timeOf(opened)
 		}
-	}
-	return nil
-}
-
-// putOutcomes writes where each assignment stands. Work that was done by another session or by a person is left out.
-func (t *Tx) putOutcomes(s session.Key, e session.Execution) error {
-	if _, err := t.exec(`delete from outcomes where namespace = $1 and session = $2`, s.Namespace, s.Session); err != nil {
+		if until.Valid {
+			h.Until = timeOf(until.V)
+		}
+		e.Help = append(e.Help, h)
 		return err
-	}
-	for _, p := range e.Phases {
-		for _, a := range p.Assignments {
-			if a.Attempts == 0 || a.Status == session.Restored || a.Status == session.Supplied {
-				continue
-			}
-			if _, err := t.exec(`insert into outcomes (namespace, session, phase, persona, state, agent, model, attempts, failures, lost_workers)
-				select $1, $2, $3, $4, $5, coalesce(max(agent), $6), coalesce(max(model), ''), $7, $8, $9 from (
-					select agent, model from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4
-					order by begun_at desc, id limit 1) c`,
-				s.Namespace, s.Session, p.Name, a.Persona, string(a.Status), a.Agent, int64(a.Attempts),
-				int64(session.CountedAttempts(a.Failures)), int64(a.LostWorkers)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	}, `select id, kind, phase, persona, category, message, actions, quorum, detail, opened_at, until_at
+		from requests where namespace = $1 and session = $2 and position > 0 order by position`, e.Namespace, e.Session)
 }
 
-// PutAnswers writes the answers that a session has applied. A repetition changes nothing.
-func (d *DB) PutAnswers(ctx context.Context, s session.Key, answers []session.Answer) error {
-	if len(answers) == 0 {
-		return nil
-	}
-	return d.Write(ctx, func(t *Tx) error {
-		for _, a := range answers {
-			person, whole := cmp.Or(a.Person, a.By), int64(0)
-			if a.Whole {
-				whole = 1
-			}
-			var opened any
-			if !a.Since.IsZero() {
-				opened = a.Since.UnixMicro()
-			}
-			if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, phase, persona, person_id, group_name, note, files, whole, work, opened_at)
-				select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 from sessions where namespace = $1 and session = $2
-				on conflict (namespace, session, request, person, at) do nothing`,
-				s.Namespace, s.Session, a.Request, person, micros(a.At), string(a.Action), a.Phase, a.Persona, a.PersonID, a.Group, a.Note,
-				string(a.Files), whole, string(a.Work), opened); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// micros is a time in microseconds; zero for the zero time.
-func micros(at time.Time) int64 {
-	if at.IsZero() {
-		return 0
-	}
-	return at.UnixMicro()
-}
-
-// microsOf is null for nil.
-func microsOf(at *time.Time) any {
-	if at == nil {
-		return nil
-	}
-	return at.UnixMicro()
+func (t *Tx) readAlerts(e *session.Execution) error {
+	return t.each(func(r *sql.Rows) error {
+		var a session.Alert
+		var d alertDetail
+		var at int64
+		err := r.Scan(&a.Rule, &a.Message, document{&d}, &at)
+		a.Value, a.Threshold, a.Request, a.At = d.Value, d.Threshold, d.Request, timeOf(at)
+		e.Alerts = append(e.Alerts, a)
+		return err
+	}, `select rule, text, detail, at from alerts where namespace = $1 and session = $2 order by at, rule`, e.Namespace, e.Session)
 }

@@ -19,9 +19,7 @@ func (d *DB) AddUpload(ctx context.Context, u Upload, kept time.Duration) error 
 			return err
 		}
 		row := columns{{"team", &u.Team}, {"digest", &u.Digest}, {"by_person", &u.By}, {"left_out", document{&u.LeftOut}}, {"at", &now}}
-		_, err := t.exec(`insert into uploads (`+row.names()+`) values (`+row.places()+`)
-			on conflict (team, digest) do update set by_person = excluded.by_person, left_out = excluded.left_out, at = excluded.at`, row.values()...)
-		return err
+		return t.put("uploads", "team, digest", row, "true")
 	})
 }
 

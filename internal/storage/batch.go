@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -36,7 +37,7 @@ func (d *Directory) NewBatch() (BlobBatch, error) {
 
 func (d *Directory) newBatch() (*batch, error) {
 	b := &batch{Directory: d, dir: filepath.Join(d.root, tempDir, "batch-"+rand.Text()), put: map[spec.Digest]bool{}}
-	return b, d.makeDir(b.dir, UntilPowerLoss)
+	return b, os.MkdirAll(b.dir, dirMode)
 }
 
 // temp returns the path of the temporary file of a blob.
@@ -73,19 +74,7 @@ func (b *batch) Put(digest spec.Digest, content []byte) error {
 		return err
 	}
 	failpoint.Torn(path, f, content)
-	if err := writeAll(f, content, UntilPowerLoss); err != nil {
-		return err
-	}
-	b.written(digest)
-	return nil
-}
-
-// move moves a file into the batch, as the content of a blob.
-func (b *batch) move(from string, digest spec.Digest) error {
-	if !b.begins(digest) {
-		return nil
-	}
-	if err := rename(from, b.temp(digest)); err != nil {
+	if err := writeAll(f, content, false); err != nil {
 		return err
 	}
 	b.written(digest)
@@ -106,10 +95,30 @@ type blobWriter struct {
 
 // Add implements [BlobWriter].
 func (w *blobWriter) Add(digest spec.Digest) error {
-	if _, err := w.batch.blobPath(digest); err != nil {
+	if _, err := w.batch.blobPath(digest); err != nil || !w.batch.begins(digest) {
 		return err
 	}
-	return w.batch.move(w.Name(), digest)
+	if err := rename(w.Name(), w.batch.temp(digest)); err != nil {
+		return err
+	}
+	w.batch.written(digest)
+	return nil
+}
+
+// OpenBlob implements [BlobBatch].
+func (b *batch) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
+	if _, err := b.blobPath(digest); err != nil {
+		return nil, err
+	}
+	return openBlobFile(b.temp(digest))
+}
+
+// StatBlob implements [BlobBatch].
+func (b *batch) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
+	if _, err := b.blobPath(digest); err != nil {
+		return info, err
+	}
+	return statBlobFile(b.temp(digest))
 }
 
 // Commit implements [BlobBatch]. While it holds the lock, no sweep removes a blob that it replaces.
@@ -123,7 +132,7 @@ func (b *batch) Commit(ctx context.Context) error {
 			if !written {
 				continue
 			}
-			if err := errors.Join(ctx.Err(), b.install(b.temp(digest), b.blobFile(digest), UntilPowerLoss)); err != nil {
+			if err := errors.Join(ctx.Err(), b.install(b.temp(digest), b.blobFile(digest))); err != nil {
 				return err
 			}
 		}
@@ -132,7 +141,7 @@ func (b *batch) Commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.FlushBlobs(digests)
+	return b.flushBlobs(digests)
 }
 
 // Close implements [BlobBatch].

@@ -34,34 +34,20 @@ func wrongDigest(digest spec.Digest) error {
 // blobFile returns the path of the file of a blob with a valid digest.
 func (d *Directory) blobFile(digest spec.Digest) string { return d.root + "/" + BlobKey(digest) }
 
-// PutBlob implements [Blobs]. A durable write may use the reserved disk space.
-func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durability) (made bool, err error) {
+// PutBlob implements [Blobs]. It may use the reserved disk space.
+func (d *Directory) PutBlob(digest spec.Digest, data []byte) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
-		return false, err
+		return err
 	}
 	there, err := d.holds(digest, data)
 	switch {
 	case err != nil:
-		return false, err
-	case there && durability == Durable: // another process may have written it without a flush
-		return false, d.FlushBlobs([]spec.Digest{digest})
-	case there:
-		return false, nil
-	case durability == UntilPowerLoss:
-		return true, d.makeBlob(path, data, durability)
-	}
-	return true, d.withReserve(func() error { return d.makeBlob(path, data, durability) })
-}
-
-// makeBlob writes the file of a blob. A durable one is flushed before it is renamed, so that a
-// failed flush leaves no blob.
-func (d *Directory) makeBlob(path string, data []byte, durability Durability) error {
-	temp, err := d.writeTempOnce(path, data, durability)
-	if err != nil {
 		return err
+	case there: // another process may have written it, and not flushed it yet
+		return d.flushBlobs([]spec.Digest{digest})
 	}
-	return d.installTemp(temp, path, durability)
+	return d.withReserve(func() error { return d.writeFile(path, data) })
 }
 
 // holds reports whether a blob is stored with exactly this content. If it is, it is marked as used,
@@ -121,29 +107,13 @@ func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 // is faster than to flush the whole file system, and it does not wait for data of other programs.
 const fewFiles = 12
 
-// FlushBlobs implements [Blobs].
-func (d *Directory) FlushBlobs(digests []spec.Digest) error {
-	paths := make([]string, 0, len(digests))
-	for _, digest := range digests {
-		path, err := d.blobPath(digest)
-		if err != nil {
-			return err
-		}
-		paths = append(paths, path)
+// flushBlobs makes blobs with valid digests survive a power loss, also those that other processes have put.
+func (d *Directory) flushBlobs(digests []spec.Digest) error {
+	if len(digests) > fewFiles {
+		return FlushFileSystem(d.root, d.blobFiles(digests))
 	}
-	return d.flushFiles(paths)
-}
-
-// flushFiles makes installed files survive a power loss.
-func (d *Directory) flushFiles(files []string) error {
-	if d.unflushed {
-		return nil
-	}
-	if len(files) > fewFiles {
-		return flushFileSystem(d.root, files)
-	}
-	paths := slices.Clone(files)
-	for _, path := range files {
+	paths := d.blobFiles(digests)
+	for _, path := range slices.Clone(paths) {
 		paths = append(paths, filepath.Dir(path))
 	}
 	slices.Sort(paths)
@@ -154,12 +124,24 @@ func (d *Directory) flushFiles(files []string) error {
 	return all.Wait()
 }
 
+func (d *Directory) blobFiles(digests []spec.Digest) []string {
+	paths := make([]string, len(digests))
+	for i, digest := range digests {
+		paths[i] = d.blobFile(digest)
+	}
+	return paths
+}
+
 // OpenBlob implements [Blobs]. The result is an [*os.File].
 func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
 	}
+	return openBlobFile(path)
+}
+
+func openBlobFile(path string) (io.ReadCloser, error) {
 	if err := unix.Access(path, unix.F_OK); errors.Is(err, fs.ErrNotExist) { // three times as fast as opening it
 		return nil, ErrNotFound
 	}
@@ -179,6 +161,10 @@ func (d *Directory) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
 	if err != nil {
 		return info, err
 	}
+	return statBlobFile(path)
+}
+
+func statBlobFile(path string) (info BlobInfo, err error) {
 	file, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return info, ErrNotFound
@@ -246,17 +232,14 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error)
 			if err == nil {
 				err = os.Remove(path)
 			}
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			return err
+			return ignoreMissing(err)
 		})
 	})
 }
 
-// QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the meantime.
+// MoveDamaged implements [Blobs]. Another process may have repaired the blob in the meantime.
 // So the moved file is verified again, and moved back if it is undamaged.
-func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error) {
+func (d *Directory) MoveDamaged(ctx context.Context, digest spec.Digest) (string, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return "", err
@@ -264,8 +247,9 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return "", ErrNotFound
 	}
-	to := d.quarantined(path)
-	if err := d.install(path, to, UntilPowerLoss); err != nil {
+	key := d.damagedPath(BlobKey(digest))
+	to := filepath.Join(d.root, filepath.FromSlash(key))
+	if err := d.install(path, to); err != nil {
 		return "", err
 	}
 	if found, err := hashFile(ctx, to); err == nil && found == digest {
@@ -274,5 +258,5 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 		}
 		return "", nil
 	}
-	return d.Rel(to), nil
+	return key, nil
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"io"
+	"path"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -13,14 +14,11 @@ import (
 // each blob and the time of the last use beside it. It then sweeps under a lease that UseBlob
 // respects.
 type Blobs interface {
-	// PutBlob stores content under its digest. A blob that exists is only marked as used; if it
-	// is damaged, it is replaced. made is false if it existed. A blob must be durable (put as
-	// Durable, or flushed) before a document that refers to it is written durably.
-	PutBlob(digest spec.Digest, data []byte, d Durability) (made bool, err error)
+	// PutBlob stores content under its digest, durably. A blob that exists is only marked as used; if it
+	// is damaged, it is replaced.
+	PutBlob(digest spec.Digest, data []byte) error
 	// NewBatch starts a batch of blobs that are stored together.
 	NewBatch() (BlobBatch, error)
-	// FlushBlobs makes blobs durable, also those that other processes have put.
-	FlushBlobs(digests []spec.Digest) error
 	// OpenBlob opens a blob for reading. The caller has to verify the digest.
 	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
 	// StatBlob returns a blob's metadata.
@@ -34,9 +32,9 @@ type Blobs interface {
 	// SweepBlobs runs sweep while no blob can be marked as used. When it returns, the blobs for
 	// which remove was called are removed.
 	SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error
-	// QuarantineBlob moves a damaged blob to the quarantine and returns its new key. If the blob
+	// MoveDamaged moves a damaged blob to the directory damaged and returns its new key. If the blob
 	// was repaired in the meantime, it is kept, and the key is empty.
-	QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error)
+	MoveDamaged(ctx context.Context, digest spec.Digest) (string, error)
 }
 
 // BlobBatch is a set of blobs that are stored together. Its methods are safe for concurrent use.
@@ -45,6 +43,9 @@ type BlobBatch interface {
 	Put(digest spec.Digest, content []byte) error
 	// NewBlob starts a blob of any size.
 	NewBlob() (BlobWriter, error)
+	// OpenBlob and StatBlob are those of [Blobs], for blobs that the batch will write.
+	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
+	StatBlob(digest spec.Digest) (BlobInfo, error)
 	// Commit stores the added blobs durably. Before it, none of them is visible.
 	Commit(ctx context.Context) error
 	// Close discards everything that was not committed.
@@ -76,4 +77,10 @@ const (
 // BlobKey returns the key of a blob with a valid digest.
 func BlobKey(digest spec.Digest) string {
 	return blobDir + "/" + string(digest[:digestPrefix]+"/"+digest[digestPrefix:])
+}
+
+// BlobOf returns the digest of the blob whose key this is.
+func BlobOf(key string) (spec.Digest, bool) {
+	digest := spec.Digest(path.Base(path.Dir(key)) + path.Base(key))
+	return digest, digest.Valid() && BlobKey(digest) == key
 }

@@ -18,8 +18,8 @@ const (
 	staleTemp = 24 * time.Hour
 )
 
-// Create makes the directory, which must not exist or be empty, and its first document. If
-// several processes do that at once, one makes the document, and the others find it. The
+// Create makes the directory, which must not exist or be empty, and its first file. If
+// several processes do that at once, one makes it, and the others find it. The
 // directory is readable by its owner only.
 func (d *Directory) Create(key string, document []byte) error {
 	first, err := d.path(key)
@@ -62,14 +62,14 @@ func (d *Directory) checkVacant(first string) error {
 	return nil
 }
 
-// claim writes the first document unless another process has done so.
+// claim writes the first file unless another process has done so.
 func (d *Directory) claim(path string, document []byte) error {
 	f, err := os.CreateTemp(d.root, creationPrefix+"*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // a leftover does no harm
-	if err := writeAll(f, document, Durable); err != nil {
+	if err := writeAll(f, document, true); err != nil {
 		return err
 	}
 	// A link, unlike a rename, does not replace what another process made.

@@ -19,47 +19,23 @@ const (
 	tempDir = "tmp"
 )
 
-// WriteFile replaces the file at path atomically. It makes the file's directory if it does not
-// exist.
-func (d *Directory) WriteFile(path string, data []byte, durability Durability) error {
-	temp, err := d.writeTemp(path, data, durability)
-	if err != nil {
-		return err
-	}
-	return d.installTemp(temp, path, durability)
-}
-
-// installTemp installs a temporary file. If that fails, it removes the file.
-func (d *Directory) installTemp(temp, path string, durability Durability) error {
-	err := d.install(temp, path, durability)
-	if err != nil {
-		_ = os.Remove(temp)
-	}
-	return err
-}
-
-// writeTemp writes data to a temporary file for path and returns its name. If the disk is full,
-// it uses the reserved disk space.
-func (d *Directory) writeTemp(path string, data []byte, durability Durability) (temp string, err error) {
-	err = d.withReserve(func() error {
-		temp, err = d.writeTempOnce(path, data, durability)
-		return err
-	})
-	return temp, err
-}
-
-// writeTempOnce is writeTemp without the reserved disk space.
-func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (temp string, err error) {
+// writeFile replaces the file at path atomically and durably. It makes the file's directory if it does not exist. The file is
+// flushed before it is renamed, so that a failed flush leaves no file.
+func (d *Directory) writeFile(path string, data []byte) error {
 	f, err := d.temp()
 	if err != nil {
-		return "", err
+		return err
 	}
 	failpoint.Torn(path, f, data)
-	if err := writeAll(f, data, d.limited(durability)); err != nil {
-		_ = os.Remove(f.Name())
-		return "", err
+	err = writeAll(f, data, true)
+	if err == nil {
+		err = d.install(f.Name(), path)
 	}
-	return f.Name(), nil
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	return syncDir(filepath.Dir(path))
 }
 
 // temp makes a temporary file on the file system of the directory.
@@ -67,7 +43,7 @@ func (d *Directory) temp() (*os.File, error) {
 	dir := filepath.Join(d.root, tempDir)
 	f, err := createFile(filepath.Join(dir, "put-"+rand.Text()))
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.makeDir(dir, UntilPowerLoss); err != nil {
+		if err := os.MkdirAll(dir, dirMode); err != nil {
 			return nil, err
 		}
 		f, err = createFile(filepath.Join(dir, "put-"+rand.Text()))
@@ -86,20 +62,17 @@ func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// install renames a temporary file to path. A directory that it has to make is always durable,
+// install renames a temporary file to path. A directory that it has to make is durable,
 // because a later flush of the file does not flush its parent directories.
-func (d *Directory) install(temp, path string, durability Durability) error {
+func (d *Directory) install(temp, path string) error {
 	err := rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.makeDir(filepath.Dir(path), Durable); err != nil {
+		if err := d.makeDir(filepath.Dir(path)); err != nil {
 			return err
 		}
 		err = rename(temp, path)
 	}
-	if err != nil || d.limited(durability) != Durable {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return err
 }
 
 // rename is [os.Rename] without the check whether the target is a directory. It never is.
@@ -114,33 +87,25 @@ func rename(from, to string) error {
 	}
 }
 
-// makeDir makes a directory and its parents below the root.
-func (d *Directory) makeDir(path string, durability Durability) error {
+// makeDir makes a directory and its parents below the root durably.
+func (d *Directory) makeDir(path string) error {
 	err := os.Mkdir(path, dirMode)
 	if errors.Is(err, fs.ErrNotExist) && path != d.root {
-		if err := d.makeDir(filepath.Dir(path), durability); err != nil {
+		if err := d.makeDir(filepath.Dir(path)); err != nil {
 			return err
 		}
 		err = os.Mkdir(path, dirMode)
 	}
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	if err != nil || d.limited(durability) != Durable {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-// limited returns the durability of a write: never Durable in an unflushed directory.
-func (d *Directory) limited(durability Durability) Durability {
-	return durability && !Durability(d.unflushed)
-}
-
-// writeAll writes data to f and closes it.
-func writeAll(f *os.File, data []byte, durability Durability) (err error) {
+// writeAll writes data to f, flushes it if that is wanted, and closes it.
+func writeAll(f *os.File, data []byte, flush bool) (err error) {
 	defer closing(f, &err)
-	if _, err := f.Write(data); err != nil || durability != Durable {
+	if _, err := f.Write(data); err != nil || !flush {
 		return err
 	}
 	return f.Sync()

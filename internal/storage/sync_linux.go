@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushFileSystem makes everything that was written to the file system survive a power loss.
-func flushFileSystem(root string, _ []string) (err error) {
+// FlushFileSystem makes everything that was written to the file system survive a power loss.
+func FlushFileSystem(root string, _ []string) (err error) {
 	d, err := os.Open(root)
 	if err != nil {
 		return err

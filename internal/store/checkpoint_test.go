@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -22,16 +25,17 @@ var phases = []string{"init", "design", "build", "test"}
 // chain writes a session with a checkpoint after each phase, oldest first.
 func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
-	put := func(data string) spec.Digest {
+	blob := func(data string) spec.Digest {
 		name, err := s.Content.PutBlob(t.Context(), []byte(data))
 		require.NoError(t, err)
 		return name
 	}
+	put(t, s, key, func(e *session.Execution) { e.Team = "shop" })
 	tree := cas.Manifest{}
 	empty, err := s.Content.PutManifest(t.Context(), tree)
 	require.NoError(t, err)
 	c := session.Checkpoint{
-		Incarnation: 1, Team: session.Ref{Name: "web", Blob: put(`{"name":"web"}`)}, Workspace: empty, Tree: empty,
+		Run: 1, Team: session.Ref{Name: "web", Blob: blob(`{"name":"web"}`)}, Workspace: empty, Tree: empty,
 		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, Assignments: []session.CheckpointAssignment{},
 	}
 	var names []spec.Digest
@@ -39,7 +43,7 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 		c.CurrentPhase, c.CreatedAt = phase, now.Add(time.Duration(i)*time.Minute)
 		if i > 0 {
 			done := spec.AssignmentID{Phase: phase, Persona: "ann"}
-			put(phase)
+			blob(phase)
 			d := cas.Delta{phase + ".txt": {Entry: file(phase)}}
 			input := c.Tree
 			tree = castest.Apply(tree, d)
@@ -53,14 +57,12 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 			})
 			c.Artifacts = append(c.Artifacts, session.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
 			slices.SortFunc(c.Artifacts, func(a, b session.Artifact) int { return strings.Compare(a.Path, b.Path) })
-			require.NoError(t, s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
-				Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
-				Result: &session.RoundResult{BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}}, Output: c.Tree, Log: put("log of " + phase)},
-			}}}))
+			require.NoError(t, s.PutRound(t.Context(), key, done, session.RoundRecord{
+				Result: &session.RoundResult{BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}}, Output: c.Tree, Log: blob("log of " + phase)},
+			}, nil))
 		}
 		name, err := s.PutCheckpoint(t.Context(), key, c)
 		require.NoError(t, err)
-		require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) { e.Checkpoint, e.Reason = name, phase }))
 		names = append(names, name)
 		c.Previous = name
 	}
@@ -80,7 +82,7 @@ func phasesOf(list []store.StoredCheckpoint) []string {
 	return out
 }
 
-func TestTheChainIsWalked(t *testing.T) {
+func TestCheckpointsAreListed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	names := chain(t, s, webSession)
@@ -94,7 +96,7 @@ func TestTheChainIsWalked(t *testing.T) {
 		require.Equal(t, c.Checkpoint, again)
 		copied, err := os.ReadFile(checkpointPath(s, c.CurrentPhase))
 		require.NoError(t, err)
-		require.Equal(t, c.Name, sha(copied), "the copy is the blob, byte for byte")
+		require.Equal(t, c.Name, sha(copied), "the mirror has the blob, byte for byte")
 	}
 	none, err := s.Checkpoints(t.Context(), session.Key{Namespace: "default", Session: "other"})
 	require.NoError(t, err)
@@ -105,12 +107,11 @@ func TestEveryByteOfACheckpointCounts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	names := chain(t, s, webSession)
-	reader := later(t, s, 0) // which has none in memory
 	sound, err := os.ReadFile(blobPath(s, names[1]))
 	require.NoError(t, err)
 	everyDamage(sound, func(damaged []byte, what string, at int) {
 		require.NoError(t, os.WriteFile(blobPath(s, names[1]), damaged, 0o600))
-		_, err := reader.Checkpoint(t.Context(), names[1])
+		_, err := s.Checkpoint(t.Context(), names[1])
 		require.ErrorIs(t, err, session.ErrCorrupt, "%s at %d", what, at)
 		if at%16 > 0 {
 			return
@@ -119,21 +120,9 @@ func TestEveryByteOfACheckpointCounts(t *testing.T) {
 		// its own the damaged checkpoint has a good name, but no good content.
 		other, err := s.Content.PutBlob(t.Context(), damaged)
 		require.NoError(t, err)
-		_, err = reader.Checkpoint(t.Context(), other)
+		_, err = s.Checkpoint(t.Context(), other)
 		require.ErrorIs(t, err, session.ErrNotFound, "%s at %d", what, at)
 	})
-}
-
-// TestARemovedCheckpointIsNotReadFromMemory, so that nobody builds on what was pruned.
-func TestARemovedCheckpointIsNotReadFromMemory(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	name := chain(t, s, webSession)[1]
-	_, err := s.Checkpoint(t.Context(), name)
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(blobPath(s, name)))
-	_, err = s.Checkpoint(t.Context(), name)
-	require.ErrorIs(t, err, session.ErrNotFound)
 }
 
 func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
@@ -151,31 +140,22 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 		want   []string
 		faults []error
 	}{
-		{"the newest blob, its copy is good", func(t *testing.T, s *store.Store, names []spec.Digest) {
+		{"the newest blob, the mirror is good", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			flip(t, blobPath(s, names[3]))
 		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},
-		{"a missing blob, its copy is good", func(t *testing.T, s *store.Store, names []spec.Digest) {
+		{"a missing blob, the mirror is good", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			remove(t, blobPath(s, names[2]))
 		}, []string{"test", "build", "design", "init"}, []error{session.ErrNotFound}},
-		{"the newest and its copy", func(t *testing.T, s *store.Store, names []spec.Digest) {
+		{"the newest and its mirror", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			flip(t, blobPath(s, names[3]))
 			flip(t, checkpointPath(s, "test"))
 		}, []string{"build", "design", "init"}, []error{session.ErrCorrupt}},
-		{"one in the middle and its copy", func(t *testing.T, s *store.Store, names []spec.Digest) {
+		{"one in the middle and its mirror", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			remove(t, blobPath(s, names[2]))
 			remove(t, checkpointPath(s, "build"))
 		}, []string{"test", "design", "init"}, []error{session.ErrNotFound}},
-		{"a copy", func(t *testing.T, s *store.Store, _ []spec.Digest) {
-			flip(t, checkpointPath(s, "build"))
-		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},
-		{"the state", func(t *testing.T, s *store.Store, _ []spec.Digest) {
-			require.NoError(t, os.Truncate(filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"), 9))
-		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},
-		{"no state", func(t *testing.T, s *store.Store, _ []spec.Digest) {
-			remove(t, filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"))
-		}, []string{"test", "build", "design", "init"}, nil},
-		{"a state that is behind", func(t *testing.T, s *store.Store, names []spec.Digest) {
-			require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) { e.Checkpoint = names[1] }))
+		{"the whole mirror", func(t *testing.T, s *store.Store, _ []spec.Digest) {
+			require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "sessions")))
 		}, []string{"test", "build", "design", "init"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,47 +170,96 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 			for _, f := range c.faults {
 				require.ErrorIs(t, err, f)
 			}
+			newest, _ := s.Newest(t.Context(), webSession)
+			require.Equal(t, list[0], newest)
 		})
 	}
 }
 
-// TestACopyIsThatOfTheNewestCheckpoint: an executor that is late stores its checkpoint's
-// blob and leaves the copy of a newer one alone, whichever came first.
-func TestACopyIsThatOfTheNewestCheckpoint(t *testing.T) {
+// TestTheMirrorHasTheNewestCheckpoint: an executor that is late stores its checkpoint's blob and changes nothing else.
+func TestTheMirrorHasTheNewestCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	path, err := s.CheckpointPath(webSession, "build")
 	require.NoError(t, err)
-	put := func(incarnation, minute int, requirement string) spec.Digest {
-		name, err := s.PutCheckpoint(t.Context(), webSession, session.Checkpoint{
-			CurrentPhase: "build", Incarnation: incarnation, CreatedAt: now.Add(time.Duration(minute) * time.Minute), Requirement: requirement,
-		})
-		require.NoError(t, err)
-		_, err = s.Checkpoint(t.Context(), name)
-		require.NoError(t, err)
-		return name
-	}
+	admitted := map[string]bool{}
 	for _, step := range []struct {
-		incarnation, minute int
-		installed           bool
-	}{{1, 5, true}, {1, 4, false}, {1, 6, true}, {2, 1, true}, {1, 9, false}, {2, 1, true}} {
-		name := put(step.incarnation, step.minute, "why")
+		run       string
+		minute    int
+		installed bool
+	}{{"r1", 5, true}, {"r1", 4, false}, {"r1", 6, true}, {"r2", 7, true}, {"r1", 9, false}, {"r2", 8, true}} {
+		if !admitted[step.run] {
+			_, err := s.State.Admit(t.Context(), state.Admission{Key: webSession, TemporalRun: step.run, OriginalRun: step.run})
+			require.NoError(t, err)
+			admitted[step.run] = true
+		}
+		at := now.Add(time.Duration(step.minute) * time.Minute)
+		row, err := s.StoreCheckpoint(t.Context(), webSession, session.Checkpoint{CurrentPhase: "build", CreatedAt: at, Requirement: step.run})
+		require.NoError(t, err)
+		_, late, err := s.State.PutBoundary(t.Context(), state.Boundary{Key: webSession, TemporalRun: step.run, FirstRun: step.run, At: at, Checkpoint: &row})
+		require.Equal(t, step.installed, !late && err == nil, "%+v", step)
+		require.NoError(t, s.Mirror(t.Context(), webSession))
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, step.installed, sha(data) == name, "%+v", step)
+		require.Equal(t, step.installed, sha(data) == row.Digest, "%+v", step)
 	}
 	left, err := os.ReadDir(filepath.Join(s.Dir(), "tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
 
-	// Two executors of one boundary: the state reports whether the session is past it.
-	require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) {
-		e.Incarnation, e.BoundaryAt = 2, now.Add(2*time.Minute)
-	}))
-	before, err := os.ReadFile(path)
+// TestTheMirrorIsMadeUpFor: a process that ends between the commit and the mirror leaves the files to the next worker.
+func TestTheMirrorIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	names := chain(t, s, webSession)
+	c, err := s.Checkpoint(t.Context(), names[3])
 	require.NoError(t, err)
-	require.NotEqual(t, sha(before), put(2, 1, "another"))
-	after, err := os.ReadFile(path)
+	c.Previous, c.CurrentPhase = names[3], "deploy"
+	stopped, err := store.HoldMirror(s, webSession) // by another process, which has not written it yet
 	require.NoError(t, err)
-	require.Equal(t, before, after)
+	head, err := s.PutCheckpoint(t.Context(), webSession, c)
+	require.NoError(t, err)
+	require.NoFileExists(t, checkpointPath(s, "deploy"))
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	require.Len(t, report.Notes, 1)
+	require.Contains(t, report.Notes[0], "the mirror of session web-1 was not compared")
+	stopped.Unlock()
+
+	require.NoError(t, s.MirrorAll(t.Context()))
+	data, err := os.ReadFile(checkpointPath(s, "deploy"))
+	require.NoError(t, err)
+	require.Equal(t, head, sha(data))
+	waiting, err := s.State.ToMirror(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, waiting)
+	require.Empty(t, sound(t, s).Notes)
+	statetest.Put(t, s.State, webSession, func(e *session.Execution) { e.Reason = "a boundary without a checkpoint" })
+	require.NoError(t, s.MirrorAll(t.Context()))
+	waiting, err = s.State.ToMirror(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, waiting)
+}
+
+// TestTheMirrorSaysWhatWorkHasCost as of the newest boundary. Later costs make no damage of it.
+func TestTheMirrorSaysWhatWorkHasCost(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	chain(t, s, webSession)
+	paid(t, s, webSession, id("ann"), 2)
+	put(t, s, webSession, func(e *session.Execution) {
+		e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{
+			{Persona: "ann", AssignmentSummary: session.AssignmentSummary{Status: session.Running}},
+		}}}
+	})
+	paid(t, s, webSession, id("ann"), 1)
+	sound(t, s)
+	data, err := os.ReadFile(filepath.Join(s.MirrorDir(webSession), "execution_state.json"))
+	require.NoError(t, err)
+	var e session.Execution
+	require.NoError(t, json.Unmarshal(data, &e))
+	require.EqualValues(t, 20, e.Usage.OutputTokens)
+	require.EqualValues(t, 20, e.Phases[0].Assignments[0].Usage.OutputTokens)
 }

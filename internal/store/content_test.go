@@ -1,12 +1,27 @@
 package store_test
 
 import (
+	"bytes"
 	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
+
+var webSession = session.Key{Namespace: "default", Session: "web-1"}
+
+// put writes a session's status and its mirror, as a boundary does.
+func put(t testing.TB, s *store.Store, key session.Key, change func(*session.Execution)) {
+	t.Helper()
+	statetest.Put(t, s.State, key, change)
+	require.NoError(t, s.Mirror(t.Context(), key))
+}
 
 func blobPath(s *store.Store, name spec.Digest) string {
 	return filepath.Join(s.Dir(), "blobs", "sha256", string(name[:2]), string(name[2:]))
@@ -20,4 +35,38 @@ func file(content string) cas.Entry {
 
 func id(persona string) spec.AssignmentID {
 	return spec.AssignmentID{Phase: "build", Persona: persona}
+}
+
+// everyDamage calls try with a bit of each byte flipped, each byte dropped and each cut
+// of data.
+func everyDamage(data []byte, try func(damaged []byte, what string, at int)) {
+	for at := range data {
+		d := bytes.Clone(data)
+		d[at] ^= 1 << (at % 8)
+		try(d, "flipped", at)
+		try(data[:at], "cut", at)
+		try(append(bytes.Clone(data[:at]), data[at+1:]...), "dropped", at)
+	}
+}
+
+func TestNamesThatWouldLeaveTheStore(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for _, key := range []session.Key{
+		{Namespace: "..", Session: "s"},
+		{Namespace: "n", Session: ".."},
+		{Namespace: "n", Session: "a/b"},
+		{Namespace: "", Session: "s"},
+		{Namespace: "n", Session: ""},
+		{Namespace: "n", Session: "a\x00"},
+	} {
+		_, _, err := s.Lock(key, id("backend"))
+		require.Error(t, err)
+		_, err = s.StoreCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
+		require.Error(t, err)
+	}
+	_, _, err := s.Lock(webSession, id("../x"))
+	require.Error(t, err)
+	_, err = s.StoreCheckpoint(t.Context(), webSession, session.Checkpoint{CurrentPhase: "../x"})
+	require.Error(t, err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,38 +21,35 @@ import (
 func busySession(t testing.TB, s *store.Store, key session.Key) {
 	t.Helper()
 	names := chain(t, s, key)
-	put := func(data string) spec.Digest {
+	blob := func(data string) spec.Digest {
 		name, err := s.Content.PutBlob(t.Context(), []byte(data))
 		require.NoError(t, err)
 		return name
 	}
 	c, err := s.Checkpoint(t.Context(), names[len(names)-1])
 	require.NoError(t, err)
-	put("mended by " + key.Session)
+	blob("mended by " + key.Session)
 	delta, err := s.Content.PutDelta(t.Context(), cas.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
 	require.NoError(t, err)
 	last := &c.Assignments[len(c.Assignments)-1]
 	last.Integrated = []session.Work{{Delta: delta}}
 	c.Previous, c.CurrentPhase = names[len(names)-1], "deploy"
-	head, err := s.PutCheckpoint(t.Context(), key, c)
+	_, err = s.PutCheckpoint(t.Context(), key, c)
 	require.NoError(t, err)
-	require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) {
-		e.Checkpoint = head
-		e.Phases = []session.PhaseStatus{{Name: "deploy", Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Attempts: 1}}}}}
-	}))
+	put(t, s, key, func(e *session.Execution) {
+		e.Phases = []session.PhaseStatus{{Name: "deploy", Status: session.Running, Assignments: []session.AssignmentStatus{
+			{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Status: session.Running, Attempts: 1}},
+		}}}
+	})
 	left := snapshot(t, s, map[string]string{"half.txt": "left by " + key.Session})
-	require.NoError(t, s.PutRecord(key, session.Record{
-		Assignment: spec.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,
-		Conversation: &session.Conversation{
-			Preset: "claude", ID: "c1", Files: left,
-			Home: snapshot(t, s, map[string]string{".claude/projects/-workspace/c1.jsonl": "conversation with the log of " + key.Session}),
-		},
-		Rounds: []session.RoundRecord{{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
-			{
-				Attempt: 1, Failure: failures.Failure{Category: failures.Syntax, Message: "no"}, Log: put("failed log of " + key.Session),
-				Diff: put("half of the log of " + key.Session), Left: left,
-			},
-		}}}},
+	require.NoError(t, s.PutRound(t.Context(), key, spec.AssignmentID{Phase: "deploy", Persona: "bob"}, session.RoundRecord{
+		RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{
+			Attempt: 1, Failure: failures.Failure{Category: failures.Syntax, Message: "no"}, Log: blob("failed log of " + key.Session),
+			Diff: blob("half of the log of " + key.Session), Left: left,
+		}}},
+	}, &session.Conversation{
+		Preset: "claude", ID: "c1", Files: left,
+		Home: snapshot(t, s, map[string]string{".claude/projects/-workspace/c1.jsonl": "conversation with the log of " + key.Session}),
 	}))
 	paid(t, s, key, spec.AssignmentID{Phase: "build", Persona: "ann"}, 2)
 	paid(t, s, key, spec.AssignmentID{Phase: "deploy", Persona: "bob"}, 1)
@@ -94,17 +92,20 @@ func TestNoDamageStaysHidden(t *testing.T) {
 			for what, damaged := range map[string][]byte{"flipped": flipped, "cut": sound[:at]} {
 				require.NoError(t, os.WriteFile(full, damaged, 0o600))
 				f := onlyFault(t, s, path, what, at)
-				require.NotEmpty(t, f.Quarantined, "%s %s at %d", path, what, at)
-				kept, err := os.ReadFile(filepath.Join(s.Dir(), f.Quarantined))
+				if cases++; strings.HasPrefix(path, "sessions/") {
+					require.NotEmpty(t, f.Repaired, "%s %s at %d", path, what, at)
+					continue
+				}
+				require.NotEmpty(t, f.MovedTo, "%s %s at %d", path, what, at)
+				kept, err := os.ReadFile(filepath.Join(s.Dir(), f.MovedTo))
 				require.NoError(t, err)
 				require.Equal(t, damaged, kept, "the damaged file is kept for inspection")
-				cases++
 			}
-			require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "quarantine")))
+			require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "damaged")))
 		}
 		require.NoError(t, os.WriteFile(full, sound, 0o600))
 		require.NoError(t, os.Remove(full))
-		require.Empty(t, onlyFault(t, s, path, "removed", 0).Quarantined)
+		require.Empty(t, onlyFault(t, s, path, "removed", 0).MovedTo)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
 		require.NoError(t, os.WriteFile(full, sound, 0o600))
 		cases++

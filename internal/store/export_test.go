@@ -2,20 +2,30 @@ package store
 
 import (
 	"context"
+	"errors"
 	"io"
 	"regexp"
 	"sync"
+	"time"
 
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Seal lets tests write documents as the store does, with content of their own.
-func Seal(v any) ([]byte, error) { return seal(v) }
+// EncodeDigested lets tests write documents as the store does, with content of their own.
+func EncodeDigested(v any) ([]byte, error) { return encodeDigested(v) }
 
-// DurabilityOrder sees what becomes durable, in order.
+// HoldMirror lets tests be another process that writes a session's mirror.
+func HoldMirror(s *Store, key session.Key) (*storage.Hold, error) {
+	return s.holdMirror(context.Background(), key, 0)
+}
+
+// DurabilityOrder sees which blobs become durable, in order.
 type DurabilityOrder struct {
-	storage.Storage
+	storage.Blobs
 	mu      sync.Mutex
 	durable map[spec.Digest]bool
 	// Named counts blobs that were named by what became durable.
@@ -24,12 +34,10 @@ type DurabilityOrder struct {
 	Wrong []string
 }
 
-// RecordDurability looks at all that a store writes from now on.
+// RecordDurability looks at all content that a store writes from now on.
 func RecordDurability(s *Store) *DurabilityOrder {
-	o := &DurabilityOrder{Storage: s.docs, durable: map[spec.Digest]bool{}}
-	db := s.State
-	*s = *newStore(o, s.dir, "", s.id, Options{Clock: s.now})
-	s.State, s.state = db, db
+	o := &DurabilityOrder{Blobs: s.files, durable: map[spec.Digest]bool{}}
+	s.Content = cas.New(o, cas.Options{StoreDir: s.Dir()})
 	return o
 }
 
@@ -78,16 +86,16 @@ func (o *DurabilityOrder) became(digests ...spec.Digest) error {
 	return nil
 }
 
-func (o *DurabilityOrder) PutBlob(digest spec.Digest, data []byte, d storage.Durability) (bool, error) {
-	made, err := o.Storage.PutBlob(digest, data, d)
-	if err == nil && d == storage.Durable {
+func (o *DurabilityOrder) PutBlob(digest spec.Digest, data []byte) error {
+	err := o.Blobs.PutBlob(digest, data)
+	if err == nil {
 		err = o.became(digest)
 	}
-	return made, err
+	return err
 }
 
 func (o *DurabilityOrder) NewBatch() (storage.BlobBatch, error) {
-	b, err := o.Storage.NewBatch()
+	b, err := o.Blobs.NewBatch()
 	return &batchOrder{BlobBatch: b, order: o}, err
 }
 
@@ -113,33 +121,42 @@ func (b *batchOrder) Commit(ctx context.Context) error {
 	return b.order.became(b.put...)
 }
 
-func (o *DurabilityOrder) FlushBlobs(digests []spec.Digest) error {
-	if err := o.Storage.FlushBlobs(digests); err != nil {
+// RunOf is the Temporal run of a test's session.
+func RunOf(key session.Key) string { return "run of " + key.Session }
+
+// PutCheckpoint stores a checkpoint, and writes it with its boundary as a session's workflow does.
+func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
+	e, err := s.State.Execution(ctx, key)
+	if errors.Is(err, state.ErrNotFound) {
+		_, err = s.State.Admit(ctx, state.Admission{Key: key, TemporalRun: RunOf(key), OriginalRun: RunOf(key)})
+	}
+	if err != nil {
+		return "", err
+	}
+	row, err := s.StoreCheckpoint(ctx, key, c)
+	if err != nil {
+		return "", err
+	}
+	at := e.BoundaryAt.Add(time.Microsecond)
+	if c.CreatedAt.After(at) {
+		at = c.CreatedAt
+	}
+	_, _, err = s.State.PutBoundary(ctx, state.Boundary{
+		Key: key, TemporalRun: RunOf(key), FirstRun: RunOf(key), At: at, Status: e.Status, Checkpoint: &row, Answers: c.Answers, Reworks: c.Reworks,
+	})
+	if err == nil {
+		err = s.Mirror(ctx, key)
+	}
+	return row.Digest, err
+}
+
+// PutRound writes the first round of an assignment.
+func (s *Store) PutRound(ctx context.Context, key session.Key, id spec.AssignmentID, r session.RoundRecord, c *session.Conversation) error {
+	of := state.Assignment{Key: key, AssignmentID: id}
+	opened, err := s.State.OpenRound(ctx, state.RoundOrder{Assignment: of, TemporalRun: RunOf(key), Round: 1, Activity: "1", Seq: 1, Holder: "h"})
+	if err != nil {
 		return err
 	}
-	return o.became(digests...)
-}
-
-func (o *DurabilityOrder) Write(key string, data []byte, version storage.Version, d storage.Durability) (storage.Version, error) {
-	if d == storage.Durable {
-		o.check(key, data)
-	}
-	return o.Storage.Write(key, data, version, d)
-}
-
-func (o *DurabilityOrder) Lock(ctx context.Context, key string) (storage.Locked, error) {
-	l, err := o.Storage.Lock(ctx, key)
-	return lockedOrder{l, o}, err
-}
-
-type lockedOrder struct {
-	storage.Locked
-	order *DurabilityOrder
-}
-
-func (l lockedOrder) Write(key string, data []byte, version storage.Version, d storage.Durability) (storage.Version, error) {
-	if d == storage.Durable {
-		l.order.check(key, data)
-	}
-	return l.Locked.Write(key, data, version, d)
+	r.Order, r.Round, r.Activity, r.Seq = opened.Order, 1, "1", 1
+	return s.State.PutRound(ctx, opened.Fence, of, r, c)
 }

@@ -21,7 +21,7 @@ import (
 func paid(t testing.TB, s *store.Store, key session.Key, id spec.AssignmentID, calls int) {
 	t.Helper()
 	run, err := s.State.Admit(t.Context(), state.Admission{
-		Key: key, TemporalRun: "r-" + key.Session, Team: "shop", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Key: key, TemporalRun: store.RunOf(key), OriginalRun: store.RunOf(key), Team: "shop",
 		Caps: []budget.Budget{{Kind: session.BudgetOfSession, Base: spec.Cap{Tokens: 1000}}},
 	})
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -30,30 +31,6 @@ var roles = map[string]func(dir string, args []string) error{
 		s, err := store.Create(dir, options())
 		if err == nil {
 			fmt.Println(s.ID())
-		}
-		return err
-	},
-	"update": func(dir string, args []string) error {
-		s, err := store.Open(dir, options())
-		if err != nil {
-			return err
-		}
-		n, err := strconv.Atoi(args[0])
-		for range n {
-			err = errors.Join(err, s.UpdateExecution(webSession, func(e *session.Execution) { e.HistoryEvents++ }))
-		}
-		return err
-	},
-	"record": func(dir string, args []string) error {
-		s, err := store.Open(dir, options())
-		if err != nil {
-			return err
-		}
-		incarnation, err := strconv.Atoi(args[0])
-		for range 30 {
-			if perr := s.PutRecord(webSession, record(incarnation)); !errors.Is(perr, session.ErrFenced) {
-				err = errors.Join(err, perr)
-			}
 		}
 		return err
 	},
@@ -78,10 +55,13 @@ var roles = map[string]func(dir string, args []string) error{
 			if _, err := s.Content.PutBlob(context.Background(), data); err != nil {
 				return err
 			}
-			if _, err := s.PutCheckpoint(context.Background(), webSession, session.Checkpoint{CurrentPhase: "p" + args[0], Requirement: strconv.Itoa(i)}); err != nil {
+			if _, err := s.PutCheckpoint(context.Background(), webSession, session.Checkpoint{
+				CurrentPhase: phases[i%len(phases)], CreatedAt: now.Add(time.Duration(i) * time.Minute), Requirement: args[0],
+			}); err != nil {
 				return err
 			}
-			if err := s.PutRecord(webSession, record(i)); err != nil && !errors.Is(err, session.ErrFenced) {
+			r := session.RoundRecord{RoundLog: session.RoundLog{Revision: i, Started: true}}
+			if err := s.PutRound(context.Background(), webSession, id("backend"), r, nil); err != nil && !errors.Is(err, state.ErrFenced) {
 				return err
 			}
 		}
@@ -140,57 +120,6 @@ func TestProcessesThatCreateTogetherMakeOneStore(t *testing.T) {
 			require.Equal(t, s.ID(), id)
 		}
 	}
-}
-
-func TestProcessesReviseOneStateInTurn(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	var cmds []*exec.Cmd
-	for range 6 {
-		cmds = append(cmds, process(t, "update", s.Dir(), "40"))
-	}
-	together(t, cmds)
-	e, err := s.Execution(webSession)
-	require.NoError(t, err)
-	require.EqualValues(t, 240, e.Revision)
-	require.EqualValues(t, 240, e.HistoryEvents, "no update was lost")
-}
-
-func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	var cmds []*exec.Cmd
-	for i := range 6 {
-		cmds = append(cmds, process(t, "record", s.Dir(), strconv.Itoa(i+1)))
-	}
-	stop, last := make(chan struct{}), make(chan error, 1)
-	go func() { // a reader never sees half a record, nor the incarnation fall
-		var err error
-		for newest := 0; err == nil; {
-			select {
-			case <-stop:
-				last <- nil
-				return
-			default:
-			}
-			r, rerr := s.Record(webSession, id("backend"))
-			switch {
-			case errors.Is(rerr, session.ErrNotFound):
-			case rerr != nil:
-				err = rerr
-			case r.Incarnation < newest:
-				err = fmt.Errorf("incarnation %d after %d", r.Incarnation, newest)
-			}
-			newest = max(newest, r.Incarnation)
-		}
-		last <- err
-	}()
-	together(t, cmds)
-	close(stop)
-	require.NoError(t, <-last)
-	r, err := s.Record(webSession, id("backend"))
-	require.NoError(t, err)
-	require.Equal(t, 6, r.Incarnation)
 }
 
 func TestALockDiesWithItsProcess(t *testing.T) {
@@ -257,9 +186,7 @@ func TestWritersMayBeKilledAtAnyMoment(t *testing.T) {
 		}
 		report, err := s.VerifyAll(t.Context())
 		require.NoError(t, err)
-		for _, f := range report.Faults {
-			require.Contains(t, f.Path, "execution_state.json", "nothing but the state that nobody wrote is missing: %v", f)
-		}
+		require.Empty(t, report.Faults)
 		require.Positive(t, report.Checkpoints)
 	}
 }

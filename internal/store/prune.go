@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -22,13 +23,22 @@ const (
 	// in Temporal's list.
 	unlisted = time.Minute
 
-	// youngBlob is the age below which a blob is never removed: a document that refers to it may
+	// youngBlob is the age below which a blob is never removed: a row that names it may
 	// not be written yet.
 	youngBlob = 24 * time.Hour
 )
 
-// ErrPruning says that another process is pruning the store.
-var ErrPruning = errors.New("the store is being pruned already")
+// ErrPruning says that another process is pruning the store, or backs it up.
+var ErrPruning = errors.New("the store is being pruned or backed up already")
+
+// HoldBlobs excludes prunes and backups by others. The error is [ErrPruning] while there is one.
+func (s *Store) HoldBlobs() (*storage.Hold, error) {
+	held, ok, err := s.files.Hold(".prune") // no other key begins with a dot
+	if err == nil && !ok {
+		err = ErrPruning
+	}
+	return held, err
+}
 
 func withDefaults(o session.PruneOptions) session.PruneOptions {
 	if o.Keep <= 0 {
@@ -44,24 +54,20 @@ func withDefaults(o session.PruneOptions) session.PruneOptions {
 }
 
 // Prune removes working directories of ended sessions below o.WorkDirs, old checkpoints of closed
-// sessions, and blobs that are not needed any more. A session has ended if the store says that it
+// sessions, and blobs that are not needed any more. A session has ended if its status says that it
 // is closed, or if it belongs to o.Namespace and is not in o.Running.
 //
-// A blob is kept if it is referred to, directly or through manifests, by a kept checkpoint, by a
-// record or call of any session, or by a registered team. It is also kept if it was stored or
+// A blob is kept if a row names it, or anything below what rows name. It is also kept if it was stored or
 // used later than a day before the start of the oldest session that is not closed, if it is
 // younger than a day, or if such a blob refers to it.
 //
 // Sessions may run in any process during a prune. A store with a fault is not pruned, because the
-// blobs that a damaged document needs are unknown. If another process is pruning, the error is
+// blobs that a damaged blob needs are unknown. If another process is pruning, the error is
 // [ErrPruning].
 func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.PruneReport, error) {
-	held, ok, err := s.docs.Hold(".prune") // no other key begins with a dot
+	held, err := s.HoldBlobs()
 	if err != nil {
 		return session.PruneReport{}, fmt.Errorf("prune: %w", err)
-	}
-	if !ok {
-		return session.PruneReport{}, ErrPruning
 	}
 	defer held.Unlock()
 	o = withDefaults(o)
@@ -87,75 +93,58 @@ type pruning struct {
 	// horizon: blobs that were stored or used since then are kept.
 	horizon time.Time
 	// listed is when the running sessions were listed, or somewhat later.
-	listed  time.Time
-	keys    []session.Key
-	dropped map[session.Key][]StoredCheckpoint
-	// ended are ended sessions, whose working directories can be removed.
-	ended []session.Key
+	listed   time.Time
+	sessions []state.Standing
+	dropped  []state.Checkpoint
 }
 
 // plan decides which checkpoints are removed.
 func (p *pruning) plan(ctx context.Context) (err error) {
-	if p.keys, err = p.store.allSessions(ctx); err != nil {
+	if p.sessions, err = p.store.State.Standings(ctx); err != nil {
 		return err
 	}
-	p.dropped = map[session.Key][]StoredCheckpoint{}
-	p.marks.without = map[spec.Digest]bool{}
 	for key, since := range p.options.Running {
-		if !slices.Contains(p.keys, key) {
+		if !slices.ContainsFunc(p.sessions, func(one state.Standing) bool { return one.Key == key }) {
 			p.keepAll(key, "it waits for admission", since)
 		}
 	}
-	for _, key := range p.keys {
+	for _, one := range p.sessions {
 		p.report.Sessions++
-		if err := p.planSession(ctx, key); err != nil {
+		rows, err := p.store.State.Checkpoints(ctx, one.Key)
+		if err != nil {
 			return err
+		}
+		rows = slices.DeleteFunc(rows, func(c state.Checkpoint) bool { return c.PrunedAt.Valid })
+		p.report.Kept += len(rows)
+		since := time.UnixMicro(one.StartedAt)
+		began, runs := p.options.Running[one.Key]
+		if runs && began.Before(since) {
+			since = began
+		}
+		switch {
+		case p.options.Namespace != "" && one.Namespace != p.options.Namespace && one.Status.Closed():
+		case runs:
+			p.keepAll(one.Key, "Temporal runs it", since)
+		case one.Revision == 0:
+			p.keepAll(one.Key, "its state is not known", since)
+		case !one.Status.Closed():
+			p.keepAll(one.Key, fmt.Sprintf("it is %s according to the store", one.Status), since)
+		default:
+			if err := p.planClosed(one.Key, rows); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (p *pruning) planSession(ctx context.Context, key session.Key) error {
-	chain, err := p.store.Checkpoints(ctx, key)
-	if err != nil {
-		return p.refuse(err)
-	}
-	e, err := p.store.Execution(key)
-	if err != nil && !errors.Is(err, session.ErrNotFound) {
-		return p.refuse(err)
-	}
-	if p.hasEnded(key, e) {
-		p.ended = append(p.ended, key)
-	}
-	since, runs := p.options.Running[key]
-	if e.StartedAt != nil && (since.IsZero() || e.StartedAt.Before(since)) {
-		since = *e.StartedAt
-	}
-	if since.IsZero() && len(chain) > 0 {
-		since = chain[len(chain)-1].CreatedAt
-	}
-	switch {
-	case p.options.Namespace != "" && key.Namespace != p.options.Namespace && e.Status.Status.Closed():
-	case runs:
-		p.keepAll(key, "Temporal runs it", since)
-	case e.Status.Status == "":
-		p.keepAll(key, "its state is not known", since)
-	case !e.Status.Status.Closed():
-		p.keepAll(key, fmt.Sprintf("it is %s according to the store", e.Status.Status), since)
-	default:
-		return p.planClosed(key, e, chain)
-	}
-	p.report.Kept += len(chain)
-	return nil
-}
-
-// hasEnded reports whether a session has ended: the store says so, or Temporal does not run it.
-func (p *pruning) hasEnded(key session.Key, e session.Execution) bool {
-	if _, runs := p.options.Running[key]; runs {
+// hasEnded reports whether a session has ended: its status says so, or Temporal does not run it.
+func (p *pruning) hasEnded(one state.Standing) bool {
+	if _, runs := p.options.Running[one.Key]; runs {
 		return false
 	}
-	asked := p.options.Namespace != "" && p.options.Namespace == key.Namespace
-	return e.Status.Status.Closed() || asked && e.UpdatedAt.Before(p.listed.Add(-unlisted))
+	asked := p.options.Namespace != "" && p.options.Namespace == one.Namespace
+	return one.Revision > 0 && one.Status.Closed() || asked && time.UnixMicro(one.UpdatedAt).Before(p.listed.Add(-unlisted))
 }
 
 // keepAll keeps everything of a session, and all blobs stored since before it began, because only
@@ -167,30 +156,30 @@ func (p *pruning) keepAll(key session.Key, reason string, since time.Time) {
 	}
 }
 
-func (p *pruning) planClosed(key session.Key, e session.Execution, chain []StoredCheckpoint) error {
-	limit := p.store.now().Add(-p.options.OlderThan)
+// planClosed decides which checkpoints of a closed session are removed. rows are those that are kept, newest first.
+func (p *pruning) planClosed(key session.Key, rows []state.Checkpoint) error {
+	limit := p.store.now().Add(-p.options.OlderThan).UnixMicro()
 	gone := session.PrunedSession{Key: key}
-	for i, c := range chain {
-		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Checkpoint || !c.CreatedAt.Before(limit)
-		if !stays {
-			// A checkpoint that was read recently may be about to be used.
-			young, err := p.isYoung(c.Name)
-			if err != nil && !errors.Is(err, storage.ErrNotFound) {
-				return err
-			}
-			stays = young
-		}
-		if stays {
-			p.report.Kept++
+	for _, c := range rows[min(p.options.Keep, len(rows)):] {
+		if c.BoundaryAt >= limit {
 			continue
 		}
-		p.dropped[key] = append(p.dropped[key], c)
-		p.marks.without[c.Name] = true
-		gone.Checkpoints = append(gone.Checkpoints, c.Name)
+		// A checkpoint that was read recently may be about to be used.
+		young, err := p.isYoung(c.Digest)
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		if young {
+			continue
+		}
+		p.dropped = append(p.dropped, c)
+		p.marks.without[c.Digest] = true
+		gone.Checkpoints = append(gone.Checkpoints, c.Digest)
 	}
 	if len(gone.Checkpoints) > 0 {
 		p.report.Pruned = append(p.report.Pruned, gone)
 		p.report.Checkpoints += len(gone.Checkpoints)
+		p.report.Kept -= len(gone.Checkpoints)
 	}
 	return nil
 }
@@ -199,24 +188,22 @@ func (p *pruning) planClosed(key session.Key, e session.Execution, chain []Store
 func (p *pruning) refuse(err error) error {
 	if faults, rest := faultsIn(err); rest == nil && len(faults) > 0 {
 		return fmt.Errorf("a damaged store is not pruned, because the blobs that the damaged file needs are unknown; "+
-			"restore the file from a backup, or move the directory of its session away: %w", err)
+			"restore the file from a backup: %w", err)
 	}
 	return err
 }
 
-// drop records the removed checkpoints, and removes their copies.
+// drop marks checkpoints as pruned, and removes their files from the mirror.
 func (p *pruning) drop(ctx context.Context) error {
 	if p.options.DryRun {
 		return nil
 	}
-	for _, key := range p.keys {
-		if err := ctx.Err(); err != nil {
+	if err := p.store.State.SetPruned(ctx, p.dropped); err != nil {
+		return err
+	}
+	for _, one := range p.report.Pruned {
+		if _, err := p.store.updateMirror(ctx, one.Key, true); exceptBusy(err) != nil { // the next verification removes them
 			return err
-		}
-		if dropped := p.dropped[key]; len(dropped) > 0 {
-			if err := p.store.dropCheckpoints(key, dropped); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -228,22 +215,20 @@ func (p *pruning) clear(ctx context.Context) error {
 	if p.options.WorkDirs == nil {
 		return nil
 	}
-	if !p.options.DryRun {
-		if err := p.options.WorkDirs.RemoveAbandoned(); err != nil {
-			return err
-		}
-	}
-	for _, key := range p.ended {
+	for _, one := range p.sessions {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ids, err := p.options.WorkDirs.Assignments(key)
+		if !p.hasEnded(one) {
+			continue
+		}
+		ids, err := p.options.WorkDirs.Assignments(one.Key)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		gone := true
 		if err == nil && !p.options.DryRun {
-			gone, err = p.clearWork(key, ids)
+			gone, err = p.clearWork(ctx, one.Key, ids)
 		}
 		if err != nil {
 			return err
@@ -257,7 +242,7 @@ func (p *pruning) clear(ctx context.Context) error {
 
 // clearWork removes a session's working directories unless one of its assignments is running: the
 // session may just have been resumed.
-func (p *pruning) clearWork(key session.Key, ids []spec.AssignmentID) (bool, error) {
+func (p *pruning) clearWork(ctx context.Context, key session.Key, ids []spec.AssignmentID) (bool, error) {
 	for _, id := range ids {
 		held, ok, err := p.store.Lock(key, id)
 		if err != nil || !ok {
@@ -265,9 +250,9 @@ func (p *pruning) clearWork(key session.Key, ids []spec.AssignmentID) (bool, err
 		}
 		defer held.Unlock()
 	}
-	e, err := p.store.Execution(key)
-	if err != nil && !errors.Is(err, session.ErrNotFound) || !p.hasEnded(key, e) {
-		return false, p.refuse(err)
+	one, err := p.store.State.Standing(ctx, key)
+	if err != nil || !p.hasEnded(one) {
+		return false, err
 	}
 	return true, p.options.WorkDirs.Remove(key)
 }

@@ -17,14 +17,14 @@ import (
 
 // watchedBlobs notes which blobs are put, and calls before once before the next one.
 type watchedBlobs struct {
-	storage.Storage
+	storage.Blobs
 	mu     sync.Mutex
 	put    map[spec.Digest]bool
 	before func()
 }
 
 func (w *watchedBlobs) NewBatch() (storage.BlobBatch, error) {
-	b, err := w.Storage.NewBatch()
+	b, err := w.Blobs.NewBatch()
 	return &watchedBatch{b, w}, err
 }
 
@@ -59,8 +59,8 @@ func TestPruningKeepsWhatStampsName(t *testing.T) {
 		require.NoError(t, err)
 		return report.Blobs
 	}
-	blobs := &watchedBlobs{Storage: s.docs}
-	s.Content = cas.New(blobs, cas.Options{StoreDir: s.dir, StampsDir: s.dir + "/stamps"})
+	blobs := &watchedBlobs{Blobs: s.files}
+	s.Content = cas.New(blobs, cas.Options{StoreDir: s.Dir(), StampsDir: s.Dir() + "/stamps"})
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -110,7 +110,7 @@ func (w *stressWorker) abandon() {
 // a checkpoint of an earlier one.
 func (w *stressWorker) session(key session.Key) {
 	ctx, t := w.t.Context(), w.t
-	c := session.Checkpoint{Incarnation: 1, Decisions: map[string]string{}, Artifacts: []session.Artifact{}}
+	c := session.Checkpoint{Run: 1, Decisions: map[string]string{}, Artifacts: []session.Artifact{}}
 	writeTree(t, w.dir, map[string]string{"common.txt": fmt.Sprint(w.random.IntN(3))})
 	snap, err := w.s.Content.Snapshot(ctx, w.dir, cas.SnapshotOptions{})
 	assert.NoError(t, err)
@@ -134,12 +134,12 @@ func (w *stressWorker) session(key session.Key) {
 		c.CurrentPhase, c.CreatedAt = phase, time.Now()
 		name, err := w.s.PutCheckpoint(ctx, key, c)
 		assert.NoError(t, err)
-		assert.NoError(t, w.s.UpdateExecution(key, func(e *session.Execution) {
-			e.Checkpoint, e.StartedAt, e.Status.Status = name, &started, session.Running
+		put(t, w.s, key, func(e *session.Execution) {
+			e.StartedAt, e.Status.Status = &started, session.Running
 			if i == len(phases)-1 {
 				e.Status.Status = session.Completed
 			}
-		}))
+		})
 		c.Previous, w.before = name, append(w.before, name)
 	}
 }
@@ -159,10 +159,7 @@ func (w *stressWorker) work(key session.Key, c *session.Checkpoint, phase string
 	log, err := w.s.Content.PutBlob(ctx, []byte("log of "+phase))
 	assert.NoError(t, err)
 	work := session.BasedWork{Input: c.Tree, Work: session.Work{Delta: out.Delta}}
-	assert.NoError(t, w.s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
-		Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
-		Result: &session.RoundResult{BasedWork: work, Output: out.Output, Log: log},
-	}}}))
+	assert.NoError(t, w.s.PutRound(ctx, key, done, session.RoundRecord{Result: &session.RoundResult{BasedWork: work, Output: out.Output, Log: log}}, nil))
 	c.Assignments = append(c.Assignments, session.CheckpointAssignment{
 		AssignmentID: done, BasedWork: work, AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Failures: []session.AttemptFailure{}},
 	})

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
@@ -20,10 +20,10 @@ import (
 func closed(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
 	names := chain(t, s, key)
-	require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) {
+	put(t, s, key, func(e *session.Execution) {
 		started := now
 		e.Status.Status, e.StartedAt, e.ClosedAt = session.Completed, &started, &started
-	}))
+	})
 	return names
 }
 
@@ -111,14 +111,14 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 		"all since a session that waits to be admitted": {age: tenDays, options: session.PruneOptions{
 			Keep: 1, Running: map[session.Key]time.Time{{Namespace: "default", Session: "new"}: now},
 		}},
-		"an unknown state": {age: tenDays, options: session.PruneOptions{Keep: 1}, change: func(e *session.Execution) { e.Status.Status = "" }},
+		"an admitted session": {age: tenDays, options: session.PruneOptions{Keep: 1}, change: func(e *session.Execution) { e.Status.Status = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := newStore(t)
 			closed(t, model, webSession)
 			if c.change != nil {
-				require.NoError(t, model.UpdateExecution(webSession, c.change))
+				put(t, model, webSession, c.change)
 			}
 			_, err := model.Content.PutBlob(t.Context(), []byte("nobody needs this"))
 			require.NoError(t, err)
@@ -138,19 +138,19 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 // that is completed has nothing to continue.
 func TestPruningKeepsAConversationThatMayContinue(t *testing.T) {
 	t.Parallel()
-	for state, keeps := range map[session.State]bool{session.Failed: true, session.WasCancelled: true, session.Completed: false} {
-		t.Run(string(state), func(t *testing.T) {
+	for status, keeps := range map[session.State]bool{session.Failed: true, session.WasCancelled: true, session.Completed: false} {
+		t.Run(string(status), func(t *testing.T) {
 			t.Parallel()
 			model := newStore(t)
 			busySession(t, model, webSession)
-			require.NoError(t, model.UpdateExecution(webSession, func(e *session.Execution) {
+			put(t, model, webSession, func(e *session.Execution) {
 				started := now
-				e.Status.Status, e.StartedAt, e.ClosedAt = state, &started, &started
-			}))
+				e.Status.Status, e.StartedAt, e.ClosedAt = status, &started, &started
+			})
 			s := later(t, model, tenDays)
 			_, err := s.Prune(t.Context(), session.PruneOptions{})
 			require.NoError(t, err)
-			r, err := s.Record(webSession, spec.AssignmentID{Phase: "deploy", Persona: "bob"})
+			r, err := s.State.Record(t.Context(), state.Assignment{Key: webSession, AssignmentID: spec.AssignmentID{Phase: "deploy", Persona: "bob"}})
 			require.NoError(t, err)
 			err = s.Content.Intact(t.Context(), r.Conversation.Home)
 			if keeps {
@@ -188,6 +188,33 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	sound(t, s)
 }
 
+// TestPruningKeepsWhatRowsName and what is below it: files of an answer and of an upload, and the files that a tool wrote.
+func TestPruningKeepsWhatRowsName(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	closed(t, model, webSession)
+	answered := snapshot(t, model, map[string]string{"dir/a.txt": "supplied by ann"})
+	e, err := model.State.Execution(t.Context(), webSession)
+	require.NoError(t, err)
+	_, _, err = model.State.PutBoundary(t.Context(), state.Boundary{
+		Key: webSession, TemporalRun: e.RunID, FirstRun: e.RunID, At: e.BoundaryAt.Add(time.Second), Status: e.Status,
+		Answers: []session.Answer{{Request: "1", By: "ann", Action: session.AnswerSupply, Files: answered, At: now}},
+	})
+	require.NoError(t, err)
+	uploaded := snapshot(t, model, map[string]string{"dir/b.txt": "uploaded by ann"})
+	require.NoError(t, model.State.AddUpload(t.Context(), state.Upload{Team: "web", Digest: string(uploaded), By: "ann"}, time.Hour))
+	waste := snapshot(t, model, map[string]string{"dir/c.txt": "named by nobody"})
+	s := later(t, model, tenDays)
+	report, err := s.Prune(t.Context(), session.PruneOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 3, report.Blobs, "a file, its directory and the top")
+	for _, tree := range []spec.Digest{answered, uploaded} {
+		require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+	}
+	require.ErrorIs(t, s.Content.Intact(t.Context(), waste), session.ErrNotFound)
+	sound(t, s)
+}
+
 func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
@@ -199,7 +226,7 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 	c.Assignments[0].Status = session.Restored
 	head, err := model.PutCheckpoint(t.Context(), fork, c)
 	require.NoError(t, err)
-	require.NoError(t, model.UpdateExecution(fork, func(e *session.Execution) { e.Checkpoint, e.Status.Status = head, session.Completed }))
+	put(t, model, fork, func(e *session.Execution) { e.Status.Status = session.Completed })
 	s := later(t, model, tenDays)
 	for _, keep := range []int{2, 1} {
 		_, err = s.Prune(t.Context(), session.PruneOptions{Keep: keep})
@@ -207,6 +234,7 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 		sound(t, s)
 		list, err := s.Checkpoints(t.Context(), fork)
 		require.NoError(t, err)
+		require.Len(t, list, 1, "those of its source are not its own")
 		require.Equal(t, head, list[0].Name)
 		require.NoError(t, s.Content.Materialise(t.Context(), list[0].Tree, filepath.Join(t.TempDir(), "tree")))
 	}
@@ -224,28 +252,6 @@ func TestADamagedStoreIsNotPruned(t *testing.T) {
 	require.ErrorIs(t, err, session.ErrNotFound)
 	require.ErrorContains(t, err, "damaged store")
 	require.FileExists(t, checkpointPath(s, "init"))
-}
-
-func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
-	t.Parallel()
-	model := newStore(t)
-	closed(t, model, webSession)
-	s := later(t, model, tenDays)
-	_, err := s.Prune(t.Context(), session.PruneOptions{Keep: 1})
-	require.NoError(t, err)
-	note := filepath.Join(s.Dir(), "sessions/default/web-1/pruned.json")
-	data, err := os.ReadFile(note)
-	require.NoError(t, err)
-	for _, at := range offsets(len(data), 16) {
-		damaged := append([]byte{}, data...)
-		damaged[at] ^= 1
-		require.NoError(t, os.WriteFile(note, damaged, 0o600))
-		report, err := s.VerifyAll(t.Context())
-		require.NoError(t, err)
-		require.Contains(t, fmt.Sprint(report.Faults), "pruned.json")
-		list, _ := s.Checkpoints(t.Context(), webSession)
-		require.Equal(t, []string{"test"}, phasesOf(list))
-	}
 }
 
 // workDirs are the directories that a store's agents work in.
@@ -268,12 +274,8 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	held, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	killed, err := dirs.NewScratch()
-	require.NoError(t, err)
-	killed.Unlock()
 	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: dirs})
 	require.NoError(t, err)
-	require.NoDirExists(t, killed.Tree)
 	require.Equal(t, 1, report.WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
@@ -305,7 +307,7 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			t.Parallel()
 			model := newStore(t)
 			closed(t, model, webSession)
-			require.NoError(t, model.UpdateExecution(webSession, func(e *session.Execution) { e.Status.Status = c.status }))
+			put(t, model, webSession, func(e *session.Execution) { e.Status.Status = c.status })
 			dirs := workDirs(model)
 			w, err := dirs.Make(webSession, id("backend"))
 			require.NoError(t, err)
@@ -321,4 +323,31 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPruningKeepsRegisteredTeams(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	digests := map[string]spec.Digest{}
+	for _, name := range []string{"web", "api"} {
+		digest, err := model.Content.PutBlob(t.Context(), []byte("team "+name))
+		require.NoError(t, err)
+		text, err := model.Content.PutBlob(t.Context(), []byte("text of "+name))
+		require.NoError(t, err)
+		_, _, err = model.State.AddTeamVersion(t.Context(), state.TeamVersion{Team: name, Digest: digest, Text: text})
+		require.NoError(t, err)
+		digests[name] = digest
+	}
+	s := later(t, model, tenDays)
+	report, err := s.Prune(t.Context(), session.PruneOptions{})
+	require.NoError(t, err)
+	require.Zero(t, report.Blobs)
+	sound(t, s)
+
+	require.NoError(t, s.State.RemoveTeam(t.Context(), "api"))
+	report, err = s.Prune(t.Context(), session.PruneOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Blobs)
+	_, err = s.Content.Blob(t.Context(), digests["web"])
+	require.NoError(t, err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
@@ -22,7 +23,8 @@ const (
 	// formatVersion is the version of the layout that this package reads and writes.
 	formatVersion = 1
 
-	identityFile = "store.json"
+	// IdentityFile is the file with the id of a store.
+	IdentityFile = "store.json"
 )
 
 // Options configures how a process uses a store.
@@ -33,21 +35,15 @@ type Options struct {
 	Limits cas.Limits
 }
 
-// Store is an open store. Its parts read and write documents and, in Content, blobs.
-// Its methods are safe for concurrent use by many goroutines and many processes.
+// Store is an open store. Its methods are safe for concurrent use by many goroutines and many processes.
 type Store struct {
-	// State is the database. A store that an archive is unpacked into has none.
+	// State is the database.
 	State *state.DB
-	// Content stores the blobs that documents refer to.
+	// Content stores the blobs that rows name.
 	Content *cas.Store
-	*documents
-	sessions
-	*checkpoints
-	records
-	offers
-	breakers
-	tickets
-	teams
+	files   *storage.Directory
+	id      string
+	now     func() time.Time
 }
 
 type identity struct {
@@ -74,7 +70,7 @@ func Create(dir string, o Options) (*Store, error) {
 	id := identity{ID: strings.ToLower(base32.StdEncoding.EncodeToString(seed[:])), Version: formatVersion}
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err == nil {
-		err = d.Create(identityFile, append(data, '\n'))
+		err = d.Create(IdentityFile, append(data, '\n'))
 	}
 	if err != nil {
 		return nil, err
@@ -91,49 +87,35 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := readIdentity(d, d.Root())
+	id, err := readIdentity(d)
 	if err != nil {
 		return nil, err
 	}
 	d.RemoveOldTemp()
-	s := newStore(d, d.Root(), path.Join(d.Root(), "stamps"), id.ID, o)
-	s.state, err = state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
-	s.State = s.state
-	return s, err
+	db, err := state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+	if err != nil {
+		return nil, err
+	}
+	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root(), StampsDir: path.Join(d.Root(), "stamps")})
+	return &Store{State: db, Content: content, files: d, id: id.ID, now: o.Clock}, nil
 }
 
 // Close closes the database.
-func (s *Store) Close() error {
-	if s.State == nil {
-		return nil
-	}
-	return s.State.Close()
-}
+func (s *Store) Close() error { return s.State.Close() }
 
-// newStore returns the store in a storage. stampsDir is [cas.Options.StampsDir].
-func newStore(docs storage.Storage, dir, stampsDir, id string, o Options) *Store {
-	content := cas.New(docs, cas.Options{Limits: o.Limits, StoreDir: dir, StampsDir: stampsDir})
-	d := &documents{docs: docs, dir: dir, id: id, now: o.Clock}
-	s := sessions{d, &decodedCache[session.Execution]{}}
-	return &Store{
-		Content: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s},
-		offers: offers{d}, breakers: breakers{d}, tickets: tickets{d}, teams: teams{d},
-	}
-}
-
-func readIdentity(docs storage.Documents, dir string) (identity, error) {
-	var id identity
-	data, _, err := docs.Read(identityFile)
+func readIdentity(d *storage.Directory) (id identity, err error) {
+	dir := d.Root()
+	data, err := d.Read(IdentityFile)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return id, fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the right directory", dir, identityFile, session.ErrNotFound)
+		return id, fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the right directory", dir, IdentityFile, session.ErrNotFound)
 	case err != nil:
 		return id, fmt.Errorf("open the store: %w", err)
 	}
 	err = json.Unmarshal(data, &id)
 	switch {
 	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
-		return id, fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", dir, identityFile, session.ErrCorrupt, formatVersion)
+		return id, fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", dir, IdentityFile, session.ErrCorrupt, formatVersion)
 	case id.Version > formatVersion:
 		return id, fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created it, or a newer one", dir, id.Version, formatVersion)
 	}
@@ -144,15 +126,27 @@ func readIdentity(docs storage.Documents, dir string) (identity, error) {
 func (s *Store) ID() string { return s.id }
 
 // Dir returns the store's absolute directory, which names the store in messages.
-func (s *Store) Dir() string { return s.dir }
+func (s *Store) Dir() string { return s.files.Root() }
 
 // KeepReserve reserves disk space for small writes on a full disk.
-func (s *Store) KeepReserve() error { return s.docs.KeepReserve() }
+func (s *Store) KeepReserve() error { return s.files.KeepReserve() }
 
-// Clock returns the time by the clock of the store's file system. If that is shared, it is the
-// clock of another machine.
-func (s *Store) Clock() (time.Time, error) { return s.docs.Clock() }
+// Blobs are the blobs of Content as they are stored. Reading them verifies nothing.
+func (s *Store) Blobs() storage.Blobs { return s.files }
 
-// Storage returns the storage of the store's documents, for packages that keep other documents
-// there, such as permissions and the audit log.
-func (s *Store) Storage() storage.Storage { return s.docs }
+// Lock takes the lock of an assignment's executor. ok is false while another goroutine or process
+// holds it. The lock ends when it is unlocked, or when its process and all processes that have
+// inherited the descriptor have ended. Late executors are excluded by their lease in any case.
+func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
+	if err := errors.Join(id.Check(), key.Check()); err != nil {
+		return nil, false, err
+	}
+	held, ok, err := s.files.Hold(key.Namespace + "/" + key.Session + "/" + id.Phase + "." + id.Persona)
+	if err != nil {
+		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
+	}
+	if !ok {
+		return nil, false, nil // a nil *storage.Hold would be a lock that is not nil
+	}
+	return held, true, nil
+}

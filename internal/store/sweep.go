@@ -1,87 +1,36 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // sweepBatch is how many blobs are removed before the sweep lock is released for a moment.
 const sweepBatch = 5000
 
-// blobKind is the kind of a blob, judged by its first bytes.
-type blobKind int
-
-const (
-	plainBlob blobKind = iota
-	treeBlob           // a directory of a tree
-	deltaBlob
-	checkpointBlob
-)
-
-// beginnings are the first bytes of blobs that refer to other blobs. Their encoding is canonical.
-var beginnings = map[blobKind][]byte{
-	treeBlob:       []byte(cas.TreeSchema + "\n"),
-	deltaBlob:      []byte(`{"changes":{`),
-	checkpointBlob: []byte(`{"schema":"` + session.CheckpointSchema + `"`),
-}
-
-// kindOf returns the kind of a blob, judged by its first bytes.
-func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
-	f, err := s.docs.OpenBlob(name)
-	if err != nil {
-		return plainBlob, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	head := make([]byte, 64)
-	n, err := io.ReadFull(f, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return plainBlob, err
-	}
-	for k, beginning := range beginnings {
-		if bytes.HasPrefix(head[:n], beginning) {
-			return k, nil
-		}
-	}
-	return plainBlob, nil
-}
-
-// mark records every blob that sessions and registered teams need.
+// mark records every blob that rows need.
 func (p *pruning) mark(ctx context.Context) error {
-	for _, key := range p.keys {
-		if err := p.marks.session(ctx, key); err != nil {
-			return err
-		}
+	roots, err := p.store.State.Roots(ctx, session.Key{})
+	if err == nil {
+		err = p.marks.roots(ctx, roots)
 	}
-	if err := p.marks.teams(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	var faults []error
 	for _, path := range slices.Sorted(maps.Keys(p.marks.faults)) {
-		if f := p.marks.faults[path]; !harmless(f) {
-			faults = append(faults, &f)
-		}
+		f := p.marks.faults[path]
+		faults = append(faults, &f)
 	}
 	return p.refuse(errors.Join(faults...))
-}
-
-// harmless reports whether a fault cannot hide needed blobs. This applies to a missing copy,
-// state: their content is also in checkpoints and records. A session that is
-// just starting has no state yet.
-func harmless(f cas.Fault) bool {
-	file := path.Base(f.Path)
-	return errors.Is(f.Kind, session.ErrNotFound) && (file == executionFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
 // sweep removes the blobs that are neither needed nor young. Blobs that refer to others are
@@ -93,16 +42,16 @@ func (p *pruning) sweep(ctx context.Context) error {
 		return err
 	}
 	if p.options.DryRun {
-		return p.count(append(structured, plain...))
+		return p.remove(append(structured, plain...), func(spec.Digest) error { return nil })
 	}
-	if err := p.store.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
+	if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(plain, sweepBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.store.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(batch, remove) }); err != nil {
+		if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(batch, remove) }); err != nil {
 			return err
 		}
 	}
@@ -136,14 +85,14 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 		if p.marks.needed[name] != "" {
 			continue
 		}
-		k, err := p.store.kindOf(name)
+		k, err := kindOf(p.store.files, name)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 		case err != nil:
-			return nil, nil, fmt.Errorf("stat blob %s: %w", name.Short(), err)
-		case k == plainBlob:
+			return nil, nil, fmt.Errorf("read blob %s: %w", name.Short(), err)
+		case k == state.RootBlob:
 			plain = append(plain, name)
-		case k == treeBlob:
+		case k == state.RootTree:
 			trees = append(trees, name)
 		default:
 			structured = append(structured, name)
@@ -172,37 +121,16 @@ func (p *pruning) parentsFirst(ctx context.Context, dirs []spec.Digest) (sorted 
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {
-	info, err := p.store.docs.StatBlob(name)
+	info, err := p.store.files.StatBlob(name)
 	return err == nil && !info.Used.Before(p.horizon), err
 }
 
-// markNamed marks everything that a blob refers to as needed: the blob may be a checkpoint,
-// manifest or delta whose referring document is not written yet. A damaged blob refers to
-// nothing.
+// markNamed marks everything that a blob refers to as needed: the row that names the blob may not be written yet. A damaged
+// blob refers to nothing.
 func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
-	k, err := p.store.kindOf(name)
-	if err != nil {
-		return err
-	}
-	by := "blob " + string(name)
-	p.marks.need(name, by)
-	seen := maps.Clone(p.marks.faults)
-	switch k {
-	case treeBlob:
-		err = p.marks.tree(ctx, name, by, true)
-	case deltaBlob:
-		err = p.marks.contents(ctx, nil, []spec.Digest{name}, by)
-	case checkpointBlob:
-		var c session.Checkpoint
-		if c, err = p.store.PeekCheckpoint(ctx, name); err == nil {
-			err = p.marks.checkpoint(ctx, c, by)
-		}
-	case plainBlob:
-	}
-	p.marks.faults = seen
-	if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
-		return nil
-	}
+	found := maps.Clone(p.marks.faults)
+	err := p.marks.below(ctx, name, "blob "+string(name))
+	p.marks.faults = found
 	return err
 }
 
@@ -227,7 +155,7 @@ func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove fu
 // remove removes those of the blobs that are not needed and still old.
 func (p *pruning) remove(names []spec.Digest, remove func(spec.Digest) error) error {
 	for _, name := range names {
-		info, err := p.store.docs.StatBlob(name)
+		info, err := p.store.files.StatBlob(name)
 		if errors.Is(err, storage.ErrNotFound) || p.marks.needed[name] != "" {
 			continue
 		}
@@ -239,22 +167,6 @@ func (p *pruning) remove(names []spec.Digest, remove func(spec.Digest) error) er
 		}
 		if err != nil {
 			return fmt.Errorf("remove blob %s: %w", name.Short(), err)
-		}
-		p.report.Blobs++
-		p.report.Bytes += info.Size
-	}
-	return nil
-}
-
-// count adds the blobs to the report of a dry run.
-func (p *pruning) count(names []spec.Digest) error {
-	for _, name := range names {
-		info, err := p.store.docs.StatBlob(name)
-		if errors.Is(err, storage.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return err
 		}
 		p.report.Blobs++
 		p.report.Bytes += info.Size

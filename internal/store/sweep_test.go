@@ -37,8 +37,8 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	tree, read := manifest(inTree), manifest(inRead)
 	delta, err := s.Content.PutDelta(t.Context(), cas.Delta{"a.txt": {Entry: inTree}})
 	require.NoError(t, err)
-	data, err := seal(session.Checkpoint{
-		Schema: session.CheckpointSchema, Tree: read, Workspace: read,
+	data, err := encodeDigested(session.Checkpoint{
+		Schema: session.CheckpointSchema, CurrentPhase: "build", Tree: read, Workspace: read,
 		Assignments: []session.CheckpointAssignment{{BasedWork: session.BasedWork{Work: session.Work{Delta: delta}}}},
 	})
 	require.NoError(t, err)
@@ -55,15 +55,15 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	manifest(inTree)
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
-	require.NoError(t, s.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(t.Context(), structured, remove) }))
+	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(t.Context(), structured, remove) }))
 	put("used again itself")
-	require.NoError(t, s.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(loose, remove) }))
+	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(loose, remove) }))
 
 	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inRead.SHA256, tree, read, delta, checkpoint} {
-		_, err := s.docs.StatBlob(name)
+		_, err := s.files.StatBlob(name)
 		require.NoError(t, err)
 	}
-	_, err = s.docs.StatBlob(waste.SHA256)
+	_, err = s.files.StatBlob(waste.SHA256)
 	require.ErrorIs(t, err, storage.ErrNotFound)
 	require.Equal(t, 1, p.report.Blobs)
 
@@ -79,5 +79,5 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	require.Equal(t, []spec.Digest{tops["e/d/a.txt"], tops["d/a.txt"], tops["a.txt"]}, sorted)
 
 	// A blob that is gone is not taken for stored.
-	require.ErrorIs(t, s.docs.UseBlob(waste.SHA256), storage.ErrNotFound)
+	require.ErrorIs(t, s.files.UseBlob(waste.SHA256), storage.ErrNotFound)
 }

@@ -4,13 +4,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -55,7 +54,7 @@ func TestASoundStoreHasNoFaults(t *testing.T) {
 	require.ErrorIs(t, err, session.ErrNotFound)
 }
 
-func TestEveryDamageIsFoundNamedAndQuarantined(t *testing.T) {
+func TestEveryDamageIsFoundNamedAndMovedTo(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
 	chain(t, model, webSession)
@@ -89,10 +88,10 @@ func TestEveryDamageIsFoundNamedAndQuarantined(t *testing.T) {
 				fault := report.Faults[0]
 				require.Equal(t, path, fault.Path)
 				require.NotEmpty(t, fault.What)
-				if what == "removed" {
-					require.Empty(t, fault.Quarantined)
+				if what == "removed" || strings.HasPrefix(path, "sessions/") {
+					require.Empty(t, fault.MovedTo)
 				} else {
-					require.FileExists(t, filepath.Join(dir, fault.Quarantined))
+					require.FileExists(t, filepath.Join(dir, fault.MovedTo))
 				}
 			})
 		}
@@ -125,9 +124,8 @@ func TestStrayFilesAmongBlobsAreNamed(t *testing.T) {
 	require.Equal(t, stray, filepath.Join(s.Dir(), report.Faults[0].Path))
 }
 
-// TestVerifyRepairsWhatHasASecondCopy: a checkpoint's copy is written again from its
-// blob, and the blob from the copy; the next verification finds nothing.
-func TestVerifyRepairsWhatHasASecondCopy(t *testing.T) {
+// TestVerifyWritesTheMirrorAgain from the checkpoint's blob, and the blob from the mirror. The next verification finds nothing.
+func TestVerifyWritesTheMirrorAgain(t *testing.T) {
 	t.Parallel()
 	for what, damage := range map[string]func(path string) error{
 		"flipped": func(path string) error { return os.WriteFile(path, []byte("{}"), 0o600) },
@@ -158,53 +156,37 @@ func TestVerifyRepairsWhatHasASecondCopy(t *testing.T) {
 	}
 }
 
-// TestVerifyReplacesACopyThatIsNotOfTheChain: nothing is damaged, so nothing is a fault.
-// TestACutOffAdmissionIsNoDamage: a session whose first checkpoint is all that was
-// written has lost nothing; one that has worked has lost its state.
+// TestACutOffAdmissionIsNoDamage: a session that was admitted and has reached no boundary has lost nothing.
 func TestACutOffAdmissionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	empty, err := s.Content.PutManifest(t.Context(), cas.Manifest{})
-	require.NoError(t, err)
-	blob, err := s.Content.PutBlob(t.Context(), []byte(`{}`))
-	require.NoError(t, err)
-	_, err = s.PutCheckpoint(t.Context(), webSession, session.Checkpoint{
-		CurrentPhase: spec.ReservedPhase, Incarnation: 1, Team: session.Ref{Blob: blob}, Workspace: empty, Tree: empty, CreatedAt: now,
-	})
-	require.NoError(t, err)
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, report.Faults)
-
-	require.NoError(t, s.PutRecord(webSession, session.Record{Assignment: id("ann"), Incarnation: 1}))
-	report, err = s.VerifyAll(t.Context())
-	require.NoError(t, err)
-	require.Len(t, report.Faults, 1)
-	require.Contains(t, report.Faults[0].What, "no such state")
+	paid(t, s, webSession, id("ann"), 1)
+	require.Equal(t, 1, sound(t, s).Sessions)
+	put(t, s, webSession, func(*session.Execution) {}) // a boundary without a checkpoint
+	sound(t, s)
 }
 
-func TestVerifyReplacesACopyThatIsNotOfTheChain(t *testing.T) {
+// TestAMirrorThatIsAheadIsKept: an older database was put in the place of a damaged one. The mirror has what it lacks.
+func TestAMirrorThatIsAheadIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	names := chain(t, s, webSession)
-	path, err := s.CheckpointPath(webSession, phases[1])
+	c, err := s.Checkpoint(t.Context(), names[3])
 	require.NoError(t, err)
-	chained, err := os.ReadFile(path)
-	require.NoError(t, err)
-	c, err := s.Checkpoint(t.Context(), names[1])
-	require.NoError(t, err)
-	c.Requirement = "by another executor"
-	name, err := s.PutCheckpoint(t.Context(), webSession, c)
-	require.NoError(t, err)
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, name, sha(data))
-
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, report.Faults)
-	require.Len(t, report.Replaced, 1)
-	data, err = os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, chained, data)
+	c.Previous = names[3]
+	for _, phase := range []string{"test", "deploy"} { // one that the database has, too, and one that it has not
+		c.CurrentPhase = phase
+		data, err := store.EncodeDigested(c)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(checkpointPath(s, phase), data, 0o600))
+		for range 2 {
+			report, err := s.VerifyAll(t.Context())
+			require.NoError(t, err)
+			require.Contains(t, report.Faults[len(report.Faults)-1].What, "older backup")
+			require.Empty(t, report.Faults[len(report.Faults)-1].Repaired)
+			after, err := os.ReadFile(checkpointPath(s, phase))
+			require.NoError(t, err)
+			require.Equal(t, data, after)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package system
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // providerAgent notes each of its executions, holds while the test wants it to,
@@ -133,10 +135,10 @@ func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 	after := w.breaker("provider")
 	require.Equal(t, session.BreakerClosed, after.State)
 	require.Zero(t, after.Failures)
-	var stored session.BreakerStatus
-	data, err := os.ReadFile(filepath.Join(w.state, "breakers", "provider.json"))
+	db, err := state.OpenSQLite(t.Context(), w.state, state.Options{Now: time.Now})
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(data, &stored))
+	stored, err := db.Breaker(t.Context(), "provider")
+	require.NoError(t, errors.Join(err, db.Close()))
 	require.Equal(t, after.Revision, stored.Revision)
 }
 

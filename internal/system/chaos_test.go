@@ -228,7 +228,7 @@ func (c *chaos) settle(deadline time.Time) {
 	for len(open) > 0 && time.Now().Before(deadline) {
 		<-tick.C
 		open = slices.DeleteFunc(open, func(sessionID string) bool {
-			e, err := s.Execution(session.Key{Namespace: c.namespace, Session: sessionID})
+			e, err := s.State.Execution(c.t.Context(), session.Key{Namespace: c.namespace, Session: sessionID})
 			return err == nil && e.Status.Status.Closed()
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // verdict is what a chaos has come to.
@@ -155,7 +156,7 @@ func (c *chaos) judgeSession(v *verdict, sessionID string, entries []entry) {
 // judgeExecutions holds the executions of an assignment against its record: none
 // may begin after the result was recorded, and none may be unaccounted for.
 func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.AssignmentID, a session.AssignmentStatus, entries []entry) {
-	record, err := c.open().Record(session.Key{Namespace: c.namespace, Session: sessionID}, id)
+	record, err := c.open().State.Record(c.t.Context(), state.Assignment{Key: session.Key{Namespace: c.namespace, Session: sessionID}, AssignmentID: id})
 	if err != nil || len(record.Rounds) == 0 || record.Rounds[len(record.Rounds)-1].Result == nil {
 		v.fault(&v.lost, "%s/%s has no result: %v", sessionID, id, err)
 		return

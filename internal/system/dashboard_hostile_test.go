@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
@@ -61,9 +62,9 @@ func TestAHostileAgentInTheDashboard(t *testing.T) {
 	b.enter("article.request textarea", "carry on")
 	b.click("article.request button", "Retry")
 	b.reads("article.request", "build needs approval")
-	d.harmless(b, "/inbox", "/sessions/web-1", "/sessions/web-1/phases/build", "/sessions/web-1/phases/build?view=split",
+	d.harmless(b, "/inbox", "/sessions/web-1", "/sessions/web-1/phases/build",
 		"/sessions/web-1/phases/build/builder", "/sessions/web-1/checkpoints", "/history", "/operate", "/audit",
-		"/sessions/web-1/edit?phase=build&path=work.md", "/compare?a=web-1&b=s7")
+		"/sessions/web-1/edit?phase=build&path=work.md")
 
 	d.must("approve", "web-1", "build")
 	d.completes("web-1")
@@ -87,11 +88,11 @@ func (d *dashboard) fill(n int) {
 	st, crew, started := d.open(), spec.Team{Name: "many", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}}, time.Now().Add(-time.Hour)
 	for i := range n {
 		id := fmt.Sprintf("s%d", i)
-		require.NoError(d.t, st.UpdateExecution(session.Key{Namespace: d.namespace, Session: id}, func(e *session.Execution) {
+		statetest.Put(d.t, st.State, session.Key{Namespace: d.namespace, Session: id}, func(e *session.Execution) {
 			e.Status = session.NewStatus(id, crew)
 			e.Status.Status = session.Completed
-			e.Schema, e.Namespace, e.Store, e.StartedAt, e.Incarnation = session.ExecutionSchema, d.namespace, st.ID(), &started, 1
-		}))
+			e.StartedAt, e.Run = &started, 1
+		})
 	}
 }
 

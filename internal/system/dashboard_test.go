@@ -141,7 +141,7 @@ func TestTheDashboardOutlivesItsServers(t *testing.T) {
 		return status == http.StatusOK
 	})
 	_, open := d.call(operator, http.MethodGet, "/requests", "")
-	require.Contains(t, open, `"request":"build.builder.1"`)
+	require.Contains(t, open, `"id":"build.builder.1"`)
 	status, answer := d.call(approver, http.MethodPost, "/sessions/web-1/requests/build.builder.1/answer", `{"action":"retry"}`)
 	require.Equal(t, http.StatusForbidden, status, answer)
 

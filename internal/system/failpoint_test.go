@@ -23,15 +23,14 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ session, failpoint string }{
 		{"result-recorded-not-completed", "recorded, not completed@3"},
-		{"advance-wrote-nothing", "advance before its checkpoint@2"},
-		{"advance-wrote-all", "advance after its checkpoint@2"},
-		{"checkpoint-not-copied", "checkpoint stored, not copied@3"},
+		{"checkpoint-without-a-row", "checkpoint stored, no row@3"},
+		{"checkpoint-not-mirrored", "checkpoint stored, not mirrored@3"},
 		{"half-a-checkpoint", "/checkpoint_@2"},
 		{"half-of-the-first-blob", "/blobs/@1"},
 		{"half-an-assignments-blob", "/blobs/@6"},
 		{"half-a-later-blob", "/blobs/@11"},
-		{"half-a-record", "/assignments/@3"},
-		{"half-a-status", "/execution_state.json@4"},
+		{"agent-ended-not-collected", "agent ended, not collected@2"},
+		{"collected-not-checked", "collected, not checked@2"},
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()
@@ -48,8 +47,8 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 	}
 }
 
-// TestWorkerKilledWhileItSpends kills a worker before and after the end of a call, and sees that nothing of its team's day is
-// lost.
+// TestWorkerKilledWhileItSpends kills a worker before and after the end of a call, and after the end of its agent. Nothing of
+// its team's day is lost, and an agent whose end was noted is paid once.
 func TestWorkerKilledWhileItSpends(t *testing.T) {
 	t.Parallel()
 	if now := time.Now().UTC(); now.Add(limit).Day() != now.Day() {
@@ -60,7 +59,9 @@ func TestWorkerKilledWhileItSpends(t *testing.T) {
 		spent              int64
 	}{
 		{"begun", "call begun@2", 180},
-		{"booked", "call booked@1", 240}, // the end of the agent was not recorded, so it runs again
+		{"booked", "call booked@1", 180},
+		{"ended", "agent ended, not collected@1", 180},
+		{"collected", "collected, not checked@1", 180},
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()

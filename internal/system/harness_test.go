@@ -296,7 +296,7 @@ func (w *world) ends(sessionID string) session.Status {
 	var s session.Status
 	st := w.open()
 	w.eventually("session "+sessionID+" ends", func() bool {
-		stored, err := st.Execution(session.Key{Namespace: w.namespace, Session: sessionID})
+		stored, err := st.State.Execution(w.t.Context(), session.Key{Namespace: w.namespace, Session: sessionID})
 		if err != nil || !stored.Status.Status.Closed() {
 			return false
 		}

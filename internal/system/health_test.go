@@ -1,9 +1,10 @@
 package system
 
 import (
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
@@ -87,13 +89,15 @@ func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
 	w.startServer()
 	is("ready")
 
-	offers := filepath.Join(w.state, "workers")
-	require.NoError(t, os.Rename(offers, offers+".away"))
-	require.NoError(t, os.WriteFile(offers, nil, 0o600))
+	other, err := sql.Open("sqlite", filepath.Join(w.state, state.FileName))
+	require.NoError(t, err)
+	other.SetMaxOpenConns(1)
+	_, err = other.ExecContext(t.Context(), "begin immediate") // others cannot write
+	require.NoError(t, err)
 	r = is("not ready", "store")
 	require.Contains(t, r.Failed[0].Remedy, w.state)
-	require.NoError(t, os.Remove(offers))
-	require.NoError(t, os.Rename(offers+".away", offers))
+	_, err = other.ExecContext(t.Context(), "rollback")
+	require.NoError(t, errors.Join(err, other.Close()))
 	is("ready")
 
 	w.hold("requirements")

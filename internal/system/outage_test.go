@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing: the wait and the attempt continue
@@ -25,7 +26,7 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	w.must("run", file, "work", "--session", "s")
 	st := w.open()
 	wait := func() int { // the number of the wait that the attempt is in; zero: it is in none
-		record, err := st.Record(session.Key{Namespace: w.namespace, Session: "s"}, spec.AssignmentID{Phase: "build", Persona: "dev"})
+		record, err := st.State.Record(t.Context(), state.Assignment{Key: session.Key{Namespace: w.namespace, Session: "s"}, AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}})
 		if err != nil || len(record.Rounds) == 0 || record.Rounds[0].Started || record.Rounds[0].Outage == nil {
 			return 0
 		}

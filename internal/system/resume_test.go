@@ -17,10 +17,10 @@ import (
 
 // started is the document that run, resume and fork print.
 type started struct {
-	Session     string              `json:"session"`
-	RunID       string              `json:"run_id"`
-	Incarnation int                 `json:"incarnation"`
-	Plan        []session.PlanEntry `json:"plan"`
+	Session string              `json:"session"`
+	RunID   string              `json:"run_id"`
+	Run     int                 `json:"run"`
+	Plan    []session.PlanEntry `json:"plan"`
 }
 
 // begin runs a command that starts a session and returns its document.
@@ -81,13 +81,13 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 	})
 
 	doc := w.begin("resume", "lost")
-	require.Equal(t, 2, doc.Incarnation)
+	require.Equal(t, 2, doc.Run)
 	require.Equal(t, map[string]session.PlanAction{
 		"requirements": session.Restore, "design": session.Restore, "implementation": session.RunIt, "testing": session.RunIt, "deployment": session.RunIt,
 	}, doc.plan(), "%+v", doc.Plan)
 	s := w.completes("lost")
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1}, w.executed("lost"))
-	require.Equal(t, 2, s.Incarnation)
+	require.Equal(t, 2, s.Run)
 	require.Equal(t, int64(55), s.Usage.Tokens(), "restored work keeps what it has cost")
 	require.Equal(t, session.Restored, s.Phases[0].Status)
 	w.must("checkpoints", "verify", "--all")
@@ -114,11 +114,11 @@ func TestResumeAfterEveryKindOfEnd(t *testing.T) {
 	w.release("design")
 
 	doc = w.begin("resume", "s")
-	require.Equal(t, 3, doc.Incarnation)
+	require.Equal(t, 3, doc.Run)
 	s := w.completes("s")
 	require.Equal(t, 1, w.executed("s")["requirements"])
 	require.Equal(t, 1, w.executed("s")["testing"])
-	require.Equal(t, 3, s.Incarnation)
+	require.Equal(t, 3, s.Run)
 	require.Equal(t, 1, strings.Count(w.must("list", "-o", "json"), `"session": "s"`), "a session is listed once")
 	w.must("checkpoints", "verify", "s")
 }
@@ -259,7 +259,7 @@ func TestOutsideOrchestrator(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1}, w.executed("s"))
 	require.Contains(t, string(out), `"action": "restore"`)
-	require.Contains(t, string(out), `"incarnation": 3`)
+	require.Contains(t, string(out), `"run": 3`)
 }
 
 // TestDamageCostsOnlyWhatItHits damages the newest checkpoint and, later, a file
@@ -281,7 +281,7 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	require.Contains(t, a.stderr, "damaged: ")
 	require.Contains(t, a.stderr, "runs      deployment/worker: forced")
 	s = w.completes("s")
-	require.Equal(t, 2, s.Incarnation)
+	require.Equal(t, 2, s.Run)
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 2}, w.executed("s"))
 
 	// A file: the phase that left it runs again, with what builds on it.

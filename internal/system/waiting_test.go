@@ -43,13 +43,13 @@ retry: {attempts: 1, rounds: 1}
 	var inbox struct {
 		Waiting []struct {
 			Session  string
-			Request  string
+			ID       string
 			Commands []string
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(w.must("inbox", "-o", "json")), &inbox))
 	require.Len(t, inbox.Waiting, 1)
-	require.Equal(t, before.Help[0].ID, inbox.Waiting[0].Request)
+	require.Equal(t, before.Help[0].ID, inbox.Waiting[0].ID)
 	require.Equal(t, "maestro resolve asks retry", inbox.Waiting[0].Commands[0])
 	require.NoError(t, os.Remove(w.ledger("down")))
 	require.Contains(t, w.must("resolve", "asks", "retry", "--note", "Mind the gap."), "no worker answered")

@@ -62,7 +62,7 @@ var attemptBounds = []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 2400, 3600}
 func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recorder, error) {
 	r := &Recorder{meter: m, tracer: t, clock: clock, served: map[string]bool{}}
 	i := &instruments{meter: m}
-	r.sessionsStarted = i.counter("maestro.sessions.started", "{session}", "Sessions and further incarnations that were admitted.")
+	r.sessionsStarted = i.counter("maestro.sessions.started", "{session}", "Sessions and further runs that were admitted.")
 	r.sessionsEnded = i.counter("maestro.sessions.ended", "{session}", "Sessions that ended, by state.")
 	r.help = i.counter("maestro.help.requests", "{request}", "Assignments that are given up until a person helps, by the category of what they failed of.")
 	r.assignments = i.counter("maestro.assignments.ended", "{assignment}", "Assignments whose work is done or given up, by state.")

@@ -78,7 +78,7 @@ func TestAnAnswerMayBeLeftOrRefused(t *testing.T) {
 	require.Empty(t, source.answers)
 	require.False(t, v.quit, "the q was text")
 	require.Contains(t, v.sees(), "nothing was sent")
-	require.Contains(t, v.sees(), "? help  q quit")
+	require.Contains(t, v.sees(), "q quit")
 	v.gets(tea.WindowSizeMsg{Width: 40, Height: 24})
 	v.types("r")
 	v.gets(tui.Update{Session: asking()})

@@ -1,7 +1,6 @@
 package tui_test
 
 import (
-	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
@@ -47,8 +45,6 @@ func poison(v reflect.Value) {
 // mute is a source whose texts are empty: they are its own affair.
 type mute struct{ shelf }
 
-func (m *mute) Content(context.Context, string) (string, error) { return "", nil }
-
 // Whoever can write into a store can write whatever into a session's status.
 func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 	t.Parallel()
@@ -62,8 +58,7 @@ func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 	asking.Requests = []tui.Request{{Title: "title", Until: until, Commands: []tui.Command{{Text: "command", Does: "does"}}, Name: "build", Takes: []session.Action{session.AnswerRetry, tui.Raise}, Amounts: "tokens"}}
 	poison(reflect.ValueOf(&asking.Requests).Elem())
 
-	artifact := tui.Artifact{Path: "out" + hostile, By: spec.AssignmentID{Phase: "build" + hostile, Persona: "dev" + hostile}}
-	source := &mute{shelf{artifacts: []tui.Artifact{artifact}, logs: func(spec.AssignmentID) (string, error) { return "", nil }}}
+	source := &mute{}
 	harmless := func(what, text string) {
 		require.NotContains(t, text, "\x1b", what)
 		require.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }), "%s: %q", what, text)
@@ -77,7 +72,7 @@ func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 			harmless("the last picture", strings.Join(v.m.Final(), "\n"))
 			v.gets(tui.Lost{Why: "lost" + hostile})
 			harmless("the trouble", v.m.View().Content)
-			for _, key := range []string{"l", "q", "f", "enter", "q", "q", "w", "r", "x", "esc", "+"} {
+			for _, key := range []string{"down", "w", "r", "x", "esc", "+"} {
 				v.types(key)
 				harmless("after "+key, v.m.View().Content)
 			}

@@ -81,8 +81,8 @@ func (p Picture) head(t theme, cramped bool) []string {
 	state, took := l.sign+" "+l.word, formatDuration(s.elapsed(p.Now))
 	room := p.Width - lipgloss.Width(state) - len(took) - 6 // of which the id takes what it needs
 	title := " " + t.paint(strong, clip(safe(s.ID), max(room, 6))) + "  " + t.paint(l.meaning, state)
-	if s.Incarnation > 1 && p.Width >= tokensFrom {
-		title += t.paint(faint, fmt.Sprintf(", run %d", s.Incarnation))
+	if s.Run > 1 && p.Width >= tokensFrom {
+		title += t.paint(faint, fmt.Sprintf(", run %d", s.Run))
 	}
 	lines := []string{justify(title, took, p.Width-1)}
 	if !cramped {

@@ -34,10 +34,9 @@ func working() tui.Session {
 	}
 	limit := spec.Cap{Tokens: 1_000_000}
 	return tui.Session{
-		ID: "shortener-20261121-k3j2ab", Team: "shortener", State: session.Running, Incarnation: 2,
+		ID: "shortener-20261121-k3j2ab", Team: "shortener", State: session.Running, Run: 2,
 		Requirement: "Build a URL shortener that keeps its links over a restart, and counts how often each was followed",
 		Started:     now.Add(-252 * time.Second), Usage: used(412_345, "1.84"), Limit: limit, Spent: cost.Amount{Tokens: 412_345},
-		WebUI: "http://127.0.0.1:8233/namespaces/default/workflows/shortener-20261121-k3j2ab",
 		Phases: []tui.Phase{
 			{Name: "design", State: session.Completed, Assignments: []tui.Assignment{
 				{Persona: "architect", State: session.Completed, Round: 1, Attempt: 2, Worked: 72 * time.Second, Usage: used(33_300, "0.12"), Summary: "Links live in SQLite; codes have seven letters."},

@@ -14,8 +14,8 @@ import (
 type Session struct {
 	ID, Team string
 	State    session.State
-	// Incarnation counts the session's runs, from 1.
-	Incarnation int
+	// Run counts the session's runs, from 1.
+	Run int
 	// Requirement is its first words.
 	Requirement string
 	// Started and Closed bound the present run; zero where that is not known, or
@@ -36,8 +36,6 @@ type Session struct {
 	Reason string
 	// Notes are sentences on what a person should know besides.
 	Notes []string
-	// WebUI is the address of the session's page; empty where it is not known.
-	WebUI string
 }
 
 // Phase is a phase in the drawing.
@@ -71,9 +69,6 @@ type Assignment struct {
 	// Progress is the agent's last word while it works; Summary what it says of
 	// its work once that is done.
 	Progress, Summary string
-	// Live is the end of what the attempt under way has printed, in lines; empty where
-	// it is not known.
-	Live string
 	// Failures are the failed attempts, oldest first.
 	Failures []session.AttemptFailure
 	// LostWorkers counts the workers that died during the assignment.
@@ -105,22 +100,8 @@ type Request struct {
 // Command is a command to type, and what it does.
 type Command struct{ Text, Does string }
 
-// Artifact is a file that the session has made.
-type Artifact struct {
-	Path string
-	Size int64
-	By   spec.AssignmentID
-}
-
-// Source returns details on demand, and takes a person's answers. Its text may have any number of lines and
-// colours of its own, and no other control characters.
+// Source takes a person's answers.
 type Source interface {
-	// Logs are the transcripts of an assignment's finished attempts.
-	Logs(ctx context.Context, id spec.AssignmentID) (string, error)
-	// Artifacts lists the files that the session has made so far.
-	Artifacts(ctx context.Context) ([]Artifact, error)
-	// Content is what there is to see of one of them.
-	Content(ctx context.Context, path string) (string, error)
 	// Answer sends an answer to the session, and returns what it does in words. An error
 	// is a refusal, of the session's or before it.
 	Answer(ctx context.Context, a Answer) (string, error)

@@ -52,12 +52,6 @@ func justify(left, right string, width int) string {
 	return fit(left, room) + "  " + right
 }
 
-// wrap breaks a line that may have colours at a width, between words where that
-// is possible, and keeps its spaces.
-func wrap(line string, width int) []string {
-	return strings.Split(ansi.Wrap(line, max(width, 1), ""), "\n")
-}
-
 // fold breaks a text without colours at a width, between its words only: what a
 // person types stays whole unless a word alone is too long.
 func fold(text string, width int) []string {

@@ -25,7 +25,7 @@ type Session struct {
 // OfSession reads the costs of a session, in the order of its phases.
 func OfSession(ctx context.Context, s *store.Store, key session.Key) (read Session, err error) {
 	// The status is read first, so that the costs are not older.
-	e, err := s.Execution(key)
+	e, err := s.State.Execution(ctx, key)
 	switch {
 	case errors.Is(err, session.ErrCorrupt):
 		read.Damage = err

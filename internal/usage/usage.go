@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Keys are the fields by which costs can be grouped.
@@ -47,10 +46,10 @@ func (r *Row) Key(name string) *string {
 
 // Spending is a sum of costs.
 type Spending struct {
-	// Calls counts those with known cost. Without a store it is zero.
+	// Calls counts those with known cost.
 	Calls int        `json:"calls"`
 	Usage cost.Usage `json:"usage"`
-	// Tokens is the sum of all tokens. Without a store, Temporal may have only this figure.
+	// Tokens is the sum of all tokens.
 	Tokens int64 `json:"tokens"`
 	// Unsettled is an estimate for calls with unknown cost.
 	Unsettled Unsettled `json:"unsettled"`
@@ -110,24 +109,4 @@ func Sum(costs []Row, by []string, since string) (rows []Row, total Spending) {
 		slices.SortStableFunc(rows, func(x, y Row) int { return strings.Compare(y.Day, x.Day) })
 	}
 	return rows, total
-}
-
-// OfStatus lists the costs of a status by assignment, and the costs that belong to none. They are
-// attributed to one day.
-func OfStatus(s session.Status, day string) []Row {
-	var costs []Row
-	add := func(phase, persona string, used cost.Usage) {
-		if used != (cost.Usage{}) {
-			costs = append(costs, Row{Team: s.Team, Session: s.Session, Phase: phase, Persona: persona, Day: day, Spending: Spent(0, used)})
-		}
-	}
-	rest := s.Usage
-	for _, p := range s.Phases {
-		for _, as := range p.Assignments {
-			add(p.Name, as.Persona, as.Usage)
-			rest = rest.Minus(as.Usage)
-		}
-	}
-	add("", "", rest)
-	return costs
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
 
@@ -23,17 +22,4 @@ func TestEachCostIsInOneRowAndInTheTotal(t *testing.T) {
 	rows, total = usage.Sum(costs, []string{"day"}, "2026-11-21")
 	require.Equal(t, 2, total.Calls)
 	require.Equal(t, []usage.Row{{Day: "2026-11-21", Spending: usage.Spent(2, cost.Usage{OutputTokens: 6})}}, rows)
-}
-
-func TestTheCostsOfAStatusAddUpToItsTotal(t *testing.T) {
-	t.Parallel()
-	s := session.Status{Session: "s", Team: "web"}
-	s.Usage.OutputTokens = 10
-	s.Phases = []session.PhaseStatus{{Name: "build", Assignments: []session.AssignmentStatus{{Persona: "dev"}}}}
-	s.Phases[0].Assignments[0].Usage.OutputTokens = 7
-	rows, total := usage.Sum(usage.OfStatus(s, "2026-11-21"), []string{"persona"}, "")
-	require.Equal(t, int64(10), total.Tokens)
-	require.Equal(t, []usage.Row{
-		{Persona: "dev", Spending: usage.Spent(0, cost.Usage{OutputTokens: 7})}, {Spending: usage.Spent(0, cost.Usage{OutputTokens: 3})},
-	}, rows)
 }

@@ -30,7 +30,7 @@ type components struct {
 	Timeline  Timeline
 	Budgets   []BudgetRow
 	Files     []diffview.File
-	Table     func(diffview.File, string) template.HTML
+	Table     func(diffview.File) template.HTML
 }
 
 func componentsPage(t *testing.T) []byte {
@@ -45,7 +45,7 @@ func componentsPage(t *testing.T) []byte {
 	text, err := views{"components": page}.render("components", frame{Title: "Components", Tab: "inbox", Open: 3, Who: "alice", Now: testNow, Content: components{
 		States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},
 		Graph: graphOf(s, phases), Timeline: timelineOf(sampleCourse(), testNow), Budgets: budgetRows(sampleBudgets()),
-		Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}), Table: func(f diffview.File, view string) template.HTML { return colourer.Table(f, diffview.View(view)) },
+		Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}), Table: colourer.Table,
 	}})
 	require.NoError(t, err)
 	return text
@@ -121,7 +121,7 @@ func TestColoursCanBeRead(t *testing.T) {
 	check("on-accent", "accent-solid", 4.5)
 	check("on-accent", "accent-hover", 4.5)
 	check("accent", "accent-bg", 4.5)
-	for _, line := range []string{"add-bg", "add-strong", "del-bg", "del-strong"} {
+	for _, line := range []string{"add-bg", "del-bg"} {
 		check("text", line, 4.5)
 	}
 }

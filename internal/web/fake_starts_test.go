@@ -7,13 +7,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 func (f fakeTeams) List(context.Context) (control.TeamList, error) { return f.teams, nil }
 
 func (f fakeTeams) Read(_ context.Context, name, _ string) (control.RegisteredTeam, error) {
-	version := session.TeamVersion{Digest: "12ab", By: "ann <b>", At: testNow}
-	return control.RegisteredTeam{Name: name, TeamVersion: version, Newest: true, File: "name: <script>\u202e", Versions: []session.TeamVersion{version}, Team: spec.Team{
+	version := state.TeamVersion{Digest: "12ab", By: "ann <b>", At: testNow}
+	return control.RegisteredTeam{Name: name, TeamVersion: version, Newest: true, File: "name: <script>\u202e", Versions: []state.TeamVersion{version}, Team: spec.Team{
 		Name: name, Description: "A <b>web</b> service",
 		Phases: []spec.Phase{{Name: "design", Personas: []string{"architect"}, Approve: spec.Approval{Count: 2}}, {Name: "build", Needs: []string{"design"}, Personas: []string{"developer", "tester"}}},
 	}}, nil
@@ -134,7 +135,7 @@ func sampleForeseen() control.Foreseen {
 		return session.PlanEntry{AssignmentID: spec.AssignmentID{Phase: phase, Persona: persona}, Action: action, Reason: why}
 	}
 	return control.Foreseen{
-		Session: "web-7", Incarnation: 2, Faults: []string{"blob 12ab is missing"},
+		Session: "web-7", Run: 2, Faults: []string{"blob 12ab is missing"},
 		Plan: []session.PlanEntry{entry("design", "architect", session.Restore, "unchanged"), entry("frontend", "developer", session.RunIt, "its input has changed")},
 	}
 }

@@ -180,7 +180,7 @@ func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control
 
 // answered takes a request out of the inbox.
 func (p *plane) answered(request string) {
-	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return e.Request == request })
+	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return e.ID == request })
 }
 
 func (f fakeMoney) Raise(_ context.Context, id string, r workflows.Raise) (control.Raised, error) {
@@ -269,8 +269,8 @@ func (f fakeAudit) Events(context.Context, access.EventFilter, string) (access.E
 
 func (f fakeCheckpoints) List(context.Context, string) (control.CheckpointList, error) {
 	return control.CheckpointList{Session: "web-7", Checkpoints: []control.ListedCheckpoint{
-		{Checkpoint: "9f86d081884c7d659a2feaa0c55ad015", Phase: "design", Incarnation: 1, CreatedAt: ago(time.Hour), Assignments: 2, Artifacts: 5, Usage: cost.Usage{CostUSD: 1.9e9}},
-		{Checkpoint: "2c26b46b68ffc68ff99b453c1d304134", Phase: "init", Incarnation: 1, CreatedAt: ago(2 * time.Hour)},
+		{Checkpoint: "9f86d081884c7d659a2feaa0c55ad015", Phase: "design", Run: 1, CreatedAt: ago(time.Hour), Assignments: 2, Artifacts: 5, Usage: cost.Usage{CostUSD: 1.9e9}},
+		{Checkpoint: "2c26b46b68ffc68ff99b453c1d304134", Phase: "init", Run: 1, CreatedAt: ago(2 * time.Hour)},
 	}}, nil
 }
 
@@ -398,11 +398,11 @@ func samplePlane() *plane {
 		plan: samplePlan(), foreseen: sampleForeseen(), teams: control.TeamList{Teams: []control.ListedTeam{{Name: "web", Description: "A web service"}, {Name: "docs"}}},
 		diff: sampleDiff(), work: sampleWork(), transcript: sampleTranscript,
 		inbox: control.Inbox{Waiting: []control.InboxEntry{
-			{Session: "web-5", Team: "web-service", Status: session.HelpIsNeeded, Request: "r-9", Kind: session.ForHelp, Phase: "backend", Persona: "developer", Category: failures.TestFailure, Message: "exit status 1: --- FAIL: TestStore (0.02s)\nstore_test.go:41: got 3 notes, want 2", Advice: "Look at the test.\n\nmaestro resolve web-5 retry", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: &old, Until: &until, Usage: usage, Ticket: &session.Ticket{Key: "MD-41", URL: "https://jira.example/browse/MD-41"}, Commands: []string{"maestro resolve web-5 retry", "maestro resolve web-5 supply PATH"}},
-			{Session: "web-6", Team: "web-service", Status: session.HelpIsNeeded, Request: "r-2", Kind: session.ForBudget, Phase: "design", Persona: "architect", Category: failures.TokenBudget, Message: "the budget of the session is spent: 20 of 20 USD", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: &since, Usage: usage, Commands: []string{"maestro budget raise web-6 --usd N"}},
-			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Request: "r-1", Kind: session.ForApproval, Phase: "frontend", Message: "frontend is done: 12 files, 3 decisions", Actions: []session.Action{session.AnswerApprove, session.AnswerReject}, Since: &since, Usage: usage},
-			{Session: "web-8", Team: "web-service", Status: session.Running, Request: "r-3", Kind: session.ForOutage, Phase: "design", Persona: "architect", Category: failures.RateLimited, Message: "429: usage limit, back at 16:00", Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Since: &since, Usage: usage},
-			{Session: "far-1", Status: session.HelpIsNeeded, Store: "other", Kind: session.ForHelp, Message: "build/dev waits", Commands: []string{"maestro status far-1"}},
+			{Session: "web-5", Team: "web-service", Status: session.HelpIsNeeded, Request: session.Request{ID: "r-9", Kind: session.ForHelp, Phase: "backend", Persona: "developer", Category: failures.TestFailure, Message: "exit status 1: --- FAIL: TestStore (0.02s)\nstore_test.go:41: got 3 notes, want 2", Advice: "Look at the test.\n\nmaestro resolve web-5 retry", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Ticket: &session.Ticket{Key: "MD-41", URL: "https://jira.example/browse/MD-41"}, Since: old, Until: until}, Usage: usage, Commands: []string{"maestro resolve web-5 retry", "maestro resolve web-5 supply PATH"}},
+			{Session: "web-6", Team: "web-service", Status: session.HelpIsNeeded, Request: session.Request{ID: "r-2", Kind: session.ForBudget, Phase: "design", Persona: "architect", Category: failures.TokenBudget, Message: "the budget of the session is spent: 20 of 20 USD", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: since}, Usage: usage, Commands: []string{"maestro budget raise web-6 --usd N"}},
+			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Request: session.Request{ID: "r-1", Kind: session.ForApproval, Phase: "frontend", Message: "frontend is done: 12 files, 3 decisions", Actions: []session.Action{session.AnswerApprove, session.AnswerReject}, Since: since}, Usage: usage},
+			{Session: "web-8", Team: "web-service", Status: session.Running, Request: session.Request{ID: "r-3", Kind: session.ForOutage, Phase: "design", Persona: "architect", Category: failures.RateLimited, Message: "429: usage limit, back at 16:00", Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Since: since}, Usage: usage},
+			{Session: "far-1", Status: session.HelpIsNeeded, Store: "other", Request: session.Request{Kind: session.ForHelp, Message: "build/dev waits"}, Commands: []string{"maestro status far-1"}},
 		}},
 		sessions: control.SessionList{More: true, Cursor: "abc", Sessions: []control.ListedSession{
 			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Phases: []string{"backend", "frontend"}, Tokens: 960_000, CostUSD: 12.4e9, Requirement: "Build a web service that stores notes, with an API, a page and tests.", StartedAt: &old, Temporal: true, Labels: map[string]string{"area": "<b>\u202eweb", "for": "a, b"}},
@@ -412,7 +412,7 @@ func samplePlane() *plane {
 	}
 	for i := range p.inbox.Waiting {
 		e := &p.inbox.Waiting[i]
-		e.Choices = session.Request{Kind: e.Kind, Actions: e.Actions}.Choices()
+		e.Choices = e.Request.Choices()
 	}
 	p.inbox.Waiting[1].Raise = &session.BudgetRaise{Scope: session.BudgetOfPhase, Name: "design", Tokens: true, USD: true}
 	samplePool(p)

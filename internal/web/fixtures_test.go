@@ -30,7 +30,7 @@ func sampleAssignment(persona string, state session.State, attempts int, usd cos
 func sampleSession() (session.Status, []spec.Phase) {
 	started := ago(2*time.Hour + 12*time.Minute)
 	s := session.Status{
-		Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Incarnation: 1, StartedAt: &started,
+		Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Run: 1, StartedAt: &started,
 		LeftOut:   []string{"because they look like secrets: <b>.env"},
 		Decisions: map[string]string{"framework": "net/http", "database": "SQLite"},
 		Usage:     cost.Usage{InputTokens: 912_000, OutputTokens: 48_000, CostUSD: 12_400_000_000},

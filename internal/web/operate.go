@@ -34,7 +34,6 @@ type operatePage struct {
 	Said    string
 	// Mine: the person who looks may change breakers.
 	Mine bool
-	CSRF string
 	Now  time.Time
 }
 
@@ -48,7 +47,7 @@ type BreakerView struct {
 
 func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	content := operatePage{Said: said(r), Now: s.Now(), CSRF: s.csrf(ctx), Mine: may(ctx, access.Operate, access.NoTeam)}
+	content := operatePage{Said: said(r), Now: s.Now(), Mine: may(ctx, access.Operate, access.NoTeam)}
 	var err error
 	if content.Roster, err = s.Pool.Workers(ctx); err != nil {
 		content.Trouble = append(content.Trouble, "Workers: "+err.Error())

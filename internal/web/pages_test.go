@@ -21,9 +21,9 @@ import (
 
 // allPages are the addresses of one page of each kind.
 var allPages = []string{
-	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?view=split&file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
+	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/compare", "/compare?a=web-7&b=web-6", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.
@@ -167,16 +167,6 @@ func TestHistoryAddsUp(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, bad.StatusCode)
 	_, text = visit(t, server.URL+"/history?label=area%3Dweb&by=agent")
 	says(t, text, `href="/history?by=model&amp;label=area%3Dweb&amp;since=30d"`)
-}
-
-func TestTwoSessionsAreShownSideBySide(t *testing.T) {
-	t.Parallel()
-	server := dashboard(t, samplePlane())
-	_, text := visit(t, server.URL+"/compare?a=web-7&b=web-6")
-	require.Contains(t, text, `href="/sessions/web-7/changes?with=web-6"`)
-	require.Regexp(t, `(?s)Attempts</dt><dd>8<.*backend</td>.*Running.*>4<.*>4<`, text)
-	answer, _ := visit(t, server.URL+"/compare?a=absent&b=web-6")
-	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
 
 func TestSessionsAreFilteredByALabel(t *testing.T) {

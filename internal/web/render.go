@@ -29,8 +29,8 @@ type frame struct {
 	Tab string
 	// Open counts the requests that wait for a person.
 	Open int
-	// Who is the person's name, and CSRF what their forms carry.
-	Who, CSRF string
+	// Who is the person's name.
+	Who string
 	// Events is the address of the server's events; empty: the page does not update.
 	Events  string
 	Version string

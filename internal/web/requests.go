@@ -14,8 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
@@ -23,18 +21,12 @@ import (
 
 // RequestCard is a request and the form that answers it.
 type RequestCard struct {
+	control.InboxEntry
 	Look
-	Session, Team, ID, Phase, Persona string
 	// Key names the card's elements on the page.
-	Key      string
-	Kind     session.RequestKind
-	Category failures.Category
+	Key string
 	// Subject is whose work it is about, and Need what it is for.
 	Subject, Need        string
-	Message, Advice      string
-	Usage                cost.Usage
-	Since, Until         *time.Time
-	Ticket               *session.Ticket
 	Answers, FurtherOnes []AnswerButton
 	Supply, Notice       bool
 	// Raise is the budget that can be raised here; nil: none can.
@@ -45,11 +37,9 @@ type RequestCard struct {
 	Command string
 	// Denied: the person who looks may not answer it.
 	Denied bool
-	// Stuck: it is no request, but a session that makes no progress.
-	Stuck bool
-	// CSRF and Return are fields of the form.
-	CSRF, Return string
-	Now          time.Time
+	// Return is the page that the form returns to.
+	Return string
+	Now    time.Time
 	// OwnPage: the card is on its session's page, or with Review on that of its phase.
 	OwnPage, Review bool
 }
@@ -67,19 +57,16 @@ var answerClasses = map[session.Action]string{
 
 // card makes a card of an entry of the inbox.
 func (s *site) card(ctx context.Context, e control.InboxEntry, back string) RequestCard {
-	h := session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Actions: e.Actions}
 	c := RequestCard{
-		Look: lookOfRequest(e.Kind), Session: e.Session, Team: e.Team, ID: e.Request, Phase: e.Phase, Persona: e.Persona, Kind: e.Kind, Category: e.Category,
-		Subject: subject(h), Need: h.Need(), Message: e.Message, Advice: e.Advice, Usage: e.Usage, Since: e.Since, Until: e.Until, Ticket: e.Ticket,
-		Notice: e.NoticeOnly(), CSRF: s.csrf(ctx), Return: back, Now: s.Now(),
+		InboxEntry: e, Look: lookOfRequest(e.Kind), Key: keyOf(e.Session, e.ID), Subject: subject(e.Request), Need: e.Need(),
+		Notice: e.NoticeOnly(), Return: back, Now: s.Now(),
 	}
-	if e.Request == "" {
-		c.Subject, c.Need, c.Stuck = "session "+e.Session, e.Kind.Rule().Need, e.Stuck
+	if e.ID == "" {
+		c.Subject, c.Need = "session "+e.Session, e.Kind.Rule().Need
 	}
 	if e.Stuck {
 		c.Need = "makes no progress"
 	}
-	c.Key = keyOf(e.Session, e.Request)
 	permission := access.Operate
 	if e.Kind.OfPhase() {
 		permission = access.Approve
@@ -120,20 +107,8 @@ func keyOf(names ...string) string {
 func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []RequestCard {
 	var cards []RequestCard
 	for _, h := range v.Help {
-		e := control.InboxEntry{
-			Session: v.Session, Team: v.Team, Status: v.Status, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
-			Message: h.Message, Advice: h.Advice, Actions: h.Actions, Choices: control.ChoicesFor(ctx, h.Quorum, h.Choices()), Raise: h.Raise, Usage: v.Usage, Ticket: h.Ticket,
-			Quorum: h.Quorum,
-		}
-		if !h.Since.IsZero() {
-			e.Since = &h.Since
-		}
-		if !h.Until.IsZero() {
-			e.Until = &h.Until
-		}
-		for _, c := range h.Commands(v.Session, v.Help) {
-			e.Commands = append(e.Commands, "maestro "+c.Line)
-		}
+		e := control.EntryOf(v, h)
+		e.Choices = control.ChoicesFor(ctx, h.Quorum, e.Choices)
 		c := s.card(ctx, e, back)
 		c.OwnPage = true
 		cards = append(cards, c)

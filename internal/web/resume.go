@@ -27,7 +27,6 @@ type nextPage struct {
 	// Possible: there is something to do.
 	Possible bool
 	Problem  string
-	CSRF     string
 }
 
 // phaseEdit is a manifest of files that replace those of a phase.
@@ -88,7 +87,7 @@ func (s *site) showNext(w http.ResponseWriter, r *http.Request, p nextPage) {
 		s.failed(w, r, err, "/sessions")
 		return
 	}
-	p.Session, p.CSRF = v.Status, s.csrf(ctx)
+	p.Session = v.Status
 	if p.Fork && p.From == "" && len(v.Phases) > 0 {
 		p.From = v.Phases[0].Name
 	}
@@ -140,7 +139,6 @@ type editPage struct {
 	Phase, Path string
 	Text        string
 	Problem     string
-	CSRF        string
 }
 
 // maxEdited bounds a file that is edited in a page, in bytes.
@@ -149,7 +147,7 @@ const maxEdited = 256 << 10
 // edit shows a file of a phase as text to edit.
 func (s *site) edit(w http.ResponseWriter, r *http.Request) {
 	ctx, id, q := r.Context(), r.PathValue("session"), r.URL.Query()
-	p := editPage{Phase: q.Get("phase"), Path: q.Get("path"), CSRF: s.csrf(ctx)}
+	p := editPage{Phase: q.Get("phase"), Path: q.Get("path")}
 	v, err := s.Sessions.Read(ctx, id)
 	if err != nil {
 		s.failed(w, r, err, "/sessions")

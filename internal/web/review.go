@@ -34,9 +34,8 @@ type Changes struct {
 	Added, Removed int
 	// Truncated: there are more files than the page lists.
 	Truncated bool
-	View      diffview.View
-	// UnifiedURL and SplitURL lead to the two views, AllURL to all files; empty: all are shown.
-	UnifiedURL, SplitURL, AllURL string
+	// AllURL leads to all files; empty if all are shown.
+	AllURL string
 	// Damage says what cannot be read.
 	Damage string
 	// Cards are the open requests about it.
@@ -61,13 +60,10 @@ type FileView struct {
 // changes compares what the input names, as far as one page shows it.
 func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInput) (Changes, error) {
 	q := r.URL.Query()
-	c := Changes{View: diffview.Unified}
-	if q.Get("view") == string(diffview.Split) {
-		c.View = diffview.Split
-	}
+	var c Changes
 	file := q.Get("file")
-	link := func(view diffview.View, file string) string {
-		next := url.Values{"view": {string(view)}}
+	link := func(file string) string {
+		next := url.Values{}
 		for _, name := range []string{"from", "to", "with"} {
 			if v := q.Get(name); v != "" {
 				next.Set(name, v)
@@ -78,13 +74,12 @@ func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInpu
 		}
 		return "?" + next.Encode()
 	}
-	c.UnifiedURL, c.SplitURL = link(diffview.Unified, file), link(diffview.Split, file)
 	doc, err := s.compared(ctx, in, file)
 	if err != nil {
 		return c, err
 	}
 	if file != "" {
-		c.AllURL = link(c.View, "")
+		c.AllURL = link("")
 	}
 	c.Before, c.After, c.Truncated, c.Damage = doc.Before, doc.After, doc.Truncated, doc.Damage.Damage
 	var sources []diffview.Source
@@ -100,12 +95,12 @@ func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInpu
 	}
 	colourer := diffview.Colourer{Now: s.Now, Deadline: s.Now().Add(maxColourTime)}
 	for _, f := range diffview.Read(sources, limits) {
-		v := FileView{File: f, Key: "file-" + keyOf(f.Path), URL: link(c.View, f.Path), RawURL: link(c.View, f.Path) + "&raw=1", Omitted: omitted[f.Path]}
+		v := FileView{File: f, Key: "file-" + keyOf(f.Path), URL: link(f.Path), RawURL: link(f.Path) + "&raw=1", Omitted: omitted[f.Path]}
 		if file != "" {
 			v.Folded = ""
 		}
 		if len(f.Hunks) > 0 {
-			v.Table = colourer.Table(f, c.View)
+			v.Table = colourer.Table(f)
 		}
 		if v.Omitted {
 			v.Notes = nil

@@ -25,7 +25,6 @@ type sessionPage struct {
 	MayCancel bool
 	// MayStart: they may resume and fork it.
 	MayStart bool
-	CSRF     string
 	Now      time.Time
 	// Attempts counts those of all assignments.
 	Attempts int
@@ -47,7 +46,7 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
-		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now, Alerts: alertsOf(v.Status, now),
+		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Alerts: alertsOf(v.Status, now),
 		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
 		Did:       interventionRows(id, work.Interventions),
 		MayStart:  may(r.Context(), access.Operate, v.Team),

@@ -21,7 +21,6 @@ type UnsettledView struct {
 	Calls   []control.OpenCall
 	// Mine: the person who looks may settle them.
 	Mine bool
-	CSRF string
 }
 
 // unsettled reads the calls of a session whose cost is not known; nil: there is none.
@@ -39,7 +38,7 @@ func (s *site) unsettled(ctx context.Context, v session.Status) *UnsettledView {
 			busy[spec.AssignmentID{Phase: p.Name, Persona: a.Persona}] = a.Status == session.Running && !v.Status.Closed()
 		}
 	}
-	view := &UnsettledView{Session: v.Session, Mine: may(ctx, access.Operate, v.Team), CSRF: s.csrf(ctx)}
+	view := &UnsettledView{Session: v.Session, Mine: may(ctx, access.Operate, v.Team)}
 	for _, call := range doc.Open {
 		if call.State == state.CallUnsettled || !busy[call.AssignmentID] { // the others are in progress, as they should be
 			view.Calls = append(view.Calls, call)

@@ -44,7 +44,6 @@ type teamText struct {
 type choicePage struct {
 	Teams []control.ListedTeam
 	teamText
-	CSRF string
 }
 
 // startPage is the content of the page that starts a session of a team.
@@ -61,7 +60,6 @@ type startPage struct {
 	Errors map[string]string
 	// Once is the key of the form's session: a form that is sent again starts no other one.
 	Once string
-	CSRF string
 }
 
 // start shows the form of a team, or asks for the team.
@@ -86,7 +84,7 @@ func (s *site) showChoice(w http.ResponseWriter, r *http.Request, text teamText)
 		s.failed(w, r, err, "/sessions")
 		return
 	}
-	s.show(w, r, text.status(), page{View: "choose", Title: "Start a session", Tab: "sessions", Content: choicePage{Teams: teams.Teams, teamText: text, CSRF: s.csrf(r.Context())}})
+	s.show(w, r, text.status(), page{View: "choose", Title: "Start a session", Tab: "sessions", Content: choicePage{Teams: teams.Teams, teamText: text}})
 }
 
 // showStart shows a form with what was entered into it.
@@ -96,7 +94,7 @@ func (s *site) showStart(w http.ResponseWriter, r *http.Request, p startPage) {
 		s.noForm(w, r, p.startForm, err)
 		return
 	}
-	p.Form, p.Once, p.CSRF = form, rand.Text(), s.csrf(r.Context())
+	p.Form, p.Once = form, rand.Text()
 	p.layOut()
 	status := http.StatusOK
 	if p.Problem != "" || len(p.Errors) > 0 {
@@ -247,7 +245,6 @@ type registerPage struct {
 	teamText
 	// Team is the registered one that gets another version; empty: any.
 	Team string
-	CSRF string
 }
 
 // register shows the form that registers a team, with the newest version of one.
@@ -267,7 +264,6 @@ func (s *site) register(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *site) showRegister(w http.ResponseWriter, r *http.Request, p registerPage) {
-	p.CSRF = s.csrf(r.Context())
 	if !may(r.Context(), access.Admin, p.Team) && p.Team != "" {
 		s.failed(w, r, access.Check(r.Context(), access.Admin, p.Team), teamURL(p.Team))
 		return

@@ -18,8 +18,6 @@ type Options struct {
 	Version string
 	// Events is the address of the server's events; empty: pages do not update by themselves.
 	Events string
-	// CSRF is what the forms of a page carry.
-	CSRF func(context.Context) string
 	// Now tells the time.
 	Now func() time.Time
 	Log *slog.Logger
@@ -53,7 +51,6 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /register-team", s.register)
 	mux.HandleFunc("POST /register-team", s.registerNow)
 	mux.HandleFunc("GET /history", s.history)
-	mux.HandleFunc("GET /compare", s.beside)
 	mux.HandleFunc("GET /operate", s.operate)
 	mux.HandleFunc("GET /audit", s.audit)
 	mux.HandleFunc("GET /start", s.start)
@@ -102,7 +99,7 @@ type page struct {
 // show writes a page. A browser that has the same one already gets no content.
 func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) {
 	f := frame{
-		Title: p.Title, Tab: p.Tab, Open: s.open(r.Context()), Who: who(r.Context()), CSRF: s.csrf(r.Context()),
+		Title: p.Title, Tab: p.Tab, Open: s.open(r.Context()), Who: who(r.Context()),
 		Events: s.Events, Version: s.Version, Now: s.Now(), Content: p.Content,
 	}
 	if r.Method == http.MethodPost { // its address shows another page
@@ -125,14 +122,6 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
-}
-
-// csrf is what the forms of a page carry; empty: nothing.
-func (s *site) csrf(ctx context.Context) string {
-	if s.CSRF == nil {
-		return ""
-	}
-	return s.CSRF(ctx)
 }
 
 // repeatable is the context of a form's change. The form has a key in the field once, so that the

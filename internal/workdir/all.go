@@ -45,12 +45,3 @@ func (a All) Remove(key session.Key) error {
 	}
 	return errors.Join(errs...)
 }
-
-// RemoveAbandoned removes the directories of commands that were killed.
-func (a All) RemoveAbandoned() error {
-	var errs []error
-	for _, d := range a {
-		errs = append(errs, d.RemoveAbandoned())
-	}
-	return errors.Join(errs...)
-}

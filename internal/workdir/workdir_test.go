@@ -148,25 +148,6 @@ func TestNamesThatWouldLeaveTheRoot(t *testing.T) {
 	}
 }
 
-// TestDirectoriesOfKilledShells are removed; those of one at work stay.
-func TestDirectoriesOfKilledShells(t *testing.T) {
-	t.Parallel()
-	d := workdir.New(workdir.Options{Root: t.TempDir()})
-	require.NoError(t, d.RemoveAbandoned(), "there are none")
-	used, err := d.NewScratch()
-	require.NoError(t, err)
-	killed, err := d.NewScratch()
-	require.NoError(t, err)
-	killed.Unlock()
-	early := filepath.Join(filepath.Dir(filepath.Dir(used.Tree)), "0123456789abcdef0123456789abcdef")
-	require.NoError(t, os.Mkdir(early, 0o700), "one that was killed before it had its lock")
-	require.NoError(t, d.RemoveAbandoned())
-	require.DirExists(t, used.Tree)
-	require.NoDirExists(t, killed.Tree)
-	require.NoDirExists(t, early)
-	require.NoError(t, used.Remove())
-}
-
 // TestDirectoriesBelowSeveralRoots are found and removed together.
 func TestDirectoriesBelowSeveralRoots(t *testing.T) {
 	t.Parallel()
@@ -181,7 +162,6 @@ func TestDirectoriesBelowSeveralRoots(t *testing.T) {
 	ids, err := all.Assignments(web)
 	require.NoError(t, err)
 	require.Equal(t, []spec.AssignmentID{backend}, ids)
-	require.NoError(t, all.RemoveAbandoned())
 	require.NoError(t, all.Remove(web))
 	_, err = all.Assignments(web)
 	require.ErrorIs(t, err, fs.ErrNotExist)

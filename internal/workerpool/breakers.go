@@ -25,7 +25,7 @@ type Breaker struct {
 // cannot be reached.
 func Breakers(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now time.Time) ([]Breaker, error) {
 	known := map[string]session.BreakerStatus{}
-	stored, err := s.Breakers(ctx)
+	stored, err := s.State.Breakers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func addRunning(ctx context.Context, c *breaker.Client, known map[string]session
 
 // agentsBehind lists, by breaker, the agents of live workers.
 func agentsBehind(ctx context.Context, s *store.Store, now time.Time) (map[string][]string, error) {
-	offers, err := s.Offers(ctx)
+	offers, err := s.State.Offers(ctx)
 	if err != nil {
 		return nil, err
 	}

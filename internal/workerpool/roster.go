@@ -88,7 +88,7 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 		Store: s.ID(), Team: t.Name, Temporal: conn != nil,
 		Workers: []Worker{}, Queues: []Queue{}, Missing: []spec.Lack{},
 	}
-	offers, err := s.Offers(ctx)
+	offers, err := s.State.Offers(ctx)
 	if err != nil {
 		return doc, err
 	}

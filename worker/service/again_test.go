@@ -170,7 +170,7 @@ func TestResumeGoesOnInTheMiddleOfARework(t *testing.T) {
 	require.ErrorContains(t, run.Get(t.Context(), nil), "canceled")
 	require.Equal(t, 4, asked.Count())
 
-	_, err := s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 2 })
+	_, err := s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Run = s.execution("s").Checkpoint, 2 })
 	require.NoError(t, err)
 	require.Equal(t, 5, asked.Count(), "only the call that nobody has answered is made")
 	require.Equal(t, 3, looked.Count())
@@ -193,8 +193,8 @@ func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		for { // the session is still the old one for a while
-			e, err := s.store.Execution(s.key("s"))
-			if err == nil && e.Incarnation == 2 && len(e.Help) == 1 {
+			e, err := s.store.State.Execution(t.Context(), s.key("s"))
+			if err == nil && e.Run == 2 && len(e.Help) == 1 {
 				_, err = s.answer("s", session.Answer{Request: e.Help[0].ID, Action: session.AnswerRetry, Note: "make it good", By: "ada"})
 				answered <- err
 				return
@@ -206,7 +206,7 @@ func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
 			}
 		}
 	}()
-	_, err = s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 2 })
+	_, err = s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Run = s.execution("s").Checkpoint, 2 })
 	require.NoError(t, err)
 	select {
 	case err := <-answered:

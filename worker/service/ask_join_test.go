@@ -97,19 +97,19 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		{Name: "left", Personas: []string{"dev"}, Needs: []string{}},
 		{Name: "right", Personas: []string{"other"}, Needs: []string{}},
 	}
-	incarnation := func(n int) func(*workflows.SessionInput) {
-		return func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, n }
+	resumed := func(n int) func(*workflows.SessionInput) {
+		return func(in *workflows.SessionInput) { in.Base, in.Run = s.execution("s").Checkpoint, n }
 	}
 	run := s.start("s", tm)
 	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerAbort})
 	require.NoError(t, err)
 	require.Error(t, run.Get(t.Context(), nil))
 
-	run = s.start("s", tm, incarnation(2))
+	run = s.start("s", tm, resumed(2))
 	var asked session.Request
 	require.Eventually(t, func() bool {
 		e := s.execution("s")
-		if e.Incarnation != 2 || len(e.Help) != 1 || e.Status.Status != session.HelpIsNeeded {
+		if e.Run != 2 || len(e.Help) != 1 || e.Status.Status != session.HelpIsNeeded {
 			return false
 		}
 		asked = e.Help[0]
@@ -120,7 +120,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 
-	result, err := s.run("s", tm, incarnation(3))
+	result, err := s.run("s", tm, resumed(3))
 	require.NoError(t, err, "what was answered is not asked again")
 	require.NotEmpty(t, result.Checkpoint)
 	require.Equal(t, session.Completed, s.execution("s").Status.Status)

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/wire"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -109,14 +110,14 @@ func (s *stand) parkedTask(run string) (task int64) {
 	return 0
 }
 
-// worksOn reports whether session s is at work on an assignment in an incarnation.
-func (s *stand) worksOn(phase, persona string, incarnation int) bool {
-	r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: phase, Persona: persona})
-	return err == nil && r.Incarnation == incarnation && r.Status().Status == session.Running
+// worksOn reports whether session s is at work on an assignment that a run has ordered.
+func (s *stand) worksOn(phase, persona string, run int) bool {
+	r, err := s.store.State.Record(s.t.Context(), state.Assignment{Key: s.key("s"), AssignmentID: spec.AssignmentID{Phase: phase, Persona: persona}})
+	return err == nil && len(r.Rounds) > 0 && r.Rounds[len(r.Rounds)-1].Run == run && r.Status().Status == session.Running
 }
 
 // TestResumeKeepsWhatPeopleHaveSaid ends a session while it waits for approval, and
-// again in the middle of what was sent back, and continues in a new incarnation.
+// again in the middle of what was sent back, and continues in a new run.
 func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
@@ -130,18 +131,24 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	resume := func(n int) {
 		require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))
 		require.Error(t, run.Get(t.Context(), nil))
-		run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, n })
+		run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Run = s.execution("s").Checkpoint, n })
 	}
-	waits := func(id string) {
+	waits := func() (request string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
 			e := s.execution("s")
-			return len(e.Help) == 1 && e.Help[0].ID == id && e.Status.Status == session.AwaitingApproval
+			waits := len(e.Help) == 1 && e.RunID == run.GetRunID() && e.Status.Status == session.AwaitingApproval
+			if waits {
+				request = e.Help[0].ID
+			}
+			return waits
 		}, time.Minute, 20*time.Millisecond)
+		return request
 	}
 	resume(2)
-	waits("one.approval.1-2")
-	_, err := s.answer("s", session.Answer{Request: "one.approval.1-2", Action: session.AnswerReject, Note: "say hello", By: "ada"})
+	request := waits()
+	require.Equal(t, "one.approval.1-2", request)
+	_, err := s.answer("s", session.Answer{Request: request, Action: session.AnswerReject, Note: "say hello", By: "ada"})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 2) }, time.Minute, 20*time.Millisecond)
 	resume(3)
@@ -153,17 +160,17 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))
 	require.Error(t, run.Get(t.Context(), nil))
 	run = s.start("s", tm, func(in *workflows.SessionInput) {
-		in.Base, in.Incarnation = s.execution("s").Checkpoint, 5
+		in.Base, in.Run = s.execution("s").Checkpoint, 5
 		in.Course.Supplied = []session.SuppliedWork{{Phase: "one", Files: s.files(map[string]string{"work.txt": "mine\n"})}}
 	})
-	waits("one.approval.1-5")
+	request = waits()
 	require.Empty(t, s.head("s").Reworks[0].Open)
-	_, err = s.answer("s", session.Answer{Request: "one.approval.1-5", Action: session.AnswerApprove, By: "ada"})
+	_, err = s.answer("s", session.Answer{Request: request, Action: session.AnswerApprove, By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Equal(t, "mine\n", s.tree("s")["copy.txt"])
 
-	run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 6 })
+	run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Run = s.execution("s").Checkpoint, 6 })
 	require.NoError(t, run.Get(t.Context(), nil), "what is approved stays approved")
 }
 
@@ -183,7 +190,7 @@ func TestResumeKeepsWhatWasSkipped(t *testing.T) {
 	require.Error(t, run.Get(t.Context(), nil))
 	require.NoError(t, os.WriteFile(hurry, nil, 0o600))
 
-	_, err = s.run("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 2 })
+	_, err = s.run("s", tm, func(in *workflows.SessionInput) { in.Base, in.Run = s.execution("s").Checkpoint, 2 })
 	require.NoError(t, err)
 	e := s.execution("s")
 	require.Equal(t, session.Skipped, e.Phases[0].Assignments[0].Status)

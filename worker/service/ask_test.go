@@ -31,7 +31,7 @@ func (s *stand) asks(sessionID string) session.Request {
 	s.t.Helper()
 	var h session.Request
 	require.Eventually(s.t, func() bool {
-		e, err := s.store.Execution(s.key(sessionID))
+		e, err := s.store.State.Execution(s.t.Context(), s.key(sessionID))
 		if err != nil || len(e.Help) != 1 {
 			return false
 		}

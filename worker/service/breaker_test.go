@@ -30,7 +30,7 @@ func (s *stand) breakers() *breaker.Client {
 
 // waiting reports whether a session waits for a breaker, in all that is written of it.
 func (s *stand) waiting(sessionID string) bool {
-	e, err := s.store.Execution(s.key(sessionID))
+	e, err := s.store.State.Execution(s.t.Context(), s.key(sessionID))
 	return err == nil && e.Status.Status == session.WaitingForBreaker
 }
 
@@ -88,7 +88,7 @@ func TestFifthFailureOpensAndSessionsWaitAtNoCost(t *testing.T) {
 	require.Equal(t, session.WaitingForBreaker, status.Status)
 	require.Equal(t, 0, status.Phases[0].Assignments[0].Rounds)
 	require.Contains(t, status.Reason, "maestro breaker show provider")
-	stored, err := s.store.Breaker("provider")
+	stored, err := s.store.State.Breaker(t.Context(), "provider")
 	require.NoError(t, err)
 	require.Equal(t, 5, stored.Failures)
 	require.Equal(t, session.BreakerIsOpen, stored.State)
@@ -200,7 +200,7 @@ func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
 	tm.Retry = spec.Retry{Attempts: 1, Rounds: 2, RoundInitial: textfmt.Duration(10 * time.Millisecond), Patience: new(textfmt.Duration)}
 	run := s.start("s", tm)
 	require.Eventually(t, func() bool {
-		e, err := s.store.Execution(s.key("s"))
+		e, err := s.store.State.Execution(t.Context(), s.key("s"))
 		return err == nil && e.Phases[0].Status == session.Completed
 	}, time.Minute, 10*time.Millisecond, "the session goes on meanwhile")
 	view, err := s.breakers().Read(t.Context(), "coder")

@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
-// breakers are the store's breakers. Each answer is copied to breakers/<name>.json.
+// breakers are the store's breakers. Each answer is copied to the database.
 // The copy may be out of date, so a failure to write it is only logged.
 type breakers struct {
 	*breaker.Client
@@ -53,7 +53,7 @@ func (b *breakers) keep(ctx context.Context) func(breaker.Answer, error) (breake
 		if b.recorder != nil {
 			b.recorder.Breaker(a.Status())
 		}
-		if err := b.store.PutBreaker(ctx, a.Status()); err != nil {
+		if err := b.store.State.PutBreaker(ctx, a.Status()); err != nil {
 			b.logger.Warn("the store's copy of a breaker is out of date", "breaker", a.Name, "error", err)
 		}
 		return a, nil

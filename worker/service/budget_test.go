@@ -46,7 +46,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	run := s.start("s", threeSteps(spec.Budget{Tokens: 150, WarnAt: []float64{0.3, 0.7}, OnExceeded: spec.OnExceededAsk}))
 	key := s.key("s")
 	parked := func() bool {
-		e, err := s.store.Execution(key)
+		e, err := s.store.State.Execution(t.Context(), key)
 		return err == nil && e.Status.Status == session.HelpIsNeeded && len(e.Help) == 1
 	}
 	require.Eventually(t, parked, time.Minute, 20*time.Millisecond)
@@ -98,7 +98,7 @@ func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {
 	run := s.start("s", threeSteps(spec.Budget{Tokens: 90, OnExceeded: spec.OnExceededAsk}))
 	for _, phase := range []string{"two", "three"} {
 		open := func() bool {
-			e, err := s.store.Execution(s.key("s"))
+			e, err := s.store.State.Execution(t.Context(), s.key("s"))
 			return err == nil && len(e.Help) == 1 && e.Help[0].Phase == phase
 		}
 		require.Eventually(t, open, time.Minute, 20*time.Millisecond, phase)

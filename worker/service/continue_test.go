@@ -60,17 +60,17 @@ func TestSessionOverManyRuns(t *testing.T) {
 		}
 		stale <- nil
 	}()
-	incarnation := func(n int) func() bool {
+	inRun := func(n int) func() bool {
 		return func() bool {
-			e, err := s.store.Execution(s.key("s"))
-			return err == nil && e.Incarnation >= n
+			e, err := s.store.State.Execution(t.Context(), s.key("s"))
+			return err == nil && e.Run >= n
 		}
 	}
-	require.Eventually(t, incarnation(2), time.Minute, 5*time.Millisecond)
+	require.Eventually(t, inRun(2), time.Minute, 5*time.Millisecond)
 	second := s.execution("s").RunID
 	_, err := s.answer("s", session.Answer{Request: "help.dev.1", Action: session.AnswerRetry, Note: "use the other port", By: "ann"})
 	require.NoError(t, err)
-	require.Eventually(t, incarnation(3), time.Minute, 5*time.Millisecond)
+	require.Eventually(t, inRun(3), time.Minute, 5*time.Millisecond)
 	require.Equal(t, "approval.approval.1", s.asks("s").ID)
 	stop()
 	require.NoError(t, <-stale)
@@ -83,7 +83,7 @@ func TestSessionOverManyRuns(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), &result), "who waits for the first run has the result of the last one")
 	e := s.execution("s")
 	require.Equal(t, session.Completed, e.Status.Status)
-	require.GreaterOrEqual(t, e.Incarnation, 4)
+	require.GreaterOrEqual(t, e.Run, 4)
 	require.Empty(t, e.Help)
 	require.Equal(t, e.Checkpoint, result.Checkpoint)
 	worked, err := os.ReadFile(log)

@@ -57,7 +57,7 @@ func (s *stand) spentBy(sessionID string) int64 {
 // parkedFor reports whether a session waits for a person because of its team's day.
 func (s *stand) parkedFor(sessionID, why string) func() bool {
 	return func() bool {
-		e, err := s.store.Execution(s.key(sessionID))
+		e, err := s.store.State.Execution(s.t.Context(), s.key(sessionID))
 		return err == nil && e.Status.Status == session.HelpIsNeeded && len(e.Help) == 1 && e.Help[0].Message == why
 	}
 }
@@ -65,11 +65,11 @@ func (s *stand) parkedFor(sessionID, why string) func() bool {
 // atWork reports whether the store knows that a session's only assignment is at work.
 func (s *stand) atWork(sessionID string) func() bool {
 	return func() bool {
-		e, err := s.store.Execution(s.key(sessionID))
+		e, err := s.store.State.Execution(s.t.Context(), s.key(sessionID))
 		if err != nil {
 			return false
 		}
-		r, err := s.store.Record(s.key(sessionID), spec.AssignmentID{Phase: e.Phases[0].Name, Persona: e.Phases[0].Assignments[0].Persona})
+		r, err := s.store.State.Record(s.t.Context(), state.Assignment{Key: s.key(sessionID), AssignmentID: spec.AssignmentID{Phase: e.Phases[0].Name, Persona: e.Phases[0].Assignments[0].Persona}})
 		return err == nil && r.Status().Status == session.Running
 	}
 }

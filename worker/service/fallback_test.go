@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -31,7 +32,7 @@ func TestFallbackWorksWhileTheBreakerIsOpen(t *testing.T) {
 	require.Equal(t, "spare", a.Agent, "it is said who has worked")
 	require.Equal(t, 1, a.Rounds, "being turned away by a breaker uses up no round")
 	require.Equal(t, map[string]string{"done.txt": "spare\n"}, s.tree("allowed"))
-	record, err := s.store.Record(s.key("allowed"), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	record, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key("allowed"), AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}})
 	require.NoError(t, err)
 	require.Equal(t, "spare", record.Rounds[0].Result.Agent)
 }

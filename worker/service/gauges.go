@@ -42,7 +42,7 @@ type gauges struct {
 func (w *Worker) gauges() *gauges {
 	o := w.options
 	return &gauges{
-		client: o.Client, namespace: o.Namespace, store: o.Store.ID(), identity: o.Identity, clock: o.Clock, offers: o.Store.Offers,
+		client: o.Client, namespace: o.Namespace, store: o.Store.ID(), identity: o.Identity, clock: o.Clock, offers: o.Store.State.Offers,
 		breakers: w.breakers, recorder: o.Telemetry.Recorder(),
 		agents: func() map[string]spec.OfferedAgent { return w.plan.Load().agents.OfferedAgents() },
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -90,7 +90,7 @@ func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv
 	st, err := store.Open(state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		offers, err := st.Offers(t.Context())
+		offers, err := st.State.Offers(t.Context())
 		return err == nil && len(offers) == 1
 	}, time.Minute, 10*time.Millisecond)
 	return &stand{t: t, client: conn.Client, namespace: namespace, store: st}
@@ -176,10 +176,10 @@ func (s *stand) key(sessionID string) session.Key {
 
 func (s *stand) execution(sessionID string) session.Execution {
 	s.t.Helper()
-	e, err := s.store.Execution(s.key(sessionID))
+	e, err := s.store.State.Execution(s.t.Context(), s.key(sessionID))
 	require.NoError(s.t, err)
 	account := s.account(sessionID)
-	e.Status = sessionstatus.Accounted(e.Status, &account)
+	e.Status = account.AddTo(e.Status)
 	return e
 }
 
@@ -309,7 +309,7 @@ func TestCancelledSession(t *testing.T) {
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`sleep 100`)}})
 	go func() {
 		for s.t.Context().Err() == nil {
-			if r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "dev"}); err == nil && r.Status().Status == session.Running {
+			if r, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key("s"), AssignmentID: spec.AssignmentID{Phase: "one", Persona: "dev"}}); err == nil && r.Status().Status == session.Running {
 				_ = s.client.CancelWorkflow(s.t.Context(), "s", "")
 				return
 			}
@@ -352,7 +352,7 @@ func TestTeamThatNoWorkerCanServeIsNotAdmitted(t *testing.T) {
 		Phases: []spec.Phase{{Name: "one", Personas: []string{"dev"}}},
 	})
 	require.ErrorContains(t, err, `no worker has agent "other" of persona dev; available: a`)
-	known, err := s.store.HasSession(s.key("s"))
+	known, err := s.store.State.HasSession(t.Context(), s.key("s"))
 	require.NoError(t, err)
 	require.False(t, known, "a session that may not start leaves nothing")
 }

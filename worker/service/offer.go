@@ -37,7 +37,7 @@ func (p *publishedOffer) publish(ctx context.Context) error {
 		return nil
 	}
 	p.offer.RenewedAt = p.clock().UTC()
-	if err := p.store.PutOffer(ctx, p.offer); err != nil {
+	if err := p.store.State.PutOffer(ctx, p.offer); err != nil {
 		return err
 	}
 	if err := p.store.KeepReserve(); err != nil {
@@ -48,7 +48,7 @@ func (p *publishedOffer) publish(ctx context.Context) error {
 
 // compare warns if another live worker of the store defines an agent or a check differently.
 func (p *publishedOffer) compare(ctx context.Context) {
-	offers, err := p.store.Offers(ctx)
+	offers, err := p.store.State.Offers(ctx)
 	if err != nil {
 		p.logger.Warn("the offers of other workers cannot be read", "error", err)
 		return
@@ -79,5 +79,5 @@ func (p *publishedOffer) withdraw() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.withdrawn = true
-	return p.store.RemoveOffer(context.Background(), p.offer.Worker)
+	return p.store.State.RemoveOffer(context.Background(), p.offer.Worker)
 }

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
@@ -20,14 +21,11 @@ const orphanLimit = time.Minute
 func listOrphans(ctx context.Context, o options) {
 	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
 	defer cancel()
-	known, err := o.Store.Executions(ctx, o.Namespace)
+	known, err := o.Store.State.Sessions(ctx, state.Filter{Namespace: o.Namespace, Status: session.OpenStates})
 	if err != nil {
-		o.Logger.Warn("some sessions of the store cannot be read; see `maestro checkpoints verify --all`", "error", err)
+		o.Logger.Warn("cannot check whether Temporal still has every open session", "error", err)
 	}
 	for _, e := range known {
-		if e.Status.Status.Closed() {
-			continue
-		}
 		gone, err := isGone(ctx, o.Client, e)
 		if err != nil {
 			o.Logger.Warn("cannot check whether Temporal still has every session of the store", "error", err)
@@ -35,12 +33,12 @@ func listOrphans(ctx context.Context, o options) {
 		}
 		if gone {
 			o.Logger.Warn("Temporal has lost an open session; its finished work is in the store", "session", e.Session,
-				"status", e.Status.Status, "go_on_with", fmt.Sprintf("maestro resume %s", e.Session))
+				"status", e.Status, "go_on_with", fmt.Sprintf("maestro resume %s", e.Session))
 		}
 	}
 }
 
-func isGone(ctx context.Context, c client.Client, e session.Execution) (bool, error) {
+func isGone(ctx context.Context, c client.Client, e state.Session) (bool, error) {
 	_, err := c.DescribeWorkflowExecution(ctx, e.Session, "")
 	if temporalutil.NotFound(err) {
 		return true, nil

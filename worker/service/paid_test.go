@@ -129,9 +129,9 @@ func TestResumeAsksOnlyWhatNobodyHasAsked(t *testing.T) {
 	})
 	tm := oneStep()
 	tm.Phases[0].Checks = []string{"good"}
-	again := func(incarnation int, force ...string) error {
+	again := func(run int, force ...string) error {
 		_, err := s.run("s", tm, func(in *workflows.SessionInput) {
-			in.Base, in.Incarnation, in.Course.Force = s.execution("s").Checkpoint, incarnation, force
+			in.Base, in.Run, in.Course.Force = s.execution("s").Checkpoint, run, force
 		})
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // TestPausedRoundGoesOn: pausing a round in Temporal ends its agent, and going on
@@ -31,7 +32,7 @@ func TestPausedRoundGoesOn(t *testing.T) {
 	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}}))
 	require.Eventually(t, func() bool { return exists(begun) }, time.Minute, 20*time.Millisecond)
 	record := func() session.RoundLog {
-		stored, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "dev"})
+		stored, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key("s"), AssignmentID: spec.AssignmentID{Phase: "one", Persona: "dev"}})
 		if err != nil || len(stored.Rounds) == 0 {
 			return session.RoundLog{}
 		}

@@ -62,7 +62,7 @@ const (
 func (w *Worker) registerNotices(q *queue) {
 	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
 	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
-	records := &activities.TicketRecords{Store: w.options.Store, Namespace: w.options.Namespace}
+	records := &activities.TicketRecords{Store: w.options.Store.State, Namespace: w.options.Namespace}
 	register(q, activities.LoadTicketName, records.Load)
 	register(q, activities.SaveTicketName, records.Save)
 	register(q, activities.NotifyName, withNewest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))

@@ -80,7 +80,7 @@ func (r *receiver) heard() []session.Notice {
 
 func notice(sessionID string, event session.Event, n int) session.Notice {
 	return session.Notice{
-		ID: fmt.Sprintf("%s.%d", sessionID, n), Event: event, At: time.Now().UTC(), Session: sessionID, Run: "run", Namespace: "default", Team: "t",
+		ID: fmt.Sprintf("%s.%d", sessionID, n), Event: event, At: time.Now().UTC(), Session: sessionID, RunID: "run", Namespace: "default", Team: "t",
 		Status: session.HelpIsNeeded, Request: &session.Request{
 			ID: sessionID + ".request", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "3 tests fail",
 			Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "3 tests fail"}},
@@ -101,7 +101,7 @@ func TestWebhookHearsOfEveryNoticeOnce(t *testing.T) {
 	s := newStandIn(t, agent.Config{
 		Agents: map[string]agent.Definition{"a": shell("true")}, Webhook: &agent.Webhook{URLEnv: "HOOK"},
 	}, nil, environment(map[string]string{"HOOK": server.URL + "/verysecret"}))
-	offers, err := s.store.Offers(t.Context())
+	offers, err := s.store.State.Offers(t.Context())
 	require.NoError(t, err)
 	require.True(t, offers[0].Webhook)
 	require.False(t, offers[0].Jira)

@@ -39,7 +39,7 @@ func TestAWorkerWhosePollsAreRefusedEnds(t *testing.T) {
 	require.EqualError(t, err, "worker: queue coder is no longer polled: the namespace is gone")
 	st, err := store.Open(state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	offers, err := st.Offers(t.Context())
+	offers, err := st.State.Offers(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, offers, "it offers what it does not serve")
 }

@@ -34,7 +34,7 @@ func pairs() spec.Team {
 	}
 }
 
-// TestResumedSession: the next incarnation of a failed session restores finished
+// TestResumedSession: the next run of a failed session restores finished
 // phases and, in the phase that failed, the assignment that had finished.
 func TestResumedSession(t *testing.T) {
 	t.Parallel()
@@ -51,16 +51,16 @@ func TestResumedSession(t *testing.T) {
 	require.NoError(t, os.WriteFile(mended, nil, 0o600))
 
 	result, err := s.run("s", tm, func(in *workflows.SessionInput) {
-		in.Base, in.Incarnation = s.execution("s").Checkpoint, 2
+		in.Base, in.Run = s.execution("s").Checkpoint, 2
 	})
 	require.NoError(t, err)
 	e := s.execution("s")
 	require.Equal(t, session.Completed, e.Status.Status)
-	require.Equal(t, 2, e.Incarnation)
+	require.Equal(t, 2, e.Run)
 	require.Equal(t, session.Restored, e.Phases[0].Status)
 	require.Equal(t, session.Restored, e.Phases[1].Assignments[0].Status, "half of the pair had finished")
 	require.Equal(t, 2, e.Phases[1].Assignments[1].Rounds)
-	require.Equal(t, int64(32), e.Usage.InputTokens, "both incarnations are paid for, nothing twice")
+	require.Equal(t, int64(32), e.Usage.InputTokens, "both runs are paid for, nothing twice")
 	require.Equal(t, e.Usage, result.Usage)
 	require.Equal(t, map[string]string{"good-root": "root\n", "good-pair": "pair\n", "moody": "x\n", "good-end": "end\n"}, s.tree("s"))
 }
@@ -115,7 +115,7 @@ func TestParkedSession(t *testing.T) {
 func (s *stand) awaitParked(ctx context.Context, phase string) error {
 	key := s.key("s")
 	for ctx.Err() == nil {
-		e, err := s.store.Execution(key)
+		e, err := s.store.State.Execution(ctx, key)
 		if err != nil {
 			continue
 		}

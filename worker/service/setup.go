@@ -105,18 +105,6 @@ func StoreOptions(cfg agent.Config, clock func() time.Time) store.Options {
 	}
 }
 
-// Workplace returns the agents of a worker file and the directories on this host in which they
-// work, for a process that is no worker.
-func Workplace(st *store.Store, cfg agent.Config, getenv func(string) string, clock func() time.Time) (*agent.Set, *workdir.Dirs, error) {
-	quiet := slog.New(slog.DiscardHandler)
-	set, err := newAgents(st, cfg, agent.Options{Getenv: getenv, Now: clock, Logger: quiet})
-	if err != nil {
-		return nil, nil, err
-	}
-	dirs, err := newWorkDirs(st, cfg, set, newCaches(st, cfg, quiet, clock), quiet, clock)
-	return set, dirs, err
-}
-
 // newAgents returns the agents and checks of a worker file. The options get the directories.
 func newAgents(st *store.Store, cfg agent.Config, o agent.Options) (*agent.Set, error) {
 	work := workBeside(st.Dir(), cfg)

@@ -8,6 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
@@ -82,7 +83,7 @@ func (f *finishedWork) free(ctx context.Context) (freed bool) {
 			if ctx.Err() != nil {
 				return freed
 			}
-			removed, err := f.remove(key, id)
+			removed, err := f.remove(ctx, key, id)
 			if err != nil {
 				f.logger.Warn("the directory of finished work could not be removed from a full disk", "session", key.Session, "assignment", id, "error", err)
 			}
@@ -96,13 +97,13 @@ func (f *finishedWork) free(ctx context.Context) (freed bool) {
 }
 
 // remove removes the directory of an assignment if it is finished and no process uses it.
-func (f *finishedWork) remove(key session.Key, id spec.AssignmentID) (removed bool, err error) {
+func (f *finishedWork) remove(ctx context.Context, key session.Key, id spec.AssignmentID) (removed bool, err error) {
 	lock, ok, err := f.store.Lock(key, id)
 	if err != nil || !ok {
 		return false, err
 	}
 	defer lock.Unlock()
-	record, err := f.store.Record(key, id)
+	record, err := f.store.State.Record(ctx, state.Assignment{Key: key, AssignmentID: id})
 	if n := len(record.Rounds); err != nil || n == 0 || record.Rounds[n-1].Result == nil {
 		return false, nil //nolint:nilerr // it may have work that is nowhere else
 	}

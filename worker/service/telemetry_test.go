@@ -14,6 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -176,21 +178,23 @@ func TestASessionWaitsUntilItsStatusCanBeWritten(t *testing.T) {
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "a"})
+		r, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key("s"), AssignmentID: spec.AssignmentID{Phase: "one", Persona: "a"}})
 		return err == nil && r.Status().Status == session.Running
 	}, time.Minute, 10*time.Millisecond)
 	require.Zero(t, waited())
 
-	lock := filepath.Join(s.store.Dir(), "locks", ".documents", "sessions", s.namespace, "s", "execution_state.json")
-	require.NoError(t, os.Remove(lock))
-	require.NoError(t, os.Mkdir(lock, 0o700))
+	database := statetest.SQLite(t, s.store.Dir())
+	_, err := database.Exec(`create trigger full before update of revision on sessions begin select raise(fail, 'no space left on device'); end`)
+	require.NoError(t, err)
 	open("a")
 	open("b")
 	require.Eventually(t, func() bool { return waited() > 0 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, session.Pending, s.execution("s").Phases[0].Status)
-	_, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "two", Persona: "b"})
-	require.ErrorIs(t, err, session.ErrNotFound, "nothing builds on a phase whose end nobody can read")
-	require.NoError(t, os.Remove(lock))
+	record, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key("s"), AssignmentID: spec.AssignmentID{Phase: "two", Persona: "b"}})
+	require.NoError(t, err)
+	require.Empty(t, record.Rounds, "nothing builds on a phase whose end nobody can read")
+	_, err = database.Exec(`drop trigger full`)
+	require.NoError(t, err)
 	require.NoError(t, <-done)
 	require.Equal(t, session.Completed, s.execution("s").Status.Status)
 }

@@ -224,7 +224,7 @@ func TestTicketOverManyRuns(t *testing.T) {
 	require.NoError(t, err)
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	records := &activities.TicketRecords{Store: st, Namespace: "default"}
+	records := &activities.TicketRecords{Store: st.State, Namespace: "default"}
 	start := func() worker.Worker {
 		calls := &activities.TicketCalls{Tickets: tickets, IndexDelay: textfmt.Duration(time.Second)}
 		w := worker.New(conn.Client, spec.WorkflowQueue("store"), worker.Options{StickyScheduleToStartTimeout: time.Second})

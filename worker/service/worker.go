@@ -20,7 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/diskspace"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
@@ -115,7 +114,7 @@ func newWorker(o options) *Worker {
 	w.plan.Store(o.Plan)
 	w.masks.add(o.Plan.agents)
 	w.offer = publishedOffer{store: o.Store, clock: o.Clock, logger: o.Logger, offer: o.Plan.offer(spec.Offer{
-		Schema: session.OfferSchema, Worker: o.Slot.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: now,
+		Worker: o.Slot.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: now,
 	})}
 	w.health = health{
 		about: Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: now},
@@ -173,11 +172,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.follow(w.plan.Load(), polled)
 	var beside sync.WaitGroup
 	beside.Go(func() { listOrphans(ctx, w.options) })
+	beside.Go(func() {
+		if err := w.options.Store.MirrorAll(ctx); err != nil {
+			w.options.Logger.Warn("the mirror lacks checkpoints; `maestro checkpoints verify --all` says which", "error", err)
+		}
+	})
 	if w.options.Telemetry.Measures() {
 		beside.Go(func() { w.gauges().update(ctx) })
 	}
 	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	beside.Go(func() { w.trimCaches(working) })
+	beside.Go(func() { w.backUp(ctx) })
 	defer beside.Wait()
 	defer endWork() // agents still work while the worker drains
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)

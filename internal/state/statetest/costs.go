@@ -18,7 +18,7 @@ func answersAreFound(t *testing.T, b *bench) {
 	other := n.AttemptKey
 	other.Attempt = 2
 	find := func(request string, attempts ...state.AttemptKey) error {
-		c, err := b.Answer(t.Context(), attempts, request, nil)
+		c, err := b.Answer(t.Context(), attempts, 1, request, nil)
 		if err == nil {
 			require.Equal(t, n.ID, c.ID)
 			require.Equal(t, "answer", c.Answer)
@@ -31,6 +31,11 @@ func answersAreFound(t *testing.T, b *bench) {
 	require.NoError(t, find(n.Request, other, n.AttemptKey), "an attempt that continues another's conversation")
 	require.ErrorIs(t, find(n.Request, other), state.ErrNotFound, "one that pays anew")
 	require.ErrorIs(t, find("another", n.AttemptKey), state.ErrNotFound)
+	later := n.AttemptKey
+	later.Pass, later.Round, later.Attempt = 3, 2, 2
+	require.NoError(t, find(n.Request, later), "a later pass, whose answers are from the first one on")
+	_, err := b.Answer(t.Context(), []state.AttemptKey{later}, 2, n.Request, nil)
+	require.ErrorIs(t, err, state.ErrNotFound, "a pass that pays anew")
 	failed := b.begin(t, b.call(dev("s"), 1, 10))
 	require.NoError(t, b.End(t.Context(), failed.ID, state.CallEnd{State: state.CallFailed, Answer: "half of it"}))
 	require.ErrorIs(t, find(failed.Request, n.AttemptKey), state.ErrNotFound)
@@ -54,12 +59,12 @@ func answersAreReceivedOnce(t *testing.T, b *bench) {
 	}
 	received := map[string]bool{}
 	for _, n := range []state.NewCall{first, second} {
-		c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, n.Request, received)
+		c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, 1, n.Request, received)
 		require.NoError(t, err)
 		require.Equal(t, n.ID, c.ID, "the oldest first")
 		received[c.ID] = true
 	}
-	_, err := b.Answer(t.Context(), []state.AttemptKey{first.AttemptKey}, first.Request, received)
+	_, err := b.Answer(t.Context(), []state.AttemptKey{first.AttemptKey}, 1, first.Request, received)
 	require.ErrorIs(t, err, state.ErrNotFound, "a third equal request pays")
 }
 

@@ -16,7 +16,8 @@ import (
 
 // execution is a status that a session's worker writes.
 func execution(name string, started time.Time, status session.State) session.Execution {
-	e := session.Execution{Namespace: "default", RunID: name + "-run", FirstRun: name + "-run", Revision: 1, UpdatedAt: started.Add(time.Hour)}
+	e := session.Execution{RunID: name + "-run", FirstRun: name + "-run"}
+	e.Run = 1
 	e.Session, e.Team, e.Status.Status, e.StartedAt = name, team, status, &started
 	e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{{
 		Persona: "dev", AssignmentSummary: session.AssignmentSummary{
@@ -28,6 +29,19 @@ func execution(name string, started time.Time, status session.State) session.Exe
 		e.ClosedAt = &ended
 	}
 	return e
+}
+
+// put writes a status. The session's requirement names it.
+func (b *bench) put(t *testing.T, e session.Execution) {
+	t.Helper()
+	key := sessionOf(e.Session)
+	_, err := b.Admit(t.Context(), state.Admission{
+		Key: key, TemporalRun: e.RunID, OriginalRun: e.RunID, Team: e.Team, Requirement: "Make 100% of a Shop, " + e.Session,
+	})
+	require.NoError(t, err)
+	Put(t, b.DB, key, func(stored *session.Execution) {
+		stored.Status, stored.RunID, stored.FirstRun = e.Status, e.RunID, e.FirstRun
+	})
 }
 
 // listed puts three sessions: one of another team, one with a label and a request, and the newest, which has failed.
@@ -42,7 +56,7 @@ func listed(t *testing.T, b *bench) (started time.Time) {
 	asks.Alerts = []session.Alert{{Rule: "cost_usd: 20", Message: "it is dear", At: started.Add(2 * time.Hour)}}
 	failed := execution("failed", started.Add(48*time.Hour), session.Failed)
 	for _, e := range []session.Execution{other, asks, failed} {
-		require.NoError(t, b.PutExecution(t.Context(), e, "Make 100% of a Shop, "+e.Session))
+		b.put(t, e)
 	}
 	return started
 }
@@ -93,24 +107,28 @@ func sessionsAreListed(t *testing.T, b *bench) {
 // continuedSessionsKeepTheirStart: a run that continues as new is admitted without what the session was started with.
 func continuedSessionsKeepTheirStart(t *testing.T, b *bench) {
 	b.admit(t, "s", "r1")
-	require.NoError(t, b.PutExecution(t.Context(), execution("s", b.clock.Now(), session.Running), ""))
-	_, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r2", Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+	e := execution("s", b.clock.Now(), session.Running)
+	e.RunID = "r1"
+	Put(t, b.DB, sessionOf("s"), func(stored *session.Execution) { stored.Status, stored.RunID = e.Status, e.RunID })
+	_, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r2", OriginalRun: "r2", Team: team, Continues: true})
 	require.NoError(t, err)
 	s, ok, err := b.Session(t.Context(), sessionOf("s"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, "a shop", s.Requirement)
-	require.Equal(t, session.Admitted, s.Status)
+	require.Equal(t, session.Running, s.Status)
 }
 
 func olderStatusesChangeNothing(t *testing.T, b *bench) {
 	started := listed(t, b)
-	newer := execution("asks", started.Add(time.Hour), session.Completed)
-	newer.Revision = 3
-	require.NoError(t, b.PutExecution(t.Context(), newer, ""))
-	late := execution("asks", started.Add(time.Hour), session.Running)
-	late.Revision = 2
-	require.NoError(t, b.PutExecution(t.Context(), late, ""))
+	b.put(t, execution("asks", started.Add(time.Hour), session.Completed))
+	before, err := b.Execution(t.Context(), sessionOf("asks"))
+	require.NoError(t, err)
+	_, late, err := b.PutBoundary(t.Context(), state.Boundary{
+		Key: sessionOf("asks"), TemporalRun: "asks-run", At: before.BoundaryAt.Add(-time.Microsecond), Status: execution("asks", started, session.Running).Status,
+	})
+	require.NoError(t, err)
+	require.True(t, late)
 	s, ok, err := b.Session(t.Context(), sessionOf("asks"))
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -123,10 +141,14 @@ func statisticsAreCounted(t *testing.T, b *bench) {
 	started := listed(t, b)
 	asked := started.Add(2 * time.Hour)
 	for range 2 { // a repetition counts once
-		require.NoError(t, b.PutAnswers(t.Context(), sessionOf("asks"), []session.Answer{
-			{Request: "0", Action: session.AnswerApprove, By: "ana", Phase: "plan", Since: asked, At: asked.Add(time.Minute)},
-			{Request: "1", Action: session.AnswerRetry, By: "ana", Phase: "build", Persona: "dev", Since: asked, At: asked.Add(3 * time.Minute)},
-		}))
+		_, _, err := b.PutBoundary(t.Context(), state.Boundary{
+			Key: sessionOf("asks"), TemporalRun: "asks-run", At: asked, Status: execution("asks", started.Add(time.Hour), session.HelpIsNeeded).Status,
+			Answers: []session.Answer{
+				{Request: "0", Action: session.AnswerApprove, By: "ana", Phase: "plan", Since: asked, At: asked.Add(time.Minute)},
+				{Request: "1", Action: session.AnswerRetry, By: "ana", Phase: "build", Persona: "dev", Since: asked, At: asked.Add(3 * time.Minute)},
+			},
+		})
+		require.NoError(t, err)
 	}
 	all, err := b.Statistics(t.Context(), nil, state.Filter{Namespace: "default", Teams: []string{team}})
 	require.NoError(t, err)
@@ -150,7 +172,9 @@ func statisticsAreCounted(t *testing.T, b *bench) {
 func usageAddsUp(t *testing.T, b *bench) {
 	for _, s := range []string{"one", "two"} {
 		b.admit(t, s, s)
-		require.NoError(t, b.PutExecution(t.Context(), execution(s, b.clock.Now(), session.Running), ""))
+		e := execution(s, b.clock.Now(), session.Running)
+		e.RunID = s
+		b.put(t, e)
 		for _, end := range []state.CallEnd{answered(5), {State: state.CallUnsettled, Usage: cost.Usage{InputTokens: 1}}} {
 			n := b.begin(t, b.call(dev(s), 1, 40))
 			require.NoError(t, b.End(t.Context(), n.ID, end))

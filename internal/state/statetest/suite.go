@@ -29,52 +29,81 @@ func (c *Clock) Pass(d time.Duration) { c.micros.Add(d.Microseconds()) }
 // Open opens an empty database for a test. Its clock is the given one, or the database's own.
 type Open func(t *testing.T, clock *Clock) *state.DB
 
+// start is the time at which tests begin.
+var start = time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC)
+
+// cases are what holds on every engine.
+var cases = map[string]func(*testing.T, *bench){
+	"a reservation never exceeds a cap":                        reservationsFit,
+	"what can never fit is refused, the rest waits":            refusedOrWaits,
+	"the end of a call frees its reservation everywhere":       endsFree,
+	"a repeated call and a repeated end count once":            repetitionsCountOnce,
+	"the cost of a lost call counts as estimated":              lostCallsCount,
+	"a raise adds to one budget, once":                         raisesAdd,
+	"an earlier run reserves nothing and books its answers":    earlierRunsAreFenced,
+	"a stored answer is found in the attempts that may use it": answersAreFound,
+	"an answer is received once":                               answersAreReceivedOnce,
+	"costs add up by every key":                                costsAddUp,
+	"a cost that is not stated is guessed":                     unstatedCostsAreGuessed,
+	"thresholds warn once":                                     thresholdsWarnOnce,
+	"sessions are listed":                                      sessionsAreListed,
+	"a session that continues as new keeps its start":          continuedSessionsKeepTheirStart,
+	"an older status changes nothing":                          olderStatusesChangeNothing,
+	"statistics are counted":                                   statisticsAreCounted,
+	"usage adds up over sessions":                              usageAddsUp,
+	"changes are numbered":                                     changesAreNumbered,
+	"a reset continues as the next run":                        resetsContinue,
+	"a report raises a reservation within the caps":            reportsRaise,
+	"a repeated admission finds its run":                       admissionsAreRepeated,
+	"texts of any bytes are stored":                            textsAreStored,
+	"callers see one order of reservations and ends":           linearizable,
+	"the audit log is in one order":                            auditIsInOrder,
+	"the audit log is filtered":                                auditIsFiltered,
+	"tokens have names of their own":                           tokensHaveNames,
+	"tokens end":                                               tokensEnd,
+	"a hook is removed by its key":                             hooksHaveKeys,
+	"a change with a key is made once":                         keysAreClaimedOnce,
+	"uploads are known for a while":                            uploadsAreKnown,
+	"a link is used once":                                      linksAreUsedOnce,
+	"browsers are signed out":                                  browsersAreSignedOut,
+	"links lead to a server that runs":                         serversRun,
+	"checkpoints are ordered by run and boundary":              checkpointsAreOrdered,
+	"checkpoints are mirrored and pruned":                      checkpointsAreMirrored,
+	"the rows of a session move":                               sessionsMove,
+	"wrong rows are refused":                                   wrongRowsAreRefused,
+	"offers are renewed":                                       offersAreRenewed,
+	"the state of a later breaker stays":                       laterBreakersStay,
+	"the state of a later ticket stays":                        laterTicketsStay,
+	"a restored backup excludes earlier processes":             laterGenerationsExclude,
+	"teams have versions":                                      teamsHaveVersions,
+	"a late executor changes nothing":                          lateExecutorsAreFenced,
+	"an earlier run changes nothing":                           earlierRunsChangeNothing,
+	"a late boundary changes nothing":                          lateBoundariesChangeNothing,
+	"work is undone":                                           workIsUndone,
+	"requests are opened and closed":                           requestsAreOpenedAndClosed,
+	"rounds are read as they were written":                     roundsAreReadAsWritten,
+	"statuses are read as they were written":                   statusesAreReadAsWritten,
+}
+
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, *bench){
-		"a reservation never exceeds a cap":                        reservationsFit,
-		"what can never fit is refused, the rest waits":            refusedOrWaits,
-		"the end of a call frees its reservation everywhere":       endsFree,
-		"a repeated call and a repeated end count once":            repetitionsCountOnce,
-		"the cost of a lost call counts as estimated":              lostCallsCount,
-		"a raise adds to one budget, once":                         raisesAdd,
-		"an earlier run reserves nothing and books its answers":    earlierRunsAreFenced,
-		"a lease has one holder":                                   leasesHaveOneHolder,
-		"a stored answer is found in the attempts that may use it": answersAreFound,
-		"an answer is received once":                               answersAreReceivedOnce,
-		"costs add up by every key":                                costsAddUp,
-		"a cost that is not stated is guessed":                     unstatedCostsAreGuessed,
-		"thresholds warn once":                                     thresholdsWarnOnce,
-		"sessions are listed":                                      sessionsAreListed,
-		"a session that continues as new keeps its start":          continuedSessionsKeepTheirStart,
-		"an older status changes nothing":                          olderStatusesChangeNothing,
-		"statistics are counted":                                   statisticsAreCounted,
-		"usage adds up over sessions":                              usageAddsUp,
-		"changes are numbered":                                     changesAreNumbered,
-		"a reset continues as the next run":                        resetsContinue,
-		"a report raises a reservation within the caps":            reportsRaise,
-		"a repeated admission finds its run":                       admissionsAreRepeated,
-		"texts of any bytes are stored":                            textsAreStored,
-		"callers see one order of reservations and ends":           linearizable,
-		"the audit log is in one order":                            auditIsInOrder,
-		"the audit log is filtered":                                auditIsFiltered,
-		"tokens have names of their own":                           tokensHaveNames,
-		"tokens end":                                               tokensEnd,
-		"a hook is removed by its key":                             hooksHaveKeys,
-		"a change with a key is made once":                         keysAreClaimedOnce,
-		"uploads are known for a while":                            uploadsAreKnown,
-		"a link is used once":                                      linksAreUsedOnce,
-		"browsers are signed out":                                  browsersAreSignedOut,
-		"links lead to a server that runs":                         serversRun,
-	} {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := &Clock{}
-			clock.micros.Store(time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC).UnixMicro())
+			clock.micros.Store(start.UnixMicro())
 			test(t, &bench{DB: open(t, clock), clock: clock})
 		})
 	}
+	t.Run("passes are numbered", func(t *testing.T) {
+		t.Parallel()
+		passesAreNumbered(t, func(t *testing.T) *bench {
+			clock := &Clock{}
+			clock.micros.Store(start.UnixMicro())
+			return &bench{DB: open(t, clock), clock: clock}
+		})
+	})
 }
 
 // bench is a database with a session.
@@ -92,8 +121,7 @@ func sessionOf(name string) session.Key { return session.Key{Namespace: "default
 func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...budget.Budget) int64 {
 	t.Helper()
 	run, err := b.Admit(t.Context(), state.Admission{
-		Key: sessionOf(session), TemporalRun: temporalRun, Team: team, Requirement: "a shop",
-		Source: "{}", Given: "{}", Selection: "{}", Plan: "[]", StartedBy: "ana", Via: "cli", Caps: caps,
+		Key: sessionOf(session), TemporalRun: temporalRun, OriginalRun: temporalRun, Team: team, Requirement: "a shop", StartedBy: "ana", Caps: caps,
 	})
 	require.NoError(t, err)
 	return run
@@ -247,7 +275,7 @@ func repetitionsCountOnce(t *testing.T, b *bench) {
 	late := answered(1)
 	late.State, late.Answer = state.CallFailed, "another"
 	require.NoError(t, b.End(t.Context(), n.ID, late))
-	c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, n.Request, nil)
+	c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, 1, n.Request, nil)
 	require.NoError(t, err)
 	require.Equal(t, "answer", c.Answer)
 	budget := b.budget(t, dev("s"), session.BudgetOfSession)
@@ -314,71 +342,22 @@ func earlierRunsAreFenced(t *testing.T, b *bench) {
 	require.ErrorIs(t, err, state.ErrFenced)
 	require.NoError(t, b.End(t.Context(), n.ID, answered(50)), "what was paid is booked")
 	require.EqualValues(t, 50, b.budget(t, dev("s"), session.BudgetOfSession).Spent.Tokens)
-
-	held := b.call(dev("s"), second, 10)
-	lease, _, err := b.Take(t.Context(), "s/build/dev", "one", "host", time.Minute, nil)
-	require.NoError(t, err)
-	held.Lease, held.Epoch = lease.Name, lease.Epoch
-	b.begin(t, held)
-	require.NoError(t, b.Release(t.Context(), lease))
-	_, _, err = b.Take(t.Context(), "s/build/dev", "two", "host", time.Minute, nil)
-	require.NoError(t, err)
-	late := b.call(dev("s"), second, 10)
-	late.Lease, late.Epoch = lease.Name, lease.Epoch
-	_, err = b.Begin(t.Context(), late)
-	require.ErrorIs(t, err, state.ErrFenced, "an earlier epoch of the lease")
-	_, err = b.Renew(t.Context(), lease, time.Minute)
-	require.ErrorIs(t, err, state.ErrFenced)
-}
-
-func leasesHaveOneHolder(t *testing.T, b *bench) {
-	var holders sync.WaitGroup
-	var got atomic.Int64
-	for i := range 8 {
-		holders.Go(func() {
-			_, held, err := b.Take(t.Context(), "l", fmt.Sprint(i), "host", time.Hour, nil)
-			if err != nil {
-				t.Error(err)
-			}
-			if held == nil {
-				got.Add(1)
-			}
-		})
-	}
-	holders.Wait()
-	require.EqualValues(t, 1, got.Load())
-
-	_, held, err := b.Take(t.Context(), "l", "other host", "host 2", time.Hour, func(state.Lease) bool { return true })
-	require.NoError(t, err)
-	require.NotNil(t, held, "only the host of a holder can tell that it has ended")
-	next, held, err := b.Take(t.Context(), "l", "next", "host", time.Nanosecond, func(state.Lease) bool { return true })
-	require.NoError(t, err)
-	require.Nil(t, held)
-	require.EqualValues(t, 2, next.Epoch)
-	after, held, err := b.Take(t.Context(), "l", "after", "host 2", time.Hour, nil)
-	require.NoError(t, err)
-	require.Nil(t, held, "it has expired")
-	require.EqualValues(t, 3, after.Epoch)
-	again, held, err := b.Take(t.Context(), "l", "after", "host 2", time.Hour, nil)
-	require.NoError(t, err)
-	require.Nil(t, held)
-	require.EqualValues(t, 3, again.Epoch, "a repetition")
 }
 
 // resetsContinue: a Temporal reset makes a run that nobody admitted.
 func resetsContinue(t *testing.T, b *bench) {
 	first := b.admit(t, "s", "r1")
-	run, since, err := b.Enter(t.Context(), sessionOf("s"), "r1", "r1")
+	run, err := b.Enter(t.Context(), sessionOf("s"), "r1")
 	require.NoError(t, err)
-	require.Equal(t, [2]int64{first, first}, [2]int64{run, since})
+	require.Equal(t, first, run)
 	for range 2 {
-		run, since, err = b.Enter(t.Context(), sessionOf("s"), "reset", "r1")
+		run, err = b.Enter(t.Context(), sessionOf("s"), "reset")
 		require.NoError(t, err)
-		require.Equal(t, [2]int64{first + 1, first}, [2]int64{run, since})
+		require.Equal(t, first+1, run)
 	}
-	_, _, err = b.Enter(t.Context(), sessionOf("s"), "r1", "r1")
+	_, err = b.Enter(t.Context(), sessionOf("s"), "r1")
 	require.ErrorIs(t, err, state.ErrFenced)
-	_, _, err = b.Enter(t.Context(), sessionOf("unknown"), "r1", "r1")
+	_, err = b.Enter(t.Context(), sessionOf("unknown"), "r1")
 	require.ErrorIs(t, err, state.ErrNotFound)
 }
 
@@ -422,7 +401,7 @@ func admissionsAreRepeated(t *testing.T, b *bench) {
 	got := make([]int64, 8)
 	for i := range got {
 		runs.Go(func() {
-			run, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r", Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+			run, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r", Team: team})
 			if err != nil {
 				t.Error(err)
 			}
@@ -436,7 +415,7 @@ func admissionsAreRepeated(t *testing.T, b *bench) {
 	for i := range got {
 		runs.Go(func() {
 			var err error
-			got[i], err = b.Admit(t.Context(), state.Admission{Key: sessionOf("t"), TemporalRun: fmt.Sprint("t", i), Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+			got[i], err = b.Admit(t.Context(), state.Admission{Key: sessionOf("t"), TemporalRun: fmt.Sprint("t", i), Team: team})
 			if err != nil {
 				t.Error(err)
 			}

@@ -94,43 +94,38 @@ func colourer() diffview.Colourer {
 	return diffview.Colourer{Now: time.Now, Deadline: time.Now().Add(time.Minute)}
 }
 
-func table(t *testing.T, name, patch string, view diffview.View) string {
+func table(t *testing.T, name, patch string) string {
 	t.Helper()
 	f := diffview.Read([]diffview.Source{{Path: name, Change: "changed", Patch: patch}}, limits)[0]
-	return string(colourer().Table(f, view))
+	return string(colourer().Table(f))
 }
 
-func TestLinesAreColouredAndCompared(t *testing.T) {
+func TestLinesAreColoured(t *testing.T) {
 	t.Parallel()
-	for _, view := range []diffview.View{diffview.Unified, diffview.Split} {
-		text := table(t, "main.go", patch, view)
-		require.Contains(t, text, `<mark><span class="f">old</span></mark>`)
-		require.Contains(t, text, `<mark><span class="m">2</span></mark>`)
-		require.Contains(t, text, `<span class="c">// done</span>`)
-		require.Contains(t, text, `data-n="3"`)
-	}
-	require.Equal(t, strings.Count(patch, "\n")-7, strings.Count(table(t, "main.go", patch, diffview.Unified), "<tr"), "a row for each line, and the head")
-	require.Equal(t, 6, strings.Count(table(t, "main.go", patch, diffview.Split), "<tr"))
+	text := table(t, "main.go", patch)
+	require.Contains(t, text, `<span class="f">old</span>`)
+	require.Contains(t, text, `<span class="m">2</span>`)
+	require.Contains(t, text, `<span class="c">// done</span>`)
+	require.Contains(t, text, `data-n="3"`)
+	require.Equal(t, strings.Count(patch, "\n")-7, strings.Count(text, "<tr"), "a row for each line, and the head")
 }
 
 // What an agent writes into a file and its name is text on the page and nothing else.
 func TestHostileLinesAreText(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"x.html", "x.go", "x.md", "x", "<img src=x onerror=alert(1)>.js", "x.json"} {
-		for _, view := range []diffview.View{diffview.Unified, diffview.Split} {
-			hostile := "@@ -1,2 +1,2 @@ <script>alert(1)</script>\n-<a href=\"javascript:alert(1)\">a</a>\n+</td></table><script>alert(\"2\")</script> \u202egnp\u200b\x1b[2J\xff\n+&lt;b&gt; [x](javascript:alert(1))\n"
-			text := table(t, name, hostile, view)
-			for _, seen := range []string{`\u202e`, `\u200b`, `\x1b`, `\xff`} {
-				require.Contains(t, text, `<span class="unseen">`+seen+`</span>`)
-			}
-			node, err := html.Parse(strings.NewReader(text))
-			require.NoError(t, err)
-			for n := range node.Descendants() {
-				if n.Type == html.ElementNode {
-					require.Contains(t, []string{"html", "head", "body", "table", "caption", "colgroup", "col", "tbody", "tr", "td", "span", "mark"}, n.Data)
-					for _, a := range n.Attr {
-						require.Contains(t, []string{"class", "data-n", "colspan"}, a.Key)
-					}
+		hostile := "@@ -1,2 +1,2 @@ <script>alert(1)</script>\n-<a href=\"javascript:alert(1)\">a</a>\n+</td></table><script>alert(\"2\")</script> \u202egnp\u200b\x1b[2J\xff\n+&lt;b&gt; [x](javascript:alert(1))\n"
+		text := table(t, name, hostile)
+		for _, seen := range []string{`\u202e`, `\u200b`, `\x1b`, `\xff`} {
+			require.Contains(t, text, `<span class="unseen">`+seen+`</span>`)
+		}
+		node, err := html.Parse(strings.NewReader(text))
+		require.NoError(t, err)
+		for n := range node.Descendants() {
+			if n.Type == html.ElementNode {
+				require.Contains(t, []string{"html", "head", "body", "table", "caption", "tbody", "tr", "td", "span"}, n.Data)
+				for _, a := range n.Attr {
+					require.Contains(t, []string{"class", "data-n", "colspan"}, a.Key)
 				}
 			}
 		}
@@ -139,7 +134,7 @@ func TestHostileLinesAreText(t *testing.T) {
 
 func TestLongLinesAreCut(t *testing.T) {
 	t.Parallel()
-	text := table(t, "x.js", "@@ -1 +1 @@\n+"+strings.Repeat("é", 5000)+"\n", diffview.Unified)
+	text := table(t, "x.js", "@@ -1 +1 @@\n+"+strings.Repeat("é", 5000)+"\n")
 	require.Contains(t, text, "… 8000 more bytes")
 	require.Less(t, len(text), 3000)
 }
@@ -149,7 +144,7 @@ func TestWhatIsShownIsTheLine(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.go", "a.py", "a.ts", "a.html", "a.md", "a.yaml", "a.sh", "Makefile", "Dockerfile", "a.css", "a.sql", "a.rs", "a.tsx", "a.json", "a.txt"} {
 		lines := []string{"if x := `a", "b\tc`; \"d\" {  ", "# <html> 'x' 1.5e3 /* open", "", "\treturn &y[0] // ü 世界", "<!-- c --><b class='k'>$a</b>\r"}
-		text := table(t, name, "@@ -1 +1 @@\n+"+strings.Join(lines, "\n+")+"\n", diffview.Unified)
+		text := table(t, name, "@@ -1 +1 @@\n+"+strings.Join(lines, "\n+")+"\n")
 		node, err := html.Parse(strings.NewReader(text))
 		require.NoError(t, err)
 		var shown []string

@@ -1,0 +1,121 @@
+package activities
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Between the end of an agent and the record of its work lie the collection of its files and its checks, which can take
+// long. Each of these steps is noted durably. An execution that continues the attempt begins with the last one: on the same
+// host with the agent's files as they are, on another one with the collected files.
+
+// noteAgentEnded notes durably that the agent has ended, with what it has said.
+func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
+	outcome := end.outcome
+	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
+	err := a.log.noteEnded(ctx, session.AgentEnded{
+		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.files, a.exec.agents, end.outcome.Log),
+	})
+	failpoint.Here("agent ended, not collected")
+	return err
+}
+
+// noteCollected notes durably that the agent's files are stored.
+func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
+	ended := *a.log.get().Ended
+	ended.Files = files
+	err := a.log.noteEnded(ctx, ended)
+	failpoint.Here("collected, not checked")
+	return err
+}
+
+// endedCost is the cost of the attempt's agent, if an earlier execution has noted its end.
+func (l *roundLog) endedCost() *endedCost {
+	log := l.get()
+	if log.Ended == nil {
+		return nil
+	}
+	return &endedCost{l.attemptKey(), log.Ended.Outcome.Usage}
+}
+
+// endedBefore returns the end of the attempt's agent if an earlier execution has noted it, with a directory that has the
+// agent's files. ok is false if the agent has not ended, or its files are lost.
+func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err error) {
+	ended := a.log.get().Ended
+	if ended == nil {
+		return end, false, nil
+	}
+	end.from, end.outcome = ended.From, ended.Outcome
+	err = a.exec.retryStore(ctx, func() error {
+		end.dir, ok, err = a.reopen(ctx, *ended)
+		return err
+	})
+	if err != nil || !ok {
+		return attemptEnd{}, false, err
+	}
+	end.elsewhere = nameOf(end.dir) != ended.Directory
+	if ended.Transcript != "" {
+		end.outcome.Log, _ = a.files.Blob(ctx, ended.Transcript) // a lost transcript is no reason to work again
+	}
+	a.spender.begin(a.log.attemptKey(), nil)
+	activity.GetLogger(ctx).Info("the agent has ended before; its work is collected and checked", "collected", ended.Files != "")
+	return end, true, a.log.noteEnded(ctx, *ended)
+}
+
+// reopen opens the directory with the files of an agent that has ended. ok is false if this host does not have them, and they
+// were not collected.
+func (a *attempt) reopen(ctx context.Context, ended session.AgentEnded) (dir session.WorkDir, ok bool, err error) {
+	if dir, err = a.exec.dir.openWithSpace(); err != nil {
+		return dir, false, err
+	}
+	from := start{files: ended.Files}
+	if ended.Files == "" || a.files.Intact(ctx, ended.Files) != nil { // else a check may have changed what is here
+		if from.asLeft = nameOf(dir) == ended.Directory; !from.asLeft {
+			return dir, false, nil
+		}
+	}
+	dir, err = a.fill(ctx, dir, from)
+	return dir, err == nil, err
+}
+
+// nameOf is the random name of an assignment's directory: no other host, and no later directory, has the same.
+func nameOf(dir session.WorkDir) string { return filepath.Base(filepath.Dir(dir.Tree)) }
+
+// collection returns the parameters for collecting the agent's changes in a directory.
+func (a *attempt) collection(dir session.WorkDir) session.Collect {
+	phase, _ := a.session.team.Phase(a.in.Phase)
+	protected := phase.Protected
+	if a.merge.Sides != "" { // the versions of the conflicts are not part of the result
+		protected = append(slices.Clone(protected), session.MergeDir+"/**")
+	}
+	return session.Collect{
+		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: protected,
+		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
+	}
+}
+
+// collectLeft collects the files of a failed agent. The next attempt gets the changes or
+// continues from them. Files that cannot be stored are not another failure.
+func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect, outcome *session.Outcome) spec.Digest {
+	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
+		return ""
+	}
+	a.exec.dir.restoreAccess()
+	collected, err := a.files.Collect(ctx, req)
+	if err != nil {
+		return ""
+	}
+	a.nameLeftOut(collected, outcome)
+	if len(collected.Protected)+len(collected.LeftOut) == 0 {
+		a.exec.dir.workDirs.NoteCollected(dir, collected.Output)
+	}
+	return collected.Output
+}

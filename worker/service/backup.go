@@ -1,0 +1,44 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/backup"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+const (
+	// backupCheck is how often the worker looks whether a backup is due.
+	backupCheck = 10 * time.Second
+	// backupRetry is the time after a failed backup.
+	backupRetry = 10 * time.Minute
+)
+
+// backUp backs up the store by the schedule of the worker file until ctx ends.
+func (w *Worker) backUp(ctx context.Context) {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wait.C:
+		}
+		wait.Reset(backupCheck)
+		to := w.plan.Load().config.Backup
+		if to == nil {
+			continue
+		}
+		report, err := backup.Run(ctx, w.options.Store, to.To, backup.Options{Clock: w.options.Clock, Keep: to.Keep, Every: cmp.Or(to.Every.Std(), backup.DefaultEvery)})
+		switch {
+		case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrPruning):
+			w.options.Logger.Error("the store could not be backed up", "error", err, "again_in", backupRetry.String())
+			wait.Reset(backupRetry)
+		case report.Database != "":
+			w.options.Logger.Info("the store is backed up", "to", to.To, "database", report.Database, "blobs", report.Blobs, "copied", report.Copied)
+		}
+	}
+}
