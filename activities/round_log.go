@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
@@ -108,8 +108,7 @@ func (l *roundLog) load(ctx context.Context, s sessionContext, agent string, now
 	return nil, nil
 }
 
-// open makes this execution the only one that may write the assignment's rows. A session that a restored database does not
-// have is admitted again.
+// open makes this execution the only one that may write the assignment's rows.
 func (l *roundLog) open(ctx context.Context, s sessionContext) (opened state.OpenedRound, err error) {
 	info := l.exec.info
 	order := state.RoundOrder{
@@ -118,13 +117,10 @@ func (l *roundLog) open(ctx context.Context, s sessionContext) (opened state.Ope
 		Holder: executionKey(info),
 	}
 	err = l.exec.retryStore(ctx, func() error {
-		opened, err = l.state.OpenRound(ctx, order)
-		if errors.Is(err, state.ErrNotFound) {
-			if _, err = l.state.Admit(ctx, admissionOf(l.of.Key, info, s.team)); err == nil {
-				opened, err = l.state.OpenRound(ctx, order)
-			}
-		}
-		return err
+		return admitted(ctx, l.state, l.of.Key, func() (spec.Team, error) { return s.team, nil }, func() (err error) {
+			opened, err = l.state.OpenRound(ctx, order)
+			return err
+		})
 	})
 	return opened, err
 }
@@ -189,13 +185,14 @@ func (l *roundLog) get() session.RoundLog {
 	return l.round.RoundLog
 }
 
-// this returns the round as it is now, and rounds the assignment's rounds before it and without it, in their order.
+// this returns the round as it is now.
 func (l *roundLog) this() session.RoundRecord {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.round
 }
 
+// rounds returns the assignment's rounds before this one, in their order.
 func (l *roundLog) rounds() []session.RoundRecord {
 	this := l.this()
 	return slices.DeleteFunc(slices.Clone(l.opened.Record.Rounds), func(r session.RoundRecord) bool { return r.Pass == this.Pass && r.Round >= this.Round })

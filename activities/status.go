@@ -38,12 +38,11 @@ func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Check
 		head, rows.Checkpoint, rows.Answers, rows.Reworks = row.Digest, &row, c.Answers, c.Reworks
 		failpoint.Here("checkpoint stored, no row")
 	}
-	opened, _, err := w.state.PutBoundary(ctx, rows)
-	if errors.Is(err, state.ErrNotFound) {
-		if err = w.admitAgain(ctx, info, rows.Key); err == nil {
-			opened, _, err = w.state.PutBoundary(ctx, rows)
-		}
-	}
+	var opened []session.Request
+	err = admitted(ctx, w.state, rows.Key, w.team, func() (err error) {
+		opened, _, err = w.state.PutBoundary(ctx, rows)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -57,12 +56,20 @@ func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Check
 	return head, w.sessions.Mirror(ctx, rows.Key)
 }
 
-func (w boundaryWriter) admitAgain(ctx context.Context, info activity.Info, key session.Key) error {
-	t, err := w.team()
-	if err == nil {
-		_, err = w.state.Admit(ctx, admissionOf(key, info, t))
+// admitted writes rows of a session. A session that a restored database does not have is admitted again.
+func admitted(ctx context.Context, s State, key session.Key, team func() (spec.Team, error), write func() error) error {
+	err := write()
+	if !errors.Is(err, state.ErrNotFound) {
+		return err
 	}
-	return err
+	t, err := team()
+	if err != nil {
+		return err
+	}
+	if _, err := s.Admit(ctx, admissionOf(key, activity.GetInfo(ctx), t)); err != nil {
+		return err
+	}
+	return write()
 }
 
 // write writes a boundary after the first one.

@@ -243,22 +243,15 @@ func timeOf(name string) time.Time {
 func eachFile(dir, below string, do func(name string, info fs.FileInfo) error) error {
 	err := fs.WalkDir(os.DirFS(dir), below, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return ignoreMissing(err)
+			return storage.IgnoreMissing(err)
 		}
 		info, err := e.Info()
 		if err != nil {
-			return ignoreMissing(err)
+			return storage.IgnoreMissing(err)
 		}
 		return do(name, info)
 	})
-	return ignoreMissing(err)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return storage.IgnoreMissing(err)
 }
 
 // inBackup are the names that a backup may begin with.
@@ -279,5 +272,5 @@ func checkTarget(dir, id string) error {
 	if err == nil && other.ID != id {
 		return fmt.Errorf("it has a backup of store %s, and this is store %s", other.ID, id)
 	}
-	return ignoreMissing(err)
+	return storage.IgnoreMissing(err)
 }

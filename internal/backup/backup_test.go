@@ -93,6 +93,16 @@ func process(t *testing.T, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// backedUp is a closed store, and the directory with its backup.
+func backedUp(t *testing.T) (s *store.Store, to string) {
+	t.Helper()
+	s, to = filled(t), filepath.Join(t.TempDir(), "backup")
+	_, err := run(t, s, to, backup.Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	return s, to
+}
+
 func empty(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Create(filepath.Join(t.TempDir(), "store"), options())
@@ -191,12 +201,8 @@ func TestABackupWhileOthersWriteIsWhole(t *testing.T) {
 // TestADamagedDatabaseIsRestored overwrites random pages.
 func TestADamagedDatabaseIsRestored(t *testing.T) {
 	t.Parallel()
-	s := filled(t)
-	to := filepath.Join(t.TempDir(), "backup")
-	_, err := run(t, s, to, backup.Options{})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	_, err = restore(t, to, s.Dir())
+	s, to := backedUp(t)
+	_, err := restore(t, to, s.Dir())
 	require.ErrorIs(t, err, backup.ErrHealthy)
 
 	file := filepath.Join(s.Dir(), state.FileName)
@@ -276,7 +282,7 @@ func TestOldBackupsGo(t *testing.T) {
 		again, err := run(t, model, to, o)
 		require.NoError(t, err)
 		require.Empty(t, again.Database, "it is not due")
-		require.NoError(t, ignoreGone(os.Remove(filepath.Join(model.Dir(), storage.BlobKey(gone)))))
+		require.NoError(t, storage.IgnoreMissing(os.Remove(filepath.Join(model.Dir(), storage.BlobKey(gone)))))
 	}
 	copies, err := filepath.Glob(filepath.Join(to, "state-*.db"))
 	require.NoError(t, err)
@@ -296,13 +302,6 @@ func TestOldBackupsGo(t *testing.T) {
 	require.ErrorContains(t, err, "neither empty nor a state directory")
 	_, err = run(t, model, filepath.Join(model.Dir(), "b"), backup.Options{})
 	require.ErrorContains(t, err, "in the store itself")
-}
-
-func ignoreGone(err error) error {
-	if os.IsNotExist(err) {
-		return nil
-	}
-	return err
 }
 
 // TestAKilledBackupAndRestoreAreRepeated kills processes that back up and restore at any moment.
@@ -337,11 +336,7 @@ func TestAKilledBackupAndRestoreAreRepeated(t *testing.T) {
 // TestADirectoryInUseIsNotRestored: another process has the damaged database open.
 func TestADirectoryInUseIsNotRestored(t *testing.T) {
 	t.Parallel()
-	s := filled(t)
-	to := filepath.Join(t.TempDir(), "backup")
-	_, err := run(t, s, to, backup.Options{})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
+	s, to := backedUp(t)
 	user := process(t, "hold", s.Dir())
 	stdin, err := user.StdinPipe()
 	require.NoError(t, err)

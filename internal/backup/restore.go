@@ -276,7 +276,7 @@ func (r *restoring) install(ctx context.Context, o RestoreOptions) error {
 		if err == nil && suffix == "" {
 			r.report.MovedAside = aside
 		}
-		if err := ignoreMissing(err); err != nil {
+		if err := storage.IgnoreMissing(err); err != nil {
 			return err
 		}
 	}

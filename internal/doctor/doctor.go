@@ -224,20 +224,3 @@ func (d *examination) unreached(err error) string {
 	}
 	return d.options.Explain(err)
 }
-
-// clockTolerance is the accepted difference between clocks: wrong times in listings mislead.
-const clockTolerance = 5 * time.Second
-
-// clock adds a finding on the difference between another clock and this machine's.
-func (d *examination) clock(check, whose, how string, ahead time.Duration) {
-	const remedy = "synchronize the clocks of all machines"
-	if ahead.Abs() <= clockTolerance {
-		d.add(check, OK, "", "%s agrees with this machine's within %s (%s)", whose, ahead.Abs().Round(time.Millisecond), how)
-		return
-	}
-	side := "ahead of"
-	if ahead < 0 {
-		side = "behind"
-	}
-	d.add(check, Warning, remedy, "%s is %s %s this machine's (%s)", whose, ahead.Abs().Round(time.Second), side, how).Command = "sudo timedatectl set-ntp true"
-}

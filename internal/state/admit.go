@@ -65,17 +65,20 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 func (t *Tx) insertRun(a Admission, run, newest, now int64) error {
 	first := run
 	if a.Continues {
-		if err := t.row(`select coalesce(max(first), $4) from runs where namespace = $1 and session = $2 and run = $3`, a.Namespace, a.Session, newest, run).
+		if err := t.row(`select coalesce(max(first), $4) from runs where namespace = $1 and session = $2 and run = $3`,
+			a.Namespace, a.Session, newest, run).
 			Scan(&first); err != nil {
 			return err
 		}
 	}
-	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest, selection, plan, started_by, started_at)
+	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest,
+			selection, plan, started_by, started_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'null', $10, $11)`,
 		a.Namespace, a.Session, run, a.TemporalRun, a.OriginalRun, first, a.Base, a.TeamDigest, jsonOf(a.Selection), a.StartedBy, now); err != nil {
 		return err
 	}
-	if _, err := t.exec(`update sessions set run = $3 where namespace = $1 and session = $2`, a.Namespace, a.Session, run); err != nil || a.Continues {
+	if _, err := t.exec(`update sessions set run = $3 where namespace = $1 and session = $2`,
+		a.Namespace, a.Session, run); err != nil || a.Continues {
 		return err
 	}
 	if a.Requirement != "" { // else a restored database has lost the session, which goes on
@@ -83,15 +86,18 @@ func (t *Tx) insertRun(a Admission, run, newest, now int64) error {
 			return err
 		}
 	}
-	_, err := t.exec(`update sessions set workspace = $3, report_to = $4 where namespace = $1 and session = $2`, a.Namespace, a.Session, a.Workspace, a.ReportTo)
+	_, err := t.exec(`update sessions set workspace = $3, report_to = $4 where namespace = $1 and session = $2`,
+		a.Namespace, a.Session, a.Workspace, a.ReportTo)
 	return err
 }
 
 // insertSession makes the row of a session, if there is none. requirement is the text or its beginning.
 func (t *Tx) insertSession(s session.Key, team, requirement string, now int64) error {
 	requirement = textfmt.Shorten(requirement, maxRequirement)
-	_, err := t.exec(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status, reason, phases, revision, mirrored,
-			run, boundary_at, temporal_run, first_run, forked_from, forked_at, report_to, started_by, started_by_id, via, started_at, updated_at)
+	_, err := t.exec(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status,
+			reason, phases, revision, mirrored,
+			run, boundary_at, temporal_run, first_run, forked_from, forked_at, report_to, started_by, started_by_id, via,
+				started_at, updated_at)
 		values ($1, $2, $3, $4, $5, '', '{}', 'admitted', '', '', 0, 0, 0, 0, '', '', '', '', '', '', '', '', $6, $6)
 		on conflict (namespace, session) do nothing`,
 		s.Namespace, s.Session, team, requirement, strings.ToLower(s.Session+"\n"+requirement), now)
@@ -133,7 +139,8 @@ func (t *Tx) enter(s session.Key, temporalRun string, now int64) (entered, error
 		return entered{}, fenced(s, known.run, newest)
 	}
 	run := newest + 1
-	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest, selection, plan, started_by, started_at)
+	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest,
+			selection, plan, started_by, started_at)
 		select namespace, session, $3, $4, original_run, $3, base, team_digest, selection, plan, started_by, $5 from runs
 		where namespace = $1 and session = $2 and run = $6`, s.Namespace, s.Session, run, temporalRun, now, newest); err != nil {
 		return entered{}, err
@@ -151,7 +158,8 @@ func (t *Tx) runs(s session.Key, temporalRun string) (newest int64, known entere
 	}
 	err = t.row(`select r.run, r.first, case when f.temporal_run <> f.original_run then 1 else 0 end from runs r
 		join runs f on f.namespace = r.namespace and f.session = r.session and f.run = r.first
-		where r.namespace = $1 and r.session = $2 and r.temporal_run = $3`, s.Namespace, s.Session, temporalRun).Scan(&known.run, &known.first, &known.reset)
+		where r.namespace = $1 and r.session = $2 and r.temporal_run = $3`,
+		s.Namespace, s.Session, temporalRun).Scan(&known.run, &known.first, &known.reset)
 	if isNoRows(err) {
 		err = nil
 	}

@@ -80,17 +80,8 @@ func (d *DB) HasSessions(ctx context.Context) (some bool, err error) {
 }
 
 // OpenSessions lists the sessions that have not ended, the newest first.
-func (d *DB) OpenSessions(ctx context.Context) (open []session.Key, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		open = nil
-		return t.each(func(r *sql.Rows) error {
-			var s session.Key
-			err := r.Scan(&s.Namespace, &s.Session)
-			open = append(open, s)
-			return err
-		}, `select namespace, session from sessions where status not in ('completed', 'failed', 'cancelled') order by started_at desc, session`)
-	})
-	return open, err
+func (d *DB) OpenSessions(ctx context.Context) ([]session.Key, error) {
+	return list(ctx, d, "sessions", sessionColumns, `where status not in (`+closedStates+`) order by started_at desc, session`)
 }
 
 // SQLite's connections to a database with a write-ahead log hold a lock of this byte of the file with the shared memory.

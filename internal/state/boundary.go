@@ -47,7 +47,8 @@ func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Requ
 			return err
 		}
 		var boundary int64
-		if err := t.row(`select boundary_at from sessions where namespace = $1 and session = $2`, b.Namespace, b.Session).Scan(&boundary); err != nil {
+		if err := t.row(`select boundary_at from sessions where namespace = $1 and session = $2`,
+			b.Namespace, b.Session).Scan(&boundary); err != nil {
 			return err
 		}
 		if b.Checkpoint != nil {
@@ -98,8 +99,10 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 	if s.Origin != nil {
 		origin = *s.Origin
 	}
-	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, phases = $6, revision = revision + 1, boundary_at = $7, temporal_run = $8,
-			first_run = $9, forked_from = $10, forked_at = $11, started_by = $12, started_by_id = $13, via = $14, started_at = $15,
+	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, phases = $6, revision = revision + 1,
+			boundary_at = $7, temporal_run = $8,
+			first_run = $9, forked_from = $10, forked_at = $11, started_by = $12, started_by_id = $13, via = $14,
+				started_at = $15,
 			ended_at = $16, updated_at = $17
 		where namespace = $1 and session = $2`,
 		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage), inProgress(s),
@@ -109,12 +112,14 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 		return err
 	}
 	if s.Decisions != nil {
-		if _, err := t.exec(`update sessions set decisions = $3 where namespace = $1 and session = $2`, b.Namespace, b.Session, jsonOf(s.Decisions)); err != nil {
+		if _, err := t.exec(`update sessions set decisions = $3 where namespace = $1 and session = $2`,
+			b.Namespace, b.Session, jsonOf(s.Decisions)); err != nil {
 			return err
 		}
 	}
 	if s.Plan != nil {
-		if _, err := t.exec(`update runs set plan = $4 where namespace = $1 and session = $2 and run = $3`, b.Namespace, b.Session, run, jsonOf(s.Plan)); err != nil {
+		if _, err := t.exec(`update runs set plan = $4 where namespace = $1 and session = $2 and run = $3`,
+			b.Namespace, b.Session, run, jsonOf(s.Plan)); err != nil {
 			return err
 		}
 	}
@@ -179,9 +184,11 @@ func (t *Tx) putPhases(b Boundary) error {
 }
 
 func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus) error {
-	_, err := t.exec(`insert into outcomes (namespace, session, phase, persona, position, state, substitute, rounds, attempts, failures, lost_workers,
+	_, err := t.exec(`insert into outcomes (namespace, session, phase, persona, position, state, substitute, rounds, attempts,
+			failures, lost_workers,
 			failed, summary, dropped, left_out, awaits, agent, model)
-		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, coalesce(max(agent), $7), coalesce(max(model), '') from (
+		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, coalesce(max(agent), $7),
+			coalesce(max(model), '') from (
 			select agent, model from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by begun_at desc, id limit 1) c`,
 		of.Namespace, of.Session, of.Phase, of.Persona, position, string(a.Status), a.Agent, a.Rounds, a.Attempts, session.CountedAttempts(a.Failures),
 		a.LostWorkers, jsonOf(session.LastFailures(a.Failures)), a.Summary, jsonOf(a.Dropped), jsonOf(a.LeftOut), jsonOf(a.Awaits))
@@ -219,21 +226,20 @@ func (t *Tx) putRequests(b Boundary) error {
 		if h.Raise != nil {
 			raise = budget.ScopeOf(h.Raise.Scope, h.Raise.Name)
 		}
-		var until, closed any
-		if !h.Until.IsZero() {
-			until = h.Until.UnixMicro()
-		}
+		var closed any
 		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
 			closed = at
 		}
 		detail := requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket}
-		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, raise_scope, quorum, detail, opened_at,
+		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions,
+				raise_scope, quorum, detail, opened_at,
 				until_at, closed_at, position)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
-			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message, actions = excluded.actions, raise_scope = excluded.raise_scope,
+			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message,
+				actions = excluded.actions, raise_scope = excluded.raise_scope,
 				quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at, closed_at = excluded.closed_at, position = excluded.position`,
 			b.Namespace, b.Session, h.ID, string(h.Kind), h.Phase, h.Persona, string(h.Category), textfmt.Shorten(h.Message, session.MaxMessage), jsonOf(h.Actions),
-			raise, jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), until, closed, i+1); err != nil {
+			raise, jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
 			return err
 		}
 	}
@@ -261,14 +267,11 @@ func (t *Tx) putAlerts(b Boundary) error {
 // putAnswers writes the answers that a session has applied. A repetition changes nothing.
 func (t *Tx) putAnswers(s session.Key, answers []session.Answer) error {
 	for _, a := range answers {
-		var opened any
-		if !a.Since.IsZero() {
-			opened = a.Since.UnixMicro()
-		}
-		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, phase, persona, person_id, group_name, note, files, whole, work, opened_at)
+		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, phase, persona, person_id,
+				group_name, note, files, whole, work, opened_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (namespace, session, request, person, at) do nothing`,
 			s.Namespace, s.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), a.Phase, a.Persona, a.PersonID, a.Group, a.Note,
-			string(a.Files), flag(a.Whole), string(a.Work), opened); err != nil {
+			string(a.Files), flag(a.Whole), string(a.Work), moment{&a.Since}); err != nil {
 			return err
 		}
 	}
@@ -278,7 +281,8 @@ func (t *Tx) putAnswers(s session.Key, answers []session.Answer) error {
 // putReworks writes the work that was sent back, in its order. A repetition changes nothing.
 func (t *Tx) putReworks(s session.Key, reworks []session.Rework) error {
 	for i, r := range reworks {
-		if _, err := t.exec(`insert into reworks (namespace, session, rework, to_phase, from_phase, from_persona, by_person, reasons, at)
+		if _, err := t.exec(`insert into reworks (namespace, session, rework, to_phase, from_phase, from_persona, by_person,
+				reasons, at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (namespace, session, rework) do nothing`,
 			s.Namespace, s.Session, i+1, r.To, r.From.Phase, r.From.Persona, r.By, jsonOf(r.Reasons), micros(r.At)); err != nil {
 			return err

@@ -40,10 +40,6 @@ func (d *DB) Breakers(ctx context.Context) ([]session.BreakerStatus, error) {
 }
 
 // Breaker reads the stored state of a breaker. The error is [ErrNotFound] if there is none.
-func (d *DB) Breaker(ctx context.Context, name string) (b session.BreakerStatus, err error) {
-	row := breakerColumns(&b)
-	err = d.Read(ctx, func(t *Tx) error {
-		return t.row(`select `+row.names()+` from breakers where name = $1`, name).Scan(row.fields()...)
-	})
-	return b, err
+func (d *DB) Breaker(ctx context.Context, name string) (session.BreakerStatus, error) {
+	return one(ctx, d, "breakers", breakerColumns, "where name = $1", name)
 }

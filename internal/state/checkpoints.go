@@ -35,10 +35,7 @@ func (c *Checkpoint) columns() columns {
 	}
 }
 
-// PutCheckpoints writes the rows of checkpoints of one session, whose blobs are stored, without a boundary. A repeated boundary
-// has the same row; if it is decided differently this time, as an admission may be, the row gets the new checkpoint while it is
-// the newest. A
-// checkpoint of an earlier run, or of an earlier boundary, changes nothing.
+// PutCheckpoints writes the rows of checkpoints of one session, whose blobs are stored, without a boundary.
 func (d *DB) PutCheckpoints(ctx context.Context, team string, rows ...Checkpoint) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		for _, c := range rows {
@@ -53,9 +50,13 @@ func (d *DB) PutCheckpoints(ctx context.Context, team string, rows ...Checkpoint
 	})
 }
 
+// putCheckpoint writes the row of a checkpoint. A repeated boundary has the same row; if it is decided differently this time, as
+// an admission may be, the row gets the new checkpoint while it is the newest. A checkpoint of an earlier run, or of an earlier
+// boundary, changes nothing.
 func (t *Tx) putCheckpoint(c Checkpoint) error {
 	var run, before int64
-	if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, c.Namespace, c.Session).Scan(&run); err != nil {
+	if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows,
+		c.Namespace, c.Session).Scan(&run); err != nil {
 		return err
 	}
 	// A checkpoint comes after the one that it continues, also if both have the same workflow time.
@@ -69,8 +70,10 @@ func (t *Tx) putCheckpoint(c Checkpoint) error {
 		select $1, $2, $3, $4, $5, $6, $7, $8 where not exists (
 			select 1 from checkpoints where namespace = $1 and session = $2 and (run > $3 or run = $3 and boundary_at > $4))
 		on conflict (namespace, session, run, boundary_at) do update
-			set phase = excluded.phase, digest = excluded.digest, previous = excluded.previous, tree = excluded.tree, mirrored_at = null
-			where checkpoints.digest <> excluded.digest`, c.Namespace, c.Session, c.Run, c.BoundaryAt, c.Phase, c.Digest, c.Previous, c.Tree)
+			set phase = excluded.phase, digest = excluded.digest, previous = excluded.previous, tree = excluded.tree,
+				mirrored_at = null
+			where checkpoints.digest <> excluded.digest`,
+		c.Namespace, c.Session, c.Run, c.BoundaryAt, c.Phase, c.Digest, c.Previous, c.Tree)
 	if err != nil {
 		return fmt.Errorf("write a checkpoint of session %s: %w", c.Session, err)
 	}
@@ -95,7 +98,8 @@ func sessionColumns(s *session.Key) columns {
 // SetMirrored notes that the mirror has a revision of a session's status, and its checkpoints up to the first of these.
 func (d *DB) SetMirrored(ctx context.Context, s session.Key, revision int64, newest ...Checkpoint) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		if _, err := t.exec(`update sessions set mirrored = $3 where namespace = $1 and session = $2`, s.Namespace, s.Session, revision); err != nil || len(newest) == 0 {
+		if _, err := t.exec(`update sessions set mirrored = $3 where namespace = $1 and session = $2`,
+			s.Namespace, s.Session, revision); err != nil || len(newest) == 0 {
 			return err
 		}
 		_, err := t.exec(`update checkpoints set mirrored_at = $5
@@ -112,7 +116,8 @@ func (d *DB) MirroredExecution(ctx context.Context, key session.Key) (e session.
 		if e, err = t.execution(key); err != nil {
 			return err
 		}
-		return t.row(`select mirrored from sessions where namespace = $1 and session = $2`, key.Namespace, key.Session).Scan(&mirrored)
+		return t.row(`select mirrored from sessions where namespace = $1 and session = $2`,
+			key.Namespace, key.Session).Scan(&mirrored)
 	})
 	return e, mirrored, err
 }
@@ -121,7 +126,8 @@ func (d *DB) MirroredExecution(ctx context.Context, key session.Key) (e session.
 func (d *DB) SetPruned(ctx context.Context, pruned []Checkpoint) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		for _, c := range pruned {
-			if _, err := t.exec(`update checkpoints set pruned_at = $5 where namespace = $1 and session = $2 and run = $3 and boundary_at = $4
+			if _, err := t.exec(`update checkpoints set pruned_at = $5 where namespace = $1 and session = $2 and run = $3
+					and boundary_at = $4
 				and pruned_at is null and exists (select 1 from checkpoints n where n.namespace = $1 and n.session = $2
 					and (n.run > $3 or n.run = $3 and n.boundary_at > $4))`,
 				c.Namespace, c.Session, c.Run, c.BoundaryAt, now); err != nil {
@@ -146,12 +152,8 @@ func (d *DB) Standings(ctx context.Context) ([]Standing, error) {
 }
 
 // Standing reads one session. The error is [ErrNotFound] if there is none.
-func (d *DB) Standing(ctx context.Context, s session.Key) (found Standing, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		return t.row("select "+found.columns().names()+" from sessions where namespace = $1 and session = $2", s.Namespace, s.Session).
-			Scan(found.columns().fields()...)
-	})
-	return found, err
+func (d *DB) Standing(ctx context.Context, s session.Key) (Standing, error) {
+	return one(ctx, d, "sessions", (*Standing).columns, "where namespace = $1 and session = $2", s.Namespace, s.Session)
 }
 
 func (s *Standing) columns() columns {

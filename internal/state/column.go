@@ -163,6 +163,15 @@ func (t *Tx) put(table, key string, row columns, condition string) error {
 	return err
 }
 
+// one reads the row of a table that what selects. The error is [ErrNotFound] if there is none.
+func one[R any](ctx context.Context, d *DB, table string, columnsOf func(*R) columns, what string, args ...any) (row R, err error) {
+	c := columnsOf(&row)
+	err = d.Read(ctx, func(t *Tx) error {
+		return t.row("select "+c.names()+" from "+table+" "+what, args...).Scan(c.fields()...)
+	})
+	return row, err
+}
+
 // list reads the rows of a table that what selects, which begins with a condition or an order.
 func list[R any](ctx context.Context, d *DB, table string, columnsOf func(*R) columns, what string, args ...any) (rows []R, err error) {
 	err = d.Read(ctx, func(t *Tx) error {

@@ -82,11 +82,8 @@ func (d *DB) Hooks(ctx context.Context) ([]SecretHook, error) {
 }
 
 // Hook reads the hook with a name.
-func (d *DB) Hook(ctx context.Context, name string) (h SecretHook, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		return t.row(`select `+h.columns().names()+` from hooks where name = $1`, name).Scan(h.columns().fields()...)
-	})
-	return h, err
+func (d *DB) Hook(ctx context.Context, name string) (SecretHook, error) {
+	return one(ctx, d, "hooks", (*SecretHook).columns, "where name = $1", name)
 }
 
 // RemoveHook deletes the hook with a name and a key. The error is [ErrNotFound] if there is none.

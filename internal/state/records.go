@@ -77,7 +77,8 @@ func (r *recordReader) readCosts() error {
 			&u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD)
 		r.costs[k] = u
 		return err
-	}, `select phase, persona, pass, round, attempt, sum(input_tokens), sum(output_tokens), sum(reasoning_tokens), sum(cache_read_tokens),
+	}, `select phase, persona, pass, round, attempt, sum(input_tokens), sum(output_tokens), sum(reasoning_tokens),
+			sum(cache_read_tokens),
 			sum(cache_write_tokens), sum(cache_write_1h_tokens), sum(web_searches), sum(nano_usd) from calls`,
 		` group by phase, persona, pass, round, attempt`)
 }
@@ -136,9 +137,7 @@ func (r *recordReader) readAttempts() error {
 		if round == nil {
 			return errors.New("an attempt has no round")
 		}
-		key := AttemptKey{one.of, int64(one.pass), int64(one.round), int64(one.Attempt)}
-		key.Key = r.of.Key
-		one.Usage = r.costs[key]
+		one.Usage = r.costs[AttemptKey{one.of, int64(one.pass), int64(one.round), int64(one.Attempt)}]
 		one.addTo(round)
 		return nil
 	}, "select "+(&attemptRow{}).columns().names()+" from attempts", ` order by phase, persona, pass, round, attempt`)

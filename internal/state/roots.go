@@ -49,6 +49,9 @@ type rootColumn struct {
 	where string
 }
 
+// closedStates are the states of sessions that have ended, as [session.State.Closed] has them.
+const closedStates = `'completed', 'failed', 'cancelled'`
+
 // openSession is the condition that the status of a row's session is none of a list.
 const openSession = `exists (select 1 from sessions s where s.namespace = r.namespace and s.session = r.session and s.status not in (%s))`
 
@@ -59,7 +62,7 @@ var rootColumns = []rootColumn{
 	{table: "runs", column: "selection", kind: RootText, what: "the files that a run was started with"},
 	{
 		table: "runs", column: "base", kind: RootCheckpoint, what: "a run",
-		where: fmt.Sprintf(openSession, `'completed', 'failed', 'cancelled'`) +
+		where: fmt.Sprintf(openSession, closedStates) +
 			` and r.run = (select max(n.run) from runs n where n.namespace = r.namespace and n.session = r.session)`,
 	},
 	{table: "rounds", column: "basis_input", kind: RootTree, what: "the input of a round"},
@@ -109,7 +112,8 @@ func (d *DB) Roots(ctx context.Context, s session.Key) (roots []Root, err error)
 
 func (t *Tx) roots(s session.Key) (roots []Root, err error) {
 	for _, c := range rootColumns {
-		query, args := `select distinct r.namespace, r.session, r.`+c.column+` from `+c.table+` r where r.`+c.column+` <> ''`, []any{}
+		query, args := `select distinct r.namespace, r.session, r.`+c.column+` from `+c.table+` r where r.`+c.column+` <> ''`,
+			[]any{}
 		if c.where != "" {
 			query += ` and ` + c.where
 		}

@@ -85,7 +85,9 @@ func leaseOf(a Assignment) string {
 // seize takes a lease whatever its holder is: the caller has proved that it has ended. The same holder keeps its epoch.
 func (t *Tx) seize(name, holder string) (epoch int64, err error) {
 	_, err = t.exec(`insert into leases (name, holder, epoch) values ($1, $2, 1)
-		on conflict (name) do update set holder = excluded.holder, epoch = leases.epoch + case when leases.holder = excluded.holder then 0 else 1 end`, name, holder)
+		on conflict (name) do update set holder = excluded.holder,
+			epoch = leases.epoch + case when leases.holder = excluded.holder then 0 else 1 end`,
+		name, holder)
 	if err != nil {
 		return 0, err
 	}
@@ -110,7 +112,8 @@ func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Ord
 		}
 		return nil
 	}, `select pass, run, ordered, ordered_because, answers_from, undone from assignments
-		where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by pass`, o.Namespace, o.Session, o.Phase, o.Persona)
+		where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by pass`,
+		o.Namespace, o.Session, o.Phase, o.Persona)
 	if err != nil || found.Pass != 0 {
 		return found, err
 	}
@@ -121,7 +124,8 @@ func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Ord
 	case before.Pass > 0 && reusesAnswers(next.Because, before, record):
 		next.AnswersFrom = before.AnswersFrom
 	}
-	_, err = t.exec(`insert into assignments (namespace, session, phase, persona, pass, run, ordered, ordered_because, answers_from, undone)
+	_, err = t.exec(`insert into assignments (namespace, session, phase, persona, pass, run, ordered, ordered_because,
+			answers_from, undone)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, '')`,
 		o.Namespace, o.Session, o.Phase, o.Persona, next.Pass, next.Run, o.Ordered, string(next.Because), next.AnswersFrom)
 	return next, err
@@ -191,12 +195,14 @@ func (t *Tx) putRound(a Assignment, run int64, r session.RoundRecord) error {
 
 func (t *Tx) putConversation(a Assignment, c *session.Conversation) error {
 	if c == nil {
-		_, err := t.exec(`delete from conversations where namespace = $1 and session = $2 and phase = $3 and persona = $4`, a.Namespace, a.Session, a.Phase, a.Persona)
+		_, err := t.exec(`delete from conversations where namespace = $1 and session = $2 and phase = $3 and persona = $4`,
+			a.Namespace, a.Session, a.Phase, a.Persona)
 		return err
 	}
 	_, err := t.exec(`insert into conversations (namespace, session, phase, persona, preset, conversation, booked, home, files)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-		on conflict (namespace, session, phase, persona) do update set preset = excluded.preset, conversation = excluded.conversation,
+		on conflict (namespace, session, phase, persona) do update set preset = excluded.preset,
+			conversation = excluded.conversation,
 			booked = excluded.booked, home = excluded.home, files = excluded.files`,
 		a.Namespace, a.Session, a.Phase, a.Persona, c.Preset, c.ID, jsonOf(c.Booked), string(c.Home), string(c.Files))
 	return err
@@ -255,8 +261,10 @@ func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activ
 			return err
 		}
 		change(&log)
-		_, err = t.exec(`insert into merges (namespace, session, phase, run, activity, started, lost, outage) values ($1, $2, $3, $4, $5, $6, $7, $8)
-			on conflict (namespace, session, phase) do update set run = excluded.run, activity = excluded.activity, started = excluded.started,
+		_, err = t.exec(`insert into merges (namespace, session, phase, run, activity, started, lost, outage)
+			values ($1, $2, $3, $4, $5, $6, $7, $8)
+			on conflict (namespace, session, phase) do update set run = excluded.run, activity = excluded.activity,
+				started = excluded.started,
 				lost = excluded.lost, outage = excluded.outage`,
 			s.Namespace, s.Session, phase, run.run, activity, flag(log.Started), log.Lost, jsonOf(log.Outage))
 		return err

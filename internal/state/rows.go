@@ -42,8 +42,11 @@ var ErrSessionExists = errors.New("there is a session of this name already")
 
 // isLeftOut reports whether a column is not in [Rows].
 func isLeftOut(table, column string) bool {
-	return column == "namespace" || column == "session" || column == "digest" && (table == "calls" || table == "raises")
+	return column == "namespace" || column == "session" || column == "digest" && hasDigest(table)
 }
+
+// hasDigest reports whether the rows of a table have random ids and digests of their own.
+func hasDigest(table string) bool { return table == "calls" || table == "raises" }
 
 // Dump reads the rows of a session, in a fixed order, and what they name. Without transcripts, it leaves out the names of
 // what agents have said.
@@ -72,7 +75,11 @@ func (d *DB) Dump(ctx context.Context, s session.Key, transcripts bool) (rows Ro
 }
 
 func (t *Tx) dump(s session.Key, table string) (all []map[string]any, err error) {
-	var lines []string
+	type line struct {
+		row  map[string]any
+		text string
+	}
+	var lines []line
 	err = t.each(func(r *sql.Rows) error {
 		names, err := r.Columns()
 		if err != nil {
@@ -91,20 +98,16 @@ func (t *Tx) dump(s session.Key, table string) (all []map[string]any, err error)
 				row[name] = values[i]
 			}
 		}
-		line, err := json.Marshal(row)
-		all, lines = append(all, row), append(lines, string(line))
+		text, err := json.Marshal(row)
+		lines = append(lines, line{row, string(text)})
 		return err
 	}, "select * from "+table+" where namespace = $1 and session = $2", s.Namespace, s.Session)
-	order := make([]int, len(all))
-	for i := range order {
-		order[i] = i
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.text, b.text) })
+	all = make([]map[string]any, len(lines))
+	for i, l := range lines {
+		all[i] = l.row
 	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(lines[a], lines[b]) })
-	sorted := make([]map[string]any, len(all))
-	for i, at := range order {
-		sorted[i] = all[at]
-	}
-	return sorted, err
+	return all, err
 }
 
 // errChecked ends a transaction that has only checked rows.
@@ -189,12 +192,12 @@ func (t *Tx) columnsOf(table string) (all []tableColumn, err error) {
 // loadRow inserts a row, with an id and a digest of its own.
 func (t *Tx) loadRow(s session.Key, table string, known []tableColumn, row map[string]any) error {
 	row["namespace"], row["session"] = s.Namespace, s.Session
-	if table == "calls" || table == "raises" {
+	if hasDigest(table) {
 		row["id"] = strings.ToLower(rand.Text())
 	}
 	var all columns
 	for _, c := range known {
-		if isLeftOut(table, c.name) && c.name == "digest" {
+		if c.name == "digest" && hasDigest(table) {
 			continue
 		}
 		value, ok := row[c.name]
@@ -213,7 +216,7 @@ func (t *Tx) loadRow(s session.Key, table string, known []tableColumn, row map[s
 	if err := checkTexts(table, row); err != nil {
 		return err
 	}
-	if table == "calls" || table == "raises" {
+	if hasDigest(table) {
 		all = all.withDigest()
 	}
 	return t.insert(table, all)
@@ -253,7 +256,7 @@ func checkTexts(table string, row map[string]any) error {
 // adopt makes the loaded rows of a session those of one that nobody runs.
 func (t *Tx) adopt(s session.Key, now int64) error {
 	if _, err := t.exec(`update sessions set status = 'failed', phases = '', ended_at = $3, reason = $4
-		where namespace = $1 and session = $2 and status not in ('completed', 'failed', 'cancelled')`,
+		where namespace = $1 and session = $2 and status not in (`+closedStates+`)`,
 		s.Namespace, s.Session, now, "imported; go on with `maestro resume "+s.Session+"`"); err != nil {
 		return err
 	}

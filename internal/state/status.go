@@ -26,9 +26,12 @@ func (t *Tx) execution(key session.Key) (e session.Execution, err error) {
 	var origin session.Origin
 	var started, boundary, updated int64
 	var ended sql.Null[int64]
-	err = t.row(`select s.team, s.status, s.reason, s.revision, r.run, s.boundary_at, s.temporal_run, s.first_run, s.forked_from, s.forked_at,
-			coalesce((select c.digest from checkpoints c where c.namespace = s.namespace and c.session = s.session order by c.run desc, c.boundary_at desc limit 1), ''),
-			s.started_by, s.started_by_id, s.via, s.started_at, s.ended_at, s.updated_at, s.decisions, r.selection, r.plan, r.original_run, r.first
+	err = t.row(`select s.team, s.status, s.reason, s.revision, r.run, s.boundary_at, s.temporal_run, s.first_run,
+			s.forked_from, s.forked_at,
+			coalesce((select c.digest from checkpoints c where c.namespace = s.namespace and c.session = s.session
+				order by c.run desc, c.boundary_at desc limit 1), ''),
+			s.started_by, s.started_by_id, s.via, s.started_at, s.ended_at, s.updated_at, s.decisions, r.selection, r.plan,
+				r.original_run, r.first
 		from sessions s join runs r on r.namespace = s.namespace and r.session = s.session and r.temporal_run = s.temporal_run
 		where s.namespace = $1 and s.session = $2 and s.revision > 0`, key.Namespace, key.Session).
 		Scan(&e.Team, &e.Status.Status, &e.Reason, &e.Revision, &e.Run, &boundary, &e.RunID, &e.FirstRun, &origin.Session, &origin.Checkpoint, &e.Checkpoint,
@@ -69,7 +72,8 @@ func (t *Tx) readPhases(e *session.Execution) error {
 		at[p.Name] = len(e.Phases)
 		e.Phases = append(e.Phases, p)
 		return err
-	}, `select phase, state from phases where namespace = $1 and session = $2 order by position`, e.Namespace, e.Session); err != nil {
+	}, `select phase, state from phases where namespace = $1 and session = $2 order by position`,
+		e.Namespace, e.Session); err != nil {
 		return err
 	}
 	return t.each(func(r *sql.Rows) error {
@@ -90,14 +94,10 @@ func (t *Tx) readRequests(e *session.Execution) error {
 		var h session.Request
 		var d requestDetail
 		var opened int64
-		var until sql.Null[int64]
-		err := r.Scan(&h.ID, &h.Kind, &h.Phase, &h.Persona, &h.Category, &h.Message, document{&h.Actions}, document{&h.Quorum}, document{&d}, &opened, &until)
+		err := r.Scan(&h.ID, &h.Kind, &h.Phase, &h.Persona, &h.Category, &h.Message, document{&h.Actions}, document{&h.Quorum}, document{&d}, &opened, moment{&h.Until})
 		h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket = d.Suggestion, d.Command, d.Advice, d.SkipEffect, d.Raise, d.Attempts, d.Ticket
 		if opened != 0 {
 			h.Since = timeOf(opened)
-		}
-		if until.Valid {
-			h.Until = timeOf(until.V)
 		}
 		e.Help = append(e.Help, h)
 		return err
@@ -114,5 +114,6 @@ func (t *Tx) readAlerts(e *session.Execution) error {
 		a.Value, a.Threshold, a.Request, a.At = d.Value, d.Threshold, d.Request, timeOf(at)
 		e.Alerts = append(e.Alerts, a)
 		return err
-	}, `select rule, text, detail, at from alerts where namespace = $1 and session = $2 order by at, rule`, e.Namespace, e.Session)
+	}, `select rule, text, detail, at from alerts where namespace = $1 and session = $2 order by at, rule`,
+		e.Namespace, e.Session)
 }

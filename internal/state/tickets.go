@@ -30,10 +30,7 @@ func (d *DB) PutTicket(ctx context.Context, namespace string, r session.TicketRe
 }
 
 // Ticket reads the stored state of a ticket. The error is [ErrNotFound] if there is none.
-func (d *DB) Ticket(ctx context.Context, namespace, name string) (r session.TicketRecord, err error) {
-	row := ticketColumns(new(string), &r)
-	err = d.Read(ctx, func(t *Tx) error {
-		return t.row(`select `+row.names()+` from tickets where namespace = $1 and name = $2`, namespace, name).Scan(row.fields()...)
-	})
-	return r, err
+func (d *DB) Ticket(ctx context.Context, namespace, name string) (session.TicketRecord, error) {
+	columnsOf := func(r *session.TicketRecord) columns { return ticketColumns(new(string), r) }
+	return one(ctx, d, "tickets", columnsOf, "where namespace = $1 and name = $2", namespace, name)
 }

@@ -232,7 +232,7 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error)
 			if err == nil {
 				err = os.Remove(path)
 			}
-			return ignoreMissing(err)
+			return IgnoreMissing(err)
 		})
 	})
 }

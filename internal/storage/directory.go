@@ -75,10 +75,11 @@ func (d *Directory) Remove(key string) error {
 	if err != nil {
 		return err
 	}
-	return ignoreMissing(os.Remove(path))
+	return IgnoreMissing(os.Remove(path))
 }
 
-func ignoreMissing(err error) error {
+// IgnoreMissing is nil for the error of a file that does not exist.
+func IgnoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -92,7 +93,7 @@ func (d *Directory) List(key string) ([]string, error) {
 		return nil, err
 	}
 	entries, err := os.ReadDir(path)
-	if ignoreMissing(err) != nil {
+	if IgnoreMissing(err) != nil {
 		return nil, err
 	}
 	var names []string

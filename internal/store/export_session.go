@@ -50,7 +50,7 @@ type archivedRows struct {
 // written. After an error, the written part must not be used.
 func (s *Store) ExportSession(ctx context.Context, key session.Key, transcripts bool, w io.Writer) (Archive, error) {
 	e := &sessionExport{store: s, key: key, verification: newVerification(s)}
-	e.withoutTranscripts = !transcripts
+	e.archive.Session, e.archive.Transcripts = key.Session, transcripts
 	err := e.collect(ctx)
 	if err == nil {
 		err = e.write(ctx, w)
@@ -58,7 +58,6 @@ func (s *Store) ExportSession(ctx context.Context, key session.Key, transcripts 
 	if err != nil {
 		return Archive{}, fmt.Errorf("export session %s: %w", key.Session, err)
 	}
-	e.archive.Session, e.archive.Transcripts = key.Session, transcripts
 	return e.archive, nil
 }
 
@@ -85,11 +84,11 @@ func (e *sessionExport) collect(ctx context.Context) error {
 		return err
 	}
 	e.archive.Head, e.archive.Checkpoints = list[0].Name, len(list)
-	rows, roots, err := e.store.State.Dump(ctx, e.key, !e.withoutTranscripts)
+	rows, roots, err := e.store.State.Dump(ctx, e.key, e.archive.Transcripts)
 	if err != nil {
 		return err
 	}
-	e.rows, err = encodeDigested(archivedRows{rowsSchema, e.key, !e.withoutTranscripts, rows})
+	e.rows, err = encodeDigested(archivedRows{rowsSchema, e.key, e.archive.Transcripts, rows})
 	if err == nil {
 		err = e.roots(ctx, roots)
 	}

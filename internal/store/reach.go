@@ -30,8 +30,6 @@ type verification struct {
 	// without are checkpoints that are about to be pruned. Blobs that only they refer to are not
 	// needed.
 	without map[spec.Digest]bool
-	// withoutTranscripts: transcripts of attempts are not needed.
-	withoutTranscripts bool
 }
 
 func newVerification(s *Store) *verification {

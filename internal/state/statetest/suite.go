@@ -91,18 +91,12 @@ func Run(t *testing.T, open Open) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := &Clock{}
-			clock.micros.Store(start.UnixMicro())
-			test(t, &bench{DB: open(t, clock), clock: clock})
+			test(t, newBench(t, open))
 		})
 	}
 	t.Run("passes are numbered", func(t *testing.T) {
 		t.Parallel()
-		passesAreNumbered(t, func(t *testing.T) *bench {
-			clock := &Clock{}
-			clock.micros.Store(start.UnixMicro())
-			return &bench{DB: open(t, clock), clock: clock}
-		})
+		passesAreNumbered(t, func(t *testing.T) *bench { return newBench(t, open) })
 	})
 }
 
@@ -111,6 +105,12 @@ type bench struct {
 	*state.DB
 	clock *Clock
 	calls atomic.Int64
+}
+
+func newBench(t *testing.T, open Open) *bench {
+	clock := &Clock{}
+	clock.micros.Store(start.UnixMicro())
+	return &bench{DB: open(t, clock), clock: clock}
 }
 
 const team = "web"
