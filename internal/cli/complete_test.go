@@ -67,7 +67,6 @@ func TestCompletion(t *testing.T) {
 		{"resolve st", []string{"stuck\thelp_needed, team crew"}, noFilesSorted},
 		{"resolve stuck s", []string{"skip", "supply"}, noFiles},
 		{"resolve stuck supply ", nil, anyFiles},
-		{"resolve --all --category au", []string{"auth"}, noFiles},
 		{"resolve stuck retry --for ", []string{"plan/ann", "build/bob"}, noFilesSorted},
 		{"approve judged pl", []string{"plan"}, noFilesSorted},
 		{"fork stuck --from ", []string{"plan", "build"}, noFilesSorted},

@@ -128,9 +128,6 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	require.Equal(t, 2, answer.code)
 	require.Contains(t, answer.stderr.String(), "Temporal has lost session lost")
 	require.Contains(t, answer.stderr.String(), "maestro resume lost")
-	all := b.run("resolve", "--all", "retry", "--yes")
-	require.Zero(t, all.code)
-	require.Contains(t, all.stderr.String(), "session lost is skipped: Temporal has lost it; maestro resume lost")
 	require.Contains(t, b.run("resolve", "never", "retry").stderr.String(), `session "never" not found`)
 }
 
@@ -149,11 +146,6 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 		{"retry takes no path", []string{"resolve", "s", "retry", "build/dev"}},
 		{"--note: longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", session.MaxNote+1)}},
 		{"not valid UTF-8", []string{"approve", "s", "--note", "\xff"}},
-		{"need --all", []string{"resolve", "s", "retry", "--yes"}},
-		{"and no session", []string{"resolve", "--all", "s", "retry"}},
-		{"--all takes one of retry, skip and abort", []string{"resolve", "--all", "supply"}},
-		{`unknown failure category "auht"; did you mean "auth"?`, []string{"resolve", "--all", "--category", "auht", "retry"}},
-		{"--all and --request exclude each other", []string{"resolve", "--all", "retry", "--request", "x"}},
 		{"--note is missing; describe what is wrong", []string{"reject", "s", "design"}},
 		{"--note is missing", []string{"reject", "s", "design", "--note", "  "}},
 		{`unexpected argument "x"`, []string{"approve", "s", "design", "x"}},

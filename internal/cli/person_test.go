@@ -197,48 +197,6 @@ func (d *desk) inbox() []string {
 	return sessions
 }
 
-func TestManySessionsAreAnsweredAtOnce(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"coder": `cat > brief; test -e ` + d.dir + `/mended || { echo broken >&2; exit 7; }; echo x > code.txt`})
-	teamFile := d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n")
-	for _, sessionID := range []string{"a", "b", "c"} {
-		d.must(0, "run", teamFile, "Make it so.", "--session", sessionID)
-	}
-	for _, sessionID := range []string{"a", "b", "c"} {
-		d.asked(sessionID, "build", session.ForHelp)
-	}
-	got := d.run("resolve", "--all", "retry")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "nothing was answered; add --yes to answer 3 requests")
-	require.Contains(t, got.stdout.String(), "b: retry build/dev: unknown: ")
-	require.Contains(t, d.run("resolve", "--all", "retry", "--category", "auth", "--yes").stderr.String(), "no open request matches")
-	require.Contains(t, d.run("resolve", "--all", "skip", "--team", "other", "--dry-run").stderr.String(), "no open request matches")
-
-	var doc struct {
-		DryRun  bool `json:"dry_run"`
-		Answers []struct {
-			Session string
-			Taken   bool
-			Answer  session.Answer
-		}
-	}
-	d.json(&doc, "resolve", "--all", "abort", "--phase", "build", "--dry-run")
-	require.True(t, doc.DryRun)
-	require.Len(t, doc.Answers, 3)
-	require.False(t, doc.Answers[0].Taken)
-
-	d.file("mended", "")
-	d.json(&doc, "resolve", "--all", "retry", "--category", "unknown", "--note", "mended", "--yes")
-	require.Len(t, doc.Answers, 3)
-	for _, answer := range doc.Answers {
-		require.True(t, answer.Taken, answer.Session)
-		require.Equal(t, "mended", answer.Answer.Note)
-		require.Equal(t, 0, d.run("watch", answer.Session).code)
-	}
-	require.Empty(t, d.inbox())
-}
-
 func TestASkippedAssignmentIsNotAtWork(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()

@@ -54,7 +54,6 @@ type requestOperations interface {
 	Inbox(context.Context) (control.Inbox, error)
 	Open(ctx context.Context, session string) (open []session.Request, known bool, err error)
 	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
-	Leave(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
 }
 
 // reviewOperations are those of [control.Reviews] that commands use.

@@ -31,7 +31,6 @@ type resolveCommand struct {
 	selector
 	note, by string
 	whole    bool
-	batch    batchOptions
 }
 
 func resolveCommandOf(a *app) resolveCommand {
@@ -41,20 +40,15 @@ func resolveCommandOf(a *app) resolveCommand {
 func newResolve(a *app) *cobra.Command {
 	c := resolveCommandOf(a)
 	cmd := &cobra.Command{
-		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
+		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH",
 		Short: "Answer a session's request for help",
 		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work, or keeps the later version of a conflict; " +
 			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
-			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
-			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
+			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
-			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend\n" +
-			"  maestro resolve --all --category auth retry --note \"The key is renewed.\" --yes",
+			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend",
 		Args: func(cmd *cobra.Command, args []string) error { return c.check(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if c.batch.all {
-				return c.resolveAll(cmd.Context(), args[0])
-			}
 			c.action = session.Action(args[1])
 			return c.resolve(cmd.Context(), args[0], strings.Join(args[2:], ""))
 		},
@@ -64,10 +58,6 @@ func newResolve(a *app) *cobra.Command {
 	flags.StringVar(&c.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
 	flags.BoolVar(&c.whole, "whole", false, "with supply: PATH has the whole tree, so that files which it lacks are removed")
 	c.addAnswerFlags(cmd)
-	c.batch.add(cmd)
-	for _, single := range []string{"request", "for", "whole"} {
-		cmd.MarkFlagsMutuallyExclusive("all", single)
-	}
 	a.addServedFlags(cmd)
 	return cmd
 }
@@ -80,18 +70,6 @@ func (c *resolveCommand) addAnswerFlags(cmd *cobra.Command) {
 
 // check rejects invalid arguments of `resolve`.
 func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
-	if c.batch.all {
-		if len(args) != 1 || !slices.Contains(batchActions, session.Action(args[0])) {
-			return usagef("--all takes one of retry, skip and abort, and no session, like `maestro resolve --all retry`")
-		}
-		if err := c.batch.checkCategory(); err != nil {
-			return err
-		}
-		return checkNote(c.note)
-	}
-	if c.batch.given() {
-		return usagef("--team, --phase, --category, --dry-run and --yes need --all")
-	}
 	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
 		return err
 	}
@@ -127,7 +105,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s", h.Phase,
 			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
 	}
-	answer := c.answerTo(h)
+	answer := session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
 	if c.action == session.AnswerSupply {
 		answer.Whole = c.whole
 		if answer.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {

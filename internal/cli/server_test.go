@@ -114,7 +114,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"list", "list -o json", "list --team pair --status completed", "list --label kind=demo -o json", "list --limit 1", "list --limit 0", "list --team nobody",
 		"list --cursor nonsense",
 		"status whole -o json", "status waits -o json", "inbox", "inbox -o json",
-		"resolve waits retry", "resolve --all retry --dry-run", "approve waits build", "approve waits --request think.approval.9", "reject waits",
+		"resolve waits retry", "approve waits build", "approve waits --request think.approval.9", "reject waits",
 		"approve whole", "cancel whole",
 		"artifacts list whole", "artifacts list whole -o json", "artifacts list waits",
 		"artifacts diff whole", "artifacts diff whole build -o json", "artifacts diff whole think..build --stat", "artifacts diff whole --with waits -R",

@@ -139,20 +139,10 @@ func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Re
 }
 
 // Answer answers an open request. Who answers is who the token is of.
-func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (control.Answered, error) {
-	return r.answer(ctx, sessionID, answer, false)
-}
-
-// Leave leaves an answer for a session whose worker does not answer.
-func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (control.Answered, error) {
-	return r.answer(ctx, sessionID, answer, true)
-}
-
-func (r Requests) answer(ctx context.Context, sessionID string, a session.Answer, leave bool) (doc control.Answered, err error) {
+func (r Requests) Answer(ctx context.Context, sessionID string, a session.Answer) (doc control.Answered, err error) {
 	return change[control.Answered](ctx, r.Client, ofSession(sessionID, "requests", a.Request, "answer"), struct {
 		Action session.Action `json:"action"`
 		Note   string         `json:"note,omitempty"`
 		Files  spec.Digest    `json:"files,omitempty"`
-		Leave  bool           `json:"leave,omitempty"`
-	}{a.Action, a.Note, a.Files, leave})
+	}{a.Action, a.Note, a.Files})
 }

@@ -310,33 +310,47 @@ type Answered struct {
 	// Taken: the session has accepted it. Otherwise no worker has answered yet: a worker accepts
 	// it, or rejects it as stale, when one is available.
 	Taken bool `json:"taken"`
-	// Trouble is the error of one answer, if many were sent at once.
-	Trouble string `json:"trouble,omitempty"`
 }
 
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
 // kind [Conflict] are a [*LostError], an [*EndedError], or name who has answered before.
 func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
-	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered, q *session.Quorum) error {
+	answer.By = cmp.Or(answer.By, actor(ctx))
+	doc := Answered{Session: sessionID, Answer: answer}
+	if err := checkAnswer(answer); err != nil {
+		return doc, err
+	}
+	w, err := r.watcher(sessionID)
+	if err != nil {
+		return doc, err
+	}
+	p := access.Operate
+	if answer.Action.OfPhase() {
+		p = access.Approve
+	}
+	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
+	err = r.change(ctx, p, sessionID, event, func(ctx context.Context) error {
+		if _, err := r.running(ctx, w); err != nil {
+			return err
+		}
+		q, err := r.identify(ctx, w, &doc.Answer)
+		if err != nil {
+			return err
+		}
+		if answer.Files != "" && r.Store != nil {
+			if err := r.checkFiles(ctx, r.teamName(ctx, sessionID), "files", answer.Files); err != nil {
+				return err
+			}
+		}
 		var taken session.Answer
-		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, conn, sessionID, doc.Answer, q) }}
-		answered, err := send(ctx, conn, sessionID, m, &taken)
+		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, w.Conn, sessionID, doc.Answer, q) }}
+		answered, err := send(ctx, w.Conn, sessionID, m, &taken)
 		if err == nil && answered {
 			doc.Answer, doc.Taken = taken, true
 		}
 		return err
 	})
-}
-
-// Leave sends an answer without waiting, because the session's worker does not answer. A worker
-// accepts it, or rejects it as stale, when one is available. Errors are as of Answer.
-func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
-	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered, q *session.Quorum) error {
-		if again, err := isRepeated(ctx, conn, sessionID, doc.Answer, q); again || err != nil {
-			return err
-		}
-		return conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, doc.Answer)
-	})
+	return doc, err
 }
 
 // isRepeated looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
@@ -372,40 +386,6 @@ func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID st
 		}
 	}
 	return false, nil
-}
-
-// deliver checks an answer and its sender, and lets a function deliver it to a running session.
-func (r Requests) deliver(ctx context.Context, sessionID string, answer session.Answer, by func(context.Context, *temporalutil.Connection, *Answered, *session.Quorum) error) (Answered, error) {
-	answer.By = cmp.Or(answer.By, actor(ctx))
-	doc := Answered{Session: sessionID, Answer: answer}
-	if err := checkAnswer(answer); err != nil {
-		return doc, err
-	}
-	w, err := r.watcher(sessionID)
-	if err != nil {
-		return doc, err
-	}
-	p := access.Operate
-	if answer.Action.OfPhase() {
-		p = access.Approve
-	}
-	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
-	err = r.change(ctx, p, sessionID, event, func(ctx context.Context) error {
-		if _, err := r.running(ctx, w); err != nil {
-			return err
-		}
-		q, err := r.identify(ctx, w, &doc.Answer)
-		if err != nil {
-			return err
-		}
-		if answer.Files != "" && r.Store != nil {
-			if err := r.checkFiles(ctx, r.teamName(ctx, sessionID), "files", answer.Files); err != nil {
-				return err
-			}
-		}
-		return by(ctx, w.Conn, &doc, q)
-	})
-	return doc, err
 }
 
 // checkAnswer rejects an answer that no request can have.

@@ -18,7 +18,6 @@ type answerInput struct {
 		Action session.Action `json:"action" enum:"retry,skip,supply,abort,approve,reject" doc:"one of the request's actions"`
 		Note   string         `json:"note,omitempty" maxLength:"4096" doc:"the reason, for the agents that work next"`
 		Files  spec.Digest    `json:"files,omitempty" doc:"the manifest of supplied files"`
-		Leave  bool           `json:"leave,omitempty" doc:"do not wait for a worker: the session takes the answer, or finds it stale, as soon as one serves it"`
 	}
 }
 
@@ -40,10 +39,6 @@ func requests(api huma.API, r control.Requests) {
 		})
 	register(api, operation("POST /sessions/{session}/requests/{request}/answer", "answer-request", "Answer an open request; the second of two answers is a conflict"),
 		func(ctx context.Context, in *answerInput) (control.Answered, error) {
-			answer := session.Answer{Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files}
-			if in.Body.Leave {
-				return r.Leave(ctx, in.Session, answer)
-			}
-			return r.Answer(ctx, in.Session, answer)
+			return r.Answer(ctx, in.Session, session.Answer{Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files})
 		})
 }

@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"all is well":       {project: "MD"},
 		"credentials alone": {},
-		"no project":        {project: "NO", want: "project NO not found"},
+		"no project":        {project: "NO", want: "in project NO (404 Not Found)"},
 		"unseen project":    {project: "MD", denied: []string{"BROWSE_PROJECTS"}, want: "lacks Browse Projects in project MD"},
 		"no permissions":    {project: "MD", denied: []string{"CREATE_ISSUES", "ADD_COMMENTS"}, want: "lacks Add Comments, Create Issues in project MD"},
 		"who":               {project: "MD", fault: new(jiratest.Refusal(401, nil, "No.")), want: "JIRA_TOKEN"},

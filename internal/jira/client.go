@@ -1,12 +1,11 @@
 package jira
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -42,8 +41,6 @@ type Config struct {
 	Timeout time.Duration
 	// Now tells the time: Jira may ask to wait until one.
 	Now func() time.Time
-	// Transport is what requests go through; nil: one of its own.
-	Transport http.RoundTripper
 }
 
 const (
@@ -67,63 +64,46 @@ type Client struct {
 // New returns a client. It asks Jira nothing; an error is a *session.TicketTrouble on
 // what is missing of the configuration.
 func New(config Config) (*Client, error) {
+	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	base, err := url.Parse(strings.TrimRight(config.URL, "/") + "/")
 	if err != nil || base.Host == "" {
-		return nil, misconfigured("jira.url is not a URL; write it in full, like https://example.atlassian.net")
-	}
-	if config.Timeout <= 0 {
-		config.Timeout = defaultTimeout
+		return nil, &session.TicketTrouble{Kind: session.Misconfigured, Message: "jira.url is not a URL; write it in full, like https://example.atlassian.net"}
 	}
 	c := &Client{config: config, base: base}
-	if missing := c.unset(); len(missing) > 0 {
-		return nil, misconfigured("the credentials for %s are incomplete: %s not set in the worker's environment; set %s, as named by jira in the worker file",
-			base.Host, isOrAre(missing), c.credentials())
+	if config.Token == "" || config.Deployment != DataCenter && config.Email == "" {
+		return nil, c.misconfigured("the credentials are incomplete; set %s in the worker's environment, as named by jira in the worker file", c.expected())
 	}
-	transport := c.transport()
-	c.files = &http.Client{Transport: transport}
+	c.files = &http.Client{CheckRedirect: c.redirected}
 	c.api, err = gojira.NewClient(&http.Client{
-		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, base.String())
-	if err != nil {
-		return nil, misconfigured("jira.url is not a URL: %s", err)
-	}
-	return c, nil
+	return c, err
 }
 
-// transport sends the credentials to the configured site and to nobody else,
-// wherever a redirect leads.
-func (c *Client) transport() http.RoundTripper {
-	plain := c.config.Transport
-	if plain == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone()
-		own.ResponseHeaderTimeout = c.config.Timeout
-		plain = own
-	}
-	site := &siteTransport{site: c.base, elsewhere: plain}
+// authorize adds the credentials to a request.
+func (c *Client) authorize(req *http.Request) {
+	req.Header.Set("User-Agent", "maestro")
 	if c.config.Deployment == DataCenter {
-		site.there = &gojira.PATAuthTransport{Token: c.config.Token, Transport: plain}
+		req.Header.Set("Authorization", "Bearer "+c.config.Token)
 	} else {
-		site.there = &gojira.BasicAuthTransport{Username: c.config.Email, Password: c.config.Token, Transport: plain}
+		req.SetBasicAuth(c.config.Email, c.config.Token)
 	}
-	return site
 }
 
-type siteTransport struct {
-	site             *url.URL
-	there, elsewhere http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *siteTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if sameSite(r.URL, t.site) {
-		return t.there.RoundTrip(r)
+// redirected lets a download be redirected, with the credentials only within the configured site.
+func (c *Client) redirected(req *http.Request, via []*http.Request) error {
+	if len(via) > 10 {
+		return errors.New("too many redirects")
 	}
-	return t.elsewhere.RoundTrip(r)
+	if !c.onSite(req.URL) {
+		req.Header.Del("Authorization")
+	}
+	return nil
 }
 
-func sameSite(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
+// onSite reports whether an address is one of the configured site.
+func (c *Client) onSite(u *url.URL) bool {
+	return u.Scheme == c.base.Scheme && strings.EqualFold(u.Host, c.base.Host)
 }
 
 // Address is the page of a ticket for people.
@@ -142,17 +122,18 @@ func (c *Client) path(parts ...string) string {
 
 // call is one request of Jira's API.
 type call struct {
-	// what continues "Jira could not be asked to", for messages.
+	// what completes the sentence "the request to ... failed".
 	what   string
 	method string
 	path   string
 	query  url.Values
 	body   any
-	// into gets the answer's JSON; nil: it does not matter.
+	// into gets the answer's JSON; nil if nothing of it is needed.
 	into any
-	// refused says what a refusal means that is not the same for every call; nil:
-	// what it always means.
-	refused func(refusal) *session.TicketTrouble
+	// advice says what to check if Jira refuses, before the settings in the worker file; it ends with "; ".
+	advice string
+	// ofTicket: a ticket is gone if Jira does not find what the request is about.
+	ofTicket bool
 }
 
 // do sends a request and reads its answer. Its error is a *session.TicketTrouble.
@@ -161,52 +142,35 @@ func (c *Client) do(ctx context.Context, k call) error {
 	defer cancel()
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	path := k.path
-	if len(k.query) > 0 {
-		path += "?" + k.query.Encode()
-	}
-	req, err := c.api.NewRequestWithContext(ctx, k.method, path, k.body)
+	req, err := c.api.NewRequestWithContext(ctx, k.method, k.path+"?"+k.query.Encode(), k.body)
 	if err != nil {
-		return misconfigured("Jira: request to %s failed: %s", k.what, err)
+		return c.misconfigured("the request to %s failed: %s", k.what, err)
 	}
+	c.authorize(req)
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "maestro")
 	resp, err := c.api.Do(req, nil)
 	if resp == nil {
 		return c.lost(k, err, sent.Load())
 	}
 	defer resp.Body.Close() //nolint:errcheck // It was only read.
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err != nil {
-		return c.lost(k, err, true)
+	body, err := c.read(k, resp.Response)
+	if err != nil || k.into == nil {
+		return err
 	}
-	a := answer{status: resp.StatusCode, header: resp.Header, body: body}
-	if trouble := c.judge(k, a); trouble != nil {
-		return trouble
-	}
-	if k.into == nil {
-		return nil
-	}
-	if err := json.Unmarshal(body, k.into); err != nil || len(body) > maxAnswer {
+	if json.Unmarshal(body, k.into) != nil {
 		return c.lost(k, errors.New("the answer is not that of Jira's API"), true)
 	}
 	return nil
 }
 
-// answer is an answer of Jira's, or of what stands in front of it.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-// html reports whether the answer is a page for people.
-func (a answer) html() bool {
-	kind, _, err := mime.ParseMediaType(a.header.Get("Content-Type"))
-	return err == nil && (kind == "text/html" || kind == "application/xhtml+xml")
-}
-
-// misconfigured is the trouble that somebody has to fix.
-func misconfigured(format string, args ...any) *session.TicketTrouble {
-	return &session.TicketTrouble{Kind: session.Misconfigured, Message: fmt.Sprintf(format, args...)}
+// read reads an answer to its end, and returns a *session.TicketTrouble unless Jira has done what it was asked.
+func (c *Client) read(k call, resp *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, c.lost(k, err, true)
+	}
+	if trouble := c.checkResponse(k, resp.StatusCode, resp.Header, body); trouble != nil {
+		return nil, trouble
+	}
+	return body, nil
 }

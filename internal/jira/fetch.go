@@ -1,6 +1,7 @@
 package jira
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,11 +11,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
 
 	gojira "github.com/andygrunwald/go-jira"
 
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Limits bound what is taken of a ticket's attachments.
@@ -42,7 +43,7 @@ type Attachment struct {
 	// Name is safe in a directory, and unlike those of the ticket's others.
 	Name string
 	Size int64
-	// Why says why it is left out; empty: it is not.
+	// Why says why it is left out; empty if it is taken.
 	Why string
 
 	content *url.URL
@@ -53,7 +54,7 @@ var ticketKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*-[1-9][0-9]*$`)
 // Fetch reads a ticket. Its error is a *session.TicketTrouble.
 func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, error) {
 	if !ticketKey.MatchString(key) {
-		return Issue{}, misconfigured("%s is not a ticket key; write it like MD-123", quoted(key))
+		return Issue{}, c.misconfigured("%q is not a ticket key; write it like MD-123", textfmt.Shorten(key, 80))
 	}
 	key = strings.ToUpper(key)
 	var found struct {
@@ -67,17 +68,14 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 	err := c.do(ctx, call{
 		what: "read ticket " + key, method: http.MethodGet, path: c.path("issue", key),
 		query: url.Values{"fields": {"summary,description,attachment"}}, into: &found,
-		refused: func(r refusal) *session.TicketTrouble { return c.ticketRefused(key, "Browse Projects", r) },
+		advice: adviceOnTicket, ofTicket: true,
 	})
 	if err != nil {
 		return Issue{}, err
 	}
-	if found.Key == "" {
-		found.Key = key
-	}
-	issue := Issue{Key: found.Key, URL: c.Address(found.Key), Summary: strings.TrimSpace(found.Fields.Summary)}
+	key = cmp.Or(found.Key, key) // it may have moved
+	issue := Issue{Key: key, URL: c.Address(key), Summary: strings.TrimSpace(found.Fields.Summary), Description: strings.ReplaceAll(found.Fields.Description, "\r\n", "\n")}
 	issue.Attachments, issue.Left = c.attachments(found.Fields.Attachment, limits)
-	issue.Description = strings.ReplaceAll(found.Fields.Description, "\r\n", "\n")
 	return issue, nil
 }
 
@@ -108,7 +106,7 @@ func (c *Client) attachments(files []gojira.Attachment, limits Limits) (taken, l
 // content is where an attachment's bytes are: where Jira says, if that is on the
 // configured site, and otherwise where they are known to be on it.
 func (c *Client) content(f gojira.Attachment) *url.URL {
-	if u, err := url.Parse(f.Content); err == nil && sameSite(u, c.base) {
+	if u, err := url.Parse(f.Content); err == nil && c.onSite(u) {
 		return u
 	}
 	if c.config.Deployment == DataCenter {
@@ -121,38 +119,18 @@ func (c *Client) content(f gojira.Attachment) *url.URL {
 // keeps names apart needs some of them.
 const maxFileName = 200
 
-// reservedNames are names that some systems have for devices.
-var reservedNames = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
-
 // safeName is a file's name without what could lead out of a directory, hide the
 // file, or be refused by a file system.
 func safeName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || strings.ContainsRune(`/\:*?"<>|`, r) || unicode.Is(unicode.Cf, r) {
-			return '_'
-		}
-		return r
-	}, strings.ToValidUTF8(name, "_"))
-	name = strings.Trim(name, ". ")
-	if name == "" || reservedNames.MatchString(name) || strings.HasPrefix(name, "-") {
-		name = "_" + name
-	}
+	name = strings.TrimLeft(safetext.Portable(strings.ReplaceAll(name, "/", "_")), ".- ")
 	if len(name) > maxFileName {
 		ext := path.Ext(name)
 		if len(ext) > 20 {
 			ext = ""
 		}
-		name = cutBytes(strings.TrimSuffix(name, ext), maxFileName-len(ext)) + ext
+		name = strings.ToValidUTF8(name[:maxFileName-len(ext)], "") + ext
 	}
-	return name
-}
-
-// cutBytes is the beginning of a text, of at most most bytes and whole characters.
-func cutBytes(text string, most int) string {
-	for most > 0 && most < len(text) && text[most]&0xC0 == 0x80 {
-		most--
-	}
-	return text[:min(most, len(text))]
+	return cmp.Or(name, "_")
 }
 
 // unused is a name that is not used yet, also where case does not count.
@@ -171,14 +149,14 @@ func unused(name string, used map[string]bool) string {
 // another host, which gets no credentials. Reading it fails if there is less or
 // more of it than its size. Its error is a *session.TicketTrouble.
 func (c *Client) Open(ctx context.Context, a Attachment) (io.ReadCloser, error) {
-	k := call{what: "download attachment " + a.Name, method: http.MethodGet}
+	k := call{what: "download attachment " + a.Name, method: http.MethodGet, advice: adviceOnTicket}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeouts*c.config.Timeout)
 	req, err := http.NewRequestWithContext(ctx, k.method, a.content.String(), nil)
 	if err != nil {
 		cancel()
-		return nil, misconfigured("Jira: request to %s failed: %s", k.what, err)
+		return nil, c.misconfigured("the request to %s failed: %s", k.what, err)
 	}
-	req.Header.Set("User-Agent", "maestro")
+	c.authorize(req)
 	resp, err := c.files.Do(req)
 	if err != nil {
 		cancel()
@@ -187,11 +165,8 @@ func (c *Client) Open(ctx context.Context, a Attachment) (io.ReadCloser, error) 
 	if resp.StatusCode != http.StatusOK {
 		defer cancel()
 		defer resp.Body.Close() //nolint:errcheck // It was only read.
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-		if trouble := c.judge(k, answer{status: resp.StatusCode, header: resp.Header, body: body}); trouble != nil {
-			return nil, trouble
-		}
-		return nil, c.lost(k, fmt.Errorf("it answered %d", resp.StatusCode), true)
+		_, err := c.read(k, resp)
+		return nil, cmp.Or(err, error(c.lost(k, fmt.Errorf("status %d", resp.StatusCode), true)))
 	}
 	return &download{body: resp.Body, left: a.Size, cancel: cancel}, nil
 }

@@ -40,7 +40,7 @@ func summary(n session.Notice) string {
 			said = append(said, p)
 		}
 	}
-	return cutLine(strings.Join(said, ": "), maxSummary)
+	return textfmt.Shorten(strings.Join(said, ": "), maxSummary)
 }
 
 // subject is whose work a request is about.
@@ -53,14 +53,17 @@ func subject(r session.Request) string {
 
 // description is what the ticket of a notice says.
 func description(n session.Notice) func(quote int) document {
-	return func(quote int) document {
-		d := document{paragraph(append(opening(n), plain(" "+sessionText(n)+"."))...)}
-		d = append(d, happened(n, quote)...)
-		d = append(d, tried(n, quote)...)
-		d = append(d, costText(n)...)
-		d = append(d, goingOn(n, quote)...)
-		return append(d, artifacts(n)...)
-	}
+	return func(quote int) document { return asked(n, "", quote) }
+}
+
+// asked says what a person is needed for, and how to answer. before is the beginning, as markup.
+func asked(n session.Notice, before string, quote int) document {
+	d := document{before + strong(opening(n)) + plain(" "+quorumText(n)+sessionText(n)+".")}
+	d = append(d, happened(n, quote)...)
+	d = append(d, tried(n, quote)...)
+	d = append(d, costText(n)...)
+	d = append(d, goingOn(n, quote)...)
+	return append(d, artifacts(n)...)
 }
 
 // comment is the text of a comment.
@@ -69,22 +72,12 @@ func comment(c session.TicketComment) func(quote int) document {
 	return func(quote int) document {
 		var d document
 		switch n.Event {
-		case session.HelpAsked:
-			first := opening(n)
-			if c.Occurrences > 1 {
-				first = []string{strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)), plain(" ")}
-				first = append(first, opening(n)...)
+		case session.HelpAsked, session.ApprovalAsked:
+			before := ""
+			if n.Event == session.HelpAsked && c.Occurrences > 1 {
+				before = strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)) + " "
 			}
-			d = document{paragraph(append(first, plain(" "+sessionText(n)+"."))...)}
-			d = append(d, happened(n, quote)...)
-			d = append(d, tried(n, quote)...)
-			d = append(d, costText(n)...)
-			d = append(d, goingOn(n, quote)...)
-		case session.ApprovalAsked:
-			d = document{paragraph(append(opening(n), plain(" "+sessionText(n)+"."))...)}
-			d = append(d, costText(n)...)
-			d = append(d, goingOn(n, quote)...)
-			d = append(d, artifacts(n)...)
+			d = asked(n, before, quote)
 		case session.WentOn:
 			d = wentOn(n, quote)
 		default:
@@ -95,9 +88,9 @@ func comment(c session.TicketComment) func(quote int) document {
 			d = append(d, artifacts(n)...)
 		}
 		if c.Omitted > 0 {
-			d = append(d, paragraph(plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted))))
+			d = append(d, plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted)))
 		}
-		return append(d, paragraph(plain(mark(n.ID))))
+		return append(d, plain(mark(n.ID)))
 	}
 }
 
@@ -113,30 +106,29 @@ func isComment(text, id string) bool {
 }
 
 // opening says what a person is needed for.
-func opening(n session.Notice) []string {
+func opening(n session.Notice) string {
 	r := n.Request
 	if r == nil {
-		return []string{strong(fmt.Sprintf("Team %s is %s.", n.Team, words(n.Status)))}
+		return fmt.Sprintf("Team %s is %s.", n.Team, words(n.Status))
 	}
 	switch r.Kind {
 	case session.ForApproval:
-		asks := []string{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
-		return append(asks, approvals(*r)...)
+		return fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team)
 	case session.ForBudget:
-		return []string{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
+		return fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r))
 	case session.ForOutage:
-		return []string{strong(fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited()))}
+		return fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited())
 	case session.ForHelp:
 	}
-	return []string{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
+	return fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team)
 }
 
-// approvals says who has approved and who has to; nothing where one person does.
-func approvals(r session.Request) []string {
-	if r.Quorum == nil {
-		return nil
+// quorumText says who has approved and who has to; empty where one person does.
+func quorumText(n session.Notice) string {
+	if n.Request == nil || n.Request.Quorum == nil {
+		return ""
 	}
-	return []string{plain(" " + safetext.Line(r.Quorum.String()) + ".")}
+	return safetext.Line(n.Request.Quorum.String()) + ". "
 }
 
 // sessionText names the notice's session.
@@ -158,13 +150,13 @@ func happened(n session.Notice, quote int) document {
 		return append(d, verbatim(cutText(n.Reason, quote)))
 	}
 	if r.Category != "" {
-		d = append(d, paragraph(plain("Failure category: "), strong(string(r.Category))))
+		d = append(d, plain("Failure category: ")+strong(string(r.Category)))
 	}
 	if r.Message != "" {
 		d = append(d, verbatim(cutText(r.Message, quote)))
 	}
 	if r.Suggestion != "" {
-		d = append(d, paragraph(plain(textfmt.Shorten(safetext.Line(r.Suggestion), max(quote, 40)))))
+		d = append(d, plain(textfmt.Shorten(safetext.Line(r.Suggestion), max(quote, 40))))
 	}
 	var times []string
 	if !r.Since.IsZero() {
@@ -174,7 +166,7 @@ func happened(n session.Notice, quote int) document {
 		times = append(times, "Without an answer the session fails at "+clock(r.Until)+".")
 	}
 	if len(times) > 0 {
-		d = append(d, paragraph(plain(strings.Join(times, " "))))
+		d = append(d, plain(strings.Join(times, " ")))
 	}
 	return d
 }
@@ -194,7 +186,7 @@ func tried(n session.Notice, quote int) document {
 	}
 	d := document{heading("Failed attempts")}
 	if left > 0 {
-		d = append(d, paragraph(plain(fmt.Sprintf("%d attempts; the first %d are omitted.", len(attempts), left))))
+		d = append(d, plain(fmt.Sprintf("%d attempts; the first %d are omitted.", len(attempts), left)))
 	}
 	return append(d, bullets(items))
 }
@@ -215,32 +207,31 @@ func spent(u cost.Usage) string {
 func goingOn(n session.Notice, quote int) document {
 	d := document{heading("How to continue")}
 	if n.Dashboard != "" {
-		d = append(d, paragraph(plain("In a browser: open "), link("the dashboard", n.Dashboard), plain(".")))
+		d = append(d, plain("In a browser: open ")+link("the dashboard", n.Dashboard)+".")
 	}
 	if len(n.Commands) > 0 {
 		d = append(d,
-			paragraph(plain("In a terminal, one of:")),
+			plain("In a terminal, one of:"),
 			verbatim(cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))))
 		if n.Where != "" {
-			d = append(d, paragraph(plain("Flags for Temporal and the store: "+safetext.Line(n.Where)+".")))
+			d = append(d, plain("Flags for Temporal and the store: "+safetext.Line(n.Where)+"."))
 		}
 	}
 	r := n.Request
 	if r == nil || len(r.Actions) == 0 {
 		return d
 	}
-	where := []string{plain("In Temporal's Web UI: open the workflow " + n.Session + " in namespace " + n.Namespace)}
+	where := plain("In Temporal's Web UI: open the workflow " + n.Session + " in namespace " + n.Namespace)
 	if n.WebUI != "" {
-		where = []string{plain("In Temporal's Web UI: open "), link("the session's page", n.WebUI)}
+		where = plain("In Temporal's Web UI: open ") + link("the session's page", n.WebUI)
 	}
 	verbs := make([]string, len(r.Actions))
 	for i, v := range r.Actions {
 		verbs[i] = string(v)
 	}
-	where = append(where,
-		plain(" and send the Update "), strong("resolve"),
-		plain(" with the JSON below. The action is one of "+strings.Join(verbs, ", ")+"; add a \"note\" for the next attempt."))
-	return append(d, paragraph(where...), verbatim(answerJSON(*r)))
+	where += plain(" and send the Update ") + strong("resolve") +
+		plain(" with the JSON below. The action is one of "+strings.Join(verbs, ", ")+"; add a \"note\" for the next attempt.")
+	return append(d, where, verbatim(answerJSON(*r)))
 }
 
 // answerJSON is the likeliest answer to a request, as the Web UI takes it.
@@ -265,28 +256,23 @@ func artifacts(n session.Notice) document {
 	if r := n.Request; r != nil && r.Persona != "" {
 		commands += fmt.Sprintf("\nmaestro logs %s %s", n.Session, subject(*r))
 	}
-	return document{
-		heading("Artifacts"),
-		paragraph(plain(where + ":")),
-		verbatim(commands),
-	}
+	return document{heading("Artifacts"), plain(where + ":"), verbatim(commands)}
 }
 
 // wentOn says who answered what to which request, when and why.
 func wentOn(n session.Notice, quote int) document {
-	goes := "session " + n.Session + " continues."
 	if n.Answer == nil {
-		return document{paragraph(strong("S" + goes[1:]))}
+		return document{strong("Session " + n.Session + " continues.")}
 	}
-	d := said(*n.Answer, ": "+goes, quote)
-	if n.Request != nil && n.Answer.Action == session.AnswerApprove {
-		d[0] += paragraph(approvals(*n.Request)...)
+	d := answered(*n.Answer, ": session "+n.Session+" continues.", quote)
+	if n.Answer.Action == session.AnswerApprove {
+		d[0] += plain(" " + quorumText(n))
 	}
 	return d
 }
 
-// said tells what a person has said, when and why, and what comes of it.
-func said(a session.Answer, then string, quote int) document {
+// answered tells what a person has answered, when and why, and what follows.
+func answered(a session.Answer, then string, quote int) document {
 	by := textfmt.Shorten(safetext.Line(a.By), maxBy)
 	if by == "" {
 		by = "An unnamed person"
@@ -302,9 +288,9 @@ func said(a session.Answer, then string, quote int) document {
 	if !a.At.IsZero() {
 		text += " at " + clock(a.At)
 	}
-	d := document{paragraph(strong(by), plain(text+then))}
+	d := document{strong(by) + plain(text+then)}
 	if strings.TrimSpace(a.Note) != "" {
-		d = append(d, paragraph(plain("Why:")), verbatim(cutText(a.Note, quote)))
+		d = append(d, plain("Why:"), verbatim(cutText(a.Note, quote)))
 	}
 	return d
 }
@@ -319,12 +305,12 @@ func ended(n session.Notice, quote int) document {
 	if how == "" {
 		how = "is " + words(n.Status)
 	}
-	d := document{paragraph(strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how)))}
+	d := document{strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how))}
 	if n.Reason != "" {
 		d = append(d, verbatim(cutText(n.Reason, quote)))
 	}
 	if n.Answer != nil {
-		d = append(d, said(*n.Answer, ".", quote)...)
+		d = append(d, answered(*n.Answer, ".", quote)...)
 	}
 	return d
 }

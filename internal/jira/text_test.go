@@ -81,7 +81,7 @@ func TestTexts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := write(maxDescription)
+			d := write(maxText)
 			golden(t, name+".wiki", d.String()+"\n")
 		})
 	}
@@ -90,7 +90,7 @@ func TestTexts(t *testing.T) {
 func TestSummaries(t *testing.T) {
 	t.Parallel()
 	long := session.Notice{Team: "web", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: strings.Repeat("😀", 300)}}
-	require.LessOrEqual(t, units(summary(long)), 255)
+	require.LessOrEqual(t, len(summary(long)), 255)
 	require.True(t, strings.HasSuffix(summary(long), "😀…"), summary(long))
 	for want, n := range map[string]session.Notice{
 		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "too\n\tslow\r\n"}},
@@ -98,24 +98,6 @@ func TestSummaries(t *testing.T) {
 		"[maestro] web: session s-1: failed: nobody has come.": {Team: "web", Session: "s-1", Status: session.Failed, Reason: "nobody has come."},
 	} {
 		require.Equal(t, want, summary(n))
-	}
-}
-
-func TestCutLine(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		text string
-		most int
-		want string
-	}{
-		{"abc", 3, "abc"},
-		{"abcd", 3, "ab…"},
-		{"ab cd", 4, "ab…"},
-		{"😀😀", 4, "😀😀"},
-		{"😀😀x", 4, "😀…"},
-		{"äöü", 3, "äöü"},
-	} {
-		require.Equal(t, tt.want, cutLine(tt.text, tt.most))
 	}
 }
 

@@ -1,22 +1,21 @@
 package jira
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"maps"
 	"net"
 	"net/http"
-	"regexp"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	gojira "github.com/andygrunwald/go-jira"
 
@@ -25,47 +24,30 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// maxSaid bounds what is repeated of what Jira says.
-const maxSaid = 400
+// maxMessage bounds what is repeated of what Jira says, in bytes.
+const maxMessage = 600
 
-// refusal is an answer that says no, in Jira's own words.
-type refusal struct {
-	status   int
-	messages []string
-	fields   map[string]string
-}
-
-// said is the refusal in one line.
-func (r refusal) said() string {
-	parts := slices.Clone(r.messages)
-	for _, field := range slices.Sorted(maps.Keys(r.fields)) {
-		parts = append(parts, field+": "+r.fields[field])
+// trouble is an error that names Jira, without the credentials.
+func (c *Client) trouble(kind session.TroubleKind, format string, args ...any) *session.TicketTrouble {
+	message := "Jira at " + c.base.Host + ": " + fmt.Sprintf(format, args...)
+	if c.config.Token != "" {
+		message = strings.ReplaceAll(message, c.config.Token, "***")
 	}
-	if len(parts) == 0 {
-		return fmt.Sprintf("(%d %s)", r.status, http.StatusText(r.status))
-	}
-	return fmt.Sprintf("(%d): %s", r.status, quoted(strings.Join(parts, "; ")))
+	return &session.TicketTrouble{Kind: kind, Message: message}
 }
 
-// quoted is foreign text in one short line.
-func quoted(text string) string {
-	return strconv.Quote(textfmt.Shorten(strings.Join(strings.Fields(text), " "), maxSaid))
+// misconfigured is the trouble that somebody has to fix.
+func (c *Client) misconfigured(format string, args ...any) *session.TicketTrouble {
+	return c.trouble(session.Misconfigured, format, args...)
 }
 
-// lost is the trouble of a request that was not answered. sent says that Jira may
-// have got it.
+// lost is the trouble of a request that was not answered. sent: Jira may have received it.
 func (c *Client) lost(k call, err error, sent bool) *session.TicketTrouble {
 	why := c.why(err)
 	if sent && k.method != http.MethodGet {
-		return &session.TicketTrouble{
-			Kind:    session.Unclear,
-			Message: fmt.Sprintf("Jira at %s: no usable answer to the request to %s: %s; it may have been executed", c.base.Host, k.what, why),
-		}
+		return c.trouble(session.Unclear, "no usable answer to the request to %s: %s; it may have been executed", k.what, why)
 	}
-	return &session.TicketTrouble{
-		Kind:    session.Unreached,
-		Message: fmt.Sprintf("Jira at %s: request to %s failed: %s", c.base.Host, k.what, why),
-	}
+	return c.trouble(session.Unreached, "the request to %s failed: %s", k.what, why)
 }
 
 // why says why there was no answer, without the request's address.
@@ -73,6 +55,7 @@ func (c *Client) why(err error) string {
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
 	var timeout net.Error
+	var request *url.Error
 	switch {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the name %s cannot be resolved; check jira.url in the worker file and the network", dns.Name)
@@ -84,89 +67,61 @@ func (c *Client) why(err error) string {
 		return "the connection was closed"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("no answer within %s", textfmt.Duration(c.config.Timeout))
+	case errors.As(err, &request):
+		err = request.Err
 	}
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-		err = inner                          // the innermost says what happened, those around it where
-		if _, ok := err.(*net.OpError); ok { //nolint:errorlint // The chain is walked here.
-			break
-		}
-	}
-	return c.masked(err.Error())
+	return err.Error()
 }
 
-// masked takes the credentials out of a text that comes from outside.
-func (c *Client) masked(text string) string {
-	if c.config.Token != "" {
-		text = strings.ReplaceAll(text, c.config.Token, "***")
-	}
-	return text
-}
-
-// judge returns what is wrong with an answer; nil: it is what was asked for.
-func (c *Client) judge(k call, a answer) *session.TicketTrouble {
-	if trouble := c.credentialsRefused(a); trouble != nil {
-		return trouble
-	}
+// checkResponse returns what is wrong with an answer; nil if Jira has done what it was asked.
+func (c *Client) checkResponse(k call, status int, header http.Header, body []byte) *session.TicketTrouble {
+	login := strings.ToUpper(header.Get("X-Seraph-LoginReason") + header.Get("X-Authentication-Denied-Reason"))
+	page := strings.HasPrefix(header.Get("Content-Type"), "text/html")
 	switch {
-	case a.status == http.StatusTooManyRequests,
-		a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "":
-		wait := retryAfter(a.header, c.config.Now())
-		return &session.TicketTrouble{
-			Kind: session.Unreached, RetryAfter: wait,
-			Message: fmt.Sprintf("Jira at %s requires a wait of %s before the request to %s (%d)", c.base.Host, waitText(wait), k.what, a.status),
-		}
-	case a.status >= 500:
-		return c.lost(k, fmt.Errorf("status %d %s%s", a.status, http.StatusText(a.status), c.masked(page(a))), true)
-	case a.status >= 300 && a.status < 400:
-		return misconfigured("%s redirects (%d) to %s on the request to %s; set Jira's own address in jira.url, and let the worker bypass a single sign-on in front of it",
-			c.base.Host, a.status, c.masked(place(a)), k.what)
-	case a.html() && a.status == http.StatusNotFound:
-		return misconfigured("%s has no Jira API to %s (404%s); check jira.url with its path, and jira.deployment, which is %s",
-			c.base.Host, k.what, c.masked(page(a)), c.config.Deployment)
-	case a.html():
-		return misconfigured("%s answers with a web page (%d%s) on the request to %s; a proxy or a single sign-on in front of Jira has answered: set Jira's own address in jira.url, and let the worker bypass it",
-			c.base.Host, a.status, c.masked(page(a)), k.what)
-	case a.status >= 200 && a.status < 300:
+	case strings.Contains(login, "AUTHENTICATION_DENIED"), strings.Contains(login, "CAPTCHA"):
+		return c.misconfigured("it requires a CAPTCHA for the account of %s after too many failed logins (%d); log in once with a browser, then check the values of these variables",
+			c.credentials(), status)
+	case status == http.StatusUnauthorized, strings.Contains(login, "AUTHENTICATED_FAILED"): // it may serve a request as nobody's, with any status
+		return c.misconfigured("it refused the credentials in %s (%d); set %s, and restart the worker", c.credentials(), status, c.expected())
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
+		// Jira does not always say what remains.
+		wait := cmp.Or(retryafter.Parse(header, c.config.Now()), retryafter.Value(header.Get("X-RateLimit-Reset"), c.config.Now()))
+		t := c.trouble(session.Unreached, "it requires a wait before the request to %s (%d)", k.what, status)
+		t.RetryAfter = textfmt.Duration(wait)
+		return t
+	case status >= 500:
+		return c.lost(k, fmt.Errorf("status %d %s", status, http.StatusText(status)), true)
+	case page, status >= 300 && status < 400:
+		target, _, _ := strings.Cut(header.Get("Location"), "?") // the query may have secrets
+		return c.misconfigured("a web page or a redirect (%d %s) answers the request to %s; set Jira's own address with its path in jira.url, check jira.deployment, which is %s, "+
+			"and let the worker bypass a single sign-on or proxy in front of it", status, textfmt.Shorten(target, maxMessage), k.what, c.config.Deployment)
+	case status < 300:
 		return nil
 	}
-	r := c.refusal(a)
-	if k.refused != nil {
-		if trouble := k.refused(r); trouble != nil {
-			return trouble
-		}
+	kind := session.Misconfigured
+	if k.ofTicket && status == http.StatusNotFound {
+		kind = session.Gone
 	}
-	return c.refused(k, r)
+	return c.trouble(kind, "the account of %s cannot %s (%d %s): %s; %scheck jira.url and jira.deployment, which is %s, in the worker file",
+		c.credentials(), k.what, status, http.StatusText(status), message(body), k.advice, c.config.Deployment)
 }
 
-// refused says what a refusal means whatever was asked.
-func (c *Client) refused(k call, r refusal) *session.TicketTrouble {
-	if r.status == http.StatusForbidden {
-		return misconfigured("Jira at %s does not allow the account of %s to %s %s; grant it the permission", c.base.Host, c.credentials(), k.what, r.said())
+// message is what Jira says of an error, in one short line.
+func message(body []byte) string {
+	var stated struct {
+		gojira.Error
+		Message      string `json:"message"`
+		ErrorMessage string `json:"errorMessage"`
 	}
-	return misconfigured("Jira at %s refuses to %s %s; check jira.url and jira.deployment (%s) in the worker file, and help.jira in the team file",
-		c.base.Host, k.what, r.said(), c.config.Deployment)
-}
-
-// credentialsRefused recognises that Jira does not know who asks. It then may
-// serve a request as nobody's, with any status.
-func (c *Client) credentialsRefused(a answer) *session.TicketTrouble {
-	reasons := strings.ToUpper(strings.Join(a.header.Values("X-Seraph-LoginReason"), ","))
-	denied := a.header.Get("X-Authentication-Denied-Reason")
-	switch {
-	case strings.Contains(strings.ToUpper(denied), "CAPTCHA") || strings.Contains(reasons, "AUTHENTICATION_DENIED"):
-		return misconfigured("Jira at %s requires a CAPTCHA for the account of %s after too many failed logins (%d); log in once with a browser, then check the values of these variables",
-			c.base.Host, c.credentials(), a.status)
-	case a.status == http.StatusUnauthorized || strings.Contains(reasons, "AUTHENTICATED_FAILED"):
-		said := ""
-		if !a.html() {
-			if r := c.refusal(a); len(r.messages) > 0 {
-				said = ": " + quoted(strings.Join(r.messages, "; "))
-			}
-		}
-		return misconfigured("Jira at %s refused the credentials in %s (%d)%s; set %s, and restart the worker",
-			c.base.Host, c.credentials(), a.status, said, c.wanted())
+	if json.Unmarshal(body, &stated) != nil {
+		stated.Message = string(body)
 	}
-	return nil
+	parts := append(stated.ErrorMessages, stated.Message, stated.ErrorMessage)
+	for _, field := range slices.Sorted(maps.Keys(stated.Errors)) {
+		parts = append(parts, field+": "+stated.Errors[field])
+	}
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return strconv.Quote(textfmt.Shorten(strings.Join(strings.Fields(strings.Join(parts, "; ")), " "), maxMessage))
 }
 
 // credentials names the variables that hold the credentials.
@@ -177,93 +132,10 @@ func (c *Client) credentials() string {
 	return c.config.EmailEnv + " and " + c.config.TokenEnv
 }
 
-// wanted says what the variables should hold.
-func (c *Client) wanted() string {
+// expected says what the variables should hold.
+func (c *Client) expected() string {
 	if c.config.Deployment == DataCenter {
 		return fmt.Sprintf("%s to a personal access token that has not expired", c.config.TokenEnv)
 	}
 	return fmt.Sprintf("%s to an account's email address and %s to an API token of that account that has not expired", c.config.EmailEnv, c.config.TokenEnv)
-}
-
-// unset lists the variables of the credentials that hold nothing.
-func (c *Client) unset() []string {
-	var missing []string
-	if c.config.Deployment != DataCenter && c.config.Email == "" {
-		missing = append(missing, c.config.EmailEnv)
-	}
-	if c.config.Token == "" {
-		missing = append(missing, c.config.TokenEnv)
-	}
-	return missing
-}
-
-func isOrAre(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " is"
-	}
-	return strings.Join(names, " and ") + " are"
-}
-
-// refusal reads Jira's error body, or what there is instead of it.
-func (c *Client) refusal(a answer) refusal {
-	var said struct {
-		gojira.Error
-		Message      string `json:"message"`
-		ErrorMessage string `json:"errorMessage"`
-	}
-	r := refusal{status: a.status}
-	if err := json.Unmarshal(a.body, &said); err != nil {
-		if text := strings.TrimSpace(string(a.body)); text != "" {
-			r.messages = []string{c.masked(text)}
-		}
-		return r
-	}
-	for _, m := range append(said.ErrorMessages, said.Message, said.ErrorMessage) {
-		if m != "" {
-			r.messages = append(r.messages, c.masked(m))
-		}
-	}
-	r.fields = map[string]string{}
-	for field, m := range said.Errors {
-		r.fields[c.masked(field)] = c.masked(m)
-	}
-	return r
-}
-
-var pageTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
-
-// page is the title of a web page, as a message continues.
-func page(a answer) string {
-	if !a.html() {
-		return ""
-	}
-	if m := pageTitle.FindSubmatch(a.body); m != nil {
-		return ", " + quoted(html.UnescapeString(string(m[1])))
-	}
-	return ", a web page"
-}
-
-// place is where a redirect leads, without what may be secret in it.
-func place(a answer) string {
-	to, _, _ := strings.Cut(a.header.Get("Location"), "?")
-	if to == "" {
-		return "nowhere"
-	}
-	return textfmt.Shorten(to, maxSaid)
-}
-
-// retryAfter returns the wait that an answer requires; zero if it states none.
-func retryAfter(h http.Header, now time.Time) textfmt.Duration {
-	wait := retryafter.Parse(h, now)
-	if wait == 0 { // Jira does not always say what remains
-		wait = retryafter.Value(h.Get("X-RateLimit-Reset"), now)
-	}
-	return textfmt.Duration(wait)
-}
-
-func waitText(wait textfmt.Duration) string {
-	if wait == 0 {
-		return "a while"
-	}
-	return wait.String()
 }

@@ -34,29 +34,29 @@ func TestWhatGoesWrong(t *testing.T) {
 		"half an answer":          {jiratest.Fault{Half: true}, session.Unclear, session.Unreached, "", 0, "the connection was closed"},
 		"slow":                    {jiratest.Fault{Delay: time.Minute}, session.Unclear, session.Unreached, session.Unclear, 0, "no answer within"},
 		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), session.Unclear, session.Unreached, session.Unclear, 0, "status 500"},
-		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), session.Unclear, session.Unreached, session.Unclear, 0, `"Bad Gateway"`},
+		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), session.Unclear, session.Unreached, session.Unclear, 0, "status 502"},
 		"503":                     {jiratest.Page(503, "Down"), session.Unclear, session.Unreached, session.Unclear, 0, "status 503"},
-		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, session.Unreached, session.Unreached, session.Unreached, 2 * time.Minute, "requires a wait of 2m"},
-		"429":                     {jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached, 30 * time.Second, "requires a wait of 30s"},
-		"429 until a date":        {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
-		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "5m"},
-		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
-		"429 without a word":      {jiratest.Fault{Status: 429}, session.Unreached, session.Unreached, session.Unreached, 0, "a while"},
-		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, session.Unreached, session.Unreached, session.Unreached, 192 * time.Hour, "192h"},
-		"429 in the past":         {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "-5"}}, session.Unreached, session.Unreached, session.Unreached, 0, "a while"},
+		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, session.Unreached, session.Unreached, session.Unreached, 2 * time.Minute, "requires a wait"},
+		"429":                     {jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached, 30 * time.Second, "requires a wait"},
+		"429 until a date":        {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "requires a wait"},
+		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "requires a wait"},
+		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "requires a wait"},
+		"429 without a word":      {jiratest.Fault{Status: 429}, session.Unreached, session.Unreached, session.Unreached, 0, "requires a wait"},
+		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, session.Unreached, session.Unreached, session.Unreached, 192 * time.Hour, "requires a wait"},
+		"429 in the past":         {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "-5"}}, session.Unreached, session.Unreached, session.Unreached, 0, "requires a wait"},
 		"401":                     {jiratest.Refusal(401, nil, "Client must be authenticated to access this resource."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials in JIRA_EMAIL and JIRA_TOKEN"},
 		"401 as a page":           {jiratest.Page(401, "Unauthorized (401)"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},
 		"served as nobody":        {jiratest.Fault{Status: 200, Body: `{"issues":[],"key":"MD-9"}`, Header: map[string]string{"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},
 		"a CAPTCHA":               {captcha(), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "CAPTCHA"},
 		"403":                     {jiratest.Refusal(403, nil, "No."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, `"No."`},
 		"404":                     {jiratest.Refusal(404, nil, "Nothing here."), session.Misconfigured, session.Misconfigured, session.Gone, 0, `"Nothing here."`},
-		"a dead link":             {jiratest.Page(404, "Oops, you&#39;ve found a dead link."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "you've found a dead link"},
+		"a dead link":             {jiratest.Page(404, "Oops, you&#39;ve found a dead link."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "set Jira's own address with its path in jira.url"},
 		"400":                     {jiratest.Refusal(400, map[string]string{"customfield_10010": "Site is required."}), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "Site is required."},
 		"400 with a message":      {jiratest.Refusal(400, nil, "You are wrong."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "You are wrong."},
 		"410":                     {jiratest.Refusal(410, nil, "The requested API has been removed."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "jira.deployment"},
 		"413 without a body":      {jiratest.Fault{Status: 413}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "413 Request Entity Too Large"},
-		"a page instead":          {jiratest.Page(200, "Sign in &amp; go"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, `"Sign in & go"`},
-		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "redirects (302) to https://sso.example.org/login on"},
+		"a page instead":          {jiratest.Page(200, "Sign in &amp; go"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "a single sign-on or proxy"},
+		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "(302 https://sso.example.org/login) answers"},
 		"nonsense":                {jiratest.Fault{Status: 201, Body: "ok"}, session.Unclear, session.Unreached, "", 0, "not that of Jira's API"},
 		"the token in the answer": {jiratest.Refusal(400, nil, "bad "+jiratest.Token), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "bad ***"},
 	} {
@@ -126,23 +126,23 @@ func TestWhatJiraRefuses(t *testing.T) {
 		project jiratest.Project
 		says    []string
 	}{
-		"no project":    {spec.HelpJira{Project: "NO"}, jiratest.Project{}, []string{"project NO", "help.jira.project"}},
-		"an unseen one": {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, []string{"project MD", "help.jira.project"}},
+		"no project":    {spec.HelpJira{Project: "NO"}, jiratest.Project{}, []string{"project NO", "under help.jira"}},
+		"an unseen one": {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, []string{"project MD", "Browse Projects"}},
 		"no permission": {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"CREATE_ISSUES"}}, []string{"Create Issues", "project MD", "You do not have permission"}},
-		"no type":       {spec.HelpJira{Project: "MD", Type: "Bugg"}, jiratest.Project{}, []string{"type Bugg", "help.jira.type"}},
-		"no component":  {spec.HelpJira{Project: "MD", Components: []string{"UI"}}, jiratest.Project{}, []string{"help.jira.components", "'UI' is not valid"}},
-		"no priority":   {spec.HelpJira{Project: "MD", Priorities: map[failures.Category]string{failures.TestFailure: "P0"}}, jiratest.Project{}, []string{"help.jira.priorities.test_failure", "'P0' is not valid"}},
-		"a label":       {spec.HelpJira{Project: "MD", Labels: []string{"a b"}}, jiratest.Project{}, []string{"help.jira.labels", "contains spaces"}},
-		"no field":      {spec.HelpJira{Project: "MD", Fields: map[string]any{"customfield_1": "x"}}, jiratest.Project{}, []string{"help.jira.fields.customfield_1", "not on the appropriate screen"}},
+		"no type":       {spec.HelpJira{Project: "MD", Type: "Bugg"}, jiratest.Project{}, []string{"type Bugg", "help.jira"}},
+		"no component":  {spec.HelpJira{Project: "MD", Components: []string{"UI"}}, jiratest.Project{}, []string{"components: ", "'UI' is not valid"}},
+		"no priority":   {spec.HelpJira{Project: "MD", Priorities: map[failures.Category]string{failures.TestFailure: "P0"}}, jiratest.Project{}, []string{"priority: ", "'P0' is not valid"}},
+		"a label":       {spec.HelpJira{Project: "MD", Labels: []string{"a b"}}, jiratest.Project{}, []string{"labels: ", "contains spaces"}},
+		"no field":      {spec.HelpJira{Project: "MD", Fields: map[string]any{"customfield_1": "x"}}, jiratest.Project{}, []string{"customfield_1: ", "not on the appropriate screen"}},
 		"no labels": {
 			spec.HelpJira{Project: "MD"},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Without: []string{"labels"}}}},
-			[]string{"Maestro finds its tickets by a label"},
+			[]string{"the field labels, by which Maestro finds its tickets"},
 		},
 		"required": {
 			spec.HelpJira{Project: "MD"},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Site", Required: true}, {ID: "customfield_2", Name: "Ward", Required: true}}}}},
-			[]string{`customfield_10010: "Site is required." (set by help.jira.fields.customfield_10010)`, "Ward is required."},
+			[]string{`customfield_10010: Site is required.`, "Ward is required."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,9 +185,9 @@ func TestRefusedCredentialsNameTheirVariables(t *testing.T) {
 func TestMissingCredentialsAreSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := jira.New(jira.Config{URL: "https://x.atlassian.net", Deployment: jira.Cloud, EmailEnv: "MAIL", TokenEnv: "TOK"})
-	require.Contains(t, trouble(t, err).Message, "MAIL and TOK are not set")
+	require.Contains(t, trouble(t, err).Message, "set MAIL to an account's email address and TOK to an API token")
 	_, err = jira.New(jira.Config{URL: "https://x.org", Deployment: jira.DataCenter, TokenEnv: "TOK"})
-	require.Contains(t, trouble(t, err).Message, "TOK is not set")
+	require.Contains(t, trouble(t, err).Message, "set TOK to a personal access token")
 	_, err = jira.New(jira.Config{URL: "x.org", Deployment: jira.DataCenter, TokenEnv: "TOK", Token: "t"})
 	require.Contains(t, trouble(t, err).Message, "write it in full")
 }
@@ -205,7 +205,7 @@ func TestOtherDeployment(t *testing.T) {
 	_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 	got := trouble(t, err)
 	require.Equal(t, session.Misconfigured, got.Kind)
-	require.Contains(t, got.Message, "check jira.url with its path, and jira.deployment, which is datacenter")
+	require.Contains(t, got.Message, "set Jira's own address with its path in jira.url, check jira.deployment, which is datacenter")
 }
 
 // TestNobodyThere: what was never sent is not done.
