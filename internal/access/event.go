@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -23,34 +22,8 @@ const (
 	Unknown Outcome = "unknown"
 )
 
-// Event is an entry of the audit log: who did what, when and from where.
-type Event struct {
-	ID int64     `json:"id"`
-	At time.Time `json:"at"`
-	// Actor is who did it; empty: nobody was signed in. Owner made the actor, if that is a
-	// token or a one-time link.
-	Actor string `json:"actor"`
-	Owner string `json:"owner,omitempty"`
-	// PersonID is as in [Actor].
-	PersonID string `json:"person_id,omitempty"`
-	Via      Via    `json:"via,omitempty"`
-	// Program is mcp if a program, like an agent, did it over MCP with the actor's rights.
-	Program string `json:"program,omitempty"`
-	// From is the address that the request came from; empty: the program ran on a host of the
-	// store.
-	From string `json:"from,omitempty"`
-	// Action is what was done, like session.cancel.
-	Action  string `json:"action"`
-	Session string `json:"session,omitempty"`
-	Team    string `json:"team,omitempty"`
-	// Subject is what it was done to, besides the session: a phase, a breaker, a token.
-	Subject string  `json:"subject,omitempty"`
-	Detail  string  `json:"detail,omitempty"`
-	Outcome Outcome `json:"outcome"`
-	// Error says why it failed or was denied.
-	Error   string    `json:"error,omitempty"`
-	EndedAt time.Time `json:"ended_at,omitzero"`
-}
+// Event is an entry of the audit log.
+type Event state.AuditEntry
 
 // The bounds of an event's texts, in bytes.
 const (

@@ -31,46 +31,7 @@ const (
 )
 
 // Token is a token without its secret.
-type Token struct {
-	ID    string `json:"id"`
-	Name  string `json:"name"`
-	Roles Roles  `json:"roles"`
-	// Groups are those that the token is a member of.
-	Groups []string `json:"groups,omitempty"`
-	// By is who created it, and ByID identifies this person also under another name.
-	By        string    `json:"by"`
-	ByID      string    `json:"by_id,omitempty"`
-	CreatedAt time.Time `json:"created_at"`
-	// ExpiresAt is null for a token that does not expire.
-	ExpiresAt *time.Time `json:"expires_at"`
-	// LastUsed is the day, by UTC, on which it was last used; empty: it was not.
-	LastUsed  string     `json:"last_used"`
-	RevokedAt *time.Time `json:"revoked_at"`
-	RevokedBy string     `json:"revoked_by,omitempty"`
-}
-
-// State is active, expired or revoked.
-func (t Token) State(now time.Time) string {
-	switch {
-	case t.RevokedAt != nil:
-		return "revoked"
-	case t.ExpiresAt != nil && !now.Before(*t.ExpiresAt):
-		return "expired"
-	}
-	return "active"
-}
-
-// tokenOf returns a stored token without its hash.
-func tokenOf(k state.Token) Token {
-	t := Token{ID: k.ID, Name: k.Name, Roles: k.Roles, Groups: k.Groups, By: k.By, ByID: k.ByID, CreatedAt: k.CreatedAt, LastUsed: k.LastUsed, RevokedBy: k.RevokedBy}
-	if !k.ExpiresAt.IsZero() {
-		t.ExpiresAt = &k.ExpiresAt
-	}
-	if !k.RevokedAt.IsZero() {
-		t.RevokedAt = &k.RevokedAt
-	}
-	return t
-}
+type Token = state.Token
 
 // Tokens are the tokens of an installation.
 type Tokens struct {
@@ -153,8 +114,7 @@ func mayMake(ctx context.Context, n NewToken) error {
 
 // Create makes a token. It returns the secret, which is stored nowhere.
 func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made Token, err error) {
-	name := n.Name
-	event := Event{Action: "token.create", Subject: name, Detail: strings.Join(n.grants(), ", ")}
+	event := Event{Action: "token.create", Subject: n.Name, Detail: strings.Join(n.grants(), ", ")}
 	if err := mayMake(ctx, n); err != nil {
 		t.audit.deny(ctx, event, err)
 		return "", made, err
@@ -164,16 +124,16 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	}
 	actor, _ := Of(ctx)
 	secret = TokenPrefix + newSecret()
-	k := state.Token{Hash: hashOf(secret), ID: newID(), Name: name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
+	k := Token{Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
 	err = t.audit.do(ctx, event, func(ctx context.Context) error {
-		stored, taken, err := t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
+		var taken string
+		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
 		switch {
 		case errors.Is(err, state.ErrFull):
 			return &TokenError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", maxTokens)}
 		case taken != "":
-			return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", name, taken)}
+			return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name, taken)}
 		}
-		made = tokenOf(stored)
 		return err
 	})
 	if err != nil {
@@ -191,7 +151,7 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	tokens := []Token{}
 	for _, k := range all {
 		if mayManage(ctx, k.Roles) == nil {
-			tokens = append(tokens, tokenOf(k))
+			tokens = append(tokens, k)
 		}
 	}
 	return tokens, err
@@ -211,15 +171,15 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err erro
 	if err != nil {
 		return revoked, &TokenError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids", textfmt.Shorten(id, 80))}
 	}
-	if !k.RevokedAt.IsZero() {
-		return tokenOf(k), nil
+	if k.RevokedAt != nil {
+		return k, nil
 	}
 	actor, _ := Of(ctx)
 	err = t.audit.do(ctx, event, func(ctx context.Context) error {
 		k, err = t.db.RevokeToken(ctx, id, actor.Name)
 		return err
 	})
-	return tokenOf(k), err
+	return k, err
 }
 
 // maxSecret is longer than any token.
@@ -227,7 +187,7 @@ const maxSecret = 200
 
 // find returns the active token with a secret. It is looked up by its hash: how long that takes
 // says nothing of the secret.
-func (t *Tokens) find(ctx context.Context, secret string) (token state.Token, ok bool, err error) {
+func (t *Tokens) find(ctx context.Context, secret string) (token Token, ok bool, err error) {
 	if !strings.HasPrefix(secret, TokenPrefix) || len(secret) > maxSecret {
 		return token, false, nil
 	}

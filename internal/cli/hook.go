@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +25,7 @@ type hookCommand struct {
 
 func newHook(a *app) *cobra.Command {
 	c := hookCommand{a.console, a.storeOpener}
-	return group("hook", "Let other systems start sessions with signed calls", c.newAdd(a), c.newList(a), c.newRotate(a), c.newRemove(a))
+	return group("hook", "Let other systems start sessions with signed calls", c.newAdd(a), c.newList(a), c.newRemove(a))
 }
 
 func (c hookCommand) newAdd(a *app) *cobra.Command {
@@ -83,47 +82,13 @@ func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
 		return hookError(err)
 	}
 	return c.result(doc, func() {
-		c.printSecret(doc)
+		c.print("URL     %s", doc.URL)
+		c.print("secret  %s", doc.Secret)
 		c.printErr("hook %s starts sessions of team %s; the secret is not shown again. Remove it with `maestro hook remove %[1]s`", doc.Name, doc.Team)
 		if strings.HasPrefix(doc.URL, "/") {
 			c.printErr("no server runs for this store; its address goes before the path. Start one with `maestro serve`")
 		}
 	})
-}
-
-func (c hookCommand) printSecret(doc control.AddedHook) {
-	c.print("URL     %s", doc.URL)
-	c.print("secret  %s", doc.Secret)
-}
-
-func (c hookCommand) newRotate(a *app) *cobra.Command {
-	var overlap time.Duration
-	cmd := &cobra.Command{
-		Use:   "rotate NAME",
-		Short: "Give a hook a new secret, and print it once",
-		Long: "Give a hook a new secret, and print it once. Calls that are signed with the secret before are accepted for the time of --overlap, " +
-			"so that the calling system can be changed meanwhile. With --overlap 0 they are refused at once.",
-		Example: "  maestro hook rotate tickets\n  maestro hook rotate tickets --overlap 24h",
-		Args:    cmdline.Arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			hooks, err := c.hooks()
-			if err != nil {
-				return err
-			}
-			doc, err := hooks.Rotate(cmd.Context(), args[0], overlap)
-			if err != nil {
-				return hookError(err)
-			}
-			return c.result(doc, func() {
-				c.printSecret(doc)
-				c.printErr("hook %s has a new secret, which is not shown again; the one before is accepted until %s", doc.Name, terminal.Moment(doc.PreviousUntil))
-			})
-		},
-	}
-	cmd.Flags().DurationVar(&overlap, "overlap", control.UsualOverlap, "how long the secret before is accepted, like 24h")
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
-	return cmd
 }
 
 func (c hookCommand) newList(a *app) *cobra.Command {

@@ -54,12 +54,6 @@ func TestHooksAreAddedListedAndRemoved(t *testing.T) {
 	} {
 		require.Equal(t, 2, d.run(append([]string{"hook"}, strings.Fields(bad)...)...).code, bad)
 	}
-	rotated := d.run("hook", "rotate", "tickets")
-	require.Equal(t, 0, rotated.code, rotated.stderr.String())
-	require.NotEqual(t, secret, regexp.MustCompile(`whsec_\S+`).FindString(rotated.stdout.String()))
-	require.Contains(t, rotated.stderr.String(), "the one before is accepted until")
-	require.Equal(t, 2, d.run("hook", "rotate", "nowhere").code)
-	require.Equal(t, 2, d.run("hook", "rotate", "tickets", "--overlap", "721h").code)
 	d.must(0, "hook", "remove", "tickets")
 	require.NotContains(t, d.must(0, "hook", "list"), "tickets")
 	audit := d.must(0, "audit")
@@ -204,23 +198,6 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 		require.Len(t, list.Sessions, 1)
 		c.until(list.Sessions[0].Session, session.Completed)
 	}
-
-	before := hook.Secret
-	var rotated control.AddedHook
-	d.json(&rotated, "hook", "rotate", "tickets")
-	for _, secret := range []string{before, rotated.Secret} {
-		until(t, func() bool {
-			status, text = signed(t, hook.URL, secret, "msg_1", `{"text": "Make it so."}`)
-			return status == http.StatusOK
-		}, "the server knows the new secret")
-		require.Equal(t, first.text, text, "the session stays that of the call")
-	}
-	d.json(&rotated, "hook", "rotate", "tickets", "--overlap", "0")
-	until(t, func() bool {
-		status, _ := signed(t, hook.URL, before, "msg_1", `{"text": "Make it so."}`)
-		return status == http.StatusUnauthorized
-	}, "the secret before is refused")
-	hook.Secret = rotated.Secret
 
 	d.file("site/.env", "KEY=1\n")
 	var private control.AddedHook

@@ -97,7 +97,7 @@ func (c tokenCommand) create(ctx context.Context, n access.NewToken) error {
 	}
 	return c.result(tokenDocument{made, made.State(c.now()), secret}, func() {
 		c.print("%s", secret)
-		c.printErr("token %s (id %s) has the roles %s; it is not shown again. Revoke it with `maestro token revoke %s`", made.Name, made.ID, strings.Join(made.Roles.Grants(), ", "), made.ID)
+		c.printErr("token %s (id %s) has the roles %s; it is not shown again. Revoke it with `maestro token revoke %s`", made.Name, made.ID, strings.Join(access.Roles(made.Roles).Grants(), ", "), made.ID)
 	})
 }
 
@@ -137,7 +137,7 @@ func (c tokenCommand) list(ctx context.Context) error {
 			if t.State != "active" {
 				colour = terminal.Red
 			}
-			table.Add(terminal.Plain(t.ID), terminal.Plain(t.Name), terminal.Painted(t.State, colour), terminal.Plain(strings.Join(t.Roles.Grants(), ", ")), terminal.Plain(terminal.Dash(strings.Join(t.Groups, ", "))),
+			table.Add(terminal.Plain(t.ID), terminal.Plain(t.Name), terminal.Painted(t.State, colour), terminal.Plain(strings.Join(access.Roles(t.Roles).Grants(), ", ")), terminal.Plain(terminal.Dash(strings.Join(t.Groups, ", "))),
 				terminal.Plain(t.By), terminal.Plain(terminal.Moment(&t.CreatedAt)), terminal.Plain(terminal.Moment(t.ExpiresAt)), terminal.Plain(terminal.Dash(t.LastUsed)))
 		}
 		c.writeFitted(table, "CREATED", "BY")

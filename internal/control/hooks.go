@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/hook"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Hooks are the addresses by which other systems start sessions of one team with signed calls.
@@ -49,16 +48,7 @@ type AddedHook struct {
 	URL string `json:"url"`
 	// Secret signs calls. It is in this document only.
 	Secret string `json:"secret"`
-	// PreviousUntil is until when the previous secret is accepted; null: there was none.
-	PreviousUntil *time.Time `json:"previous_until,omitempty"`
 }
-
-// UsualOverlap is the default time for which the previous secret is accepted, and longestOverlap
-// its limit.
-const (
-	UsualOverlap   = time.Hour
-	longestOverlap = 30 * 24 * time.Hour
-)
 
 // Add adds a hook of a registered team, for an admin of the team.
 func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
@@ -97,22 +87,6 @@ func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
 		return &Error{Kind: Invalid, Field: "team", err: err}
 	}
 	return h.Audit.Check(ctx, access.Admin, access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name})
-}
-
-// Rotate gives a hook a new secret, for an admin of its team. The previous one is accepted for the
-// time of overlap, so that callers can change theirs.
-func (h Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (doc AddedHook, err error) {
-	s, err := h.stored()
-	if err != nil {
-		return doc, err
-	}
-	if overlap < 0 || overlap > longestOverlap {
-		return doc, invalidf("overlap", "%s is not between 0 and 30 days", textfmt.Duration(overlap))
-	}
-	var until time.Time
-	doc.Secret, until, doc.Hook, err = h.hooks().Rotate(ctx, name, overlap)
-	doc.URL, doc.PreviousUntil = access.ServedAt(ctx, s.State)+HooksPath+name, &until
-	return doc, hookError(err)
 }
 
 // List lists the hooks of teams that the caller is an admin of.
@@ -178,15 +152,14 @@ func NewReceiver(b *Base) *Receiver { return &Receiver{b, Hooks{b}.hooks()} }
 
 // Delivery is a call with a valid signature.
 type Delivery struct {
-	hook   access.Hook
-	key    string
+	hook   state.SecretHook
 	id     string
 	header http.Header
 	body   []byte
 }
 
 // Actor is the caller's name for records.
-func (d Delivery) Actor() access.Actor { return d.hook.Actor() }
+func (d Delivery) Actor() access.Actor { return access.HookActor(d.hook.Hook) }
 
 // Delivered is the document of a call.
 type Delivered struct {
@@ -207,14 +180,8 @@ func (r *Receiver) Verify(ctx context.Context, name string, header http.Header, 
 	if err != nil {
 		return Delivery{}, err
 	}
-	err = access.ErrSignature
-	var identity string
-	for _, s := range found.Secrets {
-		if identity, err = hook.Verify(found.Kind, s.Secret, header, body, r.Now()); err == nil {
-			break
-		}
-	}
-	return Delivery{found.Hook, found.Key, hook.SessionID(found.Hook, found.Key, identity), header, body}, err
+	identity, err := hook.Verify(found.Kind, found.Secret, header, body, r.Now())
+	return Delivery{found, hook.SessionID(found, identity), header, body}, err
 }
 
 // Deliver starts the session of a call, for its hook. The session's id is computed from the signed
@@ -225,7 +192,7 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	if err := r.Audit.Check(ctx, access.Operate, event); err != nil { // the server is read-only
 		return doc, false, err
 	}
-	start, ignored, err := hook.Read(d.hook, d.header, d.body)
+	start, ignored, err := hook.Read(d.hook.Hook, d.header, d.body)
 	if err != nil {
 		var wrong *hook.PayloadError
 		_ = errors.As(err, &wrong)
@@ -236,7 +203,7 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 		return doc, false, nil
 	}
 	if start.Subject != "" {
-		d.id = hook.SessionID(d.hook, d.key, start.Subject)
+		d.id = hook.SessionID(d.hook, start.Subject)
 	}
 	if err := CheckRequirement(start.Requirement); err != nil {
 		return doc, false, &Error{Kind: Invalid, Field: d.hook.Map["requirement"], err: err}

@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/hook"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 type fields = map[string]any
@@ -194,12 +195,14 @@ func TestWhatIsSignedNamesTheSession(t *testing.T) {
 	require.NoError(t, err)
 	again, err := hook.Verify(access.HookGitHub, "whsec_secret", header("2"), []byte("{}"), time.Now())
 	require.NoError(t, err)
-	h := access.Hook{Name: "gh", Kind: access.HookGitHub}
-	id := hook.SessionID(h, "whsec_secret", first)
-	require.Equal(t, id, hook.SessionID(h, "whsec_secret", again))
-	other := access.Hook{Name: "gh", Kind: access.HookGeneric}
-	require.NotEqual(t, id, hook.SessionID(other, "whsec_secret", first))
-	require.NotEqual(t, id, hook.SessionID(h, "whsec_other", first), "who does not have the secret does not know the id")
+	h := state.SecretHook{Hook: access.Hook{Name: "gh", Kind: access.HookGitHub}, Secret: "whsec_secret"}
+	id := hook.SessionID(h, first)
+	require.Equal(t, id, hook.SessionID(h, again))
+	other := h
+	other.Kind = access.HookGeneric
+	require.NotEqual(t, id, hook.SessionID(other, first))
+	h.Secret = "whsec_other"
+	require.NotEqual(t, id, hook.SessionID(h, first), "who does not have the secret does not know the id")
 
 	twice := header("1")
 	twice.Add("X-Hub-Signature-256", signature)

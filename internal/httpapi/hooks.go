@@ -2,13 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // hooksPath is that of hooks; as tokensPath.
@@ -33,31 +31,12 @@ type ofHook struct {
 	Name string `path:"name" maxLength:"63" doc:"the hook's name"`
 }
 
-// rotateInput says how a hook gets a new secret.
-type rotateInput struct {
-	Name string `path:"name" maxLength:"63" doc:"the hook's name"`
-	Body struct {
-		Overlap *textfmt.Duration `json:"overlap,omitempty" doc:"for how long the secret before is accepted; left out: 1h"`
-	}
-}
-
-func (in *rotateInput) overlap() time.Duration {
-	if in.Body.Overlap == nil {
-		return control.UsualOverlap
-	}
-	return in.Body.Overlap.Std()
-}
-
 func hooks(api huma.API, h control.Hooks) {
 	register(api, operation("GET "+hooksPath, "list-hooks", "List hooks, without their secrets; for admins"),
 		func(ctx context.Context, _ *none) (control.HookList, error) { return h.List(ctx) })
 	register(api, operation("POST "+hooksPath, "add-hook", "Add an address by which another system starts sessions of a team; its secret is in this answer only. An Idempotency-Key does not count"),
 		func(ctx context.Context, in *hookInput) (control.AddedHook, error) {
 			return h.Add(ctx, control.NewHook(in.Body))
-		})
-	register(api, operation("POST "+hooksPath+"/{name}/rotate", "rotate-hook", "Give a hook a new secret, which is in this answer only, while the one before is accepted for a time. An Idempotency-Key does not count"),
-		func(ctx context.Context, in *rotateInput) (control.AddedHook, error) {
-			return h.Rotate(ctx, in.Name, in.overlap())
 		})
 	register(api, operation("DELETE "+hooksPath+"/{name}", "remove-hook", "Remove a hook at once; its sessions continue"),
 		func(ctx context.Context, in *ofHook) (access.Hook, error) { return h.Remove(ctx, in.Name) })

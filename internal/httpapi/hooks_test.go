@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,11 +42,6 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 	}
 	h.call("POST", "/hooks", map[string]any{"name": "pinned", "team": "web@" + string(team.Digest[:4])}).read(t, &made)
 	require.Equal(t, "web@"+string(team.Digest), made.Team, "another version may begin so later")
-	var rotated control.AddedHook
-	h.call("POST", "/hooks/tickets/rotate", map[string]any{"overlap": "2h"}).read(t, &rotated)
-	require.NotEqual(t, made.Secret, rotated.Secret)
-	require.WithinDuration(t, time.Now().Add(2*time.Hour), *rotated.PreviousUntil, time.Minute)
-	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/hooks/tickets/rotate", map[string]any{"overlap": "-1h"}).status)
 	require.Equal(t, http.StatusOK, h.call("DELETE", "/hooks/tickets", nil).status)
 	require.Equal(t, http.StatusNotFound, h.call("DELETE", "/hooks/tickets", nil).status)
 }

@@ -18,7 +18,7 @@ import (
 var needs = map[string]access.Permission{
 	"get /audit":  access.Admin,
 	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{id}": access.Admin,
-	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin, "post /hooks/{name}/rotate": access.Admin,
+	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin,
 	"post /sessions/{session}/checkpoints/verify":        access.Operate,
 	"post /sessions/{session}/cancel":                    access.Operate,
 	"post /sessions/{session}/budget/raise":              access.Operate,
@@ -39,7 +39,6 @@ var needs = map[string]access.Permission{
 var bodies = map[string]map[string]any{
 	"post /tokens":              {"name": "ci", "roles": []string{"viewer"}},
 	"post /hooks":               {"name": "tickets", "team": "web"},
-	"post /hooks/{name}/rotate": {},
 	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
 	"post /sessions":                               {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
 	"post /plan":                                   {"team": map[string]any{"file": soloTeam}},

@@ -13,24 +13,33 @@ type Via string
 // Outcome is how a change ended; empty: its end is not recorded.
 type Outcome string
 
-// AuditEntry is a row of the audit log.
+// AuditEntry is a row of the audit log: who did what, when and from where.
 type AuditEntry struct {
-	ID       int64
-	At       time.Time
-	Actor    string
-	Owner    string
-	PersonID string
-	Via      Via
-	Program  string
-	From     string
-	Action   string
-	Session  string
-	Team     string
-	Subject  string
-	Detail   string
-	Outcome  Outcome
-	Error    string
-	EndedAt  time.Time
+	ID int64     `json:"id"`
+	At time.Time `json:"at"`
+	// Actor is who did it; empty: nobody was signed in. Owner made the actor, if that is a
+	// token or a one-time link.
+	Actor string `json:"actor"`
+	Owner string `json:"owner,omitempty"`
+	// PersonID identifies the person also under another name.
+	PersonID string `json:"person_id,omitempty"`
+	Via      Via    `json:"via,omitempty"`
+	// Program is mcp if a program, like an agent, did it over MCP with the actor's rights.
+	Program string `json:"program,omitempty"`
+	// From is the address that the request came from; empty: the program ran on a host of the
+	// store.
+	From string `json:"from,omitempty"`
+	// Action is what was done, like session.cancel.
+	Action  string `json:"action"`
+	Session string `json:"session,omitempty"`
+	Team    string `json:"team,omitempty"`
+	// Subject is what it was done to, besides the session: a phase, a breaker, a token.
+	Subject string  `json:"subject,omitempty"`
+	Detail  string  `json:"detail,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	// Error says why it failed or was denied.
+	Error   string    `json:"error,omitempty"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
 }
 
 func (e *AuditEntry) columns() columns {

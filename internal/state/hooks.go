@@ -2,39 +2,46 @@ package state
 
 import (
 	"context"
-	"errors"
+	"strings"
 	"time"
 )
 
 // HookKind is the format of a hook's calls and signatures.
 type HookKind string
 
-// Hook is a row of the hooks.
+// Hook is an address at which another system starts sessions of one team with signed calls.
 type Hook struct {
-	Name      string
-	Kind      HookKind
-	Team      string
-	Directory string
-	Labels    map[string]string
-	Map       map[string]string
-	On        []string
-	EachEvent bool
-	By        string
-	CreatedAt time.Time
+	Name string   `json:"name"`
+	Kind HookKind `json:"kind"`
+	// Team is a registered team, NAME or NAME@DIGEST.
+	Team string `json:"team"`
+	// Directory is one of the server's, by name, from whose files sessions start; empty: from none.
+	Directory string `json:"directory,omitempty"`
+	// Labels are those of its sessions, by key.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Map says where in a generic call the texts are, as JSON pointers: of requirement, of
+	// decision.NAME and of label.KEY.
+	Map map[string]string `json:"map,omitempty"`
+	// On are the events of GitHub that start a session.
+	On []string `json:"on,omitempty"`
+	// EachEvent starts a session for each event of GitHub; false: one for each issue, and one for each
+	// comment with a command.
+	EachEvent bool `json:"each_event,omitempty"`
+	// By is who added it.
+	By        string    `json:"by"`
+	CreatedAt time.Time `json:"created_at"`
 }
 
-// HookSecret is a secret of a hook.
-type HookSecret struct {
-	Secret string `json:"secret"`
-	// Until ends it; zero: it is the newest.
-	Until time.Time `json:"until,omitzero"`
+// TeamName is the name of the hook's team, without a version.
+func (h Hook) TeamName() string {
+	name, _, _ := strings.Cut(h.Team, "@")
+	return name
 }
 
-// SecretHook is a hook with its secrets, the newest first.
+// SecretHook is a row of the hooks: a hook with the secret that only the server and the caller know.
 type SecretHook struct {
 	Hook
-	Key     string
-	Secrets []HookSecret
+	Secret string
 }
 
 func (h *SecretHook) columns() columns {
@@ -47,8 +54,7 @@ func (h *SecretHook) columns() columns {
 		{"places", document{&h.Map}},
 		{"events", document{&h.On}},
 		{"each_event", &h.EachEvent},
-		{"key", &h.Key},
-		{"secrets", document{&h.Secrets}},
+		{"secret", &h.Secret},
 		{"by_person", &h.By},
 		{"created_at", moment{&h.CreatedAt}},
 	}
@@ -86,29 +92,11 @@ func (d *DB) Hook(ctx context.Context, name string) (SecretHook, error) {
 	return one(ctx, d, "hooks", (*SecretHook).columns, "where name = $1", name)
 }
 
-// RemoveHook deletes the hook with a name and a key. The error is [ErrNotFound] if there is none.
-func (d *DB) RemoveHook(ctx context.Context, name, key string) error {
-	removed, err := d.exec(ctx, `delete from hooks where name = $1 and key = $2`, name, key)
+// RemoveHook deletes the hook with a name and a secret. The error is [ErrNotFound] if there is none.
+func (d *DB) RemoveHook(ctx context.Context, name, secret string) error {
+	removed, err := d.exec(ctx, `delete from hooks where name = $1 and secret = $2`, name, secret)
 	if err == nil && removed == 0 {
 		err = ErrNotFound
 	}
 	return err
-}
-
-// RotateHook replaces the secrets of the hook with a name and a key by what rotate makes of them. The error is that of
-// rotate, or [ErrNotFound] if there is no such hook.
-func (d *DB) RotateHook(ctx context.Context, name, key string, rotate func([]HookSecret) ([]HookSecret, error)) error {
-	return d.Write(ctx, func(t *Tx) error {
-		var before []HookSecret
-		if err := t.row(`select secrets from hooks where name = $1 and key = $2`+t.lockRows, name, key).Scan(document{&before}); err != nil {
-			return err
-		}
-		after, err := rotate(before)
-		if err != nil {
-			return err
-		}
-		text, err := document{after}.Value()
-		_, failed := t.exec(`update hooks set secrets = $2 where name = $1`, name, text)
-		return errors.Join(err, failed)
-	})
 }

@@ -602,8 +602,7 @@ create table hooks (
   places     text    not null,         -- json: where in a generic call the texts are, as JSON pointers
   events     text    not null,         -- json: events of GitHub that start a session
   each_event integer not null,         -- 1: a session for each event of GitHub; 0: for each issue and each command
-  key        text    not null,         -- part of the ids of its sessions; stays when the secret changes
-  secrets    text    not null,         -- json: those that sign, the newest first; a signature needs the secret itself
+  secret     text    not null,         -- signs calls, and is part of the ids of its sessions; a signature needs the secret itself
   by_person  text    not null,
   created_at bigint  not null
 );

@@ -15,16 +15,34 @@ var ErrFull = errors.New("no more are allowed")
 // Token is a row of the tokens.
 type Token struct {
 	// Hash is that of the secret.
-	Hash, ID, Name string
+	Hash string `json:"-"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
 	// Roles are those for each team.
-	Roles    map[string][]Role
-	Groups   []string
-	By, ByID string
-	// ExpiresAt and RevokedAt are zero if it does not expire, and is not revoked.
-	CreatedAt, ExpiresAt time.Time
-	LastUsed             string
-	RevokedAt            time.Time
-	RevokedBy            string
+	Roles map[string][]Role `json:"roles"`
+	// Groups are those that the token is a member of.
+	Groups []string `json:"groups,omitempty"`
+	// By is who created it, and ByID identifies this person also under another name.
+	By        string    `json:"by"`
+	ByID      string    `json:"by_id,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	// ExpiresAt is null for a token that does not expire.
+	ExpiresAt *time.Time `json:"expires_at"`
+	// LastUsed is the day, by UTC, on which it was last used; empty: it was not.
+	LastUsed  string     `json:"last_used"`
+	RevokedAt *time.Time `json:"revoked_at"`
+	RevokedBy string     `json:"revoked_by,omitempty"`
+}
+
+// State is active, expired or revoked.
+func (k Token) State(now time.Time) string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked"
+	case k.ExpiresAt != nil && !now.Before(*k.ExpiresAt):
+		return "expired"
+	}
+	return "active"
 }
 
 func (k *Token) columns() columns {
@@ -37,9 +55,9 @@ func (k *Token) columns() columns {
 		{"by_person", &k.By},
 		{"by_id", &k.ByID},
 		{"created_at", moment{&k.CreatedAt}},
-		{"expires_at", moment{&k.ExpiresAt}},
+		{"expires_at", optional{&k.ExpiresAt}},
 		{"last_used", &k.LastUsed},
-		{"revoked_at", moment{&k.RevokedAt}},
+		{"revoked_at", optional{&k.RevokedAt}},
 		{"revoked_by", &k.RevokedBy},
 	}
 }
@@ -74,7 +92,7 @@ func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration
 		}
 		made = n
 		if made.CreatedAt = timeOf(now); lifetime > 0 {
-			made.ExpiresAt = made.CreatedAt.Add(lifetime)
+			made.ExpiresAt = new(made.CreatedAt.Add(lifetime))
 		}
 		return t.insert("tokens", made.columns())
 	})

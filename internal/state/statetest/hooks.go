@@ -13,17 +13,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
-func hookNamed(name, key string) state.SecretHook {
+func hookNamed(name, secret string) state.SecretHook {
 	return state.SecretHook{
 		Hook: state.Hook{
 			Name: name, Kind: "github", Team: "web", Directory: "src", Labels: map[string]string{"a": "b"}, Map: map[string]string{"requirement": "/text"},
 			On: []string{"issues.opened"}, EachEvent: true, By: "ann", CreatedAt: time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC),
 		},
-		Key: key, Secrets: []state.HookSecret{{Secret: "first"}},
+		Secret: secret,
 	}
 }
 
-// hooksHaveKeys changes hooks at once, some of which have another one's name by then.
+// hooksHaveKeys adds hooks at once, and removes one only with its own secret.
 func hooksHaveKeys(t *testing.T, b *bench) {
 	var full atomic.Int64
 	atOnce(6, func(i int) {
@@ -47,18 +47,7 @@ func hooksHaveKeys(t *testing.T, b *bench) {
 	require.Len(t, all, 5)
 	require.Equal(t, made, all[4], "they are sorted by name")
 
-	atOnce(4, func(i int) {
-		assert.NoError(t, b.RotateHook(t.Context(), "tickets", "k1", func(before []state.HookSecret) ([]state.HookSecret, error) {
-			return append(before, state.HookSecret{Secret: fmt.Sprint(i), Until: made.CreatedAt}), nil
-		}))
-	})
-	rotated, err := b.Hook(t.Context(), "tickets")
-	require.NoError(t, err)
-	require.Len(t, rotated.Secrets, 5, "no change is lost")
-	refused := errors.New("no")
-	require.ErrorIs(t, b.RotateHook(t.Context(), "tickets", "k1", func([]state.HookSecret) ([]state.HookSecret, error) { return nil, refused }), refused)
-	require.ErrorIs(t, b.RotateHook(t.Context(), "tickets", "k2", nil), state.ErrNotFound, "it is another hook with this name")
-	require.ErrorIs(t, b.RemoveHook(t.Context(), "tickets", "k2"), state.ErrNotFound)
+	require.ErrorIs(t, b.RemoveHook(t.Context(), "tickets", "k2"), state.ErrNotFound, "it is another hook with this name")
 	require.NoError(t, b.RemoveHook(t.Context(), "tickets", "k1"))
 	_, err = b.Hook(t.Context(), "tickets")
 	require.ErrorIs(t, err, state.ErrNotFound)

@@ -78,7 +78,7 @@ func tokensEnd(t *testing.T, b *bench) {
 	short, taken, err := b.AddToken(t.Context(), tokenNamed("ci", "2"), time.Microsecond, time.Hour, 10)
 	require.NoError(t, err)
 	require.Empty(t, taken, "the name of a token that has ended is free")
-	require.Equal(t, short.CreatedAt.Add(time.Microsecond), short.ExpiresAt)
+	require.Equal(t, short.CreatedAt.Add(time.Microsecond), *short.ExpiresAt)
 	b.clock.Pass(time.Microsecond)
 	_, err = b.UseToken(t.Context(), short.Hash)
 	require.ErrorIs(t, err, state.ErrNotFound)
