@@ -10,93 +10,65 @@ import (
 )
 
 const (
-	// bodyCheckInterval is how often a body is checked, and paceBytes how much of it must be received in between.
-	bodyCheckInterval = 30 * time.Second
-	paceBytes         = 512 << 10
+	// bodyPatience is how long the next paceBytes of a body may take.
+	bodyPatience = 30 * time.Second
+	paceBytes    = 512 << 10
 )
 
 // errSlowBody ends a body that is too slow, or whose sender's credential has ended.
 var errSlowBody = &RefusedError{Status: http.StatusRequestTimeout, Title: "Too slow", Text: "the body of the request came too slowly", Err: os.ErrDeadlineExceeded}
 
 // pacedBody is the body of a request that ends with an error if it is received too slowly. Otherwise
-// clients that send nothing would hold the server's resources.
+// clients that send nothing would hold the server's resources. Only the time of reads counts.
 type pacedBody struct {
 	io.ReadCloser
-	conn  *http.ResponseController
-	every time.Duration
+	conn *http.ResponseController
+	// patience is how long pace bytes may take, left what remains of it, and received how many of them have come.
+	patience, left time.Duration
+	pace, received int
+
 	mu    sync.Mutex
-	timer *time.Timer
-	// received counts the bytes since the last check.
-	received int
-	// ended: nothing of it is waited for; refused: because of what came of it, or because of its sender.
-	ended, refused bool
+	ended bool
 }
 
-func newPacedBody(w http.ResponseWriter, body io.ReadCloser, every time.Duration) *pacedBody {
-	b := &pacedBody{ReadCloser: body, conn: http.NewResponseController(w), every: every, ended: body == http.NoBody}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.timer = time.AfterFunc(every, b.check)
-	return b
-}
-
-// newTimedBody is a body that ends with an error after a time, however much has come.
-func newTimedBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration) *pacedBody {
-	b := &pacedBody{ReadCloser: body, conn: http.NewResponseController(w), ended: body == http.NoBody}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.timer = time.AfterFunc(patience, b.end)
-	return b
+func newPacedBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration, pace int) *pacedBody {
+	return &pacedBody{ReadCloser: body, conn: http.NewResponseController(w), patience: patience, left: patience, pace: pace}
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	refused := b.refused
-	b.mu.Unlock()
-	if refused { // whoever reads may have set another deadline
+	began := time.Now() //nolint:forbidigo // deadlines of connections are in real time
+	if !b.setDeadline(began.Add(b.left)) {
 		return 0, errSlowBody
 	}
 	n, err := b.ReadCloser.Read(p)
-	b.mu.Lock()
-	b.received += n
-	b.mu.Unlock()
-	if err != nil {
-		b.stop() // a deadline after the end would cancel the request
+	b.left -= time.Since(began) //nolint:forbidigo // as above
+	if b.received += n; b.received >= b.pace {
+		b.received, b.left = 0, b.patience
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		b.end()
 		err = errSlowBody
+	case err != nil:
+		b.setDeadline(time.Time{}) // a deadline after the end would cancel the request
 	}
 	return n, err
 }
 
-// check ends the body if too little of it was received.
-func (b *pacedBody) check() {
+// setDeadline sets when a read fails, and reports whether the body may be read.
+func (b *pacedBody) setDeadline(at time.Time) bool {
 	b.mu.Lock()
-	enough := b.received >= paceBytes
-	b.received = 0
-	if enough && !b.ended {
-		b.timer.Reset(b.every)
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.conn.SetReadDeadline(at)
 	}
-	b.mu.Unlock()
-	if !enough {
-		b.end()
-	}
+	return !b.ended
 }
 
 // end ends a waiting read and all later ones.
 func (b *pacedBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended {
-		b.ended, b.refused = true, true
-		_ = b.conn.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-// stop is called when nothing more is read of the body.
-func (b *pacedBody) stop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.ended = true
-	b.timer.Stop()
+	_ = b.conn.SetReadDeadline(time.Unix(1, 0))
 }

@@ -49,8 +49,7 @@ type Options struct {
 	// DefaultBody. The request has its actor. Its error, a [*DeniedError] or a [*RefusedError],
 	// refuses the request; done is called when it is answered. Nil: DefaultBody for all.
 	Body func(*http.Request) (limit int64, done func(), err error)
-	// Pace is how often a body is looked at: one of which less than 512 KiB came since is ended. Zero:
-	// 30 seconds.
+	// Pace is how long 512 KiB of a body may take. Zero: 30 seconds.
 	Pace time.Duration
 }
 
@@ -188,12 +187,11 @@ func (g *Guard) body(w http.ResponseWriter, r *http.Request, body io.ReadCloser)
 		release()
 		return nil, errTooLarge
 	}
-	paced := newPacedBody(w, body, cmp.Or(g.options.Pace, bodyCheckInterval))
+	paced := newPacedBody(w, body, cmp.Or(g.options.Pace, bodyPatience), paceBytes)
 	stop := context.AfterFunc(r.Context(), paced.end)
 	r.Body = http.MaxBytesReader(w, paced, limit)
 	return func() {
 		stop()
-		paced.stop()
 		removeFiles(r)
 		release()
 	}, nil

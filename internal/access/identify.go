@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"math"
 	"mime"
 	"net/http"
 	"strings"
@@ -106,10 +107,8 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 		return credential{}, r, errBusy
 	}
 	defer done()
-	body := newTimedBody(w, r.Body, signedPatience)
-	r.Body = body
+	r.Body = newPacedBody(w, r.Body, signedPatience, math.MaxInt)
 	actor, verified, err := g.options.Signature(r)
-	body.stop() // a deadline after the end would cancel the request
 	if err != nil {
 		return credential{}, r, err
 	}

@@ -227,12 +227,14 @@ func (e *noRoleError) Error() string { return e.text }
 // kept returns the groups that are stored with a sign-in. A person may be in thousands of groups, so
 // those with a role come first.
 func (p *oidcProvider) kept(groups []string) []string {
-	hasRole := func(group string) bool {
-		return slices.ContainsFunc(p.options.Groups, func(g GroupRole) bool { return g.Group == group })
+	hasNone := func(group string) int {
+		if slices.ContainsFunc(p.options.Groups, func(g GroupRole) bool { return g.Group == group }) {
+			return 0
+		}
+		return 1
 	}
-	first := slices.DeleteFunc(slices.Clone(groups), func(group string) bool { return !hasRole(group) })
-	others := slices.DeleteFunc(slices.Clone(groups), hasRole)
-	all := append(first, others...)
+	all := slices.Clone(groups)
+	slices.SortStableFunc(all, func(x, y string) int { return hasNone(x) - hasNone(y) })
 	return all[:min(len(all), maxGroups)]
 }
 
