@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"unicode"
 
 	"go.temporal.io/sdk/log"
 
@@ -31,7 +30,7 @@ var everyday = map[string]slog.Level{
 // names are Maestro's names of the SDK's log attributes; attributes without one are the same for
 // all lines of a worker, or not useful.
 var names = map[string]string{
-	"RunID": logs.Run, "WorkflowType": "workflow", "ActivityType": "activity", "Attempt": "execution",
+	"RunID": logs.Run, "WorkflowType": "workflow", "ActivityType": "activity", "Attempt": "execution", "Error": "error",
 	"Namespace": "", "WorkerID": "", "TaskQueue": "", "ActivityID": "", "ActivityRunID": "",
 }
 
@@ -76,28 +75,11 @@ func translated(attrs []slog.Attr) []slog.Attr {
 				name = "workflow_id"
 			}
 		case !known:
-			name = snake(a.Key)
+			name = a.Key
 		case name == "":
 			continue
 		}
 		said = append(said, slog.Attr{Key: name, Value: a.Value})
 	}
 	return said
-}
-
-// snake is a name of the SDK's in the case of Maestro's.
-func snake(name string) string {
-	var b strings.Builder
-	runes := []rune(name)
-	for i, r := range runes {
-		starts := unicode.IsUpper(r) && i > 0 && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
-		if starts && runes[i-1] != ' ' && runes[i-1] != '_' {
-			b.WriteByte('_')
-		}
-		if r == ' ' {
-			r = '_'
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

@@ -22,12 +22,12 @@ func TestTheSDKsLinesSpeakAsMaestrosDo(t *testing.T) {
 		}}))))
 		return out.String()
 	}
-	require.Equal(t, "level=WARN msg=slow workflow=team-session session=s run_id=r activity=run-round execution=2 workflow_task_duration=3 error=no\n",
+	require.Equal(t, "level=WARN msg=slow workflow=team-session session=s run_id=r activity=run-round execution=2 WorkflowTaskDuration=3 error=no\n",
 		said(func(l log.Logger) {
 			log.With(l, "Namespace", "n", "TaskQueue", "q", "WorkerID", "w", "WorkflowType", "team-session", "WorkflowID", "s", "RunID", "r").
 				Warn("slow", "ActivityID", "5", "ActivityType", "run-round", "Attempt", 2, "WorkflowTaskDuration", 3, "Error", "no")
 		}))
-	require.Equal(t, "level=INFO msg=x workflow_id=breaker/st/coder stop_timeout=1\n",
+	require.Equal(t, "level=INFO msg=x workflow_id=breaker/st/coder \"Stop timeout\"=1\n",
 		said(func(l log.Logger) { l.Info("x", "WorkflowID", "breaker/st/coder", "Stop timeout", 1) }))
 	require.Empty(t, said(func(l log.Logger) { l.Error("Activity error.", "Error", "an attempt's") }))
 	require.Empty(t, said(func(l log.Logger) { l.Info("Started Worker") }))

@@ -1,9 +1,12 @@
 package temporalutil
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -24,16 +27,12 @@ type Options struct {
 	Profile    string
 	ConfigFile string
 	APIKey     string
-	// TLS switches TLS on or off; nil leaves it to the other options.
-	TLS                        *bool
-	TLSCertPath                string
-	TLSCertData                string
-	TLSKeyPath                 string
-	TLSKeyData                 string
-	TLSCAPath                  string
-	TLSCAData                  string
-	TLSServerName              string
-	TLSDisableHostVerification bool
+	// TLS and TLSDisableHostVerification are true or false; empty leaves them to the other options.
+	TLS, TLSDisableHostVerification string
+	TLSCertPath, TLSCertData        string
+	TLSKeyPath, TLSKeyData          string
+	TLSCAPath, TLSCAData            string
+	TLSServerName                   string
 	// Headers are gRPC headers, as KEY=VALUE.
 	Headers []string
 
@@ -46,24 +45,79 @@ type Options struct {
 // FlagHeading is the heading of the connection flags in help.
 const FlagHeading = "Connection to Temporal"
 
+// connectionFlag is a flag that stands for an environment variable.
+type connectionFlag struct {
+	value *string
+	// instead is the flag whose variable does not count if this one is given; nil: none.
+	instead               *string
+	name, variable, usage string
+}
+
+func (o *Options) flags() []connectionFlag {
+	return []connectionFlag{
+		{&o.Profile, nil, "profile", "PROFILE", "profile in temporal.toml"},
+		{&o.ConfigFile, nil, "config-file", "CONFIG_FILE", "temporal.toml to read instead of the usual one"},
+		{&o.Address, nil, "address", "ADDRESS", "Temporal's host and port (default 127.0.0.1:7233)"},
+		{&o.APIKey, nil, "api-key", "API_KEY", "API key; prefer TEMPORAL_API_KEY"},
+		{&o.TLSCertPath, &o.TLSCertData, "tls-cert-path", "TLS_CLIENT_CERT_PATH", "file with the client's certificate"},
+		{&o.TLSCertData, &o.TLSCertPath, "tls-cert-data", "TLS_CLIENT_CERT_DATA", "the client's certificate, PEM"},
+		{&o.TLSKeyPath, &o.TLSKeyData, "tls-key-path", "TLS_CLIENT_KEY_PATH", "file with the client's key"},
+		{&o.TLSKeyData, &o.TLSKeyPath, "tls-key-data", "TLS_CLIENT_KEY_DATA", "the client's key, PEM"},
+		{&o.TLSCAPath, &o.TLSCAData, "tls-ca-path", "TLS_SERVER_CA_CERT_PATH", "file with the certificate of the server's authority"},
+		{&o.TLSCAData, &o.TLSCAPath, "tls-ca-data", "TLS_SERVER_CA_CERT_DATA", "certificate of the server's authority, PEM"},
+		{&o.TLSServerName, nil, "tls-server-name", "TLS_SERVER_NAME", "expected name in the server's certificate"},
+		{&o.Namespace, nil, "namespace", "NAMESPACE", `Temporal namespace (default "default")`},
+		{&o.TLS, nil, "tls", "TLS", "connect with TLS; implied by the other TLS flags and by an API key"},
+		{&o.TLSDisableHostVerification, nil, "tls-disable-host-verification", "TLS_DISABLE_HOST_VERIFICATION", "accept any certificate"},
+	}
+}
+
 // AddFlags defines the connection flags, named as Temporal's own tools do.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Address, "address", "", "Temporal's host and port (default 127.0.0.1:7233)")
-	flags.StringVarP(&o.Namespace, "namespace", "n", "", `Temporal namespace (default "default")`)
-	flags.StringVar(&o.Profile, "profile", "", "profile in temporal.toml")
-	flags.StringVar(&o.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
-	flags.StringVar(&o.APIKey, "api-key", "", "API key; prefer TEMPORAL_API_KEY")
-	tls := flags.VarPF(&optionalBool{&o.TLS}, "tls", "", "connect with TLS; implied by the other TLS flags and by an API key")
-	tls.NoOptDefVal = "true"
-	flags.StringVar(&o.TLSCertPath, "tls-cert-path", "", "file with the client's certificate")
-	flags.StringVar(&o.TLSCertData, "tls-cert-data", "", "the client's certificate, PEM")
-	flags.StringVar(&o.TLSKeyPath, "tls-key-path", "", "file with the client's key")
-	flags.StringVar(&o.TLSKeyData, "tls-key-data", "", "the client's key, PEM")
-	flags.StringVar(&o.TLSCAPath, "tls-ca-path", "", "file with the certificate of the server's authority")
-	flags.StringVar(&o.TLSCAData, "tls-ca-data", "", "certificate of the server's authority, PEM")
-	flags.StringVar(&o.TLSServerName, "tls-server-name", "", "expected name in the server's certificate")
-	flags.BoolVar(&o.TLSDisableHostVerification, "tls-disable-host-verification", false, "accept any certificate")
+	for _, f := range o.flags() {
+		switch f.value {
+		case &o.TLS, &o.TLSDisableHostVerification:
+			flags.BoolFunc(f.name, f.usage, func(text string) error {
+				yes, err := strconv.ParseBool(text)
+				*f.value = strconv.FormatBool(yes)
+				return err
+			})
+		case &o.Namespace:
+			flags.StringVarP(f.value, f.name, "n", "", f.usage)
+		default:
+			flags.StringVar(f.value, f.name, "", f.usage)
+		}
+	}
 	flags.StringArrayVar(&o.Headers, "grpc-meta", nil, "gRPC header, as KEY=VALUE; repeatable")
+}
+
+// flagged is an environment in which flags replace the variables that they stand for.
+type flagged struct {
+	*Options
+	Environment
+}
+
+// LookupEnv implements [envconfig.EnvLookup].
+func (e flagged) LookupEnv(variable string) (string, bool) {
+	for _, f := range e.flags() {
+		switch {
+		case "TEMPORAL_"+f.variable != variable:
+		case *f.value != "":
+			return *f.value, true
+		case f.instead != nil && *f.instead != "":
+			return "", true
+		}
+	}
+	return e.Environment.LookupEnv(variable)
+}
+
+// Environ implements [envconfig.EnvLookup].
+func (e flagged) Environ() []string {
+	all := slices.Clone(e.Environment.Environ())
+	for _, header := range e.Headers {
+		all = append(all, "TEMPORAL_GRPC_META_"+header)
+	}
+	return all
 }
 
 // maxConfigFile bounds temporal.toml and the files with certificates and keys, in bytes.
@@ -105,31 +159,32 @@ func (o *Options) ClientOptions(env Environment) (client.Options, error) {
 	return options, nil
 }
 
-func (o *Options) profile(env Environment) (envconfig.ClientConfigProfile, error) {
-	options := envconfig.LoadClientConfigProfileOptions{ConfigFileProfile: o.Profile, EnvLookup: env}
-	file := o.file(env)
+func (o *Options) profile(given Environment) (profile envconfig.ClientConfigProfile, err error) {
+	for _, header := range o.Headers {
+		if key, _, ok := strings.Cut(header, "="); !ok || key == "" {
+			return profile, fmt.Errorf("--grpc-meta: %q is not of the form KEY=VALUE", header)
+		}
+	}
+	env := flagged{o, given}
+	file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE")
+	file = cmp.Or(file, envconfig.DefaultConfigFilePath())
 	data, err := bounded.ReadFile(file, maxConfigFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.ConfigFile != "":
 		// A file that is named explicitly must exist; only the usual one may
 		// be missing.
-		return envconfig.ClientConfigProfile{}, fmt.Errorf("--config-file: %s does not exist", o.ConfigFile)
+		return profile, fmt.Errorf("--config-file: %s does not exist", o.ConfigFile)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return envconfig.ClientConfigProfile{}, err
+		return profile, err
 	}
-	options.ConfigFileData = append(data, '\n') // of no bytes, the library would read the usual file
-	profile, err := envconfig.LoadClientConfigProfile(options)
+	profile, err = envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
+		ConfigFileData: append(data, '\n'), // of no bytes, the library would read the usual file
+		EnvLookup:      env,
+	})
 	if err != nil {
 		return profile, fmt.Errorf("%s: %w", file, err)
 	}
-	setIf(&profile.Address, o.Address)
-	setIf(&profile.Namespace, o.Namespace)
-	setIf(&profile.APIKey, o.APIKey)
-	o.applyTLS(&profile)
-	if err := readTLS(profile.TLS); err != nil {
-		return profile, err
-	}
-	return profile, o.applyHeaders(&profile)
+	return profile, readTLS(profile.TLS)
 }
 
 // readTLS reads the files that a profile names, for which the library has no bound.
@@ -164,95 +219,3 @@ func readTLS(t *envconfig.ClientConfigTLS) error {
 	}
 	return nil
 }
-
-// file is the temporal.toml that is read, if it is there.
-func (o *Options) file(env Environment) string {
-	if o.ConfigFile != "" {
-		return o.ConfigFile
-	}
-	if file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE"); file != "" {
-		return file
-	}
-	return envconfig.DefaultConfigFilePath()
-}
-
-// applyTLS puts the flags over the profile. Naming a file replaces data that the
-// profile has, and the other way round.
-func (o *Options) applyTLS(profile *envconfig.ClientConfigProfile) {
-	t := envconfig.ClientConfigTLS{}
-	if profile.TLS != nil {
-		t = *profile.TLS
-	}
-	before, given := profile.TLS != nil, o.TLS != nil || o.TLSDisableHostVerification
-	for _, f := range []struct {
-		path, data         string
-		intoPath           *string
-		intoData           *[]byte
-		isGivenBySomething *bool
-	}{
-		{o.TLSCertPath, o.TLSCertData, &t.ClientCertPath, &t.ClientCertData, &given},
-		{o.TLSKeyPath, o.TLSKeyData, &t.ClientKeyPath, &t.ClientKeyData, &given},
-		{o.TLSCAPath, o.TLSCAData, &t.ServerCACertPath, &t.ServerCACertData, &given},
-	} {
-		if f.path == "" && f.data == "" {
-			continue
-		}
-		*f.intoPath, *f.intoData, *f.isGivenBySomething = f.path, []byte(f.data), true
-	}
-	if o.TLSServerName != "" {
-		t.ServerName, given = o.TLSServerName, true
-	}
-	if o.TLSDisableHostVerification {
-		t.DisableHostVerification = true
-	}
-	if o.TLS != nil {
-		t.Disabled = !*o.TLS
-	}
-	if before || given {
-		profile.TLS = &t
-	}
-}
-
-func (o *Options) applyHeaders(profile *envconfig.ClientConfigProfile) error {
-	for _, header := range o.Headers {
-		key, value, ok := strings.Cut(header, "=")
-		if !ok || key == "" {
-			return fmt.Errorf("--grpc-meta: %q is not of the form KEY=VALUE", header)
-		}
-		if profile.GRPCMeta == nil {
-			profile.GRPCMeta = map[string]string{}
-		}
-		profile.GRPCMeta[envconfig.NormalizeGRPCMetaKey(key)] = value
-	}
-	return nil
-}
-
-func setIf(field *string, value string) {
-	if value != "" {
-		*field = value
-	}
-}
-
-// optionalBool is a flag that knows whether it was given.
-type optionalBool struct{ value **bool }
-
-func (b *optionalBool) String() string {
-	if b.value == nil || *b.value == nil {
-		return ""
-	}
-	return fmt.Sprint(**b.value)
-}
-
-func (b *optionalBool) Set(s string) error {
-	switch strings.ToLower(s) {
-	case "true", "1":
-		*b.value = new(true)
-	case "false", "0":
-		*b.value = new(false)
-	default:
-		return fmt.Errorf("%q is neither true nor false", s)
-	}
-	return nil
-}
-
-func (b *optionalBool) Type() string { return "bool" }
