@@ -41,16 +41,6 @@ func HookActor(h Hook) Actor {
 // ErrSignature means that a call has no valid signature of an existing hook. It has no details on purpose.
 var ErrSignature = errors.New("the hook is unknown, or the signature or its time is wrong")
 
-// HookError means that a hook does not exist, or that a new one is not valid.
-type HookError struct {
-	// Unknown: there is no such hook.
-	Unknown bool
-	text    string
-}
-
-// Error says what is wrong.
-func (e *HookError) Error() string { return e.text }
-
 // Hooks are those of an installation, by name.
 type Hooks struct {
 	db    *state.DB
@@ -72,9 +62,9 @@ func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err 
 		taken, err := h.db.AddHook(ctx, state.SecretHook{Hook: made, Secret: secret}, maxHooks)
 		switch {
 		case errors.Is(err, state.ErrFull):
-			return &HookError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", maxHooks)}
+			return &NameError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", maxHooks)}
 		case taken:
-			return &HookError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
+			return &NameError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
 		}
 		return err
 	})
@@ -119,7 +109,7 @@ func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
 	err = h.audit.Change(ctx, Admin, Event{Action: "hook.remove", Team: team, Subject: name}, func(ctx context.Context) error {
 		err := h.db.RemoveHook(ctx, name, found.Secret)
 		if errors.Is(err, state.ErrNotFound) {
-			return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
+			return &NameError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
 		}
 		return err
 	})

@@ -22,7 +22,7 @@ func TestAHookIsRemovedOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			_, err := hooks.Remove(ann("admin"), "tickets")
-			var unknown *access.HookError
+			var unknown *access.NameError
 			switch {
 			case err == nil:
 				removed.Add(1)

@@ -42,15 +42,15 @@ type Tokens struct {
 // NewTokens returns the tokens in a database.
 func NewTokens(db *state.DB, audit *Audit) *Tokens { return &Tokens{db, audit} }
 
-// TokenError means that a token does not exist, or that a new one is not valid.
-type TokenError struct {
-	// Unknown: there is no such token.
+// NameError means that a token or a hook does not exist, or that a new one is not valid.
+type NameError struct {
+	// Unknown: there is none with this name or id.
 	Unknown bool
 	text    string
 }
 
 // Error says what is wrong.
-func (e *TokenError) Error() string { return e.text }
+func (e *NameError) Error() string { return e.text }
 
 // mayManage checks that the actor may manage tokens with some roles: an admin of a team those
 // of the team.
@@ -79,14 +79,14 @@ type NewToken struct {
 // check refuses a token that cannot be.
 func (n NewToken) check() error {
 	if err := spec.CheckName(n.Name); err != nil {
-		return &TokenError{text: "name of the token: " + err.Error()}
+		return &NameError{text: "name of the token: " + err.Error()}
 	}
 	if len(n.Roles) == 0 || n.Lifetime < 0 {
-		return &TokenError{text: "a token needs at least one role, and a time to expire that is not past"}
+		return &NameError{text: "a token needs at least one role, and a time to expire that is not past"}
 	}
 	for _, group := range n.Groups {
 		if strings.TrimSpace(group) == "" || len(group) > maxGroup || safetext.Line(group) != group || len(n.Groups) > maxTokenGroups {
-			return &TokenError{text: fmt.Sprintf("group %q: a token has at most %d groups, and a group's name is one line of at most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
+			return &NameError{text: fmt.Sprintf("group %q: a token has at most %d groups, and a group's name is one line of at most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
 		}
 	}
 	return nil
@@ -130,9 +130,9 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
 		switch {
 		case errors.Is(err, state.ErrFull):
-			return &TokenError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", maxTokens)}
+			return &NameError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", maxTokens)}
 		case taken != "":
-			return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name, taken)}
+			return &NameError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name, taken)}
 		}
 		return err
 	})
@@ -169,7 +169,7 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err erro
 		return revoked, err
 	}
 	if err != nil {
-		return revoked, &TokenError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids", textfmt.Shorten(id, 80))}
+		return revoked, &NameError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids", textfmt.Shorten(id, 80))}
 	}
 	if k.RevokedAt != nil {
 		return k, nil

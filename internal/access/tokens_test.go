@@ -77,7 +77,7 @@ func TestATokenEnds(t *testing.T) {
 	require.Equal(t, 401, status(revoked))
 	_, err = s.tokens().Revoke(ann("admin"), made.ID)
 	require.NoError(t, err, "once more changes nothing")
-	var unknown *access.TokenError
+	var unknown *access.NameError
 	_, err = s.tokens().Revoke(ann("admin"), "x")
 	require.ErrorAs(t, err, &unknown)
 	require.True(t, unknown.Unknown)
@@ -148,7 +148,7 @@ func TestWhoManagesTokens(t *testing.T) {
 	}
 	for _, name := range []string{"", "ann@desk", "a b", strings.Repeat("x", 64), "web-ci"} {
 		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: name, Roles: roles(t, "viewer")})
-		require.ErrorAs(t, err, new(*access.TokenError), name)
+		require.ErrorAs(t, err, new(*access.NameError), name)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestGroupsOfTokens(t *testing.T) {
 	require.ErrorAs(t, err, new(*access.DeniedError))
 	for _, bad := range []string{"", " ", "a\nb", " a", strings.Repeat("x", 201)} {
 		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "bad", Roles: roles(t, "approver"), Groups: []string{bad}})
-		require.ErrorAs(t, err, new(*access.TokenError), bad)
+		require.ErrorAs(t, err, new(*access.NameError), bad)
 	}
 }
 

@@ -179,7 +179,7 @@ func (c tokenCommand) tokens() (*access.Tokens, error) {
 
 // tokenError adds the exit code of bad input.
 func tokenError(err error) error {
-	var refused *access.TokenError
+	var refused *access.NameError
 	if errors.As(err, &refused) {
 		return usagef("%w", err)
 	}

@@ -47,7 +47,7 @@ func (a Access) CreateToken(ctx context.Context, grants []string, n access.NewTo
 		return "", made, invalidf("roles", "%w", err)
 	}
 	secret, made, err = tokens.Create(ctx, n)
-	return secret, made, tokenError(err)
+	return secret, made, nameError(err)
 }
 
 // RevokeToken revokes a token with immediate effect.
@@ -57,7 +57,7 @@ func (a Access) RevokeToken(ctx context.Context, id string) (access.Token, error
 		return access.Token{}, err
 	}
 	revoked, err := tokens.Revoke(ctx, id)
-	return revoked, tokenError(err)
+	return revoked, nameError(err)
 }
 
 func (a Access) tokens() (*access.Tokens, error) {
@@ -68,8 +68,8 @@ func (a Access) tokens() (*access.Tokens, error) {
 	return access.NewTokens(s.State, a.Audit), nil
 }
 
-func tokenError(err error) error {
-	var refused *access.TokenError
+func nameError(err error) error {
+	var refused *access.NameError
 	if !errors.As(err, &refused) {
 		return err
 	}

@@ -78,7 +78,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	}
 	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
 	doc.URL = access.ServedAt(ctx, s.State) + HooksPath + made.Name
-	return doc, hookError(err)
+	return doc, nameError(err)
 }
 
 // mayAdd returns an error, and records it, if the caller may not add the hook.
@@ -125,21 +125,10 @@ func (h Hooks) Remove(ctx context.Context, name string) (access.Hook, error) {
 		return access.Hook{}, err
 	}
 	removed, err := h.hooks().Remove(ctx, name)
-	return removed, hookError(err)
+	return removed, nameError(err)
 }
 
 func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.State, h.Audit, h.Now) }
-
-func hookError(err error) error {
-	var refused *access.HookError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	if refused.Unknown {
-		return notFoundf("%w", err)
-	}
-	return invalidf("name", "%w", err)
-}
 
 // Receiver verifies the calls of hooks, and starts their sessions.
 type Receiver struct {
