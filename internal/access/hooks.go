@@ -33,6 +33,9 @@ const (
 // not have the hook's secret.
 type Hook = state.Hook
 
+// SecretHook is a hook with its secret.
+type SecretHook = state.SecretHook
+
 // HookActor returns the actor of a hook's calls: an operator of its team.
 func HookActor(h Hook) Actor {
 	return Actor{Name: "hook " + h.Name, Via: ViaHook, Roles: Roles{h.TeamName(): {RoleOperator}}}
@@ -59,7 +62,7 @@ func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err 
 	secret = newHookSecret()
 	event := Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name, Detail: string(made.Kind)}
 	err = h.audit.Change(ctx, Admin, event, func(ctx context.Context) error {
-		taken, err := h.db.AddHook(ctx, state.SecretHook{Hook: made, Secret: secret}, maxHooks)
+		taken, err := h.db.AddHook(ctx, SecretHook{Hook: made, Secret: secret}, maxHooks)
 		switch {
 		case errors.Is(err, state.ErrFull):
 			return &NameError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", maxHooks)}
@@ -118,10 +121,10 @@ func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
 
 // Find returns a hook with its secret; for an unknown name, one with a secret that
 // nobody knows, so that checking a signature takes as long.
-func (h *Hooks) Find(ctx context.Context, name string) (state.SecretHook, error) {
+func (h *Hooks) Find(ctx context.Context, name string) (SecretHook, error) {
 	found, err := h.db.Hook(ctx, name)
 	if errors.Is(err, state.ErrNotFound) {
-		return state.SecretHook{Hook: Hook{Kind: HookGeneric}, Secret: newHookSecret()}, nil
+		return SecretHook{Hook: Hook{Kind: HookGeneric}, Secret: newHookSecret()}, nil
 	}
 	return found, err
 }

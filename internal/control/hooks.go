@@ -141,7 +141,7 @@ func NewReceiver(b *Base) *Receiver { return &Receiver{b, Hooks{b}.hooks()} }
 
 // Delivery is a call with a valid signature.
 type Delivery struct {
-	hook   state.SecretHook
+	hook   access.SecretHook
 	id     string
 	header http.Header
 	body   []byte

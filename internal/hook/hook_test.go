@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/hook"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/state"
 )
 
 type fields = map[string]any
@@ -195,7 +194,7 @@ func TestWhatIsSignedNamesTheSession(t *testing.T) {
 	require.NoError(t, err)
 	again, err := hook.Verify(access.HookGitHub, "whsec_secret", header("2"), []byte("{}"), time.Now())
 	require.NoError(t, err)
-	h := state.SecretHook{Hook: access.Hook{Name: "gh", Kind: access.HookGitHub}, Secret: "whsec_secret"}
+	h := access.SecretHook{Hook: access.Hook{Name: "gh", Kind: access.HookGitHub}, Secret: "whsec_secret"}
 	id := hook.SessionID(h, first)
 	require.Equal(t, id, hook.SessionID(h, again))
 	other := h

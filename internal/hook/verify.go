@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // The headers of Standard Webhooks and of GitHub.
@@ -90,7 +89,7 @@ func single(header http.Header, name string) string {
 // SessionID returns the id of the session that a call starts. It depends on the hook's name, kind and
 // secret, and on the identity of the call. The secret makes it unpredictable, so that no other user can
 // start a session with this id first.
-func SessionID(h state.SecretHook, identity string) string {
+func SessionID(h access.SecretHook, identity string) string {
 	digest := sum([]byte(h.Secret), []byte(string(h.Kind)+"\x00"+h.Name+"\x00"), []byte(identity))
 	return h.Name + "-" + hex.EncodeToString(digest[:16])
 }

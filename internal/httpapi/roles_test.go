@@ -37,8 +37,8 @@ var needs = map[string]access.Permission{
 
 // bodies are what operations take, so that nothing but the role is wrong.
 var bodies = map[string]map[string]any{
-	"post /tokens":              {"name": "ci", "roles": []string{"viewer"}},
-	"post /hooks":               {"name": "tickets", "team": "web"},
+	"post /tokens": {"name": "ci", "roles": []string{"viewer"}},
+	"post /hooks":  {"name": "tickets", "team": "web"},
 	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
 	"post /sessions":                               {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
 	"post /plan":                                   {"team": map[string]any{"file": soloTeam}},

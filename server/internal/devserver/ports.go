@@ -75,17 +75,22 @@ func freePort(ctx context.Context, ip string) (int, error) {
 // checkPort refuses a port that another process uses, and names the flag that chooses another. It waits a moment for a
 // port that is just being given up.
 func checkPort(ctx context.Context, flag, ip string, port int, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience+time.Second)
-	defer cancel()
-	for end := time.Now().Add(patience); ; time.Sleep(portPause) {
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	for {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
-		switch {
-		case err == nil:
+		if err == nil {
 			return listener.Close()
-		case !errors.Is(err, syscall.EADDRINUSE):
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("port %d cannot be used: %w; choose another with --%s", port, err, flag)
-		case ctx.Err() != nil || time.Now().After(end):
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
 			return fmt.Errorf("port %d is in use by another process; stop that one, or choose another port with --%s", port, flag)
+		case <-time.After(portPause):
 		}
 	}
 }
