@@ -92,19 +92,14 @@ func clearTargets(root *os.Root, paths []string, overwrite bool) error {
 	return nil
 }
 
-func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (err error) {
+func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) error {
 	if err := root.MkdirAll(path.Dir(p), executableMode); err != nil {
 		return err
 	}
 	if e.Link != "" {
 		return root.Symlink(e.Link, p)
 	}
-	dir, err := openDirectory(root, path.Dir(p))
-	if err != nil {
-		return err
-	}
-	defer closing(dir, &err)
-	return s.writeFile(ctx, &fileCreator{directory: dir}, path.Base(p), e)
+	return s.writeFile(ctx, root, p, e, e.mode(), func(f *os.File) error { return f.Chmod(e.mode()) })
 }
 
 // Select returns the manifest's paths that wanted selects, sorted. Each of wanted is a path, a

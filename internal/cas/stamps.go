@@ -3,9 +3,11 @@ package cas
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -37,17 +39,51 @@ type clock int64
 // identifies the content: a change after the clock was read gives the file a later time.
 func (c clock) isAfter(s stamp) bool { return c != 0 && s.Changed != 0 && s.Changed < int64(c) }
 
-// stamps are the files and links of a directory as the last snapshot found them, so that the next one reads
+// stampFrom returns the stamp of a file. It includes the change time, because programs can set
+// all other times.
+func stampFrom(st *syscall.Stat_t) stamp {
+	return stamp{
+		Device: st.Dev, Inode: st.Ino, Size: st.Size,
+		Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano(),
+	}
+}
+
+// clockOf returns the kernel's clock for the files of a directory: a file that is changed from
+// now on gets at least this time. It is zero on file systems without this guarantee, such as
+// network file systems.
+func clockOf(dir string) clock {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 0
+	}
+	switch uint32(st.Type) { //nolint:gosec // magic numbers have 32 bits
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
+		unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, zfsMagic, bcachefsMagic:
+	default:
+		return 0
+	}
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) != nil {
+		return 0
+	}
+	return clock(now.Nano())
+}
+
+// These constants are missing in package unix.
+const (
+	zfsMagic      = 0x2fc12fc1
+	bcachefsMagic = 0xca451a4e
+)
+
+// stamps are the files of a directory as the last snapshot found them, so that the next one reads
 // only those that have changed. They are a cache.
 type stamps struct {
 	// manifest is the tree of that snapshot. While it is in the store, the files' contents are, too.
 	manifest spec.Digest
-	// whole: no file or link of the tree is missing here.
-	whole bool
-	files map[string]stamped
+	files    map[string]stamped
 }
 
-// stamped is a file's digest, empty for a link, and the stamp for which it holds, encoded.
+// stamped is a file's digest and the stamp for which it holds, encoded.
 type stamped struct {
 	digest spec.Digest
 	stamp  string
@@ -62,27 +98,18 @@ func (s stamps) digest(p string, now dirItem) (spec.Digest, bool) {
 	return f.digest, true
 }
 
-// match reports whether a scan found exactly these files, unchanged.
-func (s stamps) match(all []found) bool {
-	return s.whole && len(s.files) == len(all) && !slices.ContainsFunc(all, func(f found) bool { return !f.stampValid })
-}
-
-// stampFiles keeps the stamps of directories of this host in files; without a directory for them
-// it keeps none.
-type stampFiles struct{ dir string }
-
 const stampsMagic = "maestro.stamps/v1"
 
-func (f stampFiles) path(dir string) string {
-	return filepath.Join(f.dir, string(DigestOf([]byte(dir))))
+func (s *Store) stampsFile(dir string) string {
+	return filepath.Join(s.stampsDir, string(DigestOf([]byte(dir))))
 }
 
 // loadStamps returns the stamps of a directory, if they are intact and usable with these blobs.
 func (s *Store) loadStamps(dir string) stamps {
-	if s.stampFiles.dir == "" {
+	if s.stampsDir == "" {
 		return stamps{}
 	}
-	data, err := os.ReadFile(s.path(dir))
+	data, err := os.ReadFile(s.stampsFile(dir))
 	if err != nil {
 		return stamps{}
 	}
@@ -95,26 +122,30 @@ func (s *Store) loadStamps(dir string) stamps {
 	return known
 }
 
-// save writes the stamps of a directory. Errors are ignored: without stamps everything is read.
-func (f stampFiles) save(dir string, s stamps) {
-	if f.dir == "" {
+// saveStamps writes the stamps of a directory. Errors are ignored: without stamps everything is read.
+func (s *Store) saveStamps(dir string, now stamps) {
+	if s.stampsDir == "" {
 		return
 	}
 	// Do not create parent directories: if the store is not mounted, they would fill its mount
 	// point.
-	if err := os.Mkdir(f.dir, dirMode); err == nil || os.IsExist(err) {
-		_ = os.WriteFile(f.path(dir), []byte(s.encode()), fileMode)
+	if err := os.Mkdir(s.stampsDir, dirMode); err == nil || os.IsExist(err) {
+		_ = os.WriteFile(s.stampsFile(dir), []byte(now.encode()), fileMode)
 	}
 }
 
-// drop removes all stamps after a blob was found missing. Otherwise they could prevent that it is
+// dropStamps removes all stamps after a blob was found missing. Otherwise they could prevent that it is
 // stored again.
-func (f stampFiles) drop() { _ = os.RemoveAll(f.dir) }
+func (s *Store) dropStamps() {
+	if s.stampsDir != "" {
+		_ = os.RemoveAll(s.stampsDir)
+	}
+}
 
 // encode writes a head with a checksum, and a line for each file: digest, stamp and path.
 func (s stamps) encode() string {
 	var b strings.Builder
-	b.WriteString(string(s.manifest) + "\t" + strconv.FormatBool(s.whole) + "\n")
+	b.WriteString(string(s.manifest) + "\n")
 	for p, f := range s.files {
 		b.WriteString(string(f.digest) + "\t" + f.stamp + "\t" + p + "\n")
 	}
@@ -127,21 +158,12 @@ func decodeStamps(data string) stamps {
 	if head != stampsMagic+"\t"+string(DigestOf([]byte(body))) {
 		return stamps{}
 	}
-	tree, lines, _ := strings.Cut(body, "\n")
-	manifest, whole, _ := strings.Cut(tree, "\t")
-	s := stamps{spec.Digest(manifest), whole == "true", make(map[string]stamped, strings.Count(lines, "\n"))}
+	manifest, lines, _ := strings.Cut(body, "\n")
+	s := stamps{spec.Digest(manifest), make(map[string]stamped, strings.Count(lines, "\n"))}
 	for line := range strings.Lines(lines) {
 		digest, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		stamp, p, _ := strings.Cut(rest, "\t")
 		s.files[p] = stamped{spec.Digest(digest), stamp}
 	}
 	return s
-}
-
-// splitPath returns the directory of a path, "." for the top, and the name in it.
-func splitPath(p string) (dir, name string) {
-	if i := strings.LastIndexByte(p, '/'); i >= 0 {
-		return p[:i], p[i+1:]
-	}
-	return ".", p
 }

@@ -65,19 +65,17 @@ type Options struct {
 // directories from trees. Its methods are safe for concurrent use, and the blobs for use by many
 // processes.
 type Store struct {
-	*blobs
-	trees
-	stampFiles
-	// dir is the store's directory. No snapshot contains it.
+	backend storage.Blobs
+	// dir is the store's directory. Messages name the store by it, and no snapshot contains it.
 	dir    string
 	limits Limits
+	// stampsDir has the stamps of directories of this host; empty: none are kept.
+	stampsDir string
 }
 
 // New returns a Store whose blobs are in the given storage.
 func New(in storage.Blobs, o Options) *Store {
-	x := stampFiles{o.StampsDir}
-	b := &blobs{backend: in, store: o.StoreDir, stamps: x}
-	return &Store{blobs: b, trees: trees{b}, stampFiles: x, dir: o.StoreDir, limits: o.Limits.WithDefaults()}
+	return &Store{backend: in, dir: o.StoreDir, limits: o.Limits.WithDefaults(), stampsDir: o.StampsDir}
 }
 
 // closing closes c and stores its error in err if err is nil.

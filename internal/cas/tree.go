@@ -17,19 +17,19 @@ import (
 // verified. It must not be used concurrently. Errors are those of [Store.Blob], and name the
 // directory.
 type Tree struct {
-	blobs *blobs
-	top   *treeDir
+	in  *Store
+	top *treeDir
 }
 
 // Tree opens a tree. If the blob is not a tree, the error is [session.ErrNotFound].
-func (s trees) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
-	t := &Tree{s.blobs, &treeDir{blob: name, stored: true}}
+func (s *Store) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
+	t := &Tree{s, &treeDir{blob: name, stored: true}}
 	return t, t.read(ctx, t.top, ".")
 }
 
 // treeOf makes a tree of files and links with valid paths. Entries of one directory must be
 // contiguous.
-func (s *blobs) treeOf(files iter.Seq2[string, Entry]) *Tree {
+func (s *Store) treeOf(files iter.Seq2[string, Entry]) *Tree {
 	t := s.emptyTree()
 	at, dirs := "", []*treeDir{t.top}
 	for p, e := range files {
@@ -62,23 +62,23 @@ func (d *treeDir) sort() {
 	}
 }
 
-func (s *blobs) emptyTree() *Tree {
+func (s *Store) emptyTree() *Tree {
 	t := &Tree{s, &treeDir{read: true}}
 	t.top.owner = t
 	return t
 }
 
 // copied returns a copy of the tree. Changes of the copy do not affect the original.
-func (t *Tree) copied() *Tree { return &Tree{t.blobs, t.top} }
+func (t *Tree) copied() *Tree { return &Tree{t.in, t.top} }
 
 // read reads a directory, which is at this path of the tree.
 func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	if d.read {
 		return nil
 	}
-	err := t.blobs.load(ctx, d)
+	err := t.in.load(ctx, d)
 	if err == nil {
-		err = t.blobs.checkAt(d, at)
+		err = t.in.checkAt(d, at)
 	}
 	if err != nil && at != "." {
 		return fmt.Errorf("read directory %q of a tree: %w", at, err)
@@ -188,22 +188,6 @@ func below(dir, name string) string {
 		return name
 	}
 	return dir + "/" + name
-}
-
-// readAll reads a directory, which is at this path of the tree, and all directories below it.
-func (t *Tree) readAll(ctx context.Context, d *treeDir, at string) error {
-	if err := t.read(ctx, d, at); err != nil {
-		return err
-	}
-	for _, e := range d.entries {
-		if e.sub == nil {
-			continue
-		}
-		if err := t.readAll(ctx, e.sub, below(at, e.name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Manifest returns all files and links of the tree.
@@ -328,32 +312,22 @@ func (d *treeDir) digest() spec.Digest {
 	return d.blob
 }
 
-// store stores the directories that are not stored yet, each after everything that it refers to.
-// The directories of known, which is the stored directory at the same path, are not stored again.
-func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) error) error {
-	if name := d.digest(); known != nil && known.blob == name {
-		d.stored, d.docs = true, nil
-	}
+// store stores a directory that is not stored yet, after everything that it refers to.
+func (d *treeDir) store(put func(name spec.Digest, data []byte) error) error {
+	d.digest()
 	if d.stored {
 		return nil
-	}
-	if known != nil && t.blobs.load(ctx, known) != nil {
-		known = nil // it is damaged: store everything again
 	}
 	for _, e := range d.entries {
 		if e.sub == nil {
 			continue
 		}
-		var was *treeDir
-		if k := known.entry(e.name); k != nil {
-			was = k.sub
-		}
-		if err := t.store(ctx, e.sub, was, put); err != nil {
+		if err := e.sub.store(put); err != nil {
 			return err
 		}
 	}
 	for _, doc := range d.docs {
-		if err := put(doc); err != nil {
+		if err := put(doc.name, doc.data); err != nil {
 			return err
 		}
 	}
@@ -362,14 +336,14 @@ func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) 
 }
 
 // putTree stores a tree durably. The blobs that it refers to must be durable already.
-func (s trees) putTree(ctx context.Context, t *Tree) (_ spec.Digest, err error) {
+func (s *Store) putTree(ctx context.Context, t *Tree) (_ spec.Digest, err error) {
 	batch, err := s.backend.NewBatch()
 	if err == nil {
 		defer func() { err = errors.Join(err, batch.Close()) }()
-		err = t.store(ctx, t.top, nil, func(doc document) error {
-			err := batch.Put(doc.name, doc.data)
+		err = t.top.store(func(name spec.Digest, data []byte) error {
+			err := batch.Put(name, data)
 			if diskspace.IsFull(err) { // it may use the reserve
-				err = s.backend.PutBlob(doc.name, doc.data)
+				err = s.backend.PutBlob(name, data)
 			}
 			return errors.Join(err, ctx.Err())
 		})

@@ -298,14 +298,14 @@ func (u *unpacking) file(p string, e archiveEntry) (err error) {
 	}
 	defer closing(f, &err)
 	most := min(u.limits.FileBytes, u.limits.TreeBytes-u.bytes)
-	from := &contentReader{Reader: content}
-	n, err := storage.Copy(u.ctx, f, io.LimitReader(from, most+1))
+	n, err := storage.Copy(u.ctx, f, io.LimitReader(content, most+1))
 	u.bytes += n
+	var ofHost *fs.PathError
 	switch {
-	case from.err != nil:
-		return fmt.Errorf("%w: %q: %w", ErrNoArchive, p, from.err)
-	case err != nil:
+	case errors.As(err, &ofHost), u.ctx.Err() != nil:
 		return err
+	case err != nil:
+		return fmt.Errorf("%w: %q: %w", ErrNoArchive, p, err)
 	case n > u.limits.FileBytes:
 		u.bytes -= n
 		return errors.Join(u.root.Remove(p), &oddEntryError{tooLarge(n, u.limits.FileBytes)})
@@ -313,18 +313,4 @@ func (u *unpacking) file(p string, e archiveEntry) (err error) {
 		return treeTooLarge(p, u.limits.TreeBytes)
 	}
 	return nil
-}
-
-// contentReader reads the content of an entry and records a read error.
-type contentReader struct {
-	io.Reader
-	err error
-}
-
-func (r *contentReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
-		r.err = err
-	}
-	return n, err
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 
-	"github.com/maestro-hive/maestro/internal/overlayfs"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -35,11 +34,11 @@ func (l *lowerTree) noteCovered(p string, now dirItem, in *treeDir) (whiteout bo
 // is never opaque. If the lower tree has no directory d, the attribute is not read. The kernel
 // hides the attribute from users of the mount; an attribute of that name in the mount is another
 // one.
-func (l *lowerTree) noteOpaque(dir *os.File, p string, d *treeDir) (bool, error) {
+func (l *lowerTree) noteOpaque(dir *os.Root, p string, d *treeDir) (bool, error) {
 	if p == "." || d == nil {
 		return false, nil
 	}
-	opaque, err := overlayfs.IsOpaque(dir)
+	opaque, err := isOpaque(dir)
 	if opaque {
 		l.removed = append(l.removed, p)
 	}
@@ -56,7 +55,7 @@ func (sc *scanner) lowerRules(ctx context.Context, p string, at scope) (*ignoreR
 	if e.Size > maxIgnoreFile {
 		return sc.noRules(at, p, ignoreFileTooLarge(e.Size))
 	}
-	text, err := sc.lower.blobs.Blob(ctx, e.SHA256)
+	text, err := sc.lower.in.Blob(ctx, e.SHA256)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", p, err)
 	}
