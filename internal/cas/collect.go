@@ -167,7 +167,7 @@ func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree,
 	case len(only) > 0:
 		return overlay(ctx, before, in.manifest(), only)
 	}
-	return in.tree(), nil
+	return in.store.TreeOf(in.manifest()), nil
 }
 
 // overlay returns before with the paths that match only taken from found.

@@ -205,47 +205,33 @@ func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error)
 }
 
 func decodeEntry(line string) (e dirEntry, err error) {
-	kind, rest, _ := strings.Cut(line, "\t")
-	var content, number string
-	fields := []*string{&content, &number}
-	if kind == kindLink {
-		fields = fields[:1]
-	}
-	files := "1"
-	if kind == kindDir {
-		fields = []*string{&content, &files, &number}
-	}
-	for _, f := range fields {
-		*f, rest, _ = strings.Cut(rest, "\t")
-	}
-	if e.name = rest; strings.Contains(rest, "/") {
-		return e, fmt.Errorf("%q is not a valid name", rest)
-	}
-	var t totals
-	if kind != kindLink {
-		if t.bytes, err = decodeNumber(number, maxBytes); err != nil {
-			return e, err
+	f := strings.Split(line, "\t")
+	switch kind := f[0]; {
+	case (kind == kindFile || kind == kindExec) && len(f) == 4:
+		e.SHA256, e.Executable = spec.Digest(f[1]), kind == kindExec
+		e.Size, err = decodeNumber(f[2], maxBytes)
+	case kind == kindLink && len(f) == 3:
+		e.Link = f[1]
+	case kind == kindDir && len(f) == 5:
+		files, wrong := decodeNumber(f[2], maxFiles)
+		e.sub = &treeDir{blob: spec.Digest(f[1]), stored: true, totals: totals{files: int(files)}}
+		if e.sub.bytes, err = decodeNumber(f[3], maxBytes); wrong != nil || files == 0 || !e.sub.blob.Valid() {
+			err = errors.New("a directory has no valid SHA-256, or is empty")
 		}
-	}
-	switch kind {
-	case kindFile, kindExec:
-		e.SHA256, e.Size, e.Executable = spec.Digest(content), t.bytes, kind == kindExec
-	case kindLink:
-		e.Link = content
-	case kindDir:
-		n, err := decodeNumber(files, maxFiles)
-		if err != nil || n == 0 || !spec.Digest(content).Valid() {
-			return e, errors.Join(errors.New("a directory has no valid SHA-256, or is empty"), err)
-		}
-		t.files = int(n)
-		e.sub = &treeDir{blob: spec.Digest(content), stored: true, totals: t}
-		return e, CheckPath(e.name)
 	default:
-		return e, errors.New("an entry has an unknown kind")
+		err = errors.New("an entry has an unknown kind")
 	}
-	return e, errors.Join(CheckPath(e.name), e.checkContent())
+	e.name = f[len(f)-1]
+	if err == nil && strings.Contains(e.name, "/") {
+		err = fmt.Errorf("%q is not a valid name", e.name)
+	}
+	if err == nil && e.sub == nil {
+		err = e.checkContent()
+	}
+	return e, errors.Join(err, CheckPath(e.name))
 }
 
+// decodeNumber decodes a number up to a limit.
 func decodeNumber(text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > most {

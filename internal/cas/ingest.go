@@ -72,17 +72,6 @@ func (in *ingestion) manifest() Manifest {
 	return m
 }
 
-// tree returns the files and links that were found, as a whole tree.
-func (in *ingestion) tree() *Tree {
-	return in.store.treeOf(func(yield func(string, Entry) bool) {
-		for i := range in.files {
-			if !yield(in.files[i].path, in.files[i].Entry) {
-				return
-			}
-		}
-	})
-}
-
 // stamps returns the valid stamps of the files that were found, whose tree is manifest.
 func (in *ingestion) stamps(manifest spec.Digest) stamps {
 	s := stamps{manifest, make(map[string]stamped, len(in.files))}

@@ -39,9 +39,9 @@ func (sc *scanner) leave(p, why string) error {
 
 // noRules leaves out the rules of a .gitignore that cannot be read. Its files are in the tree then: a part of the rules
 // would decide otherwise than the whole, and nothing is left out because of a rule that nobody knows.
-func (sc *scanner) noRules(at scope, p, why string) (*ignoreRules, error) {
+func (sc *scanner) noRules(at scope, p, why string) *ignoreRules {
 	sc.left.cannotKeep(p, "its ignore rules do not count: it "+why)
-	return at.rules, nil
+	return at.rules
 }
 
 // readable reports whether a file can be read, or be made readable.

@@ -51,7 +51,7 @@ type scanner struct {
 	// lower is the lower tree of an overlay if the directory is the upper layer; nil: the
 	// directory is a whole tree.
 	lower *lowerTree
-	// exclude reports whether to skip a file or directory. had reports whether the trees have it.
+	// exclude reports whether to skip a file or directory, and notes it. had reports whether the trees have it.
 	// nil: nothing is skipped.
 	exclude func(p string, now dirItem, had bool) bool
 	// left notes what is left out.
@@ -183,11 +183,11 @@ func (sc *scanner) rulesOf(ctx context.Context, in *os.Root, dir string, at scop
 	}
 	p, now := path.Join(dir, ignoreFile), entries[i]
 	if now.Size > maxIgnoreFile {
-		return sc.noRules(at, p, ignoreFileTooLarge(now.Size))
+		return sc.noRules(at, p, ignoreFileTooLarge(now.Size)), nil
 	}
 	f, err := openFile(in, now, sc.fixModes)
 	if errors.Is(err, fs.ErrPermission) {
-		return sc.noRules(at, p, cannotBeRead)
+		return sc.noRules(at, p, cannotBeRead), nil
 	}
 	if err != nil {
 		return nil, ofTree(p, "read", err)
@@ -200,16 +200,16 @@ func (sc *scanner) rulesOf(ctx context.Context, in *os.Root, dir string, at scop
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
-	return sc.withRules(at, p, string(text))
+	return sc.withRules(at, p, string(text)), nil
 }
 
 // withRules adds the rules of the .gitignore at a path.
-func (sc *scanner) withRules(at scope, p, text string) (*ignoreRules, error) {
+func (sc *scanner) withRules(at scope, p, text string) *ignoreRules {
 	r := parseIgnore(at.rules, path.Dir(p), text)
 	if r.total > maxIgnoreRules {
 		return sc.noRules(at, p, fmt.Sprintf("makes %d rules with those above it; at most %d are allowed", r.total, maxIgnoreRules))
 	}
-	return r, nil
+	return r
 }
 
 func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) bool {

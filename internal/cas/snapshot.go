@@ -137,7 +137,7 @@ func (in *ingestion) snapshot(ctx context.Context, has spec.Digest) (*Tree, erro
 	if err := in.run(ctx); err != nil {
 		return nil, err
 	}
-	t := in.tree()
+	t := in.store.TreeOf(in.manifest())
 	if t.top.digest() == has {
 		return t, nil
 	}

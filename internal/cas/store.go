@@ -8,6 +8,7 @@
 package cas
 
 import (
+	"cmp"
 	"io"
 	"io/fs"
 
@@ -38,16 +39,7 @@ type Limits struct {
 
 // WithDefaults returns the limits with defaults for the fields that are not set.
 func (l Limits) WithDefaults() Limits {
-	if l.Files <= 0 {
-		l.Files = DefaultFiles
-	}
-	if l.FileBytes <= 0 {
-		l.FileBytes = DefaultFileBytes
-	}
-	if l.TreeBytes <= 0 {
-		l.TreeBytes = DefaultTreeBytes
-	}
-	return l
+	return Limits{cmp.Or(l.Files, DefaultFiles), cmp.Or(l.FileBytes, DefaultFileBytes), cmp.Or(l.TreeBytes, DefaultTreeBytes)}
 }
 
 // Options configures a [Store].

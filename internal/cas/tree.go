@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -25,41 +24,6 @@ type Tree struct {
 func (s *Store) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
 	t := &Tree{s, &treeDir{blob: name, stored: true}}
 	return t, t.read(ctx, t.top, ".")
-}
-
-// treeOf makes a tree of files and links with valid paths. Entries of one directory must be
-// contiguous.
-func (s *Store) treeOf(files iter.Seq2[string, Entry]) *Tree {
-	t := s.emptyTree()
-	at, dirs := "", []*treeDir{t.top}
-	for p, e := range files {
-		dir, name := path.Split(p)
-		for !strings.HasPrefix(dir, at) {
-			at = at[:strings.LastIndexByte(at[:len(at)-1], '/')+1]
-			dirs = dirs[:len(dirs)-1]
-		}
-		for at != dir {
-			sub := &treeDir{read: true, owner: t}
-			below, _, _ := strings.Cut(dir[len(at):], "/")
-			d := dirs[len(dirs)-1]
-			d.entries = append(d.entries, dirEntry{name: below, sub: sub})
-			at, dirs = at+below+"/", append(dirs, sub)
-		}
-		d := dirs[len(dirs)-1]
-		d.entries = append(d.entries, dirEntry{name: name, Entry: e})
-	}
-	t.top.sort()
-	return t
-}
-
-// sort sorts the entries of a directory and of all directories below it.
-func (d *treeDir) sort() {
-	slices.SortFunc(d.entries, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
-	for _, e := range d.entries {
-		if e.sub != nil {
-			e.sub.sort()
-		}
-	}
 }
 
 func (s *Store) emptyTree() *Tree {

@@ -53,13 +53,13 @@ func (sc *scanner) lowerRules(ctx context.Context, p string, at scope) (*ignoreR
 	}
 	p = path.Join(p, ignoreFile)
 	if e.Size > maxIgnoreFile {
-		return sc.noRules(at, p, ignoreFileTooLarge(e.Size))
+		return sc.noRules(at, p, ignoreFileTooLarge(e.Size)), nil
 	}
 	text, err := sc.lower.in.Blob(ctx, e.SHA256)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", p, err)
 	}
-	return sc.withRules(at, p, string(text))
+	return sc.withRules(at, p, string(text)), nil
 }
 
 // check returns an error if the merged tree has too many files or more bytes than most. The error

@@ -2,13 +2,11 @@ package store
 
 import (
 	"archive/tar"
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -266,19 +264,13 @@ func (a *archiveImport) addBlob(ctx context.Context, name string, digest spec.Di
 	return w.Add(digest)
 }
 
-// readRows reads the rows. Their numbers stay as they are.
+// readRows reads the rows.
 func (a *archiveImport) readRows(r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return damagedArchive(rowsFile, err)
 	}
 	if err = decodeDigested(data, &a.rows); err == nil {
-		from := json.NewDecoder(bytes.NewReader(data))
-		from.UseNumber()
-		a.rows = archivedRows{}
-		err = from.Decode(&a.rows)
-	}
-	if err == nil {
 		err = a.rows.Session.Check()
 	}
 	if err != nil || a.rows.Schema != rowsSchema {
