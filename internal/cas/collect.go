@@ -27,7 +27,7 @@ import (
 // With req.Lower, the directory is the upper layer of an overlay over that tree, and only the
 // upper layer is read. If base and lower are the same tree, the result is that of collecting the
 // merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
-// ignored nor searched for secrets.
+// ignored nor searched for secrets. With req.Only, the lower tree is that of req.Base and req.On.
 //
 // What no tree can hold is left out and listed: a socket, a device, a link that leads out, a file above the limit (whose
 // old version stays). The error is a [*failures.Failure] of category invalid_output that names the path if such a path is
@@ -160,10 +160,8 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 // target returns the tree that results from the collection.
 func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
 	switch {
-	case lower != nil && len(only) > 0:
-		return lower.over(ctx, before, in.manifest(), only)
 	case lower != nil:
-		return lower.withUpper(ctx, in.manifest())
+		return lower.withUpper(ctx, in.manifest(), only)
 	case len(only) > 0:
 		return overlay(ctx, before, in.manifest(), only)
 	}

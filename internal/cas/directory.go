@@ -138,16 +138,8 @@ func isOpaque(dir *os.Root) (bool, error) {
 // user.
 type Owner struct{ UID, GID int }
 
-// Chown changes the owner of a path. It does not follow links.
-func (o *Owner) Chown(path string) error {
-	if o == nil {
-		return nil
-	}
-	return os.Lchown(path, o.UID, o.GID)
-}
-
-// chownIn is Chown for a path below a directory.
-func (o *Owner) chownIn(root *os.Root, path string) error {
+// chown changes the owner of a path below a directory. It does not follow links.
+func (o *Owner) chown(root *os.Root, path string) error {
 	if o == nil {
 		return nil
 	}

@@ -77,7 +77,7 @@ func (in *ingestion) stamps(manifest spec.Digest) stamps {
 	s := stamps{manifest, make(map[string]stamped, len(in.files))}
 	for i := range in.files {
 		if f := &in.files[i]; f.stampValid {
-			s.files[f.path] = stamped{f.SHA256, f.listed.text()}
+			s.Files[f.path] = stamped{f.SHA256, f.listed.stamp}
 		}
 	}
 	return s

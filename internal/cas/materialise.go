@@ -75,8 +75,8 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 }
 
 // Fill writes a tree's files and links into an empty directory, with the modes of
-// [Store.Materialise]. It returns the disk space of the files and directories, in bytes. All of
-// them get the owner; nil: the caller.
+// [Store.Materialise]. It returns the disk space of the files and directories, in bytes. The
+// directory and all in it get the owner; nil: the caller.
 func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ int64, err error) {
 	top, err := openTop(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ i
 	}
 	defer closing(top, &err)
 	f := &filler{store: s, root: top, want: want, owner: o}
-	if err := f.fill(ctx); err != nil {
+	if err := errors.Join(o.chown(top, "."), f.fill(ctx)); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
 	return f.blocks * block, nil
@@ -130,7 +130,7 @@ func (f *filler) fill(ctx context.Context) error {
 		if err := f.root.Symlink(l.to, l.at); err != nil {
 			return err
 		}
-		if err := f.owner.chownIn(f.root, l.at); err != nil {
+		if err := f.owner.chown(f.root, l.at); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func makeDir(root *os.Root, dir string, o *Owner) error {
 	if err := root.Chmod(dir, executableMode); err != nil {
 		return err
 	}
-	return o.chownIn(root, dir)
+	return o.chown(root, dir)
 }
 
 // files writes the files of one directory.

@@ -40,7 +40,7 @@ func (t *Tree) protect(ctx context.Context, base *Tree, paths []string) error {
 		}
 		if ok {
 			had[p] = e
-		} else if err := t.remove(ctx, p, false); err != nil {
+		} else if err := t.remove(ctx, p); err != nil {
 			return err
 		}
 	}

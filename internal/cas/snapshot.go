@@ -121,7 +121,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	in.files = sc.files
 	left.sort()
 	snap.Ignored, snap.Private, snap.Odd = left.skipped, left.secret, left.odd
-	t, err := in.snapshot(ctx, sc.known.manifest)
+	t, err := in.snapshot(ctx, sc.known.Manifest)
 	if err != nil {
 		return snap, err
 	}

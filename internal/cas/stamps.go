@@ -1,10 +1,11 @@
 package cas
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,16 +22,6 @@ type stamp struct {
 
 // sameFile reports whether both stamps are of the same file.
 func (s stamp) sameFile(o stamp) bool { return s.Device == o.Device && s.Inode == o.Inode }
-
-// text encodes the stamp.
-func (s stamp) text() string {
-	b := strconv.AppendUint(make([]byte, 0, 80), s.Device, 10)
-	b = strconv.AppendUint(append(b, ','), s.Inode, 10)
-	for _, n := range []int64{s.Size, s.Modified, s.Changed} {
-		b = strconv.AppendInt(append(b, ','), n, 10)
-	}
-	return string(b)
-}
 
 // clock is a time of the kernel's clock for file times, in nanoseconds; zero: unknown.
 type clock int64
@@ -78,27 +69,25 @@ const (
 // stamps are the files of a directory as the last snapshot found them, so that the next one reads
 // only those that have changed. They are a cache.
 type stamps struct {
-	// manifest is the tree of that snapshot. While it is in the store, the files' contents are, too.
-	manifest spec.Digest
-	files    map[string]stamped
+	// Manifest is the tree of that snapshot. While it is in the store, the files' contents are, too.
+	Manifest spec.Digest
+	Files    map[string]stamped
 }
 
-// stamped is a file's digest and the stamp for which it holds, encoded.
+// stamped is a file's digest and the stamp for which it holds.
 type stamped struct {
-	digest spec.Digest
-	stamp  string
+	Digest spec.Digest
+	Stamp  stamp
 }
 
 // digest returns the digest of a file; ok is false if its stamp has changed.
 func (s stamps) digest(p string, now dirItem) (spec.Digest, bool) {
-	f, ok := s.files[p]
-	if !ok || f.stamp != now.text() {
+	f, ok := s.Files[p]
+	if !ok || f.Stamp != now.stamp {
 		return "", false
 	}
-	return f.digest, true
+	return f.Digest, true
 }
-
-const stampsMagic = "maestro.stamps/v1"
 
 func (s *Store) stampsFile(dir string) string {
 	return filepath.Join(s.stampsDir, string(DigestOf([]byte(dir))))
@@ -113,10 +102,10 @@ func (s *Store) loadStamps(dir string) stamps {
 	if err != nil {
 		return stamps{}
 	}
-	known := decodeStamps(string(data))
+	known := decodeStamps(data)
 	// If the manifest was pruned, its contents may be missing. UseBlob marks it as used, so that
 	// it and its contents cannot be pruned now.
-	if known.manifest == "" || s.backend.UseBlob(known.manifest) != nil {
+	if known.Manifest == "" || s.backend.UseBlob(known.Manifest) != nil {
 		return stamps{}
 	}
 	return known
@@ -130,7 +119,7 @@ func (s *Store) saveStamps(dir string, now stamps) {
 	// Do not create parent directories: if the store is not mounted, they would fill its mount
 	// point.
 	if err := os.Mkdir(s.stampsDir, dirMode); err == nil || os.IsExist(err) {
-		_ = os.WriteFile(s.stampsFile(dir), []byte(now.encode()), fileMode)
+		_ = os.WriteFile(s.stampsFile(dir), now.encode(), fileMode)
 	}
 }
 
@@ -142,28 +131,18 @@ func (s *Store) dropStamps() {
 	}
 }
 
-// encode writes a head with a checksum, and a line for each file: digest, stamp and path.
-func (s stamps) encode() string {
-	var b strings.Builder
-	b.WriteString(string(s.manifest) + "\n")
-	for p, f := range s.files {
-		b.WriteString(string(f.digest) + "\t" + f.stamp + "\t" + p + "\n")
-	}
-	return stampsMagic + "\t" + string(DigestOf([]byte(b.String()))) + "\n" + b.String()
+// encode encodes stamps, after their digest.
+func (s stamps) encode() []byte {
+	var b bytes.Buffer
+	_ = gob.NewEncoder(&b).Encode(s) // a buffer takes everything
+	return append([]byte(DigestOf(b.Bytes())), b.Bytes()...)
 }
 
 // decodeStamps decodes stamps; they are empty if the data is not complete and intact.
-func decodeStamps(data string) stamps {
-	head, body, _ := strings.Cut(data, "\n")
-	if head != stampsMagic+"\t"+string(DigestOf([]byte(body))) {
+func decodeStamps(data []byte) (s stamps) {
+	n := min(len(data), 2*sha256.Size)
+	if digest, body := data[:n], data[n:]; string(DigestOf(body)) != string(digest) || gob.NewDecoder(bytes.NewReader(body)).Decode(&s) != nil {
 		return stamps{}
-	}
-	manifest, lines, _ := strings.Cut(body, "\n")
-	s := stamps{spec.Digest(manifest), make(map[string]stamped, strings.Count(lines, "\n"))}
-	for line := range strings.Lines(lines) {
-		digest, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		stamp, p, _ := strings.Cut(rest, "\t")
-		s.files[p] = stamped{spec.Digest(digest), stamp}
 	}
 	return s
 }

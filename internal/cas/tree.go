@@ -171,7 +171,7 @@ func (t *Tree) Manifest(ctx context.Context) (Manifest, error) {
 // tree (a file where the other needs a directory), the delta's path replaces it.
 func (t *Tree) apply(ctx context.Context, d Delta) error {
 	for _, p := range d.Deleted() {
-		if err := t.remove(ctx, p, false); err != nil {
+		if err := t.remove(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func (t *Tree) apply(ctx context.Context, d Delta) error {
 
 // set puts a file or link at a path and removes entries that cannot coexist with it.
 func (t *Tree) set(ctx context.Context, p string, e Entry) error {
-	return t.change(ctx, p, func(dirEntry, bool) (dirEntry, bool) { return dirEntry{Entry: e}, true })
+	return t.change(ctx, p, &e)
 }
 
 // setAll sets entries. No entry may be below another.
@@ -198,14 +198,13 @@ func (t *Tree) setAll(ctx context.Context, m Manifest) error {
 	return nil
 }
 
-// remove removes the file or link at a path; with all, a directory, too.
-func (t *Tree) remove(ctx context.Context, p string, all bool) error {
-	return t.change(ctx, p, func(e dirEntry, has bool) (dirEntry, bool) { return e, has && e.sub != nil && !all })
+// remove removes the file or link at a path.
+func (t *Tree) remove(ctx context.Context, p string) error {
+	return t.change(ctx, p, nil)
 }
 
-// change replaces the entry at a path by the result of to. If to returns false, the entry is
-// removed.
-func (t *Tree) change(ctx context.Context, p string, to func(e dirEntry, has bool) (dirEntry, bool)) error {
+// change replaces what is at a path by a file or link; nil removes one.
+func (t *Tree) change(ctx context.Context, p string, to *Entry) error {
 	top, err := t.changeIn(ctx, t.top, ".", p, to)
 	if err == nil && top != nil {
 		t.top = top
@@ -214,18 +213,19 @@ func (t *Tree) change(ctx context.Context, p string, to func(e dirEntry, has boo
 }
 
 // changeIn returns the changed directory; nil if nothing changes.
-func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to func(e dirEntry, has bool) (dirEntry, bool)) (*treeDir, error) {
+func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to *Entry) (*treeDir, error) {
 	if err := t.read(ctx, d, at); err != nil {
 		return nil, err
 	}
 	name, below, deeper := strings.Cut(rest, "/")
 	i, has := d.index(name)
-	var was, is dirEntry
+	var was dirEntry
 	if has {
 		was = d.entries[i]
 	}
-	stays := false
-	if deeper {
+	is, stays := was, was.sub != nil
+	switch {
+	case deeper:
 		sub := was.sub
 		if sub == nil {
 			sub = &treeDir{read: true, owner: t}
@@ -235,7 +235,10 @@ func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to fun
 			return nil, err
 		}
 		is, stays = dirEntry{sub: changed}, len(changed.entries) > 0
-	} else if is, stays = to(was, has); has == stays && is.sub == was.sub && is.Entry == was.Entry {
+	case to != nil:
+		is, stays = dirEntry{Entry: *to}, true
+	}
+	if !deeper && has == stays && is.sub == was.sub && is.Entry == was.Entry {
 		return nil, nil //nolint:nilnil // nothing changes
 	}
 	is.name = name

@@ -71,7 +71,7 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 			sizes[f.path] = Entry{Size: f.listed.Size}
 		}
 	}
-	t, err := l.withUpper(ctx, sizes)
+	t, err := l.withUpper(ctx, sizes, nil)
 	if err != nil {
 		return err
 	}
@@ -90,43 +90,20 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 	})
 }
 
-// withUpper returns the tree that results from the upper layer.
-func (l *lowerTree) withUpper(ctx context.Context, found Manifest) (*Tree, error) {
+// withUpper returns the tree that results from the upper layer, or from what matches only in it. An empty only matches
+// everything.
+func (l *lowerTree) withUpper(ctx context.Context, found Manifest, only patterns) (*Tree, error) {
 	t := l.copied()
-	for _, p := range l.removed {
-		if _, ok := found[p]; ok {
-			continue // the new file replaces it
-		}
-		if err := t.remove(ctx, p, true); err != nil {
-			return nil, err
-		}
-	}
-	return t, t.setAll(ctx, found)
-}
-
-// over returns before with the merged tree's state of all paths that match only.
-func (l *lowerTree) over(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
-	d, err := Diff(ctx, before, l.Tree)
-	if err != nil {
-		return nil, err
-	}
 	for _, gone := range l.removed {
 		err := l.walk(ctx, gone, func(p string, _ Entry) error {
-			d[p] = Change{Deleted: true}
-			return nil
+			if len(only) > 0 && !only.match(p) {
+				return nil
+			}
+			return t.remove(ctx, p)
 		})
 		if err != nil {
 			return nil, err
 		}
-	}
-	for p := range d {
-		if !only.match(p) {
-			delete(d, p)
-		}
-	}
-	t := before.copied()
-	if err := t.apply(ctx, d); err != nil {
-		return nil, err
 	}
 	return t, t.setAll(ctx, found)
 }
