@@ -198,7 +198,7 @@ func (r *restoring) identity(f io.Reader) error {
 	}
 	there, err := store.IDIn(r.dir)
 	switch {
-	case errors.Is(err, session.ErrNotFound):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 		return r.target.root.Rename(taken, store.IdentityFile)
 	case err == nil && there != id:
 		return fmt.Errorf("it is a backup of store %s, and %s is that of store %s", id, r.dir, there)
