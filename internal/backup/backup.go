@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -53,7 +54,7 @@ type Report struct {
 }
 
 // Run copies a store, while sessions run: the database as it is at one moment, then every blob, which are therefore those
-// that the database names, and more. to is an archive if its name ends in .tar, .tar.gz, .tgz or .tar.zst, and else a directory.
+// that the database names, and more. to is an archive if its name ends in .tar.zst, and else a directory.
 // A directory that has a backup of the store gets the missing blobs and one more copy of the database, which has its name only
 // once everything that it needs is there. Each blob is verified while it is copied. With damaged blobs, the others are copied
 // and the error names all damaged ones. The error is [store.ErrPruning] while another process prunes the store or backs it up.
@@ -268,9 +269,12 @@ func checkTarget(dir, id string) error {
 			return fmt.Errorf("it has %s, which is not part of a backup; choose an empty directory, or one that has a backup of this store", e.Name())
 		}
 	}
-	other, err := identityIn(dir)
-	if err == nil && other.ID != id {
-		return fmt.Errorf("it has a backup of store %s, and this is store %s", other.ID, id)
+	other, err := store.IDIn(dir)
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return nil
+	case err == nil && other != id:
+		return fmt.Errorf("it has a backup of store %s, and this is store %s", other, id)
 	}
-	return storage.IgnoreMissing(err)
+	return err
 }

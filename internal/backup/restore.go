@@ -2,19 +2,15 @@ package backup
 
 import (
 	"archive/tar"
-	"bufio"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -106,7 +102,7 @@ func (r *restoring) check(ctx context.Context, o RestoreOptions) error {
 	if pid, err := state.UsedBy(r.dir); err != nil || pid != 0 {
 		return errors.Join(err, &InUseError{r.dir, pid})
 	}
-	if _, err := identityIn(r.dir); errors.Is(err, fs.ErrNotExist) {
+	if _, err := store.IDIn(r.dir); errors.Is(err, session.ErrNotFound) {
 		entries, err := os.ReadDir(r.dir)
 		if err == nil && (len(entries) > 1 || len(entries) == 1 && entries[0].Name() != scratchDir) {
 			err = errors.New("it is neither empty nor a state directory")
@@ -190,40 +186,24 @@ func copyOf(f io.Reader) func(io.Writer) error {
 	}
 }
 
-// maxIdentity bounds the file with the id of a store, in bytes.
-const maxIdentity = 4096
-
+// identity takes the id of the store, which must be that of a store that is there.
 func (r *restoring) identity(f io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(f, maxIdentity))
+	const taken = scratchDir + "/" + store.IdentityFile
+	if err := r.target.add(taken, 0, copyOf(f)); err != nil {
+		return err
+	}
+	id, err := store.IDIn(filepath.Join(r.dir, scratchDir))
 	if err != nil {
 		return err
 	}
-	var id identity
-	if err := json.Unmarshal(data, &id); err != nil {
-		return fmt.Errorf("%s: %w", store.IdentityFile, err)
-	}
-	there, err := identityIn(r.dir)
+	there, err := store.IDIn(r.dir)
 	switch {
-	case err == nil && there.ID != id.ID:
-		return fmt.Errorf("it is a backup of store %s, and %s is that of store %s", id.ID, r.dir, there.ID)
-	case err == nil:
-		return nil
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+		return r.target.root.Rename(taken, store.IdentityFile)
+	case err == nil && there != id:
+		return fmt.Errorf("it is a backup of store %s, and %s is that of store %s", id, r.dir, there)
 	}
-	return r.target.add(store.IdentityFile, 0, copyOf(strings.NewReader(string(data))))
-}
-
-// identity is the content of [store.IdentityFile].
-type identity struct {
-	ID string `json:"id"`
-}
-
-// identityIn reads the id of the store in a directory, or of its backup.
-func identityIn(dir string) (id identity, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, store.IdentityFile))
-	if err == nil {
-		err = json.Unmarshal(data, &id)
-	}
-	return id, err
+	return err
 }
 
 // blob takes a blob, unless an intact one is there. A damaged one is noted.
@@ -267,7 +247,7 @@ func (r *restoring) install(ctx context.Context, o RestoreOptions) error {
 	if err != nil {
 		return fmt.Errorf("%s, the copy of the database: %w", r.report.Database, err)
 	}
-	if err := storage.FlushFileSystem(r.dir, []string{r.target.scratch()}); err != nil {
+	if err := storage.FlushFileSystem(r.dir); err != nil {
 		return err
 	}
 	aside := fmt.Sprintf("%s.%s-%s", state.FileName, r.label, o.Clock().UTC().Format(copyTime))
@@ -283,7 +263,7 @@ func (r *restoring) install(ctx context.Context, o RestoreOptions) error {
 	if err := r.target.root.Rename(scratchDir+"/"+state.FileName, state.FileName); err != nil {
 		return err
 	}
-	return storage.FlushFileSystem(r.dir, []string{filepath.Join(r.dir, state.FileName)})
+	return storage.FlushFileSystem(r.dir)
 }
 
 // eachInBackup reads the files of a directory of backups, or of the one that has a copy of a database.
@@ -320,20 +300,11 @@ func eachInArchive(from string, do func(name string, f io.Reader) error) error {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	var packed io.Reader = bufio.NewReader(file)
-	switch {
-	case strings.HasSuffix(from, ".zst"):
-		z, err := zstd.NewReader(packed)
-		if err != nil {
-			return err
-		}
-		defer z.Close()
-		packed = z
-	case !strings.HasSuffix(from, ".tar"):
-		if packed, err = gzip.NewReader(packed); err != nil {
-			return err
-		}
+	packed, err := zstd.NewReader(file)
+	if err != nil {
+		return err
 	}
+	defer packed.Close()
 	for t := tar.NewReader(packed); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {

@@ -2,7 +2,6 @@ package backup
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -32,6 +31,9 @@ func openTarget(to, id string, at time.Time) (target, error) {
 	if isArchive(to) {
 		return newArchive(to)
 	}
+	if strings.HasSuffix(to, ".tar") || strings.HasSuffix(to, ".gz") || strings.HasSuffix(to, ".tgz") {
+		return nil, errors.New("an archive has a name that ends in .tar.zst")
+	}
 	if err := os.MkdirAll(to, dirMode); err != nil {
 		return nil, err
 	}
@@ -41,20 +43,12 @@ func openTarget(to, id string, at time.Time) (target, error) {
 	return newDirectoryTarget(to, at)
 }
 
-func isArchive(name string) bool {
-	for _, suffix := range []string{".tar", ".tar.gz", ".tgz", ".tar.zst"} {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	return false
-}
+func isArchive(name string) bool { return strings.HasSuffix(name, ".tar.zst") }
 
 // directoryTarget adds files to a directory, each by a rename.
 type directoryTarget struct {
-	dir   string
-	root  *os.Root
-	added []string
+	dir  string
+	root *os.Root
 	// at is the time of the backup.
 	at time.Time
 }
@@ -93,14 +87,11 @@ func (d *directoryTarget) add(name string, _ int64, write func(io.Writer) error)
 		_ = d.root.Remove(temp) // the next backup removes it
 		return err
 	}
-	d.added = append(d.added, filepath.Join(d.dir, name))
 	return nil
 }
 
 func (d *directoryTarget) flush() error {
-	added := d.added
-	d.added = nil
-	return storage.FlushFileSystem(d.dir, added)
+	return storage.FlushFileSystem(d.dir)
 }
 
 func (d *directoryTarget) scratch() string { return filepath.Join(d.dir, scratchDir, "state.db") }
@@ -113,7 +104,7 @@ func (d *directoryTarget) close(bool) error {
 type archive struct {
 	path    string
 	file    *os.File
-	packed  io.WriteCloser
+	packed  *zstd.Encoder
 	tar     *tar.Writer
 	workDir string
 }
@@ -129,23 +120,12 @@ func newArchive(to string) (a *archive, err error) {
 	if a.file, err = os.OpenFile(filepath.Join(a.workDir, "archive"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(a.workDir))
 	}
-	switch {
-	case strings.HasSuffix(to, ".tar"):
-		a.packed = nopCloser{a.file}
-	case strings.HasSuffix(to, ".zst"):
-		if a.packed, err = zstd.NewWriter(a.file); err != nil {
-			return nil, errors.Join(err, a.file.Close(), os.RemoveAll(a.workDir))
-		}
-	default:
-		a.packed = gzip.NewWriter(a.file)
+	if a.packed, err = zstd.NewWriter(a.file); err != nil {
+		return nil, errors.Join(err, a.file.Close(), os.RemoveAll(a.workDir))
 	}
 	a.tar = tar.NewWriter(a.packed)
 	return a, nil
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 func (a *archive) has(string, int64) bool { return false }
 
@@ -171,5 +151,5 @@ func (a *archive) close(whole bool) (err error) {
 	if err := os.Link(a.file.Name(), a.path); err != nil { // a rename would replace a file that was made meanwhile
 		return fmt.Errorf("name the archive: %w", err)
 	}
-	return storage.FlushFileSystem(filepath.Dir(a.path), []string{a.path})
+	return storage.FlushFileSystem(filepath.Dir(a.path))
 }

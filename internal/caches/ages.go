@@ -112,8 +112,19 @@ func (a *ages) remove(ctx context.Context, dir *os.Root, keep diskspace.Used) (g
 
 // onDisk is how much disk space a file uses, in bytes.
 func onDisk(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * 512 // whatever the file system's own blocks are
+	st, _ := info.Sys().(*syscall.Stat_t)
+	return st.Blocks * 512 // whatever the file system's own blocks are
+}
+
+// lastUse is when a file was last read or changed, as far as its file system notes it.
+func lastUse(info fs.FileInfo) time.Time {
+	last := info.ModTime()
+	st, _ := info.Sys().(*syscall.Stat_t)
+	if at := time.Unix(st.Ctim.Unix()); at.After(last) {
+		last = at
 	}
-	return info.Size()
+	if at := time.Unix(st.Atim.Unix()); at.After(last) && !info.IsDir() { // measuring reads directories
+		last = at
+	}
+	return last
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// measureEvery is how often the caches are measured if nothing indicates that they have grown.
-	measureEvery = 10 * time.Minute
+	// measureEvery is how often the caches are measured while the disk is not full.
+	measureEvery = time.Minute
 	// measureShare bounds the part of the time in which they are measured: 1/measureShare.
 	measureShare = 4
 	// maxHalvings bounds how often Free removes a half: programs may write meanwhile.
@@ -46,17 +46,10 @@ type Options struct {
 type Caches struct {
 	options Options
 
-	mu   sync.Mutex // held while the caches are measured
-	last measured
-}
-
-// measured is the state of the disk and of the caches when they were last measured.
-type measured struct {
-	at   time.Time
-	took time.Duration
-	left diskspace.Left
-	// most is the size of the largest cache, in bytes and in files.
-	most diskspace.Used
+	mu sync.Mutex // held while the caches are measured
+	// measured is when they were last measured, and took how long that took.
+	measured time.Time
+	took     time.Duration
 }
 
 // New returns the caches below a directory.
@@ -68,8 +61,8 @@ func New(o Options) *Caches {
 }
 
 // Trim removes the least recently used files of each cache that exceeds the limit, until at most
-// half of the limit is left; on a full disk, half of what there is. It measures the caches only if
-// they may have grown since the last call, so it may be called each second.
+// half of the limit is left; on a full disk, half of what there is. It may be called each second: it measures the caches
+// at most once a minute while the disk is not full.
 func (c *Caches) Trim(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,19 +88,10 @@ func (c *Caches) Free(ctx context.Context) (removed bool) {
 	return removed
 }
 
-// due reports whether a cache may exceed its limit: the disk has lost so much since the caches were
-// measured, or they were not measured for long.
+// due reports whether the caches have to be measured again.
 func (c *Caches) due(left diskspace.Left) bool {
-	passed, limit := c.options.Clock().Sub(c.last.at), c.options.Max
-	switch {
-	case c.last.at.IsZero():
-		return true
-	case passed < measureShare*c.last.took:
-		return false
-	}
-	return left.IsLow() || passed >= measureEvery ||
-		c.last.left.Bytes-left.Bytes > limit.Bytes-c.last.most.Bytes ||
-		c.last.left.Files-left.Files > int64(limit.Files-c.last.most.Files)
+	passed := c.options.Clock().Sub(c.measured)
+	return c.measured.IsZero() || passed >= measureShare*c.took && (left.IsLow() || passed >= measureEvery)
 }
 
 // trim measures the caches and removes files of those that exceed the limit; if the disk is full,
@@ -123,28 +107,22 @@ func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
 		return false
 	}
 	began := c.options.Clock()
-	last := measured{at: began}
 	for _, name := range names {
-		has, less := c.trimOne(ctx, root, name.Name(), full)
-		removed = removed || less
-		last.most.Bytes, last.most.Files = max(last.most.Bytes, has.Bytes), max(last.most.Files, has.Files)
+		removed = c.trimOne(ctx, root, name.Name(), full) || removed
 	}
-	if last.left, err = c.options.Left(c.options.Root); err == nil && ctx.Err() == nil {
-		last.took = c.options.Clock().Sub(began)
-		c.last = last
+	if ctx.Err() == nil {
+		c.measured, c.took = began, c.options.Clock().Sub(began)
 	}
 	return removed
 }
 
 // trimOne measures a cache, and removes files if it exceeds the limit, or if the disk is full. It
-// returns how much it has then, and whether it has less than before.
-func (c *Caches) trimOne(ctx context.Context, root *os.Root, name string, full bool) (has diskspace.Used, less bool) {
+// reports whether it has removed anything.
+func (c *Caches) trimOne(ctx context.Context, root *os.Root, name string, full bool) bool {
 	dir, err := root.OpenRoot(name)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) { // an agent has taken away the right
-			less = bounded.RemoveAll(root, name) == nil
-		}
-		return has, less
+		// An agent may have taken away the right.
+		return errors.Is(err, fs.ErrPermission) && bounded.RemoveAll(root, name) == nil
 	}
 	defer dir.Close() //nolint:errcheck // only read
 
@@ -154,7 +132,7 @@ func (c *Caches) trimOne(ctx context.Context, root *os.Root, name string, full b
 	}
 	u, err := measure(ctx, dir, c.options.Clock())
 	if err != nil {
-		return has, false
+		return false
 	}
 	keep, limit := u.total, c.options.Max
 	if full {
@@ -164,14 +142,14 @@ func (c *Caches) trimOne(ctx context.Context, root *os.Root, name string, full b
 		keep.Bytes, keep.Files = min(keep.Bytes, limit.Bytes/2), min(keep.Files, limit.Files/2)
 	}
 	if !over(u.total, keep) && !u.hidden {
-		return u.total, false
+		return false
 	}
 	gone := u.remove(ctx, dir, keep)
 	if gone.Files > 0 {
 		c.options.Logger.Info("removed files from a cache", "cache", name, "files", gone.Files, "bytes", textfmt.Size(gone.Bytes),
 			"had", textfmt.Size(u.total.Bytes), "full_disk", full)
 	}
-	return diskspace.Used{Files: u.total.Files - gone.Files, Bytes: u.total.Bytes - gone.Bytes}, gone.Files > 0
+	return gone.Files > 0
 }
 
 // over reports whether a size exceeds a bound.

@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -181,23 +184,14 @@ func (a *ApplyPlan) firstKept(dir string) (kept string, err error) {
 }
 
 func (a *ApplyPlan) digest(ctx context.Context, p string) (_ spec.Digest, err error) {
-	dir, err := openDirectory(a.root, path.Dir(p))
-	if err != nil {
-		return "", err
-	}
-	defer closing(dir, &err)
-	now, err := dir.lstat(path.Base(p))
-	if err == nil && !now.mode.IsRegular() {
-		err = errChanged
-	}
-	if err != nil {
-		return "", err
-	}
-	f, err := dir.openRegular(now, false)
+	f, err := a.root.OpenFile(p, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
 	defer closing(f, &err)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", cmp.Or(err, errChanged)
+	}
 	h := sha256.New()
 	_, err = storage.Copy(ctx, h, f)
 	return digestFrom(h), err
@@ -337,38 +331,23 @@ func (a *ApplyPlan) removeEmpty(dir string) error {
 
 // write makes a new file. It gets the permissions of the file that it is to replace, except the
 // executable bits.
-func (a *ApplyPlan) write(ctx context.Context, name string, e Entry, replaces fs.FileInfo) (err error) {
-	src, err := a.store.openBlob(e.SHA256)
-	if err != nil {
-		return err
-	}
-	defer src.Close() //nolint:errcheck // only read
+func (a *ApplyPlan) write(ctx context.Context, name string, e Entry, replaces fs.FileInfo) error {
 	mode := fs.FileMode(0o666)
 	if e.Executable {
 		mode = 0o777
 	}
-	dst, err := a.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	defer closing(dst, &err)
-	digest, _, err := copyFile(ctx, dst, src)
-	if err != nil {
-		return err
-	}
-	if digest != e.SHA256 {
-		return a.store.moveDamaged(ctx, e.SHA256)
-	}
-	if replaces != nil && replaces.Mode().IsRegular() {
-		perm := replaces.Mode().Perm() &^ 0o111
-		if e.Executable {
-			perm |= perm & 0o444 >> 2
+	return a.store.writeFile(ctx, a.root, name, e, mode, func(dst *os.File) error {
+		if replaces != nil && replaces.Mode().IsRegular() {
+			perm := replaces.Mode().Perm() &^ 0o111
+			if e.Executable {
+				perm |= perm & 0o444 >> 2
+			}
+			if err := dst.Chmod(perm); err != nil {
+				return err
+			}
 		}
-		if err := dst.Chmod(perm); err != nil {
-			return err
-		}
-	}
-	return dst.Sync()
+		return dst.Sync()
+	})
 }
 
 // kind describes the kind of an entry in messages.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -18,36 +19,15 @@ import (
 
 // DigestOf returns the digest of data, which is the name of its blob.
 func DigestOf(data []byte) spec.Digest {
-	digits := digitsOf(data)
-	return spec.Digest(digits[:])
-}
-
-func digitsOf(data []byte) (digits [2 * sha256.Size]byte) {
 	sum := sha256.Sum256(data)
-	hex.Encode(digits[:], sum[:])
-	return digits
-}
-
-// isNamed reports whether name is the digest of data.
-func isNamed(name spec.Digest, data []byte) bool {
-	digits := digitsOf(data)
-	return string(digits[:]) == string(name)
+	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
 func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
 
-// blobs stores blobs, and verifies them when they are read.
-type blobs struct {
-	backend storage.Blobs
-	// store is the store's name in messages.
-	store string
-	// stamps are removed when a blob is found missing.
-	stamps stampFiles
-}
-
 // PutBlob stores data and returns its digest. When it returns, the blob survives a power loss. If
 // the blob exists, it is not written again, unless it is damaged: then it is replaced.
-func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
+func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -61,57 +41,13 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 // Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] if there is no such
 // blob, and [session.ErrCorrupt] if its content does not match its digest; the damaged file is
 // then in the directory damaged.
-func (s *blobs) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
-	data, err := s.readSmall(ctx, name)
-	if errors.Is(err, io.ErrShortBuffer) {
-		return s.readLarge(ctx, name)
-	}
-	return data, err
-}
-
-// readSmall reads a blob that is smaller than [storage.BufferSize]. The error for a larger one is
-// [io.ErrShortBuffer]. Other errors are those of [Store.Blob].
-func (s *blobs) readSmall(ctx context.Context, name spec.Digest) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", name.Short(), err)
-	}
-	buf, release := storage.Buffer()
-	defer release()
-	n, err := s.readInto(ctx, name, buf)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(buf[:n]), nil
-}
-
-// readInto reads a blob into a buffer and returns its size. Errors are those of readSmall.
-func (s *blobs) readInto(ctx context.Context, name spec.Digest, buf []byte) (int, error) {
-	f, err := s.openBlob(name)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	n, err := io.ReadFull(f, buf)
-	switch {
-	case err == nil:
-		return 0, io.ErrShortBuffer
-	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return 0, s.readError(name, err)
-	case !isNamed(name, buf[:n]):
-		return 0, s.moveDamaged(ctx, name)
-	}
-	return n, nil
-}
-
-// readLarge reads a blob of any size. Errors are those of [Store.Blob].
-func (s *blobs) readLarge(ctx context.Context, name spec.Digest) ([]byte, error) {
+func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	size, err := s.BlobSize(name)
 	if err != nil {
 		return nil, err
 	}
-	var buf bytes.Buffer
-	buf.Grow(int(size) + bytes.MinRead)
-	if _, err := s.CopyBlob(ctx, name, &buf); err != nil {
+	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := s.CopyBlob(ctx, name, buf); err != nil {
 		return nil, err
 	}
 	return buf.Bytes(), nil
@@ -120,7 +56,7 @@ func (s *blobs) readLarge(ctx context.Context, name spec.Digest) ([]byte, error)
 // CopyBlob writes a blob to w and returns its size in bytes. Damage is detected only after the
 // content was written: after an error, the content in w must not be used. Errors are those of
 // [Store.Blob], and w's own.
-func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
+func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
 	f, err := s.openBlob(name)
 	if err != nil {
 		return 0, err
@@ -132,13 +68,13 @@ func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
 	if digestFrom(h) != name {
-		return n, s.moveDamaged(ctx, name)
+		return n, s.moveDamaged(name)
 	}
 	return n, nil
 }
 
 // openBlob opens a blob for reading.
-func (s *blobs) openBlob(name spec.Digest) (io.ReadCloser, error) {
+func (s *Store) openBlob(name spec.Digest) (*os.File, error) {
 	r, err := s.backend.OpenBlob(name)
 	if err != nil {
 		return nil, s.readError(name, err)
@@ -147,7 +83,7 @@ func (s *blobs) openBlob(name spec.Digest) (io.ReadCloser, error) {
 }
 
 // BlobSize returns the size of a blob in bytes. Errors are those of [Store.Blob].
-func (s *blobs) BlobSize(name spec.Digest) (int64, error) {
+func (s *Store) BlobSize(name spec.Digest) (int64, error) {
 	info, err := s.backend.StatBlob(name)
 	if err != nil {
 		return 0, s.readError(name, err)
@@ -156,32 +92,32 @@ func (s *blobs) BlobSize(name spec.Digest) (int64, error) {
 }
 
 // readError returns the error for a blob that could not be opened or read.
-func (s *blobs) readError(name spec.Digest, err error) error {
+func (s *Store) readError(name spec.Digest, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
-		s.stamps.drop()
-		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.store + " has no such blob", Kind: session.ErrNotFound}
+		s.dropStamps()
+		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("read blob %s: %w", name.Short(), err)
 }
 
 // moveDamaged moves a damaged blob to the directory damaged and returns the error to report.
-func (s *blobs) moveDamaged(ctx context.Context, name spec.Digest) error {
+func (s *Store) moveDamaged(name spec.Digest) error {
 	key := storage.BlobKey(name)
-	moved, err := s.backend.MoveDamaged(ctx, name)
+	moved, err := s.backend.MoveDamaged(name)
 	switch {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the directory damaged: " + err.Error(), Kind: session.ErrCorrupt}
 	case moved == "":
 		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
-	s.stamps.drop()
+	s.dropStamps()
 	return &Fault{Path: key, What: "the blob's content does not match its name", MovedTo: moved, Kind: session.ErrCorrupt}
 }
 
 // WrongKind returns the error for an intact blob that is not of the expected kind.
-func (s *blobs) WrongKind(name spec.Digest, what string, cause error) error {
+func (s *Store) WrongKind(name spec.Digest, what string, cause error) error {
 	return &Fault{Path: storage.BlobKey(name), What: "the blob is no " + what + ": " + cause.Error(), Kind: session.ErrNotFound}
 }

@@ -27,7 +27,7 @@ import (
 // With req.Lower, the directory is the upper layer of an overlay over that tree, and only the
 // upper layer is read. If base and lower are the same tree, the result is that of collecting the
 // merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
-// ignored nor searched for secrets.
+// ignored nor searched for secrets. With req.Only, the lower tree is that of req.Base and req.On.
 //
 // What no tree can hold is left out and listed: a socket, a device, a link that leads out, a file above the limit (whose
 // old version stays). The error is a [*failures.Failure] of category invalid_output that names the path if such a path is
@@ -98,7 +98,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	left.sort()
 	out.Ignored, out.LeftOut = left.skipped, left.odd
 	out.Output, out.Changed, out.Deleted = target.top.digest(), delta.Changed(), delta.Deleted()
-	if out.Delta, err = in.save(ctx, delta, base, target); err != nil {
+	if out.Delta, err = in.save(ctx, delta, target); err != nil {
 		return session.Collected{}, err
 	}
 	return out, nil
@@ -106,7 +106,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 
 // save stores the delta and the target tree durably, in one commit with the ingested files.
 // Nothing refers to any of them before.
-func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) (spec.Digest, error) {
+func (in *ingestion) save(ctx context.Context, delta Delta, target *Tree) (spec.Digest, error) {
 	data, err := EncodeDelta(delta)
 	if err != nil {
 		return "", fmt.Errorf("write a delta: %w", err)
@@ -115,17 +115,12 @@ func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) 
 	if err := in.blobs.Put(name, data); err != nil {
 		return "", fmt.Errorf("store a delta: %w", err)
 	}
-	known := base.top
-	if !known.stored {
-		known = nil
-	}
-	return name, in.saveTree(ctx, target, known)
+	return name, in.saveTree(ctx, target)
 }
 
-// saveTree stores a tree in one commit with the ingested files. Directories that are equal to those of known are not stored again.
-func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir) error {
-	err := t.store(ctx, t.top, known, func(d document) error { return in.blobs.Put(d.name, d.data) })
-	if err != nil {
+// saveTree stores a tree in one commit with the ingested files.
+func (in *ingestion) saveTree(ctx context.Context, t *Tree) error {
+	if err := t.top.store(in.blobs.Put); err != nil {
 		return fmt.Errorf("store a tree: %w", err)
 	}
 	return in.commit(ctx)
@@ -148,33 +143,29 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	sc := &scanner{
 		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), fixModes: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
-		wanted: append(patterns(req.Produces), req.Only...), onIgnored: left.ignored, odd: left.cannotKeep, roots: []string{dir, session.RoomTree},
+		wanted: append(patterns(req.Produces), req.Only...), left: left, roots: []string{dir, session.RoomTree},
 	}
-	found, err := sc.scan(ctx)
-	if err != nil {
+	if err := sc.scan(ctx); err != nil {
 		return nil, err
 	}
-	files := found.all()
 	if lower != nil && len(req.Only) == 0 {
-		if err := lower.check(ctx, files, s.limits, sc.most); err != nil {
+		if err := lower.check(ctx, sc.files, s.limits, sc.most); err != nil {
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: top.Root, files: files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true}
+	in := &ingestion{store: s, root: top, files: sc.files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true}
 	return in, in.run(ctx)
 }
 
 // target returns the tree that results from the collection.
 func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
 	switch {
-	case lower != nil && len(only) > 0:
-		return lower.over(ctx, before, in.manifest(), only)
 	case lower != nil:
-		return lower.withUpper(ctx, in.manifest())
+		return lower.withUpper(ctx, in.manifest(), only)
 	case len(only) > 0:
 		return overlay(ctx, before, in.manifest(), only)
 	}
-	return in.tree(), nil
+	return in.store.TreeOf(in.manifest()), nil
 }
 
 // overlay returns before with the paths that match only taken from found.

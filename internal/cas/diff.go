@@ -100,7 +100,7 @@ func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
 
 // Changed lists the paths, sorted, that are new in a tree or have other content than in its
 // input.
-func (s trees) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
+func (s *Store) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
 	d, err := s.diff(ctx, input, tree)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s trees) Changed(ctx context.Context, input, tree spec.Digest) ([]string, 
 	return d.Changed(), nil
 }
 
-func (s trees) diff(ctx context.Context, from, to spec.Digest) (Delta, error) {
+func (s *Store) diff(ctx context.Context, from, to spec.Digest) (Delta, error) {
 	before, err := s.Tree(ctx, from)
 	if err != nil {
 		return nil, err

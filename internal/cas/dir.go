@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -63,7 +62,7 @@ type treeDir struct {
 	blob spec.Digest
 	// stored: the blob and everything that it refers to are in the store.
 	stored bool
-	// docs are the blobs to be stored of a directory whose digest is computed.
+	// docs are the blobs to be stored of a directory whose digest is computed, its own as the last one.
 	docs []document
 	// parts are the digests of the parts that the directory had when it was read.
 	parts []spec.Digest
@@ -104,6 +103,8 @@ type document struct {
 	data []byte
 }
 
+func documentOf(data []byte) document { return document{DigestOf(data), data} }
+
 // index returns the position of an entry, or where it would be inserted.
 func (d *treeDir) index(name string) (int, bool) {
 	return slices.BinarySearchFunc(d.entries, name, func(e dirEntry, name string) int { return strings.Compare(e.name, name) })
@@ -124,24 +125,19 @@ func (d *treeDir) entry(name string) *dirEntry {
 // known.
 func (d *treeDir) encode() {
 	d.docs = nil
-	if len(d.entries) <= maxEntries {
-		d.docs = []document{encodeLines(len(d.entries)*110, func(b []byte, i int) []byte { return d.entries[i].append(b) }, len(d.entries))}
-	} else {
-		var parts []spec.Digest
-		for from := 0; from < len(d.entries); {
-			n := partLength(d.entries[from:])
-			part := encodeLines(n*110, func(b []byte, i int) []byte { return d.entries[from+i].append(b) }, n)
-			from += n
-			parts = append(parts, part.name)
-			if !slices.Contains(d.parts, part.name) {
-				d.docs = append(d.docs, part)
-			}
-		}
-		d.docs = append(d.docs, encodeLines(len(parts)*70, func(b []byte, i int) []byte {
-			return append(append(append(b, kindPart+"\t"...), parts[i]...), '\n')
-		}, len(parts)))
+	list := []byte(TreeSchema + "\n")
+	for rest := d.entries; len(d.entries) > maxEntries && len(rest) > 0; {
+		n := partLength(rest)
+		part := documentOf(encodeEntries(rest[:n]))
+		d.docs = append(d.docs, part)
+		list = append(list, kindPart+"\t"+part.name+"\n"...)
+		rest = rest[n:]
 	}
-	d.blob = d.docs[len(d.docs)-1].name
+	if len(d.entries) <= maxEntries {
+		list = encodeEntries(d.entries)
+	}
+	own := documentOf(list)
+	d.docs, d.blob = append(d.docs, own), own.name
 }
 
 // partLength returns how many of the entries are in the next part.
@@ -154,13 +150,12 @@ func partLength(entries []dirEntry) int {
 	return min(len(entries), maxEntries)
 }
 
-func encodeLines(size int, line func(b []byte, i int) []byte, n int) document {
-	b := make([]byte, 0, len(TreeSchema)+1+size)
-	b = append(append(b, TreeSchema...), '\n')
-	for i := range n {
-		b = line(b, i)
+func encodeEntries(entries []dirEntry) []byte {
+	b := append(make([]byte, 0, len(entries)*110), TreeSchema+"\n"...)
+	for _, e := range entries {
+		b = e.append(b)
 	}
-	return document{DigestOf(b), b}
+	return b
 }
 
 func (e dirEntry) append(b []byte) []byte {
@@ -189,169 +184,122 @@ func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error)
 	if !ok {
 		return nil, nil, fmt.Errorf("it does not begin with %q", TreeSchema)
 	}
-	entries = make([]dirEntry, 0, min(strings.Count(lines, "\n"), maxEntries))
-	for lines != "" {
-		line, rest, ended := strings.Cut(lines, "\n")
-		if !ended {
-			return nil, nil, errors.New("its last line does not end with a line break")
-		}
-		lines = rest
-		if part, ok := strings.CutPrefix(line, kindPart+"\t"); ok {
+	for line := range strings.Lines(lines) {
+		line, ended := strings.CutSuffix(line, "\n")
+		if part, ok := strings.CutPrefix(line, kindPart+"\t"); ok && spec.Digest(part).Valid() {
 			parts = append(parts, spec.Digest(part))
 			continue
 		}
 		e, err := decodeEntry(line)
+		if entries = append(entries, e); err == nil && len(entries) > maxEntries {
+			err = fmt.Errorf("it has more than %d entries", maxEntries)
+		}
+		if err == nil && !ended {
+			err = errors.New("its last line does not end with a line break")
+		}
 		if err != nil {
 			return nil, nil, err
-		}
-		if entries = append(entries, e); len(entries) > maxEntries {
-			return nil, nil, fmt.Errorf("it has more than %d entries", maxEntries)
-		}
-	}
-	if len(parts) > 0 && len(entries) > 0 {
-		return nil, nil, errors.New("it has both parts and entries")
-	}
-	for _, p := range parts {
-		if !p.Valid() {
-			return nil, nil, errors.New("a part has no valid SHA-256")
 		}
 	}
 	return entries, parts, nil
 }
 
 func decodeEntry(line string) (e dirEntry, err error) {
-	kind, rest, _ := strings.Cut(line, "\t")
-	var content, number string
-	fields := []*string{&content, &number}
-	if kind == kindLink {
-		fields = fields[:1]
-	}
-	files := "1"
-	if kind == kindDir {
-		fields = []*string{&content, &files, &number}
-	}
-	for _, f := range fields {
-		*f, rest, _ = strings.Cut(rest, "\t")
-	}
-	if e.name = rest; strings.Contains(rest, "/") {
-		return e, fmt.Errorf("%q is not a valid name", rest)
-	}
-	var t totals
-	if kind != kindLink {
-		if t.bytes, err = decodeNumber(number, maxBytes); err != nil {
-			return e, err
+	f := strings.Split(line, "\t")
+	switch kind := f[0]; {
+	case (kind == kindFile || kind == kindExec) && len(f) == 4:
+		e.SHA256, e.Executable = spec.Digest(f[1]), kind == kindExec
+		e.Size, err = decodeNumber(f[2], maxBytes)
+	case kind == kindLink && len(f) == 3:
+		e.Link = f[1]
+	case kind == kindDir && len(f) == 5:
+		files, wrong := decodeNumber(f[2], maxFiles)
+		e.sub = &treeDir{blob: spec.Digest(f[1]), stored: true, totals: totals{files: int(files)}}
+		if e.sub.bytes, err = decodeNumber(f[3], maxBytes); wrong != nil || files == 0 || !e.sub.blob.Valid() {
+			err = errors.New("a directory has no valid SHA-256, or is empty")
 		}
-	}
-	switch kind {
-	case kindFile, kindExec:
-		e.SHA256, e.Size, e.Executable = spec.Digest(content), t.bytes, kind == kindExec
-	case kindLink:
-		e.Link = content
-	case kindDir:
-		n, err := decodeNumber(files, maxFiles)
-		if err != nil || n == 0 || !spec.Digest(content).Valid() {
-			return e, errors.Join(errors.New("a directory has no valid SHA-256, or is empty"), err)
-		}
-		t.files = int(n)
-		e.sub = &treeDir{blob: spec.Digest(content), stored: true, totals: t}
-		return e, CheckPath(e.name)
 	default:
-		return e, errors.New("an entry has an unknown kind")
+		err = errors.New("an entry has an unknown kind")
 	}
-	return e, errors.Join(CheckPath(e.name), e.checkContent())
+	e.name = f[len(f)-1]
+	if err == nil && strings.Contains(e.name, "/") {
+		err = fmt.Errorf("%q is not a valid name", e.name)
+	}
+	if err == nil && e.sub == nil {
+		err = e.checkContent()
+	}
+	return e, errors.Join(err, CheckPath(e.name))
 }
 
-// decodeNumber decodes a number in its only valid spelling.
+// decodeNumber decodes a number up to a limit.
 func decodeNumber(text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > most || strconv.FormatInt(n, 10) != text {
+	if err != nil || n < 0 || n > most {
 		return 0, errors.New("a number is invalid or too large")
 	}
 	return n, nil
 }
 
-// checkEntries checks that entries are sorted and within the limits, and adds up their totals.
-func checkEntries(sum totals, after string, entries []dirEntry) (totals, error) {
-	for _, e := range entries {
+// check checks that a directory's entries are sorted and within the limits, adds up their totals, and checks that its blobs are
+// encoded in the only valid way.
+func (d *treeDir) check() error {
+	is, after := treeDir{entries: d.entries}, ""
+	for _, e := range d.entries {
 		if e.name <= after {
-			return sum, fmt.Errorf("%q is not after %q", e.name, after)
+			return fmt.Errorf("%q is not after %q", e.name, after)
 		}
 		after = e.name
-		if sum = sum.plus(e.totals()); sum.files > maxFiles || sum.bytes > maxBytes {
-			return sum, fmt.Errorf("it has more than %d files, or more than %d bytes", maxFiles, int64(maxBytes))
+		if is.totals = is.plus(e.totals()); is.files > maxFiles || is.bytes > maxBytes {
+			return fmt.Errorf("it has more than %d files, or more than %d bytes", maxFiles, int64(maxBytes))
 		}
 	}
-	return sum, nil
-}
-
-// load reads the entries of a stored directory. It does not check whether the entries fit the
-// directory's path; see checkAt.
-func (s *blobs) load(ctx context.Context, d *treeDir) error {
-	if d.read {
-		return nil
+	if d.totals != (totals{}) && d.totals != is.totals {
+		return fmt.Errorf("it has %d files of %d bytes, but its parent says %d files of %d bytes", is.files, is.bytes, d.files, d.bytes)
 	}
-	entries, parts, err := s.decodeBlob(ctx, d.blob)
-	if err != nil {
-		return err
+	if is.encode(); is.blob != d.blob {
+		return errors.New("it is not encoded as a directory is")
 	}
-	var lengths []int
-	sum, err := checkEntries(totals{}, "", entries)
-	for i := 0; i < len(parts) && err == nil; i++ {
-		more, none, err := s.decodeBlob(ctx, parts[i])
-		if err != nil {
-			return err
-		}
-		last := ""
-		if n := len(entries); n > 0 {
-			last = entries[n-1].name
-		}
-		if sum, err = checkEntries(sum, last, more); err == nil && len(none) > 0 {
-			err = errors.New("a part has parts")
-		}
-		if err != nil {
-			return s.WrongKind(d.blob, notADir, err)
-		}
-		entries, lengths = append(entries, more...), append(lengths, len(more))
-	}
-	if err == nil {
-		err = checkParts(entries, lengths)
-	}
-	if err == nil && d.totals != (totals{}) && d.totals != sum {
-		err = fmt.Errorf("it has %d files of %d bytes, but its parent says %d files of %d bytes", sum.files, sum.bytes, d.files, d.bytes)
-	}
-	if err != nil {
-		return s.WrongKind(d.blob, notADir, err)
-	}
-	d.entries, d.parts, d.totals, d.read = entries, parts, sum, true
-	return nil
-}
-
-// checkParts returns an error unless the parts end where encode ends them.
-func checkParts(entries []dirEntry, lengths []int) error {
-	if (len(entries) > maxEntries) != (len(lengths) > 0) {
-		return fmt.Errorf("its %d entries are split into %d parts", len(entries), len(lengths))
-	}
-	for _, n := range lengths {
-		if n == 0 || n != partLength(entries) {
-			return errors.New("its parts do not end where they should")
-		}
-		entries = entries[n:]
-	}
+	d.totals = is.totals
 	return nil
 }
 
 const notADir = "directory of a tree"
 
-// decodeBlob reads one blob of a directory.
-func (s *blobs) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
-	data, err := s.readSmall(ctx, name)
-	if errors.Is(err, io.ErrShortBuffer) {
-		size, failed := s.BlobSize(name)
-		if failed == nil && size > maxDirBlob {
-			return nil, nil, s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
-		}
-		data, err = s.readLarge(ctx, name)
+// load reads the entries of a stored directory. It does not check whether the entries fit the
+// directory's path; see checkAt.
+func (s *Store) load(ctx context.Context, d *treeDir) (err error) {
+	if d.read {
+		return nil
 	}
+	if d.entries, d.parts, err = s.decodeBlob(ctx, d.blob); err != nil {
+		return err
+	}
+	for _, part := range d.parts {
+		more, _, err := s.decodeBlob(ctx, part)
+		if err != nil {
+			return err
+		}
+		if d.entries = append(d.entries, more...); len(d.entries) > maxFiles {
+			break // which check refuses
+		}
+	}
+	if err := d.check(); err != nil {
+		return s.WrongKind(d.blob, notADir, err)
+	}
+	d.read = true
+	return nil
+}
+
+// decodeBlob reads one blob of a directory.
+func (s *Store) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
+	size, err := s.BlobSize(name)
+	if err == nil && size > maxDirBlob {
+		err = s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -363,7 +311,7 @@ func (s *blobs) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, [
 }
 
 // checkAt returns an error if a directory's entries are not valid at this path of a tree.
-func (s *blobs) checkAt(d *treeDir, at string) error {
+func (s *Store) checkAt(d *treeDir, at string) error {
 	for _, e := range d.entries {
 		var err error
 		switch p := path.Join(at, e.name); {

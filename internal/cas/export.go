@@ -21,7 +21,7 @@ import (
 // exists, the error comes before anything is written, unless overwrite is set. Existing links
 // that lead out of the directory are not followed. A selection without a match is
 // [session.ErrNotFound].
-func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []string, dir string, overwrite bool) (_ []string, err error) {
+func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []string, dir string, overwrite bool) ([]string, error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return nil, err
@@ -30,23 +30,21 @@ func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []strin
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, executableMode); err != nil {
-		return nil, fmt.Errorf("make the directory to write to: %w", err)
+	selected := Manifest{}
+	for _, p := range paths {
+		selected[p] = m[p]
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the directory to write to: %w", err)
-	}
-	defer closing(root, &err)
-	if err := clearTargets(root, paths, overwrite); err != nil {
-		return nil, fmt.Errorf("write to %s: %w", dir, err)
-	}
-	return paths, s.exportAll(ctx, root, m, paths, dir)
+	return paths, s.exportTo(ctx, selected, dir, func(root *os.Root) error { return clearTargets(root, paths, overwrite) })
 }
 
 // ExportFiles writes a manifest's files and links into a directory that has none of them. It
 // makes the directory if it does not exist.
-func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err error) {
+func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) error {
+	return s.exportTo(ctx, m, dir, func(*os.Root) error { return nil })
+}
+
+// exportTo writes a manifest's files and links into a directory, once that is prepared.
+func (s *Store) exportTo(ctx context.Context, m Manifest, dir string, prepare func(*os.Root) error) (err error) {
 	if err := os.MkdirAll(dir, executableMode); err != nil {
 		return fmt.Errorf("make the directory to write to: %w", err)
 	}
@@ -55,12 +53,11 @@ func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err er
 		return fmt.Errorf("open the directory to write to: %w", err)
 	}
 	defer closing(root, &err)
-	return s.exportAll(ctx, root, m, m.Paths(), dir)
-}
-
-func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) error {
-	for _, p := range paths {
-		if err := s.export(ctx, root, p, m[p]); err != nil {
+	if err := prepare(root); err != nil {
+		return fmt.Errorf("write to %s: %w", dir, err)
+	}
+	for p, e := range m.sorted() {
+		if err := s.export(ctx, root, p, e); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)
 		}
 	}
@@ -92,19 +89,14 @@ func clearTargets(root *os.Root, paths []string, overwrite bool) error {
 	return nil
 }
 
-func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (err error) {
+func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) error {
 	if err := root.MkdirAll(path.Dir(p), executableMode); err != nil {
 		return err
 	}
 	if e.Link != "" {
 		return root.Symlink(e.Link, p)
 	}
-	dir, err := openDirectory(root, path.Dir(p))
-	if err != nil {
-		return err
-	}
-	defer closing(dir, &err)
-	return s.writeFile(ctx, &fileCreator{directory: dir}, path.Base(p), e)
+	return s.writeFile(ctx, root, p, e, e.mode(), func(f *os.File) error { return f.Chmod(e.mode()) })
 }
 
 // Select returns the manifest's paths that wanted selects, sorted. Each of wanted is a path, a

@@ -20,7 +20,7 @@ import (
 // before ([session.Unsettled]): different contents or modes, an edit against a deletion, a file
 // against a directory of the same name, a file in a directory that the other has removed or moved,
 // and new names that differ only in case or Unicode form. Conflicts are sorted by path.
-func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
+func (s *Store) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
 	t, err := s.Tree(ctx, base)
 	if err != nil {
 		return session.Folded{}, err
@@ -44,7 +44,7 @@ func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step)
 	return session.Folded{Manifest: name, Conflicts: found}, err
 }
 
-func (s trees) deltas(ctx context.Context, steps []session.Step) ([]Delta, error) {
+func (s *Store) deltas(ctx context.Context, steps []session.Step) ([]Delta, error) {
 	out := make([]Delta, len(steps))
 	for i, step := range steps {
 		var err error
@@ -238,7 +238,7 @@ func (d *disputes) sorted() (out []session.Conflict) {
 
 // Artifacts lists the files and links that the steps created or changed and that still exist
 // after the last step, each with the last step that set it, sorted by path.
-func (s trees) Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error) {
+func (s *Store) Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error) {
 	deltas, err := s.deltas(ctx, steps)
 	if err != nil {
 		return nil, err

@@ -16,9 +16,6 @@ import (
 // includes names that some file systems treat as .git: other upper or lower case, invisible
 // characters, a colon and what follows it, trailing dots and spaces, and a short name.
 func isGitDir(name string) bool {
-	if name != "" && name[0] < unicode.MaxASCII && !strings.ContainsRune(".gG", rune(name[0])) {
-		return false // fast path for nearly all names
-	}
 	name, _, _ = strings.Cut(name, ":")
 	name = strings.TrimRight(strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cf) {

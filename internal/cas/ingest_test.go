@@ -38,12 +38,12 @@ func TestAFileIsReplacedAfterItWasListed(t *testing.T) {
 			dir, err := openTop(filepath.Dir(path))
 			require.NoError(t, err)
 			defer dir.Close()
-			listed, err := dir.list()
+			listed, err := list(dir)
 			require.NoError(t, err)
 			require.NoError(t, os.Remove(path))
 			require.NoError(t, replace(path, other))
 
-			in := &ingestion{store: s, root: dir.Root, secrets: secrets.New(nil), files: []found{{path: "file", listed: listed[0]}}}
+			in := &ingestion{store: s, root: dir, secrets: secrets.New(nil), files: []found{{path: "file", listed: listed[0]}}}
 			defer in.close()
 			require.Error(t, in.run(t.Context()))
 			require.False(t, in.files[0].stampValid)

@@ -5,34 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/maestro-hive/maestro/internal/overlayfs"
 )
 
-// leftOut records the paths that a scan leaves out. It is safe for concurrent use.
-type leftOut struct {
-	mu                   sync.Mutex
-	skipped, secret, odd []string
-}
+// leftOut records the paths that a scan leaves out.
+type leftOut struct{ skipped, secret, odd []string }
 
-func (l *leftOut) note(list *[]string, what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*list = append(*list, what)
-}
-
-func (l *leftOut) ignored(p string) { l.note(&l.skipped, p) }
-func (l *leftOut) private(p string) { l.note(&l.secret, p) }
+func (l *leftOut) ignored(p string) { l.skipped = append(l.skipped, p) }
+func (l *leftOut) private(p string) { l.secret = append(l.secret, p) }
 
 // cannotKeep notes a path that no tree can hold, and the reason.
-func (l *leftOut) cannotKeep(p, why string) { l.note(&l.odd, fmt.Sprintf("%q: %s", p, why)) }
+func (l *leftOut) cannotKeep(p, why string) { l.odd = append(l.odd, fmt.Sprintf("%q: %s", p, why)) }
 
 func (l *leftOut) sort() {
 	slices.Sort(l.skipped)
@@ -43,28 +30,28 @@ func (l *leftOut) sort() {
 // leave leaves out something that no tree can hold. It is an error instead if it was asked for by its name: a pattern that
 // happens to match it asks for files.
 func (sc *scanner) leave(p, why string) error {
-	if sc.odd == nil || slices.Contains(sc.wanted, p) && !strings.ContainsAny(p, `*?[{\`) {
+	if slices.Contains(sc.wanted, p) && !strings.ContainsAny(p, `*?[{\`) {
 		return &RefusedError{p, why}
 	}
-	sc.odd(p, why)
+	sc.left.cannotKeep(p, why)
 	return nil
 }
 
 // noRules leaves out the rules of a .gitignore that cannot be read. Its files are in the tree then: a part of the rules
 // would decide otherwise than the whole, and nothing is left out because of a rule that nobody knows.
-func (sc *scanner) noRules(at scope, p, why string) (*ignoreRules, error) {
-	if sc.odd == nil {
-		return nil, &RefusedError{p, why}
-	}
-	sc.odd(p, "its ignore rules do not count: it "+why)
-	return at.rules, nil
+func (sc *scanner) noRules(at scope, p, why string) *ignoreRules {
+	sc.left.cannotKeep(p, "its ignore rules do not count: it "+why)
+	return at.rules
 }
 
 // readable reports whether a file can be read, or be made readable.
-func (sc *scanner) readable(in directory, now dirItem) bool {
+func (sc *scanner) readable(in *os.Root, now dirItem) bool {
 	const all = 0o444
-	if now.mode.Perm()&all == all || unix.Faccessat(int(in.self.Fd()), now.name, unix.R_OK, unix.AT_EACCESS) == nil {
+	if now.mode.Perm()&all == all {
 		return true
+	}
+	if f, err := openFile(in, now, false); err == nil {
+		return f.Close() == nil
 	}
 	return sc.fixModes && in.Chmod(now.name, now.mode.Perm()|0o600) == nil
 }
@@ -135,12 +122,12 @@ func (sc *scanner) hidden(dir string) bool {
 		if !info.IsDir() {
 			return true
 		}
-		f, err := sc.top.Open(dir)
+		sub, err := sc.top.OpenRoot(dir)
 		if err != nil {
 			return true
 		}
-		opaque, err := overlayfs.IsOpaque(f)
-		if _ = f.Close(); opaque || err != nil {
+		opaque, err := isOpaque(sub)
+		if _ = sub.Close(); opaque || err != nil {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"maps"
 	"path"
@@ -209,11 +210,8 @@ func decodeStrict(data []byte, into any) error {
 	return nil
 }
 
-// trees reads, stores and compares trees and deltas.
-type trees struct{ *blobs }
-
 // Manifest reads a whole tree. Errors are those of [Store.Tree].
-func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
+func (s *Store) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
 	t, err := s.Tree(ctx, name)
 	if err != nil {
 		return nil, err
@@ -222,10 +220,14 @@ func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error)
 }
 
 // TreeOf makes a tree of a valid manifest. It does not store the tree.
-func (s trees) TreeOf(m Manifest) *Tree { return s.treeOf(m.sorted()) }
+func (s *Store) TreeOf(m Manifest) *Tree {
+	t := s.emptyTree()
+	_ = t.setAll(context.Background(), m) // it fails only where it reads the store
+	return t
+}
 
 // PutManifest stores a tree durably. The blobs that it refers to must be durable already.
-func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
+func (s *Store) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
 	if err := m.Check(); err != nil {
 		return "", fmt.Errorf("write a tree: %w", err)
 	}
@@ -234,7 +236,7 @@ func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error)
 
 // Delta reads a delta, verified. Errors are those of [Store.Blob]; a blob that is not a delta is
 // [session.ErrNotFound], too.
-func (s trees) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
+func (s *Store) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read a delta: %w", err)
@@ -247,7 +249,7 @@ func (s trees) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 }
 
 // PutDelta stores a delta durably. The blobs that it refers to must be durable already.
-func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
+func (s *Store) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 	data, err := EncodeDelta(d)
 	if err != nil {
 		return "", fmt.Errorf("write a delta: %w", err)
@@ -257,7 +259,7 @@ func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 
 // List lists the first paths of a manifest, at most the given number, in the order of its
 // directories.
-func (s trees) List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error) {
+func (s *Store) List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error) {
 	t, err := s.Tree(ctx, manifest)
 	if err != nil {
 		return session.Listing{}, err
@@ -265,22 +267,20 @@ func (s trees) List(ctx context.Context, manifest spec.Digest, most int) (sessio
 	out := session.Listing{Paths: []string{}, Count: t.Files()}
 	err = t.walk(ctx, ".", func(p string, _ Entry) error {
 		if len(out.Paths) == most {
-			return errEnough
+			return fs.SkipAll
 		}
 		out.Paths = append(out.Paths, p)
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, fs.SkipAll) {
 		err = nil
 	}
 	slices.Sort(out.Paths)
 	return out, err
 }
 
-var errEnough = errors.New("enough")
-
 // Held returns those of the paths that a manifest has, in the given order.
-func (s trees) Held(ctx context.Context, manifest spec.Digest, paths []string) (held []string, err error) {
+func (s *Store) Held(ctx context.Context, manifest spec.Digest, paths []string) (held []string, err error) {
 	t, err := s.Tree(ctx, manifest)
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (s trees) Held(ctx context.Context, manifest spec.Digest, paths []string) (
 }
 
 // Paths lists a manifest's paths, sorted.
-func (s trees) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
+func (s *Store) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return nil, err

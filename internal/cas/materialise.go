@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -50,69 +49,45 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if err != nil {
 		return err
 	}
-	if err := want.readAll(ctx, want.top, "."); err != nil { // fail before anything is removed
+	if err := want.walk(ctx, ".", func(string, Entry) error { return nil }); err != nil { // fail before anything is removed
 		return err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	top, err := makeTop(dir)
+	if err := os.MkdirAll(filepath.Dir(dir), dirMode); err != nil {
+		return err
+	}
+	above, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
-	defer closing(top, &err)
-	if err := clearTop(ctx, top); err != nil {
+	defer closing(above, &err)
+	name := filepath.Base(dir)
+	if err := bounded.RemoveAll(above, name); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
-	f := &filler{store: s, root: top.Root, want: want}
-	return f.fill(ctx)
+	if err := makeDir(above, name, nil); err != nil {
+		return err
+	}
+	_, err = s.Fill(ctx, want, dir, nil)
+	return err
 }
 
 // Fill writes a tree's files and links into an empty directory, with the modes of
-// [Store.Materialise]. It returns the disk space of the files and directories, in bytes. All of
-// them get the owner; nil: the caller.
+// [Store.Materialise]. It returns the disk space of the files and directories, in bytes. The
+// directory and all in it get the owner; nil: the caller.
 func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ int64, err error) {
 	top, err := openTop(dir)
 	if err != nil {
 		return 0, err
 	}
 	defer closing(top, &err)
-	f := &filler{store: s, root: top.Root, want: want, owner: o}
-	if err := f.fill(ctx); err != nil {
+	f := &filler{store: s, root: top, want: want, owner: o}
+	if err := errors.Join(o.chown(top, "."), f.fill(ctx)); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
 	return f.blocks * block, nil
-}
-
-// makeTop opens the directory to fill. It removes anything else at that path, and creates the
-// directory if it does not exist.
-func makeTop(dir string) (top directory, err error) {
-	if err := os.MkdirAll(filepath.Dir(dir), dirMode); err != nil {
-		return top, err
-	}
-	above, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return top, err
-	}
-	defer closing(above, &err)
-	name := filepath.Base(dir)
-	info, err := above.Lstat(name)
-	if err == nil && !info.IsDir() {
-		if err := above.Remove(name); err != nil {
-			return top, err
-		}
-		err = fs.ErrNotExist
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = above.Mkdir(name, executableMode)
-	}
-	if err == nil {
-		err = above.Chmod(name, executableMode)
-	}
-	if err != nil {
-		return top, err
-	}
-	return openTop(dir)
 }
 
 // filler writes a tree into a directory.
@@ -134,20 +109,6 @@ type link struct{ at, to string }
 // block is the size of a disk block, in bytes.
 const block = 4096
 
-// clearTop removes everything in a directory.
-func clearTop(ctx context.Context, top directory) error {
-	entries, err := top.list()
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := errors.Join(ctx.Err(), bounded.RemoveAll(top.Root, e.name)); err != nil {
-			return fmt.Errorf("clear %q: %w", e.name, err)
-		}
-	}
-	return nil
-}
-
 // mode returns the mode of the entry's file.
 func (e Entry) mode() fs.FileMode {
 	if e.Executable {
@@ -160,7 +121,7 @@ func (e Entry) mode() fs.FileMode {
 // a link.
 func (f *filler) fill(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(1 + Workers())
+	g.SetLimit(1 + workers())
 	g.Go(func() error { return f.dir(gctx, g, f.want.top, ".") })
 	if err := g.Wait(); err != nil {
 		return err
@@ -169,7 +130,7 @@ func (f *filler) fill(ctx context.Context) error {
 		if err := f.root.Symlink(l.to, l.at); err != nil {
 			return err
 		}
-		if err := f.owner.chownIn(f.root, l.at); err != nil {
+		if err := f.owner.chown(f.root, l.at); err != nil {
 			return err
 		}
 	}
@@ -182,7 +143,7 @@ func (f *filler) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at stri
 		return err
 	}
 	if at != "." {
-		if err := makeSubdir(f.root, at, f.owner); err != nil {
+		if err := makeDir(f.root, at, f.owner); err != nil {
 			return err
 		}
 	}
@@ -199,112 +160,70 @@ func (f *filler) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at stri
 			f.blocks += (e.Size + block - 1) / block
 		}
 	}
-	for chunk := range slices.Chunk(d.entries, batchSize) {
-		g.Go(func() error { return f.batch(ctx, at, chunk) })
-	}
+	g.Go(func() error { return f.files(ctx, at, d.entries) })
 	return nil
 }
 
-func makeSubdir(root *os.Root, dir string, o *Owner) error {
+// makeDir makes a directory with the mode of a tree's, whatever the umask is.
+func makeDir(root *os.Root, dir string, o *Owner) error {
 	if err := root.Mkdir(dir, executableMode); err != nil {
 		return err
 	}
-	info, err := root.Lstat(dir)
-	if err == nil && info.Mode().Perm() != executableMode { // the umask cleared bits
-		err = root.Chmod(dir, executableMode)
-	}
-	if err != nil {
+	if err := root.Chmod(dir, executableMode); err != nil {
 		return err
 	}
-	return o.chownIn(root, dir)
+	return o.chown(root, dir)
 }
 
-// batch writes the files of a batch of entries of one directory.
-func (f *filler) batch(ctx context.Context, at string, entries []dirEntry) (err error) {
-	dir, err := openDirectory(f.root, at)
+// files writes the files of one directory.
+func (f *filler) files(ctx context.Context, at string, entries []dirEntry) (err error) {
+	dir, err := f.root.OpenRoot(at)
 	if err != nil {
 		return err
 	}
 	defer closing(dir, &err)
-	into := &fileCreator{directory: dir, owner: f.owner}
-	for i := range entries {
-		e := &entries[i]
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	for _, e := range entries {
 		if e.sub != nil || e.Link != "" {
 			continue
 		}
-		if err := f.store.writeFile(ctx, into, e.name, e.Entry); err != nil {
+		if err := f.store.writeFile(ctx, dir, e.name, e.Entry, e.mode(), func(dst *os.File) error { return f.finish(dst, e.mode()) }); err != nil {
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
 	}
 	return nil
 }
 
-// writeFile creates the file of an entry and verifies its content.
-func (s *Store) writeFile(ctx context.Context, in *fileCreator, name string, e Entry) (err error) {
-	if e.Size >= storage.BufferSize {
-		return s.writeLarge(ctx, in, name, e)
+// finish sets the owner and the mode of a new file.
+func (f *filler) finish(dst *os.File, mode fs.FileMode) error {
+	if o := f.owner; o != nil {
+		if err := dst.Chown(o.UID, o.GID); err != nil {
+			return err
+		}
 	}
-	buf, release := storage.Buffer()
-	defer release()
-	n, err := s.readInto(ctx, e.SHA256, buf)
-	switch {
-	case errors.Is(err, io.ErrShortBuffer): // larger than the entry says
-		return s.writeLarge(ctx, in, name, e)
-	case err != nil:
-		return err
-	case int64(n) != e.Size:
-		return wrongSize(e, int64(n))
-	}
-	dst, err := in.create(name, e.mode())
-	if err != nil {
-		return err
-	}
-	defer closing(dst, &err)
-	if _, err := dst.Write(buf[:n]); err != nil {
-		return err
-	}
-	return in.finish(dst, e.mode())
+	return dst.Chmod(mode)
 }
 
-// writeLarge is writeFile for a file that does not fit into a buffer.
-func (s *Store) writeLarge(ctx context.Context, in *fileCreator, name string, e Entry) (err error) {
+// writeFile creates the file of an entry, verifies its content, and finishes it.
+func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry, mode fs.FileMode, finish func(*os.File) error) (err error) {
 	src, err := s.openBlob(e.SHA256)
 	if err != nil {
 		return err
 	}
 	defer src.Close() //nolint:errcheck // only read
-	dst, err := in.create(name, e.mode())
+	dst, err := in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	defer closing(dst, &err)
-	digest, n, err := copyFile(ctx, dst, src)
+	h := sha256.New()
+	n, err := storage.Copy(ctx, io.MultiWriter(h, dst), src)
 	switch {
 	case err != nil:
 		return err
-	case digest != e.SHA256:
-		return s.moveDamaged(ctx, e.SHA256)
+	case digestFrom(h) != e.SHA256:
+		return s.moveDamaged(e.SHA256)
 	case n != e.Size:
-		return wrongSize(e, n)
+		return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
 	}
-	return in.finish(dst, e.mode())
-}
-
-func wrongSize(e Entry, n int64) error {
-	return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
-}
-
-// copyFile copies a blob to a file and returns digest and size of the content. The files share
-// disk blocks if the file system supports that.
-func copyFile(ctx context.Context, dst openFile, src io.Reader) (spec.Digest, int64, error) {
-	h := sha256.New()
-	var w io.Writer = h
-	if f, ok := src.(*os.File); !ok || !clone(dst.Fd(), f.Fd()) {
-		w = io.MultiWriter(h, dst)
-	}
-	n, err := storage.Copy(ctx, w, src)
-	return digestFrom(h), n, err
+	return finish(dst)
 }

@@ -14,7 +14,7 @@ import (
 
 // Overlay puts the files of one manifest over the tree of another. It returns the delta, the
 // resulting tree and the changed paths. Files that only the base has are kept.
-func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
+func (s *Store) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
 	before, err := s.Tree(ctx, base)
 	if err != nil {
 		return session.Collected{}, err
@@ -43,7 +43,7 @@ func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Co
 // Intact checks whether the store has a blob of the right size for every file of a manifest. The
 // error names the first one that is missing or has another size: [session.ErrNotFound] or
 // [session.ErrCorrupt]. Contents are not read; [Store.VerifySession] does that.
-func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
+func (s *Store) Intact(ctx context.Context, manifest spec.Digest) error {
 	t, err := s.Tree(ctx, manifest)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
 }
 
 // IntactDelta is [Store.Intact] for the files that a delta sets.
-func (s trees) IntactDelta(ctx context.Context, delta spec.Digest) error {
+func (s *Store) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	d, err := s.Delta(ctx, delta)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s trees) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	return nil
 }
 
-func (s trees) present(p string, e Entry) error {
+func (s *Store) present(p string, e Entry) error {
 	if e.SHA256 == "" {
 		return nil
 	}

@@ -58,7 +58,7 @@ type PathDiff struct {
 // Patch describes how to change one tree into another, path by path in order. The concatenated
 // texts are a patch. The sequence ends at the first error. A selection that matches nothing in
 // the difference or in either tree is [session.ErrNotFound].
-func (s trees) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
+func (s *Store) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
 	return func(yield func(PathDiff, error) bool) {
 		before, after, paths, err := s.differing(ctx, from, to, o.Paths)
 		if err != nil {
@@ -76,7 +76,7 @@ func (s trees) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) 
 
 // UnifiedDiff describes how one tree differs from another, for people and models: a patch that is
 // cut to at most about limit bytes. Files whose part does not fit are only named.
-func (s trees) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
+func (s *Store) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
 	var text strings.Builder
 	for d, err := range s.Patch(ctx, from, to, PatchOptions{}) {
 		if err != nil {
@@ -97,7 +97,7 @@ func (s trees) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int)
 
 // differing returns the wanted paths at which two trees differ, and the entries of both trees at
 // these paths.
-func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
+func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
 	a, err := s.Tree(ctx, from)
 	if err != nil {
 		return nil, nil, nil, err
@@ -130,23 +130,22 @@ func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []str
 // selectEqual selects the differing paths if wanted also selects paths that are equal in both
 // trees.
 func selectEqual(ctx context.Context, a, b *Tree, d Delta, wanted []string) ([]string, error) {
-	both := Manifest{}
-	for _, t := range []*Tree{a, b} {
-		err := t.walk(ctx, ".", func(p string, e Entry) error {
-			both[p] = e
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	both, err := a.Manifest(ctx)
+	if err != nil {
+		return nil, err
 	}
+	after, err := b.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(both, after)
 	paths, err := both.Select(wanted)
 	return slices.DeleteFunc(paths, func(p string) bool { _, differs := d[p]; return !differs }), err
 }
 
 // patch describes how one path differs. A link that replaces a file is a removal and an addition,
 // as in git.
-func (s trees) patch(ctx context.Context, path string, before, after Manifest, o PatchOptions) (PathDiff, error) {
+func (s *Store) patch(ctx context.Context, path string, before, after Manifest, o PatchOptions) (PathDiff, error) {
 	old, had := before[path]
 	now, has := after[path]
 	d := PathDiff{Path: path, Had: had, Has: has}
@@ -172,7 +171,7 @@ func side(e Entry, present bool) *Entry {
 }
 
 // patchPair describes how one entry differs from another of its kind; nil is an absent entry.
-func (s trees) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, o PatchOptions) error {
+func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, o PatchOptions) error {
 	name := o.Prefix + d.Path
 	fmt.Fprintf(text, "diff --git %s %s\n", gitName("a/"+name), gitName("b/"+name))
 	mode := ""
@@ -239,7 +238,7 @@ func (d *PathDiff) count(u udiff.UnifiedDiff) {
 }
 
 // contentOf returns a file's content or a link's target; empty for an absent entry.
-func (s trees) contentOf(ctx context.Context, e *Entry) (string, error) {
+func (s *Store) contentOf(ctx context.Context, e *Entry) (string, error) {
 	switch {
 	case e == nil:
 		return "", nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -101,25 +102,11 @@ func checkTarget(target string) (up int, err error) {
 
 // checkText returns an error for text that is not printable UTF-8.
 func checkText(s string) error {
-	plain := true
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c < 0x20, c == 0x7f:
-			return errors.New("has control characters")
-		case c >= utf8.RuneSelf:
-			plain = false
-		}
-	}
-	if plain {
-		return nil
-	}
-	if !utf8.ValidString(s) {
+	switch {
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return errors.New("has control characters")
+	case !utf8.ValidString(s):
 		return errors.New("is not valid UTF-8")
-	}
-	for _, r := range s {
-		if r >= 0x80 && r < 0xa0 {
-			return errors.New("has control characters")
-		}
 	}
 	return nil
 }

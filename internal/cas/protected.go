@@ -22,7 +22,7 @@ func (d Delta) matching(globs []string) (paths []string) {
 }
 
 // Touched lists the paths of a delta that match a glob, sorted.
-func (s trees) Touched(ctx context.Context, delta spec.Digest, globs []string) ([]string, error) {
+func (s *Store) Touched(ctx context.Context, delta spec.Digest, globs []string) ([]string, error) {
 	d, err := s.Delta(ctx, delta)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (t *Tree) protect(ctx context.Context, base *Tree, paths []string) error {
 		}
 		if ok {
 			had[p] = e
-		} else if err := t.remove(ctx, p, false); err != nil {
+		} else if err := t.remove(ctx, p); err != nil {
 			return err
 		}
 	}

@@ -8,14 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // found is a file or link that a scan found.
@@ -41,40 +36,9 @@ func (f *found) before() Entry {
 	return *f.old
 }
 
-// listing are the files that a scan found in a directory and below it.
-type listing struct {
-	files []found
-	below []*listing
-}
-
-// all returns the files of a directory, then those of its subdirectories. Files of one directory
-// are contiguous.
-func (l *listing) all() []found {
-	all := make([]found, 0, l.count())
-	for dir := range l.dirs {
-		all = append(all, dir...)
-	}
-	return all
-}
-
-// count returns the number of files and links.
-func (l *listing) count() (n int) {
-	for dir := range l.dirs {
-		n += len(dir)
-	}
-	return n
-}
-
-// dirs yields the files of each directory.
-func (l *listing) dirs(yield func([]found) bool) { l.eachDir(yield) }
-
-func (l *listing) eachDir(yield func([]found) bool) bool {
-	return yield(l.files) && !slices.ContainsFunc(l.below, func(sub *listing) bool { return !sub.eachDir(yield) })
-}
-
 // scanner walks a directory and lists the files and links that belong to its tree.
 type scanner struct {
-	top directory
+	top *os.Root
 	// extra are gitignore rules that take precedence over those of the tree.
 	extra *ignoreRules
 	// wanted are patterns of files that are listed even if they are ignored.
@@ -87,72 +51,35 @@ type scanner struct {
 	// lower is the lower tree of an overlay if the directory is the upper layer; nil: the
 	// directory is a whole tree.
 	lower *lowerTree
-	// exclude reports whether to skip a file or directory. had reports whether the trees have it.
+	// exclude reports whether to skip a file or directory, and notes it. had reports whether the trees have it.
 	// nil: nothing is skipped.
 	exclude func(p string, now dirItem, had bool) bool
-	// onIgnored is called for each path that is ignored; may be nil. The paths of directories end
-	// in a slash.
-	onIgnored func(p string)
-	// odd is called for each path that no tree can hold, with the reason; nil: such a path is an error.
-	odd func(p, why string)
+	// left notes what is left out.
+	left *leftOut
 	// roots are the paths at which the tree was seen: absolute links below them are made relative.
 	roots []string
 	// beneath are rules with a lower priority than those of the tree.
 	beneath *ignoreRules
-	// group runs scans of directories concurrently; exclude, onIgnored and odd are then called
-	// concurrently. nil: directories are scanned one after the other.
-	group  *errgroup.Group
-	limits Limits
+	limits  Limits
 	// known are the stamps of an earlier snapshot of the directory.
 	known stamps
 	// fixModes allows the scan to make files readable and directories accessible for their owner.
 	fixModes bool
-	count    atomic.Int64
+	// files are those that were found.
+	files []found
 	// names is the length of the paths of these files, in bytes.
-	names atomic.Int64
+	names int
 	// bytes is the total size of the files, and most its limit; zero: no limit.
-	bytes atomic.Int64
-	most  int64
+	bytes, most int64
 }
 
-// openTop opens the top directory of a tree, and makes it accessible to its owner. It does not
-// follow a link.
-func openTop(dir string) (_ directory, err error) {
-	root, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return directory{}, err
-	}
-	defer closing(root, &err)
-	above, err := openSelf(root)
-	if err != nil {
-		return directory{}, err
-	}
-	defer closing(above, &err)
-	top, err := above.lstat(filepath.Base(dir))
-	if err != nil {
-		return directory{}, err
-	}
-	if !top.mode.IsDir() {
-		return directory{}, &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
-	}
-	return openListed(root, top, true)
-}
-
-// scan lists the tree.
-func (sc *scanner) scan(ctx context.Context) (*listing, error) {
+// scan lists the tree, each directory's entries by their names.
+func (sc *scanner) scan(ctx context.Context) error {
 	at := scope{rules: cacheRules(sc.beneath), base: sc.base.top}
 	if sc.lower != nil {
 		at.lower = sc.lower.top
 	}
-	var top listing
-	err := sc.dir(ctx, sc.top, ".", at, &top)
-	if sc.group != nil {
-		err = errors.Join(err, sc.group.Wait())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &top, nil
+	return sc.dir(ctx, sc.top, ".", at)
 }
 
 // scope is the state that a directory inherits from those above it.
@@ -185,7 +112,7 @@ func (at scope) had(name string) (file *Entry, below bool) {
 }
 
 // dir lists one directory and those below it.
-func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, into *listing) error {
+func (sc *scanner) dir(ctx context.Context, in *os.Root, dir string, at scope) error {
 	entries, err := sc.readDir(ctx, in, dir, &at)
 	if errors.Is(err, fs.ErrPermission) && !sc.fixModes && dir != "." {
 		return sc.leave(dir+"/", cannotBeRead)
@@ -193,7 +120,6 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 	if err != nil {
 		return err
 	}
-	into.files = make([]found, 0, len(entries))
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -215,9 +141,9 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 			continue
 		}
 		if e.mode.IsDir() {
-			err = sc.subdir(ctx, in, p, e, at, into)
+			err = sc.subdir(ctx, in, p, e, at)
 		} else {
-			err = sc.file(ctx, in, p, e, at, into)
+			err = sc.file(ctx, in, p, e, at)
 		}
 		if err != nil {
 			return err
@@ -227,12 +153,12 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 }
 
 // readDir returns the entries of a directory, sorted, and adds the directory's own rules to the scope.
-func (sc *scanner) readDir(ctx context.Context, in directory, dir string, at *scope) ([]dirItem, error) {
-	entries, err := in.list()
+func (sc *scanner) readDir(ctx context.Context, in *os.Root, dir string, at *scope) ([]dirItem, error) {
+	entries, err := list(in)
 	if err != nil {
 		return nil, ofTree(dir, "listed", err)
 	}
-	hidden, err := sc.lower.noteOpaque(in.self, dir, at.lower)
+	hidden, err := sc.lower.noteOpaque(in, dir, at.lower)
 	if err != nil {
 		return nil, ofTree(dir, "read", err)
 	}
@@ -245,7 +171,7 @@ func (sc *scanner) readDir(ctx context.Context, in directory, dir string, at *sc
 
 // rulesOf adds a directory's own .gitignore to the rules above it. A .gitignore that is a link is
 // not read, as with git.
-func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at scope, entries []dirItem) (*ignoreRules, error) {
+func (sc *scanner) rulesOf(ctx context.Context, in *os.Root, dir string, at scope, entries []dirItem) (*ignoreRules, error) {
 	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e dirItem, name string) int {
 		return strings.Compare(e.name, name)
 	})
@@ -257,30 +183,33 @@ func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at sco
 	}
 	p, now := path.Join(dir, ignoreFile), entries[i]
 	if now.Size > maxIgnoreFile {
-		return sc.noRules(at, p, ignoreFileTooLarge(now.Size))
+		return sc.noRules(at, p, ignoreFileTooLarge(now.Size)), nil
 	}
-	f, err := in.openRegular(now, sc.fixModes)
+	f, err := openFile(in, now, sc.fixModes)
 	if errors.Is(err, fs.ErrPermission) {
-		return sc.noRules(at, p, cannotBeRead)
+		return sc.noRules(at, p, cannotBeRead), nil
 	}
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile))
+	if _, replaced := checkSame(f, now); replaced != nil {
+		err = replaced
+	}
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
-	return sc.withRules(at, p, string(text))
+	return sc.withRules(at, p, string(text)), nil
 }
 
 // withRules adds the rules of the .gitignore at a path.
-func (sc *scanner) withRules(at scope, p, text string) (*ignoreRules, error) {
+func (sc *scanner) withRules(at scope, p, text string) *ignoreRules {
 	r := parseIgnore(at.rules, path.Dir(p), text)
 	if r.total > maxIgnoreRules {
 		return sc.noRules(at, p, fmt.Sprintf("makes %d rules with those above it; at most %d are allowed", r.total, maxIgnoreRules))
 	}
-	return r, nil
+	return r
 }
 
 func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) bool {
@@ -291,14 +220,14 @@ func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) boo
 	return out
 }
 
-func (sc *scanner) subdir(ctx context.Context, in directory, p string, now dirItem, at scope, into *listing) error {
+func (sc *scanner) subdir(ctx context.Context, in *os.Root, p string, now dirItem, at scope) error {
 	if !at.ignored && sc.isIgnored(p, now.mode, at.rules) {
 		at.ignored = true
 	}
 	_, had := at.had(now.name)
-	if at.ignored && !at.told && !had && sc.onIgnored != nil {
+	if at.ignored && !at.told && !had {
 		at.told = true
-		sc.onIgnored(p + "/")
+		sc.left.ignored(p + "/")
 	}
 	if at.ignored && !sc.wanted.below(p) && !had || len(sc.only) > 0 && !sc.only.below(p) {
 		return nil
@@ -315,43 +244,35 @@ func (sc *scanner) subdir(ctx context.Context, in directory, p string, now dirIt
 			return err
 		}
 	}
-	sub, err := openListed(in.Root, now, sc.fixModes)
+	sub, err := openListed(in, now, sc.fixModes)
 	if errors.Is(err, fs.ErrPermission) && (!sc.fixModes || !had) { // else its files would count as removed
 		return sc.leave(p+"/", cannotBeRead)
 	}
 	if err != nil {
 		return ofTree(p, "opened", err)
 	}
-	found := &listing{}
-	into.below = append(into.below, found)
-	scan := func() error {
-		defer sub.Close() //nolint:errcheck // only read
-		return sc.dir(ctx, sub, p, at, found)
-	}
-	if sc.group != nil && sc.group.TryGo(scan) {
-		return nil
-	}
-	return scan()
+	defer sub.Close() //nolint:errcheck // only read
+	return sc.dir(ctx, sub, p, at)
 }
 
-func (sc *scanner) file(ctx context.Context, in directory, p string, now dirItem, at scope, into *listing) error {
+func (sc *scanner) file(ctx context.Context, in *os.Root, p string, now dirItem, at scope) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
 	old, _ := at.had(now.name)
 	if (at.ignored || sc.isIgnored(p, now.mode, at.rules)) && !sc.wanted.match(p) && old == nil {
-		if !at.told && sc.onIgnored != nil {
-			sc.onIgnored(p)
+		if !at.told {
+			sc.left.ignored(p)
 		}
 		return nil
 	}
 	if err := CheckPath(p); err != nil {
 		return sc.leave(p, "cannot be kept: "+err.Error())
 	}
-	if sc.count.Add(1) > int64(sc.limits.Files) {
+	if len(sc.files) >= sc.limits.Files {
 		return tooManyFiles(p, sc.limits.Files)
 	}
-	if sc.names.Add(int64(len(p))) > maxPaths {
+	if sc.names += len(p); sc.names > maxPaths {
 		return &RefusedError{p, fmt.Sprintf("makes the paths of all files longer than %d MB; shorten names, or ignore some", maxPaths>>20)}
 	}
 	f := found{path: p, listed: now, old: old}
@@ -370,7 +291,7 @@ func (sc *scanner) file(ctx context.Context, in directory, p string, now dirItem
 			}
 			f.Entry, now.Size, f.stampValid = *old, old.Size, false
 		}
-		if bytes := sc.bytes.Add(now.Size); sc.most > 0 && bytes > sc.most {
+		if sc.bytes += now.Size; sc.most > 0 && sc.bytes > sc.most {
 			return treeTooLarge(p, sc.most)
 		}
 		if f.stampValid {
@@ -387,7 +308,7 @@ func (sc *scanner) file(ctx context.Context, in directory, p string, now dirItem
 	default:
 		return sc.leave(p, "is a "+kindOf(mode)+"; only files and links can be kept")
 	}
-	into.files = append(into.files, f)
+	sc.files = append(sc.files, f)
 	return nil
 }
 

@@ -27,7 +27,7 @@ type version struct {
 }
 
 // sides returns what all versions of the conflicts were made on, and these versions.
-func (s trees) sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (*Tree, []version, error) {
+func (s *Store) sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (*Tree, []version, error) {
 	before, err := s.Tree(ctx, base)
 	if err != nil {
 		return nil, nil, err
@@ -99,7 +99,7 @@ func involved(sides []version, p string) []string {
 }
 
 // Standings returns how the conflicts of paths stand in a result. given is the tree that results from the steps alone.
-func (s trees) Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step, conflicts []session.Conflict) ([]session.Standing, error) {
+func (s *Store) Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step, conflicts []session.Conflict) ([]session.Standing, error) {
 	if len(conflicts) == 0 {
 		return nil, nil
 	}
@@ -209,7 +209,7 @@ func equalAt(ctx context.Context, a, b *Tree, paths []string) (bool, error) {
 
 // Sides stores a tree that shows the conflicts to an integrator, below [session.MergeDir]: the files
 // of the base and of each side, the changes of each side, and the decisions.
-func (s trees) Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest, error) {
+func (s *Store) Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest, error) {
 	common, all, err := s.sides(ctx, base, steps, conflicts)
 	if err != nil {
 		return "", err
@@ -258,7 +258,7 @@ func (s trees) Sides(ctx context.Context, base spec.Digest, steps []session.Step
 }
 
 // showChanges adds the changes of each version that has a name.
-func (s trees) showChanges(ctx context.Context, m Manifest, common *Tree, all []version, names map[spec.AssignmentID]string) error {
+func (s *Store) showChanges(ctx context.Context, m Manifest, common *Tree, all []version, names map[spec.AssignmentID]string) error {
 	from, err := s.putTree(ctx, common)
 	for _, one := range all {
 		if names[one.by] == "" || err != nil {
@@ -277,7 +277,7 @@ func (s trees) showChanges(ctx context.Context, m Manifest, common *Tree, all []
 }
 
 // show adds what a tree has at a path. A link is shown as a text: its target is not there.
-func (s trees) show(ctx context.Context, m Manifest, t *Tree, in, p string) error {
+func (s *Store) show(ctx context.Context, m Manifest, t *Tree, in, p string) error {
 	e, ok, err := t.Get(ctx, p)
 	switch {
 	case err != nil || !ok:
@@ -290,7 +290,7 @@ func (s trees) show(ctx context.Context, m Manifest, t *Tree, in, p string) erro
 }
 
 // note adds a text.
-func (s trees) note(ctx context.Context, m Manifest, name string, text []byte) error {
+func (s *Store) note(ctx context.Context, m Manifest, name string, text []byte) error {
 	blob, err := s.PutBlob(ctx, bytes.Clone(text))
 	m[path.Join(session.MergeDir, name)] = Entry{SHA256: blob, Size: int64(len(text))}
 	return err

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -103,19 +99,11 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		return snap, err
 	}
 	defer closing(root, &err)
-	top, err := openSelf(root)
-	if err != nil {
-		return snap, err
-	}
-	defer closing(top, &err)
 	left := &leftOut{}
 	sc := &scanner{
-		top: top, limits: s.limits, wanted: o.Include,
-		base:  s.emptyTree(),
-		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), onIgnored: left.ignored, odd: left.cannotKeep,
-		roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), group: &errgroup.Group{}, known: s.loadStamps(dir),
+		top: root, limits: s.limits, wanted: o.Include, base: s.emptyTree(), extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
+		left: left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), known: s.loadStamps(dir),
 	}
-	sc.group.SetLimit(8 * Workers()) // more than Workers, because a goroutine that lists a directory starts no other one
 	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
 	for _, p := range append(tracked, o.Known...) {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
@@ -125,59 +113,47 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if sc.exclude, err = s.private(left, o.Include); err != nil {
 		return snap, err
 	}
-	clock := clockOf(top)
-	found, err := sc.scan(ctx)
-	if err != nil {
+	in := &ingestion{store: s, root: root, secrets: secrets.New(nil), clock: clockOf(dir)}
+	defer func() { err = errors.Join(err, in.close()) }()
+	if err := sc.scan(ctx); err != nil {
 		return snap, err
 	}
+	in.files = sc.files
 	left.sort()
 	snap.Ignored, snap.Private, snap.Odd = left.skipped, left.secret, left.odd
-	files := found.all()
-	if sc.known.match(files) {
-		snap.Manifest, snap.Files, snap.Bytes = sc.known.manifest, len(files), sc.bytes.Load()
-		return snap, nil
-	}
-	in := &ingestion{store: s, root: root, files: files, secrets: secrets.New(nil), clock: clock}
-	defer func() { err = errors.Join(err, in.close()) }()
-	t, err := in.snapshot(ctx, dir, sc.known, o.Once)
+	t, err := in.snapshot(ctx, sc.known.Manifest)
 	if err != nil {
 		return snap, err
 	}
 	snap.Manifest, snap.Files, snap.Bytes = t.top.digest(), t.Files(), t.Bytes()
+	if !o.Once {
+		s.saveStamps(dir, in.stamps(snap.Manifest))
+	}
 	return snap, nil
 }
 
-// snapshot stores the found files and their tree, and the stamps of the directory. before are the
-// old stamps.
-func (in *ingestion) snapshot(ctx context.Context, dir string, before stamps, once bool) (*Tree, error) {
+// snapshot stores the found files and their tree, unless the store has the tree.
+func (in *ingestion) snapshot(ctx context.Context, has spec.Digest) (*Tree, error) {
 	if err := in.run(ctx); err != nil {
 		return nil, err
 	}
-	t := in.tree()
-	manifest := t.top.digest()
-	var known *treeDir
-	if before.manifest != "" {
-		known = &treeDir{blob: before.manifest}
+	t := in.store.TreeOf(in.manifest())
+	if t.top.digest() == has {
+		return t, nil
 	}
-	if err := in.saveTree(ctx, t, known); err != nil {
-		return nil, err
-	}
-	if !once {
-		in.store.save(dir, in.stamps(manifest))
-	}
-	return t, nil
+	return t, in.saveTree(ctx, t)
 }
 
 // private returns a function that reports whether a snapshot leaves out a path as private. The
 // function excludes stores, too.
 func (s *Store) private(left *leftOut, include patterns) (func(string, dirItem, bool) bool, error) {
-	var own unix.Stat_t
-	if err := unix.Stat(s.dir, &own); err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: s.dir, Err: err}
+	own, err := os.Stat(s.dir)
+	if err != nil {
+		return nil, err
 	}
 	return func(p string, now dirItem, had bool) bool {
 		if now.mode.IsDir() {
-			if now.sameFile(stampFrom(&own)) {
+			if now.sameFile(itemOf(own).stamp) {
 				left.ignored(p + "/")
 				return true
 			}

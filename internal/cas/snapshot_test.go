@@ -143,7 +143,7 @@ func TestStampsAreOnlyACache(t *testing.T) {
 	require.Eventually(t, func() bool { // the clock of files ticks seldom
 		snapshot()
 		_, data := stamps()
-		return bytes.Contains(data, []byte("\ta\n")) && bytes.Contains(data, []byte("\td/b\n"))
+		return bytes.Contains(data, []byte("\x01a")) && bytes.Contains(data, []byte("\x03d/b")) // each after its length
 	}, time.Minute, time.Millisecond)
 	path, whole := stamps()
 	for i := range whole {

@@ -21,8 +21,8 @@ func TestStampsKeepTheirManifest(t *testing.T) {
 	s := New(files, Options{StoreDir: dir, StampsDir: filepath.Join(dir, "stamps")})
 	name, err := s.PutManifest(t.Context(), Manifest{})
 	require.NoError(t, err)
-	known := stamps{name, false, map[string]stamped{"a/b": {name, stamp{1, 2, 3, 4, 5}.text()}}}
-	s.save("/somewhere", known)
+	known := stamps{name, map[string]stamped{"a/b": {name, stamp{1, 2, 3, 4, 5}}}}
+	s.saveStamps("/somewhere", known)
 	path := filepath.Join(dir, filepath.FromSlash(storage.BlobKey(name)))
 	old := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))

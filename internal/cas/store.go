@@ -8,6 +8,7 @@
 package cas
 
 import (
+	"cmp"
 	"io"
 	"io/fs"
 
@@ -38,16 +39,7 @@ type Limits struct {
 
 // WithDefaults returns the limits with defaults for the fields that are not set.
 func (l Limits) WithDefaults() Limits {
-	if l.Files <= 0 {
-		l.Files = DefaultFiles
-	}
-	if l.FileBytes <= 0 {
-		l.FileBytes = DefaultFileBytes
-	}
-	if l.TreeBytes <= 0 {
-		l.TreeBytes = DefaultTreeBytes
-	}
-	return l
+	return Limits{cmp.Or(l.Files, DefaultFiles), cmp.Or(l.FileBytes, DefaultFileBytes), cmp.Or(l.TreeBytes, DefaultTreeBytes)}
 }
 
 // Options configures a [Store].
@@ -65,19 +57,17 @@ type Options struct {
 // directories from trees. Its methods are safe for concurrent use, and the blobs for use by many
 // processes.
 type Store struct {
-	*blobs
-	trees
-	stampFiles
-	// dir is the store's directory. No snapshot contains it.
+	backend storage.Blobs
+	// dir is the store's directory. Messages name the store by it, and no snapshot contains it.
 	dir    string
 	limits Limits
+	// stampsDir has the stamps of directories of this host; empty: none are kept.
+	stampsDir string
 }
 
 // New returns a Store whose blobs are in the given storage.
 func New(in storage.Blobs, o Options) *Store {
-	x := stampFiles{o.StampsDir}
-	b := &blobs{backend: in, store: o.StoreDir, stamps: x}
-	return &Store{blobs: b, trees: trees{b}, stampFiles: x, dir: o.StoreDir, limits: o.Limits.WithDefaults()}
+	return &Store{backend: in, dir: o.StoreDir, limits: o.Limits.WithDefaults(), stampsDir: o.StampsDir}
 }
 
 // closing closes c and stores its error in err if err is nil.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -17,68 +16,33 @@ import (
 // verified. It must not be used concurrently. Errors are those of [Store.Blob], and name the
 // directory.
 type Tree struct {
-	blobs *blobs
-	top   *treeDir
+	in  *Store
+	top *treeDir
 }
 
 // Tree opens a tree. If the blob is not a tree, the error is [session.ErrNotFound].
-func (s trees) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
-	t := &Tree{s.blobs, &treeDir{blob: name, stored: true}}
+func (s *Store) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
+	t := &Tree{s, &treeDir{blob: name, stored: true}}
 	return t, t.read(ctx, t.top, ".")
 }
 
-// treeOf makes a tree of files and links with valid paths. Entries of one directory must be
-// contiguous.
-func (s *blobs) treeOf(files iter.Seq2[string, Entry]) *Tree {
-	t := s.emptyTree()
-	at, dirs := "", []*treeDir{t.top}
-	for p, e := range files {
-		dir, name := path.Split(p)
-		for !strings.HasPrefix(dir, at) {
-			at = at[:strings.LastIndexByte(at[:len(at)-1], '/')+1]
-			dirs = dirs[:len(dirs)-1]
-		}
-		for at != dir {
-			sub := &treeDir{read: true, owner: t}
-			below, _, _ := strings.Cut(dir[len(at):], "/")
-			d := dirs[len(dirs)-1]
-			d.entries = append(d.entries, dirEntry{name: below, sub: sub})
-			at, dirs = at+below+"/", append(dirs, sub)
-		}
-		d := dirs[len(dirs)-1]
-		d.entries = append(d.entries, dirEntry{name: name, Entry: e})
-	}
-	t.top.sort()
-	return t
-}
-
-// sort sorts the entries of a directory and of all directories below it.
-func (d *treeDir) sort() {
-	slices.SortFunc(d.entries, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
-	for _, e := range d.entries {
-		if e.sub != nil {
-			e.sub.sort()
-		}
-	}
-}
-
-func (s *blobs) emptyTree() *Tree {
+func (s *Store) emptyTree() *Tree {
 	t := &Tree{s, &treeDir{read: true}}
 	t.top.owner = t
 	return t
 }
 
 // copied returns a copy of the tree. Changes of the copy do not affect the original.
-func (t *Tree) copied() *Tree { return &Tree{t.blobs, t.top} }
+func (t *Tree) copied() *Tree { return &Tree{t.in, t.top} }
 
 // read reads a directory, which is at this path of the tree.
 func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	if d.read {
 		return nil
 	}
-	err := t.blobs.load(ctx, d)
+	err := t.in.load(ctx, d)
 	if err == nil {
-		err = t.blobs.checkAt(d, at)
+		err = t.in.checkAt(d, at)
 	}
 	if err != nil && at != "." {
 		return fmt.Errorf("read directory %q of a tree: %w", at, err)
@@ -190,22 +154,6 @@ func below(dir, name string) string {
 	return dir + "/" + name
 }
 
-// readAll reads a directory, which is at this path of the tree, and all directories below it.
-func (t *Tree) readAll(ctx context.Context, d *treeDir, at string) error {
-	if err := t.read(ctx, d, at); err != nil {
-		return err
-	}
-	for _, e := range d.entries {
-		if e.sub == nil {
-			continue
-		}
-		if err := t.readAll(ctx, e.sub, below(at, e.name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Manifest returns all files and links of the tree.
 func (t *Tree) Manifest(ctx context.Context) (Manifest, error) {
 	m := make(Manifest, t.Files())
@@ -223,7 +171,7 @@ func (t *Tree) Manifest(ctx context.Context) (Manifest, error) {
 // tree (a file where the other needs a directory), the delta's path replaces it.
 func (t *Tree) apply(ctx context.Context, d Delta) error {
 	for _, p := range d.Deleted() {
-		if err := t.remove(ctx, p, false); err != nil {
+		if err := t.remove(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -237,7 +185,7 @@ func (t *Tree) apply(ctx context.Context, d Delta) error {
 
 // set puts a file or link at a path and removes entries that cannot coexist with it.
 func (t *Tree) set(ctx context.Context, p string, e Entry) error {
-	return t.change(ctx, p, func(dirEntry, bool) (dirEntry, bool) { return dirEntry{Entry: e}, true })
+	return t.change(ctx, p, &e)
 }
 
 // setAll sets entries. No entry may be below another.
@@ -250,14 +198,13 @@ func (t *Tree) setAll(ctx context.Context, m Manifest) error {
 	return nil
 }
 
-// remove removes the file or link at a path; with all, a directory, too.
-func (t *Tree) remove(ctx context.Context, p string, all bool) error {
-	return t.change(ctx, p, func(e dirEntry, has bool) (dirEntry, bool) { return e, has && e.sub != nil && !all })
+// remove removes the file or link at a path.
+func (t *Tree) remove(ctx context.Context, p string) error {
+	return t.change(ctx, p, nil)
 }
 
-// change replaces the entry at a path by the result of to. If to returns false, the entry is
-// removed.
-func (t *Tree) change(ctx context.Context, p string, to func(e dirEntry, has bool) (dirEntry, bool)) error {
+// change replaces what is at a path by a file or link; nil removes one.
+func (t *Tree) change(ctx context.Context, p string, to *Entry) error {
 	top, err := t.changeIn(ctx, t.top, ".", p, to)
 	if err == nil && top != nil {
 		t.top = top
@@ -266,18 +213,19 @@ func (t *Tree) change(ctx context.Context, p string, to func(e dirEntry, has boo
 }
 
 // changeIn returns the changed directory; nil if nothing changes.
-func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to func(e dirEntry, has bool) (dirEntry, bool)) (*treeDir, error) {
+func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to *Entry) (*treeDir, error) {
 	if err := t.read(ctx, d, at); err != nil {
 		return nil, err
 	}
 	name, below, deeper := strings.Cut(rest, "/")
 	i, has := d.index(name)
-	var was, is dirEntry
+	var was dirEntry
 	if has {
 		was = d.entries[i]
 	}
-	stays := false
-	if deeper {
+	is, stays := was, was.sub != nil
+	switch {
+	case deeper:
 		sub := was.sub
 		if sub == nil {
 			sub = &treeDir{read: true, owner: t}
@@ -287,7 +235,10 @@ func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to fun
 			return nil, err
 		}
 		is, stays = dirEntry{sub: changed}, len(changed.entries) > 0
-	} else if is, stays = to(was, has); has == stays && is.sub == was.sub && is.Entry == was.Entry {
+	case to != nil:
+		is, stays = dirEntry{Entry: *to}, true
+	}
+	if !deeper && has == stays && is.sub == was.sub && is.Entry == was.Entry {
 		return nil, nil //nolint:nilnil // nothing changes
 	}
 	is.name = name
@@ -328,32 +279,22 @@ func (d *treeDir) digest() spec.Digest {
 	return d.blob
 }
 
-// store stores the directories that are not stored yet, each after everything that it refers to.
-// The directories of known, which is the stored directory at the same path, are not stored again.
-func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) error) error {
-	if name := d.digest(); known != nil && known.blob == name {
-		d.stored, d.docs = true, nil
-	}
+// store stores a directory that is not stored yet, after everything that it refers to.
+func (d *treeDir) store(put func(name spec.Digest, data []byte) error) error {
+	d.digest()
 	if d.stored {
 		return nil
-	}
-	if known != nil && t.blobs.load(ctx, known) != nil {
-		known = nil // it is damaged: store everything again
 	}
 	for _, e := range d.entries {
 		if e.sub == nil {
 			continue
 		}
-		var was *treeDir
-		if k := known.entry(e.name); k != nil {
-			was = k.sub
-		}
-		if err := t.store(ctx, e.sub, was, put); err != nil {
+		if err := e.sub.store(put); err != nil {
 			return err
 		}
 	}
 	for _, doc := range d.docs {
-		if err := put(doc); err != nil {
+		if err := put(doc.name, doc.data); err != nil {
 			return err
 		}
 	}
@@ -362,14 +303,14 @@ func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) 
 }
 
 // putTree stores a tree durably. The blobs that it refers to must be durable already.
-func (s trees) putTree(ctx context.Context, t *Tree) (_ spec.Digest, err error) {
+func (s *Store) putTree(ctx context.Context, t *Tree) (_ spec.Digest, err error) {
 	batch, err := s.backend.NewBatch()
 	if err == nil {
 		defer func() { err = errors.Join(err, batch.Close()) }()
-		err = t.store(ctx, t.top, nil, func(doc document) error {
-			err := batch.Put(doc.name, doc.data)
+		err = t.top.store(func(name spec.Digest, data []byte) error {
+			err := batch.Put(name, data)
 			if diskspace.IsFull(err) { // it may use the reserve
-				err = s.backend.PutBlob(doc.name, doc.data)
+				err = s.backend.PutBlob(name, data)
 			}
 			return errors.Join(err, ctx.Err())
 		})

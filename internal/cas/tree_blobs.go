@@ -20,7 +20,7 @@ type TreeBlob struct {
 // seen, and adds those that it visits. If a directory cannot be read, it yields the error, which
 // is a [*Fault] if the directory's blob is at fault, and continues with the rest of the tree.
 // With anywhere, the tree may be a subdirectory of another tree, so its links may lead out of it.
-func (s trees) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Digest]bool, anywhere bool) iter.Seq2[TreeBlob, error] {
+func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Digest]bool, anywhere bool) iter.Seq2[TreeBlob, error] {
 	return func(yield func(TreeBlob, error) bool) {
 		w := &namedWalk{s, seen, anywhere, yield}
 		w.dir(ctx, "", &treeDir{blob: tree})
@@ -28,7 +28,7 @@ func (s trees) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Di
 }
 
 type namedWalk struct {
-	trees
+	in       *Store
 	seen     map[spec.Digest]bool
 	anywhere bool
 	yield    func(TreeBlob, error) bool
@@ -40,9 +40,9 @@ func (w *namedWalk) dir(ctx context.Context, at string, d *treeDir) (more bool) 
 		return true
 	}
 	w.seen[d.blob] = true
-	err := w.load(ctx, d)
+	err := w.in.load(ctx, d)
 	if err == nil && !w.anywhere {
-		err = w.checkAt(d, at)
+		err = w.in.checkAt(d, at)
 	}
 	if err != nil {
 		return w.yield(TreeBlob{at, d.blob, true}, err)

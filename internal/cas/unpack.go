@@ -69,11 +69,6 @@ func (u *unpacking) archive(archive *os.File) error {
 	return u.tar(plain)
 }
 
-// oddEntryError says why an entry is left out.
-type oddEntryError struct{ why string }
-
-func (e *oddEntryError) Error() string { return e.why }
-
 // unpacking writes the entries of one archive.
 type unpacking struct {
 	ctx    context.Context //nolint:containedctx // the struct lives for one call
@@ -216,115 +211,95 @@ func (u *unpacking) entry(e archiveEntry) error {
 		u.left.cannotKeep(e.name, "cannot be kept: "+err.Error())
 		return nil
 	}
-	err := u.makeParents(p)
-	if err == nil {
-		err = u.make(p, e)
+	odd, err := u.makeParents(p)
+	if err == nil && odd == "" {
+		odd, err = u.make(p, e)
 	}
-	var odd *oddEntryError
-	if errors.As(err, &odd) {
-		u.left.cannotKeep(e.name, odd.why)
-		return nil
+	if odd != "" {
+		u.left.cannotKeep(e.name, odd)
 	}
 	return err
 }
 
-// make writes an entry whose directory exists.
-func (u *unpacking) make(p string, e archiveEntry) error {
+// make writes an entry whose directory exists. odd says why it is left out.
+func (u *unpacking) make(p string, e archiveEntry) (odd string, err error) {
 	isDir, seen := u.kinds[p]
 	if seen && (!isDir || !e.mode.IsDir()) {
-		return &oddEntryError{"is in the archive twice; the first one is kept"}
+		return "is in the archive twice; the first one is kept", nil
 	}
 	switch kind := e.mode.Type(); kind {
 	case fs.ModeDir:
 		if seen {
-			return nil
+			return "", nil
 		}
 		u.kinds[p] = true
-		return u.root.Mkdir(p, dirMode)
+		return "", u.root.Mkdir(p, dirMode)
 	case fs.ModeSymlink:
 		u.kinds[p] = false
-		return u.symlink(p, e.link)
+		if e.link == "" || len(e.link) > MaxPath || strings.ContainsRune(e.link, 0) {
+			return fmt.Sprintf("is a link with an empty target, or one of more than %d bytes", MaxPath), nil
+		}
+		return "", u.root.Symlink(e.link, p)
 	case 0:
 		u.kinds[p] = false
 		return u.file(p, e)
 	default:
-		return &oddEntryError{"is a " + kindOf(kind) + "; only files and links can be kept"}
+		return "is a " + kindOf(kind) + "; only files and links can be kept", nil
 	}
 }
 
-// makeParents makes the directories above an entry.
-func (u *unpacking) makeParents(p string) error {
+// makeParents makes the directories above an entry. odd says why it is left out.
+func (u *unpacking) makeParents(p string) (odd string, err error) {
 	dir := path.Dir(p)
 	if dir == "." {
-		return nil
+		return "", nil
 	}
 	isDir, seen := u.kinds[dir]
 	switch {
 	case seen && isDir:
-		return nil
+		return "", nil
 	case seen:
-		return &oddEntryError{fmt.Sprintf("lies below %q, which is a file or a link", dir)}
+		return fmt.Sprintf("lies below %q, which is a file or a link", dir), nil
 	}
-	if err := u.makeParents(dir); err != nil {
-		return err
+	if odd, err := u.makeParents(dir); odd != "" || err != nil {
+		return odd, err
 	}
 	if u.entries++; u.entries > u.limits.Files {
-		return u.tooMany(p)
+		return "", u.tooMany(p)
 	}
 	u.kinds[dir] = true
-	return u.root.Mkdir(dir, dirMode)
+	return "", u.root.Mkdir(dir, dirMode)
 }
 
-func (u *unpacking) symlink(p, target string) error {
-	if target == "" || len(target) > MaxPath || strings.ContainsRune(target, 0) {
-		return &oddEntryError{fmt.Sprintf("is a link with an empty target, or one of more than %d bytes", MaxPath)}
-	}
-	return u.root.Symlink(target, p)
-}
-
-func (u *unpacking) file(p string, e archiveEntry) (err error) {
+func (u *unpacking) file(p string, e archiveEntry) (odd string, err error) {
 	mode := fileMode
 	if e.mode&0o100 != 0 {
 		mode = dirMode
 	}
 	content, err := e.open()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoArchive, err)
+		return "", fmt.Errorf("%w: %w", ErrNoArchive, err)
 	}
 	defer closing(content, &err)
 	f, err := u.root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer closing(f, &err)
 	most := min(u.limits.FileBytes, u.limits.TreeBytes-u.bytes)
-	from := &contentReader{Reader: content}
-	n, err := storage.Copy(u.ctx, f, io.LimitReader(from, most+1))
+	n, err := storage.Copy(u.ctx, f, io.LimitReader(content, most+1))
 	u.bytes += n
+	var ofHost *fs.PathError
 	switch {
-	case from.err != nil:
-		return fmt.Errorf("%w: %q: %w", ErrNoArchive, p, from.err)
+	case errors.As(err, &ofHost), u.ctx.Err() != nil:
+		return "", err
 	case err != nil:
-		return err
+		return "", fmt.Errorf("%w: %q: %w", ErrNoArchive, p, err)
 	case n > u.limits.FileBytes:
 		u.bytes -= n
-		return errors.Join(u.root.Remove(p), &oddEntryError{tooLarge(n, u.limits.FileBytes)})
+		return tooLarge(n, u.limits.FileBytes), u.root.Remove(p)
 	case u.bytes > u.limits.TreeBytes:
-		return treeTooLarge(p, u.limits.TreeBytes)
+		return "", treeTooLarge(p, u.limits.TreeBytes)
 	}
-	return nil
-}
-
-// contentReader reads the content of an entry and records a read error.
-type contentReader struct {
-	io.Reader
-	err error
-}
-
-func (r *contentReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
-		r.err = err
-	}
-	return n, err
+	return "", nil
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 
-	"github.com/maestro-hive/maestro/internal/overlayfs"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -35,11 +34,11 @@ func (l *lowerTree) noteCovered(p string, now dirItem, in *treeDir) (whiteout bo
 // is never opaque. If the lower tree has no directory d, the attribute is not read. The kernel
 // hides the attribute from users of the mount; an attribute of that name in the mount is another
 // one.
-func (l *lowerTree) noteOpaque(dir *os.File, p string, d *treeDir) (bool, error) {
+func (l *lowerTree) noteOpaque(dir *os.Root, p string, d *treeDir) (bool, error) {
 	if p == "." || d == nil {
 		return false, nil
 	}
-	opaque, err := overlayfs.IsOpaque(dir)
+	opaque, err := isOpaque(dir)
 	if opaque {
 		l.removed = append(l.removed, p)
 	}
@@ -54,13 +53,13 @@ func (sc *scanner) lowerRules(ctx context.Context, p string, at scope) (*ignoreR
 	}
 	p = path.Join(p, ignoreFile)
 	if e.Size > maxIgnoreFile {
-		return sc.noRules(at, p, ignoreFileTooLarge(e.Size))
+		return sc.noRules(at, p, ignoreFileTooLarge(e.Size)), nil
 	}
-	text, err := sc.lower.blobs.Blob(ctx, e.SHA256)
+	text, err := sc.lower.in.Blob(ctx, e.SHA256)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", p, err)
 	}
-	return sc.withRules(at, p, string(text))
+	return sc.withRules(at, p, string(text)), nil
 }
 
 // check returns an error if the merged tree has too many files or more bytes than most. The error
@@ -72,7 +71,7 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 			sizes[f.path] = Entry{Size: f.listed.Size}
 		}
 	}
-	t, err := l.withUpper(ctx, sizes)
+	t, err := l.withUpper(ctx, sizes, nil)
 	if err != nil {
 		return err
 	}
@@ -91,43 +90,20 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 	})
 }
 
-// withUpper returns the tree that results from the upper layer.
-func (l *lowerTree) withUpper(ctx context.Context, found Manifest) (*Tree, error) {
+// withUpper returns the tree that results from the upper layer, or from what matches only in it. An empty only matches
+// everything.
+func (l *lowerTree) withUpper(ctx context.Context, found Manifest, only patterns) (*Tree, error) {
 	t := l.copied()
-	for _, p := range l.removed {
-		if _, ok := found[p]; ok {
-			continue // the new file replaces it
-		}
-		if err := t.remove(ctx, p, true); err != nil {
-			return nil, err
-		}
-	}
-	return t, t.setAll(ctx, found)
-}
-
-// over returns before with the merged tree's state of all paths that match only.
-func (l *lowerTree) over(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
-	d, err := Diff(ctx, before, l.Tree)
-	if err != nil {
-		return nil, err
-	}
 	for _, gone := range l.removed {
 		err := l.walk(ctx, gone, func(p string, _ Entry) error {
-			d[p] = Change{Deleted: true}
-			return nil
+			if len(only) > 0 && !only.match(p) {
+				return nil
+			}
+			return t.remove(ctx, p)
 		})
 		if err != nil {
 			return nil, err
 		}
-	}
-	for p := range d {
-		if !only.match(p) {
-			delete(d, p)
-		}
-	}
-	t := before.copied()
-	if err := t.apply(ctx, d); err != nil {
-		return nil, err
 	}
 	return t, t.setAll(ctx, found)
 }

@@ -20,7 +20,7 @@ func newBackup(a *app) *cobra.Command {
 		Short: "Back up the state while sessions run",
 		Long: "Copy the database, as it is at one moment, and everything that it names. Sessions may run meanwhile; nothing is pruned.\n\n" +
 			"A directory that has a backup of this store gets what is missing, and one more copy of the database. " +
-			"A FILE that ends in .tar, .tar.gz, .tgz or .tar.zst is an archive with one backup. A backup that was interrupted can be repeated.",
+			"A FILE that ends in .tar.zst is an archive with one backup. A backup that was interrupted can be repeated.",
 		Example: "  maestro backup /backup/maestro\n  maestro backup maestro.tar.zst",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -78,8 +78,7 @@ func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error)
 }
 
 // workDirs are the directories on this host in which agents work: as their worker's user, or as that of run_as.
-func workDirs(s *store.Store) workdir.All {
-	var all workdir.All
+func workDirs(s *store.Store) (all []session.PrunableDirs) {
 	for _, root := range []string{workdir.DefaultRoot(s.Dir()), workdir.SharedRoot(s.Dir())} {
 		all = append(all, workdir.New(workdir.Options{Root: root}))
 	}

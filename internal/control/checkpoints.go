@@ -108,7 +108,7 @@ func (c Checkpoints) Verify(ctx context.Context, sessionID string) (report store
 	}
 	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Session: sessionID, Team: access.AllTeams}, func(ctx context.Context) error {
 		report, err = s.VerifySession(ctx, key)
-		return errors.Join(err, c.verifyLayers(ctx, s, &report))
+		return errors.Join(err, verifyLayers(s, &report))
 	})
 	return withFaults(report), err
 }
@@ -121,22 +121,23 @@ func (c Checkpoints) VerifyAll(ctx context.Context) (report store.Report, err er
 	}
 	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Team: access.AllTeams}, func(ctx context.Context) error {
 		report, err = s.VerifyAll(ctx)
-		return errors.Join(err, c.verifyLayers(ctx, s, &report))
+		return errors.Join(err, verifyLayers(s, &report))
 	})
 	return withFaults(report), err
 }
 
-// verifyLayers adds the layers on this host whose content is not that of their trees.
-func (c Checkpoints) verifyLayers(ctx context.Context, s *store.Store, report *store.Report) error {
+// verifyLayers adds the layers on this host that are not as they were made.
+func verifyLayers(s *store.Store, report *store.Report) error {
 	for _, dir := range []string{s.Dir(), workdir.Beside(s.Dir())} {
 		root := filepath.Join(dir, "layers")
-		found, err := layers.Verify(ctx, root, s.Content, c.Now)
+		removed, err := layers.Verify(root)
 		if err != nil {
 			return fmt.Errorf("verify the layers in %s: %w", root, err)
 		}
-		for _, d := range found {
+		for _, name := range removed {
 			report.Faults = append(report.Faults, cas.Fault{
-				Path: filepath.Join("layers", d.Path), What: d.Err.Error(), Kind: session.ErrCorrupt, Repaired: "removed; it is made again from the store",
+				Path: filepath.Join("layers", name), What: "its files were changed since it was made", Kind: session.ErrCorrupt,
+				Repaired: "removed; it is made again from the store",
 			})
 		}
 	}

@@ -85,7 +85,7 @@ func (d *examination) layers(dir string) {
 			d.add("layers", Warning, "run this as the user of the worker", "%s cannot be measured: %v", root, err)
 			continue
 		}
-		d.add("layers", OK, "", "%s, %d in use, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"), u.InUse,
+		d.add("layers", OK, "", "%s, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"),
 			textfmt.Size(u.Bytes), root, textfmt.Size(layers.DefaultBytes))
 	}
 }

@@ -29,9 +29,7 @@ type Checkpoint struct {
 // Metadata says what checkpoint it is.
 type Metadata struct {
 	Version    string `json:"version"`
-	CreatedAt  string `json:"created_at"`
 	WorkflowID string `json:"workflow_id"`
-	Completed  string `json:"phase_completed"`
 }
 
 // Context is the workflow's state.
@@ -46,11 +44,9 @@ type Context struct {
 
 // Result is what a phase left.
 type Result struct {
-	Name        string          `json:"phase_name"`
 	Status      string          `json:"status"`
 	Outputs     json.RawMessage `json:"outputs"`
 	CompletedAt string          `json:"completed_at"`
-	Seconds     float64         `json:"duration_seconds"`
 }
 
 // Faults lists all that is wrong with a checkpoint.
@@ -119,8 +115,6 @@ func jsonKind(err *json.UnmarshalTypeError) string {
 		return "JSON object"
 	case strings.HasPrefix(text, "[]"):
 		return "list"
-	case text == "float64":
-		return "number"
 	default:
 		return text
 	}

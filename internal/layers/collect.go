@@ -13,13 +13,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/failpoint"
 )
 
-// Usage is the number and size of the layers of a root.
+// Usage is the number of the layers of a root, and their size on the disk.
 type Usage struct {
-	// Layers is how many layers there are, and InUse how many of them cannot be removed now.
-	Layers int `json:"layers"`
-	InUse  int `json:"in_use"`
-	// Bytes is their size on the disk.
-	Bytes int64 `json:"bytes"`
+	Layers int
+	Bytes  int64
 }
 
 // entry is a layer as it was found below the root.
@@ -68,19 +65,10 @@ func Measure(root string) (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	inUse := map[string]bool{}
-	for name, e := range all {
+	for _, e := range all {
 		u.Layers++
 		u.Bytes += e.Bytes
-		lock, err := l.open(name, exclusiveNoWait)
-		if lock != nil {
-			err = unlock(lock)
-		}
-		for below := e; errors.Is(err, errInUse) && below != nil && !inUse[below.name]; below = all[below.Below] {
-			inUse[below.name] = true
-		}
 	}
-	u.InUse = len(inUse)
 	return u, nil
 }
 
@@ -199,21 +187,12 @@ func (l *Layers) moveAway(name string) (to string, err error) {
 
 // discard removes a layer that cannot be used.
 func (l *Layers) discard(name string) error {
-	return l.removeIf(name, func() bool {
-		top, err := l.readNote(name)
-		if err == nil {
-			_, _, err = l.stack(name, top)
-		}
-		return err != nil // otherwise it was replaced by a usable one meanwhile
-	})
-}
-
-// removeIf removes a layer if it is to be removed while no name changes.
-func (l *Layers) removeIf(name string, is func() bool) error {
 	var dead string
 	err := l.withRootLock(exclusive, func() (err error) {
-		if !is() {
-			return nil
+		if top, err := l.readNote(name); err == nil {
+			if _, _, err = l.stack(name, top); err == nil { // it was replaced by a usable one meanwhile
+				return nil
+			}
 		}
 		dead, err = l.moveAway(name)
 		if err == nil && dead == "" { // in use: nobody else may use it. [Layers.Collect] removes it later

@@ -39,22 +39,12 @@ const (
 	nameDigits = 32
 )
 
-// Files is the source of the trees: a [*cas.Store].
-type Files interface {
-	// Tree opens a tree.
-	Tree(ctx context.Context, name spec.Digest) (*cas.Tree, error)
-	// TreeOf makes a tree of files and links.
-	TreeOf(m cas.Manifest) *cas.Tree
-	// Fill writes a tree for its owner into an empty directory, and verifies the content. It returns the size on the
-	// disk, in bytes.
-	Fill(ctx context.Context, t *cas.Tree, dir string, o *cas.Owner) (int64, error)
-}
-
 // Options are the settings of [New].
 type Options struct {
 	// Root is the directory of the layers. It is made if it does not exist. It must not be on an overlay.
-	Root  string
-	Files Files
+	Root string
+	// Files has the trees.
+	Files *cas.Store
 	// Owner is the owner of the layers' files; nil: this process's user. Each owner has layers of
 	// its own.
 	Owner *cas.Owner
@@ -70,11 +60,8 @@ type Layers struct {
 	boot string
 	// owner is UID.GID of the files' owner, the end of the layers' names.
 	owner string
-	// building locks the manifests of which this process makes layers.
-	building keyedLock
-	// verified is when layers were last found to be as they were made, by their ids.
-	verifying sync.Mutex
-	verified  map[string]time.Time
+	// building is held while this process makes a layer.
+	building sync.Mutex
 }
 
 // New opens the layers below a root.
@@ -110,7 +97,7 @@ func openRoot(o Options) (*Layers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the boot id of the host: %w", err)
 	}
-	return &Layers{o: o, boot: id, verified: map[string]time.Time{}}, nil
+	return &Layers{o: o, boot: id}, nil
 }
 
 // Stack is a manifest's tree in layers. It must be released.
@@ -149,11 +136,8 @@ func (l *Layers) Acquire(ctx context.Context, manifest spec.Digest, near ...spec
 	if s, err := l.acquireExisting(manifest); s != nil || err != nil {
 		return s, err
 	}
-	unlock, err := l.building.lock(ctx, manifest)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
+	l.building.Lock()
+	defer l.building.Unlock()
 	const tries = 10 // a layer that another process made may be removed before it is locked
 	for range tries {
 		if s, err := l.acquireExisting(manifest); s != nil || err != nil {
@@ -212,38 +196,4 @@ func (l *Layers) stack(name string, top layer) (dirs []string, bottom layer, err
 		err = l.unchanged(top.Below, bottom)
 	}
 	return append(dirs, filepath.Join(l.path(top.Below), treeDir)), bottom, err
-}
-
-// keyedLock is a lock for each digest.
-type keyedLock struct {
-	mu   sync.Mutex
-	held map[spec.Digest]chan struct{}
-}
-
-func (k *keyedLock) lock(ctx context.Context, key spec.Digest) (unlock func(), err error) {
-	for {
-		k.mu.Lock()
-		busy, held := k.held[key]
-		if !held {
-			break
-		}
-		k.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	defer k.mu.Unlock()
-	if k.held == nil {
-		k.held = map[spec.Digest]chan struct{}{}
-	}
-	done := make(chan struct{})
-	k.held[key] = done
-	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.held, key)
-		close(done)
-	}, nil
 }

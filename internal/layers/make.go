@@ -119,10 +119,7 @@ func (m *builder) begin() (lock *os.File, err error) {
 		return nil, err
 	}
 	failpoint.Here("layers: begun")
-	if err := mkdir(m.tree, treeMode); err != nil {
-		return lock, err
-	}
-	return lock, m.o.Owner.Chown(m.tree)
+	return lock, mkdir(m.tree, treeMode)
 }
 
 // mkdir makes a directory with this mode, whatever the umask is.

@@ -66,12 +66,20 @@ func (h *host) tokenOf(person, name, role string) string {
 // send sends a body and returns the answer. A body whose end the server does not wait for is cut off.
 func (h *host) send(token, path string, body io.Reader, size int64) *http.Response {
 	h.t.Helper()
+	return h.sendBy(http.DefaultClient, token, path, body, size)
+}
+
+func (h *host) sendBy(client *http.Client, token, path string, body io.Reader, size int64) *http.Response {
+	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, body)
 	require.NoError(h.t, err)
 	r.ContentLength = size
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
-	got, err := http.DefaultClient.Do(r)
+	if client != http.DefaultClient {
+		r.Header.Set("Expect", "100-continue")
+	}
+	got, err := client.Do(r)
 	require.NoError(h.t, err)
 	require.NoError(h.t, got.Body.Close())
 	return got
@@ -195,29 +203,35 @@ func TestFewUploadsRunAtOnce(t *testing.T) {
 		tokens[name] = h.token(name, "operator:web")
 	}
 	tokens["a2"] = h.tokenOf("a@desk", "a2", "operator:web")
+	const size = access.DefaultBody + 1 // three times this is reserved on the disk
+	// It sends nothing of a body before the server begins to read it.
+	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
 	var ends []*io.PipeWriter
 	answers := make(chan int, 8)
 	begin := func(name string) {
 		body, end := io.Pipe()
 		ends = append(ends, end)
 		token := tokens[name]
-		go func() { answers <- h.send(token, "/api/v1/workspaces?team=web", body, -1).StatusCode }()
-		_, err := end.Write(make([]byte, 32<<20)) // more than lies between two programs: the server reads it
+		go func() { answers <- h.sendBy(client, token, "/api/v1/workspaces?team=web", body, size).StatusCode }()
+		_, err := end.Write([]byte{0})
 		require.NoError(t, err)
+	}
+	finish := func(end *io.PipeWriter) {
+		_, err := end.Write(make([]byte, size-1))
+		require.NoError(t, errors.Join(err, end.Close()))
+		require.Equal(t, http.StatusUnprocessableEntity, <-answers, "it was no archive")
 	}
 	for _, name := range []string{"a", "a2", "b", "c"} {
 		begin(name)
 	}
 	for name, status := range map[string]int{"late": http.StatusServiceUnavailable, "a": http.StatusTooManyRequests} {
-		got := h.send(tokens[name], "/api/v1/workspaces?team=web", &counted{}, 400<<20)
+		got := h.send(tokens[name], "/api/v1/workspaces?team=web", &counted{}, size)
 		require.Equal(t, status, got.StatusCode)
 		require.Equal(t, "10", got.Header.Get("Retry-After"))
 	}
-	require.NoError(t, ends[0].Close())
-	require.Equal(t, http.StatusUnprocessableEntity, <-answers, "it was no archive")
+	finish(ends[0])
 	begin("a")
 	for _, end := range ends[1:] {
-		require.NoError(t, end.Close())
-		require.Equal(t, http.StatusUnprocessableEntity, <-answers)
+		finish(end)
 	}
 }

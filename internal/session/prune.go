@@ -23,8 +23,8 @@ type PruneOptions struct {
 	Running map[Key]time.Time
 	// Young is the age below which a blob is never removed; zero: a day.
 	Young time.Duration
-	// WorkDirs are the directories in which agents work; nil: none is removed.
-	WorkDirs PrunableDirs
+	// WorkDirs are the directories in which agents work: as the worker's user, or as another one.
+	WorkDirs []PrunableDirs
 }
 
 // PrunableDirs are the directories on this host in which agents work.

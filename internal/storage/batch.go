@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,110 +14,103 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// batch implements [BlobBatch]. Until it is committed, its blobs are files in a temporary
-// directory, named by their digests.
+// batch implements [BlobBatch]. Until it is committed, its blobs are files in a temporary directory.
 type batch struct {
 	*Directory
 	dir string
 
 	mu sync.Mutex
-	// put are the blobs of the batch. The value is false for a blob that was stored already.
-	put map[spec.Digest]bool
+	// put has the files of the batch's blobs; empty for a blob that was stored already.
+	put map[spec.Digest]string
 }
 
 // NewBatch implements [Blobs].
 func (d *Directory) NewBatch() (BlobBatch, error) {
-	b, err := d.newBatch()
-	if err != nil {
-		return nil, err // a nil *batch would be a non-nil BlobBatch
-	}
-	return b, nil
-}
-
-func (d *Directory) newBatch() (*batch, error) {
-	b := &batch{Directory: d, dir: filepath.Join(d.root, tempDir, "batch-"+rand.Text()), put: map[spec.Digest]bool{}}
+	b := &batch{Directory: d, dir: filepath.Join(d.root, tempDir, "batch-"+rand.Text()), put: map[spec.Digest]string{}}
 	return b, os.MkdirAll(b.dir, dirMode)
 }
 
-// temp returns the path of the temporary file of a blob.
-func (b *batch) temp(digest spec.Digest) string { return b.dir + "/" + string(digest) }
-
-// begins reports whether the batch has not seen the blob yet.
-func (b *batch) begins(digest spec.Digest) bool {
+// note adds a blob, unless the batch has it.
+func (b *batch) note(digest spec.Digest, file string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, seen := b.put[digest]
-	if !seen {
-		b.put[digest] = false
+	if _, has := b.put[digest]; !has {
+		b.put[digest] = file
 	}
-	return !seen
 }
 
-func (b *batch) written(digest spec.Digest) {
+// file returns the file of a blob; empty if the batch has none.
+func (b *batch) file(digest spec.Digest) (string, error) {
+	if !digest.Valid() {
+		return "", wrongDigest(digest)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put[digest] = true
+	return b.put[digest], nil
 }
 
 // Put implements [BlobBatch]. A damaged blob is replaced.
 func (b *batch) Put(digest spec.Digest, content []byte) error {
-	path, err := b.blobPath(digest)
-	if err != nil || !b.begins(digest) {
+	has, err := b.file(digest)
+	if err != nil || has != "" {
 		return err
 	}
-	if same, err := b.holds(digest, content); same || err != nil {
+	same, err := b.holds(digest, content)
+	if same {
+		b.note(digest, "")
+	}
+	if same || err != nil {
 		return err
 	}
-	f, err := createFile(b.temp(digest))
+	f, err := os.CreateTemp(b.dir, "blob-")
 	if err != nil {
 		return err
 	}
-	failpoint.Torn(path, f, content)
+	failpoint.Torn(b.blobFile(digest), f, content)
 	if err := writeAll(f, content, false); err != nil {
 		return err
 	}
-	b.written(digest)
+	b.note(digest, f.Name())
 	return nil
 }
 
 // NewBlob implements [BlobBatch].
-func (b *batch) NewBlob() (BlobWriter, error) {
-	f, err := createFile(b.temp(spec.Digest("new-" + rand.Text())))
-	return &blobWriter{f, b}, err
+func (b *batch) NewBlob() (*BlobWriter, error) {
+	f, err := os.CreateTemp(b.dir, "blob-")
+	return &BlobWriter{f, b}, err
 }
 
-// blobWriter writes a blob to a temporary file of its batch.
-type blobWriter struct {
+// BlobWriter writes a blob of any size to a temporary file of its batch. Close discards it unless it was added.
+type BlobWriter struct {
 	*os.File
 	batch *batch
 }
 
-// Add implements [BlobWriter].
-func (w *blobWriter) Add(digest spec.Digest) error {
-	if _, err := w.batch.blobPath(digest); err != nil || !w.batch.begins(digest) {
-		return err
+// Add adds the written content to the batch, under its digest.
+func (w *BlobWriter) Add(digest spec.Digest) error {
+	_, err := w.batch.file(digest)
+	if err == nil {
+		w.batch.note(digest, w.Name())
 	}
-	if err := rename(w.Name(), w.batch.temp(digest)); err != nil {
-		return err
-	}
-	w.batch.written(digest)
-	return nil
+	return err
 }
 
 // OpenBlob implements [BlobBatch].
-func (b *batch) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
-	if _, err := b.blobPath(digest); err != nil {
+func (b *batch) OpenBlob(digest spec.Digest) (*os.File, error) {
+	file, err := b.file(digest)
+	if err != nil {
 		return nil, err
 	}
-	return openBlobFile(b.temp(digest))
+	return openBlobFile(file)
 }
 
 // StatBlob implements [BlobBatch].
-func (b *batch) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
-	if _, err := b.blobPath(digest); err != nil {
-		return info, err
+func (b *batch) StatBlob(digest spec.Digest) (BlobInfo, error) {
+	file, err := b.file(digest)
+	if err != nil {
+		return BlobInfo{}, err
 	}
-	return statBlobFile(b.temp(digest))
+	return statBlobFile(file)
 }
 
 // Commit implements [BlobBatch]. While it holds the lock, no sweep removes a blob that it replaces.
@@ -127,12 +119,12 @@ func (b *batch) Commit(ctx context.Context) error {
 	defer b.mu.Unlock()
 	digests := make([]spec.Digest, 0, len(b.put))
 	err := b.withSweepLock(unix.LOCK_SH, func() error {
-		for digest, written := range b.put {
+		for digest, file := range b.put {
 			digests = append(digests, digest)
-			if !written {
+			if file == "" {
 				continue
 			}
-			if err := errors.Join(ctx.Err(), b.install(b.temp(digest), b.blobFile(digest))); err != nil {
+			if err := errors.Join(ctx.Err(), b.install(file, b.blobFile(digest))); err != nil {
 				return err
 			}
 		}

@@ -53,16 +53,9 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte) error {
 // holds reports whether a blob is stored with exactly this content. If it is, it is marked as used,
 // so that no sweep removes it.
 func (d *Directory) holds(digest spec.Digest, content []byte) (bool, error) {
-	f, err := d.OpenBlob(digest)
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	if same, err := sameContent(f, content); !same || err != nil {
-		return false, err
+	stored, err := os.ReadFile(d.blobFile(digest))
+	if err != nil || !bytes.Equal(stored, content) {
+		return false, IgnoreMissing(err)
 	}
 	err = d.UseBlob(digest)
 	if errors.Is(err, ErrNotFound) { // a sweep has removed it
@@ -71,36 +64,16 @@ func (d *Directory) holds(digest spec.Digest, content []byte) (bool, error) {
 	return err == nil, err
 }
 
-// sameContent reports whether r yields exactly content.
-func sameContent(r io.Reader, content []byte) (bool, error) {
-	buf, release := Buffer()
-	defer release()
-	for {
-		n, err := io.ReadFull(r, buf[:min(len(buf), len(content)+1)])
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-			return false, err
-		}
-		if n > len(content) || !bytes.Equal(buf[:n], content[:n]) {
-			return false, nil
-		}
-		if content = content[n:]; err != nil {
-			return len(content) == 0, nil
-		}
-	}
-}
-
 // hashFile returns the digest of a file's content.
-func hashFile(ctx context.Context, path string) (spec.Digest, error) {
-	f, err := openFile(path)
+func hashFile(path string) (spec.Digest, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	h := sha256.New()
-	if _, err := Copy(ctx, h, f); err != nil {
-		return "", err
-	}
-	return spec.Digest(hex.EncodeToString(h.Sum(nil))), nil
+	_, err = io.Copy(h, f)
+	return spec.Digest(hex.EncodeToString(h.Sum(nil))), err
 }
 
 // fewFiles is up to how many files are flushed concurrently, one by one. For so few files, this
@@ -110,11 +83,11 @@ const fewFiles = 12
 // flushBlobs makes blobs with valid digests survive a power loss, also those that other processes have put.
 func (d *Directory) flushBlobs(digests []spec.Digest) error {
 	if len(digests) > fewFiles {
-		return FlushFileSystem(d.root, d.blobFiles(digests))
+		return FlushFileSystem(d.root)
 	}
-	paths := d.blobFiles(digests)
-	for _, path := range slices.Clone(paths) {
-		paths = append(paths, filepath.Dir(path))
+	var paths []string
+	for _, digest := range digests {
+		paths = append(paths, d.blobFile(digest), filepath.Dir(d.blobFile(digest)))
 	}
 	slices.Sort(paths)
 	var all errgroup.Group
@@ -124,16 +97,8 @@ func (d *Directory) flushBlobs(digests []spec.Digest) error {
 	return all.Wait()
 }
 
-func (d *Directory) blobFiles(digests []spec.Digest) []string {
-	paths := make([]string, len(digests))
-	for i, digest := range digests {
-		paths[i] = d.blobFile(digest)
-	}
-	return paths
-}
-
-// OpenBlob implements [Blobs]. The result is an [*os.File].
-func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
+// OpenBlob implements [Blobs].
+func (d *Directory) OpenBlob(digest spec.Digest) (*os.File, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
@@ -141,18 +106,12 @@ func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	return openBlobFile(path)
 }
 
-func openBlobFile(path string) (io.ReadCloser, error) {
-	if err := unix.Access(path, unix.F_OK); errors.Is(err, fs.ErrNotExist) { // three times as fast as opening it
-		return nil, ErrNotFound
-	}
-	f, err := openFile(path)
+func openBlobFile(path string) (*os.File, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f, err
 }
 
 // StatBlob implements [Blobs].
@@ -190,7 +149,8 @@ func (d *Directory) UseBlob(digest spec.Digest) error {
 	})
 }
 
-// ListBlobs implements [Blobs].
+// ListBlobs calls blob for each blob, at least once. It calls stray with the key of anything
+// else that is stored among the blobs, and with what is wrong with it.
 func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error {
 	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
 	dirs, err := os.ReadDir(root)
@@ -224,7 +184,8 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 // notBlob is the message for other files among the blobs.
 const notBlob = "not a blob; remove it, or move it elsewhere"
 
-// SweepBlobs implements [Blobs] with a file lock.
+// SweepBlobs runs sweep while no blob can be marked as used. When it returns, the blobs for
+// which remove was called are removed.
 func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error {
 	return d.withSweepLock(unix.LOCK_EX, func() error {
 		return sweep(func(digest spec.Digest) error {
@@ -239,7 +200,7 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error)
 
 // MoveDamaged implements [Blobs]. Another process may have repaired the blob in the meantime.
 // So the moved file is verified again, and moved back if it is undamaged.
-func (d *Directory) MoveDamaged(ctx context.Context, digest spec.Digest) (string, error) {
+func (d *Directory) MoveDamaged(digest spec.Digest) (string, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return "", err
@@ -252,7 +213,7 @@ func (d *Directory) MoveDamaged(ctx context.Context, digest spec.Digest) (string
 	if err := d.install(path, to); err != nil {
 		return "", err
 	}
-	if found, err := hashFile(ctx, to); err == nil && found == digest {
+	if found, err := hashFile(to); err == nil && found == digest {
 		if err := os.Rename(to, path); err != nil {
 			return "", fmt.Errorf("restore blob %s, which is intact: %w", digest, err)
 		}

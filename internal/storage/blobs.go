@@ -2,7 +2,7 @@ package storage
 
 import (
 	"context"
-	"io"
+	"os"
 	"path"
 	"time"
 
@@ -10,9 +10,7 @@ import (
 )
 
 // Blobs stores immutable content under its SHA-256 in lower-case hex. An invalid digest is an
-// ErrKey; a missing blob is an ErrNotFound. An object store can implement it with an object for
-// each blob and the time of the last use beside it. It then sweeps under a lease that UseBlob
-// respects.
+// ErrKey; a missing blob is an ErrNotFound.
 type Blobs interface {
 	// PutBlob stores content under its digest, durably. A blob that exists is only marked as used; if it
 	// is damaged, it is replaced.
@@ -20,44 +18,28 @@ type Blobs interface {
 	// NewBatch starts a batch of blobs that are stored together.
 	NewBatch() (BlobBatch, error)
 	// OpenBlob opens a blob for reading. The caller has to verify the digest.
-	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
+	OpenBlob(digest spec.Digest) (*os.File, error)
 	// StatBlob returns a blob's metadata.
 	StatBlob(digest spec.Digest) (BlobInfo, error)
 	// UseBlob marks a blob as used now. It waits for a sweep, so a sweep does not remove the blob
 	// afterwards.
 	UseBlob(digest spec.Digest) error
-	// ListBlobs calls blob for each blob, at least once. It calls stray with the key of anything
-	// else that is stored among the blobs, and with what is wrong with it.
-	ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error
-	// SweepBlobs runs sweep while no blob can be marked as used. When it returns, the blobs for
-	// which remove was called are removed.
-	SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error
 	// MoveDamaged moves a damaged blob to the directory damaged and returns its new key. If the blob
 	// was repaired in the meantime, it is kept, and the key is empty.
-	MoveDamaged(ctx context.Context, digest spec.Digest) (string, error)
+	MoveDamaged(digest spec.Digest) (string, error)
 }
 
-// BlobBatch is a set of blobs that are stored together. Its methods are safe for concurrent use.
+// BlobBatch is a set of blobs that are stored together. It is safe for concurrent use. OpenBlob and StatBlob find only
+// the blobs that it will write.
 type BlobBatch interface {
+	Blobs
 	// Put adds a blob.
 	Put(digest spec.Digest, content []byte) error
 	// NewBlob starts a blob of any size.
-	NewBlob() (BlobWriter, error)
-	// OpenBlob and StatBlob are those of [Blobs], for blobs that the batch will write.
-	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
-	StatBlob(digest spec.Digest) (BlobInfo, error)
+	NewBlob() (*BlobWriter, error)
 	// Commit stores the added blobs durably. Before it, none of them is visible.
 	Commit(ctx context.Context) error
 	// Close discards everything that was not committed.
-	Close() error
-}
-
-// BlobWriter writes one blob of a batch.
-type BlobWriter interface {
-	io.Writer
-	// Add adds the written content to the batch, under its digest.
-	Add(digest spec.Digest) error
-	// Close discards content that was not added.
 	Close() error
 }
 

@@ -45,7 +45,7 @@ func (d *Directory) Read(key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openFile(path)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}

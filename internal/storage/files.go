@@ -1,13 +1,11 @@
 package storage
 
 import (
-	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
 )
@@ -41,50 +39,23 @@ func (d *Directory) writeFile(path string, data []byte) error {
 // temp makes a temporary file on the file system of the directory.
 func (d *Directory) temp() (*os.File, error) {
 	dir := filepath.Join(d.root, tempDir)
-	f, err := createFile(filepath.Join(dir, "put-"+rand.Text()))
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(dir, dirMode); err != nil {
-			return nil, err
-		}
-		f, err = createFile(filepath.Join(dir, "put-"+rand.Text()))
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, err
 	}
-	return f, err
-}
-
-// createFile creates a regular file for writing. O_NONBLOCK has no effect on a regular file, but
-// saves four system calls: without it, package os tries to make the file non-blocking.
-func createFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, fileMode)
-}
-
-// openFile opens a regular file or a directory for reading.
-func openFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return os.CreateTemp(dir, "put-")
 }
 
 // install renames a temporary file to path. A directory that it has to make is durable,
 // because a later flush of the file does not flush its parent directories.
 func (d *Directory) install(temp, path string) error {
-	err := rename(temp, path)
+	err := os.Rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := d.makeDir(filepath.Dir(path)); err != nil {
 			return err
 		}
-		err = rename(temp, path)
+		err = os.Rename(temp, path)
 	}
 	return err
-}
-
-// rename is [os.Rename] without the check whether the target is a directory. It never is.
-func rename(from, to string) error {
-	for {
-		switch err := syscall.Rename(from, to); {
-		case err == nil:
-			return nil
-		case err != syscall.EINTR:
-			return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
-		}
-	}
 }
 
 // makeDir makes a directory and its parents below the root durably.
@@ -113,7 +84,7 @@ func writeAll(f *os.File, data []byte, flush bool) (err error) {
 
 // syncDir makes the entries of a directory survive a power loss.
 func syncDir(path string) (err error) {
-	d, err := openFile(path)
+	d, err := os.Open(path)
 	if err != nil {
 		return err
 	}

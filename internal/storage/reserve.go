@@ -32,15 +32,12 @@ func (d *Directory) KeepReserve() (err error) {
 	if info, err := os.Lstat(path); err == nil && info.Size() == size || space.Bytes < space.LowBytes+size {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, fileMode)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
 		return err
 	}
 	defer closing(f, &err)
-	if err = allocate(f, size); errors.Is(err, errors.ErrUnsupported) {
-		_, err = io.CopyN(f, rand.Reader, size) // random, so that no file system compresses it
-	}
-	if err != nil {
+	if _, err = io.CopyN(f, rand.Reader, size); err != nil { // random, so that no file system compresses it
 		_ = os.Remove(path)
 	}
 	return err

@@ -49,5 +49,7 @@ func decodeDigested(data []byte, v any) error {
 	if !bytes.HasSuffix(before, []byte(digestStart)) || string(after) != digestEnd || hex.EncodeToString(sum.Sum(nil)) != string(stated) {
 		return errors.New("its sha256 does not match its content")
 	}
-	return json.Unmarshal(data, v)
+	from := json.NewDecoder(bytes.NewReader(data))
+	from.UseNumber() // numbers of rows stay as they are
+	return from.Decode(v)
 }

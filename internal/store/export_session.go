@@ -96,12 +96,7 @@ func (e *sessionExport) collect(ctx context.Context) error {
 		return err
 	}
 	e.archive.Records = rows.Records()
-	var faults []error
-	for _, path := range slices.Sorted(maps.Keys(e.faults)) {
-		f := e.faults[path]
-		faults = append(faults, &f)
-	}
-	return errors.Join(faults...)
+	return e.joined()
 }
 
 // write writes the archive: the rows, then the blobs.

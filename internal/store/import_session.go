@@ -2,16 +2,15 @@ package store
 
 import (
 	"archive/tar"
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -139,20 +138,6 @@ type archiveImport struct {
 	rows  archivedRows
 }
 
-// archiveBlobs reads the blobs of an archive alone.
-type archiveBlobs struct {
-	storage.Blobs
-	batch storage.BlobBatch
-}
-
-func (b archiveBlobs) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
-	return b.batch.OpenBlob(digest)
-}
-
-func (b archiveBlobs) StatBlob(digest spec.Digest) (storage.BlobInfo, error) {
-	return b.batch.StatBlob(digest)
-}
-
 // verify checks everything before anything is written, and describes the archive.
 func (a *archiveImport) verify(ctx context.Context, key session.Key) (out Archive, err error) {
 	out = Archive{Session: key.Session, Transcripts: a.rows.Transcripts}
@@ -161,7 +146,7 @@ func (a *archiveImport) verify(ctx context.Context, key session.Key) (out Archiv
 		return out, rowsFault(err)
 	}
 	v := newVerification(a.store)
-	v.blobs = archiveBlobs{a.store.files, a.batch}
+	v.blobs = a.batch
 	v.content = cas.New(v.blobs, cas.Options{StoreDir: a.store.Dir()})
 	if err := v.roots(ctx, roots); err != nil {
 		return out, invalidDigest(err)
@@ -235,12 +220,11 @@ func (a *archiveImport) unpack(ctx context.Context, r io.Reader) error {
 		if seen[h.Name] = true; h.Name == rowsFile && h.Size > maxArchiveRows || entries > maxArchiveEntries {
 			return archiveFault(h.Name, "is more than a session can have: %d bytes in %d files", total, entries)
 		}
-		from := &archiveReader{ctx, t, h.Name}
 		switch {
 		case isBlob:
-			err = a.addBlob(h.Name, digest, from)
+			err = a.addBlob(ctx, h.Name, digest, t)
 		case h.Name == rowsFile:
-			err = a.readRows(from)
+			err = a.readRows(t)
 		default:
 			err = archiveFault(h.Name, "is no file of the session; export it again")
 		}
@@ -259,15 +243,20 @@ func (a *archiveImport) unpack(ctx context.Context, r io.Reader) error {
 }
 
 // addBlob adds a blob to the batch.
-func (a *archiveImport) addBlob(name string, digest spec.Digest, r io.Reader) error {
+func (a *archiveImport) addBlob(ctx context.Context, name string, digest spec.Digest, r io.Reader) error {
 	w, err := a.batch.NewBlob()
 	if err != nil {
 		return err
 	}
 	defer w.Close() //nolint:errcheck // leftovers are removed with the batch
 	sum := sha256.New()
-	if _, err = io.Copy(io.MultiWriter(w, sum), r); err != nil {
+	_, err = storage.Copy(ctx, io.MultiWriter(w, sum), r)
+	var ofHost *fs.PathError
+	switch {
+	case errors.As(err, &ofHost), ctx.Err() != nil:
 		return err
+	case err != nil:
+		return damagedArchive(name, err)
 	}
 	if spec.Digest(hex.EncodeToString(sum.Sum(nil))) != digest {
 		return archiveFault(name, "its content does not match its name; export it again")
@@ -275,19 +264,13 @@ func (a *archiveImport) addBlob(name string, digest spec.Digest, r io.Reader) er
 	return w.Add(digest)
 }
 
-// readRows reads the rows. Their numbers stay as they are.
+// readRows reads the rows.
 func (a *archiveImport) readRows(r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return err
+		return damagedArchive(rowsFile, err)
 	}
 	if err = decodeDigested(data, &a.rows); err == nil {
-		from := json.NewDecoder(bytes.NewReader(data))
-		from.UseNumber()
-		a.rows = archivedRows{}
-		err = from.Decode(&a.rows)
-	}
-	if err == nil {
 		err = a.rows.Session.Check()
 	}
 	if err != nil || a.rows.Schema != rowsSchema {
@@ -298,22 +281,4 @@ func (a *archiveImport) readRows(r io.Reader) error {
 
 func damagedArchive(entry string, err error) error {
 	return archiveFault(entry, "is damaged or cut short: %s; export it again", err)
-}
-
-// archiveReader distinguishes read errors of the archive from errors of the store.
-type archiveReader struct {
-	ctx   context.Context
-	r     io.Reader
-	entry string
-}
-
-func (r *archiveReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := r.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = damagedArchive(r.entry, err)
-	}
-	return n, err
 }

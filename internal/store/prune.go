@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,19 +41,6 @@ func (s *Store) HoldBlobs() (*storage.Hold, error) {
 	return held, err
 }
 
-func withDefaults(o session.PruneOptions) session.PruneOptions {
-	if o.Keep <= 0 {
-		o.Keep = DefaultKeep
-	}
-	if o.OlderThan <= 0 {
-		o.OlderThan = DefaultOlderThan
-	}
-	if o.Young <= 0 {
-		o.Young = youngBlob
-	}
-	return o
-}
-
 // Prune removes working directories of ended sessions below o.WorkDirs, old checkpoints of closed
 // sessions, and blobs that are not needed any more. A session has ended if its status says that it
 // is closed, or if it belongs to o.Namespace and is not in o.Running.
@@ -70,7 +58,7 @@ func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.Prun
 		return session.PruneReport{}, fmt.Errorf("prune: %w", err)
 	}
 	defer held.Unlock()
-	o = withDefaults(o)
+	o.Keep, o.OlderThan, o.Young = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.OlderThan, DefaultOlderThan), cmp.Or(o.Young, youngBlob)
 	p := &pruning{
 		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young), listed: s.now(),
 		report: session.PruneReport{DryRun: o.DryRun, Pruned: []session.PrunedSession{}, Spared: []session.SparedSession{}},
@@ -212,9 +200,6 @@ func (p *pruning) drop(ctx context.Context) error {
 // clear removes working directories of ended sessions. It runs first, because they may have
 // filled the disk.
 func (p *pruning) clear(ctx context.Context) error {
-	if p.options.WorkDirs == nil {
-		return nil
-	}
 	for _, one := range p.sessions {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -222,18 +207,22 @@ func (p *pruning) clear(ctx context.Context) error {
 		if !p.hasEnded(one) {
 			continue
 		}
-		ids, err := p.options.WorkDirs.Assignments(one.Key)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		cleared := false
+		for _, dirs := range p.options.WorkDirs {
+			ids, err := dirs.Assignments(one.Key)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			gone := true
+			if err == nil && !p.options.DryRun {
+				gone, err = p.clearWork(ctx, dirs, one.Key, ids)
+			}
+			if err != nil {
+				return err
+			}
+			cleared = cleared || gone
 		}
-		gone := true
-		if err == nil && !p.options.DryRun {
-			gone, err = p.clearWork(ctx, one.Key, ids)
-		}
-		if err != nil {
-			return err
-		}
-		if gone {
+		if cleared {
 			p.report.WorkDirs++
 		}
 	}
@@ -242,7 +231,7 @@ func (p *pruning) clear(ctx context.Context) error {
 
 // clearWork removes a session's working directories unless one of its assignments is running: the
 // session may just have been resumed.
-func (p *pruning) clearWork(ctx context.Context, key session.Key, ids []spec.AssignmentID) (bool, error) {
+func (p *pruning) clearWork(ctx context.Context, dirs session.PrunableDirs, key session.Key, ids []spec.AssignmentID) (bool, error) {
 	for _, id := range ids {
 		held, ok, err := p.store.Lock(key, id)
 		if err != nil || !ok {
@@ -254,5 +243,5 @@ func (p *pruning) clearWork(ctx context.Context, key session.Key, ids []spec.Ass
 	if err != nil || !p.hasEnded(one) {
 		return false, err
 	}
-	return true, p.options.WorkDirs.Remove(key)
+	return true, dirs.Remove(key)
 }

@@ -30,10 +30,11 @@ func (w *watchedBlobs) NewBatch() (storage.BlobBatch, error) {
 
 type watchedBatch struct {
 	storage.BlobBatch
-	*watchedBlobs
+	w *watchedBlobs
 }
 
-func (w *watchedBatch) Put(digest spec.Digest, content []byte) error {
+func (b *watchedBatch) Put(digest spec.Digest, content []byte) error {
+	w := b.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.put[digest] = true
@@ -41,7 +42,7 @@ func (w *watchedBatch) Put(digest spec.Digest, content []byte) error {
 		w.before = nil
 		before()
 	}
-	return w.BlobBatch.Put(digest, content)
+	return b.BlobBatch.Put(digest, content)
 }
 
 // TestPruningKeepsWhatStampsName prunes a store while a directory is taken whose files

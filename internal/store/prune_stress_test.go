@@ -43,7 +43,7 @@ func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 	done := make(chan struct{})
 	all.Go(func() {
 		for {
-			report, err := pruner.Prune(t.Context(), session.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young, WorkDirs: workDirs(pruner)})
+			report, err := pruner.Prune(t.Context(), session.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young, WorkDirs: []session.PrunableDirs{workDirs(pruner)}})
 			assert.NoError(t, err)
 			removed.Add(int64(report.Blobs))
 			checkpoints.Add(int64(report.Checkpoints))

@@ -262,7 +262,8 @@ func workDirs(s *store.Store) *workdir.Dirs {
 func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	dirs := workDirs(model)
+	dirs, others := workDirs(model), workdir.New(workdir.Options{Root: t.TempDir()}) // agents of another user work elsewhere
+	all := []session.PrunableDirs{dirs, workdir.New(workdir.Options{Root: filepath.Join(t.TempDir(), "absent")}), others}
 	old, worked := webSession, session.Key{Namespace: "default", Session: "worked-on"}
 	for _, key := range []session.Key{old, worked} {
 		closed(t, model, key)
@@ -270,17 +271,20 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 		require.NoError(t, err)
 		writeTree(t, w.Tree, map[string]string{"a/b.txt": "x"})
 	}
+	w, err := others.Make(old, id("backend"))
+	require.NoError(t, err)
 	s := later(t, model, tenDays)
 	held, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: dirs})
+	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: all})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
+	require.NoDirExists(t, w.Tree)
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
 	held.Unlock()
-	report, err = s.Prune(t.Context(), session.PruneOptions{WorkDirs: dirs})
+	report, err = s.Prune(t.Context(), session.PruneOptions{WorkDirs: all})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 }
@@ -312,7 +316,7 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			w, err := dirs.Make(webSession, id("backend"))
 			require.NoError(t, err)
 			s := later(t, model, c.age)
-			c.options.WorkDirs = dirs
+			c.options.WorkDirs = []session.PrunableDirs{dirs}
 			report, err := s.Prune(t.Context(), c.options)
 			require.NoError(t, err)
 			require.Equal(t, c.gone, report.WorkDirs)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -48,6 +50,16 @@ func (v *verification) fault(err error, neededBy string) error {
 		}
 	}
 	return rest
+}
+
+// joined are the recorded faults as an error.
+func (v *verification) joined() error {
+	var faults []error
+	for _, path := range slices.Sorted(maps.Keys(v.faults)) {
+		f := v.faults[path]
+		faults = append(faults, &f)
+	}
+	return errors.Join(faults...)
 }
 
 func (v *verification) need(name spec.Digest, by string) {

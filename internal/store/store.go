@@ -87,7 +87,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := readIdentity(d)
+	id, err := readID(d)
 	if err != nil {
 		return nil, err
 	}
@@ -97,29 +97,39 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root(), StampsDir: path.Join(d.Root(), "stamps")})
-	return &Store{State: db, Content: content, files: d, id: id.ID, now: o.Clock}, nil
+	return &Store{State: db, Content: content, files: d, id: id, now: o.Clock}, nil
 }
 
 // Close closes the database.
 func (s *Store) Close() error { return s.State.Close() }
 
-func readIdentity(d *storage.Directory) (id identity, err error) {
+// IDIn returns the id of the store in a directory, or of its backup. The error is [session.ErrNotFound] if there is none.
+func IDIn(dir string) (string, error) {
+	d, err := storage.NewDirectory(dir, time.Now)
+	if err != nil {
+		return "", err
+	}
+	return readID(d)
+}
+
+func readID(d *storage.Directory) (string, error) {
 	dir := d.Root()
 	data, err := d.Read(IdentityFile)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return id, fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the right directory", dir, IdentityFile, session.ErrNotFound)
+		return "", fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the right directory", dir, IdentityFile, session.ErrNotFound)
 	case err != nil:
-		return id, fmt.Errorf("open the store: %w", err)
+		return "", fmt.Errorf("open the store: %w", err)
 	}
+	var id identity
 	err = json.Unmarshal(data, &id)
 	switch {
 	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
-		return id, fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", dir, IdentityFile, session.ErrCorrupt, formatVersion)
+		return "", fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", dir, IdentityFile, session.ErrCorrupt, formatVersion)
 	case id.Version > formatVersion:
-		return id, fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created it, or a newer one", dir, id.Version, formatVersion)
+		return "", fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created it, or a newer one", dir, id.Version, formatVersion)
 	}
-	return id, nil
+	return id.ID, nil
 }
 
 // ID returns the store's id.
@@ -132,7 +142,7 @@ func (s *Store) Dir() string { return s.files.Root() }
 func (s *Store) KeepReserve() error { return s.files.KeepReserve() }
 
 // Blobs are the blobs of Content as they are stored. Reading them verifies nothing.
-func (s *Store) Blobs() storage.Blobs { return s.files }
+func (s *Store) Blobs() *storage.Directory { return s.files }
 
 // Lock takes the lock of an assignment's executor. ok is false while another goroutine or process
 // holds it. The lock ends when it is unlocked, or when its process and all processes that have

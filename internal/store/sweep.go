@@ -25,12 +25,7 @@ func (p *pruning) mark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var faults []error
-	for _, path := range slices.Sorted(maps.Keys(p.marks.faults)) {
-		f := p.marks.faults[path]
-		faults = append(faults, &f)
-	}
-	return p.refuse(errors.Join(faults...))
+	return p.refuse(p.marks.joined())
 }
 
 // sweep removes the blobs that are neither needed nor young. Blobs that refer to others are
@@ -61,12 +56,14 @@ func (p *pruning) sweep(ctx context.Context) error {
 // candidates lists the blobs that may be removed: those that refer to others, and the rest. Blobs
 // that a young blob refers to are needed.
 func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Digest, err error) {
-	there := newVerification(p.store)
-	if err := there.allBlobs(ctx); err != nil {
-		return nil, nil, err
+	var all []spec.Digest
+	err = p.store.files.ListBlobs(ctx, func(name spec.Digest) { all = append(all, name) }, func(string, string) {})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the blobs: %w", err)
 	}
+	slices.Sort(all)
 	var loose []spec.Digest
-	for _, name := range slices.Sorted(maps.Keys(there.needed)) {
+	for _, name := range all {
 		if p.marks.needed[name] != "" {
 			continue
 		}

@@ -46,7 +46,7 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	require.NoError(t, err)
 	now = now.Add(48 * time.Hour)
 
-	p := &pruning{store: s, options: withDefaults(session.PruneOptions{}), marks: newVerification(s), horizon: now.Add(-youngBlob)}
+	p := &pruning{store: s, marks: newVerification(s), horizon: now.Add(-youngBlob)}
 	structured, loose, err := p.candidates(t.Context())
 	require.NoError(t, err)
 	require.ElementsMatch(t, []spec.Digest{tree, read, delta, checkpoint}, structured)

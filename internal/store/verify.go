@@ -7,9 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -135,25 +132,17 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 
 // finish verifies the recorded blobs and returns the report.
 func (v *verification) finish(ctx context.Context) (Report, error) {
-	var mu sync.Mutex
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(cas.Workers())
 	for name, by := range v.needed {
-		g.Go(func() error {
-			n, err := v.content.CopyBlob(gctx, name, io.Discard)
-			mu.Lock()
-			defer mu.Unlock()
-			v.report.Blobs++
-			v.report.Bytes += n
-			// A blob that is not needed may have been pruned since it was listed.
-			if by == "" && errors.Is(err, session.ErrNotFound) {
-				return nil
-			}
-			return v.fault(err, by)
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return Report{}, err
+		n, err := v.content.CopyBlob(ctx, name, io.Discard)
+		v.report.Blobs++
+		v.report.Bytes += n
+		// A blob that is not needed may have been pruned since it was listed.
+		if by == "" && errors.Is(err, session.ErrNotFound) {
+			continue
+		}
+		if err := v.fault(err, by); err != nil {
+			return Report{}, err
+		}
 	}
 	v.report.Faults = make([]cas.Fault, 0, len(v.faults))
 	for _, f := range v.faults {

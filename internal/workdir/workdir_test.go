@@ -147,22 +147,3 @@ func TestNamesThatWouldLeaveTheRoot(t *testing.T) {
 		require.Error(t, err)
 	}
 }
-
-// TestDirectoriesBelowSeveralRoots are found and removed together.
-func TestDirectoriesBelowSeveralRoots(t *testing.T) {
-	t.Parallel()
-	own, shared := workdir.New(workdir.Options{Root: t.TempDir()}), workdir.New(workdir.Options{Root: t.TempDir()})
-	all := workdir.All{own, shared, workdir.New(workdir.Options{Root: filepath.Join(t.TempDir(), "absent")})}
-	_, err := all.Assignments(web)
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	for _, d := range []*workdir.Dirs{own, shared} {
-		_, err := d.Make(web, backend)
-		require.NoError(t, err)
-	}
-	ids, err := all.Assignments(web)
-	require.NoError(t, err)
-	require.Equal(t, []spec.AssignmentID{backend}, ids)
-	require.NoError(t, all.Remove(web))
-	_, err = all.Assignments(web)
-	require.ErrorIs(t, err, fs.ErrNotExist)
-}

@@ -95,11 +95,11 @@ type measurement struct {
 func (m *measurement) add(e bounded.Entry) {
 	m.sum.Hidden = m.sum.Hidden || e.Hidden && !m.isOfKernel(e.Info)
 	st, ok := e.Info.Sys().(*syscall.Stat_t)
-	if !ok || changeTime(st) < m.since {
+	if !ok || st.Ctim.Nano() < m.since {
 		return
 	}
 	if st.Nlink > 1 && !e.Info.IsDir() {
-		file := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // the types differ by platform
+		file := inode{st.Dev, st.Ino}
 		if m.linked[file] {
 			return
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // FlushFileSystem makes everything that was written to the file system survive a power loss.
-func FlushFileSystem(root string, _ []string) (err error) {
+func FlushFileSystem(root string) (err error) {
 	d, err := os.Open(root)
 	if err != nil {
 		return err
