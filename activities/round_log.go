@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -156,7 +157,7 @@ func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 	l.mu.Lock()
 	progress := 0
 	for _, c := range calls {
-		if c.State != state.CallUnsettled && c.Counts() {
+		if c.State != state.CallUnsettled && c.EndedAt.Valid && (c.Answer != "" || c.Usage != cost.Usage{}) {
 			progress++
 		}
 	}

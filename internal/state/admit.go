@@ -95,10 +95,9 @@ func (t *Tx) insertRun(a Admission, run, newest, now int64) error {
 func (t *Tx) insertSession(s session.Key, team, requirement string, now int64) error {
 	requirement = textfmt.Shorten(requirement, maxRequirement)
 	_, err := t.exec(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status,
-			reason, phases, revision, mirrored,
-			run, boundary_at, temporal_run, first_run, forked_from, forked_at, report_to, started_by, started_by_id, via,
-				started_at, updated_at)
-		values ($1, $2, $3, $4, $5, '', '{}', 'admitted', '', '', 0, 0, 0, 0, '', '', '', '', '', '', '', '', $6, $6)
+			reason, revision, mirrored, run, boundary_at, temporal_run, first_run, forked_from, forked_at, report_to, started_by,
+			started_by_id, via, started_at, updated_at)
+		values ($1, $2, $3, $4, $5, '', '{}', 'admitted', '', 0, 0, 0, 0, '', '', '', '', '', '', '', '', $6, $6)
 		on conflict (namespace, session) do nothing`,
 		s.Namespace, s.Session, team, requirement, strings.ToLower(s.Session+"\n"+requirement), now)
 	return err

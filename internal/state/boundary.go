@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -28,9 +27,8 @@ type Boundary struct {
 	Status session.Status
 	// Checkpoint is the row of the boundary's checkpoint, whose blob is stored; nil if it has none. Its run is set here.
 	Checkpoint *Checkpoint
-	// Answers are the answers of people that the session has applied, and Reworks the work that was sent back.
+	// Answers are the answers of people that the session has applied.
 	Answers []session.Answer
-	Reworks []session.Rework
 	// Undone are phases whose work counts no more.
 	Undone []string
 }
@@ -81,10 +79,7 @@ func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Requ
 		if err := t.putAnswers(b.Key, b.Answers); err != nil {
 			return err
 		}
-		if err := t.putReworks(b.Key, b.Reworks); err != nil {
-			return err
-		}
-		return t.changed(b.Key, b.Status.Team)
+		return t.changed(b.Key)
 	})
 	return opened, late, err
 }
@@ -99,13 +94,11 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 	if s.Origin != nil {
 		origin = *s.Origin
 	}
-	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, phases = $6, revision = revision + 1,
-			boundary_at = $7, temporal_run = $8,
-			first_run = $9, forked_from = $10, forked_at = $11, started_by = $12, started_by_id = $13, via = $14,
-				started_at = $15,
-			ended_at = $16, updated_at = $17
+	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, revision = revision + 1, boundary_at = $6, temporal_run = $7,
+			first_run = $8, forked_from = $9, forked_at = $10, started_by = $11, started_by_id = $12, via = $13, started_at = $14,
+			ended_at = $15, updated_at = $16
 		where namespace = $1 and session = $2`,
-		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage), inProgress(s),
+		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage),
 		micros(b.At), b.TemporalRun, b.FirstRun, origin.Session, string(origin.Checkpoint), s.StartedBy, s.StartedByID, s.StartedOver,
 		micros(started), microsOf(s.ClosedAt), now)
 	if err != nil {
@@ -129,17 +122,6 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 		}
 	}
 	return nil
-}
-
-// inProgress are the names of the phases in progress.
-func inProgress(s session.Status) string {
-	var names []string
-	for _, p := range s.Phases {
-		if !s.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
-			names = append(names, p.Name)
-		}
-	}
-	return strings.Join(names, " ")
 }
 
 func (t *Tx) setRequirement(s session.Key, requirement string) error {
@@ -222,24 +204,19 @@ func (t *Tx) putRequests(b Boundary) error {
 		return err
 	}
 	for i, h := range b.Status.Help {
-		raise := ""
-		if h.Raise != nil {
-			raise = budget.ScopeOf(h.Raise.Scope, h.Raise.Name)
-		}
 		var closed any
 		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
 			closed = at
 		}
 		detail := requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket}
-		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions,
-				raise_scope, quorum, detail, opened_at,
-				until_at, closed_at, position)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, quorum, detail,
+				opened_at, until_at, closed_at, position)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message,
-				actions = excluded.actions, raise_scope = excluded.raise_scope,
-				quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at, closed_at = excluded.closed_at, position = excluded.position`,
+				actions = excluded.actions, quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at,
+				closed_at = excluded.closed_at, position = excluded.position`,
 			b.Namespace, b.Session, h.ID, string(h.Kind), h.Phase, h.Persona, string(h.Category), textfmt.Shorten(h.Message, session.MaxMessage), jsonOf(h.Actions),
-			raise, jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
+			jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
 			return err
 		}
 	}
@@ -267,24 +244,9 @@ func (t *Tx) putAlerts(b Boundary) error {
 // putAnswers writes the answers that a session has applied. A repetition changes nothing.
 func (t *Tx) putAnswers(s session.Key, answers []session.Answer) error {
 	for _, a := range answers {
-		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, phase, persona, person_id,
-				group_name, note, files, whole, work, opened_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (namespace, session, request, person, at) do nothing`,
-			s.Namespace, s.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), a.Phase, a.Persona, a.PersonID, a.Group, a.Note,
-			string(a.Files), flag(a.Whole), string(a.Work), moment{&a.Since}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// putReworks writes the work that was sent back, in its order. A repetition changes nothing.
-func (t *Tx) putReworks(s session.Key, reworks []session.Rework) error {
-	for i, r := range reworks {
-		if _, err := t.exec(`insert into reworks (namespace, session, rework, to_phase, from_phase, from_persona, by_person,
-				reasons, at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (namespace, session, rework) do nothing`,
-			s.Namespace, s.Session, i+1, r.To, r.From.Phase, r.From.Persona, r.By, jsonOf(r.Reasons), micros(r.At)); err != nil {
+		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, files, opened_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (namespace, session, request, person, at) do nothing`,
+			s.Namespace, s.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files), moment{&a.Since}); err != nil {
 			return err
 		}
 	}

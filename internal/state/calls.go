@@ -119,18 +119,17 @@ const (
 // CostKeys are all of them.
 var CostKeys = []CostKey{ByPhase, ByPersona, ByAgent, ByModel, ByDay}
 
-// sums are the sums of calls, in the order of Cost.sums.
-const sums = `count(case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 end),
-	coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), coalesce(sum(cache_read_tokens), 0),
-	coalesce(sum(cache_write_tokens), 0), coalesce(sum(cache_write_1h_tokens), 0), coalesce(sum(web_searches), 0), coalesce(sum(nano_usd), 0),
-	count(case when state = 'unsettled' then 1 end), ` + unsettledSums + `,
-	count(case when state = 'begun' then 1 end), coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)`
+// callSums are the sums of calls, and totalSums those of totals, in the order of Cost.sums.
+var (
+	callSums  = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.ofCall + "), 0)" })
+	totalSums = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.name + "), 0)" })
+)
 
 func (c *Cost) sums() []any {
 	u := &c.Usage
 	return []any{
 		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD,
-		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD,
+		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD, new(int64),
 	}
 }
 
@@ -162,7 +161,7 @@ func (t *Tx) costs(s session.Key, by []CostKey) (costs []Cost, err error) {
 		err := r.Scan(fields...)
 		costs = append(costs, c)
 		return err
-	}, `select `+sums+`, `+keys+` from calls where namespace = $1 and session = $2 group by `+keys+` order by min(begun_at), `+keys,
+	}, `select `+callSums+`, `+keys+` from calls where namespace = $1 and session = $2 group by `+keys+` order by min(begun_at), `+keys,
 		s.Namespace, s.Session)
 	return costs, err
 }

@@ -110,14 +110,9 @@ func (d *DB) CheckTotals(ctx context.Context) error {
 			}
 			return fmt.Errorf("%w: the total of team %s on %s, agent %s, model %s, differs from the sum of its calls", ErrDamaged, team, day, agent, model)
 		}, `select t.team, t.day, t.agent, t.model from totals t left join (
-				select namespace, team, day, agent, model, sum(tokens) as tokens, sum(nano_usd) as nano_usd,
-					sum(case when state = 'unsettled' then estimated_tokens else 0 end) as estimated_tokens,
-					sum(case when state = 'unsettled' then estimated_nano_usd else 0 end) as estimated_nano_usd,
-					sum(reserved_tokens) as reserved_tokens, sum(reserved_nano_usd) as reserved_nano_usd
+				select namespace, team, day, agent, model, `+eachFigure(", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })+`
 				from calls group by namespace, team, day, agent, model) c
 			on c.namespace = t.namespace and c.team = t.team and c.day = t.day and c.agent = t.agent and c.model = t.model
-			where t.tokens <> coalesce(c.tokens, 0) or t.nano_usd <> coalesce(c.nano_usd, 0)
-				or t.estimated_tokens <> coalesce(c.estimated_tokens, 0) or t.estimated_nano_usd <> coalesce(c.estimated_nano_usd, 0)
-				or t.reserved_tokens <> coalesce(c.reserved_tokens, 0) or t.reserved_nano_usd <> coalesce(c.reserved_nano_usd, 0)`)
+			where `+eachFigure(" or ", func(f figure) string { return "t." + f.name + " <> coalesce(c." + f.name + ", 0)" }))
 	})
 }

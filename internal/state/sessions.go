@@ -157,7 +157,9 @@ func (d *DB) Sessions(ctx context.Context, f Filter) (found []Session, err error
 			at[s.Key] = len(found)
 			found = append(found, s)
 			return err
-		}, `select s.namespace, s.session, s.team, s.status, s.phases, s.requirement, s.reason, s.started_at, s.ended_at, s.temporal_run, s.first_run,
+		}, `select s.namespace, s.session, s.team, s.status, (select coalesce(string_agg(p.phase, ' ' order by p.position), '') from phases p
+					where p.namespace = s.namespace and p.session = s.session and p.state in ('running', 'awaiting_approval')
+						and s.status not in (`+closedStates+`)), s.requirement, s.reason, s.started_at, s.ended_at, s.temporal_run, s.first_run,
 				(select count(*) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null),
 				(select min(r.opened_at) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null and r.opened_at > 0),
 				(select max(a.at) from alerts a where a.namespace = s.namespace and a.session = s.session),

@@ -80,7 +80,7 @@ func (d *DB) Report(ctx context.Context, id string, p Progress) (held cost.Amoun
 		grown := minus(c.Usage.Amount(), before.Usage.Amount())
 		c.Reserved, refused = extend(budgets, before.Reserved, grown, p)
 		held = c.Reserved
-		return t.updateCall(before, c)
+		return t.updateCall(c)
 	})
 	return held, refused, err
 }
@@ -144,6 +144,6 @@ func (d *DB) change(ctx context.Context, id string, do func(c *Call, now int64) 
 		if !do(&c, now) {
 			return nil
 		}
-		return t.updateCall(before, c)
+		return t.updateCall(c)
 	})
 }

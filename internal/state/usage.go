@@ -26,18 +26,12 @@ func (c *SessionCost) field(key string) *string {
 	return c.key(CostKey(key))
 }
 
-// totalSums are the sums of totals, in the order of Cost.sums.
-const totalSums = `coalesce(sum(c.calls), 0), coalesce(sum(c.input_tokens), 0), coalesce(sum(c.output_tokens), 0), coalesce(sum(c.reasoning_tokens), 0),
-	coalesce(sum(c.cache_read_tokens), 0), coalesce(sum(c.cache_write_tokens), 0), coalesce(sum(c.cache_write_1h_tokens), 0), coalesce(sum(c.web_searches), 0),
-	coalesce(sum(c.nano_usd), 0), coalesce(sum(c.unsettled), 0), coalesce(sum(c.estimated_tokens), 0), coalesce(sum(c.estimated_nano_usd), 0),
-	coalesce(sum(c.begun), 0), coalesce(sum(c.reserved_tokens), 0), coalesce(sum(c.reserved_nano_usd), 0)`
-
 // Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by keys of
 // [UsageKeys]: the newest day first, then the sessions that began to pay last, then by name. An empty day is any. The filter's
 // After and Limit are ignored.
 func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (costs []SessionCost, err error) {
 	var w *where
-	from, figures := "", sums
+	from, figures := "", callSums
 	names := map[string]string{"team": "c.team", "session": "c.session"}
 	of := func(key string) string {
 		if name, ok := names[key]; ok {
