@@ -126,7 +126,6 @@ type State interface {
 	IsFenced(ctx context.Context, s session.Key, temporalRun string) (bool, error)
 	Execution(ctx context.Context, s session.Key) (session.Execution, error)
 	PutBoundary(ctx context.Context, b state.Boundary) (opened []session.Request, late bool, err error)
-	Record(ctx context.Context, a state.Assignment) (session.Record, error)
 	Records(ctx context.Context, s session.Key) ([]session.Record, error)
 	OpenRound(ctx context.Context, o state.RoundOrder) (state.OpenedRound, error)
 	PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error

@@ -174,17 +174,12 @@ func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 
 // attemptKey names the running attempt.
 func (l *roundLog) attemptKey() state.AttemptKey {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return state.AttemptKey{Assignment: l.of, Pass: int64(l.round.Pass), Round: int64(l.round.Round), Attempt: int64(len(l.round.Attempts) + 1)}
+	r := l.this()
+	return state.AttemptKey{Assignment: l.of, Pass: int64(r.Pass), Round: int64(r.Round), Attempt: int64(len(r.Attempts) + 1)}
 }
 
 // get returns the log as it is now.
-func (l *roundLog) get() session.RoundLog {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.round.RoundLog
-}
+func (l *roundLog) get() session.RoundLog { return l.this().RoundLog }
 
 // this returns the round as it is now.
 func (l *roundLog) this() session.RoundRecord {

@@ -276,7 +276,7 @@ func end(v *Session, f facts) {
 		v.Reason = endReason(info.GetStatus(), f.end)
 	}
 	for i := range v.Phases {
-		settle(&v.Phases[i], v.Help)
+		v.Phases[i].Close(v.Help)
 	}
 }
 
@@ -295,24 +295,6 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 		return err.Error()
 	}
 	return ""
-}
-
-// settle sets what was in progress when a session ended to pending.
-func settle(p *session.PhaseStatus, help []session.Request) {
-	for i, a := range p.Assignments {
-		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
-		if !a.Status.Done() && a.Status != session.Failed {
-			p.Assignments[i].Status = session.Pending
-		}
-		for _, h := range help {
-			if h.Phase == p.Name && h.Persona == a.Persona {
-				p.Assignments[i].Status, p.Status = session.Failed, session.Failed
-			}
-		}
-	}
-	if p.Status == session.Running || p.Status == session.Waiting {
-		p.Status = session.Pending
-	}
 }
 
 // complete replaces null lists of the document with empty ones.

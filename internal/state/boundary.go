@@ -3,11 +3,9 @@ package state
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
@@ -64,7 +62,7 @@ func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Requ
 				return err
 			}
 		}
-		known, err := t.requestIDs(b.Key)
+		known, err := t.texts(`select id from requests where namespace = $1 and session = $2`, b.Namespace, b.Session)
 		if err != nil {
 			return err
 		}
@@ -74,9 +72,6 @@ func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Requ
 			}
 		}
 		if err := t.putStatus(b, run.run, now); err != nil {
-			return err
-		}
-		if err := t.putAnswers(b.Key, b.Answers); err != nil {
 			return err
 		}
 		return t.changed(b.Key)
@@ -96,19 +91,13 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 	}
 	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, revision = revision + 1, boundary_at = $6, temporal_run = $7,
 			first_run = $8, forked_from = $9, forked_at = $10, started_by = $11, started_by_id = $12, via = $13, started_at = $14,
-			ended_at = $15, updated_at = $16
+			ended_at = $15, updated_at = $16, decisions = case when $17 = 'null' then decisions else $17 end
 		where namespace = $1 and session = $2`,
 		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage),
 		micros(b.At), b.TemporalRun, b.FirstRun, origin.Session, string(origin.Checkpoint), s.StartedBy, s.StartedByID, s.StartedOver,
-		micros(started), microsOf(s.ClosedAt), now)
+		micros(started), optional{&s.ClosedAt}, now, jsonOf(s.Decisions))
 	if err != nil {
 		return err
-	}
-	if s.Decisions != nil {
-		if _, err := t.exec(`update sessions set decisions = $3 where namespace = $1 and session = $2`,
-			b.Namespace, b.Session, jsonOf(s.Decisions)); err != nil {
-			return err
-		}
 	}
 	if s.Plan != nil {
 		if _, err := t.exec(`update runs set plan = $4 where namespace = $1 and session = $2 and run = $3`,
@@ -116,19 +105,12 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 			return err
 		}
 	}
-	for _, write := range []func(Boundary) error{t.putLabels, t.putPhases, t.putRequests, t.putAlerts} {
+	for _, write := range []func(Boundary) error{t.putLabels, t.putPhases, t.putRequests, t.putAnswers, t.putAlerts} {
 		if err := write(b); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (t *Tx) setRequirement(s session.Key, requirement string) error {
-	requirement = textfmt.Shorten(requirement, maxRequirement)
-	_, err := t.exec(`update sessions set requirement = $3, search = $4 where namespace = $1 and session = $2`,
-		s.Namespace, s.Session, requirement, strings.ToLower(s.Session+"\n"+requirement))
-	return err
 }
 
 func (t *Tx) putLabels(b Boundary) error {
@@ -177,14 +159,6 @@ func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus)
 	return err
 }
 
-func (t *Tx) requestIDs(s session.Key) (ids []string, err error) {
-	err = t.each(func(r *sql.Rows) error {
-		ids = append(ids, "")
-		return r.Scan(&ids[len(ids)-1])
-	}, `select id from requests where namespace = $1 and session = $2`, s.Namespace, s.Session)
-	return ids, err
-}
-
 // requestDetail is what no statement looks for in a request.
 type requestDetail struct {
 	Suggestion string                   `json:"suggestion,omitempty"`
@@ -223,30 +197,27 @@ func (t *Tx) putRequests(b Boundary) error {
 	return nil
 }
 
-// alertDetail is what no statement looks for in an alert.
-type alertDetail struct {
-	Value     float64 `json:"value"`
-	Threshold float64 `json:"threshold"`
-	Request   string  `json:"request,omitempty"`
-}
-
 func (t *Tx) putAlerts(b Boundary) error {
 	for _, a := range b.Status.Alerts {
-		if _, err := t.exec(`insert into alerts (namespace, session, rule, text, detail, at) values ($1, $2, $3, $4, $5, $6)
-			on conflict (namespace, session, rule) do update set text = excluded.text, detail = excluded.detail, at = excluded.at`,
-			b.Namespace, b.Session, a.Rule, a.Message, jsonOf(alertDetail{a.Value, a.Threshold, a.Request}), a.At.UnixMicro()); err != nil {
+		row := append(sessionColumns(&b.Key), alertColumns(&a)...)
+		if err := t.put("alerts", "namespace, session, rule", row, "true"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// alertColumns are those of an alert. The detail has what no statement looks for.
+func alertColumns(a *session.Alert) columns {
+	return columns{{"rule", &a.Rule}, {"detail", document{a}}, {"at", moment{&a.At}}}
+}
+
 // putAnswers writes the answers that a session has applied. A repetition changes nothing.
-func (t *Tx) putAnswers(s session.Key, answers []session.Answer) error {
-	for _, a := range answers {
+func (t *Tx) putAnswers(b Boundary) error {
+	for _, a := range b.Answers {
 		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, files, opened_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (namespace, session, request, person, at) do nothing`,
-			s.Namespace, s.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files), moment{&a.Since}); err != nil {
+			b.Namespace, b.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files), moment{&a.Since}); err != nil {
 			return err
 		}
 	}
@@ -262,25 +233,10 @@ func jsonOf(v any) string {
 	return string(data)
 }
 
-func flag(set bool) int64 {
-	if set {
-		return 1
-	}
-	return 0
-}
-
 // micros is a time in microseconds; zero for the zero time.
 func micros(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
-	}
-	return at.UnixMicro()
-}
-
-// microsOf is null for nil.
-func microsOf(at *time.Time) any {
-	if at == nil {
-		return nil
 	}
 	return at.UnixMicro()
 }

@@ -44,11 +44,7 @@ func budgetOwner(s session.Key, kind session.BudgetScope) session.Key {
 // Budgets are the budgets that an assignment's calls count against now. Without a phase and a persona, they are all budgets
 // of the session and its team's day.
 func (d *DB) Budgets(ctx context.Context, a Assignment, team string) (found []budget.Budget, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		found, err = t.budgets(a, team, dayOf(now), "")
 		return err
 	})

@@ -208,12 +208,16 @@ func eachFigure(separator string, item func(f figure) string) string {
 
 // addToTotals adds a call to the totals of its team, day, agent and model. sign is + or, before the call is changed, -.
 func (t *Tx) addToTotals(id, sign string) error {
-	_, err := t.exec(`insert into totals (namespace, team, day, agent, model, largest_tokens, largest_nano_usd, `+eachFigure(", ", func(f figure) string { return f.name })+`)
-		select namespace, team, day, agent, model, case when state = 'answered' then tokens else 0 end, case when state = 'answered' then nano_usd else 0 end, `+
-		eachFigure(", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })+` from calls where id = $1
-		on conflict (namespace, team, day, agent, model) do update set
-			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens else totals.largest_tokens end,
-			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd else totals.largest_nano_usd end, `+
-		eachFigure(", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name }), id)
+	names := eachFigure(", ", func(f figure) string { return f.name })
+	added := eachFigure(", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })
+	sums := eachFigure(", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name })
+	_, err := t.exec(`insert into totals (namespace, team, day, agent, model, largest_tokens, largest_nano_usd, `+names+`)
+		select namespace, team, day, agent, model, case when state = 'answered' then tokens else 0 end,
+			case when state = 'answered' then nano_usd else 0 end, `+added+` from calls where id = $1
+		on conflict (namespace, team, day, agent, model) do update set `+sums+`,
+			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens
+				else totals.largest_tokens end,
+			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd
+				else totals.largest_nano_usd end`, id)
 	return err
 }

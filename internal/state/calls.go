@@ -43,12 +43,8 @@ func (d *DB) Open(ctx context.Context, a Assignment) ([]Call, error) {
 	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4) and state in ('begun', 'unsettled')`)
 }
 
-func (d *DB) listed(ctx context.Context, a Assignment, which string) (calls []Call, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		calls, err = t.calls(which, a.Key, a.Phase, a.Persona)
-		return err
-	})
-	return calls, err
+func (d *DB) listed(ctx context.Context, a Assignment, which string) ([]Call, error) {
+	return read(ctx, d, func(t *Tx) ([]Call, error) { return t.calls(which, a.Key, a.Phase, a.Persona) })
 }
 
 // calls lists calls of a session, verified. which has places from $3 on.
@@ -138,12 +134,8 @@ func (c *Cost) key(k CostKey) *string {
 }
 
 // Costs sums the calls of a session by keys, at least one, in the order in which the first call of each sum began.
-func (d *DB) Costs(ctx context.Context, s session.Key, by ...CostKey) (costs []Cost, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		costs, err = t.costs(s, by)
-		return err
-	})
-	return costs, err
+func (d *DB) Costs(ctx context.Context, s session.Key, by ...CostKey) ([]Cost, error) {
+	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.costs(s, by) })
 }
 
 func (t *Tx) costs(s session.Key, by []CostKey) (costs []Cost, err error) {

@@ -20,11 +20,6 @@ func (t *Tx) changed(s session.Key) error {
 	return err
 }
 
-// Touch gives a session the next number: something about it has changed that is no row.
-func (d *DB) Touch(ctx context.Context, s session.Key) error {
-	return d.Write(ctx, func(t *Tx) error { return t.changed(s) })
-}
-
 // Position is the last change that a reader has seen. The zero Position is before all changes.
 type Position struct {
 	// Installation identifies the database: numbers of another one mean nothing.
@@ -62,13 +57,7 @@ func (d *DB) Changes(ctx context.Context, namespace string, after Position) (cha
 }
 
 // LastChange is the position after all changes.
-func (d *DB) LastChange(ctx context.Context) (p Position, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		p, err = t.position()
-		return err
-	})
-	return p, err
-}
+func (d *DB) LastChange(ctx context.Context) (Position, error) { return read(ctx, d, (*Tx).position) }
 
 func (t *Tx) position() (p Position, err error) {
 	err = t.row(`select id, (select coalesce(max(number), 0) from changes) from installation`).Scan(&p.Installation, &p.Number)

@@ -24,12 +24,8 @@ type Account struct {
 
 // Account reads a session's costs and budgets; it is empty for a session without any.
 func (d *DB) Account(ctx context.Context, s session.Key) (a Account, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		a = Account{}
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
 		started := now
 		err = t.row(`select team, started_at from sessions where namespace = $1 and session = $2`, s.Namespace, s.Session).Scan(&a.Team, &started)
 		if err != nil && !isNoRows(err) {

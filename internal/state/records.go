@@ -11,12 +11,8 @@ import (
 )
 
 // Record reads what the activities of an assignment have done. It has no rounds if there were none.
-func (d *DB) Record(ctx context.Context, a Assignment) (r session.Record, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		r, err = t.record(a)
-		return err
-	})
-	return r, err
+func (d *DB) Record(ctx context.Context, a Assignment) (session.Record, error) {
+	return read(ctx, d, func(t *Tx) (session.Record, error) { return t.record(a) })
 }
 
 func (t *Tx) record(a Assignment) (session.Record, error) {
@@ -28,12 +24,8 @@ func (t *Tx) record(a Assignment) (session.Record, error) {
 }
 
 // Records reads what the activities of all assignments of a session have done, sorted by phase and persona.
-func (d *DB) Records(ctx context.Context, s session.Key) (all []session.Record, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		all, err = t.records(Assignment{Key: s})
-		return err
-	})
-	return all, err
+func (d *DB) Records(ctx context.Context, s session.Key) ([]session.Record, error) {
+	return read(ctx, d, func(t *Tx) ([]session.Record, error) { return t.records(Assignment{Key: s}) })
 }
 
 // recordReader puts the rows of records together.

@@ -33,7 +33,7 @@ type NewCall struct {
 // Begin reserves the possible cost of a call in every budget that it counts against, and records that it begins. Nothing is
 // recorded if the verdict is to wait or to refuse. The error is [ErrFenced] if the writer has been replaced.
 func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		v = budget.Verdict{}
 		n := n
 		if err := t.fence(n.Assignment, n.Fence); err != nil {
@@ -45,10 +45,6 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 			return nil
 		}
 		if !isNoRows(err) {
-			return err
-		}
-		now, err := t.Now()
-		if err != nil {
 			return err
 		}
 		day := dayOf(now)

@@ -238,12 +238,13 @@ func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activ
 			return err
 		}
 		change(&log)
-		_, err = t.exec(`insert into merges (namespace, session, phase, run, activity, started, lost, outage)
-			values ($1, $2, $3, $4, $5, $6, $7, $8)
-			on conflict (namespace, session, phase) do update set run = excluded.run, activity = excluded.activity,
-				started = excluded.started,
-				lost = excluded.lost, outage = excluded.outage`,
-			s.Namespace, s.Session, phase, run.run, activity, flag(log.Started), log.Lost, jsonOf(log.Outage))
-		return err
+		return t.put("merges", "namespace, session, phase", append(sessionColumns(&s), columns{
+			{"phase", &phase},
+			{"run", &run.run},
+			{"activity", &activity},
+			{"started", &log.Started},
+			{"lost", &log.Lost},
+			{"outage", document{&log.Outage}},
+		}...), "true")
 	})
 }

@@ -446,8 +446,7 @@ create table alerts (
   namespace text   not null,
   session   text   not null,
   rule      text   not null,
-  text      text   not null,           -- a sentence with the value and the threshold
-  detail    text   not null,           -- json: value, threshold, and the request that it is about
+  detail    text   not null,           -- json: the alert, with the value, the threshold and a sentence on both
   at        bigint not null,
   primary key (namespace, session, rule),
   foreign key (namespace, session) references sessions on delete cascade

@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// UsageKeys are the fields by which the costs of many sessions can be summed.
-var UsageKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
-
 // SessionCost is a sum of costs of many sessions.
 type SessionCost struct {
 	Team, Session string
@@ -26,26 +23,17 @@ func (c *SessionCost) field(key string) *string {
 	return c.key(CostKey(key))
 }
 
-// Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by keys of
-// [UsageKeys]: the newest day first, then the sessions that began to pay last, then by name. An empty day is any. The filter's
+// Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by some of team,
+// session, phase, persona, agent, model and day: the newest day first, then the sessions that began to pay last, then by name. An empty day is any. The filter's
 // After and Limit are ignored.
 func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (costs []SessionCost, err error) {
-	var w *where
-	from, figures := "", callSums
-	names := map[string]string{"team": "c.team", "session": "c.session"}
-	of := func(key string) string {
-		if name, ok := names[key]; ok {
-			return name
-		}
-		return "c." + key
-	}
+	w := &where{}
+	from, figures := `totals c`, totalSums
 	if onlyTotals(by, f) {
-		w = &where{}
 		w.add("c.namespace = ?", f.Namespace)
 		oneOf(w, "c.team", f.Teams)
-		from, figures = `totals c`, totalSums
 	} else {
-		w = f.where()
+		w, figures = f.where(), callSums
 		from = `calls c join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
 			on c.namespace = s.namespace and c.session = s.session`
 		w.conditions = []string{"true"}
@@ -55,12 +43,8 @@ func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (co
 	}
 	selected, grouped := "", ""
 	if len(by) > 0 {
-		columns := make([]string, len(by))
-		for i, key := range by {
-			columns[i] = of(key)
-		}
-		grouped = strings.Join(columns, ", ")
-		selected, grouped = ", "+grouped, " group by "+grouped+order(by, columns, from)
+		selected = ", c." + strings.Join(by, ", c.")
+		grouped = " group by " + selected[2:] + order(by, f)
 	}
 	err = d.Read(ctx, func(t *Tx) error {
 		costs = nil
@@ -84,14 +68,20 @@ func onlyTotals(by []string, f Filter) bool {
 		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" && f.Session == ""
 }
 
-// order sorts the sums.
-func order(by, columns []string, from string) string {
+// order sorts the sums: those of one session as it began to pay.
+func order(by []string, f Filter) string {
 	var keys []string
-	if i := slices.Index(by, "day"); i >= 0 {
-		keys = append(keys, columns[i]+" desc")
+	if slices.Contains(by, "day") {
+		keys = append(keys, "c.day desc")
 	}
-	if slices.Contains(by, "session") && from != "totals c" {
+	switch {
+	case f.Session != "":
+		keys = append(keys, "min(c.begun_at)")
+	case slices.Contains(by, "session"):
 		keys = append(keys, "max(s.session_started) desc")
 	}
-	return " order by " + strings.Join(append(keys, columns...), ", ")
+	for _, key := range by {
+		keys = append(keys, "c."+key)
+	}
+	return " order by " + strings.Join(keys, ", ")
 }
