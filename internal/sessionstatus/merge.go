@@ -299,29 +299,24 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 
 // complete replaces null lists of the document with empty ones.
 func complete(v Session) Session {
-	if v.Notes == nil {
-		v.Notes = []string{}
-	}
-	if v.Phases == nil {
-		v.Phases = []session.PhaseStatus{}
-	}
+	v.Notes, v.Phases, v.Help = notNil(v.Notes), notNil(v.Phases), notNil(v.Help)
 	if v.Decisions == nil {
 		v.Decisions = map[string]string{}
 	}
-	if v.Help == nil {
-		v.Help = []session.Request{}
-	}
 	for i := range v.Phases {
-		if v.Phases[i].Assignments == nil {
-			v.Phases[i].Assignments = []session.AssignmentStatus{}
-		}
+		v.Phases[i].Assignments = notNil(v.Phases[i].Assignments)
 		for j := range v.Phases[i].Assignments {
-			if v.Phases[i].Assignments[j].Failures == nil {
-				v.Phases[i].Assignments[j].Failures = []session.AttemptFailure{}
-			}
+			v.Phases[i].Assignments[j].Failures = notNil(v.Phases[i].Assignments[j].Failures)
 		}
 	}
 	return v
+}
+
+func notNil[E any](list []E) []E {
+	if list == nil {
+		return []E{}
+	}
+	return list
 }
 
 // assignmentOf reads the assignment out of a round's activity id.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -86,9 +85,9 @@ func (t *Tx) largest(s session.Key, team, agent, day string) (most cost.Amount, 
 	return most, most != cost.Amount{}, err
 }
 
-// Cost is what calls of an assignment have cost on a day.
+// Cost is what some calls have cost. It has the keys by which they were summed.
 type Cost struct {
-	Phase, Persona, Agent, Model, Day string
+	Team, Session, Phase, Persona, Agent, Model, Day string
 	// Calls is the number of calls that have ended and cost something, or have an answer, and Usage the known cost.
 	Calls int
 	Usage cost.Usage
@@ -99,21 +98,6 @@ type Cost struct {
 	Begun    int
 	Reserved cost.Amount
 }
-
-// CostKey is a column by which costs can be summed.
-type CostKey string
-
-// The keys of sums.
-const (
-	ByPhase   CostKey = "phase"
-	ByPersona CostKey = "persona"
-	ByAgent   CostKey = "agent"
-	ByModel   CostKey = "model"
-	ByDay     CostKey = "day"
-)
-
-// CostKeys are all of them.
-var CostKeys = []CostKey{ByPhase, ByPersona, ByAgent, ByModel, ByDay}
 
 // callSums are the sums of calls, and totalSums those of totals, in the order of Cost.sums.
 var (
@@ -129,31 +113,13 @@ func (c *Cost) sums() []any {
 	}
 }
 
-func (c *Cost) key(k CostKey) *string {
-	return map[CostKey]*string{ByPhase: &c.Phase, ByPersona: &c.Persona, ByAgent: &c.Agent, ByModel: &c.Model, ByDay: &c.Day}[k]
+func (c *Cost) key(name string) *string {
+	return map[string]*string{
+		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model, "day": &c.Day,
+	}[name]
 }
 
-// Costs sums the calls of a session by keys, at least one, in the order in which the first call of each sum began.
-func (d *DB) Costs(ctx context.Context, s session.Key, by ...CostKey) ([]Cost, error) {
-	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.costs(s, by) })
-}
-
-func (t *Tx) costs(s session.Key, by []CostKey) (costs []Cost, err error) {
-	names := make([]string, len(by))
-	for i, k := range by {
-		names[i] = string(k)
-	}
-	keys := strings.Join(names, ", ")
-	err = t.each(func(r *sql.Rows) error {
-		var c Cost
-		fields := c.sums()
-		for _, k := range by {
-			fields = append(fields, c.key(k))
-		}
-		err := r.Scan(fields...)
-		costs = append(costs, c)
-		return err
-	}, `select `+callSums+`, `+keys+` from calls where namespace = $1 and session = $2 group by `+keys+` order by min(begun_at), `+keys,
-		s.Namespace, s.Session)
-	return costs, err
+// Costs sums the calls of a session by keys, as [DB.Usage] does.
+func (d *DB) Costs(ctx context.Context, s session.Key, by ...string) ([]Cost, error) {
+	return d.Usage(ctx, by, "", Filter{Namespace: s.Namespace, Session: s.Session})
 }

@@ -14,7 +14,7 @@ import (
 // Account is what a session has cost, and what it may cost.
 type Account struct {
 	Team string
-	// Costs are those of its calls, by all keys, in the order in which the first call of each began.
+	// Costs are those of its calls, by phase, persona, agent, model and day, the newest day first.
 	Costs []Cost
 	// Budgets are those of the session and of its team's day, and Raises what people have added to them since the session
 	// began.
@@ -31,7 +31,7 @@ func (d *DB) Account(ctx context.Context, s session.Key) (a Account, err error) 
 		if err != nil && !isNoRows(err) {
 			return err
 		}
-		if a.Costs, err = t.costs(s, CostKeys); err != nil {
+		if a.Costs, err = t.usage([]string{"phase", "persona", "agent", "model", "day"}, "", Filter{Namespace: s.Namespace, Session: s.Session}); err != nil {
 			return err
 		}
 		if a.Budgets, err = t.budgets(Assignment{Key: s}, a.Team, dayOf(now), ""); err != nil {

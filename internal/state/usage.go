@@ -7,34 +7,26 @@ import (
 	"strings"
 )
 
-// SessionCost is a sum of costs of many sessions.
-type SessionCost struct {
-	Team, Session string
-	Cost
-}
-
-func (c *SessionCost) field(key string) *string {
-	switch key {
-	case "team":
-		return &c.Team
-	case "session":
-		return &c.Session
-	}
-	return c.key(CostKey(key))
-}
-
 // Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by some of team,
-// session, phase, persona, agent, model and day: the newest day first, then the sessions that began to pay last, then by name. An empty day is any. The filter's
-// After and Limit are ignored.
-func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (costs []SessionCost, err error) {
-	w := &where{}
-	from, figures := `totals c`, totalSums
-	if onlyTotals(by, f) {
+// session, phase, persona, agent, model and day: the newest day first, then the sessions that were started last, and by name.
+// Those of one session are in the order in which the first call of each sum began. An empty day is any. The filter's After and
+// Limit are ignored.
+func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) ([]Cost, error) {
+	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.usage(by, since, f) })
+}
+
+func (t *Tx) usage(by []string, since string, f Filter) (costs []Cost, err error) {
+	w, from, figures := &where{}, `calls c`, callSums
+	switch {
+	case onlyTotals(by, f):
+		from, figures = `totals c`, totalSums
 		w.add("c.namespace = ?", f.Namespace)
 		oneOf(w, "c.team", f.Teams)
-	} else {
-		w, figures = f.where(), callSums
-		from = `calls c join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
+	case f.Session != "":
+		w.add("c.namespace = ? and c.session = ?", f.Namespace, f.Session)
+	default:
+		w = f.where()
+		from += ` join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
 			on c.namespace = s.namespace and c.session = s.session`
 		w.conditions = []string{"true"}
 	}
@@ -46,19 +38,16 @@ func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (co
 		selected = ", c." + strings.Join(by, ", c.")
 		grouped = " group by " + selected[2:] + order(by, f)
 	}
-	err = d.Read(ctx, func(t *Tx) error {
-		costs = nil
-		return t.each(func(r *sql.Rows) error {
-			var c SessionCost
-			fields := c.sums()
-			for _, key := range by {
-				fields = append(fields, c.field(key))
-			}
-			err := r.Scan(fields...)
-			costs = append(costs, c)
-			return err
-		}, `select `+figures+selected+` from `+from+` where `+w.String()+grouped, w.args...)
-	})
+	err = t.each(func(r *sql.Rows) error {
+		var c Cost
+		fields := c.sums()
+		for _, key := range by {
+			fields = append(fields, c.key(key))
+		}
+		err := r.Scan(fields...)
+		costs = append(costs, c)
+		return err
+	}, `select `+figures+selected+` from `+from+` where `+w.String()+grouped, w.args...)
 	return costs, err
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Of is the row of a sum of calls.
-func Of(c state.SessionCost) Row {
+func Of(c state.Cost) Row {
 	return Row{
 		Team: c.Team, Session: c.Session, Phase: c.Phase, Persona: c.Persona, Agent: c.Agent, Model: c.Model, Day: c.Day,
 		Spending: Spending{

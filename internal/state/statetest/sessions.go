@@ -193,7 +193,7 @@ func usageAddsUp(t *testing.T, b *bench) {
 			require.NoError(t, err)
 			var all []state.Cost
 			for _, c := range costs {
-				all = append(all, c.Cost)
+				all = append(all, c)
 			}
 			require.Equal(t, want, state.Sum(all, spec.AssignmentID{}), by)
 		}
