@@ -142,7 +142,9 @@ func (bw *BreakerWaits) look(ctx context.Context, s *sharedView, in *AwaitInput)
 }
 
 // probe asks a half-open breaker for a lease. A wait that has ended meanwhile gives it back.
-func (bw *BreakerWaits) probe(ctx, bounded context.Context, s *sharedView, b spec.Breaker, wait time.Duration) (Awaited, time.Duration, error) {
+func (bw *BreakerWaits) probe(
+	ctx, bounded context.Context, s *sharedView, b spec.Breaker, wait time.Duration,
+) (Awaited, time.Duration, error) {
 	holder := activityKey(activity.GetInfo(ctx))
 	answer, err := bw.Breakers.Acquire(bounded, fmt.Sprintf("%s/acquire/%d", holder, bw.Clock().UnixNano()), b, holder)
 	if err != nil {

@@ -211,7 +211,7 @@ func TestAlertsOfASessionStayRaised(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.all()
-	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20}}
+	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20, At: time.Unix(1, 0).UTC()}}
 	statetest.Put(t, p.store.State, p.key(), func(e *session.Execution) { e.Alerts = raised })
 	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
 	e, err := p.store.State.Execution(t.Context(), p.key())

@@ -89,8 +89,8 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 	if s.Origin != nil {
 		origin = *s.Origin
 	}
-	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, revision = revision + 1, boundary_at = $6, temporal_run = $7,
-			first_run = $8, forked_from = $9, forked_at = $10, started_by = $11, started_by_id = $12, via = $13, started_at = $14,
+	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, revision = revision + 1, boundary_at = $6,
+			temporal_run = $7, first_run = $8, forked_from = $9, forked_at = $10, started_by = $11, started_by_id = $12, via = $13, started_at = $14,
 			ended_at = $15, updated_at = $16, decisions = case when $17 = 'null' then decisions else $17 end
 		where namespace = $1 and session = $2`,
 		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage),
@@ -183,8 +183,8 @@ func (t *Tx) putRequests(b Boundary) error {
 			closed = at
 		}
 		detail := requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket}
-		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, quorum, detail,
-				opened_at, until_at, closed_at, position)
+		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, quorum,
+				detail, opened_at, until_at, closed_at, position)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message,
 				actions = excluded.actions, quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at,
@@ -217,7 +217,8 @@ func (t *Tx) putAnswers(b Boundary) error {
 	for _, a := range b.Answers {
 		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, files, opened_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (namespace, session, request, person, at) do nothing`,
-			b.Namespace, b.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files), moment{&a.Since}); err != nil {
+			b.Namespace, b.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files),
+			moment{&a.Since}); err != nil {
 			return err
 		}
 	}

@@ -115,7 +115,8 @@ func (c *Cost) sums() []any {
 
 func (c *Cost) key(name string) *string {
 	return map[string]*string{
-		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model, "day": &c.Day,
+		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model,
+		"day": &c.Day,
 	}[name]
 }
 

@@ -66,16 +66,7 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 
 // UnsettledOf finds the unsettled calls that a budget of a session pays for, on a day if it is that of a team.
 func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (u budget.UnsettledCalls, err error) {
-	which, args := `namespace = $1 and session = $2`, []any{s.Namespace, s.Session}
-	switch b.Kind {
-	case session.BudgetOfDay:
-		which, args = `team = $1 and day = $2`, []any{b.Name, day}
-	case session.BudgetOfPhase:
-		which, args = which+` and phase = $3`, append(args, b.Name)
-	case session.BudgetOfPersona:
-		which, args = which+` and persona = $3`, append(args, b.Name)
-	case session.BudgetOfSession:
-	}
+	which, args := paidBy(s, b, day)
 	err = d.Read(ctx, func(t *Tx) error {
 		u = budget.UnsettledCalls{}
 		return t.each(func(r *sql.Rows) error {

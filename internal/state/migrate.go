@@ -26,7 +26,8 @@ var migrations = []string{schema}
 var ErrNewerSchema = errors.New("the database was made by a newer version of Maestro; update this program")
 
 // ErrDevelopmentSchema means that a version of Maestro from before the first release has made the database, with other tables.
-var ErrDevelopmentSchema = errors.New("the database was made by a development version of Maestro; move the state directory away, or restore a backup that this version has made")
+var ErrDevelopmentSchema = errors.New("the database was made by a development version of Maestro; " +
+	"move the state directory away, or restore a backup that this version has made")
 
 // schemaDigest identifies the migrations of this program. It is compared until the first release, because schema.sql is changed
 // in place until then.
@@ -48,7 +49,8 @@ func (d *DB) migrate(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := t.exec(`create table if not exists migrations (version bigint primary key, at bigint not null, digest text not null)`); err != nil {
+		if _, err := t.exec(`create table if not exists migrations (
+			version bigint primary key, at bigint not null, digest text not null)`); err != nil {
 			return err
 		}
 		now, err := t.Now()

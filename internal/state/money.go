@@ -31,7 +31,8 @@ func (d *DB) Account(ctx context.Context, s session.Key) (a Account, err error) 
 		if err != nil && !isNoRows(err) {
 			return err
 		}
-		if a.Costs, err = t.usage([]string{"phase", "persona", "agent", "model", "day"}, "", Filter{Namespace: s.Namespace, Session: s.Session}); err != nil {
+		by := []string{"phase", "persona", "agent", "model", "day"}
+		if a.Costs, err = t.usage(by, "", Filter{Namespace: s.Namespace, Session: s.Session}); err != nil {
 			return err
 		}
 		if a.Budgets, err = t.budgets(Assignment{Key: s}, a.Team, dayOf(now), ""); err != nil {
@@ -99,6 +100,7 @@ func (a *Account) Budget(scope string) budget.Budget {
 // CheckTotals compares the totals with the calls that they sum. The error is [ErrDamaged] if they differ.
 func (d *DB) CheckTotals(ctx context.Context) error {
 	return d.Read(ctx, func(t *Tx) error {
+		sums := eachFigure(", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })
 		return t.each(func(r *sql.Rows) error {
 			var team, day, agent, model string
 			if err := r.Scan(&team, &day, &agent, &model); err != nil {
@@ -106,7 +108,7 @@ func (d *DB) CheckTotals(ctx context.Context) error {
 			}
 			return fmt.Errorf("%w: the total of team %s on %s, agent %s, model %s, differs from the sum of its calls", ErrDamaged, team, day, agent, model)
 		}, `select t.team, t.day, t.agent, t.model from totals t left join (
-				select namespace, team, day, agent, model, `+eachFigure(", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })+`
+				select namespace, team, day, agent, model, `+sums+`
 				from calls group by namespace, team, day, agent, model) c
 			on c.namespace = t.namespace and c.team = t.team and c.day = t.day and c.agent = t.agent and c.model = t.model
 			where `+eachFigure(" or ", func(f figure) string { return "t." + f.name + " <> coalesce(c." + f.name + ", 0)" }))

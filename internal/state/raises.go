@@ -34,7 +34,8 @@ func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via st
 			{"note", &r.Note},
 			{"at", &now},
 		}.withDigest()
-		if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing", all.values()...); err != nil {
+		if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing",
+			all.values()...); err != nil {
 			return fmt.Errorf("raise the budget of %s: %w", budget.Label(r.Scope), err)
 		}
 		budgets, err := t.budgets(Assignment{Key: s}, r.Team, dayOf(now), "")

@@ -112,9 +112,11 @@ func within(estimated, granted cost.Amount, free bool) cost.Amount {
 // fence refuses a writer that has been replaced. The rows stay as they are until the transaction ends.
 func (t *Tx) fence(a Assignment, f Fence) error {
 	var one int
-	err := t.row(`select 1 from sessions where namespace = $1 and session = $2 and run = $3`+t.shareRows, a.Namespace, a.Session, f.Run).Scan(&one)
+	err := t.row(`select 1 from sessions where namespace = $1 and session = $2 and run = $3`+t.shareRows,
+		a.Namespace, a.Session, f.Run).Scan(&one)
 	if err == nil && f.Holder != "" {
-		err = t.row(`select 1 from assignments where namespace = $1 and session = $2 and phase = $3 and persona = $4 and holder = $5`+t.shareRows,
+		err = t.row(`select 1 from assignments
+			where namespace = $1 and session = $2 and phase = $3 and persona = $4 and holder = $5`+t.shareRows,
 			a.Namespace, a.Session, a.Phase, a.Persona, f.Holder).Scan(&one)
 	}
 	if isNoRows(err) {

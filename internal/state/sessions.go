@@ -147,13 +147,14 @@ func (d *DB) Sessions(ctx context.Context, f Filter) (found []Session, err error
 		err := t.each(func(r *sql.Rows) error {
 			var s Session
 			var phases string
-			err := r.Scan(&s.Namespace, &s.Session, &s.Team, &s.Status, &phases, &s.Requirement, &s.Reason, optional{&s.StartedAt}, optional{&s.ClosedAt}, &s.Run, &s.FirstRun,
-				&s.Requests, optional{&s.WaitingSince}, optional{&s.AlertedAt}, &s.Tokens, &s.CostUSD)
+			err := r.Scan(&s.Namespace, &s.Session, &s.Team, &s.Status, &phases, &s.Requirement, &s.Reason, optional{&s.StartedAt},
+				optional{&s.ClosedAt}, &s.Run, &s.FirstRun, &s.Requests, optional{&s.WaitingSince}, optional{&s.AlertedAt}, &s.Tokens, &s.CostUSD)
 			s.Phases = append([]string{}, strings.Fields(phases)...)
 			at[s.Key] = len(found)
 			found = append(found, s)
 			return err
-		}, `select s.namespace, s.session, s.team, s.status, (select coalesce(string_agg(p.phase, ' ' order by p.position), '') from phases p
+		}, `select s.namespace, s.session, s.team, s.status,
+				(select coalesce(string_agg(p.phase, ' ' order by p.position), '') from phases p
 					where p.namespace = s.namespace and p.session = s.session and p.state in ('running', 'awaiting_approval')
 						and s.status not in (`+closedStates+`)), s.requirement, s.reason, s.started_at, s.ended_at, s.temporal_run, s.first_run,
 				(select count(*) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null),
