@@ -151,7 +151,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 func (b *Boundaries) ended(ctx context.Context, s session.Status) {
 	observerOrNone(b.Observer).SessionEnded(s.Team, s.Status)
 	used := s.Usage
-	if costs, err := b.State.Costs(ctx, sessionKey(activity.GetInfo(ctx)), state.ByPhase); err == nil {
+	if costs, err := b.State.Costs(ctx, sessionKey(activity.GetInfo(ctx)), "phase"); err == nil {
 		used = state.Sum(costs, spec.AssignmentID{}).Usage
 	}
 	logEnd(ctx, s.Team, s.Status, s.Reason, used)

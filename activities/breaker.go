@@ -85,7 +85,9 @@ func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error
 		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
 		return nil, nil
 	case session.BreakerHalfOpen:
-		answer, err := b.acquire(ctx)
+		bounded, cancel := context.WithTimeout(ctx, readLimit)
+		answer, err := b.port.Acquire(bounded, b.updateID("acquire"), b.settings, b.holder)
+		cancel()
 		switch {
 		case answer.Effect == breaker.Leased: // also while the work is cancelled: the lease is given back then
 			b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation, Holder: b.holder})
@@ -103,13 +105,6 @@ func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error
 	case session.BreakerIsOpen:
 	}
 	return &view, nil
-}
-
-// acquire requests a lease to probe the agent.
-func (b *agentBreaker) acquire(ctx context.Context) (breaker.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
-	defer cancel()
-	return b.port.Acquire(ctx, b.updateID("acquire"), b.settings, b.holder)
 }
 
 // read retries until it has read the breaker: a round may not begin before. The heartbeat
@@ -259,10 +254,7 @@ func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session
 	if report == nil {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
-	defer cancel()
-	if err := deliver(bounded, b.port, *report); err != nil {
-		activity.GetLogger(ctx).Warn("the report of the round to the breaker is delayed", "breaker", b.settings.Name, "error", err)
+	if left := deliverAll(context.WithoutCancel(ctx), b.port, []session.BreakerReport{*report}); len(left) > 0 {
 		return report
 	}
 	return nil

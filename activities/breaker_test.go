@@ -33,7 +33,7 @@ type breakers struct {
 
 func (b *breakers) apply(given spec.Breaker, e breaker.Event) breaker.Answer {
 	var effect breaker.Effect
-	b.state, effect = breaker.Apply(b.state, breaker.SettingsOf(given), e, time.Now().UTC(), 0)
+	b.state, effect = breaker.Apply(b.state, given, e, time.Now().UTC(), 0)
 	return breaker.Answer{Effect: effect, View: breaker.View{Name: given.Name, Settings: given, State: b.state}}
 }
 
@@ -57,7 +57,7 @@ func (b *breakers) Report(ctx context.Context, r session.BreakerReport) (breaker
 		b.seen = map[string]bool{}
 	}
 	b.seen[r.ID] = true
-	return b.apply(r.Breaker, breaker.Report{Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message, RetryAfter: r.RetryAfter}), nil
+	return b.apply(r.Breaker, r), nil
 }
 
 func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {
@@ -66,7 +66,7 @@ func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, hold
 	if b.err != nil {
 		return breaker.Answer{}, b.err
 	}
-	answer := b.apply(given, breaker.Acquire{Holder: holder})
+	answer := b.apply(given, breaker.AcquireRequest{Holder: holder})
 	if answer.Effect == breaker.Leased {
 		b.leases++
 		if b.leased != nil {
@@ -79,7 +79,7 @@ func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, hold
 func (b *breakers) Renew(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.apply(given, breaker.Renew{Holder: holder}), b.err
+	return b.apply(given, breaker.RenewRequest{Holder: holder}), b.err
 }
 
 func open(d time.Duration) breaker.State {
@@ -308,7 +308,7 @@ func final(c failures.Category) func(context.Context, session.Job) (session.Outc
 func TestTakenProbeAndSilentBreakerTurnTheRoundAway(t *testing.T) {
 	t.Parallel()
 	taken := &breakers{state: open(-time.Second)}
-	taken.apply(spec.Breaker{}.For("a"), breaker.Acquire{Holder: "another"})
+	taken.apply(spec.Breaker{}.For("a"), breaker.AcquireRequest{Holder: "another"})
 	silent := &breakers{state: open(-time.Second), err: errors.New("nobody answers")}
 	for _, b := range []*breakers{taken, silent} {
 		d := newDesk(t)

@@ -29,14 +29,14 @@ type callObserver struct {
 type observedCall struct {
 	ended func(CallEnd)
 	end   CallEnd
-	// over: it is booked, and has no answer.
-	over bool
+	// unanswered: it is booked, and has no answer.
+	unanswered bool
 }
 
 // begin reports that a call begins. It also reports earlier calls without an answer: they
 // did not end the attempt.
 func (o *callObserver) begin(ctx context.Context, plan session.CallPlan) *observedCall {
-	o.finish(failures.Unknown, func(c *observedCall) bool { return c.over })
+	o.finish(failures.Unknown, func(c *observedCall) bool { return c.unanswered })
 	c := &observedCall{}
 	_, c.ended = o.observer.CallBegun(ctx, o.call(plan))
 	o.mu.Lock()
@@ -50,9 +50,9 @@ func (o *callObserver) booked(call *observedCall, used cost.Usage, answered, sto
 	o.mu.Lock()
 	call.end.Usage, call.end.Stored = used, stored
 	said := call.end.Answer
-	call.over = !answered && said == (session.CallAnswer{})
+	call.unanswered = !answered && said == (session.CallAnswer{})
 	o.mu.Unlock()
-	if !call.over { // the result of a call that is a whole attempt is known at the attempt's end
+	if !call.unanswered { // the result of a call that is a whole attempt is known at the attempt's end
 		o.finish(said.Category, func(c *observedCall) bool { return c == call })
 	}
 }

@@ -1,8 +1,6 @@
 package activities
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -97,25 +95,3 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 
 // unusedBreakers is a port that is not called.
 type unusedBreakers struct{ Breakers }
-
-// TestWhatAHeartbeatChanges is logged once for as long as it stays the same.
-func TestWhatAHeartbeatChanges(t *testing.T) {
-	t.Parallel()
-	away := errors.New("connection refused")
-	for _, c := range []struct {
-		before beatState
-		err    error
-		after  beatState
-	}{
-		{delivered, nil, delivered},
-		{delivered, away, undelivered},
-		{undelivered, fmt.Errorf("again: %w", away), undelivered},
-		{undelivered, nil, delivered},
-		{delivered, fmt.Errorf("timed out: %w", ErrReplaced), replaced},
-		{replaced, away, undelivered},
-		{delivered, ErrUnwanted, delivered},
-		{undelivered, ErrUnwanted, undelivered},
-	} {
-		require.Equal(t, c.after, c.before.after(c.err), "%+v", c)
-	}
-}

@@ -8,7 +8,7 @@
 //	phaseMerge      the merge of a phase and its checks
 //	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
 //	spender         paid calls and stored answers of an attempt
-//	paidCall        one call in flight
+//	reservedCall        one call in flight
 //	lostCalls       books calls that died with a worker
 //	callObserver    reports calls to the observer
 //	outageWait      waits for a provider or a host that fails

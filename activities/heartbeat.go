@@ -54,55 +54,26 @@ func (h heartbeats) last(ctx context.Context) {
 // reached for some seconds, and with it an agent's work of hours. They are used
 // only when Temporal has answered that the activity is no longer wanted.
 func (h heartbeats) send(ctx context.Context) {
-	logger, state := activity.GetLogger(ctx), delivered
+	logger, failing := activity.GetLogger(ctx), false
 	for wait := firstBeat; sleep(ctx, wait) == nil; wait = beatEvery {
 		bounded, cancel := context.WithTimeout(ctx, beatLimit)
 		err := h.port.Beat(bounded, h.current())
 		cancel()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		before := state
-		switch state = state.after(err); {
-		case errors.Is(err, ErrUnwanted):
+		case errors.Is(err, ErrUnwanted): // the activity's context ends
 			activity.RecordHeartbeat(ctx, h.current())
-		case state == replaced:
+			continue
+		case errors.Is(err, ErrReplaced):
 			h.replaced()
 		}
-		if state == before { // an outage of hours is worth one line
-			continue
-		}
-		switch state {
-		case undelivered:
-			logger.Warn("the heartbeat failed; the work continues", "error", err)
-		case replaced:
-			logger.Warn("Temporal has timed out this execution; the next execution waits for the result")
-		case delivered:
-			logger.Info("heartbeats succeed again")
+		if before := failing; before != (err != nil) { // an outage of hours is worth one line
+			if failing = err != nil; failing {
+				logger.Warn("the heartbeat failed; the work continues", "error", err)
+			} else {
+				logger.Info("heartbeats succeed again")
+			}
 		}
 	}
-}
-
-// beatState is how the last heartbeat ended.
-type beatState string
-
-const (
-	delivered   beatState = "delivered"
-	undelivered beatState = "undelivered"
-	// replaced: Temporal has started another execution.
-	replaced beatState = "replaced"
-)
-
-// after returns the state after a heartbeat that ended with err. ErrUnwanted does not change it:
-// the activity's context ends in this case.
-func (s beatState) after(err error) beatState {
-	switch {
-	case err == nil:
-		return delivered
-	case errors.Is(err, ErrUnwanted):
-		return s
-	case errors.Is(err, ErrReplaced):
-		return replaced
-	}
-	return undelivered
 }

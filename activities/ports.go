@@ -126,7 +126,6 @@ type State interface {
 	IsFenced(ctx context.Context, s session.Key, temporalRun string) (bool, error)
 	Execution(ctx context.Context, s session.Key) (session.Execution, error)
 	PutBoundary(ctx context.Context, b state.Boundary) (opened []session.Request, late bool, err error)
-	Record(ctx context.Context, a state.Assignment) (session.Record, error)
 	Records(ctx context.Context, s session.Key) ([]session.Record, error)
 	OpenRound(ctx context.Context, o state.RoundOrder) (state.OpenedRound, error)
 	PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error
@@ -140,7 +139,7 @@ type State interface {
 	Answer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error)
 	Calls(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Open(ctx context.Context, a state.Assignment) ([]state.Call, error)
-	Costs(ctx context.Context, s session.Key, by ...state.CostKey) ([]state.Cost, error)
+	Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error)
 	Budgets(ctx context.Context, a state.Assignment, team string) ([]budget.Budget, error)
 	Warn(ctx context.Context, a state.Assignment, team string, at []float64) ([]budget.Warning, []budget.Budget, error)
 	UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (budget.UnsettledCalls, error)

@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // restoration decides which finished work of a session is reused: work is a
@@ -128,7 +127,7 @@ func (r *restoration) checkNotTakenOver() error {
 
 // sumDropped adds up the cost of assignments that are no longer in the team.
 func (r *restoration) sumDropped() error {
-	costs, err := r.State.Costs(r.ctx, r.key, state.ByPhase, state.ByPersona)
+	costs, err := r.State.Costs(r.ctx, r.key, "phase", "persona")
 	for _, c := range costs {
 		id := spec.AssignmentID{Phase: c.Phase, Persona: c.Persona}
 		if r.costs[id] = c.Usage; r.status.Assignment(id) == nil {

@@ -199,7 +199,7 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	p.team.Phases = p.team.Phases[:3]
 	a := p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens)
-	costs, err := p.store.State.Costs(t.Context(), p.key(), state.ByPhase)
+	costs, err := p.store.State.Costs(t.Context(), p.key(), "phase")
 	require.NoError(t, err)
 	require.Equal(t, int64(60), state.Sum(costs, spec.AssignmentID{}).Usage.InputTokens)
 	a = p.admit(session.Course{})
@@ -211,7 +211,7 @@ func TestAlertsOfASessionStayRaised(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.all()
-	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20}}
+	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20, At: time.Unix(1, 0).UTC()}}
 	statetest.Put(t, p.store.State, p.key(), func(e *session.Execution) { e.Alerts = raised })
 	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
 	e, err := p.store.State.Execution(t.Context(), p.key())
@@ -246,7 +246,7 @@ func TestNothingStaysReservedForCallsOfARunThatIsOver(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Empty(t, p.admit(session.Course{}).Problems)
-	costs, err := p.store.State.Costs(t.Context(), key, state.ByPhase)
+	costs, err := p.store.State.Costs(t.Context(), key, "phase")
 	require.NoError(t, err)
 	sum := state.Sum(costs, spec.AssignmentID{})
 	require.Zero(t, sum.Reserved)

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -156,7 +157,7 @@ func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 	l.mu.Lock()
 	progress := 0
 	for _, c := range calls {
-		if c.State != state.CallUnsettled && c.Counts() {
+		if c.State != state.CallUnsettled && c.EndedAt.Valid && (c.Answer != "" || c.Usage != cost.Usage{}) {
 			progress++
 		}
 	}
@@ -173,17 +174,12 @@ func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 
 // attemptKey names the running attempt.
 func (l *roundLog) attemptKey() state.AttemptKey {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return state.AttemptKey{Assignment: l.of, Pass: int64(l.round.Pass), Round: int64(l.round.Round), Attempt: int64(len(l.round.Attempts) + 1)}
+	r := l.this()
+	return state.AttemptKey{Assignment: l.of, Pass: int64(r.Pass), Round: int64(r.Round), Attempt: int64(len(r.Attempts) + 1)}
 }
 
 // get returns the log as it is now.
-func (l *roundLog) get() session.RoundLog {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.round.RoundLog
-}
+func (l *roundLog) get() session.RoundLog { return l.this().RoundLog }
 
 // this returns the round as it is now.
 func (l *roundLog) this() session.RoundRecord {

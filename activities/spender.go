@@ -43,7 +43,7 @@ type spender struct {
 	attempt state.AttemptKey
 	earlier []state.AttemptKey
 	// open are the calls in flight, with their usage so far.
-	open map[*paidCall]cost.Usage
+	open map[*reservedCall]cost.Usage
 	// received are the calls whose answers the running program has.
 	received map[string]bool
 	// total is the known cost of the assignment's ended calls, and ended that of each attempt.
@@ -89,7 +89,7 @@ func (s *spender) begin(attempt state.AttemptKey, earlier []state.AttemptKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempt, s.earlier = attempt, earlier
-	s.open, s.received, s.refusal = map[*paidCall]cost.Usage{}, map[string]bool{}, nil
+	s.open, s.received, s.refusal = map[*reservedCall]cost.Usage{}, map[string]bool{}, nil
 }
 
 // Stored looks for an answer among those of this attempt, and of the ones whose conversation it continues with.
@@ -147,7 +147,7 @@ func (s *spender) Undelivered(call string) {
 // and records durably that the call begins.
 func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
 	s.mu.Lock()
-	c := &paidCall{spender: s, plan: plan, attempt: s.attempt, id: state.NewCallID()}
+	c := &reservedCall{spender: s, plan: plan, attempt: s.attempt, id: state.NewCallID()}
 	s.mu.Unlock()
 	if err := c.reserve(ctx); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type boundaryWriter struct {
 	team func() (spec.Team, error)
 }
 
-// write writes a boundary: the session's status and, if there is one, its checkpoint with the answers and the reworks that are
+// write writes a boundary: the session's status and, if there is one, its checkpoint with the answers that are
 // new in it. undone are phases whose work was sent back. It returns the checkpoint's digest, and reports the requests that are
 // new. A late boundary changes nothing.
 func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest, err error) {
@@ -35,7 +35,7 @@ func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Check
 		if err != nil {
 			return "", err
 		}
-		head, rows.Checkpoint, rows.Answers, rows.Reworks = row.Digest, &row, c.Answers, c.Reworks
+		head, rows.Checkpoint, rows.Answers = row.Digest, &row, c.Answers
 		failpoint.Here("checkpoint stored, no row")
 	}
 	var opened []session.Request

@@ -19,24 +19,6 @@ const LeaseTime = time.Minute
 // maxText limits the texts in a state, which has to fit into a memo, in bytes.
 const maxText = 200
 
-// Settings are the parameters of one breaker.
-type Settings struct {
-	// Threshold is how many counted failures in a row open it.
-	Threshold int `json:"threshold"`
-	// Cooldown is how long the first opening lasts. It doubles with each consecutive opening, up to
-	// MaxCooldown.
-	Cooldown    textfmt.Duration `json:"cooldown"`
-	MaxCooldown textfmt.Duration `json:"max_cooldown"`
-	// Probes is the number of leases after the cooldown.
-	Probes int `json:"probes"`
-}
-
-// SettingsOf returns the settings of a worker file's breaker.
-func SettingsOf(b spec.Breaker) Settings {
-	b = b.For(b.Name)
-	return Settings{Threshold: b.Threshold, Cooldown: b.Cooldown, MaxCooldown: b.MaxCooldown, Probes: b.Probes}
-}
-
 // State is the whole state of a breaker. The zero State is a closed breaker without any event.
 type State struct {
 	// Open: no round may start before OpenUntil, and then only probes.
@@ -80,42 +62,9 @@ func (s State) At(now time.Time) session.BreakerState {
 	return session.BreakerIsOpen
 }
 
-// Event is an input of a breaker: [Report], [Acquire], [Renew], [Trip] or [Reset].
-type Event interface{ isEvent() }
-
-// Report is the outcome of a round that began under Generation. Holder is the lease under which it
-// ran, if it was a probe.
-type Report struct {
-	Outcome    failures.Weight
-	Generation int64
-	Holder     string
-	// Category and Message describe how it failed.
-	Category failures.Category
-	Message  string
-	// RetryAfter is the wait that the provider states; zero: none.
-	RetryAfter textfmt.Duration
-}
-
-// Acquire requests a permission for a round: as a probe, if the breaker is half-open.
-type Acquire struct{ Holder string }
-
-// Renew extends a lease.
-type Renew struct{ Holder string }
-
-// Trip opens the breaker by hand, until a time, or until a Reset if Until is zero.
-type Trip struct {
-	By, Why string
-	Until   time.Time
-}
-
-// Reset closes the breaker by hand.
-type Reset struct{ By, Why string }
-
-func (Report) isEvent()  {}
-func (Acquire) isEvent() {}
-func (Renew) isEvent()   {}
-func (Trip) isEvent()    {}
-func (Reset) isEvent()   {}
+// Event is an input of a breaker: a [session.BreakerReport], or an [AcquireRequest], [RenewRequest], [TripRequest] or
+// [ResetRequest].
+type Event any
 
 // Effect is the result of an event.
 type Effect string
@@ -137,20 +86,20 @@ const (
 
 // Apply is the transition function: the state after an event at a time. random, in [0, 1), spreads
 // the cooldowns. The argument is not changed.
-func Apply(s State, set Settings, e Event, now time.Time, random float64) (State, Effect) {
-	m := machine{State: s, set: set, now: now, random: random}
+func Apply(s State, set spec.Breaker, e Event, now time.Time, random float64) (State, Effect) {
+	m := machine{State: s, set: set.For(set.Name), now: now, random: random}
 	m.Probes = slices.DeleteFunc(slices.Clone(s.Probes), func(l session.BreakerLease) bool { return !now.Before(l.Until) })
 	var effect Effect
 	switch e := e.(type) {
-	case Report:
+	case session.BreakerReport:
 		effect = m.report(e)
-	case Acquire:
+	case AcquireRequest:
 		effect = m.acquire(e.Holder)
-	case Renew:
+	case RenewRequest:
 		effect = m.renew(e.Holder)
-	case Trip:
+	case TripRequest:
 		effect = m.trip(e)
-	case Reset:
+	case ResetRequest:
 		m.close()
 		m.ChangedBy, m.Why = short(e.By), short(e.Why)
 		effect = Applied
@@ -165,12 +114,12 @@ func Apply(s State, set Settings, e Event, now time.Time, random float64) (State
 // machine is the application of one event.
 type machine struct {
 	State
-	set    Settings
+	set    spec.Breaker
 	now    time.Time
 	random float64
 }
 
-func (m *machine) report(r Report) Effect {
+func (m *machine) report(r session.BreakerReport) Effect {
 	if r.Generation < m.Generation {
 		return Ignored
 	}
@@ -196,7 +145,7 @@ func (m *machine) report(r Report) Effect {
 }
 
 // probed applies the outcome of a probe: while the breaker is open, no other outcome counts.
-func (m *machine) probed(r Report) Effect {
+func (m *machine) probed(r session.BreakerReport) Effect {
 	i := m.lease(r.Holder)
 	if i < 0 {
 		return Ignored
@@ -235,25 +184,26 @@ func (m *machine) renew(holder string) Effect {
 	return Leased
 }
 
-func (m *machine) trip(t Trip) Effect {
+func (m *machine) trip(t TripRequest) Effect {
 	m.transition()
-	m.Open, m.OpenUntil = true, t.Until
+	m.Open, m.OpenUntil = true, time.Time{}
 	m.Trips++
 	m.ChangedBy, m.Why = short(t.By), short(t.Why)
 	m.Forced = &session.BreakerForced{By: m.ChangedBy, Why: m.Why}
-	if !t.Until.IsZero() {
-		m.Forced.Until = &t.Until
+	if t.For > 0 {
+		m.OpenUntil = m.now.Add(t.For.Std())
+		m.Forced.Until = &m.OpenUntil
 	}
 	return Applied
 }
 
-func (m *machine) fail(r Report) {
+func (m *machine) fail(r session.BreakerReport) {
 	m.Failures++
 	m.LastFailure = &session.AttemptFailure{Category: r.Category, Message: short(r.Message)}
 }
 
 // open opens the breaker for the cooldown, or for the wait that the provider states if that is longer.
-func (m *machine) open(r Report) {
+func (m *machine) open(r session.BreakerReport) {
 	m.transition()
 	m.Trips++
 	m.Open, m.OpenUntil = true, m.now.Add(max(m.cooldown(), min(r.RetryAfter, session.MaxRetryAfter).Std()))

@@ -11,12 +11,13 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 var (
 	epoch    = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	settings = breaker.Settings{
+	settings = spec.Breaker{
 		Threshold: 3, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(3 * time.Minute), Probes: 1,
 	}
 )
@@ -28,7 +29,7 @@ type story struct {
 	effects []breaker.Effect
 }
 
-func tell(set breaker.Settings, steps ...any) story {
+func tell(set spec.Breaker, steps ...any) story {
 	s := story{now: epoch}
 	for _, step := range steps {
 		if d, ok := step.(time.Duration); ok {
@@ -42,19 +43,19 @@ func tell(set breaker.Settings, steps ...any) story {
 	return s
 }
 
-func failed(generation int64, holder ...string) breaker.Report {
-	return breaker.Report{Outcome: failures.CountsAsFailure, Generation: generation, Holder: strings.Join(holder, ""), Category: failures.APIError, Message: "503"}
+func failed(generation int64, holder ...string) session.BreakerReport {
+	return session.BreakerReport{Outcome: failures.CountsAsFailure, BreakerPermit: session.BreakerPermit{Generation: generation, Holder: strings.Join(holder, "")}, Category: failures.APIError, Message: "503"}
 }
 
-func worked(generation int64, holder ...string) breaker.Report {
-	return breaker.Report{Outcome: failures.CountsAsSuccess, Generation: generation, Holder: strings.Join(holder, "")}
+func worked(generation int64, holder ...string) session.BreakerReport {
+	return session.BreakerReport{Outcome: failures.CountsAsSuccess, BreakerPermit: session.BreakerPermit{Generation: generation, Holder: strings.Join(holder, "")}}
 }
 
-func neutral(generation int64, holder ...string) breaker.Report {
-	return breaker.Report{Outcome: failures.Neutral, Generation: generation, Holder: strings.Join(holder, "")}
+func neutral(generation int64, holder ...string) session.BreakerReport {
+	return session.BreakerReport{Outcome: failures.Neutral, BreakerPermit: session.BreakerPermit{Generation: generation, Holder: strings.Join(holder, "")}}
 }
 
-func acquire(holder string) breaker.Acquire { return breaker.Acquire{Holder: holder} }
+func acquire(holder string) breaker.AcquireRequest { return breaker.AcquireRequest{Holder: holder} }
 
 func TestMachine(t *testing.T) {
 	t.Parallel()
@@ -91,16 +92,16 @@ func TestMachine(t *testing.T) {
 		{"a probe gives up its lease", after(probing, neutral(1, "a"), acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"somebody else's success", after(probing, worked(1, "b")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"nobody's success", after(probing, worked(1)), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a renewed lease", after(probing, 50*time.Second, breaker.Renew{Holder: "a"}, 50*time.Second, acquire("b")), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a renewed lease", after(probing, 50*time.Second, breaker.RenewRequest{Holder: "a"}, 50*time.Second, acquire("b")), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"a dead prober", after(probing, time.Minute, acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"a prober back from the dead", after(probing, time.Minute, acquire("b"), worked(1, "a")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.Renew{Holder: "a"}), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.RenewRequest{Holder: "a"}), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, session.BreakerClosed, 0, 0, 0, nil, 0},
-		{"tripped until reset", []any{breaker.Trip{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, session.BreakerIsOpen, 0, 1, 1, nil, 0},
-		{"tripped for an hour", []any{breaker.Trip{By: "ann", Until: epoch.Add(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, session.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
-		{"a trip ends a probe", after(probing, breaker.Trip{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen, 3, 2, 2, nil, 0},
-		{"reset", after(opened, breaker.Reset{By: "ann"}), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
-		{"a reset fences what came before", after(opened, breaker.Reset{By: "ann"}, failed(1)), breaker.Ignored, session.BreakerClosed, 0, 0, 2, nil, 0},
+		{"tripped until reset", []any{breaker.TripRequest{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, session.BreakerIsOpen, 0, 1, 1, nil, 0},
+		{"tripped for an hour", []any{breaker.TripRequest{By: "ann", For: textfmt.Duration(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, session.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
+		{"a trip ends a probe", after(probing, breaker.TripRequest{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen, 3, 2, 2, nil, 0},
+		{"reset", after(opened, breaker.ResetRequest{By: "ann"}), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
+		{"a reset fences what came before", after(opened, breaker.ResetRequest{By: "ann"}, failed(1)), breaker.Ignored, session.BreakerClosed, 0, 0, 2, nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -122,11 +123,11 @@ func TestMachine(t *testing.T) {
 
 func TestForcedOpeningSaysWhoAndWhy(t *testing.T) {
 	t.Parallel()
-	s := tell(settings, breaker.Trip{By: "ann", Why: strings.Repeat("long ", 100), Until: epoch.Add(time.Hour)})
+	s := tell(settings, breaker.TripRequest{By: "ann", Why: strings.Repeat("long ", 100), For: textfmt.Duration(time.Hour)})
 	require.Equal(t, "ann", s.state.Forced.By)
 	require.LessOrEqual(t, len(s.state.Forced.Why), 200)
 	require.Equal(t, epoch.Add(time.Hour), *s.state.Forced.Until)
-	s = tell(settings, breaker.Trip{By: "ann", Why: "maintenance"}, breaker.Reset{By: "bob", Why: "done"})
+	s = tell(settings, breaker.TripRequest{By: "ann", Why: "maintenance"}, breaker.ResetRequest{By: "bob", Why: "done"})
 	require.Nil(t, s.state.Forced)
 	require.Equal(t, "bob", s.state.ChangedBy)
 	require.Equal(t, "done", s.state.Why)
@@ -135,7 +136,7 @@ func TestForcedOpeningSaysWhoAndWhy(t *testing.T) {
 // TestAStatedWaitIsTheCooldown if it is longer, up to the longest wait that is accepted.
 func TestAStatedWaitIsTheCooldown(t *testing.T) {
 	t.Parallel()
-	set := breaker.Settings{Threshold: 1, Cooldown: textfmt.Duration(30 * time.Second), MaxCooldown: textfmt.Duration(15 * time.Minute), Probes: 1}
+	set := spec.Breaker{Threshold: 1, Cooldown: textfmt.Duration(30 * time.Second), MaxCooldown: textfmt.Duration(15 * time.Minute), Probes: 1}
 	for stated, want := range map[time.Duration]time.Duration{
 		0: 30 * time.Second, time.Second: 30 * time.Second, 5 * time.Hour: 5 * time.Hour, 1000 * time.Hour: session.MaxRetryAfter.Std(),
 	} {
@@ -144,7 +145,7 @@ func TestAStatedWaitIsTheCooldown(t *testing.T) {
 		s := tell(set, failure)
 		require.Equal(t, epoch.Add(want), s.state.OpenUntil)
 		// A probe that fails opens it anew, for what it states.
-		s = tell(set, failure, want, acquire("a"), func() breaker.Report { f := failed(1, "a"); f.RetryAfter = textfmt.Duration(stated); return f }())
+		s = tell(set, failure, want, acquire("a"), func() session.BreakerReport { f := failed(1, "a"); f.RetryAfter = textfmt.Duration(stated); return f }())
 		require.Equal(t, epoch.Add(want+max(min(stated, session.MaxRetryAfter.Std()), time.Minute)), s.state.OpenUntil)
 	}
 }
@@ -175,15 +176,15 @@ func TestCooldownIsSpreadBetweenItsBounds(t *testing.T) {
 // TestInvariantsOverAllSequences tries every sequence of events up to a length.
 func TestInvariantsOverAllSequences(t *testing.T) {
 	t.Parallel()
-	set := breaker.Settings{Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(2 * time.Minute), Probes: 1}
+	set := spec.Breaker{Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(2 * time.Minute), Probes: 1}
 	alphabet := func(g int64) []any {
 		return []any{
 			failed(g), worked(g), failed(g - 1), worked(g - 1), failed(g, "a"), worked(g, "a"), neutral(g, "a"),
 			acquire("a"), acquire("b"),
-			breaker.Renew{Holder: "b"},
+			breaker.RenewRequest{Holder: "b"},
 			worked(g, "b"),
-			breaker.Trip{By: "x"},
-			breaker.Reset{By: "x"},
+			breaker.TripRequest{By: "x"},
+			breaker.ResetRequest{By: "x"},
 			40 * time.Second,
 		}
 	}
@@ -221,14 +222,14 @@ func frozen(s breaker.State) [8]any {
 }
 
 // hold checks what is true of every application of an event.
-func hold(t *testing.T, set breaker.Settings, before, after breaker.State, e breaker.Event, effect breaker.Effect, now time.Time) {
+func hold(t *testing.T, set spec.Breaker, before, after breaker.State, e breaker.Event, effect breaker.Effect, now time.Time) {
 	t.Helper()
 	bad := func(what string) {
 		t.Fatalf("%s: %+v with %T%+v (%s) becomes %+v", what, before, e, e, effect, after)
 	}
-	report, isReport := e.(breaker.Report)
-	_, byTrip := e.(breaker.Trip)
-	_, byReset := e.(breaker.Reset)
+	report, isReport := e.(session.BreakerReport)
+	_, byTrip := e.(breaker.TripRequest)
+	_, byReset := e.(breaker.ResetRequest)
 	switch {
 	case len(after.Probes) > set.Probes:
 		bad("more probes than allowed")
@@ -301,7 +302,7 @@ func (m *model) pick(b byte) breaker.Event {
 	case 2:
 		return failed(m.generation - 1)
 	case 3:
-		return breaker.Renew{Holder: holder}
+		return breaker.RenewRequest{Holder: holder}
 	case 4:
 		return acquire(holder)
 	case 5:
@@ -312,7 +313,7 @@ func (m *model) pick(b byte) breaker.Event {
 		return neutral(m.generation, holder)
 	case 8:
 		if b > 128 {
-			return breaker.Reset{By: "x"}
+			return breaker.ResetRequest{By: "x"}
 		}
 	}
 	return nil
@@ -325,7 +326,7 @@ func (m *model) holds(holder string, now time.Time) bool {
 
 func (m *model) apply(e breaker.Event, now time.Time) {
 	switch e := e.(type) {
-	case breaker.Acquire:
+	case breaker.AcquireRequest:
 		taken := false
 		for holder, until := range m.leases {
 			taken = taken || (holder != e.Holder && now.Before(until))
@@ -333,18 +334,18 @@ func (m *model) apply(e breaker.Event, now time.Time) {
 		if m.state(now) == session.BreakerHalfOpen && !taken {
 			m.leases[e.Holder] = now.Add(time.Minute)
 		}
-	case breaker.Renew:
+	case breaker.RenewRequest:
 		if m.holds(e.Holder, now) {
 			m.leases[e.Holder] = now.Add(time.Minute)
 		}
-	case breaker.Reset:
+	case breaker.ResetRequest:
 		m.turn(false, now)
-	case breaker.Report:
+	case session.BreakerReport:
 		m.report(e, now)
 	}
 }
 
-func (m *model) report(e breaker.Report, now time.Time) {
+func (m *model) report(e session.BreakerReport, now time.Time) {
 	switch {
 	case e.Generation != m.generation, m.open && !m.holds(e.Holder, now):
 	case e.Outcome == failures.Neutral:

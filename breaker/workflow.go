@@ -1,10 +1,10 @@
 package breaker
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -56,7 +56,7 @@ func (e *running) handle(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	return register(
+	return cmp.Or(
 		on(ctx, ReportUpdate, "The outcome of a round; sent by workers.", e.report,
 			func(r session.BreakerReport) error { return checkReport(e.Name, r) }),
 		on(ctx, AcquireUpdate, "Requests permission to run a round; sent by workers.", e.acquire,
@@ -69,15 +69,6 @@ func (e *running) handle(ctx workflow.Context) error {
 	)
 }
 
-func register(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // on registers an update with its validator.
 func on[T any](ctx workflow.Context, name UpdateName, description string, apply func(workflow.Context, T) (Answer, error), check func(T) error) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, string(name), apply, workflow.UpdateHandlerOptions{
@@ -88,35 +79,25 @@ func on[T any](ctx workflow.Context, name UpdateName, description string, apply 
 func (e *running) report(ctx workflow.Context, r session.BreakerReport) (Answer, error) {
 	return e.once(ctx, r.ID, func(random float64) Effect {
 		e.Settings = r.Breaker
-		return e.apply(ctx, Report{
-			Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message, RetryAfter: r.RetryAfter,
-		}, random)
+		return e.apply(ctx, r, random)
 	})
 }
 
 func (e *running) acquire(ctx workflow.Context, r AcquireRequest) (Answer, error) {
 	e.Settings = r.Breaker
-	return e.answer(ctx, e.apply(ctx, Acquire{Holder: r.Holder}, 0))
+	return e.answer(ctx, e.apply(ctx, r, 0))
 }
 
 func (e *running) renew(ctx workflow.Context, r RenewRequest) (Answer, error) {
-	return e.answer(ctx, e.apply(ctx, Renew(r), 0))
+	return e.answer(ctx, e.apply(ctx, r, 0))
 }
 
 func (e *running) trip(ctx workflow.Context, r TripRequest) (Answer, error) {
-	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect {
-		var until time.Time
-		if r.For > 0 {
-			until = workflow.Now(ctx).UTC().Add(r.For.Std())
-		}
-		return e.apply(ctx, Trip{By: r.By, Why: r.Why, Until: until}, 0)
-	})
+	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect { return e.apply(ctx, r, 0) })
 }
 
 func (e *running) reset(ctx workflow.Context, r ResetRequest) (Answer, error) {
-	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect {
-		return e.apply(ctx, Reset(r), 0)
-	})
+	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect { return e.apply(ctx, r, 0) })
 }
 
 // once applies an update if its id has not been applied. The id's hash also spreads cooldowns, so
@@ -137,7 +118,7 @@ func (e *running) once(ctx workflow.Context, id string, apply func(random float6
 // apply runs the state machine.
 func (e *running) apply(ctx workflow.Context, event Event, random float64) Effect {
 	var effect Effect
-	e.State, effect = Apply(e.State, SettingsOf(e.Settings), event, workflow.Now(ctx).UTC(), random)
+	e.State, effect = Apply(e.State, e.Settings, event, workflow.Now(ctx).UTC(), random)
 	return effect
 }
 

@@ -158,7 +158,7 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 			drawn[arrow] = true
 		}
 	}
-	set := breaker.SettingsOf(spec.Breaker{Name: "b", Threshold: 2})
+	set := spec.Breaker{Name: "b", Threshold: 2}.For("b")
 	type moment struct {
 		state breaker.State
 		now   time.Time
@@ -169,9 +169,9 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 		var next []moment
 		for _, m := range moments {
 			from := string(m.state.At(m.now))
-			events := []breaker.Event{breaker.Acquire{Holder: "h"}, breaker.Renew{Holder: "h"}, breaker.Trip{By: "b"}, breaker.Reset{By: "b"}}
+			events := []breaker.Event{breaker.AcquireRequest{Holder: "h"}, breaker.RenewRequest{Holder: "h"}, breaker.TripRequest{By: "b"}, breaker.ResetRequest{By: "b"}}
 			for _, weight := range []failures.Weight{failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral} {
-				events = append(events, breaker.Report{Outcome: weight, Generation: m.state.Generation, Holder: "h"})
+				events = append(events, session.BreakerReport{Outcome: weight, BreakerPermit: session.BreakerPermit{Generation: m.state.Generation, Holder: "h"}})
 			}
 			for _, e := range events {
 				after, _ := breaker.Apply(m.state, set, e, m.now, 0.5)

@@ -163,9 +163,6 @@ func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
 		sums, err = p.money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
 		err = c.explainIn(ctx, p, err)
 	}
-	for _, fault := range sums.Faults {
-		c.printErr("damaged: %s", fault)
-	}
 	c.doc.Rows, c.doc.Total, c.doc.Budgets = sums.Rows, sums.Total, sums.Budgets
 	return err
 }

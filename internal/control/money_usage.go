@@ -23,8 +23,6 @@ type Usage struct {
 	Total usage.Spending `json:"total"`
 	// Budgets are those of the session, if one was requested.
 	Budgets []Budget `json:"budgets,omitempty"`
-	// Faults are documents that were found damaged during the request.
-	Faults []error `json:"-"`
 }
 
 // Usage sums the costs of the sessions of the store.
@@ -38,12 +36,15 @@ func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) 
 	if f.Sessions.Teams, err = seen(ctx, f.Sessions.Teams); err != nil {
 		return doc, err
 	}
+	return m.sums(ctx, f)
+}
+
+// sums sums the costs of the sessions of the namespace.
+func (m Money) sums(ctx context.Context, f UsageFilter) (doc Usage, err error) {
 	f.Sessions.Namespace, doc.Rows = m.Namespace, []usage.Row{}
 	costs, err := m.Store.State.Usage(ctx, f.By, f.Since, f.Sessions)
 	for _, c := range costs {
-		row := usage.Row{
-			Team: c.Team, Session: c.Session, Phase: c.Phase, Persona: c.Persona, Agent: c.Agent, Model: c.Model, Day: c.Day, Spending: usage.Of(c.Cost),
-		}
+		row := usage.Of(c)
 		doc.Rows, doc.Total = append(doc.Rows, row), doc.Total.Add(row.Spending)
 	}
 	return doc, err
@@ -58,11 +59,10 @@ func (m Money) SessionUsage(ctx context.Context, sessionID string, by []string, 
 	if err != nil {
 		return doc, err
 	}
-	read, err := usage.OfSession(ctx, s, key)
-	if read.Damage != nil {
-		doc.Faults = []error{read.Damage}
+	if doc, err = m.sums(ctx, UsageFilter{By: by, Since: since, Sessions: state.Filter{Session: key.Session}}); err != nil {
+		return doc, err
 	}
-	doc.Rows, doc.Total = usage.Sum(read.Rows, by, since)
-	doc.Budgets = budgetsOf(read.Account.Budgets)
+	account, err := s.State.Account(ctx, key)
+	doc.Budgets = budgetsOf(account.Budgets)
 	return doc, err
 }

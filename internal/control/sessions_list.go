@@ -216,7 +216,7 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 		}
 		if ok {
 			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = m.Tokens, m.CostUSD
-		} else if costs, err := s.Store.State.Costs(ctx, s.key(l.Session), state.ByPhase); err == nil { // it has no status document
+		} else if costs, err := s.Store.State.Costs(ctx, s.key(l.Session), "phase"); err == nil { // it has no status document
 			used := state.Sum(costs, spec.AssignmentID{}).Usage
 			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = used.Tokens(), used.CostUSD
 		}

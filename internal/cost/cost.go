@@ -129,44 +129,25 @@ func (u Usage) Validate() error {
 }
 
 // Add returns the sum of both.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{
-		InputTokens:        u.InputTokens + v.InputTokens,
-		OutputTokens:       u.OutputTokens + v.OutputTokens,
-		CacheReadTokens:    u.CacheReadTokens + v.CacheReadTokens,
-		CacheWriteTokens:   u.CacheWriteTokens + v.CacheWriteTokens,
-		ReasoningTokens:    u.ReasoningTokens + v.ReasoningTokens,
-		CacheWrite1hTokens: u.CacheWrite1hTokens + v.CacheWrite1hTokens,
-		WebSearches:        u.WebSearches + v.WebSearches,
-		CostUSD:            u.CostUSD + v.CostUSD,
-	}
-}
+func (u Usage) Add(v Usage) Usage { return u.each(v, func(a, b int64) int64 { return a + b }) }
 
 // Minus returns the difference of both.
-func (u Usage) Minus(v Usage) Usage {
-	return Usage{
-		InputTokens:        u.InputTokens - v.InputTokens,
-		OutputTokens:       u.OutputTokens - v.OutputTokens,
-		CacheReadTokens:    u.CacheReadTokens - v.CacheReadTokens,
-		CacheWriteTokens:   u.CacheWriteTokens - v.CacheWriteTokens,
-		ReasoningTokens:    u.ReasoningTokens - v.ReasoningTokens,
-		CacheWrite1hTokens: u.CacheWrite1hTokens - v.CacheWrite1hTokens,
-		WebSearches:        u.WebSearches - v.WebSearches,
-		CostUSD:            u.CostUSD - v.CostUSD,
-	}
-}
+func (u Usage) Minus(v Usage) Usage { return u.each(v, func(a, b int64) int64 { return a - b }) }
 
 // Max returns the larger value of each figure.
-func (u Usage) Max(v Usage) Usage {
+func (u Usage) Max(v Usage) Usage { return u.each(v, func(a, b int64) int64 { return max(a, b) }) }
+
+// each applies an operation to each figure of both.
+func (u Usage) each(v Usage, of func(a, b int64) int64) Usage {
 	return Usage{
-		InputTokens:        max(u.InputTokens, v.InputTokens),
-		OutputTokens:       max(u.OutputTokens, v.OutputTokens),
-		CacheReadTokens:    max(u.CacheReadTokens, v.CacheReadTokens),
-		CacheWriteTokens:   max(u.CacheWriteTokens, v.CacheWriteTokens),
-		ReasoningTokens:    max(u.ReasoningTokens, v.ReasoningTokens),
-		CacheWrite1hTokens: max(u.CacheWrite1hTokens, v.CacheWrite1hTokens),
-		WebSearches:        max(u.WebSearches, v.WebSearches),
-		CostUSD:            max(u.CostUSD, v.CostUSD),
+		InputTokens:        of(u.InputTokens, v.InputTokens),
+		OutputTokens:       of(u.OutputTokens, v.OutputTokens),
+		CacheReadTokens:    of(u.CacheReadTokens, v.CacheReadTokens),
+		CacheWriteTokens:   of(u.CacheWriteTokens, v.CacheWriteTokens),
+		ReasoningTokens:    of(u.ReasoningTokens, v.ReasoningTokens),
+		CacheWrite1hTokens: of(u.CacheWrite1hTokens, v.CacheWrite1hTokens),
+		WebSearches:        of(u.WebSearches, v.WebSearches),
+		CostUSD:            USD(of(int64(u.CostUSD), int64(v.CostUSD))),
 	}
 }
 

@@ -89,10 +89,10 @@ func (p Prices) Of(tier string, prompt int64) Prices {
 	return best
 }
 
-// Dearest are the highest prices for input (read from a cache or written to one) and output of a
+// Highest are the highest prices for input (read from a cache or written to one) and output of a
 // call of a service tier whose prompt has up to so many tokens. hour: the prompt may be cached for
 // an hour.
-func (p Prices) Dearest(tier string, prompt int64, hour bool) (input, output USD) {
+func (p Prices) Highest(tier string, prompt int64, hour bool) (input, output USD) {
 	for _, w := range append([]When{{}}, p.When...) {
 		of := p.Of(tier, min(w.Above+1, prompt))
 		input, output = max(input, of.Input, of.CacheRead, of.CacheWrite), max(output, of.Output)

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -107,13 +109,7 @@ func (s BreakerStatus) At(now time.Time) BreakerStatus {
 	if s.State == BreakerIsOpen && s.OpenUntil != nil && !now.Before(*s.OpenUntil) {
 		s.State = BreakerHalfOpen
 	}
-	live := []BreakerLease{}
-	for _, lease := range s.Probes {
-		if now.Before(lease.Until) {
-			live = append(live, lease)
-		}
-	}
-	s.Probes = live
+	s.Probes = slices.DeleteFunc(append([]BreakerLease{}, s.Probes...), func(l BreakerLease) bool { return !now.Before(l.Until) })
 	return s
 }
 
@@ -123,18 +119,11 @@ func (s BreakerStatus) Because() string {
 	case s.State == BreakerClosed:
 		return "closed"
 	case s.Forced != nil:
-		return fmt.Sprintf("opened manually by %s: %s", orSomebody(s.Forced.By), s.Forced.Why)
+		return fmt.Sprintf("opened manually by %s: %s", cmp.Or(s.Forced.By, "an unnamed person"), s.Forced.Why)
 	case s.LastFailure != nil:
 		return fmt.Sprintf("%d consecutive failures, last: %s: %s", s.Failures, s.LastFailure.Category, s.LastFailure.Message)
 	}
 	return fmt.Sprintf("%d consecutive failures", s.Failures)
-}
-
-func orSomebody(name string) string {
-	if name == "" {
-		return "an unnamed person"
-	}
-	return name
 }
 
 // BreakerWait is why an assignment waits for its agent's breaker.

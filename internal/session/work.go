@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -241,13 +242,8 @@ const (
 
 // CheckDecisions rejects decisions whose names or sizes exceed a session's limits.
 func CheckDecisions(decisions map[string]string) error {
-	names := make([]string, 0, len(decisions))
-	for name := range decisions {
-		names = append(names, name)
-	}
-	sort.Strings(names)
 	total := 0
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(decisions)) {
 		if err := spec.CheckDecision(name); err != nil {
 			return err
 		}

@@ -276,7 +276,7 @@ func end(v *Session, f facts) {
 		v.Reason = endReason(info.GetStatus(), f.end)
 	}
 	for i := range v.Phases {
-		settle(&v.Phases[i], v.Help)
+		v.Phases[i].Close(v.Help)
 	}
 }
 
@@ -297,49 +297,26 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 	return ""
 }
 
-// settle sets what was in progress when a session ended to pending.
-func settle(p *session.PhaseStatus, help []session.Request) {
-	for i, a := range p.Assignments {
-		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
-		if !a.Status.Done() && a.Status != session.Failed {
-			p.Assignments[i].Status = session.Pending
-		}
-		for _, h := range help {
-			if h.Phase == p.Name && h.Persona == a.Persona {
-				p.Assignments[i].Status, p.Status = session.Failed, session.Failed
-			}
-		}
-	}
-	if p.Status == session.Running || p.Status == session.Waiting {
-		p.Status = session.Pending
-	}
-}
-
 // complete replaces null lists of the document with empty ones.
 func complete(v Session) Session {
-	if v.Notes == nil {
-		v.Notes = []string{}
-	}
-	if v.Phases == nil {
-		v.Phases = []session.PhaseStatus{}
-	}
+	v.Notes, v.Phases, v.Help = notNil(v.Notes), notNil(v.Phases), notNil(v.Help)
 	if v.Decisions == nil {
 		v.Decisions = map[string]string{}
 	}
-	if v.Help == nil {
-		v.Help = []session.Request{}
-	}
 	for i := range v.Phases {
-		if v.Phases[i].Assignments == nil {
-			v.Phases[i].Assignments = []session.AssignmentStatus{}
-		}
+		v.Phases[i].Assignments = notNil(v.Phases[i].Assignments)
 		for j := range v.Phases[i].Assignments {
-			if v.Phases[i].Assignments[j].Failures == nil {
-				v.Phases[i].Assignments[j].Failures = []session.AttemptFailure{}
-			}
+			v.Phases[i].Assignments[j].Failures = notNil(v.Phases[i].Assignments[j].Failures)
 		}
 	}
 	return v
+}
+
+func notNil[E any](list []E) []E {
+	if list == nil {
+		return []E{}
+	}
+	return list
 }
 
 // assignmentOf reads the assignment out of a round's activity id.

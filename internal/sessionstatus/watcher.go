@@ -148,13 +148,6 @@ func (w *Watcher) lookInStore(ctx context.Context) (Session, error) {
 	return complete(v), nil
 }
 
-// LookWithin is a Look with a time limit.
-func (w *Watcher) LookWithin(ctx context.Context, patience time.Duration) (Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return w.Look(ctx)
-}
-
 // account reads the session's costs and budgets; nil if they cannot be read.
 func (w *Watcher) account(ctx context.Context) *state.Account {
 	a, err := w.Store.State.Account(ctx, w.Key())

@@ -269,17 +269,15 @@ func (b breakers) Read(_ context.Context, name string) (breaker.View, error) {
 }
 
 func (b breakers) Report(_ context.Context, r session.BreakerReport) (breaker.Answer, error) {
-	return b.ask("Breaker.Report", r.ID, r.Breaker, breaker.Report{
-		Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message, RetryAfter: r.RetryAfter,
-	})
+	return b.ask("Breaker.Report", r.ID, r.Breaker, r)
 }
 
 func (b breakers) Acquire(_ context.Context, id string, set spec.Breaker, holder string) (breaker.Answer, error) {
-	return b.ask("Breaker.Acquire", id, set, breaker.Acquire{Holder: holder})
+	return b.ask("Breaker.Acquire", id, set, breaker.AcquireRequest{Holder: holder})
 }
 
 func (b breakers) Renew(_ context.Context, id string, set spec.Breaker, holder string) (breaker.Answer, error) {
-	return b.ask("Breaker.Renew", id, set, breaker.Renew{Holder: holder})
+	return b.ask("Breaker.Renew", id, set, breaker.RenewRequest{Holder: holder})
 }
 
 // applyBreaker changes a breaker, once for each id.
@@ -296,7 +294,7 @@ func (p *process) applyBreaker(id string, set spec.Breaker, e breaker.Event) bre
 		return before
 	}
 	before := state
-	answer.State, answer.Effect = breaker.Apply(state, breaker.SettingsOf(set), e, time.Now(), 0.5)
+	answer.State, answer.Effect = breaker.Apply(state, set, e, time.Now(), 0.5)
 	w.breakers[set.Name], w.answered[id] = answer.State, answer
 	w.watchBreaker(set.Name, before, answer, e)
 	return answer

@@ -277,7 +277,7 @@ func (d database) Open(ctx context.Context, a state.Assignment) ([]state.Call, e
 	return call(d.p, "Open", false, func() ([]state.Call, error) { return d.State.Open(ctx, a) })
 }
 
-func (d database) Costs(ctx context.Context, s session.Key, by ...state.CostKey) ([]state.Cost, error) {
+func (d database) Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error) {
 	return call(d.p, "Costs", false, func() ([]state.Cost, error) { return d.State.Costs(ctx, s, by...) })
 }
 

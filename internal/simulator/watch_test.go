@@ -196,7 +196,7 @@ func (w *world) agentStarted(ctx context.Context, p *process, id spec.Assignment
 // watchBreaker looks at each change of a breaker.
 func (w *world) watchBreaker(name string, before breaker.State, answer breaker.Answer, e breaker.Event) {
 	v, after := &w.watch, answer.State
-	if r, ok := e.(breaker.Report); ok && answer.Effect == breaker.Applied {
+	if r, ok := e.(session.BreakerReport); ok && answer.Effect == breaker.Applied {
 		if r.Outcome == failures.CountsAsFailure && r.Category == failures.TestFailure {
 			v.broken = append(v.broken, fmt.Sprintf("P5: wrong work counts against breaker %s", name))
 		}

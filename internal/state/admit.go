@@ -77,30 +77,33 @@ func (t *Tx) insertRun(a Admission, run, newest, now int64) error {
 		a.Namespace, a.Session, run, a.TemporalRun, a.OriginalRun, first, a.Base, a.TeamDigest, jsonOf(a.Selection), a.StartedBy, now); err != nil {
 		return err
 	}
-	if _, err := t.exec(`update sessions set run = $3 where namespace = $1 and session = $2`,
-		a.Namespace, a.Session, run); err != nil || a.Continues {
-		return err
-	}
-	if a.Requirement != "" { // else a restored database has lost the session, which goes on
-		if err := t.setRequirement(a.Key, a.Requirement); err != nil {
-			return err
+	set, args := `run = $3`, []any{a.Namespace, a.Session, run}
+	if !a.Continues {
+		set, args = set+`, workspace = $4, report_to = $5`, append(args, a.Workspace, a.ReportTo)
+		if a.Requirement != "" { // else a restored database has lost the session, which goes on
+			text, search := shownOf(a.Key, a.Requirement)
+			set, args = set+`, requirement = $6, search = $7`, append(args, text, search)
 		}
 	}
-	_, err := t.exec(`update sessions set workspace = $3, report_to = $4 where namespace = $1 and session = $2`,
-		a.Namespace, a.Session, a.Workspace, a.ReportTo)
+	_, err := t.exec(`update sessions set `+set+` where namespace = $1 and session = $2`, args...)
 	return err
+}
+
+// shownOf is how much of a requirement a row has, and the text in which sessions are searched.
+func shownOf(s session.Key, requirement string) (text, search string) {
+	text = textfmt.Shorten(requirement, maxRequirement)
+	return text, strings.ToLower(s.Session + "\n" + text)
 }
 
 // insertSession makes the row of a session, if there is none. requirement is the text or its beginning.
 func (t *Tx) insertSession(s session.Key, team, requirement string, now int64) error {
-	requirement = textfmt.Shorten(requirement, maxRequirement)
+	text, search := shownOf(s, requirement)
 	_, err := t.exec(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status,
-			reason, phases, revision, mirrored,
-			run, boundary_at, temporal_run, first_run, forked_from, forked_at, report_to, started_by, started_by_id, via,
-				started_at, updated_at)
-		values ($1, $2, $3, $4, $5, '', '{}', 'admitted', '', '', 0, 0, 0, 0, '', '', '', '', '', '', '', '', $6, $6)
+			reason, revision, mirrored, run, boundary_at, temporal_run, first_run, forked_from, forked_at, report_to, started_by,
+			started_by_id, via, started_at, updated_at)
+		values ($1, $2, $3, $4, $5, '', '{}', 'admitted', '', 0, 0, 0, 0, '', '', '', '', '', '', '', '', $6, $6)
 		on conflict (namespace, session) do nothing`,
-		s.Namespace, s.Session, team, requirement, strings.ToLower(s.Session+"\n"+requirement), now)
+		s.Namespace, s.Session, team, text, search, now)
 	return err
 }
 

@@ -3,14 +3,11 @@ package state
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -28,9 +25,8 @@ type Boundary struct {
 	Status session.Status
 	// Checkpoint is the row of the boundary's checkpoint, whose blob is stored; nil if it has none. Its run is set here.
 	Checkpoint *Checkpoint
-	// Answers are the answers of people that the session has applied, and Reworks the work that was sent back.
+	// Answers are the answers of people that the session has applied.
 	Answers []session.Answer
-	Reworks []session.Rework
 	// Undone are phases whose work counts no more.
 	Undone []string
 }
@@ -66,7 +62,7 @@ func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Requ
 				return err
 			}
 		}
-		known, err := t.requestIDs(b.Key)
+		known, err := t.texts(`select id from requests where namespace = $1 and session = $2`, b.Namespace, b.Session)
 		if err != nil {
 			return err
 		}
@@ -78,13 +74,7 @@ func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Requ
 		if err := t.putStatus(b, run.run, now); err != nil {
 			return err
 		}
-		if err := t.putAnswers(b.Key, b.Answers); err != nil {
-			return err
-		}
-		if err := t.putReworks(b.Key, b.Reworks); err != nil {
-			return err
-		}
-		return t.changed(b.Key, b.Status.Team)
+		return t.changed(b.Key)
 	})
 	return opened, late, err
 }
@@ -99,23 +89,15 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 	if s.Origin != nil {
 		origin = *s.Origin
 	}
-	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, phases = $6, revision = revision + 1,
-			boundary_at = $7, temporal_run = $8,
-			first_run = $9, forked_from = $10, forked_at = $11, started_by = $12, started_by_id = $13, via = $14,
-				started_at = $15,
-			ended_at = $16, updated_at = $17
+	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, revision = revision + 1, boundary_at = $6,
+			temporal_run = $7, first_run = $8, forked_from = $9, forked_at = $10, started_by = $11, started_by_id = $12, via = $13, started_at = $14,
+			ended_at = $15, updated_at = $16, decisions = case when $17 = 'null' then decisions else $17 end
 		where namespace = $1 and session = $2`,
-		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage), inProgress(s),
+		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage),
 		micros(b.At), b.TemporalRun, b.FirstRun, origin.Session, string(origin.Checkpoint), s.StartedBy, s.StartedByID, s.StartedOver,
-		micros(started), microsOf(s.ClosedAt), now)
+		micros(started), optional{&s.ClosedAt}, now, jsonOf(s.Decisions))
 	if err != nil {
 		return err
-	}
-	if s.Decisions != nil {
-		if _, err := t.exec(`update sessions set decisions = $3 where namespace = $1 and session = $2`,
-			b.Namespace, b.Session, jsonOf(s.Decisions)); err != nil {
-			return err
-		}
 	}
 	if s.Plan != nil {
 		if _, err := t.exec(`update runs set plan = $4 where namespace = $1 and session = $2 and run = $3`,
@@ -123,30 +105,12 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 			return err
 		}
 	}
-	for _, write := range []func(Boundary) error{t.putLabels, t.putPhases, t.putRequests, t.putAlerts} {
+	for _, write := range []func(Boundary) error{t.putLabels, t.putPhases, t.putRequests, t.putAnswers, t.putAlerts} {
 		if err := write(b); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// inProgress are the names of the phases in progress.
-func inProgress(s session.Status) string {
-	var names []string
-	for _, p := range s.Phases {
-		if !s.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
-			names = append(names, p.Name)
-		}
-	}
-	return strings.Join(names, " ")
-}
-
-func (t *Tx) setRequirement(s session.Key, requirement string) error {
-	requirement = textfmt.Shorten(requirement, maxRequirement)
-	_, err := t.exec(`update sessions set requirement = $3, search = $4 where namespace = $1 and session = $2`,
-		s.Namespace, s.Session, requirement, strings.ToLower(s.Session+"\n"+requirement))
-	return err
 }
 
 func (t *Tx) putLabels(b Boundary) error {
@@ -195,14 +159,6 @@ func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus)
 	return err
 }
 
-func (t *Tx) requestIDs(s session.Key) (ids []string, err error) {
-	err = t.each(func(r *sql.Rows) error {
-		ids = append(ids, "")
-		return r.Scan(&ids[len(ids)-1])
-	}, `select id from requests where namespace = $1 and session = $2`, s.Namespace, s.Session)
-	return ids, err
-}
-
 // requestDetail is what no statement looks for in a request.
 type requestDetail struct {
 	Suggestion string                   `json:"suggestion,omitempty"`
@@ -222,69 +178,47 @@ func (t *Tx) putRequests(b Boundary) error {
 		return err
 	}
 	for i, h := range b.Status.Help {
-		raise := ""
-		if h.Raise != nil {
-			raise = budget.ScopeOf(h.Raise.Scope, h.Raise.Name)
-		}
 		var closed any
 		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
 			closed = at
 		}
 		detail := requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket}
-		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions,
-				raise_scope, quorum, detail, opened_at,
-				until_at, closed_at, position)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, quorum,
+				detail, opened_at, until_at, closed_at, position)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message,
-				actions = excluded.actions, raise_scope = excluded.raise_scope,
-				quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at, closed_at = excluded.closed_at, position = excluded.position`,
+				actions = excluded.actions, quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at,
+				closed_at = excluded.closed_at, position = excluded.position`,
 			b.Namespace, b.Session, h.ID, string(h.Kind), h.Phase, h.Persona, string(h.Category), textfmt.Shorten(h.Message, session.MaxMessage), jsonOf(h.Actions),
-			raise, jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
+			jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// alertDetail is what no statement looks for in an alert.
-type alertDetail struct {
-	Value     float64 `json:"value"`
-	Threshold float64 `json:"threshold"`
-	Request   string  `json:"request,omitempty"`
 }
 
 func (t *Tx) putAlerts(b Boundary) error {
 	for _, a := range b.Status.Alerts {
-		if _, err := t.exec(`insert into alerts (namespace, session, rule, text, detail, at) values ($1, $2, $3, $4, $5, $6)
-			on conflict (namespace, session, rule) do update set text = excluded.text, detail = excluded.detail, at = excluded.at`,
-			b.Namespace, b.Session, a.Rule, a.Message, jsonOf(alertDetail{a.Value, a.Threshold, a.Request}), a.At.UnixMicro()); err != nil {
+		row := append(sessionColumns(&b.Key), alertColumns(&a)...)
+		if err := t.put("alerts", "namespace, session, rule", row, "true"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// alertColumns are those of an alert. The detail has what no statement looks for.
+func alertColumns(a *session.Alert) columns {
+	return columns{{"rule", &a.Rule}, {"detail", document{a}}, {"at", moment{&a.At}}}
 }
 
 // putAnswers writes the answers that a session has applied. A repetition changes nothing.
-func (t *Tx) putAnswers(s session.Key, answers []session.Answer) error {
-	for _, a := range answers {
-		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, phase, persona, person_id,
-				group_name, note, files, whole, work, opened_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (namespace, session, request, person, at) do nothing`,
-			s.Namespace, s.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), a.Phase, a.Persona, a.PersonID, a.Group, a.Note,
-			string(a.Files), flag(a.Whole), string(a.Work), moment{&a.Since}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// putReworks writes the work that was sent back, in its order. A repetition changes nothing.
-func (t *Tx) putReworks(s session.Key, reworks []session.Rework) error {
-	for i, r := range reworks {
-		if _, err := t.exec(`insert into reworks (namespace, session, rework, to_phase, from_phase, from_persona, by_person,
-				reasons, at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (namespace, session, rework) do nothing`,
-			s.Namespace, s.Session, i+1, r.To, r.From.Phase, r.From.Persona, r.By, jsonOf(r.Reasons), micros(r.At)); err != nil {
+func (t *Tx) putAnswers(b Boundary) error {
+	for _, a := range b.Answers {
+		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, files, opened_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (namespace, session, request, person, at) do nothing`,
+			b.Namespace, b.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files),
+			moment{&a.Since}); err != nil {
 			return err
 		}
 	}
@@ -300,25 +234,10 @@ func jsonOf(v any) string {
 	return string(data)
 }
 
-func flag(set bool) int64 {
-	if set {
-		return 1
-	}
-	return 0
-}
-
 // micros is a time in microseconds; zero for the zero time.
 func micros(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
-	}
-	return at.UnixMicro()
-}
-
-// microsOf is null for nil.
-func microsOf(at *time.Time) any {
-	if at == nil {
-		return nil
 	}
 	return at.UnixMicro()
 }

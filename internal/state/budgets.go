@@ -44,11 +44,7 @@ func budgetOwner(s session.Key, kind session.BudgetScope) session.Key {
 // Budgets are the budgets that an assignment's calls count against now. Without a phase and a persona, they are all budgets
 // of the session and its team's day.
 func (d *DB) Budgets(ctx context.Context, a Assignment, team string) (found []budget.Budget, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		found, err = t.budgets(a, team, dayOf(now), "")
 		return err
 	})
@@ -98,35 +94,34 @@ func (t *Tx) fill(b *budget.Budget, s session.Key, day string) error {
 		return err
 	}
 	b.Cap = budget.Raised(b.Base, raised)
+	which, args := paidBy(s, *b, day)
+	from, unsettled := `calls`, unsettledSums
+	if b.Kind == session.BudgetOfDay { // the totals stay few however many calls there are
+		from, unsettled = `totals`, `coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0)`
+	}
+	return t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), `+unsettled+`,
+			coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0) from `+from+` where `+which, args...).
+		Scan(&b.Spent.Tokens, &b.Spent.USD, &b.Unsettled.Tokens, &b.Unsettled.USD, &b.Reserved.Tokens, &b.Reserved.USD)
+}
+
+// paidBy is the condition on the calls, or their totals, that a budget of a session pays for, on a day if it is a team's.
+func paidBy(s session.Key, b budget.Budget, day string) (which string, args []any) {
+	which, args = `namespace = $1 and session = $2`, []any{s.Namespace, s.Session}
 	switch b.Kind {
 	case session.BudgetOfDay:
-		return t.fillDay(b, day)
+		return `team = $1 and day = $2`, []any{b.Name, day}
 	case session.BudgetOfPhase:
-		return t.sumCalls(b, ` and phase = $3`, s.Namespace, s.Session, b.Name)
+		return which + ` and phase = $3`, append(args, b.Name)
 	case session.BudgetOfPersona:
-		return t.sumCalls(b, ` and persona = $3`, s.Namespace, s.Session, b.Name)
+		return which + ` and persona = $3`, append(args, b.Name)
 	case session.BudgetOfSession:
 	}
-	return t.sumCalls(b, "", s.Namespace, s.Session)
+	return which, args
 }
 
 // unsettledSums are the sums of the estimates of unsettled calls.
 const unsettledSums = `coalesce(sum(case when state = 'unsettled' then estimated_tokens else 0 end), 0),
 	coalesce(sum(case when state = 'unsettled' then estimated_nano_usd else 0 end), 0)`
-
-func (t *Tx) sumCalls(b *budget.Budget, which string, args ...any) error {
-	return t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), `+unsettledSums+`, coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)
-		from calls where namespace = $1 and session = $2`+which, args...).
-		Scan(&b.Spent.Tokens, &b.Spent.USD, &b.Unsettled.Tokens, &b.Unsettled.USD, &b.Reserved.Tokens, &b.Reserved.USD)
-}
-
-// fillDay reads a day's sums from the totals, which stay few however many calls there are.
-func (t *Tx) fillDay(b *budget.Budget, day string) error {
-	return t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0),
-			coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)
-		from totals where team = $1 and day = $2`, b.Name, day).
-		Scan(&b.Spent.Tokens, &b.Spent.USD, &b.Unsettled.Tokens, &b.Unsettled.USD, &b.Reserved.Tokens, &b.Reserved.USD)
-}
 
 // Warn records the thresholds of an assignment's budgets that are reached, once each, and returns the new ones. It also
 // returns the budgets.

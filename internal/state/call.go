@@ -1,9 +1,9 @@
 package state
 
 import (
+	"cmp"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -70,11 +70,6 @@ type Call struct {
 	ClosedBy, ClosedNote   string
 	BegunAt                int64
 	EndedAt, ClosedAt      sql.Null[int64]
-}
-
-// Counts reports whether the call has ended and has cost anything, or has an answer: statistics leave others out.
-func (c *Call) Counts() bool {
-	return c.EndedAt.Valid && (c.Answer != "" || c.Spent() != cost.Amount{})
 }
 
 // Spent is what the call takes from budgets for good: its known cost, and the estimate of an unsettled one.
@@ -155,96 +150,74 @@ func intact(id string, all columns, digest string) error {
 // insertCall writes a new call and adds it to the totals.
 func (t *Tx) insertCall(c Call) error {
 	tokens := c.Usage.Tokens()
-	all := c.columns(&tokens).withDigest()
-	if _, err := t.exec("insert into calls ("+all.names()+") values ("+all.places()+")", all.values()...); err != nil {
-		return err
-	}
-	return errors.Join(t.addToTotals(Call{}, c), t.changed(c.Key, c.Team))
+	return cmp.Or(t.insert("calls", c.columns(&tokens).withDigest()), t.addToTotals(c.ID, "+"), t.changed(c.Key))
 }
 
-// updateCall writes a call that was read as before, and changes the totals by the difference.
-func (t *Tx) updateCall(before, c Call) error {
+// updateCall writes a call, and changes the totals by the difference.
+func (t *Tx) updateCall(c Call) error {
+	if err := t.addToTotals(c.ID, "-"); err != nil {
+		return err
+	}
+	if err := t.writeCall(c); err != nil {
+		return err
+	}
+	return t.changed(c.Key)
+}
+
+// writeCall writes a call that is not in the totals, and adds it.
+func (t *Tx) writeCall(c Call) error {
 	tokens := c.Usage.Tokens()
 	all := c.columns(&tokens).withDigest()
-	changed, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...)
-	if err != nil {
+	if _, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...); err != nil {
 		return err
 	}
-	if changed != 1 {
-		return fmt.Errorf("call %s: %w", c.ID, ErrNotFound)
-	}
-	return errors.Join(t.addToTotals(before, c), t.changed(c.Key, c.Team))
+	return t.addToTotals(c.ID, "+")
 }
 
-// totals are what a call adds to the totals, by column.
-func (c *Call) totals() columns {
-	u, tokens := c.Usage, c.Usage.Tokens()
-	var calls, unsettled, begun int64
-	var estimated cost.Amount
-	if c.Counts() {
-		calls = 1
-	}
-	switch c.State {
-	case CallBegun:
-		begun = 1
-	case CallUnsettled:
-		unsettled, estimated = 1, c.Estimated
-	case CallAnswered, CallFailed, CallClosed:
-	}
-	return columns{
-		{"calls", &calls},
-		{"input_tokens", &u.InputTokens},
-		{"output_tokens", &u.OutputTokens},
-		{"reasoning_tokens", &u.ReasoningTokens},
-		{"cache_read_tokens", &u.CacheReadTokens},
-		{"cache_write_tokens", &u.CacheWriteTokens},
-		{"cache_write_1h_tokens", &u.CacheWrite1hTokens},
-		{"web_searches", &u.WebSearches},
-		{"tokens", &tokens},
-		{"nano_usd", &u.CostUSD},
-		{"unsettled", &unsettled},
-		{"estimated_tokens", &estimated.Tokens},
-		{"estimated_nano_usd", &estimated.USD},
-		{"begun", &begun},
-		{"reserved_tokens", &c.Reserved.Tokens},
-		{"reserved_nano_usd", &c.Reserved.USD},
-	}
+// figure is a column of totals, and what a call adds to it.
+type figure struct{ name, ofCall string }
+
+// figures are those in the order of Cost.sums, and the tokens that budgets count.
+var figures = []figure{
+	{"calls", "case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 else 0 end"},
+	{"input_tokens", "input_tokens"},
+	{"output_tokens", "output_tokens"},
+	{"reasoning_tokens", "reasoning_tokens"},
+	{"cache_read_tokens", "cache_read_tokens"},
+	{"cache_write_tokens", "cache_write_tokens"},
+	{"cache_write_1h_tokens", "cache_write_1h_tokens"},
+	{"web_searches", "web_searches"},
+	{"nano_usd", "nano_usd"},
+	{"unsettled", "case when state = 'unsettled' then 1 else 0 end"},
+	{"estimated_tokens", "case when state = 'unsettled' then estimated_tokens else 0 end"},
+	{"estimated_nano_usd", "case when state = 'unsettled' then estimated_nano_usd else 0 end"},
+	{"begun", "case when state = 'begun' then 1 else 0 end"},
+	{"reserved_tokens", "reserved_tokens"},
+	{"reserved_nano_usd", "reserved_nano_usd"},
+	{"tokens", "tokens"},
 }
 
-// totalsUpdate adds the values of a row to the stored ones.
-var totalsUpdate = func() string {
-	sets := []string{
-		"largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens else totals.largest_tokens end",
-		"largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd else totals.largest_nano_usd end",
+// eachFigure is a list with an item for each figure.
+func eachFigure(separator string, item func(f figure) string) string {
+	items := make([]string, len(figures))
+	for i, f := range figures {
+		items[i] = item(f)
 	}
-	for _, c := range (&Call{}).totals() {
-		sets = append(sets, c.name+" = totals."+c.name+" + excluded."+c.name)
-	}
-	return strings.Join(sets, ", ")
-}()
+	return strings.Join(items, separator)
+}
 
-// addToTotals changes the totals of a call's team, day, agent and model by what it has changed. before is zero for a new
-// call.
-func (t *Tx) addToTotals(before, c Call) error {
-	largest := cost.Amount{}
-	if c.State == CallAnswered {
-		largest = c.Usage.Amount()
-	}
-	row := columns{
-		{"namespace", &c.Namespace},
-		{"team", &c.Team},
-		{"day", &c.Day},
-		{"agent", &c.Agent},
-		{"model", &c.Model},
-		{"largest_tokens", &largest.Tokens},
-		{"largest_nano_usd", &largest.USD},
-	}
-	was := before.totals().values()
-	for i, is := range c.totals() {
-		more := is.value().(int64) - was[i].(int64) //nolint:forcetypeassert // all of them are numbers
-		row = append(row, column{is.name, &more})
-	}
-	_, err := t.exec("insert into totals ("+row.names()+") values ("+row.places()+
-		") on conflict (namespace, team, day, agent, model) do update set "+totalsUpdate, row.values()...)
+// addToTotals adds a call to the totals of its team, day, agent and model. sign is + or, before the call is changed, -.
+func (t *Tx) addToTotals(id, sign string) error {
+	names := eachFigure(", ", func(f figure) string { return f.name })
+	added := eachFigure(", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })
+	sums := eachFigure(", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name })
+	_, err := t.exec(`insert into totals (namespace, team, day, agent, model, largest_tokens, largest_nano_usd, `+names+`)
+		select namespace, team, day, agent, model, case when state = 'answered' then tokens else 0 end,
+			case when state = 'answered' then nano_usd else 0 end, `+added+` from calls where id = $1
+		on conflict (namespace, team, day, agent, model) do update set `+sums+`,
+			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens
+				else totals.largest_tokens end,
+			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd
+				else totals.largest_nano_usd end`, id)
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -43,12 +42,8 @@ func (d *DB) Open(ctx context.Context, a Assignment) ([]Call, error) {
 	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4) and state in ('begun', 'unsettled')`)
 }
 
-func (d *DB) listed(ctx context.Context, a Assignment, which string) (calls []Call, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		calls, err = t.calls(which, a.Key, a.Phase, a.Persona)
-		return err
-	})
-	return calls, err
+func (d *DB) listed(ctx context.Context, a Assignment, which string) ([]Call, error) {
+	return read(ctx, d, func(t *Tx) ([]Call, error) { return t.calls(which, a.Key, a.Phase, a.Persona) })
 }
 
 // calls lists calls of a session, verified. which has places from $3 on.
@@ -90,9 +85,9 @@ func (t *Tx) largest(s session.Key, team, agent, day string) (most cost.Amount, 
 	return most, most != cost.Amount{}, err
 }
 
-// Cost is what calls of an assignment have cost on a day.
+// Cost is what some calls have cost. It has the keys by which they were summed.
 type Cost struct {
-	Phase, Persona, Agent, Model, Day string
+	Team, Session, Phase, Persona, Agent, Model, Day string
 	// Calls is the number of calls that have ended and cost something, or have an answer, and Usage the known cost.
 	Calls int
 	Usage cost.Usage
@@ -104,65 +99,28 @@ type Cost struct {
 	Reserved cost.Amount
 }
 
-// CostKey is a column by which costs can be summed.
-type CostKey string
-
-// The keys of sums.
-const (
-	ByPhase   CostKey = "phase"
-	ByPersona CostKey = "persona"
-	ByAgent   CostKey = "agent"
-	ByModel   CostKey = "model"
-	ByDay     CostKey = "day"
+// callSums are the sums of calls, and totalSums those of totals, in the order of Cost.sums.
+var (
+	callSums  = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.ofCall + "), 0)" })
+	totalSums = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.name + "), 0)" })
 )
-
-// CostKeys are all of them.
-var CostKeys = []CostKey{ByPhase, ByPersona, ByAgent, ByModel, ByDay}
-
-// sums are the sums of calls, in the order of Cost.sums.
-const sums = `count(case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 end),
-	coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), coalesce(sum(cache_read_tokens), 0),
-	coalesce(sum(cache_write_tokens), 0), coalesce(sum(cache_write_1h_tokens), 0), coalesce(sum(web_searches), 0), coalesce(sum(nano_usd), 0),
-	count(case when state = 'unsettled' then 1 end), ` + unsettledSums + `,
-	count(case when state = 'begun' then 1 end), coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)`
 
 func (c *Cost) sums() []any {
 	u := &c.Usage
 	return []any{
 		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD,
-		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD,
+		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD, new(int64),
 	}
 }
 
-func (c *Cost) key(k CostKey) *string {
-	return map[CostKey]*string{ByPhase: &c.Phase, ByPersona: &c.Persona, ByAgent: &c.Agent, ByModel: &c.Model, ByDay: &c.Day}[k]
+func (c *Cost) key(name string) *string {
+	return map[string]*string{
+		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model,
+		"day": &c.Day,
+	}[name]
 }
 
-// Costs sums the calls of a session by keys, at least one, in the order in which the first call of each sum began.
-func (d *DB) Costs(ctx context.Context, s session.Key, by ...CostKey) (costs []Cost, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		costs, err = t.costs(s, by)
-		return err
-	})
-	return costs, err
-}
-
-func (t *Tx) costs(s session.Key, by []CostKey) (costs []Cost, err error) {
-	names := make([]string, len(by))
-	for i, k := range by {
-		names[i] = string(k)
-	}
-	keys := strings.Join(names, ", ")
-	err = t.each(func(r *sql.Rows) error {
-		var c Cost
-		fields := c.sums()
-		for _, k := range by {
-			fields = append(fields, c.key(k))
-		}
-		err := r.Scan(fields...)
-		costs = append(costs, c)
-		return err
-	}, `select `+sums+`, `+keys+` from calls where namespace = $1 and session = $2 group by `+keys+` order by min(begun_at), `+keys,
-		s.Namespace, s.Session)
-	return costs, err
+// Costs sums the calls of a session by keys, as [DB.Usage] does.
+func (d *DB) Costs(ctx context.Context, s session.Key, by ...string) ([]Cost, error) {
+	return d.Usage(ctx, by, "", Filter{Namespace: s.Namespace, Session: s.Session})
 }

@@ -7,27 +7,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// changed gives a session, or without one its team, the next number of a change.
-func (t *Tx) changed(s session.Key, team string) error {
+// changed gives a session the next number of a change. A team's day, which has no session, has none.
+func (t *Tx) changed(s session.Key) error {
+	if s.Session == "" {
+		return nil
+	}
 	if err := t.lock("changes"); err != nil {
 		return err
 	}
-	now, err := t.Now()
-	if err != nil {
-		return err
-	}
-	topic, name := "session", s.Namespace+"/"+s.Session
-	if s.Session == "" {
-		topic, name = "team", team
-	}
-	_, err = t.exec(`insert into changes (topic, name, number, at) values ($1, $2, (select coalesce(max(number), 0) + 1 from changes), $3)
-		on conflict (topic, name) do update set number = excluded.number, at = excluded.at`, topic, name, now)
+	_, err := t.exec(`insert into changes (name, number) values ($1, (select coalesce(max(number), 0) + 1 from changes))
+		on conflict (name) do update set number = excluded.number`, s.Namespace+"/"+s.Session)
 	return err
-}
-
-// Touch gives a session the next number: something about it has changed that is no row.
-func (d *DB) Touch(ctx context.Context, s session.Key) error {
-	return d.Write(ctx, func(t *Tx) error { return t.changed(s, "") })
 }
 
 // Position is the last change that a reader has seen. The zero Position is before all changes.
@@ -60,20 +50,14 @@ func (d *DB) Changes(ctx context.Context, namespace string, after Position) (cha
 			c.Session = c.Session[len(namespace)+1:]
 			changes = append(changes, c)
 			return err
-		}, `select name, number from changes where number > $1 and topic = 'session' and name >= $2 and name < $3 order by number`,
+		}, `select name, number from changes where number > $1 and name >= $2 and name < $3 order by number`,
 			after.Number, namespace+"/", namespace+"0")
 	})
 	return changes, now, reset, err
 }
 
 // LastChange is the position after all changes.
-func (d *DB) LastChange(ctx context.Context) (p Position, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		p, err = t.position()
-		return err
-	})
-	return p, err
-}
+func (d *DB) LastChange(ctx context.Context) (Position, error) { return read(ctx, d, (*Tx).position) }
 
 func (t *Tx) position() (p Position, err error) {
 	err = t.row(`select id, (select coalesce(max(number), 0) from changes) from installation`).Scan(&p.Installation, &p.Number)

@@ -75,7 +75,12 @@ func (o optional) Scan(value any) error {
 }
 
 // Value implements [driver.Valuer].
-func (o optional) Value() (driver.Value, error) { return microsOf(*o.at), nil }
+func (o optional) Value() (driver.Value, error) {
+	if *o.at == nil {
+		return nil, nil //nolint:nilnil // null
+	}
+	return moment{*o.at}.Value()
+}
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -29,24 +28,15 @@ type DaySession struct {
 }
 
 // DayTeams lists the teams that have a daily budget, sorted.
-func (d *DB) DayTeams(ctx context.Context) (teams []string, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		teams = nil
-		return t.each(func(r *sql.Rows) error {
-			teams = append(teams, "")
-			return r.Scan(&teams[len(teams)-1])
-		}, `select name from caps where namespace = '' and session = '' and scope = 'day' order by name`)
+func (d *DB) DayTeams(ctx context.Context) ([]string, error) {
+	return read(ctx, d, func(t *Tx) ([]string, error) {
+		return t.texts(`select name from caps where namespace = '' and session = '' and scope = 'day' order by name`)
 	})
-	return teams, err
 }
 
 // Day reads a team's day. The error is [ErrNotFound] if the team has no daily budget.
 func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		day = Day{Date: dayOf(now)}
 		budgets, err := t.budgets(Assignment{}, team, day.Date, "")
 		if err != nil {
@@ -76,16 +66,7 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 
 // UnsettledOf finds the unsettled calls that a budget of a session pays for, on a day if it is that of a team.
 func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (u budget.UnsettledCalls, err error) {
-	which, args := `namespace = $1 and session = $2`, []any{s.Namespace, s.Session}
-	switch b.Kind {
-	case session.BudgetOfDay:
-		which, args = `team = $1 and day = $2`, []any{b.Name, day}
-	case session.BudgetOfPhase:
-		which, args = which+` and phase = $3`, append(args, b.Name)
-	case session.BudgetOfPersona:
-		which, args = which+` and persona = $3`, append(args, b.Name)
-	case session.BudgetOfSession:
-	}
+	which, args := paidBy(s, b, day)
 	err = d.Read(ctx, func(t *Tx) error {
 		u = budget.UnsettledCalls{}
 		return t.each(func(r *sql.Rows) error {
@@ -102,14 +83,4 @@ func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, da
 			group by session order by sum(estimated_nano_usd) desc, sum(estimated_tokens) desc, session`, args...)
 	})
 	return u, err
-}
-
-// Today is the UTC day by the database's clock.
-func (d *DB) Today(ctx context.Context) (day string, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		day = budget.Date(time.UnixMicro(now))
-		return err
-	})
-	return day, err
 }

@@ -14,7 +14,7 @@ import (
 // Account is what a session has cost, and what it may cost.
 type Account struct {
 	Team string
-	// Costs are those of its calls, by all keys, in the order in which the first call of each began.
+	// Costs are those of its calls, by phase, persona, agent, model and day, the newest day first.
 	Costs []Cost
 	// Budgets are those of the session and of its team's day, and Raises what people have added to them since the session
 	// began.
@@ -24,18 +24,15 @@ type Account struct {
 
 // Account reads a session's costs and budgets; it is empty for a session without any.
 func (d *DB) Account(ctx context.Context, s session.Key) (a Account, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		a = Account{}
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
 		started := now
 		err = t.row(`select team, started_at from sessions where namespace = $1 and session = $2`, s.Namespace, s.Session).Scan(&a.Team, &started)
 		if err != nil && !isNoRows(err) {
 			return err
 		}
-		if a.Costs, err = t.costs(s, CostKeys); err != nil {
+		by := []string{"phase", "persona", "agent", "model", "day"}
+		if a.Costs, err = t.usage(by, "", Filter{Namespace: s.Namespace, Session: s.Session}); err != nil {
 			return err
 		}
 		if a.Budgets, err = t.budgets(Assignment{Key: s}, a.Team, dayOf(now), ""); err != nil {
@@ -103,6 +100,7 @@ func (a *Account) Budget(scope string) budget.Budget {
 // CheckTotals compares the totals with the calls that they sum. The error is [ErrDamaged] if they differ.
 func (d *DB) CheckTotals(ctx context.Context) error {
 	return d.Read(ctx, func(t *Tx) error {
+		sums := eachFigure(", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })
 		return t.each(func(r *sql.Rows) error {
 			var team, day, agent, model string
 			if err := r.Scan(&team, &day, &agent, &model); err != nil {
@@ -110,14 +108,9 @@ func (d *DB) CheckTotals(ctx context.Context) error {
 			}
 			return fmt.Errorf("%w: the total of team %s on %s, agent %s, model %s, differs from the sum of its calls", ErrDamaged, team, day, agent, model)
 		}, `select t.team, t.day, t.agent, t.model from totals t left join (
-				select namespace, team, day, agent, model, sum(tokens) as tokens, sum(nano_usd) as nano_usd,
-					sum(case when state = 'unsettled' then estimated_tokens else 0 end) as estimated_tokens,
-					sum(case when state = 'unsettled' then estimated_nano_usd else 0 end) as estimated_nano_usd,
-					sum(reserved_tokens) as reserved_tokens, sum(reserved_nano_usd) as reserved_nano_usd
+				select namespace, team, day, agent, model, `+sums+`
 				from calls group by namespace, team, day, agent, model) c
 			on c.namespace = t.namespace and c.team = t.team and c.day = t.day and c.agent = t.agent and c.model = t.model
-			where t.tokens <> coalesce(c.tokens, 0) or t.nano_usd <> coalesce(c.nano_usd, 0)
-				or t.estimated_tokens <> coalesce(c.estimated_tokens, 0) or t.estimated_nano_usd <> coalesce(c.estimated_nano_usd, 0)
-				or t.reserved_tokens <> coalesce(c.reserved_tokens, 0) or t.reserved_nano_usd <> coalesce(c.reserved_nano_usd, 0)`)
+			where `+eachFigure(" or ", func(f figure) string { return "t." + f.name + " <> coalesce(c." + f.name + ", 0)" }))
 	})
 }

@@ -26,10 +26,10 @@ func filled(tb testing.TB, sessions, calls int) *DB {
 	columns := (&Call{}).columns(&tokens).withDigest().names()
 	require.NoError(tb, db.Write(tb.Context(), func(t *Tx) error {
 		for _, statement := range []string{
-			fmt.Sprintf(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status, reason, phases, revision, mirrored, run, boundary_at,
+			fmt.Sprintf(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status, reason, revision, mirrored, run, boundary_at,
 					temporal_run, first_run, forked_from, forked_at, report_to, started_by, started_by_id, via, started_at, ended_at, updated_at)
 				with recursive n(i) as (select 1 union all select i + 1 from n where i < %d)
-				select 'default', 's' || i, 't' || (i %% 10), 'make it', 's' || i || ' make it', '', '{}', 'completed', '', '', 1, 1, 1, 0,
+				select 'default', 's' || i, 't' || (i %% 10), 'make it', 's' || i || ' make it', '', '{}', 'completed', '', 1, 1, 1, 0,
 					'', '', '', '', '', '', '', '', %d + i * 1000000, %d + i * 1000000, 0 from n`, sessions, day.UnixMicro()-int64(sessions)*1e6, day.UnixMicro()),
 			fmt.Sprintf(`insert into calls (%s)
 				with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
@@ -38,7 +38,7 @@ func filled(tb testing.TB, sessions, calls int) *DB {
 				columns, sessions*calls-1, calls, day.UnixMicro(), day.UnixMicro()),
 			`insert into totals select namespace, team, day, agent, model, count(*), sum(input_tokens), sum(output_tokens), 0, 0, 0, 0, 0, sum(tokens), sum(nano_usd),
 				0, 0, 0, 0, 0, 0, max(tokens), max(nano_usd) from calls group by namespace, team, day, agent, model`,
-			`insert into changes (topic, name, number, at) select 'session', namespace || '/' || session, row_number() over (order by session), 0 from sessions`,
+			`insert into changes (name, number) select namespace || '/' || session, row_number() over (order by session) from sessions`,
 		} {
 			if _, err := t.exec(statement); err != nil {
 				return err

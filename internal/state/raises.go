@@ -14,16 +14,29 @@ import (
 // changes nothing. raised is the budget after it; nil if it has no limit.
 func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (raised *budget.Budget, err error) {
 	kind, name := budget.Split(r.Scope)
-	err = d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	of := budgetOwner(s, kind)
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
+		day := ""
 		if kind == session.BudgetOfDay {
-			name = r.Team
+			name, day = r.Team, dayOf(now)
 		}
-		if err := t.insertRaise(s, r, via, now); err != nil {
-			return err
+		all := columns{
+			{"id", &r.ID},
+			{"namespace", &of.Namespace},
+			{"session", &of.Session},
+			{"scope", &kind},
+			{"name", &name},
+			{"day", &day},
+			{"tokens", &r.Added.Tokens},
+			{"nano_usd", &r.Added.USD},
+			{"by_person", &r.By},
+			{"via", &via},
+			{"note", &r.Note},
+			{"at", &now},
+		}.withDigest()
+		if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing",
+			all.values()...); err != nil {
+			return fmt.Errorf("raise the budget of %s: %w", budget.Label(r.Scope), err)
 		}
 		budgets, err := t.budgets(Assignment{Key: s}, r.Team, dayOf(now), "")
 		if err != nil {
@@ -36,40 +49,14 @@ func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via st
 				for j := range b.Warnings {
 					b.Warnings[j].Spent, b.Warnings[j].Cap = b.Held(), b.Cap
 				}
-				if err := t.setWarnings(budgetOwner(s, kind), b, b.Warnings); err != nil { // the others may be repeated
+				if err := t.setWarnings(of, b, b.Warnings); err != nil { // the others may be repeated
 					return err
 				}
 			}
 		}
-		return t.changed(s, r.Team)
+		return t.changed(s)
 	})
 	return raised, err
-}
-
-func (t *Tx) insertRaise(s session.Key, r budget.Raise, via string, at int64) error {
-	kind, name := budget.Split(r.Scope)
-	of, day := budgetOwner(s, kind), ""
-	if kind == session.BudgetOfDay {
-		name, day = r.Team, dayOf(at)
-	}
-	all := columns{
-		{"id", &r.ID},
-		{"namespace", &of.Namespace},
-		{"session", &of.Session},
-		{"scope", &kind},
-		{"name", &name},
-		{"day", &day},
-		{"tokens", &r.Added.Tokens},
-		{"nano_usd", &r.Added.USD},
-		{"by_person", &r.By},
-		{"via", &via},
-		{"note", &r.Note},
-		{"at", &at},
-	}.withDigest()
-	if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing", all.values()...); err != nil {
-		return fmt.Errorf("raise the budget of %s: %w", budget.Label(r.Scope), err)
-	}
-	return nil
 }
 
 // raises lists the raises of a session, and those of its team's days since a time, oldest first. Without a session they are

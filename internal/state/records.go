@@ -11,12 +11,8 @@ import (
 )
 
 // Record reads what the activities of an assignment have done. It has no rounds if there were none.
-func (d *DB) Record(ctx context.Context, a Assignment) (r session.Record, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		r, err = t.record(a)
-		return err
-	})
-	return r, err
+func (d *DB) Record(ctx context.Context, a Assignment) (session.Record, error) {
+	return read(ctx, d, func(t *Tx) (session.Record, error) { return t.record(a) })
 }
 
 func (t *Tx) record(a Assignment) (session.Record, error) {
@@ -28,12 +24,8 @@ func (t *Tx) record(a Assignment) (session.Record, error) {
 }
 
 // Records reads what the activities of all assignments of a session have done, sorted by phase and persona.
-func (d *DB) Records(ctx context.Context, s session.Key) (all []session.Record, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		all, err = t.records(Assignment{Key: s})
-		return err
-	})
-	return all, err
+func (d *DB) Records(ctx context.Context, s session.Key) ([]session.Record, error) {
+	return read(ctx, d, func(t *Tx) ([]session.Record, error) { return t.records(Assignment{Key: s}) })
 }
 
 // recordReader puts the rows of records together.
@@ -145,16 +137,27 @@ func (r *recordReader) readAttempts() error {
 
 func (r *recordReader) readConversations() error {
 	return r.rows(func(row *sql.Rows) error {
-		var id spec.AssignmentID
+		var a Assignment
 		var c session.Conversation
-		err := row.Scan(&id.Phase, &id.Persona, &c.Preset, &c.ID, document{&c.Booked}, &c.Home, &c.Files)
+		err := row.Scan(conversationColumns(&a, &c).fields()...)
 		for i := range r.all {
-			if r.all[i].Assignment == id {
+			if r.all[i].Assignment == a.AssignmentID {
 				r.all[i].Conversation = &c
 			}
 		}
 		return err
-	}, `select phase, persona, preset, conversation, booked, home, files from conversations`, "")
+	}, `select `+conversationColumns(new(Assignment), new(session.Conversation)).names()+` from conversations`, "")
+}
+
+func conversationColumns(a *Assignment, c *session.Conversation) columns {
+	return append(assignmentColumns(a), columns{
+		{"preset", &c.Preset}, {"conversation", &c.ID}, {"booked", document{&c.Booked}}, {"home", &c.Home}, {"files", &c.Files},
+	}...)
+}
+
+// assignmentColumns are those that name an assignment.
+func assignmentColumns(a *Assignment) columns {
+	return columns{{"namespace", &a.Namespace}, {"session", &a.Session}, {"phase", &a.Phase}, {"persona", &a.Persona}}
 }
 
 // The outcomes of rounds.
@@ -168,21 +171,15 @@ const (
 type roundRow struct {
 	session.RoundRecord
 	of      Assignment
-	run     int64
 	outcome string
 	basis   session.Basis
 	result  session.RoundResult
 }
 
 func (r *roundRow) columns() columns {
-	return columns{
-		{"namespace", &r.of.Namespace},
-		{"session", &r.of.Session},
-		{"phase", &r.of.Phase},
-		{"persona", &r.of.Persona},
+	return append(assignmentColumns(&r.of), columns{
 		{"pass", &r.Pass},
 		{"round", &r.Round},
-		{"run", &r.run},
 		{"activity", &r.Activity},
 		{"sequence", &r.Seq},
 		{"agent", &r.Agent},
@@ -213,7 +210,7 @@ func (r *roundRow) columns() columns {
 		{"left_out", document{&r.result.LeftOut}},
 		{"dropped", document{&r.result.Dropped}},
 		{"sends_back", document{&r.result.SendsBack}},
-	}
+	}...)
 }
 
 // fill sets the columns from the round.
@@ -271,11 +268,7 @@ type attemptRow struct {
 }
 
 func (a *attemptRow) columns() columns {
-	return columns{
-		{"namespace", &a.of.Namespace},
-		{"session", &a.of.Session},
-		{"phase", &a.of.Phase},
-		{"persona", &a.of.Persona},
+	return append(assignmentColumns(&a.of), columns{
 		{"pass", &a.pass},
 		{"round", &a.round},
 		{"attempt", &a.Attempt},
@@ -296,7 +289,7 @@ func (a *attemptRow) columns() columns {
 		{"left_out", document{&a.LeftOut}},
 		{"started_at", moment{&a.StartedAt}},
 		{"ended_at", moment{&a.EndedAt}},
-	}
+	}...)
 }
 
 // attemptsOf are the rows of a round's attempts: those that failed, and the one in progress or recorded.

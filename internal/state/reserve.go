@@ -6,14 +6,12 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Fence names the execution that writes: the session's run, and the lease that it works by. An empty lease names none.
+// Fence names the execution that writes: the session's run, and the holder of the assignment; empty: any.
 type Fence struct {
-	Run   int64
-	Lease string
-	Epoch int64
+	Run    int64
+	Holder string
 }
 
 // NewCall is a call that an agent is about to pay for.
@@ -35,10 +33,10 @@ type NewCall struct {
 // Begin reserves the possible cost of a call in every budget that it counts against, and records that it begins. Nothing is
 // recorded if the verdict is to wait or to refuse. The error is [ErrFenced] if the writer has been replaced.
 func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		v = budget.Verdict{}
 		n := n
-		if err := t.fence(n.Key, n.Fence); err != nil {
+		if err := t.fence(n.Assignment, n.Fence); err != nil {
 			return err
 		}
 		before, err := t.call(n.ID, t.lockRows)
@@ -47,10 +45,6 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 			return nil
 		}
 		if !isNoRows(err) {
-			return err
-		}
-		now, err := t.Now()
-		if err != nil {
 			return err
 		}
 		day := dayOf(now)
@@ -116,14 +110,17 @@ func within(estimated, granted cost.Amount, free bool) cost.Amount {
 }
 
 // fence refuses a writer that has been replaced. The rows stay as they are until the transaction ends.
-func (t *Tx) fence(s session.Key, f Fence) error {
+func (t *Tx) fence(a Assignment, f Fence) error {
 	var one int
-	err := t.row(`select 1 from sessions where namespace = $1 and session = $2 and run = $3`+t.shareRows, s.Namespace, s.Session, f.Run).Scan(&one)
-	if err == nil && f.Lease != "" {
-		err = t.row(`select 1 from leases where name = $1 and epoch = $2`+t.shareRows, f.Lease, f.Epoch).Scan(&one)
+	err := t.row(`select 1 from sessions where namespace = $1 and session = $2 and run = $3`+t.shareRows,
+		a.Namespace, a.Session, f.Run).Scan(&one)
+	if err == nil && f.Holder != "" {
+		err = t.row(`select 1 from assignments
+			where namespace = $1 and session = $2 and phase = $3 and persona = $4 and holder = $5`+t.shareRows,
+			a.Namespace, a.Session, a.Phase, a.Persona, f.Holder).Scan(&one)
 	}
 	if isNoRows(err) {
-		return fmt.Errorf("session %s, run %d, lease %q of epoch %d: %w", s.Session, f.Run, f.Lease, f.Epoch, ErrFenced)
+		return fmt.Errorf("session %s, run %d, holder %q: %w", a.Session, f.Run, f.Holder, ErrFenced)
 	}
 	return err
 }

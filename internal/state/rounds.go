@@ -45,7 +45,7 @@ type OpenedRound struct {
 }
 
 // OpenRound makes an execution of an activity the only one that may write an assignment's work. It finds the order, or makes
-// the next pass for a new one. The caller holds the assignment's local lock: the last holder of the lease has ended. The error
+// the next pass for a new one. The caller holds the assignment's local lock: the last holder has ended. The error
 // is [ErrFenced] if a later run or activity has taken over, and [ErrNotFound] if the session was not admitted.
 func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
@@ -55,10 +55,7 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 			return err
 		}
 		opened.First = int(run.first)
-		opened.Fence = Fence{Run: run.run, Lease: leaseOf(o.Assignment)}
-		if opened.Fence.Epoch, err = t.seize(opened.Fence.Lease, o.Holder); err != nil {
-			return err
-		}
+		opened.Fence = Fence{Run: run.run, Holder: o.Holder}
 		if opened.Record, err = t.record(o.Assignment); err != nil {
 			return err
 		}
@@ -73,26 +70,12 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 				opened.Before = r.Activity
 			}
 		}
-		return nil
+		_, err = t.exec(`update assignments set holder = case when pass = $5 then $6 else '' end
+			where namespace = $1 and session = $2 and phase = $3 and persona = $4`,
+			o.Namespace, o.Session, o.Phase, o.Persona, opened.Order.Pass, o.Holder)
+		return err
 	})
 	return opened, err
-}
-
-func leaseOf(a Assignment) string {
-	return a.Namespace + "/" + a.Session + "/" + a.String()
-}
-
-// seize takes a lease whatever its holder is: the caller has proved that it has ended. The same holder keeps its epoch.
-func (t *Tx) seize(name, holder string) (epoch int64, err error) {
-	_, err = t.exec(`insert into leases (name, holder, epoch) values ($1, $2, 1)
-		on conflict (name) do update set holder = excluded.holder,
-			epoch = leases.epoch + case when leases.holder = excluded.holder then 0 else 1 end`,
-		name, holder)
-	if err != nil {
-		return 0, err
-	}
-	err = t.row(`select epoch from leases where name = $1`, name).Scan(&epoch)
-	return epoch, err
 }
 
 // order finds the pass of an order, or makes it.
@@ -125,8 +108,8 @@ func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Ord
 		next.AnswersFrom = before.AnswersFrom
 	}
 	_, err = t.exec(`insert into assignments (namespace, session, phase, persona, pass, run, ordered, ordered_because,
-			answers_from, undone)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, '')`,
+			answers_from, undone, holder)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '')`,
 		o.Namespace, o.Session, o.Phase, o.Persona, next.Pass, next.Run, o.Ordered, string(next.Because), next.AnswersFrom)
 	return next, err
 }
@@ -162,21 +145,21 @@ func reusesAnswers(why session.Because, before session.Order, record session.Rec
 // another execution has taken over.
 func (d *DB) PutRound(ctx context.Context, f Fence, a Assignment, r session.RoundRecord, c *session.Conversation) error {
 	return d.Write(ctx, func(t *Tx) error {
-		if err := t.fence(a.Key, f); err != nil {
+		if err := t.fence(a, f); err != nil {
 			return err
 		}
-		if err := t.putRound(a, f.Run, r); err != nil {
+		if err := t.putRound(a, r); err != nil {
 			return err
 		}
 		if err := t.putConversation(a, c); err != nil {
 			return err
 		}
-		return t.changed(a.Key, "")
+		return t.changed(a.Key)
 	})
 }
 
-func (t *Tx) putRound(a Assignment, run int64, r session.RoundRecord) error {
-	row := roundRow{RoundRecord: r, of: a, run: run}
+func (t *Tx) putRound(a Assignment, r session.RoundRecord) error {
+	row := roundRow{RoundRecord: r, of: a}
 	row.fill()
 	if err := t.put("rounds", row.columns()[:6].names(), row.columns(), "true"); err != nil {
 		return err
@@ -199,19 +182,13 @@ func (t *Tx) putConversation(a Assignment, c *session.Conversation) error {
 			a.Namespace, a.Session, a.Phase, a.Persona)
 		return err
 	}
-	_, err := t.exec(`insert into conversations (namespace, session, phase, persona, preset, conversation, booked, home, files)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-		on conflict (namespace, session, phase, persona) do update set preset = excluded.preset,
-			conversation = excluded.conversation,
-			booked = excluded.booked, home = excluded.home, files = excluded.files`,
-		a.Namespace, a.Session, a.Phase, a.Persona, c.Preset, c.ID, jsonOf(c.Booked), string(c.Home), string(c.Files))
-	return err
+	return t.put("conversations", "namespace, session, phase, persona", conversationColumns(&a, c), "true")
 }
 
 // DropRound removes a round that has not begun. The error is [ErrFenced] if another execution has taken over.
 func (d *DB) DropRound(ctx context.Context, f Fence, a Assignment, pass, round int) error {
 	return d.Write(ctx, func(t *Tx) error {
-		if err := t.fence(a.Key, f); err != nil {
+		if err := t.fence(a, f); err != nil {
 			return err
 		}
 		_, err := t.exec(`delete from rounds where namespace = $1 and session = $2 and phase = $3 and persona = $4 and pass = $5 and round = $6`,
@@ -261,12 +238,13 @@ func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activ
 			return err
 		}
 		change(&log)
-		_, err = t.exec(`insert into merges (namespace, session, phase, run, activity, started, lost, outage)
-			values ($1, $2, $3, $4, $5, $6, $7, $8)
-			on conflict (namespace, session, phase) do update set run = excluded.run, activity = excluded.activity,
-				started = excluded.started,
-				lost = excluded.lost, outage = excluded.outage`,
-			s.Namespace, s.Session, phase, run.run, activity, flag(log.Started), log.Lost, jsonOf(log.Outage))
-		return err
+		return t.put("merges", "namespace, session, phase", append(sessionColumns(&s), columns{
+			{"phase", &phase},
+			{"run", &run.run},
+			{"activity", &activity},
+			{"started", &log.Started},
+			{"lost", &log.Lost},
+			{"outage", document{&log.Outage}},
+		}...), "true")
 	})
 }

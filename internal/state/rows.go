@@ -20,7 +20,7 @@ import (
 
 // sessionTables are those whose rows belong to a session. Rows name only rows of tables before theirs.
 var sessionTables = []string{
-	"sessions", "session_labels", "runs", "phases", "assignments", "rounds", "attempts", "outcomes", "conversations", "merges", "reworks",
+	"sessions", "session_labels", "runs", "phases", "assignments", "rounds", "attempts", "outcomes", "conversations", "merges",
 	"checkpoints", "calls", "caps", "raises", "requests", "answers", "alerts",
 }
 
@@ -255,7 +255,7 @@ func checkTexts(table string, row map[string]any) error {
 
 // adopt makes the loaded rows of a session those of one that nobody runs.
 func (t *Tx) adopt(s session.Key, now int64) error {
-	if _, err := t.exec(`update sessions set status = 'failed', phases = '', ended_at = $3, reason = $4
+	if _, err := t.exec(`update sessions set status = 'failed', ended_at = $3, reason = $4
 		where namespace = $1 and session = $2 and status not in (`+closedStates+`)`,
 		s.Namespace, s.Session, now, "imported; go on with `maestro resume "+s.Session+"`"); err != nil {
 		return err
@@ -288,11 +288,11 @@ func (t *Tx) adopt(s session.Key, now int64) error {
 		if c.State == CallBegun {
 			c.State, c.Reserved, c.EndedAt = CallUnsettled, cost.Amount{}, sql.Null[int64]{V: now, Valid: true}
 		}
-		if err := t.updateCall(Call{}, c); err != nil {
+		if err := t.writeCall(c); err != nil {
 			return err
 		}
 	}
-	return t.changed(s, "")
+	return t.changed(s)
 }
 
 // check refuses a call that this program would not have written.

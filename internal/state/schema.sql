@@ -45,7 +45,6 @@ create table sessions (
   status        text   not null check (status in ('admitted', 'running', 'waiting_breaker', 'help_needed',
                                                   'awaiting_approval', 'completed', 'failed', 'cancelled')),
   reason        text   not null,       -- one sentence: why it failed, or what it waits for
-  phases        text   not null,       -- names of the phases in progress, separated by spaces
   revision      bigint not null,       -- counts the changes of the status
   mirrored      bigint not null,       -- the revision that execution_state.json has; -1 after a restore
   run           bigint not null,       -- the newest run, the only one that may write
@@ -152,6 +151,8 @@ create table assignments (
   answers_from    bigint not null,     -- the first pass whose stored answers this one may use
   undone          text   not null check (undone in ('', 'sent_back', 'resumed')),
                                        -- why its work counts no more; the rows stay for their cost and their logs
+  holder          text   not null,     -- the only execution of an activity that may write the assignment's work: each
+                                       -- takes the place of the one before. Empty in the other passes
   primary key (namespace, session, phase, persona, pass),
   foreign key (namespace, session) references sessions on delete cascade
 );
@@ -165,7 +166,6 @@ create table rounds (
   persona            text    not null,
   pass               bigint  not null,
   round              bigint  not null,
-  run                bigint  not null, -- the run that has written it last
   activity           text    not null, -- the id of its activity: a repeated execution finds its own round
   sequence           bigint  not null, -- of the activity among those of the assignment: an earlier one is late
   agent              text    not null, -- the agent that works in place of the persona's own
@@ -262,21 +262,6 @@ create table merges (
   lost      bigint  not null,          -- workers lost during the checks
   outage    text    not null,          -- json: the host's outage that stopped them; null if there is none
   primary key (namespace, session, phase),
-  foreign key (namespace, session) references sessions on delete cascade
-);
-
--- Work that a phase or a person has sent back.
-create table reworks (
-  namespace    text   not null,
-  session      text   not null,
-  rework       bigint not null,        -- counts from 1
-  to_phase     text   not null,
-  from_phase   text   not null,        -- empty if a person sent it back
-  from_persona text   not null,
-  by_person    text   not null,
-  reasons      text   not null,        -- json
-  at           bigint not null,
-  primary key (namespace, session, rework),
   foreign key (namespace, session) references sessions on delete cascade
 );
 
@@ -430,7 +415,6 @@ create table requests (
   category    text   not null,         -- of the failure; empty for an approval
   message     text   not null,
   actions     text   not null,         -- json: the answers that it takes, the most common first; none: nobody is asked
-  raise_scope text   not null,         -- the budget that it is about, like "phase build"; empty if none
   detail      text   not null,         -- json: texts for the person, what a skip does, the raise, failed attempts, the ticket
   quorum      text   not null,         -- json: how many, of which groups, who started; empty if one person decides
   opened_at   bigint not null,
@@ -442,7 +426,8 @@ create table requests (
 );
 create index requests_open on requests (namespace, opened_at desc) where closed_at is null;
 
--- Every answer that a session has applied. A person's answers to a quorum are several.
+-- Every answer that a session has applied: for statistics. A person's answers to a quorum are several. The checkpoint has
+-- the whole answer.
 create table answers (
   namespace   text   not null,
   session     text   not null,
@@ -450,14 +435,7 @@ create table answers (
   person      text   not null,         -- the verified person, or else the name that was given
   at          bigint not null,
   action      text   not null,
-  phase       text   not null,
-  persona     text   not null,
-  person_id   text   not null,
-  group_name  text   not null,         -- the group for which it counts; empty if none is needed
-  note        text   not null,
   files       text   not null,         -- manifest of supplied files
-  whole       integer not null,        -- 1: they replace the input
-  work        text   not null,         -- digest of the approved work; replaced work needs a new approval
   opened_at   bigint,                  -- when the request was opened
   primary key (namespace, session, request, person, at),
   foreign key (namespace, session) references sessions on delete cascade
@@ -468,8 +446,7 @@ create table alerts (
   namespace text   not null,
   session   text   not null,
   rule      text   not null,
-  text      text   not null,           -- a sentence with the value and the threshold
-  detail    text   not null,           -- json: value, threshold, and the request that it is about
+  detail    text   not null,           -- json: the alert, with the value, the threshold and a sentence on both
   at        bigint not null,
   primary key (namespace, session, rule),
   foreign key (namespace, session) references sessions on delete cascade
@@ -477,14 +454,6 @@ create table alerts (
 
 -- ------------------------------------------------------------------------------------------------------------------
 -- Who works, what is shared
-
--- The right to work on an assignment. Whoever takes it raises the epoch, and each writing statement of the holder names the
--- epoch.
-create table leases (
-  name       text   primary key,       -- namespace/session/phase/persona
-  holder     text   not null,          -- one execution of an activity
-  epoch      bigint not null
-);
 
 -- What a worker offers, renewed while it runs. Deleted 30 days after the last renewal.
 create table workers (
@@ -661,13 +630,10 @@ create table uploads (
 );
 create index uploads_old on uploads (at);
 
--- When something was last changed, for live pages and for what is derived from rows: readers ask for what has a higher
+-- When a session was last changed, for live pages and for what is derived from rows: readers ask for what has a higher
 -- number than the last one that they saw.
 create table changes (
-  topic  text   not null,              -- session, team
-  name   text   not null,              -- of a session with its namespace, like default/shop
-  number bigint not null,              -- counts up; taken under a lock, so that no smaller one appears later
-  at     bigint not null,
-  primary key (topic, name)
+  name   text   primary key,           -- of the session with its namespace, like default/shop
+  number bigint not null               -- counts up; taken under a lock, so that no smaller one appears later
 );
 create unique index changes_by_number on changes (number);

@@ -147,17 +147,16 @@ func (d *DB) Sessions(ctx context.Context, f Filter) (found []Session, err error
 		err := t.each(func(r *sql.Rows) error {
 			var s Session
 			var phases string
-			var started int64
-			var ended, waiting, alerted sql.Null[int64]
-			err := r.Scan(&s.Namespace, &s.Session, &s.Team, &s.Status, &phases, &s.Requirement, &s.Reason, &started, &ended, &s.Run, &s.FirstRun,
-				&s.Requests, &waiting, &alerted, &s.Tokens, &s.CostUSD)
+			err := r.Scan(&s.Namespace, &s.Session, &s.Team, &s.Status, &phases, &s.Requirement, &s.Reason, optional{&s.StartedAt},
+				optional{&s.ClosedAt}, &s.Run, &s.FirstRun, &s.Requests, optional{&s.WaitingSince}, optional{&s.AlertedAt}, &s.Tokens, &s.CostUSD)
 			s.Phases = append([]string{}, strings.Fields(phases)...)
-			begun := time.UnixMicro(started).UTC()
-			s.StartedAt, s.ClosedAt, s.WaitingSince, s.AlertedAt = &begun, nullTime(ended), nullTime(waiting), nullTime(alerted)
 			at[s.Key] = len(found)
 			found = append(found, s)
 			return err
-		}, `select s.namespace, s.session, s.team, s.status, s.phases, s.requirement, s.reason, s.started_at, s.ended_at, s.temporal_run, s.first_run,
+		}, `select s.namespace, s.session, s.team, s.status,
+				(select coalesce(string_agg(p.phase, ' ' order by p.position), '') from phases p
+					where p.namespace = s.namespace and p.session = s.session and p.state in ('running', 'awaiting_approval')
+						and s.status not in (`+closedStates+`)), s.requirement, s.reason, s.started_at, s.ended_at, s.temporal_run, s.first_run,
 				(select count(*) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null),
 				(select min(r.opened_at) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null and r.opened_at > 0),
 				(select max(a.at) from alerts a where a.namespace = s.namespace and a.session = s.session),
@@ -199,15 +198,6 @@ func (d *DB) Session(ctx context.Context, key session.Key) (Session, bool, error
 	return found[0], true, nil
 }
 
-// nullTime is nil for null.
-func nullTime(micros sql.Null[int64]) *time.Time {
-	if !micros.Valid {
-		return nil
-	}
-	at := time.UnixMicro(micros.V).UTC()
-	return &at
-}
-
 // HasSession reports whether the database has a session.
 func (d *DB) HasSession(ctx context.Context, key session.Key) (bool, error) {
 	_, err := d.Standing(ctx, key)
@@ -218,13 +208,8 @@ func (d *DB) HasSession(ctx context.Context, key session.Key) (bool, error) {
 }
 
 // SessionNames lists the names of the sessions of a namespace, newest first, for suggestions.
-func (d *DB) SessionNames(ctx context.Context, namespace string) (names []string, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		names = nil
-		return t.each(func(r *sql.Rows) error {
-			names = append(names, "")
-			return r.Scan(&names[len(names)-1])
-		}, `select session from sessions where namespace = $1 order by started_at desc, session`, namespace)
+func (d *DB) SessionNames(ctx context.Context, namespace string) ([]string, error) {
+	return read(ctx, d, func(t *Tx) ([]string, error) {
+		return t.texts(`select session from sessions where namespace = $1 order by started_at desc, session`, namespace)
 	})
-	return names, err
 }

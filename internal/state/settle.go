@@ -60,14 +60,10 @@ type Progress struct {
 // reservation after that. refused is a budget that does not cover it; nil if all do. It never waits, because the call goes
 // on spending meanwhile.
 func (d *DB) Report(ctx context.Context, id string, p Progress) (held cost.Amount, refused *budget.Budget, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		held, refused = cost.Amount{}, nil
 		before, err := t.call(id, t.lockRows)
 		if err != nil || before.State != CallBegun {
-			return err
-		}
-		now, err := t.Now()
-		if err != nil {
 			return err
 		}
 		c := before
@@ -80,7 +76,7 @@ func (d *DB) Report(ctx context.Context, id string, p Progress) (held cost.Amoun
 		grown := minus(c.Usage.Amount(), before.Usage.Amount())
 		c.Reserved, refused = extend(budgets, before.Reserved, grown, p)
 		held = c.Reserved
-		return t.updateCall(before, c)
+		return t.updateCall(c)
 	})
 	return held, refused, err
 }
@@ -131,12 +127,8 @@ func (d *DB) CloseCall(ctx context.Context, id string, rest cost.Usage, by, note
 
 // change changes a call. do reports whether it has changed anything, and may run more than once.
 func (d *DB) change(ctx context.Context, id string, do func(c *Call, now int64) bool) error {
-	return d.Write(ctx, func(t *Tx) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		before, err := t.call(id, t.lockRows)
-		if err != nil {
-			return err
-		}
-		now, err := t.Now()
 		if err != nil {
 			return err
 		}
@@ -144,6 +136,6 @@ func (d *DB) change(ctx context.Context, id string, do func(c *Call, now int64) 
 		if !do(&c, now) {
 			return nil
 		}
-		return t.updateCall(before, c)
+		return t.updateCall(c)
 	})
 }

@@ -3,6 +3,7 @@ package state_test
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/big"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -176,6 +178,34 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, ids, int(begun-1))
 	require.NoError(t, db.End(t.Context(), ids[0].ID, state.CallEnd{State: state.CallFailed}))
+}
+
+// TestADatabaseOfADevelopmentVersion is refused with what to do: its tables may be others.
+func TestADatabaseOfADevelopmentVersion(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"other tables":            `update migrations set digest = '` + strings.Repeat("0", 64) + `'`,
+		"older than the digest":   `alter table migrations drop column digest`,
+		"the digest is no digest": `update migrations set digest = ''`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			db := open(t, dir)
+			require.NoError(t, db.Close())
+			file, err := sql.Open("sqlite", filepath.Join(dir, state.FileName))
+			require.NoError(t, err)
+			_, err = file.ExecContext(t.Context(), change)
+			require.NoError(t, errors.Join(err, file.Close()))
+			_, err = state.OpenSQLite(t.Context(), dir, state.Options{Now: time.Now})
+			if name == "the digest is no digest" {
+				require.ErrorIs(t, err, state.ErrDamaged)
+				return
+			}
+			require.ErrorIs(t, err, state.ErrDevelopmentSchema)
+			require.ErrorContains(t, err, "move the state directory away, or restore a backup")
+		})
+	}
 }
 
 // TestADamagedFile overwrites parts of the file: whatever is read is right or an error.

@@ -48,10 +48,7 @@ func open(ctx context.Context, d *DB) (*DB, error) {
 		}
 	}
 	if err == nil {
-		err = d.Read(ctx, func(t *Tx) (err error) {
-			d.generation, err = t.generation()
-			return err
-		})
+		d.generation, err = read(ctx, d, (*Tx).generation)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -139,6 +136,15 @@ func (d *DB) Read(ctx context.Context, do func(*Tx) error) error {
 	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot()}, do))
 }
 
+// read returns what a function reads in a transaction.
+func read[V any](ctx context.Context, d *DB, do func(*Tx) (V, error)) (value V, err error) {
+	err = d.Read(ctx, func(t *Tx) (err error) {
+		value, err = do(t)
+		return err
+	})
+	return value, err
+}
+
 // snapshot is the isolation at which all statements of a transaction see one state.
 func (d *DB) snapshot() sql.IsolationLevel {
 	if d.turn != nil {
@@ -198,6 +204,15 @@ func (t *Tx) lock(table string) error {
 	}
 	_, err := t.exec(fmt.Sprintf(t.lockTable, table))
 	return err
+}
+
+// texts reads a column of texts.
+func (t *Tx) texts(query string, args ...any) (all []string, err error) {
+	err = t.each(func(r *sql.Rows) error {
+		all = append(all, "")
+		return r.Scan(&all[len(all)-1])
+	}, query, args...)
+	return all, err
 }
 
 // row reads one row.

@@ -10,11 +10,8 @@ import (
 
 // Execution reads a session's status as of its newest boundary, without costs. The error is [ErrNotFound] if no boundary was
 // written.
-func (d *DB) Execution(ctx context.Context, key session.Key) (e session.Execution, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		e, err = t.execution(key)
-		return err
-	})
+func (d *DB) Execution(ctx context.Context, key session.Key) (session.Execution, error) {
+	e, err := read(ctx, d, func(t *Tx) (session.Execution, error) { return t.execution(key) })
 	if err != nil {
 		return session.Execution{}, fmt.Errorf("session %s: %w", key.Session, err)
 	}
@@ -24,8 +21,6 @@ func (d *DB) Execution(ctx context.Context, key session.Key) (e session.Executio
 func (t *Tx) execution(key session.Key) (e session.Execution, err error) {
 	e.Namespace, e.Session, e.Help = key.Namespace, key.Session, []session.Request{}
 	var origin session.Origin
-	var started, boundary, updated int64
-	var ended sql.Null[int64]
 	err = t.row(`select s.team, s.status, s.reason, s.revision, r.run, s.boundary_at, s.temporal_run, s.first_run,
 			s.forked_from, s.forked_at,
 			coalesce((select c.digest from checkpoints c where c.namespace = s.namespace and c.session = s.session
@@ -34,13 +29,11 @@ func (t *Tx) execution(key session.Key) (e session.Execution, err error) {
 				r.original_run, r.first
 		from sessions s join runs r on r.namespace = s.namespace and r.session = s.session and r.temporal_run = s.temporal_run
 		where s.namespace = $1 and s.session = $2 and s.revision > 0`, key.Namespace, key.Session).
-		Scan(&e.Team, &e.Status.Status, &e.Reason, &e.Revision, &e.Run, &boundary, &e.RunID, &e.FirstRun, &origin.Session, &origin.Checkpoint, &e.Checkpoint,
-			&e.StartedBy, &e.StartedByID, &e.StartedOver, &started, &ended, &updated, document{&e.Decisions}, document{&e.Course}, document{&e.Plan}, &e.OriginalRun, &e.First)
+		Scan(&e.Team, &e.Status.Status, &e.Reason, &e.Revision, &e.Run, moment{&e.BoundaryAt}, &e.RunID, &e.FirstRun, &origin.Session, &origin.Checkpoint, &e.Checkpoint,
+			&e.StartedBy, &e.StartedByID, &e.StartedOver, optional{&e.StartedAt}, optional{&e.ClosedAt}, moment{&e.UpdatedAt}, document{&e.Decisions}, document{&e.Course}, document{&e.Plan}, &e.OriginalRun, &e.First)
 	if err != nil {
 		return e, err
 	}
-	at := timeOf(started)
-	e.StartedAt, e.ClosedAt, e.BoundaryAt, e.UpdatedAt = &at, nullTime(ended), timeOf(boundary), timeOf(updated)
 	if origin.Session != "" {
 		e.Origin = &origin
 	}
@@ -108,12 +101,9 @@ func (t *Tx) readRequests(e *session.Execution) error {
 func (t *Tx) readAlerts(e *session.Execution) error {
 	return t.each(func(r *sql.Rows) error {
 		var a session.Alert
-		var d alertDetail
-		var at int64
-		err := r.Scan(&a.Rule, &a.Message, document{&d}, &at)
-		a.Value, a.Threshold, a.Request, a.At = d.Value, d.Threshold, d.Request, timeOf(at)
+		err := r.Scan(alertColumns(&a).fields()...)
 		e.Alerts = append(e.Alerts, a)
 		return err
-	}, `select rule, text, detail, at from alerts where namespace = $1 and session = $2 order by at, rule`,
+	}, `select rule, detail, at from alerts where namespace = $1 and session = $2 order by at, rule`,
 		e.Namespace, e.Session)
 }

@@ -7,52 +7,26 @@ import (
 	"strings"
 )
 
-// UsageKeys are the fields by which the costs of many sessions can be summed.
-var UsageKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
-
-// SessionCost is a sum of costs of many sessions.
-type SessionCost struct {
-	Team, Session string
-	Cost
+// Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by some of team,
+// session, phase, persona, agent, model and day: the newest day first, then the sessions that were started last, and by name.
+// Those of one session are in the order in which the first call of each sum began. An empty day is any. The filter's After and
+// Limit are ignored.
+func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) ([]Cost, error) {
+	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.usage(by, since, f) })
 }
 
-func (c *SessionCost) field(key string) *string {
-	switch key {
-	case "team":
-		return &c.Team
-	case "session":
-		return &c.Session
-	}
-	return c.key(CostKey(key))
-}
-
-// totalSums are the sums of totals, in the order of Cost.sums.
-const totalSums = `coalesce(sum(c.calls), 0), coalesce(sum(c.input_tokens), 0), coalesce(sum(c.output_tokens), 0), coalesce(sum(c.reasoning_tokens), 0),
-	coalesce(sum(c.cache_read_tokens), 0), coalesce(sum(c.cache_write_tokens), 0), coalesce(sum(c.cache_write_1h_tokens), 0), coalesce(sum(c.web_searches), 0),
-	coalesce(sum(c.nano_usd), 0), coalesce(sum(c.unsettled), 0), coalesce(sum(c.estimated_tokens), 0), coalesce(sum(c.estimated_nano_usd), 0),
-	coalesce(sum(c.begun), 0), coalesce(sum(c.reserved_tokens), 0), coalesce(sum(c.reserved_nano_usd), 0)`
-
-// Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by keys of
-// [UsageKeys]: the newest day first, then the sessions that began to pay last, then by name. An empty day is any. The filter's
-// After and Limit are ignored.
-func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (costs []SessionCost, err error) {
-	var w *where
-	from, figures := "", sums
-	names := map[string]string{"team": "c.team", "session": "c.session"}
-	of := func(key string) string {
-		if name, ok := names[key]; ok {
-			return name
-		}
-		return "c." + key
-	}
-	if onlyTotals(by, f) {
-		w = &where{}
+func (t *Tx) usage(by []string, since string, f Filter) (costs []Cost, err error) {
+	w, from, figures := &where{}, `calls c`, callSums
+	switch {
+	case onlyTotals(by, f):
+		from, figures = `totals c`, totalSums
 		w.add("c.namespace = ?", f.Namespace)
 		oneOf(w, "c.team", f.Teams)
-		from, figures = `totals c`, totalSums
-	} else {
+	case f.Session != "":
+		w.add("c.namespace = ? and c.session = ?", f.Namespace, f.Session)
+	default:
 		w = f.where()
-		from = `calls c join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
+		from += ` join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
 			on c.namespace = s.namespace and c.session = s.session`
 		w.conditions = []string{"true"}
 	}
@@ -61,26 +35,19 @@ func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (co
 	}
 	selected, grouped := "", ""
 	if len(by) > 0 {
-		columns := make([]string, len(by))
-		for i, key := range by {
-			columns[i] = of(key)
-		}
-		grouped = strings.Join(columns, ", ")
-		selected, grouped = ", "+grouped, " group by "+grouped+order(by, columns, from)
+		selected = ", c." + strings.Join(by, ", c.")
+		grouped = " group by " + selected[2:] + order(by, f)
 	}
-	err = d.Read(ctx, func(t *Tx) error {
-		costs = nil
-		return t.each(func(r *sql.Rows) error {
-			var c SessionCost
-			fields := c.sums()
-			for _, key := range by {
-				fields = append(fields, c.field(key))
-			}
-			err := r.Scan(fields...)
-			costs = append(costs, c)
-			return err
-		}, `select `+figures+selected+` from `+from+` where `+w.String()+grouped, w.args...)
-	})
+	err = t.each(func(r *sql.Rows) error {
+		var c Cost
+		fields := c.sums()
+		for _, key := range by {
+			fields = append(fields, c.key(key))
+		}
+		err := r.Scan(fields...)
+		costs = append(costs, c)
+		return err
+	}, `select `+figures+selected+` from `+from+` where `+w.String()+grouped, w.args...)
 	return costs, err
 }
 
@@ -90,14 +57,20 @@ func onlyTotals(by []string, f Filter) bool {
 		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" && f.Session == ""
 }
 
-// order sorts the sums.
-func order(by, columns []string, from string) string {
+// order sorts the sums: those of one session as it began to pay.
+func order(by []string, f Filter) string {
 	var keys []string
-	if i := slices.Index(by, "day"); i >= 0 {
-		keys = append(keys, columns[i]+" desc")
+	if slices.Contains(by, "day") {
+		keys = append(keys, "c.day desc")
 	}
-	if slices.Contains(by, "session") && from != "totals c" {
+	switch {
+	case f.Session != "":
+		keys = append(keys, "min(c.begun_at)")
+	case slices.Contains(by, "session"):
 		keys = append(keys, "max(s.session_started) desc")
 	}
-	return " order by " + strings.Join(append(keys, columns...), ", ")
+	for _, key := range by {
+		keys = append(keys, "c."+key)
+	}
+	return " order by " + strings.Join(keys, ", ")
 }

@@ -142,7 +142,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 		at = c.CreatedAt
 	}
 	_, _, err = s.State.PutBoundary(ctx, state.Boundary{
-		Key: key, TemporalRun: RunOf(key), FirstRun: RunOf(key), At: at, Status: e.Status, Checkpoint: &row, Answers: c.Answers, Reworks: c.Reworks,
+		Key: key, TemporalRun: RunOf(key), FirstRun: RunOf(key), At: at, Status: e.Status, Checkpoint: &row, Answers: c.Answers,
 	})
 	if err == nil {
 		err = s.Mirror(ctx, key)

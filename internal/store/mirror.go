@@ -203,7 +203,7 @@ func (m *mirrorUpdate) addStatus(ctx context.Context) (revision int64, mirrored 
 			Kind: session.ErrCorrupt,
 		})
 	}
-	costs, err := m.State.Costs(ctx, m.key, state.ByPhase, state.ByPersona)
+	costs, err := m.State.Costs(ctx, m.key, "phase", "persona")
 	if err != nil {
 		return 0, false, err
 	}

@@ -1,13 +1,7 @@
-// Package usage sums the costs of sessions, from the calls in a store or from the
-// status of a session.
+// Package usage is the document of sums of costs.
 package usage
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/maestro-hive/maestro/internal/cost"
-)
+import "github.com/maestro-hive/maestro/internal/cost"
 
 // Keys are the fields by which costs can be grouped.
 var Keys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
@@ -69,11 +63,6 @@ type Reserved struct {
 	cost.Amount
 }
 
-// Spent is the cost of calls that is known.
-func Spent(calls int, used cost.Usage) Spending {
-	return Spending{Calls: calls, Usage: used, Tokens: used.Tokens()}
-}
-
 // Add returns the sum of both.
 func (s Spending) Add(o Spending) Spending {
 	return Spending{
@@ -81,32 +70,4 @@ func (s Spending) Add(o Spending) Spending {
 		Unsettled: Unsettled{s.Unsettled.Calls + o.Unsettled.Calls, s.Unsettled.Usage.Add(o.Unsettled.Usage)},
 		Reserved:  Reserved{s.Reserved.Calls + o.Reserved.Calls, s.Reserved.Add(o.Reserved.Amount)},
 	}
-}
-
-// Sum groups costs by keys, in the order of their first occurrence; days are sorted, newest first.
-// Costs of days before since are left out. Each other cost is in one row, and in the total.
-func Sum(costs []Row, by []string, since string) (rows []Row, total Spending) {
-	rows = []Row{}
-	at := map[Row]int{}
-	for _, price := range costs {
-		if price.Day != "" && price.Day < since {
-			continue
-		}
-		var row Row
-		for _, key := range by {
-			*row.Key(key) = *price.Key(key)
-		}
-		i, ok := at[row]
-		if !ok {
-			i = len(rows)
-			at[row] = i
-			rows = append(rows, row)
-		}
-		rows[i].Spending = rows[i].Add(price.Spending)
-		total = total.Add(price.Spending)
-	}
-	if slices.Contains(by, "day") {
-		slices.SortStableFunc(rows, func(x, y Row) int { return strings.Compare(y.Day, x.Day) })
-	}
-	return rows, total
 }

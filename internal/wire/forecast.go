@@ -143,7 +143,7 @@ func (f Forecast) most(output int64) cost.Amount {
 
 // dearest returns the highest prices of a token of the prompt and of the answer.
 func (f Forecast) dearest() (input, output cost.USD) {
-	return f.Prices.Dearest(f.Tier, f.bound(), f.Hour)
+	return f.Prices.Highest(f.Tier, f.bound(), f.Hour)
 }
 
 // Estimate returns the estimated usage of the call with a short answer.

@@ -228,7 +228,7 @@ func (w *work) writes(fence state.Fence, pass int) map[string]func() error {
 		"drop": func() error { return w.DropRound(w.t.Context(), fence, dev("s"), pass, 1) },
 		"reserve": func() error {
 			c := w.call(dev("s"), fence.Run, 10)
-			c.Lease, c.Epoch = fence.Lease, fence.Epoch
+			c.Holder = fence.Holder
 			_, err := w.Begin(w.t.Context(), c)
 			return err
 		},
@@ -257,7 +257,7 @@ func lateExecutorsAreFenced(t *testing.T, b *bench) {
 	order.Holder = "another"
 	next, err := w.OpenRound(t.Context(), order)
 	require.NoError(t, err)
-	require.Equal(t, w.opened.Fence.Epoch+1, next.Fence.Epoch)
+	require.Equal(t, "another", next.Fence.Holder)
 	_, err = w.OpenRound(t.Context(), state.RoundOrder{Assignment: dev("unknown"), TemporalRun: "r"})
 	require.ErrorIs(t, err, state.ErrNotFound)
 }

@@ -184,15 +184,16 @@ func usageAddsUp(t *testing.T, b *bench) {
 	want := state.Cost{
 		Calls: 4, Usage: cost.Usage{InputTokens: 2, OutputTokens: 10, CostUSD: 10}, Unsettled: 2, Estimated: tokens(40), Begun: 2, Reserved: tokens(80),
 	}
-	day, err := b.Today(t.Context())
+	some, err := b.Calls(t.Context(), lead("one"))
 	require.NoError(t, err)
+	day := some[0].Day
 	for _, by := range [][]string{{}, {"team"}, {"day", "agent", "model"}, {"session"}, {"phase", "persona"}, {"day", "session"}} {
 		for _, since := range []string{"", day} {
 			costs, err := b.Usage(t.Context(), by, since, state.Filter{Namespace: "default", Teams: []string{team}})
 			require.NoError(t, err)
 			var all []state.Cost
 			for _, c := range costs {
-				all = append(all, c.Cost)
+				all = append(all, c)
 			}
 			require.Equal(t, want, state.Sum(all, spec.AssignmentID{}), by)
 		}
@@ -216,7 +217,6 @@ func changesAreNumbered(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.False(t, reset)
 	require.Len(t, changes, 3)
-	require.NoError(t, b.Touch(t.Context(), sessionOf("asks")))
 	_, err = b.AddRaise(t.Context(), sessionOf("asks"), budget.Raise{ID: "1", Scope: budget.SessionScope, Added: tokens(1)}, "cli")
 	require.NoError(t, err)
 	changes, now, reset, err := b.Changes(t.Context(), "default", at)

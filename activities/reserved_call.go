@@ -24,9 +24,9 @@ const (
 	progressLimit = 5 * time.Second
 )
 
-// paidCall is a call in flight. Its methods may be called from any goroutine. One of the methods
+// reservedCall is a call in flight. Its methods may be called from any goroutine. One of the methods
 // that end it must be called once.
-type paidCall struct {
+type reservedCall struct {
 	spender  *spender
 	plan     session.CallPlan
 	attempt  state.AttemptKey
@@ -42,13 +42,13 @@ type paidCall struct {
 }
 
 // ID is the call's id.
-func (c *paidCall) ID() string { return c.id }
+func (c *reservedCall) ID() string { return c.id }
 
 // Granted returns the reservation at the call's begin.
-func (c *paidCall) Granted() cost.Amount { return c.granted }
+func (c *reservedCall) Granted() cost.Amount { return c.granted }
 
 // reserve reserves the cost of the call, and notes that it begins.
-func (c *paidCall) reserve(ctx context.Context) error {
+func (c *reservedCall) reserve(ctx context.Context) error {
 	s := c.spender
 	waited := false
 	defer func() {
@@ -82,7 +82,7 @@ func (c *paidCall) reserve(ctx context.Context) error {
 
 // begin records the call once, if its budgets permit it. If ctx ends before the outcome is known, the call is not made, and
 // its row is ended.
-func (c *paidCall) begin(ctx context.Context) (verdict budget.Verdict, err error) {
+func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err error) {
 	s := c.spender
 	estimated := c.plan.Estimate.Amount()
 	c.estimated = estimated
@@ -107,7 +107,7 @@ func (c *paidCall) begin(ctx context.Context) (verdict budget.Verdict, err error
 }
 
 // Settle stores an answer and books its cost.
-func (c *paidCall) Settle(ctx context.Context, answer []byte, used cost.Usage) error {
+func (c *reservedCall) Settle(ctx context.Context, answer []byte, used cost.Usage) error {
 	ctx = context.WithoutCancel(ctx)
 	end := state.CallEnd{State: state.CallAnswered, Usage: used}
 	if answer != nil {
@@ -122,18 +122,18 @@ func (c *paidCall) Settle(ctx context.Context, answer []byte, used cost.Usage) e
 }
 
 // Abandon books the cost of a call without an answer.
-func (c *paidCall) Abandon(ctx context.Context, used cost.Usage) error {
+func (c *reservedCall) Abandon(ctx context.Context, used cost.Usage) error {
 	return c.end(context.WithoutCancel(ctx), state.CallEnd{State: state.CallFailed, Usage: used})
 }
 
 // Unsettle books the known cost of a call, and an estimate of the rest. Neither is limited to
 // the reservation: the provider may have counted more.
-func (c *paidCall) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
+func (c *reservedCall) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
 	return c.end(context.WithoutCancel(ctx), state.CallEnd{State: state.CallUnsettled, Usage: used, Estimated: estimate.Amount()})
 }
 
 // end books the call.
-func (c *paidCall) end(ctx context.Context, end state.CallEnd) error {
+func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 	s := c.spender
 	if c.plan.Turn == 0 {
 		s.round.callEnded()
@@ -153,7 +153,7 @@ func (c *paidCall) end(ctx context.Context, end state.CallEnd) error {
 }
 
 // callEnded removes a call from the calls in flight. The running program has its answer.
-func (s *spender) callEnded(c *paidCall, end state.CallEnd) {
+func (s *spender) callEnded(c *reservedCall, end state.CallEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
@@ -165,14 +165,14 @@ func (s *spender) callEnded(c *paidCall, end state.CallEnd) {
 
 // Report notes durably the usage of the call so far, and checks its budgets. If the state cannot be used now, the next
 // report has it.
-func (c *paidCall) Report(used, estimate cost.Usage) error {
+func (c *reservedCall) Report(used, estimate cost.Usage) error {
 	rest := estimate.Amount()
 	rest.USD = cmp.Or(rest.USD, c.plan.Estimate.CostUSD)
 	return c.progress(used, state.Progress{Known: used, Wanted: rest, Estimated: rest})
 }
 
 // Answered notes the provider's answer.
-func (c *paidCall) Answered(a session.CallAnswer) {
+func (c *reservedCall) Answered(a session.CallAnswer) {
 	c.mu.Lock()
 	c.differs = a.Differs
 	c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *paidCall) Answered(a session.CallAnswer) {
 // Spending notes the usage of the call so far. If it exceeds the reservation, the
 // reservation is extended. An error means that the budget does not permit that: the
 // call must stop.
-func (c *paidCall) Spending(used cost.Usage) error {
+func (c *reservedCall) Spending(used cost.Usage) error {
 	amount := used.Amount()
 	c.mu.Lock()
 	within := (c.held.Tokens == 0 || amount.Tokens <= c.held.Tokens) && (c.held.USD == 0 || amount.USD <= c.held.USD)
@@ -196,7 +196,7 @@ func (c *paidCall) Spending(used cost.Usage) error {
 	return c.progress(used, state.Progress{Wanted: amount.Add(amount), Least: amount, Estimated: estimated})
 }
 
-func (c *paidCall) noteSpending(used cost.Usage) {
+func (c *reservedCall) noteSpending(used cost.Usage) {
 	s := c.spender
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *paidCall) noteSpending(used cost.Usage) {
 }
 
 // progress reports the progress of the call to the state.
-func (c *paidCall) progress(used cost.Usage, p state.Progress) error {
+func (c *reservedCall) progress(used cost.Usage, p state.Progress) error {
 	s := c.spender
 	c.noteSpending(used)
 	ctx, cancel := context.WithTimeout(context.Background(), progressLimit)
