@@ -105,7 +105,7 @@ func (s *Store) Close() error { return s.State.Close() }
 
 // IDIn returns the id of the store in a directory, or of its backup. The error is [session.ErrNotFound] if there is none.
 func IDIn(dir string) (string, error) {
-	d, err := storage.NewDirectory(dir, time.Now)
+	d, err := storage.NewDirectory(dir, nil) // only writing needs a clock
 	if err != nil {
 		return "", err
 	}
