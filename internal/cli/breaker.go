@@ -148,8 +148,8 @@ func (c *breakerCommand) list(ctx context.Context) error {
 		if b.State != session.BreakerClosed {
 			why = b.Because()
 		}
-		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
-			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(why, terminal.Dim))
+		t.Add(b.Name, terminal.Painted(string(b.State), breakerColour(b.State)), b.Failures, terminal.Moment(b.OpenUntil),
+			terminal.Dash(strings.Join(b.Agents, ", ")), terminal.Painted(why, terminal.Dim))
 	}
 	c.writeFitted(t)
 	return nil

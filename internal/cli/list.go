@@ -91,8 +91,8 @@ func (c *listCommand) write(doc control.SessionList) {
 		if !l.Temporal {
 			state += " (store only)"
 		}
-		t.Add(terminal.Plain(l.Session), terminal.Plain(terminal.Dash(l.Team)), terminal.Painted(state, terminal.StateColour(l.Status)), terminal.Plain(strings.Join(l.Phases, ", ")),
-			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Dollars(l.CostUSD)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took),
+		t.Add(l.Session, terminal.Dash(l.Team), terminal.Painted(state, terminal.StateColour(l.Status)), strings.Join(l.Phases, ", "),
+			terminal.Number(l.Tokens), terminal.Dollars(l.CostUSD), terminal.Moment(l.StartedAt), took,
 			terminal.Painted(safetext.Line(l.Requirement), terminal.Dim))
 	}
 	c.writeFitted(t, "TOOK", "TOKENS", "PHASE", "TEAM")

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -63,22 +63,16 @@ func (c *planCommand) writeTerm(margin, text string) {
 // writePersonas prints a phase's personas, a line for each; what is set for one alone
 // goes below where it would make the line too long.
 func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
-	var rows bytes.Buffer
-	bare := terminal.NewTable(terminal.Palette{})
-	painted := terminal.NewTable(c.palette)
+	var rows strings.Builder
+	t := c.table()
 	for _, who := range personas {
-		for _, t := range []*terminal.Table{bare, painted} {
-			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
-		}
+		t.Add("   "+who.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+who.Agent)
 	}
-	painted.Write(&rows)
+	t.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")
-	rows.Reset()
-	bare.Write(&rows)
-	widths := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
 		more := settingsOf(who)
-		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
+		if fits := ansi.StringWidth(lines[i]+more)+len(" ()") <= terminal.PageWidth; more != "" && fits {
 			c.print("%s (%s)", lines[i], more)
 			continue
 		}
