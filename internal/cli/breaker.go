@@ -135,12 +135,13 @@ func (c *breakerCommand) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.output == outputJSON {
-		return c.printJSON(breakerListDocument{known})
-	}
+	return c.result(breakerListDocument{known}, func() { c.writeList(known) })
+}
+
+func (c *breakerCommand) writeList(known []workerpool.Breaker) {
 	if len(known) == 0 {
 		c.printErr("no breakers yet; each agent of a worker has one once the worker has started")
-		return nil
+		return
 	}
 	t := c.table("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
 	for _, b := range known {
@@ -152,7 +153,6 @@ func (c *breakerCommand) list(ctx context.Context) error {
 			terminal.Dash(strings.Join(b.Agents, ", ")), terminal.Painted(why, terminal.Dim))
 	}
 	c.writeFitted(t)
-	return nil
 }
 
 func breakerColour(s session.BreakerState) terminal.Colour {

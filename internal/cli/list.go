@@ -51,7 +51,7 @@ func newList(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&c.Limit, "limit", 50, "maximum number of sessions")
 	flags.StringVar(&c.Team, "team", "", "only sessions of this team")
-	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(sessionStates(), ", "))
+	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(words(control.States()), ", "))
 	flags.StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	flags.StringVar(&since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
 	flags.StringVar(&c.Cursor, "cursor", "", "continue after the page that ended with this cursor")
@@ -125,14 +125,6 @@ func parseStart(since string, now time.Time) (time.Time, error) {
 		return time.Time{}, usagef("--since: %q is neither a date like 2026-11-21 nor a duration like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
 	}
 	return now.Add(-ago), nil
-}
-
-// sessionStates names the states that a session can be listed in.
-func sessionStates() (names []string) {
-	for _, state := range control.States() {
-		names = append(names, string(state))
-	}
-	return names
 }
 
 func timeOf(t *time.Time) time.Time {

@@ -33,27 +33,19 @@ func (o *batchOptions) add(cmd *cobra.Command) {
 	flags.StringVar(&o.team, "team", "", "with --all: only sessions of this team")
 	flags.StringVar(&o.phase, "phase", "", "with --all: only requests about this phase")
 	flags.StringVar(&o.category, "category", "", "with --all: only requests of this category, like auth")
-	_ = cmd.RegisterFlagCompletionFunc("category", cobra.FixedCompletions(categoryNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("category", cobra.FixedCompletions(words(failures.Categories()), cobra.ShellCompDirectiveNoFileComp))
 	flags.BoolVar(&o.dryRun, "dry-run", false, "with --all: only list the requests that would be answered")
 	flags.BoolVar(&o.yes, "yes", false, "with --all: answer without a dry run")
 }
 
-// categoryNames lists the failure categories as they are written.
-func categoryNames() []string {
-	var names []string
-	for _, c := range failures.Categories() {
-		names = append(names, string(c))
-	}
-	return names
-}
-
 // checkCategory refuses a category that no failure has, which would match nothing.
 func (o batchOptions) checkCategory() error {
-	if o.category == "" || slices.Contains(categoryNames(), o.category) {
+	known := words(failures.Categories())
+	if o.category == "" || slices.Contains(known, o.category) {
 		return nil
 	}
 	return usagef("--category: unknown failure category %q%s; use one of %s", textfmt.Shorten(o.category, 40),
-		textfmt.DidYouMean(o.category, categoryNames()), strings.Join(categoryNames(), ", "))
+		textfmt.DidYouMean(o.category, known), strings.Join(known, ", "))
 }
 
 // given reports whether flags select among all sessions.

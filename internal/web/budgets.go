@@ -50,10 +50,14 @@ func budgetRow(scope string, text func(int64) string, limit, spent, unsettled, r
 	for _, p := range []struct {
 		class, key, what string
 		amount           int64
-	}{{"spent" + level, "spent-key" + level, " spent", spent}, {"unsettled", "solid ask", " unsettled", unsettled}, {"reserved", "active", " reserved", reserved}} {
+	}{
+		{"spent" + level, "spent-key" + level, " spent", spent},
+		{"unsettled", "solid ask", " unsettled", unsettled}, {"reserved", "active", " reserved", reserved},
+	} {
 		if p.amount > 0 || len(r.Parts) == 0 {
-			part := BudgetPart{Class: p.class, Key: p.key, Text: text(p.amount) + p.what, From: at, Width: float64(p.amount) / float64(max(limit, used)) * 100}
-			r.Parts, at = append(r.Parts, part), at+part.Width
+			width := float64(p.amount) / float64(max(limit, used)) * 100
+			r.Parts = append(r.Parts, BudgetPart{Class: p.class, Key: p.key, Text: text(p.amount) + p.what, From: at, Width: width})
+			at += width
 		}
 	}
 	return r

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -207,17 +206,12 @@ func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 
 // readAmount reads what is added to a budget.
 func readAmount(r *http.Request, raise *workflows.Raise) error {
-	usd, tokens := strings.TrimSpace(r.PostFormValue("usd")), strings.TrimSpace(r.PostFormValue("tokens"))
-	if usd != "" {
-		if err := raise.USD.UnmarshalJSON([]byte(usd)); err != nil {
-			return err
-		}
+	if err := readUSD(r, &raise.USD); err != nil {
+		return err
 	}
-	if tokens != "" {
-		var err error
-		if raise.Tokens, err = strconv.ParseInt(strings.ReplaceAll(tokens, ",", ""), 10, 64); err != nil {
-			return errors.New("tokens: enter a whole number, like 500000")
-		}
+	var err error
+	if raise.Tokens, err = wholeNumber(r, "tokens", "tokens", 500_000); err != nil {
+		return err
 	}
 	if raise.USD <= 0 && raise.Tokens <= 0 {
 		return errors.New("enter an amount in USD or in tokens that is more than 0")

@@ -3,7 +3,6 @@ package diffview
 
 import (
 	"html/template"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -238,9 +237,10 @@ func joinRenames(files []File) []File {
 const largeFile = 400
 
 var (
-	lockFiles      = []string{"go.sum", "package-lock.json", "yarn.lock", "pnpm-lock.yaml", "cargo.lock", "poetry.lock", "uv.lock", "gemfile.lock", "composer.lock", "npm-shrinkwrap.json", "bun.lock", "flake.lock"}
-	generatedNames = regexp.MustCompile(`(?i)(\.min\.(js|css)|\.map|\.pb\.go|_pb2\.py|_generated\.\w+|\.g\.dart|\.snap)$|(^|/)(vendor|node_modules|dist|generated)/`)
-	generatedText  = regexp.MustCompile(`(?i)code generated .*do not edit|@generated`)
+	generatedNames = regexp.MustCompile(`(?i)(^|/)(go\.sum|(bun|cargo|poetry|uv|gemfile|composer|flake|yarn)\.lock)$|` +
+		`(^|/)((package|pnpm)-lock\.(json|yaml)|npm-shrinkwrap\.json)$|` +
+		`(\.min\.(js|css)|\.map|\.pb\.go|_pb2\.py|_generated\.\w+|\.g\.dart|\.snap)$|(^|/)(vendor|node_modules|dist|generated)/`)
+	generatedText = regexp.MustCompile(`(?i)code generated .*do not edit|@generated`)
 )
 
 // fold says why the lines of a file are not shown at first.
@@ -253,8 +253,6 @@ func fold(f File) string {
 	switch {
 	case shown == 0:
 		return ""
-	case slices.Contains(lockFiles, strings.ToLower(path.Base(f.Path))):
-		return "Lock files are folded."
 	case generatedNames.MatchString(f.Path), generatedText.MatchString(beginning):
 		return "Generated files are folded."
 	case shown+f.Cut > largeFile:
