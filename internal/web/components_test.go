@@ -36,8 +36,7 @@ func componentsPage(t *testing.T) []byte {
 	s, phases := sampleSession()
 	running := s
 	running.Status = session.Running
-	files := loadAssets()
-	page := template.Must(template.New("").Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+	page := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
 	template.Must(page.ParseFiles("testdata/page_components.html"))
 	text, err := views{"components": page}.render("components", frame{Title: "Components", Tab: "inbox", Open: 3, Who: "alice", Now: testNow, Content: components{
 		States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},

@@ -17,7 +17,7 @@ func diffTable(t *testing.T, name, patch string) string {
 	t.Helper()
 	f := diffview.Read([]control.ChangedFile{{Path: name, Change: "changed", Diff: patch}}, diffview.Limits{Lines: 1000, FileLines: 500})[0]
 	var b strings.Builder
-	require.NoError(t, loadViews(loadAssets())["phase"].ExecuteTemplate(&b, "diff", f))
+	require.NoError(t, loadViews()["phase"].ExecuteTemplate(&b, "diff", f))
 	return b.String()
 }
 

@@ -39,8 +39,8 @@ type frame struct {
 }
 
 // loadViews parses each page together with the layout and the parts.
-func loadViews(files assets) views {
-	base := template.Must(template.New("").Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+func loadViews() views {
+	base := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
 	pages, err := fs.Glob(templateFiles, "templates/page_*.html")
 	if err != nil {
 		panic(err) // the pattern is constant
@@ -64,9 +64,9 @@ func (v views) render(name string, f frame) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func functions(files assets) template.FuncMap {
+func functions() template.FuncMap {
 	return template.FuncMap{
-		"asset":  files.url,
+		"asset":  assetURL,
 		"icon":   icon,
 		"path":   func(name string) string { return icons[name] },
 		"look":   lookOf,
