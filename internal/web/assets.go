@@ -33,5 +33,5 @@ func assetURL(name string) string { return "/assets/" + name + "?" + assetVersio
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	http.ServeFileFS(w, r, assetFiles, "assets/"+r.PathValue("file"))
+	http.ServeFileFS(w, r, assetFiles, "assets/"+r.PathValue("file")) //nolint:gosec // only what is embedded
 }

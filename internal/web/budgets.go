@@ -52,7 +52,8 @@ func budgetRow(scope string, text func(int64) string, limit, spent, unsettled, r
 		amount           int64
 	}{
 		{"spent" + level, "spent-key" + level, " spent", spent},
-		{"unsettled", "solid ask", " unsettled", unsettled}, {"reserved", "active", " reserved", reserved},
+		{"unsettled", "solid ask", " unsettled", unsettled},
+		{"reserved", "active", " reserved", reserved},
 	} {
 		if p.amount > 0 || len(r.Parts) == 0 {
 			width := float64(p.amount) / float64(max(limit, used)) * 100

@@ -72,7 +72,8 @@ func TestTheBarOfABudget(t *testing.T) {
 	t.Parallel()
 	row := budgetRow("session", terminal.Number, 100, 50, 10, 20)
 	require.Equal(t, BudgetRow{Scope: "session", Cap: "100", Left: "20", Parts: []BudgetPart{
-		{Class: "spent", Key: "spent-key", Text: "50 spent", Width: 50}, {Class: "unsettled", Key: "solid ask", Text: "10 unsettled", From: 50, Width: 10},
+		{Class: "spent", Key: "spent-key", Text: "50 spent", Width: 50},
+		{Class: "unsettled", Key: "solid ask", Text: "10 unsettled", From: 50, Width: 10},
 		{Class: "reserved", Key: "active", Text: "20 reserved", From: 60, Width: 20},
 	}}, row)
 	require.Equal(t, "spent near", budgetRow("session", terminal.Number, 100, 80, 0, 0).Parts[0].Class)
