@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	charm.land/bubbletea/v2 v2.0.7
 	charm.land/lipgloss/v2 v2.0.6
-	github.com/alecthomas/chroma/v2 v2.27.0
 	github.com/andygrunwald/go-jira v1.17.0
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/aymanbagabas/go-udiff v0.4.1
@@ -63,8 +62,6 @@ require (
 	golang.org/x/oauth2 v0.37.0
 	pgregory.net/rapid v1.2.0
 )
-
-require github.com/dlclark/regexp2/v2 v2.2.1 // indirect
 
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect

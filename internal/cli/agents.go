@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,7 +80,7 @@ func (c *agentsCommand) write(doc workerpool.Roster) {
 			if len(q.Pollers) == 0 {
 				by = terminal.Painted("none", terminal.Red)
 			}
-			t.Add(terminal.Plain(q.Queue), terminal.Plain(q.For), by)
+			t.Add(q.Queue, q.For, by)
 		}
 		t.Write(c.stdout)
 		c.print("")
@@ -106,12 +105,12 @@ func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
 		if w.Webhook {
 			notifies = append(notifies, "webhook")
 		}
-		workers.Add(terminal.Plain(w.Worker), terminal.Plain(w.Host), terminal.Plain(strconv.Itoa(w.PID)), terminal.Plain(terminal.Dash(w.Version)), terminal.Plain(terminal.Moment(&w.Since)), isolation(w.Isolation),
-			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(notifies, ", "))))
+		workers.Add(w.Worker, w.Host, w.PID, terminal.Dash(w.Version), terminal.Moment(&w.Since), isolation(w.Isolation),
+			terminal.Dash(strings.Join(w.Checks, ", ")), terminal.Dash(strings.Join(notifies, ", ")))
 		for _, o := range w.Agents {
-			agents.Add(terminal.Plain(o.Agent), terminal.Plain(w.Worker), terminal.Plain(o.Kind), terminal.Plain(terminal.Dash(o.Model)), terminal.Plain(strconv.Itoa(o.Concurrency)),
-				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)),
-				terminal.Plain(terminal.Dash(strings.Join(o.Gateway, ", "))), terminal.Plain(terminal.Dash(strings.Join(o.Network, ", "))))
+			agents.Add(o.Agent, w.Worker, o.Kind, terminal.Dash(o.Model), o.Concurrency,
+				terminal.Dash(o.Breaker), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Dash(o.Fallback),
+				terminal.Dash(strings.Join(o.Gateway, ", ")), terminal.Dash(strings.Join(o.Network, ", ")))
 		}
 	}
 	workers.Write(c.stdout)
@@ -132,5 +131,5 @@ func isolation(i spec.Isolation) terminal.Cell {
 	if !i.Rooms {
 		return terminal.Painted(i.String(), terminal.Yellow)
 	}
-	return terminal.Plain(i.String())
+	return terminal.Painted(i.String(), "")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -238,14 +239,6 @@ func (c *applyCommand) printCommitted(out apply.Committed) {
 	}
 }
 
-// upToDate is a text on the number of files that were already up to date.
-func upToDate(n int) string {
-	if n == 1 {
-		return "1 was already up to date"
-	}
-	return fmt.Sprintf("%d were already up to date", n)
-}
-
 // printApplied lists the files that were written, or would be.
 func (c *applyCommand) printApplied(doc applyDocument) {
 	written := 0
@@ -270,7 +263,8 @@ func (c *applyCommand) printApplied(doc applyDocument) {
 	case len(doc.Files) == 0:
 		c.printErr("session %s changed no files", doc.Session)
 	case already > 0:
-		c.printErr("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, upToDate(already))
+		c.printErr("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir,
+			terminal.Verbed(already, "file", "was already up to date", "were already up to date"))
 	default:
 		c.printErr("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
 	}
@@ -286,7 +280,8 @@ func (c *applyCommand) refuseConflicts(doc applyDocument, nothing string, canBra
 		return exit(exitFailed)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s when session %s started", nothing, areNot(len(doc.Conflicts)), doc.Session)
+	changed := terminal.Verbed(len(doc.Conflicts), "file", "is not as it was", "are not as they were")
+	fmt.Fprintf(&b, "%s: %s when session %s started", nothing, changed, doc.Session)
 	blocked := 0
 	for _, conflict := range doc.Conflicts {
 		fmt.Fprintf(&b, "\n  %s: %s", safetext.Name(conflict.Path), safetext.Line(conflict.Reason))
@@ -306,13 +301,6 @@ func (c *applyCommand) refuseConflicts(doc applyDocument, nothing string, canBra
 	}
 	fmt.Fprintf(&b, "\n  %s --patch         prints a patch for `git apply --3way` or for editing", again)
 	return failf("%s", &b)
-}
-
-func areNot(files int) string {
-	if files == 1 {
-		return "1 file is not as it was"
-	}
-	return fmt.Sprintf("%d files are not as they were", files)
 }
 
 // refuseIncomplete rejects an incomplete result, and names the possible commands.

@@ -76,7 +76,7 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	require.Equal(t, want, tree(t, ws))
 	got = d.run("apply", "s")
 	require.Equal(t, 0, got.code)
-	require.Contains(t, got.stderr.String(), "applied 0 files of s after make to "+ws+"; 7 were already up to date")
+	require.Contains(t, got.stderr.String(), "applied 0 files of s after make to "+ws+"; 7 files were already up to date")
 
 	t.Run("elsewhere", func(t *testing.T) { testApplyElsewhere(t, d) })
 	t.Run("misuse", func(t *testing.T) {

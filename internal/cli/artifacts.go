@@ -90,23 +90,21 @@ func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
 		return c.explainIn(ctx, p, err)
 	}
 	c.printDamage(doc.Damage)
-	if c.output == outputJSON {
-		return c.printJSON(doc)
-	}
-	if len(doc.Artifacts) == 0 {
-		c.printErr("no phase has created a file yet (newest checkpoint: after %s)", doc.Phase)
-		return nil
-	}
-	t := c.table("PATH", "SIZE", "BY", "SHA256")
-	for _, f := range doc.Artifacts {
-		bytes, digest := textfmt.Size(f.Size), f.SHA256.Short()
-		if f.SHA256 == "" {
-			bytes, digest = "link", "-"
+	return c.result(doc, func() {
+		if len(doc.Artifacts) == 0 {
+			c.printErr("no phase has created a file yet (newest checkpoint: after %s)", doc.Phase)
+			return
 		}
-		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(bytes), terminal.Plain(f.String()), terminal.Painted(digest, terminal.Dim))
-	}
-	t.Write(c.stdout)
-	return nil
+		t := c.table("PATH", "SIZE", "BY", "SHA256")
+		for _, f := range doc.Artifacts {
+			bytes, digest := textfmt.Size(f.Size), f.SHA256.Short()
+			if f.SHA256 == "" {
+				bytes, digest = "link", "-"
+			}
+			t.Add(safetext.Name(f.Path), bytes, f.String(), terminal.Painted(digest, terminal.Dim))
+		}
+		t.Write(c.stdout)
+	})
 }
 
 func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []string) error {

@@ -131,9 +131,9 @@ func (c *diffCommand) writeStat(files []control.ChangedFile) {
 		added, removed = added+f.Added, removed+f.Removed
 		plus, minus := terminal.Painted(fmt.Sprintf("+%d", f.Added), terminal.Green), terminal.Painted(fmt.Sprintf("-%d", f.Removed), terminal.Red)
 		if f.Binary {
-			plus, minus = terminal.Painted("binary", terminal.Dim), terminal.Plain("")
+			plus, minus = terminal.Painted("binary", terminal.Dim), terminal.Cell{}
 		}
-		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(f.Change), plus, minus)
+		t.Add(safetext.Name(f.Path), f.Change, plus, minus)
 	}
 	t.Write(c.stdout)
 	c.printErr("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)

@@ -83,9 +83,9 @@ func (c *auditCommand) write(page access.EventPage) {
 		if e.Error != "" {
 			detail = strings.TrimSpace(detail + " (" + e.Error + ")")
 		}
-		t.Add(terminal.Plain(terminal.Moment(&at)), terminal.Plain(terminal.Dash(e.Who())), terminal.Plain(terminal.Dash(string(e.Via))),
-			terminal.Plain(terminal.Dash(e.From)), terminal.Plain(e.Action), terminal.Plain(terminal.Dash(on)),
-			terminal.Painted(string(e.Outcome), outcomeColour(e.Outcome)), terminal.Plain(terminal.Dash(detail)))
+		t.Add(terminal.Moment(&at), terminal.Dash(e.Who()), terminal.Dash(string(e.Via)),
+			terminal.Dash(e.From), e.Action, terminal.Dash(on),
+			terminal.Painted(string(e.Outcome), outcomeColour(e.Outcome)), terminal.Dash(detail))
 	}
 	c.writeFitted(t, "FROM", "VIA")
 	if page.Cursor != "" {

@@ -135,12 +135,13 @@ func (c *breakerCommand) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.output == outputJSON {
-		return c.printJSON(breakerListDocument{known})
-	}
+	return c.result(breakerListDocument{known}, func() { c.writeList(known) })
+}
+
+func (c *breakerCommand) writeList(known []workerpool.Breaker) {
 	if len(known) == 0 {
 		c.printErr("no breakers yet; each agent of a worker has one once the worker has started")
-		return nil
+		return
 	}
 	t := c.table("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
 	for _, b := range known {
@@ -148,11 +149,10 @@ func (c *breakerCommand) list(ctx context.Context) error {
 		if b.State != session.BreakerClosed {
 			why = b.Because()
 		}
-		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
-			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(why, terminal.Dim))
+		t.Add(b.Name, terminal.Painted(string(b.State), breakerColour(b.State)), b.Failures, terminal.Moment(b.OpenUntil),
+			terminal.Dash(strings.Join(b.Agents, ", ")), terminal.Painted(why, terminal.Dim))
 	}
 	c.writeFitted(t)
-	return nil
 }
 
 func breakerColour(s session.BreakerState) terminal.Colour {

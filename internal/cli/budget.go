@@ -47,16 +47,15 @@ func newBudgetShow(a *app) *cobra.Command {
 
 // budgetTable has a row for each dimension that a budget limits.
 func budgetTable(p terminal.Palette, lines []control.Budget) *terminal.Table {
-	t := terminal.NewTable(p)
-	t.Head("BUDGET", "LIMIT", "SPENT", "UNSETTLED", "RESERVED", "LEFT")
+	t := terminal.NewTable(p, "BUDGET", "LIMIT", "SPENT", "UNSETTLED", "RESERVED", "LEFT")
 	for _, b := range lines {
 		if left := b.Left.Tokens; left != nil {
-			t.Add(terminal.Plain(b.Scope), terminal.Plain(terminal.Number(b.Cap.Tokens)+" tokens"), terminal.Plain(terminal.Figure(b.Spent.Tokens)), terminal.Plain(terminal.Figure(b.Unsettled.Tokens)),
-				terminal.Plain(terminal.Figure(b.Reserved.Tokens)), terminal.Painted(terminal.Number(*left), leftColour(*left)))
+			t.Add(b.Scope, terminal.Number(b.Cap.Tokens)+" tokens", terminal.Figure(b.Spent.Tokens), terminal.Figure(b.Unsettled.Tokens),
+				terminal.Figure(b.Reserved.Tokens), terminal.Painted(terminal.Number(*left), leftColour(*left)))
 		}
 		if left := b.Left.USD; left != nil {
-			t.Add(terminal.Plain(b.Scope), terminal.Plain(b.Cap.USD.String()+" USD"), terminal.Plain(terminal.Dollars(b.Spent.USD)), terminal.Plain(terminal.Dollars(b.Unsettled.USD)),
-				terminal.Plain(terminal.Dollars(b.Reserved.USD)), terminal.Painted(left.Rounded().String(), leftColour(int64(*left))))
+			t.Add(b.Scope, b.Cap.USD.String()+" USD", terminal.Dollars(b.Spent.USD), terminal.Dollars(b.Unsettled.USD),
+				terminal.Dollars(b.Reserved.USD), terminal.Painted(left.Rounded().String(), leftColour(int64(*left))))
 		}
 	}
 	return t
@@ -96,8 +95,8 @@ func (c *budgetShow) write(doc control.Budgets) {
 	unsettled := false
 	for _, call := range doc.Open {
 		unsettled = unsettled || call.State == state.CallUnsettled
-		t.Add(terminal.Plain(call.String()), terminal.Plain(call.Call), terminal.Plain(callState(call.State)), terminal.Plain(terminal.Dash(safetext.Line(call.Agent))),
-			terminal.Plain(terminal.Moment(&call.BeganAt)), terminal.Plain(terminal.Amount(call.Estimate)))
+		t.Add(call.String(), call.Call, callState(call.State), terminal.Dash(safetext.Line(call.Agent)),
+			terminal.Moment(&call.BeganAt), terminal.Amount(call.Estimate))
 	}
 	c.print("")
 	t.Write(c.stdout)

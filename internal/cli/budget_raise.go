@@ -80,8 +80,5 @@ func (c *budgetRaise) raise(ctx context.Context, sessionID string, r control.Rai
 	default:
 		c.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", control.AnswerTimeout, sessionID)
 	}
-	if c.output == outputJSON {
-		return c.printJSON(doc)
-	}
-	return nil
+	return c.result(doc, func() {})
 }

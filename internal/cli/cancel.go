@@ -47,13 +47,8 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 		return c.explainIn(ctx, p, err)
 	}
 	c.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
-	if c.output == outputJSON {
-		if err := c.printJSON(doc); err != nil {
-			return err
-		}
-	}
-	if !c.watchIt {
-		return nil
+	if err := c.result(doc, func() {}); err != nil || !c.watchIt {
+		return err
 	}
 	w := p.lookout(sessionID, c.now)
 	w.exists = true

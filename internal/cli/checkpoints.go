@@ -68,8 +68,7 @@ func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
 	c.printDamage(doc.Damage)
 	t := c.table("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, one := range doc.Checkpoints {
-		t.Add(terminal.Plain(one.Phase), terminal.Plain(one.Checkpoint.Short()), terminal.Plain(fmt.Sprint(one.Assignments)),
-			terminal.Plain(fmt.Sprint(one.Artifacts)), terminal.Plain(terminal.Number(one.Usage.Tokens())), terminal.Plain(terminal.Moment(&one.CreatedAt)))
+		t.Add(one.Phase, one.Checkpoint.Short(), one.Assignments, one.Artifacts, terminal.Number(one.Usage.Tokens()), terminal.Moment(&one.CreatedAt))
 	}
 	return c.result(doc, func() { t.Write(c.stdout) })
 }
@@ -94,9 +93,9 @@ func (c *checkpointsCommand) write(checkpoint control.ShownCheckpoint) {
 	if len(checkpoint.Assignments) > 0 {
 		t := c.table("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
 		for _, as := range checkpoint.Assignments {
-			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
-				terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
-				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(as.Summary, terminal.Dim))
+			t.Add(as.String(), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
+				terminal.Figure(int64(as.Rounds)), terminal.Figure(int64(as.Attempts)),
+				terminal.Figure(as.Usage.Tokens()), fmt.Sprintf("%.1f", as.Seconds), terminal.Painted(as.Summary, terminal.Dim))
 		}
 		c.print("")
 		c.writeFitted(t)

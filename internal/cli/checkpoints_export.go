@@ -70,12 +70,10 @@ func (c *exportCommand) run(ctx context.Context, sessionID string) error {
 		}
 		return failf("%w", err)
 	}
-	if c.output == outputJSON {
-		return c.printJSON(doc)
-	}
-	c.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
-		textfmt.Count(doc.Records, "record"), textfmt.Count(doc.Blobs, "blob"), textfmt.Size(doc.Bytes))
-	return nil
+	return c.result(doc, func() {
+		c.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
+			textfmt.Count(doc.Records, "record"), textfmt.Count(doc.Blobs, "blob"), textfmt.Size(doc.Bytes))
+	})
 }
 
 // writeWhole writes a file with mode 0600, completely or not at all.

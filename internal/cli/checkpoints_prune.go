@@ -114,10 +114,10 @@ func (c *pruneCommand) write(r session.PruneReport) {
 	if len(r.Pruned)+len(r.Spared) > 0 {
 		t := c.table("SESSION", "CHECKPOINTS", "")
 		for _, p := range r.Pruned {
-			t.Add(terminal.Plain(p.Session), terminal.Plain(fmt.Sprint(len(p.Checkpoints))), terminal.Plain(did))
+			t.Add(p.Session, len(p.Checkpoints), did)
 		}
 		for _, p := range r.Spared {
-			t.Add(terminal.Plain(p.Session), terminal.Plain("-"), terminal.Painted("nothing removed: "+p.Reason, terminal.Dim))
+			t.Add(p.Session, "-", terminal.Painted("nothing removed: "+p.Reason, terminal.Dim))
 		}
 		t.Write(c.stdout)
 		c.print("")

@@ -50,11 +50,7 @@ func (c *verifyCommand) run(ctx context.Context, session []string) error {
 	if err != nil {
 		return err
 	}
-	if c.output == outputJSON {
-		if err := c.printJSON(report); err != nil {
-			return err
-		}
-	} else {
+	err = c.result(report, func() {
 		for _, f := range report.Faults {
 			c.print("%s", c.palette.Paint(terminal.Red, f.Error()))
 		}
@@ -63,6 +59,9 @@ func (c *verifyCommand) run(ctx context.Context, session []string) error {
 		}
 		c.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
 			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
+	})
+	if err != nil {
+		return err
 	}
 	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f cas.Fault) bool { return f.Repaired != "" })
 	switch n := len(report.Faults); {

@@ -113,11 +113,11 @@ func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.Co
 	return arguments(all...)
 }
 
-// words are actions as they are typed.
-func words(actions []session.Action) []string {
-	all := make([]string, len(actions))
-	for i, a := range actions {
-		all[i] = string(a)
+// words are names of a type as they are typed.
+func words[T ~string](names []T) []string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = string(name)
 	}
 	return all
 }

@@ -93,17 +93,13 @@ func (c *console) width(of io.Writer) int {
 
 // table begins a table with these heads.
 func (c *console) table(heads ...string) *terminal.Table {
-	t := terminal.NewTable(c.palette)
-	t.Head(heads...)
-	return t
+	return terminal.NewTable(c.palette, heads...)
 }
 
 // writeFitted prints a table that fits the terminal: without some columns, in this order, where
 // it is too wide.
 func (c *console) writeFitted(t *terminal.Table, drop ...string) {
-	width := c.width(c.stdout)
-	t.Drop(width, drop...)
-	t.Fit(width)
+	t.Fit(c.width(c.stdout), drop...)
 	t.Write(c.stdout)
 }
 

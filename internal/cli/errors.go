@@ -65,38 +65,32 @@ func exit(code int) error {
 
 // exitCode is the exit code of an error.
 func exitCode(err error) int {
-	var coded *codeError
-	var typed *cmdline.UsageError
-	var faults *config.Problems
-	var connection *temporalutil.ConfigError
-	var unreachable *temporalutil.UnreachableError
-	var refused *temporalutil.RefusedError
-	var path *cas.RefusedError
-	var other *sessionstatus.OtherWorkflowError
-	var setup *localdev.SetupError
-	var refusedBranch *apply.RefusedError
-	var failed *control.Error
-	var stranger *client.RefusedError
-	var server *client.OptionError
+	coded, _ := errors.AsType[*codeError](err)
+	failed, _ := errors.AsType[*control.Error](err)
+	stranger, _ := errors.AsType[*client.RefusedError](err)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &coded):
+	case coded != nil:
 		return coded.code
-	case errors.As(err, &failed) && (failed.Kind == control.Invalid || failed.Kind == control.NotFound):
+	case failed != nil && (failed.Kind == control.Invalid || failed.Kind == control.NotFound), stranger != nil && stranger.Nobody,
+		is[*cmdline.UsageError](err), is[*config.Problems](err), is[*temporalutil.ConfigError](err), is[*cas.RefusedError](err),
+		is[*sessionstatus.OtherWorkflowError](err), is[*apply.RefusedError](err), is[*client.OptionError](err), temporalutil.NoNamespace(err):
 		return exitUsage
-	case errors.As(err, &typed), errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalutil.NoNamespace(err):
-		return exitUsage
-	case errors.As(err, &stranger) && stranger.Nobody, errors.As(err, &server):
-		return exitUsage
-	case errors.As(err, &unreachable), errors.As(err, &refused), lostConnection(err):
+	case is[*temporalutil.UnreachableError](err), is[*temporalutil.RefusedError](err), lostConnection(err):
 		return exitUnreachable
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &setup):
+	case is[*localdev.SetupError](err):
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// is reports whether an error is one of a type.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 // flagOf are the flags of inputs that have other names.

@@ -123,8 +123,8 @@ func (c hookCommand) list(ctx context.Context) error {
 			for _, key := range slices.Sorted(maps.Keys(h.Map)) {
 				with = append(with, key+"="+h.Map[key])
 			}
-			table.Add(terminal.Plain(h.Name), terminal.Plain(string(h.Kind)), terminal.Plain(teamOfHook(h)), terminal.Plain(terminal.Dash(h.Directory)),
-				terminal.Plain(strings.Join(with, ", ")), terminal.Plain(h.By), terminal.Plain(terminal.Moment(&h.CreatedAt)))
+			table.Add(h.Name, string(h.Kind), teamOfHook(h), terminal.Dash(h.Directory),
+				strings.Join(with, ", "), h.By, terminal.Moment(&h.CreatedAt))
 		}
 		c.writeFitted(table, "CREATED", "BY")
 	})

@@ -85,8 +85,8 @@ func (c *inboxCommand) write(doc control.Inbox) {
 		if e.Ticket != nil {
 			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")
 		}
-		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subjects(h, n))), terminal.Plain(waits),
-			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(messageOf(h), terminal.Dim))
+		t.Add(e.Session, terminal.Dash(e.Team), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Dash(subjects(h, n)), waits,
+			terminal.Number(e.Usage.Tokens()), terminal.Dollars(e.Usage.CostUSD), ticket, terminal.Painted(messageOf(h), terminal.Dim))
 	}
 	c.writeFitted(t, "TOKENS", "USD", "TEAM")
 	c.writeCommands(doc, "answer with (--note TEXT adds a note):", false)

@@ -51,7 +51,7 @@ func newList(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&c.Limit, "limit", 50, "maximum number of sessions")
 	flags.StringVar(&c.Team, "team", "", "only sessions of this team")
-	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(sessionStates(), ", "))
+	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(words(control.States()), ", "))
 	flags.StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	flags.StringVar(&since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
 	flags.StringVar(&c.Cursor, "cursor", "", "continue after the page that ended with this cursor")
@@ -91,8 +91,8 @@ func (c *listCommand) write(doc control.SessionList) {
 		if !l.Temporal {
 			state += " (store only)"
 		}
-		t.Add(terminal.Plain(l.Session), terminal.Plain(terminal.Dash(l.Team)), terminal.Painted(state, terminal.StateColour(l.Status)), terminal.Plain(strings.Join(l.Phases, ", ")),
-			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Dollars(l.CostUSD)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took),
+		t.Add(l.Session, terminal.Dash(l.Team), terminal.Painted(state, terminal.StateColour(l.Status)), strings.Join(l.Phases, ", "),
+			terminal.Number(l.Tokens), terminal.Dollars(l.CostUSD), terminal.Moment(l.StartedAt), took,
 			terminal.Painted(safetext.Line(l.Requirement), terminal.Dim))
 	}
 	c.writeFitted(t, "TOOK", "TOKENS", "PHASE", "TEAM")
@@ -125,14 +125,6 @@ func parseStart(since string, now time.Time) (time.Time, error) {
 		return time.Time{}, usagef("--since: %q is neither a date like 2026-11-21 nor a duration like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
 	}
 	return now.Add(-ago), nil
-}
-
-// sessionStates names the states that a session can be listed in.
-func sessionStates() (names []string) {
-	for _, state := range control.States() {
-		names = append(names, string(state))
-	}
-	return names
 }
 
 func timeOf(t *time.Time) time.Time {

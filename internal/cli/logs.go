@@ -130,24 +130,13 @@ func (c *logsCommand) logsBase(ctx context.Context) (*control.Base, func(), erro
 
 // newestOf selects attempts by --tail and --since, and keeps their order.
 func (c *logsCommand) newestOf(logs []control.Attempt, now time.Time) []control.Attempt {
-	if c.since > 0 {
-		logs = slices.DeleteFunc(logs, func(l control.Attempt) bool { return now.Sub(l.Ended()) > c.since })
+	newest := slices.SortedStableFunc(slices.Values(logs), func(x, y control.Attempt) int { return y.Ended().Compare(x.Ended()) })
+	if c.tail >= 0 {
+		newest = newest[:min(c.tail, len(newest))]
 	}
-	if c.tail < 0 || c.tail >= len(logs) {
-		return logs
-	}
-	ends := make([]time.Time, len(logs))
-	for i, l := range logs {
-		ends[i] = l.Ended()
-	}
-	slices.SortFunc(ends, func(x, y time.Time) int { return y.Compare(x) })
-	kept := 0
 	return slices.DeleteFunc(logs, func(l control.Attempt) bool {
-		late := c.tail > 0 && kept < c.tail && !l.Ended().Before(ends[c.tail-1])
-		if late {
-			kept++
-		}
-		return !late
+		same := func(n control.Attempt) bool { return n.AttemptRef == l.AttemptRef }
+		return c.since > 0 && now.Sub(l.Ended()) > c.since || !slices.ContainsFunc(newest, same)
 	})
 }
 

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -63,22 +63,16 @@ func (c *planCommand) writeTerm(margin, text string) {
 // writePersonas prints a phase's personas, a line for each; what is set for one alone
 // goes below where it would make the line too long.
 func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
-	var rows bytes.Buffer
-	bare := terminal.NewTable(terminal.Palette{})
-	painted := terminal.NewTable(c.palette)
+	var rows strings.Builder
+	t := c.table()
 	for _, who := range personas {
-		for _, t := range []*terminal.Table{bare, painted} {
-			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
-		}
+		t.Add("   "+who.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+who.Agent)
 	}
-	painted.Write(&rows)
+	t.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")
-	rows.Reset()
-	bare.Write(&rows)
-	widths := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
 		more := settingsOf(who)
-		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
+		if fits := ansi.StringWidth(lines[i]+more)+len(" ()") <= terminal.PageWidth; more != "" && fits {
 			c.print("%s (%s)", lines[i], more)
 			continue
 		}
@@ -127,16 +121,21 @@ func settingsOf(p control.PlannedPersona) string {
 	if p.MaxTurns > 0 {
 		more = append(more, textfmt.Count(p.MaxTurns, "turn")+" at most")
 	}
-	if len(p.Produces) > 0 {
-		more = append(more, "produces "+terminal.Enumeration(p.Produces, "and"))
+	return strings.Join(append(more, demandsOf(p.Produces, p.Checks, p.Budget)...), "; ")
+}
+
+// demandsOf is what work has to have, and what it may cost.
+func demandsOf(produces, checks []string, budget spec.Cap) (all []string) {
+	if len(produces) > 0 {
+		all = append(all, "produces "+terminal.Enumeration(produces, "and"))
 	}
-	if len(p.Checks) > 0 {
-		more = append(more, "checked by "+terminal.Enumeration(p.Checks, "and"))
+	if len(checks) > 0 {
+		all = append(all, "checked by "+terminal.Enumeration(checks, "and"))
 	}
-	if budget := capOf(p.Budget); budget != "" {
-		more = append(more, "may spend "+budget)
+	if most := capOf(budget); most != "" {
+		all = append(all, "may spend "+most)
 	}
-	return strings.Join(more, "; ")
+	return all
 }
 
 // termsOf describes how the phase's personas work together and what is required of the phase.
@@ -148,17 +147,9 @@ func termsOf(p control.PlannedPhase) (lines []string) {
 		}
 		lines = append(lines, how+"; "+p.Integrator+" fixes merge conflicts and failing checks")
 	}
-	if len(p.Produces) > 0 {
-		lines = append(lines, "produces "+terminal.Enumeration(p.Produces, "and"))
-	}
-	if len(p.Checks) > 0 {
-		lines = append(lines, "checked by "+terminal.Enumeration(p.Checks, "and"))
-	}
+	lines = append(lines, demandsOf(p.Produces, p.Checks, p.Budget)...)
 	if p.SendsBack != nil {
 		lines = append(lines, fmt.Sprintf("may send the work of %s back at most %s", p.SendsBack.To, textfmt.Count(p.SendsBack.Times, "time")))
-	}
-	if budget := capOf(p.Budget); budget != "" {
-		lines = append(lines, "may spend "+budget)
 	}
 	if p.Approve.Ruled() {
 		lines = append(lines, "then waits for approval by "+p.Approve.String())

@@ -32,7 +32,7 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 			Attempt: control.Attempt{Status: session.Failed, Message: hostile, Output: hostile, Agent: hostile, Summary: hostile}, AttemptLog: control.AttemptLog{Text: hostile, Changes: hostile},
 		}}})
 		table := terminal.NewTable(a.palette)
-		table.Add(terminal.Plain(hostile), terminal.Painted(hostile, terminal.Red))
+		table.Add(hostile, terminal.Painted(hostile, terminal.Red))
 		table.Write(&out)
 		require.NoError(t, a.printJSON(map[string]string{"summary": hostile}))
 		printed := out.String() + errs.String()

@@ -158,8 +158,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 }
 
 func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
-	t := terminal.NewTable(p)
-	t.Head("PHASE", "PERSONA", "STATE", "TIME", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
+	t := terminal.NewTable(p, "PHASE", "PERSONA", "STATE", "TIME", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
 	for _, phase := range s.Phases {
 		for i, as := range phase.Assignments {
 			name := ""
@@ -189,9 +188,9 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 			if i == 0 && phase.Status == session.AwaitingApproval {
 				text = "(the phase waits for approval) " + text
 			}
-			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
-				terminal.Plain(took), terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
-				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(text, terminal.Dim))
+			t.Add(name, as.Persona, terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
+				took, terminal.Figure(int64(as.Rounds)), terminal.Figure(int64(as.Attempts)),
+				terminal.Figure(as.Usage.Tokens()), terminal.Dollars(as.Usage.CostUSD), terminal.Painted(text, terminal.Dim))
 		}
 	}
 	return t

@@ -96,8 +96,8 @@ func (c teamCommand) list(ctx context.Context) error {
 		}
 		table := c.table("TEAM", "VERSION", "REGISTERED", "BY", "VERSIONS", "PHASES", "DESCRIPTION")
 		for _, t := range doc.Teams {
-			table.Add(terminal.Plain(t.Name), terminal.Plain(t.Digest.Short()), terminal.Plain(terminal.Moment(&t.At)), terminal.Plain(terminal.Dash(t.By)),
-				terminal.Plain(terminal.Number(int64(t.Versions))), terminal.Plain(terminal.Dash(strings.Join(t.Phases, ", "))), terminal.Plain(terminal.Dash(textfmt.FirstLine(t.Description))))
+			table.Add(t.Name, t.Digest.Short(), terminal.Moment(&t.At), terminal.Dash(t.By),
+				t.Versions, terminal.Dash(strings.Join(t.Phases, ", ")), terminal.Dash(textfmt.FirstLine(t.Description)))
 		}
 		c.writeFitted(table, "BY", "REGISTERED", "VERSIONS")
 		for _, t := range doc.Teams {
@@ -145,14 +145,14 @@ func (c teamCommand) show(ctx context.Context, name, version string) error {
 			if p.Approve.Wanted() {
 				approval = "yes"
 			}
-			phases.Add(terminal.Plain(p.Name), terminal.Plain(terminal.Dash(strings.Join(p.Needs, ", "))), terminal.Plain(strings.Join(p.Personas, ", ")), terminal.Plain(approval))
+			phases.Add(p.Name, terminal.Dash(strings.Join(p.Needs, ", ")), strings.Join(p.Personas, ", "), approval)
 		}
 		c.print("")
 		c.writeFitted(phases)
 		c.print("")
 		versions := c.table("VERSION", "REGISTERED", "BY")
 		for _, v := range doc.Versions {
-			versions.Add(terminal.Plain(v.Digest.Short()), terminal.Plain(terminal.Moment(&v.At)), terminal.Plain(terminal.Dash(v.By)))
+			versions.Add(v.Digest.Short(), terminal.Moment(&v.At), terminal.Dash(v.By))
 		}
 		c.writeFitted(versions)
 	})

@@ -137,8 +137,8 @@ func (c tokenCommand) list(ctx context.Context) error {
 			if t.State != "active" {
 				colour = terminal.Red
 			}
-			table.Add(terminal.Plain(t.ID), terminal.Plain(t.Name), terminal.Painted(t.State, colour), terminal.Plain(strings.Join(access.Roles(t.Roles).Grants(), ", ")), terminal.Plain(terminal.Dash(strings.Join(t.Groups, ", "))),
-				terminal.Plain(t.By), terminal.Plain(terminal.Moment(&t.CreatedAt)), terminal.Plain(terminal.Moment(t.ExpiresAt)), terminal.Plain(terminal.Dash(t.LastUsed)))
+			table.Add(t.ID, t.Name, terminal.Painted(t.State, colour), strings.Join(access.Roles(t.Roles).Grants(), ", "), terminal.Dash(strings.Join(t.Groups, ", ")),
+				t.By, terminal.Moment(&t.CreatedAt), terminal.Moment(t.ExpiresAt), terminal.Dash(t.LastUsed))
 		}
 		c.writeFitted(table, "CREATED", "BY")
 	})

@@ -144,14 +144,10 @@ func (c *usageCommand) run(ctx context.Context) error {
 
 // show prints the document.
 func (c *usageCommand) show() error {
-	switch c.output {
-	case outputJSON:
-		return c.printJSON(c.doc)
-	case outputCSV:
+	if c.output == outputCSV {
 		return usage.WriteCSV(c.stdout, c.doc.By, c.doc.Rows)
 	}
-	c.write()
-	return nil
+	return c.result(c.doc, c.write)
 }
 
 // storeCosts adds up the costs of the session, or of all sessions of the store.

@@ -65,7 +65,6 @@ func (c *usageCommand) write() {
 
 func (c *usageCommand) table() *terminal.Table {
 	columns := slices.DeleteFunc(costColumns(), func(col column) bool { return col.optional && col.text(c.doc.Total) == "-" })
-	t := terminal.NewTable(c.palette)
 	var heads []string
 	for _, key := range c.doc.By {
 		heads = append(heads, strings.ToUpper(key))
@@ -73,22 +72,25 @@ func (c *usageCommand) table() *terminal.Table {
 	for _, col := range columns {
 		heads = append(heads, col.head)
 	}
-	t.Head(heads...)
+	t := c.console.table(heads...)
 	for _, row := range c.doc.Rows {
-		var cells []terminal.Cell
+		var cells []any
 		for _, key := range c.doc.By {
-			cells = append(cells, terminal.Plain(terminal.Dash(safetext.Line(*row.Key(key)))))
+			cells = append(cells, terminal.Dash(safetext.Line(*row.Key(key))))
 		}
 		for _, col := range columns {
-			cells = append(cells, terminal.Plain(col.text(row.Spending)))
+			cells = append(cells, col.text(row.Spending))
 		}
 		t.Add(cells...)
 	}
-	cells := make([]terminal.Cell, len(c.doc.By))
-	cells[0] = terminal.Painted("total", terminal.Bold)
-	for _, col := range columns {
-		cells = append(cells, terminal.Painted(col.text(c.doc.Total), terminal.Bold))
+	total := make([]any, len(c.doc.By))
+	for i := range total {
+		total[i] = ""
 	}
-	t.Add(cells...)
+	total[0] = terminal.Painted("total", terminal.Bold)
+	for _, col := range columns {
+		total = append(total, terminal.Painted(col.text(c.doc.Total), terminal.Bold))
+	}
+	t.Add(total...)
 	return t
 }

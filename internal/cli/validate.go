@@ -72,16 +72,15 @@ func (c *validateCommand) run(ctx context.Context, teamFile string) error {
 		problems = append(problems, more...)
 	}
 	doc := validation(t, problems)
-	if c.output == outputJSON {
-		if err := c.printJSON(doc); err != nil {
-			return err
+	err = c.result(doc, func() {
+		if !doc.Valid {
+			return
 		}
-	} else if doc.Valid {
 		c.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, textfmt.Count(len(doc.Phases), "phase"), doc.Team,
 			textfmt.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
-	}
-	if doc.Valid {
-		return nil
+	})
+	if doc.Valid || err != nil {
+		return err
 	}
 	return &codeError{exitUsage, &config.Problems{File: teamFile, List: problems}}
 }

@@ -56,39 +56,28 @@ func (c *budgetRaise) raiseTyped(ctx context.Context, sessionID string, answer t
 	return c.raise(ctx, sessionID, r)
 }
 
-// addAmount parses a typed amount: a number of tokens, dollars with a $ before or usd after
-// them, or both. unit is the unit of a number without one.
+// addAmount parses a typed amount: a number of tokens, also like 50k, or dollars with a $ before them. unit is the unit
+// of a number without one.
 func addAmount(r *workflows.Raise, text, unit string) error {
 	invalid := usagef("%q is not an amount; use a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
-	words := strings.Fields(strings.ToLower(strings.ReplaceAll(text, ",", "")))
-	for i := 0; i < len(words); i++ {
-		number, money := strings.CutPrefix(words[i], "$")
-		money = money || unit == unitUSD
-		if i+1 < len(words) && slices.Contains([]string{"tokens", "token", "usd"}, words[i+1]) {
-			money = words[i+1] == "usd"
-			i++
-		}
-		if money {
-			if err := r.USD.UnmarshalYAML([]byte(number)); err != nil || r.USD <= 0 {
-				return invalid
-			}
-			continue
-		}
-		factor := int64(1)
-		for suffix, f := range map[string]int64{"k": 1_000, "m": 1_000_000} {
-			if cut, ok := strings.CutSuffix(number, suffix); ok {
-				number, factor = cut, f
-			}
-		}
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || n <= 0 || n > 1e15 {
+	number, money := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), ",", "")), "$")
+	if money || unit == unitUSD {
+		if err := r.USD.UnmarshalYAML([]byte(number)); err != nil || r.USD <= 0 {
 			return invalid
 		}
-		r.Tokens = n * factor
+		return nil
 	}
-	if *r == (workflows.Raise{By: r.By, Note: r.Note}) {
+	factor := int64(1)
+	for suffix, f := range map[string]int64{"k": 1_000, "m": 1_000_000} {
+		if cut, ok := strings.CutSuffix(number, suffix); ok {
+			number, factor = cut, f
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || n > 1e12 {
 		return invalid
 	}
+	r.Tokens = n * factor
 	return nil
 }
 

@@ -48,6 +48,25 @@ func (t Team) Topological() []string {
 	return names
 }
 
+// Depths says how deep each phase is in the graph: 0 if it needs none, else one more than the deepest that it needs.
+// Needs that name no phase do not count. The phases of a cycle are deeper than all others.
+func Depths(phases []Phase) map[string]int {
+	depth := map[string]int{}
+	for _, p := range phases {
+		depth[p.Name] = 0
+	}
+	for range phases {
+		for _, p := range phases {
+			for _, need := range p.Needs {
+				if d, known := depth[need]; known && need != p.Name {
+					depth[p.Name] = min(max(depth[p.Name], d+1), len(phases))
+				}
+			}
+		}
+	}
+	return depth
+}
+
 // Ancestors returns every phase that the named one depends on, directly or not, in topological
 // order.
 func (t Team) Ancestors(name string) []string {

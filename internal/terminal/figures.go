@@ -19,6 +19,18 @@ func Number(n int64) string {
 	return s
 }
 
+// Short writes a large number in four figures at most.
+func Short(n int64) string {
+	value, unit := float64(n), -1
+	for value >= 1000 && unit < 2 {
+		value, unit = value/1000, unit+1
+	}
+	if unit < 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return strconv.FormatFloat(value, 'f', 1, 64) + "kMG"[unit:unit+1]
+}
+
 // Verbed is a number, its noun, and the verb that goes with it.
 func Verbed(n int, noun, one, many string) string {
 	if n == 1 {

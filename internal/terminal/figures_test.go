@@ -18,6 +18,13 @@ func TestNumbersAreInGroupsOfThree(t *testing.T) {
 	}
 }
 
+func TestLargeNumbersAreShort(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1234: "1.2k", 412_345: "412.3k", 1_250_000: "1.2M", 98_765_432_100: "98.8G"} {
+		require.Equal(t, want, terminal.Short(n))
+	}
+}
+
 func TestAges(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{

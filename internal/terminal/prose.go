@@ -4,7 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
@@ -17,11 +18,11 @@ func Dash(text string) string {
 	return text
 }
 
-// PageWidth is the width, in characters, that text for people is wrapped to. Only
+// PageWidth is the width, in cells, that text for people is wrapped to. Only
 // commands, which are to be copied, and words that are longer go beyond.
 const PageWidth = 80
 
-// Wrap breaks text into lines of at most width characters, at spaces. A word that is
+// Wrap breaks text into lines of at most width cells, at spaces. A word that is
 // longer has a line for itself.
 func Wrap(text string, width int) []string {
 	lines := []string{""}
@@ -30,7 +31,7 @@ func Wrap(text string, width int) []string {
 		switch {
 		case *last == "":
 			*last = word
-		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+		case ansi.StringWidth(*last)+1+ansi.StringWidth(word) <= width:
 			*last += " " + word
 		default:
 			lines = append(lines, word)

@@ -16,8 +16,17 @@ type Table struct {
 	rows  [][]Cell
 }
 
-// NewTable is a table without rows.
-func NewTable(p Palette) *Table { return &Table{paint: p} }
+// NewTable is a table with these names of columns, if any.
+func NewTable(p Palette, heads ...string) *Table {
+	t := &Table{paint: p}
+	if len(heads) > 0 {
+		t.rows = [][]Cell{{}}
+	}
+	for _, h := range heads {
+		t.rows[0] = append(t.rows[0], Painted(h, Bold))
+	}
+	return t
+}
 
 // Cell is what one row has in one column.
 type Cell struct {
@@ -25,89 +34,67 @@ type Cell struct {
 	colour Colour
 }
 
-// Plain is a cell without a colour.
-func Plain(text string) Cell { return Painted(text, "") }
-
 // Painted is a cell in a colour, which takes no room. It keeps the text's indentation.
 func Painted(text string, c Colour) Cell {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	return Cell{text[:indent] + safetext.Line(text), c}
 }
 
-// Head adds a row of columns' names.
-func (t *Table) Head(names ...string) {
-	row := make([]Cell, len(names))
-	for i, n := range names {
-		row[i] = Painted(n, Bold)
+// Add adds a row of cells. A cell is a [Cell], or a value without a colour.
+func (t *Table) Add(cells ...any) {
+	row := make([]Cell, len(cells))
+	for i, c := range cells {
+		if painted, ok := c.(Cell); ok {
+			row[i] = painted
+		} else {
+			row[i] = Painted(fmt.Sprint(c), "")
+		}
 	}
 	t.rows = append(t.rows, row)
 }
-
-// Add adds a row.
-func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
 
 // The last column of a table that is to fit gets no narrower than leastWords, and is
 // as wide as usualWords where nobody knows the width that there is.
 const (
 	leastWords = 20
 	usualWords = 60
+	columnGap  = 2
 )
 
-// Fit clips the last column, so that lines are at most width characters long as far
-// as the other columns let them. Zero: the width is not known, as of a file.
-func (t *Table) Fit(width int) {
+// Fit clips the last column, so that lines are at most width characters long as far as the other columns let them. Columns
+// that are named so at their head are left out, in this order, for as long as lines would be too wide with the last column
+// at its narrowest. Zero: the width is not known, as of a file.
+func (t *Table) Fit(width int, drop ...string) {
 	widths := t.widths()
 	last := len(widths) - 1
-	room := usualWords
+	room, gone := usualWords, map[int]bool{}
 	if width > 0 {
 		room = width
 		for _, w := range widths[:last] {
 			room -= w + columnGap
 		}
+		for _, name := range drop {
+			i := slices.IndexFunc(t.rows[0], func(c Cell) bool { return c.text == name })
+			if i >= 0 && room < min(widths[last], leastWords) {
+				gone[i] = true
+				room += widths[i] + columnGap
+			}
+		}
 		room = max(room, leastWords)
 	}
-	for _, row := range t.rows {
-		if len(row) > last {
-			row[last].text = safetext.Clip(row[last].text, room)
-		}
-	}
-}
-
-// Drop takes columns away that are named so at their head, the first of these first, for as
-// long as lines would be wider than width with the last column at its narrowest. Zero: the
-// width is not known.
-func (t *Table) Drop(width int, names ...string) {
-	if width <= 0 {
-		return
-	}
-	widths := t.widths()
-	last := len(widths) - 1
-	line := min(widths[last], leastWords)
-	for _, w := range widths[:last] {
-		line += w + columnGap
-	}
-	gone := map[int]bool{}
-	for _, name := range names {
-		if line <= width {
-			break
-		}
-		if i := slices.IndexFunc(t.rows[0], func(c Cell) bool { return c.text == name }); i >= 0 {
-			gone[i] = true
-			line -= widths[i] + columnGap
-		}
-	}
-	for i, row := range t.rows {
+	for n, row := range t.rows {
 		var kept []Cell
-		for column, c := range row {
-			if !gone[column] {
+		for i, c := range row {
+			if i == last {
+				c.text = safetext.Clip(c.text, room)
+			}
+			if !gone[i] {
 				kept = append(kept, c)
 			}
 		}
-		t.rows[i] = kept
+		t.rows[n] = kept
 	}
 }
-
-const columnGap = 2
 
 // widths are the columns'.
 func (t *Table) widths() []int {

@@ -14,10 +14,9 @@ import (
 func TestColoursTakeNoRoomInATable(t *testing.T) {
 	t.Parallel()
 	write := func(p terminal.Palette) string {
-		table := terminal.NewTable(p)
-		table.Head("A", "LONGER", "")
-		table.Add(terminal.Plain("größer"), terminal.Painted("x", terminal.Red), terminal.Plain("end"))
-		table.Add(terminal.Plain("a"), terminal.Plain(""), terminal.Plain(""))
+		table := terminal.NewTable(p, "A", "LONGER", "")
+		table.Add("größer", terminal.Painted("x", terminal.Red), "end")
+		table.Add("a", "", "")
 		var b strings.Builder
 		table.Write(&b)
 		return b.String()
@@ -32,10 +31,9 @@ func TestColoursTakeNoRoomInATable(t *testing.T) {
 func TestALastColumnFitsIntoALine(t *testing.T) {
 	t.Parallel()
 	write := func(width int) string {
-		table := terminal.NewTable(terminal.Palette{})
-		table.Head("PHASE", "STATE", "")
-		table.Add(terminal.Plain("design"), terminal.Plain("completed"), terminal.Plain(strings.Repeat("an architecture ", 10)))
-		table.Add(terminal.Plain("testing"), terminal.Plain("pending"))
+		table := terminal.NewTable(terminal.Palette{}, "PHASE", "STATE", "")
+		table.Add("design", "completed", strings.Repeat("an architecture ", 10))
+		table.Add("testing", "pending")
 		table.Fit(width)
 		var b strings.Builder
 		table.Write(&b)
@@ -59,11 +57,9 @@ func TestALastColumnFitsIntoALine(t *testing.T) {
 func TestColumnsThatFitNowhereAreDropped(t *testing.T) {
 	t.Parallel()
 	write := func(width int) string {
-		table := terminal.NewTable(terminal.Palette{})
-		table.Head("SESSION", "TEAM", "TOOK", "WHY")
-		table.Add(terminal.Plain("web-1"), terminal.Plain("web"), terminal.Plain("14s"), terminal.Plain(strings.Repeat("x", 30)))
-		table.Drop(width, "TOOK", "TEAM")
-		table.Fit(width)
+		table := terminal.NewTable(terminal.Palette{}, "SESSION", "TEAM", "TOOK", "WHY")
+		table.Add("web-1", "web", "14s", strings.Repeat("x", 30))
+		table.Fit(width, "TOOK", "TEAM")
 		var b strings.Builder
 		table.Write(&b)
 		return strings.Split(b.String(), "\n")[0]

@@ -207,7 +207,7 @@ func (m *Model) prompt(t theme) []string {
 	var lines []string
 	for _, text := range m.messages {
 		for _, line := range fold(text, m.width-4) {
-			lines = append(lines, " "+t.paint(strong, "· "+line))
+			lines = append(lines, " "+t.Paint(strong, "· "+line))
 		}
 	}
 	lines = lines[:min(len(lines), maxMessages)]
@@ -227,5 +227,5 @@ func (m *Model) prompt(t theme) []string {
 	}
 	room := max(m.width-4-len(label), 8)
 	text := e.text[max(len(e.text)-room, 0):]
-	return append(lines, " "+t.paint(active, clip(title, m.width-2)), " "+t.paint(faint, label)+string(text)+"▏")
+	return append(lines, " "+t.Paint(active, clip(title, m.width-2)), " "+t.Paint(faint, label)+string(text)+"▏")
 }

@@ -3,47 +3,20 @@ package tui
 import (
 	"slices"
 	"strings"
+
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // layers sorts phases so that each is in the layer after the last phase that it needs: those of one
-// layer run in parallel. Phases that cannot be sorted, because the graph is not completely known,
-// come last, one in each layer.
+// layer run in parallel.
 func layers(phases []Phase) [][]Phase {
-	depth := map[string]int{}
-	known := map[string]bool{}
+	var graph []spec.Phase
 	for _, p := range phases {
-		known[p.Name] = true
+		graph = append(graph, spec.Phase{Name: p.Name, Needs: p.Needs})
 	}
-	var out [][]Phase
-	for range phases {
-		for _, p := range phases {
-			if _, placed := depth[p.Name]; placed {
-				continue
-			}
-			d := 0
-			ready := !slices.ContainsFunc(p.Needs, func(need string) bool {
-				at, placed := depth[need]
-				d = max(d, at+1)
-				return known[need] && !placed
-			})
-			if ready {
-				depth[p.Name] = d
-			}
-		}
-	}
+	depth, out := spec.Depths(graph), make([][]Phase, len(phases)+1)
 	for _, p := range phases {
-		d, placed := depth[p.Name]
-		for placed && len(out) <= d {
-			out = append(out, nil)
-		}
-		if placed {
-			out[d] = append(out[d], p)
-		}
-	}
-	for _, p := range phases {
-		if _, placed := depth[p.Name]; !placed {
-			out = append(out, []Phase{p})
-		}
+		out[depth[p.Name]] = append(out[depth[p.Name]], p)
 	}
 	return slices.DeleteFunc(out, func(l []Phase) bool { return len(l) == 0 })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // The messages that a [Model] takes from who watches the session.
@@ -166,7 +167,7 @@ func (m *Model) move(by int) {
 
 // View draws what is to be seen.
 func (m *Model) View() tea.View {
-	t := theme{m.options.Colours}
+	t := theme{terminal.Palette{On: m.options.Colours}}
 	v := tea.View{AltScreen: true}
 	v.SetContent(strings.Join(Picture{
 		Session: m.session, Width: m.width, Height: m.height, Now: m.options.Now(), Colours: m.options.Colours,

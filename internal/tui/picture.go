@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // Picture is the drawing of a session.
@@ -35,7 +36,7 @@ type Picture struct {
 // and what a person should know or do. No line is wider than the terminal. Where
 // Height is too little, the phases scroll to the selected assignment.
 func (p Picture) Lines() []string {
-	t := theme{p.Colours}
+	t := theme{terminal.Palette{On: p.Colours}}
 	cramped := p.Height > 0 && p.Height < 16
 	head := p.head(t, cramped)
 	painter := &painter{theme: t, width: p.Width, now: p.Now, selected: p.Selected}
@@ -63,7 +64,7 @@ func (p Picture) Lines() []string {
 			lines = append(lines, "")
 		}
 		lines = append(lines[:min(len(lines), max(p.Height-1-len(p.Prompt), 0))], p.Prompt...)
-		lines = append(lines, t.paint(faint, " "+clip(p.Footer, p.Width-2)))
+		lines = append(lines, t.Paint(faint, " "+clip(p.Footer, p.Width-2)))
 	}
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(clip(line, p.Width), " ")
@@ -78,11 +79,11 @@ func (p Picture) Lines() []string {
 func (p Picture) head(t theme, cramped bool) []string {
 	s := p.Session
 	l := lookOf(s.State)
-	state, took := l.sign+" "+l.word, formatDuration(s.elapsed(p.Now))
+	state, took := l.sign+" "+l.word, terminal.Age(s.elapsed(p.Now))
 	room := p.Width - lipgloss.Width(state) - len(took) - 6 // of which the id takes what it needs
-	title := " " + t.paint(strong, clip(safe(s.ID), max(room, 6))) + "  " + t.paint(l.meaning, state)
+	title := " " + t.Paint(strong, clip(safe(s.ID), max(room, 6))) + "  " + t.Paint(l.colour, state)
 	if s.Run > 1 && p.Width >= tokensFrom {
-		title += t.paint(faint, fmt.Sprintf(", run %d", s.Run))
+		title += t.Paint(faint, fmt.Sprintf(", run %d", s.Run))
 	}
 	lines := []string{justify(title, took, p.Width-1)}
 	if !cramped {
@@ -90,7 +91,7 @@ func (p Picture) head(t theme, cramped bool) []string {
 		if s.Requirement != "" {
 			about += " · " + s.Requirement
 		}
-		lines = append(lines, " "+t.paint(faint, clip(safe(about), p.Width-2)))
+		lines = append(lines, " "+t.Paint(faint, clip(safe(about), p.Width-2)))
 	}
 	lines = append(lines, p.totals(t))
 	if !cramped {
@@ -120,7 +121,7 @@ func (p Picture) totals(t theme) string {
 		figures = append(figures, fmt.Sprintf("%d/%d phases", done, len(states)))
 	}
 	if n := s.Usage.Tokens(); n > 0 {
-		figures = append(figures, short(n)+" tokens"+share(s.Spent.Tokens, s.Limit.Tokens, short(s.Limit.Tokens)))
+		figures = append(figures, terminal.Short(n)+" tokens"+share(s.Spent.Tokens, s.Limit.Tokens, terminal.Short(s.Limit.Tokens)))
 	}
 	if u := s.Usage.CostUSD; u > 0 {
 		figures = append(figures, dollars(u)+share(int64(s.Spent.USD), int64(s.Limit.USD), dollars(s.Limit.USD)))
@@ -150,7 +151,7 @@ func (p Picture) headings(t theme) string {
 	if c.cost > 0 {
 		cells = append(cells, alignRight("cost", c.cost))
 	}
-	return t.paint(faint, " "+strings.Join(cells, strings.Repeat(" ", gap)))
+	return t.Paint(faint, " "+strings.Join(cells, strings.Repeat(" ", gap)))
 }
 
 // people draws what a person should know or do: trouble, open requests with
@@ -158,7 +159,7 @@ func (p Picture) headings(t theme) string {
 func (p Picture) people(t theme, brief bool) []string {
 	s := p.Session
 	var lines []string
-	add := func(m meaning, sign, text string) {
+	add := func(m terminal.Colour, sign, text string) {
 		wrapped := fold(safe(text), p.Width-4)
 		if brief {
 			wrapped = []string{clip(safe(text), p.Width-4)}
@@ -167,7 +168,7 @@ func (p Picture) people(t theme, brief bool) []string {
 			if i > 0 {
 				sign = " "
 			}
-			lines = append(lines, " "+t.paint(m, sign+" "+line))
+			lines = append(lines, " "+t.Paint(m, sign+" "+line))
 		}
 	}
 	if p.Trouble != "" {
@@ -176,7 +177,7 @@ func (p Picture) people(t theme, brief bool) []string {
 	for _, r := range s.Requests {
 		title := r.Title
 		if !r.Until.IsZero() && !s.State.Closed() {
-			title += " (gives up in " + formatDuration(r.Until.Sub(p.Now)) + ")"
+			title += " (gives up in " + terminal.Age(r.Until.Sub(p.Now)) + ")"
 		}
 		add(bad, "!", title)
 		lines = append(lines, p.commands(t, r.Commands, brief)...)
@@ -187,7 +188,7 @@ func (p Picture) people(t theme, brief bool) []string {
 		lines = append(lines, p.commands(t, w.Commands, brief)...)
 	}
 	if s.Reason != "" && len(s.Requests)+len(waits) == 0 {
-		add(lookOf(s.State).meaning, lookOf(s.State).sign, s.Reason)
+		add(lookOf(s.State).colour, lookOf(s.State).sign, s.Reason)
 	}
 	for _, note := range s.Notes {
 		if note != s.Reason {
@@ -237,7 +238,7 @@ func (p Picture) commands(t theme, all []Command, brief bool) []string {
 		text := safe(c.Text)
 		room := p.Width - 6 - longest - gap
 		if room >= 16 {
-			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, firstClause(safe(c.Does), room)))
+			lines = append(lines, "   "+t.Paint(strong, fit(text, longest))+"  "+t.Paint(faint, firstClause(safe(c.Does), room)))
 			continue
 		}
 		for i, line := range fold(text, p.Width-6) {
@@ -245,7 +246,7 @@ func (p Picture) commands(t theme, all []Command, brief bool) []string {
 			if i > 0 {
 				lead = "     "
 			}
-			lines = append(lines, lead+t.paint(strong, line))
+			lines = append(lines, lead+t.Paint(strong, line))
 		}
 	}
 	return lines
@@ -270,7 +271,7 @@ func window(t theme, rows []row, height int, selected spec.AssignmentID) []row {
 	to := from + height
 	out := append([]row(nil), rows[from:to]...)
 	mark := func(sign string, n int) row {
-		return row{text: " " + t.paint(faint, fmt.Sprintf("%s %d more", sign, n))}
+		return row{text: " " + t.Paint(faint, fmt.Sprintf("%s %d more", sign, n))}
 	}
 	if from > 0 && height > 2 {
 		out[0] = mark("↑", from+1)

@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -104,7 +105,7 @@ func longestName(phases []Phase) int {
 // and where there are several, what they have cost together.
 func (p *painter) phase(r rail, phase Phase, when string) {
 	l := lookOf(phase.State)
-	name := p.paint(faint, r.head) + p.paint(l.meaning, l.sign) + " " + p.paint(strong, safe(phase.Name))
+	name := p.Paint(faint, r.head) + p.Paint(l.colour, l.sign) + " " + p.Paint(strong, safe(phase.Name))
 	var states []session.State
 	var usage cost.Usage
 	done := 0
@@ -141,9 +142,9 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 		words = append(words, when)
 	}
 	word := safe(strings.Join(words, "; "))
-	p.line(row{}, fit(name, p.name+spill)+strings.Repeat(" ", gap)+fit(bar, p.state-spill), 0, usage, p.paint(faint, word))
+	p.line(row{}, fit(name, p.name+spill)+strings.Repeat(" ", gap)+fit(bar, p.state-spill), 0, usage, p.Paint(faint, word))
 	if p.word == 0 && word != "" {
-		p.below(row{}, r, 2, p.paint(faint, word))
+		p.below(row{}, r, 2, p.Paint(faint, word))
 	}
 }
 
@@ -154,15 +155,15 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	l := lookOf(a.State)
 	mark, name := "  ", safe(a.Persona)
 	if of.of == p.selected {
-		mark, name = p.paint(active, "▸ "), p.paint(strong, name)
+		mark, name = p.Paint(active, "▸ "), p.Paint(strong, name)
 	}
-	state := p.paint(l.meaning, l.word) + p.tried(a)
+	state := p.Paint(l.colour, l.word) + p.tried(a)
 	word := p.describe(a)
 	body := r.body
 	if p.width < tokensFrom {
 		body = r.slim()
 	}
-	name = p.paint(faint, body) + mark + p.paint(l.meaning, l.sign) + " " + name
+	name = p.Paint(faint, body) + mark + p.Paint(l.colour, l.sign) + " " + name
 	p.line(of, fit(name, p.name)+strings.Repeat(" ", gap)+fit(state, p.state), a.elapsed(p.now), a.Usage, word)
 	if p.word == 0 && word != "" && !a.State.Done() {
 		p.below(of, r, 4, word)
@@ -210,19 +211,19 @@ func (p *painter) describe(a Assignment) string {
 	if a.LostWorkers > 0 {
 		fmt.Fprintf(&b, "(%s lost) ", textfmt.Count(a.LostWorkers, "worker"))
 	}
-	prefix := p.paint(faint, b.String())
+	prefix := p.Paint(faint, b.String())
 	switch {
 	case a.Awaits != nil:
-		return prefix + p.paint(slow, "breaker "+safe(a.Awaits.Breaker)+" is open, "+timeLeft(a.Awaits.Until, p.now))
+		return prefix + p.Paint(slow, "breaker "+safe(a.Awaits.Breaker)+" is open, "+timeLeft(a.Awaits.Until, p.now))
 	case a.State.Done():
-		return prefix + p.paint(faint, safe(a.Summary))
+		return prefix + p.Paint(faint, safe(a.Summary))
 	case a.State == session.HelpIsNeeded, a.State == session.Failed, a.Progress == "":
 		if n := len(a.Failures); n > 0 {
 			f := a.Failures[n-1]
-			return prefix + p.paint(bad, fmt.Sprintf("attempt failed: %s: %s", safe(string(f.Category)), safe(f.Message)))
+			return prefix + p.Paint(bad, fmt.Sprintf("attempt failed: %s: %s", safe(string(f.Category)), safe(f.Message)))
 		}
 	}
-	return prefix + p.paint(faint, safe(a.Progress))
+	return prefix + p.Paint(faint, safe(a.Progress))
 }
 
 // timeLeft is the remaining time until a moment.
@@ -233,7 +234,7 @@ func timeLeft(until *time.Time, now time.Time) string {
 	case !until.After(now):
 		return "probe due"
 	}
-	return formatDuration(until.Sub(now)+time.Second-1) + " left"
+	return terminal.Age(until.Sub(now)+time.Second-1) + " left"
 }
 
 // line adds a row: what it is and how it stands, and the figures.
@@ -241,7 +242,7 @@ func (p *painter) line(of row, stands string, worked time.Duration, usage cost.U
 	cells := []string{stands}
 	duration := ""
 	if worked > 0 {
-		duration = formatDuration(worked)
+		duration = terminal.Age(worked)
 	}
 	cells = append(cells, alignRight(duration, p.time))
 	if p.tokens > 0 {
@@ -263,7 +264,7 @@ func (p *painter) below(of row, r rail, indent int, text string) {
 	if p.width < tokensFrom {
 		body = r.slim()
 	}
-	lead := " " + p.paint(faint, body) + strings.Repeat(" ", indent)
+	lead := " " + p.Paint(faint, body) + strings.Repeat(" ", indent)
 	of.text = clip(lead+text, p.width-1)
 	p.rows = append(p.rows, of)
 }

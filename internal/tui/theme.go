@@ -3,90 +3,52 @@ package tui
 import (
 	"strings"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
-// theme paints text by what it means. Switched off it leaves text alone: the
-// drawing says everything without colours, too.
-type theme struct{ colours bool }
+// theme paints text. Switched off it leaves text alone: the drawing says everything without colours, too.
+type theme struct{ terminal.Palette }
 
-// meaning is what a colour stands for. The colours are the terminal's own, so
-// that they suit its background.
-type meaning int
-
+// The colours by their meaning.
 const (
-	plain meaning = iota
-	strong
-	faint
-	good
-	active
-	slow
-	bad
+	strong = terminal.Bold
+	faint  = terminal.Dim
+	active = terminal.Cyan
+	slow   = terminal.Yellow
+	bad    = terminal.Red
 )
 
-func (t theme) paint(m meaning, text string) string {
-	if !t.colours || text == "" || m == plain {
-		return text
-	}
-	style := lipgloss.NewStyle()
-	switch m {
-	case strong:
-		style = style.Bold(true)
-	case faint:
-		style = style.Faint(true)
-	case good:
-		style = style.Foreground(lipgloss.Green)
-	case active:
-		style = style.Foreground(lipgloss.Cyan)
-	case slow:
-		style = style.Foreground(lipgloss.Yellow)
-	case bad:
-		style = style.Foreground(lipgloss.Red)
-	case plain:
-	}
-	return style.Render(text)
+// look is how a state is drawn: a sign, a word, the sign that fills its part of a bar, and a colour.
+type look struct {
+	sign, word, fill string
+	colour           terminal.Colour
 }
 
-// look is how a state is drawn: a sign, a word, a colour, and the sign that fills
-// its part of a bar.
-type look struct {
-	sign, word string
-	meaning    meaning
-	fill       string
+// looks are those of all states, without their colours.
+var looks = map[session.State]look{
+	session.Completed:         {sign: "✓", word: "completed", fill: "━"},
+	session.Restored:          {sign: "✓", word: "restored", fill: "━"},
+	session.Supplied:          {sign: "✓", word: "supplied", fill: "━"},
+	session.Skipped:           {sign: "-", word: "skipped", fill: "━"},
+	session.Running:           {sign: "●", word: "running", fill: "╍"},
+	session.Admitted:          {sign: "●", word: "admitted", fill: "╍"},
+	session.Waiting:           {sign: "◌", word: "waiting", fill: "╍"},
+	session.WaitingForBreaker: {sign: "◌", word: "waiting for a breaker", fill: "╍"},
+	session.AwaitingApproval:  {sign: "?", word: "waiting for approval", fill: "╍"},
+	session.HelpIsNeeded:      {sign: "!", word: "needs help", fill: "×"},
+	session.Failed:            {sign: "✗", word: "failed", fill: "×"},
+	session.WasCancelled:      {sign: "✗", word: "cancelled", fill: "×"},
+	session.Pending:           {sign: "○", word: "pending", fill: "·"},
 }
 
 func lookOf(s session.State) look {
-	switch s {
-	case session.Completed:
-		return look{"✓", "completed", good, "━"}
-	case session.Restored:
-		return look{"✓", "restored", good, "━"}
-	case session.Supplied:
-		return look{"✓", "supplied", good, "━"}
-	case session.Skipped:
-		return look{"-", "skipped", good, "━"}
-	case session.Running:
-		return look{"●", "running", active, "╍"}
-	case session.Admitted:
-		return look{"●", "admitted", active, "╍"}
-	case session.Waiting:
-		return look{"◌", "waiting", slow, "╍"}
-	case session.WaitingForBreaker:
-		return look{"◌", "waiting for a breaker", slow, "╍"}
-	case session.AwaitingApproval:
-		return look{"?", "waiting for approval", slow, "╍"}
-	case session.HelpIsNeeded:
-		return look{"!", "needs help", bad, "×"}
-	case session.Failed:
-		return look{"✗", "failed", bad, "×"}
-	case session.WasCancelled:
-		return look{"✗", "cancelled", bad, "×"}
-	case session.Pending:
-		return look{"○", "pending", faint, "·"}
+	l, known := looks[s]
+	if !known {
+		l = look{sign: "○", word: safe(string(s)), fill: "·"}
 	}
-	return look{"○", safe(string(s)), faint, "·"}
+	l.colour = terminal.StateColour(s)
+	return l
 }
 
 // bar draws the states of the parts of a whole, each as wide as the others. Runs of
@@ -102,7 +64,7 @@ func (t theme) bar(parts []session.State, width int) string {
 			i++
 		}
 		l := lookOf(state)
-		b.WriteString(t.paint(l.meaning, strings.Repeat(l.fill, i-from)))
+		b.WriteString(t.Paint(l.colour, strings.Repeat(l.fill, i-from)))
 	}
 	return b.String()
 }

@@ -4,53 +4,34 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"mime"
+	"io/fs"
 	"net/http"
-	"path"
-	"strings"
 )
 
 //go:embed assets/*
 var assetFiles embed.FS
 
-// assets are the files that pages load. Their names have a digest of their content, so that
-// browsers may keep them for good.
-type assets struct {
-	// names maps a file's name to the address, and files the address to the content.
-	names map[string]string
-	files map[string][]byte
-}
-
-func loadAssets() assets {
-	a := assets{names: map[string]string{}, files: map[string][]byte{}}
-	entries, err := assetFiles.ReadDir("assets")
+// assetVersion is in the addresses of all files that pages load, so that browsers may keep them for good.
+var assetVersion = func() string {
+	sum := sha256.New()
+	err := fs.WalkDir(assetFiles, "assets", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := assetFiles.ReadFile(name)
+		sum.Write(text)
+		return err
+	})
 	if err != nil {
 		panic(err) // they are embedded
 	}
-	for _, e := range entries {
-		content, err := assetFiles.ReadFile("assets/" + e.Name())
-		if err != nil {
-			panic(err)
-		}
-		sum := sha256.Sum256(content)
-		extension := path.Ext(e.Name())
-		address := "/assets/" + strings.TrimSuffix(e.Name(), extension) + "." + hex.EncodeToString(sum[:6]) + extension
-		a.names[e.Name()], a.files[address] = address, content
-	}
-	return a
-}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
+}()
 
-// url is the address of a file.
-func (a assets) url(name string) string { return a.names[name] }
+func assetURL(name string) string { return "/assets/" + name + "?" + assetVersion }
 
-func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	content, ok := a.files[r.URL.Path]
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
+func serveAsset(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(content)
+	http.ServeFileFS(w, r, assetFiles, "assets/"+r.PathValue("file")) //nolint:gosec // only what is embedded
 }

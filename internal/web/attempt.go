@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -108,8 +107,7 @@ func (s *site) assignmentOf(w http.ResponseWriter, r *http.Request) (content ass
 // unavailable reports whether an operation failed only because something is not at hand, or
 // not there yet: the rest of a page is shown without it.
 func unavailable(err error) bool {
-	var known *control.Error
-	return errors.As(err, &known) && (known.Kind == control.Unavailable || known.Kind == control.NotFound || known.Kind == control.Conflict)
+	return failedWith(err, control.Unavailable, control.NotFound, control.Conflict)
 }
 
 var startTexts = map[failures.Start]string{failures.FromFiles: "from the files of the attempt before", failures.FromConversation: "in the conversation of the attempt before"}
@@ -127,7 +125,7 @@ func attemptViews(id string, as spec.AssignmentID, all []control.Attempt) []Atte
 		if a.AssignmentID != as {
 			continue
 		}
-		v := AttemptView{Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: attemptURL(id, as.Phase, as.Persona, a.Round, a.Attempt)}
+		v := AttemptView{Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: fmt.Sprintf("%s/attempts/%d.%d", assignmentURL(id, as.Phase, as.Persona), a.Round, a.Attempt)}
 		v.Name = fmt.Sprintf("round %d, attempt %d", a.Round, a.Attempt)
 		if passes > 1 {
 			v.Name = fmt.Sprintf("pass %d, %s", a.Pass, v.Name)
@@ -140,22 +138,12 @@ func attemptViews(id string, as spec.AssignmentID, all []control.Attempt) []Atte
 
 // refOf reads ROUND.ATTEMPT or PASS.ROUND.ATTEMPT. Without a pass it is the last one that has
 // such an attempt.
-func refOf(text string) (pass, round, attempt int, ok bool) {
-	parts := strings.Split(text, ".")
-	if len(parts) == 2 {
-		parts = append([]string{"0"}, parts...)
+func refOf(text string) (pass, round, attempt int) {
+	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &pass, &round, &attempt); n < 3 {
+		pass = 0
+		_, _ = fmt.Sscanf(text, "%d.%d", &round, &attempt) // no attempt has the number 0
 	}
-	if len(parts) != 3 {
-		return 0, 0, 0, false
-	}
-	var n [3]int
-	for i, p := range parts {
-		var err error
-		if n[i], err = strconv.Atoi(p); err != nil || n[i] < 0 {
-			return 0, 0, 0, false
-		}
-	}
-	return n[0], n[1], n[2], true
+	return pass, round, attempt
 }
 
 func (s *site) attempt(w http.ResponseWriter, r *http.Request) {
@@ -163,10 +151,10 @@ func (s *site) attempt(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	pass, round, n, ok := refOf(r.PathValue("attempt"))
+	pass, round, n := refOf(r.PathValue("attempt"))
 	for i := range slices.Backward(content.Attempts) {
 		a := &content.Attempts[i]
-		if ok && a.Round == round && a.Attempt.Attempt == n && (pass == 0 || a.Pass == pass) {
+		if a.Round == round && a.Attempt.Attempt == n && (pass == 0 || a.Pass == pass) {
 			a.Current, content.Attempt = true, a
 			break
 		}

@@ -5,16 +5,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/web/chart"
 )
 
 // BudgetRow is one dimension of a budget as a bar.
 type BudgetRow struct {
-	Scope string
-	chart.BudgetBar
-	// Level is near from 80% on, and over from 100% on.
-	Level                                 string
-	Cap, Spent, Unsettled, Reserved, Left string
+	Scope, Cap, Left string
+	Parts            []BudgetPart
+}
+
+// BudgetPart is a part of the bar, with its place in percent. Class and Key are those of the stylesheet.
+type BudgetPart struct {
+	Class, Key, Text string
+	From, Width      float64
 }
 
 // budgetRows has a bar for the tokens and one for the money of each budget, as far as they are limited.
@@ -33,22 +35,31 @@ func budgetRows(budgets []budget.Budget) []BudgetRow {
 	return rows
 }
 
+// budgetRow divides a cap. Where more is used than the cap allows, the parts share the whole bar.
 func budgetRow(scope string, text func(int64) string, limit, spent, unsettled, reserved int64) BudgetRow {
-	r := BudgetRow{
-		Scope: safetext.Line(scope), BudgetBar: chart.Budget(spent, unsettled, reserved, limit),
-		Cap: text(limit), Spent: text(spent), Left: text(max(limit-spent-unsettled-reserved, 0)),
+	used := spent + unsettled + reserved
+	r := BudgetRow{Scope: safetext.Line(scope), Cap: text(limit), Left: text(max(limit-used, 0))}
+	level := ""
+	switch share := float64(spent+unsettled) / float64(limit); {
+	case share >= 1:
+		level = " over"
+	case share >= .8:
+		level = " near"
 	}
-	if unsettled > 0 {
-		r.Unsettled = text(unsettled)
-	}
-	if reserved > 0 {
-		r.Reserved = text(reserved)
-	}
-	switch {
-	case r.Used >= 100:
-		r.Level = "over"
-	case r.Used >= 80:
-		r.Level = "near"
+	at := 0.0
+	for _, p := range []struct {
+		class, key, what string
+		amount           int64
+	}{
+		{"spent" + level, "spent-key" + level, " spent", spent},
+		{"unsettled", "solid ask", " unsettled", unsettled},
+		{"reserved", "active", " reserved", reserved},
+	} {
+		if p.amount > 0 || len(r.Parts) == 0 {
+			width := float64(p.amount) / float64(max(limit, used)) * 100
+			r.Parts = append(r.Parts, BudgetPart{Class: p.class, Key: p.key, Text: text(p.amount) + p.what, From: at, Width: width})
+			at += width
+		}
 	}
 	return r
 }

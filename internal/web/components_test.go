@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
@@ -30,7 +29,6 @@ type components struct {
 	Timeline  Timeline
 	Budgets   []BudgetRow
 	Files     []diffview.File
-	Table     func(diffview.File) template.HTML
 }
 
 func componentsPage(t *testing.T) []byte {
@@ -38,14 +36,12 @@ func componentsPage(t *testing.T) []byte {
 	s, phases := sampleSession()
 	running := s
 	running.Status = session.Running
-	colourer := diffview.Colourer{Now: time.Now, Deadline: time.Now().Add(time.Minute)}
-	files := loadAssets()
-	page := template.Must(template.New("").Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+	page := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
 	template.Must(page.ParseFiles("testdata/page_components.html"))
 	text, err := views{"components": page}.render("components", frame{Title: "Components", Tab: "inbox", Open: 3, Who: "alice", Now: testNow, Content: components{
 		States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},
 		Graph: graphOf(s, phases), Timeline: timelineOf(sampleCourse(), testNow), Budgets: budgetRows(sampleBudgets()),
-		Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}), Table: colourer.Table,
+		Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}),
 	}})
 	require.NoError(t, err)
 	return text

@@ -380,9 +380,7 @@ The test was wrong about the order. I mend it.
 // sampleDiff has the kinds of files that there are.
 func sampleDiff() control.Diff {
 	d := control.Diff{Session: "web-7", Phase: "frontend", Before: "web-7 before frontend", After: "web-7 after frontend"}
-	for _, f := range sampleFiles() {
-		d.Files = append(d.Files, control.ChangedFile{Path: f.Path, Change: f.Change, Added: f.Added, Removed: f.Removed, Binary: f.Binary, Diff: f.Patch})
-	}
+	d.Files = append(d.Files, sampleFiles()...)
 	d.Files = append(d.Files, control.ChangedFile{Path: "big.sql", Change: "added", Added: 90_000, Omitted: true})
 	return d
 }

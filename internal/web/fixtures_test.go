@@ -9,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/web/diffview"
 )
 
 var testNow = time.Date(2026, 11, 23, 14, 30, 0, 0, time.UTC)
@@ -125,11 +124,11 @@ index 1111..2222 100644
  	}
 `
 
-func sampleFiles() []diffview.Source {
-	return []diffview.Source{
-		{Path: "server.go", Change: "changed", Added: 5, Removed: 3, Patch: samplePatch},
-		{Path: "web/logo.png", Change: "added", Binary: true, Patch: "new file mode 100644\nBinary files /dev/null and b/web/logo.png differ\n"},
-		{Path: "web/package-lock.json", Change: "added", Added: 2, Patch: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
+func sampleFiles() []control.ChangedFile {
+	return []control.ChangedFile{
+		{Path: "server.go", Change: "changed", Added: 5, Removed: 3, Diff: samplePatch},
+		{Path: "web/logo.png", Change: "added", Binary: true, Diff: "new file mode 100644\nBinary files /dev/null and b/web/logo.png differ\n"},
+		{Path: "web/package-lock.json", Change: "added", Added: 2, Diff: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
 	}
 }
 

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/url"
 	"strconv"
 	"time"
@@ -26,22 +25,6 @@ func dollars(u cost.USD) string {
 	return "$" + u.Rounded().String()
 }
 
-// short writes a large number in four figures at most.
-func short(n int64) string {
-	scaled := func(unit float64, name string) string {
-		return strconv.FormatFloat(float64(n)/unit, 'f', 1, 64) + name
-	}
-	switch {
-	case n < 1000:
-		return strconv.FormatInt(n, 10)
-	case n < 1_000_000:
-		return scaled(1e3, "k")
-	case n < 1_000_000_000:
-		return scaled(1e6, "M")
-	}
-	return scaled(1e9, "G")
-}
-
 // seconds writes a time at work; nothing for none.
 func seconds(s float64) string {
 	if s <= 0 {
@@ -64,8 +47,4 @@ func phaseURL(id, phase string) string { return access.PagePath(id, phase) }
 
 func assignmentURL(id, phase, persona string) string {
 	return phaseURL(id, phase) + "/" + url.PathEscape(persona)
-}
-
-func attemptURL(id, phase, persona string, round, attempt int) string {
-	return fmt.Sprintf("%s/attempts/%d.%d", assignmentURL(id, phase, persona), round, attempt)
 }

@@ -2,16 +2,17 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/internal/web/chart"
 )
 
-// Graph is the picture of a session's phases.
+// Graph is the picture of a session's phases, in columns: each is right of all that it needs.
 type Graph struct {
 	Width, Height int
 	Nodes         []GraphNode
@@ -38,11 +39,20 @@ type GraphMark struct {
 	Persona string
 }
 
-// GraphEdge is a line between phases. Done: the first of both has its work.
+// GraphEdge is a line between phases, and the arrow at its end, as SVG has paths. Done: the first of both has its work.
 type GraphEdge struct {
-	chart.Edge
-	Done bool
+	Path, Head string
+	Done       bool
 }
+
+// The size of a node and the space around it, in pixels.
+const (
+	nodeWidth  = 198
+	nodeHeight = 108
+	columnGap  = 36
+	rowGap     = 20
+	margin     = 6
+)
 
 const (
 	// nameWidth is how many characters of a name fit into a node.
@@ -50,46 +60,73 @@ const (
 	maxMarks  = 7
 )
 
-// needsOf are the phases that each phase needs. Where the team is not known, phases follow one
-// another.
-func needsOf(s session.Status, phases []spec.Phase) []chart.Step {
+// withNeeds are the phases of a session with those that they need. Where the team is not known, phases follow one another.
+func withNeeds(s session.Status, team []spec.Phase) []spec.Phase {
 	needs := map[string][]string{}
-	for _, p := range phases {
+	for _, p := range team {
 		needs[p.Name] = p.Needs
 	}
-	steps := make([]chart.Step, len(s.Phases))
+	all := make([]spec.Phase, len(s.Phases))
 	for i, p := range s.Phases {
-		steps[i] = chart.Step{Name: p.Name, Needs: needs[p.Name]}
-		if len(phases) == 0 && i > 0 {
-			steps[i].Needs = []string{s.Phases[i-1].Name}
+		all[i] = spec.Phase{Name: p.Name, Needs: needs[p.Name]}
+		if len(team) == 0 && i > 0 {
+			all[i].Needs = []string{s.Phases[i-1].Name}
 		}
 	}
-	return steps
+	return all
 }
 
-// graphOf draws the phases of a session.
-func graphOf(s session.Status, phases []spec.Phase) Graph {
-	layout := chart.Layout(needsOf(s, phases))
-	g := Graph{Width: layout.Width, Height: layout.Height}
-	done := map[string]bool{}
-	for i, n := range layout.Nodes {
-		p := s.Phases[i]
-		done[p.Name] = p.Status.Done()
-		node := GraphNode{X: n.X, Y: n.Y, Look: lookOf(p.Status), Phase: p, URL: phaseURL(s.Session, p.Name), Name: safetext.Clip(p.Name, nameWidth), Figures: figures(p)}
-		node.Label = strings.Join(nonEmpty(p.Name, node.Word, node.Figures, personas(p)), ", ")
-		for j, a := range p.Assignments {
-			if j == maxMarks && len(p.Assignments) > maxMarks {
-				node.More = len(p.Assignments) - maxMarks
-				break
-			}
-			node.Marks = append(node.Marks, GraphMark{X: 20 + 20*j, Look: lookOfAssignment(a), Persona: a.Persona})
-		}
-		g.Nodes = append(g.Nodes, node)
+// graphOf draws the phases of a session. Columns are centred, and their phases in the order of the team file.
+func graphOf(s session.Status, team []spec.Phase) Graph {
+	phases := withNeeds(s, team)
+	column := spec.Depths(phases)
+	sizes, most, last := map[int]int{}, 0, 0
+	for _, c := range column {
+		sizes[c]++
+		most, last = max(most, sizes[c]), max(last, c)
 	}
-	for _, e := range layout.Edges {
-		g.Edges = append(g.Edges, GraphEdge{e, done[e.From]})
+	g := Graph{Width: 2*margin + (last+1)*(nodeWidth+columnGap) - columnGap, Height: 2*margin + most*(nodeHeight+rowGap) - rowGap}
+	placed, nodes := map[int]int{}, map[string]GraphNode{}
+	for _, p := range s.Phases {
+		c := column[p.Name]
+		n := nodeOf(s.Session, p)
+		n.X = margin + c*(nodeWidth+columnGap)
+		n.Y = margin + (most-sizes[c])*(nodeHeight+rowGap)/2 + placed[c]*(nodeHeight+rowGap)
+		placed[c]++
+		g.Nodes, nodes[p.Name] = append(g.Nodes, n), n
+	}
+	for _, p := range phases {
+		for _, need := range p.Needs {
+			if from, known := nodes[need]; known && column[need] < column[p.Name] {
+				g.Edges = append(g.Edges, edge(from, nodes[p.Name]))
+			}
+		}
 	}
 	return g
+}
+
+// nodeOf is a phase without its place.
+func nodeOf(sessionID string, p session.PhaseStatus) GraphNode {
+	n := GraphNode{
+		Look: lookOf(p.Status), Phase: p, URL: phaseURL(sessionID, p.Name), Name: safetext.Clip(p.Name, nameWidth), Figures: figures(p),
+		More: max(len(p.Assignments)-maxMarks, 0),
+	}
+	n.Label = strings.Join(nonEmpty(p.Name, n.Word, n.Figures, personas(p)), ", ")
+	for i, a := range p.Assignments[:len(p.Assignments)-n.More] {
+		n.Marks = append(n.Marks, GraphMark{X: 20 + 20*i, Look: lookOfAssignment(a), Persona: a.Persona})
+	}
+	return n
+}
+
+// edge is the line from a phase to one that needs it.
+func edge(from, to GraphNode) GraphEdge {
+	const head = 6
+	x, y, toX, toY := from.X+nodeWidth, from.Y+nodeHeight/2, to.X-head, to.Y+nodeHeight/2
+	half := (toX - x) / 2
+	return GraphEdge{
+		Path: fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y, x+half, y, toX-half, toY, toX, toY),
+		Head: fmt.Sprintf("M%d %dl-1 -4l8 4l-8 4z", toX, toY), Done: from.Phase.Status.Done(),
+	}
 }
 
 // lookOfAssignment is its state's look; one that waits for a breaker says so.
@@ -103,9 +140,8 @@ func lookOfAssignment(a session.AssignmentStatus) Look {
 // figures are a phase's elapsed time, attempts and cost, as far as there are any.
 func figures(p session.PhaseStatus) string {
 	attempts := 0
-	var spent string
-	sum := session.Status{Phases: []session.PhaseStatus{p}}
-	usage := sum.Sum()
+	var spent, tries string
+	usage := (&session.Status{Phases: []session.PhaseStatus{p}}).Sum()
 	for _, a := range p.Assignments {
 		attempts += a.Attempts
 	}
@@ -113,9 +149,8 @@ func figures(p session.PhaseStatus) string {
 	case usage.CostUSD > 0:
 		spent = dollars(usage.CostUSD)
 	case usage.Tokens() > 0:
-		spent = short(usage.Tokens()) + " tok"
+		spent = terminal.Short(usage.Tokens()) + " tok"
 	}
-	tries := ""
 	if attempts > len(p.Assignments) {
 		tries = textfmt.Count(attempts, "attempt")
 	}
@@ -134,11 +169,5 @@ func personas(p session.PhaseStatus) string {
 }
 
 func nonEmpty(parts ...string) []string {
-	var out []string
-	for _, p := range parts {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 }

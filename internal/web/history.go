@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -24,9 +23,6 @@ type historyPage struct {
 	Total HistoryRow
 	// Teams and Days have the sessions' outcomes, and Rows those of assignments in groups by By.
 	Teams, Days, Rows []HistoryRow
-	// Bars are the days as bars of their cost, oldest first, and Outcomes of what their sessions
-	// came to.
-	Bars, Outcomes []HistoryBar
 	// By is the key of Rows; Groups are the keys that there are.
 	By     string
 	Groups []string
@@ -75,12 +71,6 @@ func average(seconds float64, n int) string {
 		return ""
 	}
 	return terminal.Age(time.Duration(seconds / float64(n) * float64(time.Second)))
-}
-
-// HistoryBar is a day in the chart: places and sizes in percent.
-type HistoryBar struct {
-	X, Width, Y, Height float64
-	Tone, Label         string
 }
 
 // With is the address of this page with another value of a filter.
@@ -142,7 +132,6 @@ func (s *site) history(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, "/history")
 		return
 	}
-	content.draw()
 	s.show(w, r, http.StatusOK, page{View: "history", Title: "History", Tab: "history", Content: content})
 }
 
@@ -199,30 +188,4 @@ func amountOf(u, of cost.Usage) float64 {
 		return float64(u.Tokens())
 	}
 	return float64(u.CostUSD)
-}
-
-// draw makes the bars of the days.
-func (p *historyPage) draw() {
-	cost, sessions := 0.0, 0
-	for _, d := range p.Days {
-		cost, sessions = max(cost, amountOf(d.Usage, p.Total.Usage)), max(sessions, d.Completed+d.Failed)
-	}
-	slot := 100 / float64(max(len(p.Days), 10))
-	for i, d := range slices.Backward(p.Days) {
-		bar := HistoryBar{X: float64(len(p.Days)-1-i)*slot + slot*.1, Width: slot * .8}
-		if cost > 0 {
-			bar.Height = amountOf(d.Usage, p.Total.Usage) / cost * 100
-			bar.Y, bar.Label = 100-bar.Height, d.Name+": "+dollars(d.Usage.CostUSD)+", "+short(d.Usage.Tokens())+" tokens"
-			p.Bars = append(p.Bars, bar)
-		}
-		if d.Completed+d.Failed > 0 {
-			bar.Label = fmt.Sprintf("%s: %d of %d sessions completed (%d%%)", d.Name, d.Completed, d.Completed+d.Failed, d.Success())
-			bar.Tone, bar.Height = "good", float64(d.Completed)/float64(sessions)*100
-			bar.Y = 100 - bar.Height
-			p.Outcomes = append(p.Outcomes, bar)
-			bar.Tone, bar.Height = "bad", float64(d.Failed)/float64(sessions)*100
-			bar.Y -= bar.Height
-			p.Outcomes = append(p.Outcomes, bar)
-		}
-	}
 }

@@ -9,35 +9,27 @@ import (
 // needed to understand the others.
 type Look struct{ Tone, Icon, Word string }
 
-// lookOf is the look of a state of a session, a phase or an assignment.
+// looks are those of the states of sessions, phases and assignments.
+var looks = map[session.State]Look{
+	session.Completed:         {"good", "check", "Completed"},
+	session.Restored:          {"good", "reuse", "Reused"},
+	session.Supplied:          {"good", "person", "Supplied"},
+	session.Skipped:           {"quiet", "skip", "Skipped"},
+	session.Running:           {"active", "run", "Running"},
+	session.Admitted:          {"active", "run", "Starting"},
+	session.Waiting:           {"slow", "clock", "Waiting"},
+	session.WaitingForBreaker: {"slow", "breaker", "Waiting for breaker"},
+	session.AwaitingApproval:  {"ask", "person", "Needs approval"},
+	session.HelpIsNeeded:      {"bad", "help", "Needs help"},
+	session.Failed:            {"bad", "cross", "Failed"},
+	session.WasCancelled:      {"quiet", "stop", "Cancelled"},
+	session.Pending:           {"quiet", "circle", "Pending"},
+}
+
+// lookOf is the look of a state.
 func lookOf(s session.State) Look {
-	switch s {
-	case session.Completed:
-		return Look{"good", "check", "Completed"}
-	case session.Restored:
-		return Look{"good", "reuse", "Reused"}
-	case session.Supplied:
-		return Look{"good", "person", "Supplied"}
-	case session.Skipped:
-		return Look{"quiet", "skip", "Skipped"}
-	case session.Running:
-		return Look{"active", "run", "Running"}
-	case session.Admitted:
-		return Look{"active", "run", "Starting"}
-	case session.Waiting:
-		return Look{"slow", "clock", "Waiting"}
-	case session.WaitingForBreaker:
-		return Look{"slow", "breaker", "Waiting for breaker"}
-	case session.AwaitingApproval:
-		return Look{"ask", "person", "Needs approval"}
-	case session.HelpIsNeeded:
-		return Look{"bad", "help", "Needs help"}
-	case session.Failed:
-		return Look{"bad", "cross", "Failed"}
-	case session.WasCancelled:
-		return Look{"quiet", "stop", "Cancelled"}
-	case session.Pending:
-		return Look{"quiet", "circle", "Pending"}
+	if l, known := looks[s]; known {
+		return l
 	}
 	return Look{"quiet", "circle", safetext.Clip(string(s), 40)}
 }

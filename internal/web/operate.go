@@ -20,13 +20,13 @@ import (
 // the day and of the store.
 type operatePage struct {
 	workerpool.Roster
-	Breakers []BreakerView
+	Breakers []workerpool.Breaker
 	Days     []DayView
 	// Hooks are those of teams that the person is an admin of; nil: of none.
 	Hooks *HooksView
 	Store *control.StoreSize
 	// Examined is the newest examination; nil: there is none yet, or the person may not see it.
-	Examined *ExaminationView
+	Examined *control.Examination
 	// MayExamine: the person who looks may.
 	MayExamine bool
 	// Trouble says what could not be read.
@@ -35,14 +35,6 @@ type operatePage struct {
 	// Mine: the person who looks may change breakers.
 	Mine bool
 	Now  time.Time
-}
-
-// BreakerView is a breaker on the page.
-type BreakerView struct {
-	workerpool.Breaker
-	Look
-	// Because says why it is open; empty: it is closed.
-	Because string
 }
 
 func (s *site) operate(w http.ResponseWriter, r *http.Request) {
@@ -55,16 +47,8 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 	content.readBudgets(ctx, s)
 	content.readHooks(ctx, s)
 	content.readHealth(ctx, s)
-	breakers, err := s.Pool.Breakers(ctx)
-	if err != nil {
+	if content.Breakers, err = s.Pool.Breakers(ctx); err != nil {
 		content.Trouble = append(content.Trouble, "Breakers: "+err.Error())
-	}
-	for _, b := range breakers {
-		v := BreakerView{Breaker: b, Look: lookOfBreaker(b.State)}
-		if b.State != session.BreakerClosed {
-			v.Because = b.Because()
-		}
-		content.Breakers = append(content.Breakers, v)
 	}
 	s.show(w, r, http.StatusOK, page{View: "operate", Title: "Operate", Tab: "operate", Content: content})
 }
@@ -78,8 +62,7 @@ type HooksView struct {
 // readHooks reads the hooks of teams that the person is an admin of.
 func (p *operatePage) readHooks(ctx context.Context, s *site) {
 	doc, err := s.Hooks.List(ctx)
-	var denied *access.DeniedError
-	if errors.As(err, &denied) {
+	if _, denied := errors.AsType[*access.DeniedError](err); denied {
 		return
 	}
 	view := &HooksView{Hooks: doc.Hooks}

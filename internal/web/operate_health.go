@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,24 +21,8 @@ const healthPatience = 1500 * time.Millisecond
 type DayView struct {
 	control.Day
 	Rows []BudgetRow
-	// Waiting are the sessions that have calls with unknown cost.
-	Waiting []control.DaySession
 	// Mine: the person who looks may raise it.
 	Mine bool
-}
-
-// ExaminationView is an examination on the page.
-type ExaminationView struct {
-	control.Examination
-	Look
-	// Wrong are the findings that are not ok, the bad ones first, and Fine the others.
-	Wrong, Fine []FindingView
-}
-
-// FindingView is a finding on the page.
-type FindingView struct {
-	control.Finding
-	Look
 }
 
 // readBudgets reads the daily budgets of the teams that the person may see.
@@ -50,13 +33,7 @@ func (p *operatePage) readBudgets(ctx context.Context, s *site) {
 	}
 	for _, d := range days {
 		b := budget.Budget{Kind: session.BudgetOfDay, Name: d.Team, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved}
-		v := DayView{Day: d, Mine: may(ctx, access.Operate, d.Team), Rows: budgetRows([]budget.Budget{b})}
-		for _, one := range d.Sessions {
-			if one.UnsettledCalls > 0 {
-				v.Waiting = append(v.Waiting, one)
-			}
-		}
-		p.Days = append(p.Days, v)
+		p.Days = append(p.Days, DayView{Day: d, Mine: may(ctx, access.Operate, d.Team), Rows: budgetRows([]budget.Budget{b})})
 	}
 }
 
@@ -78,29 +55,21 @@ func (p *operatePage) readHealth(ctx context.Context, s *site) {
 	doc, err := s.Health.Examine(bounded, false)
 	switch {
 	case err == nil:
-		p.Examined = examinationOf(doc)
+		p.Examined = &doc
 	case !errors.Is(err, context.DeadlineExceeded):
 		p.Trouble = append(p.Trouble, "Examination: "+err.Error())
 	}
 }
 
-func examinationOf(doc control.Examination) *ExaminationView {
-	v := &ExaminationView{Examination: doc, Look: Look{"good", "check", "Sessions can run"}}
-	for _, f := range doc.Findings {
-		switch f.Result {
-		case control.ResultBad:
-			v.Wrong = append(v.Wrong, FindingView{f, Look{"bad", "cross", "Bad"}})
-		case control.ResultWarning:
-			v.Wrong = append(v.Wrong, FindingView{f, Look{"slow", "help", "Warning"}})
-		default:
-			v.Fine = append(v.Fine, FindingView{f, Look{"good", "check", "OK"}})
-		}
+// lookOfResult is the look of a finding, and of an examination as a whole.
+func lookOfResult(result string) Look {
+	switch result {
+	case control.ResultBad:
+		return Look{"bad", "cross", "Bad"}
+	case control.ResultWarning:
+		return Look{"slow", "help", "Warning"}
 	}
-	slices.SortStableFunc(v.Wrong, func(a, b FindingView) int { return strings.Compare(a.Result, b.Result) })
-	if !doc.OK {
-		v.Look = Look{"bad", "cross", "Sessions cannot run"}
-	}
-	return v
+	return Look{"good", "check", "OK"}
 }
 
 // examine is the button that examines the installation now.

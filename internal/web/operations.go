@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
@@ -17,99 +19,72 @@ import (
 
 // Operations are what pages show and do: those of the control plane.
 type Operations struct {
-	Sessions    Sessions
-	Requests    Requests
-	Money       Money
-	Pool        Pool
-	Reviews     Reviews
-	Attempts    Attempts
-	Audit       Audit
-	Checkpoints Checkpoints
-	Starts      Starts
-	Teams       Teams
-	Health      Health
-	Alerts      Alerts
-	Hooks       Hooks
-}
-
-// Sessions lists, reads and ends sessions.
-type Sessions interface {
-	List(context.Context, control.SessionFilter) (control.SessionList, error)
-	Read(ctx context.Context, session string) (sessionstatus.Session, error)
-	Cancel(ctx context.Context, session string) (control.Cancellation, error)
-	Statistics(ctx context.Context, by []string, f state.Filter) ([]state.Statistic, error)
-}
-
-// Requests lists and answers what waits for people.
-type Requests interface {
-	Inbox(context.Context) (control.Inbox, error)
-	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
-}
-
-// Money raises budgets, settles calls, and adds costs up.
-type Money interface {
-	Budgets(ctx context.Context, session string) (control.Budgets, error)
-	Days(context.Context) ([]control.Day, error)
-	RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
-	Settle(ctx context.Context, session, call string, as control.Settlement) (control.Settled, error)
-	SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
-	Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
-	Usage(context.Context, control.UsageFilter) (control.Usage, error)
-}
-
-// Pool has the workers and breakers.
-type Pool interface {
-	Workers(context.Context) (workerpool.Roster, error)
-	Breakers(context.Context) ([]workerpool.Breaker, error)
-	Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error)
-	Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error)
-}
-
-// Health examines the installation.
-type Health interface {
-	Examine(ctx context.Context, again bool) (control.Examination, error)
-	Size(context.Context) (control.StoreSize, error)
-}
-
-// Alerts lists the alerts of sessions.
-type Alerts interface {
-	List(context.Context) (control.AlertList, error)
-}
-
-// Hooks lists the hooks of teams that the person is an admin of.
-type Hooks interface {
-	List(context.Context) (control.HookList, error)
-	Newest(ctx context.Context, of []access.Hook) (map[string]state.Session, error)
-}
-
-// Audit reads the audit log.
-type Audit interface {
-	Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
-}
-
-// Reviews compares trees of files.
-type Reviews interface {
-	Diff(context.Context, control.DiffInput) (control.Diff, error)
-	DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
-}
-
-// Attempts lists what assignments have tried, and reads what attempts have written.
-type Attempts interface {
-	Work(ctx context.Context, session string) (control.Work, error)
-	Transcript(ctx context.Context, session string, a control.Attempt) (text string, known bool, err error)
-}
-
-// Checkpoints lists the states of sessions after their phases.
-type Checkpoints interface {
-	List(ctx context.Context, session string) (control.CheckpointList, error)
-}
-
-// Teams lists, reads and registers teams.
-type Teams interface {
-	List(context.Context) (control.TeamList, error)
-	Form(context.Context, control.TeamInput) (control.TeamForm, error)
-	Register(context.Context, control.Registration) (control.TeamChange, error)
-	Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
+	Sessions interface {
+		List(context.Context, control.SessionFilter) (control.SessionList, error)
+		Read(ctx context.Context, session string) (sessionstatus.Session, error)
+		Cancel(ctx context.Context, session string) (control.Cancellation, error)
+		Statistics(ctx context.Context, by []string, f state.Filter) ([]state.Statistic, error)
+	}
+	Requests interface {
+		Inbox(context.Context) (control.Inbox, error)
+		Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
+	}
+	Money interface {
+		Budgets(ctx context.Context, session string) (control.Budgets, error)
+		Days(context.Context) ([]control.Day, error)
+		RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
+		Settle(ctx context.Context, session, call string, as control.Settlement) (control.Settled, error)
+		SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
+		Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
+		Usage(context.Context, control.UsageFilter) (control.Usage, error)
+	}
+	Pool interface {
+		Workers(context.Context) (workerpool.Roster, error)
+		Breakers(context.Context) ([]workerpool.Breaker, error)
+		Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error)
+		Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error)
+	}
+	Reviews interface {
+		Diff(context.Context, control.DiffInput) (control.Diff, error)
+		DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
+	}
+	Attempts interface {
+		Work(ctx context.Context, session string) (control.Work, error)
+		Transcript(ctx context.Context, session string, a control.Attempt) (text string, known bool, err error)
+	}
+	Audit interface {
+		Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
+	}
+	Checkpoints interface {
+		List(ctx context.Context, session string) (control.CheckpointList, error)
+	}
+	Starts interface {
+		Upload(ctx context.Context, to control.Recipient, archive io.Reader) (control.Workspace, error)
+		Keep(ctx context.Context, to control.Recipient, files map[string]string) (control.Workspace, error)
+		Preview(context.Context, control.NewSession) (control.Plan, error)
+		Start(context.Context, control.NewSession) (control.Started, error)
+		PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
+		Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
+		PreviewFork(ctx context.Context, session string, in control.Fork) (control.Foreseen, error)
+		Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
+	}
+	Teams interface {
+		List(context.Context) (control.TeamList, error)
+		Form(context.Context, control.TeamInput) (control.TeamForm, error)
+		Register(context.Context, control.Registration) (control.TeamChange, error)
+		Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
+	}
+	Health interface {
+		Examine(ctx context.Context, again bool) (control.Examination, error)
+		Size(context.Context) (control.StoreSize, error)
+	}
+	Alerts interface {
+		List(context.Context) (control.AlertList, error)
+	}
+	Hooks interface {
+		List(context.Context) (control.HookList, error)
+		Newest(ctx context.Context, of []access.Hook) (map[string]state.Session, error)
+	}
 }
 
 // NewOperations are those of a control plane.
@@ -122,43 +97,45 @@ func NewOperations(base *control.Base, health *control.Health) Operations {
 
 // failed shows why an operation did not succeed.
 func (s *site) failed(w http.ResponseWriter, r *http.Request, err error, back string) {
-	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error(), Command: "maestro doctor", Back: back}
-	var known *control.Error
-	var denied *access.DeniedError
-	switch {
-	case errors.As(err, &denied):
-		p.Status, p.Title, p.Command = http.StatusForbidden, "You may not do this", ""
-	case errors.As(err, &known):
-		p = problemOf(err, known, back)
-	case errors.Is(err, session.ErrNotFound):
-		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		return // nobody reads it
-	default:
+	}
+	p := problemOf(err, back)
+	if _, known := errors.AsType[*control.Error](err); p.Status == http.StatusInternalServerError && !known {
 		s.Log.ErrorContext(r.Context(), "an operation failed", "path", r.URL.Path, "error", err)
 	}
 	s.problem(w, r, p)
 }
 
-// problemOf says what an error of the control plane means to a person.
-func problemOf(err error, e *control.Error, back string) problem {
+// failedWith reports whether an operation failed with an error of one of these kinds.
+func failedWith(err error, kinds ...control.Kind) bool {
+	e, known := errors.AsType[*control.Error](err)
+	return known && slices.Contains(kinds, e.Kind)
+}
+
+// problemOf says what an error means to a person.
+func problemOf(err error, back string) problem {
 	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error(), Back: back}
-	switch e.Kind {
-	case control.Invalid:
+	_, denied := errors.AsType[*access.DeniedError](err)
+	switch {
+	case denied:
+		p.Status, p.Title = http.StatusForbidden, "You may not do this"
+	case failedWith(err, control.Invalid):
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Please correct the input"
-		if e.Field != "" {
+		if e, _ := errors.AsType[*control.Error](err); e.Field != "" {
 			p.Text = e.Field + ": " + p.Text
 		}
-	case control.NotFound:
+	case failedWith(err, control.NotFound), errors.Is(err, session.ErrNotFound):
 		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
-	case control.Conflict:
+	case failedWith(err, control.Conflict):
 		p.Status, p.Title = http.StatusConflict, "The state has changed"
-		var lost *control.LostError
-		if errors.As(err, &lost) {
+		if lost, ok := errors.AsType[*control.LostError](err); ok {
 			p.Command = "maestro resume " + lost.Session
 		}
-	case control.Unavailable:
+	case failedWith(err, control.Unavailable):
 		p.Status, p.Title, p.Command = http.StatusServiceUnavailable, "Not available now", "maestro doctor"
+	default:
+		p.Command = "maestro doctor"
 	}
 	return p
 }

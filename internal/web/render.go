@@ -39,8 +39,8 @@ type frame struct {
 }
 
 // loadViews parses each page together with the layout and the parts.
-func loadViews(files assets) views {
-	base := template.Must(template.New("").Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+func loadViews() views {
+	base := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
 	pages, err := fs.Glob(templateFiles, "templates/page_*.html")
 	if err != nil {
 		panic(err) // the pattern is constant
@@ -64,14 +64,16 @@ func (v views) render(name string, f frame) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func functions(files assets) template.FuncMap {
+func functions() template.FuncMap {
 	return template.FuncMap{
-		"asset":   files.url,
-		"icon":    icon,
-		"path":    func(name string) string { return icons[name] },
-		"look":    lookOf,
-		"lookFor": lookOfRequest,
-		"lookAt":  lookOfAssignment,
+		"asset":  assetURL,
+		"icon":   icon,
+		"path":   func(name string) string { return icons[name] },
+		"look":   lookOf,
+		"lookAt": lookOfAssignment,
+
+		"lookBreaker": lookOfBreaker, "lookResult": lookOfResult, "intervention": interventionText,
+
 		"outcome": lookOfOutcome,
 		"line":    safetext.Line,
 		"clip":    safetext.Clip,
@@ -79,7 +81,7 @@ func functions(files assets) template.FuncMap {
 		"name":    safetext.Name,
 		"visible": diffview.Visible,
 		"dollars": dollars,
-		"short":   short,
+		"short":   terminal.Short,
 		"number":  terminal.Number,
 		"count":   textfmt.Count,
 		"size":    textfmt.Size,
@@ -88,16 +90,15 @@ func functions(files assets) template.FuncMap {
 		"age":     age,
 		"time":    timeTag,
 		"took":    took,
-		"tookAt":  func(from time.Time, to *time.Time, now time.Time) string { return took(&from, to, now) },
 		"crumbs":  crumbs,
+		"heads":   heads,
 		"dict":    dict,
 		"list":    func(all ...string) []string { return all },
 		"add":     func(a, b int) int { return a + b },
 		"sub":     func(a, b int) int { return a - b },
-		"sum":     func(a, b float64) float64 { return a + b },
 		"join":    strings.Join,
 
-		"sessionURL": sessionURL, "teamURL": teamURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL, "attemptURL": attemptURL,
+		"sessionURL": sessionURL, "teamURL": teamURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL,
 		"closed": func(s session.State) bool { return s.Closed() },
 	}
 }
@@ -109,6 +110,16 @@ func icon(name string) template.HTML {
 		class += " spin"
 	}
 	return template.HTML(`<svg class="` + class + `" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="` + icons[name] + `"/></svg>`) //nolint:gosec // constants
+}
+
+// heads is the head of a table. A class of a column is behind its name, as in "Cost|r".
+func heads(columns ...string) template.HTML {
+	var b strings.Builder
+	for _, c := range columns {
+		name, class, _ := strings.Cut(c, "|")
+		fmt.Fprintf(&b, `<th class="%s">%s</th>`, class, name)
+	}
+	return template.HTML("<thead><tr>" + b.String() + "</tr></thead>") //nolint:gosec // constants
 }
 
 // age is a time that goes on: the script counts it.
@@ -142,14 +153,15 @@ func timeOf(t any) time.Time {
 }
 
 // took is how long something took, or has taken so far.
-func took(from, to *time.Time, now time.Time) string {
-	if from == nil {
+func took(from, to any, now time.Time) string {
+	start, end := timeOf(from), timeOf(to)
+	if start.IsZero() {
 		return ""
 	}
-	if to != nil {
-		now = *to
+	if !end.IsZero() {
+		now = end
 	}
-	return terminal.Age(now.Sub(*from))
+	return terminal.Age(now.Sub(start))
 }
 
 // crumb is a page above the one that is shown.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -89,10 +88,8 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 			c.FurtherOnes = append(c.FurtherOnes, button)
 		}
 	}
-	for _, line := range e.Commands {
-		if c.Command == "" {
-			c.Command = line
-		}
+	if len(e.Commands) > 0 {
+		c.Command = e.Commands[0]
 	}
 	return c
 }
@@ -120,7 +117,7 @@ func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []Req
 type inboxPage struct {
 	Open, Notices []RequestCard
 	// Alerts are those of the last 24 hours.
-	Alerts AlertsView
+	Alerts []control.RaisedAlert
 	// Trouble says why alerts cannot be read.
 	Trouble string
 	Said    string
@@ -137,7 +134,7 @@ func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
 	if err != nil && !unavailable(err) {
 		content.Trouble = "Alerts: " + err.Error()
 	}
-	content.Alerts = alertsView(alerts.Alerts, false, s.Now())
+	content.Alerts = alerts.Alerts
 	for _, e := range doc.Waiting {
 		c := s.card(r.Context(), e, "/inbox")
 		if c.Notice {
@@ -156,10 +153,9 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 		Request: r.PathValue("request"), Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note")),
 	}
 	doc, err := s.Requests.Answer(r.Context(), id, a)
-	var known *control.Error
 	switch {
-	case errors.As(err, &known) && known.Kind == control.Conflict:
-		p := problemOf(err, known, back)
+	case failedWith(err, control.Conflict):
+		p := problemOf(err, back)
 		p.Title = "The request was not answered"
 		s.problem(w, r, p)
 	case err != nil:
@@ -210,17 +206,12 @@ func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 
 // readAmount reads what is added to a budget.
 func readAmount(r *http.Request, raise *workflows.Raise) error {
-	usd, tokens := strings.TrimSpace(r.PostFormValue("usd")), strings.TrimSpace(r.PostFormValue("tokens"))
-	if usd != "" {
-		if err := raise.USD.UnmarshalJSON([]byte(usd)); err != nil {
-			return err
-		}
+	if err := readUSD(r, &raise.USD); err != nil {
+		return err
 	}
-	if tokens != "" {
-		var err error
-		if raise.Tokens, err = strconv.ParseInt(strings.ReplaceAll(tokens, ",", ""), 10, 64); err != nil {
-			return errors.New("tokens: enter a whole number, like 500000")
-		}
+	var err error
+	if raise.Tokens, err = wholeNumber(r, "tokens", "tokens", 500_000); err != nil {
+		return err
 	}
 	if raise.USD <= 0 && raise.Tokens <= 0 {
 		return errors.New("enter an amount in USD or in tokens that is more than 0")
@@ -258,8 +249,6 @@ var saidTexts = map[string]string{
 	"day":                         "The daily budget of team %s is raised, until midnight UTC.",
 	"registered":                  "The version is registered. New sessions of the team get it.",
 	"unchanged":                   "This is the newest version already.",
-	"kept":                        "The view is saved.",
-	"removed":                     "The view is removed.",
 	"examined":                    "Everything was examined again.",
 	"trip":                        "The breaker is open.",
 	"reset":                       "The breaker is closed.",

@@ -1,9 +1,9 @@
 package web
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/control"
@@ -16,59 +16,37 @@ import (
 // runs, before anything does.
 type nextPage struct {
 	Session session.Status
-	// Fork: a new session begins from the work of this one.
+	// Fork: a new session begins from the work of this one. Its id is As; empty: one is chosen.
 	Fork bool
-	// From, Until and Forced are what the person has chosen, and Edits what was edited before.
-	From, Until string
-	Forced      map[string]bool
-	Edits       []phaseEdit
-	As          string
-	Foreseen    control.Foreseen
+	As   string
+	// Resume is what the person has chosen. A fork has only the phase to begin from.
+	control.Resume
+	Foreseen control.Foreseen
 	// Possible: there is something to do.
 	Possible bool
 	Problem  string
 }
 
-// phaseEdit is a manifest of files that replace those of a phase.
-type phaseEdit struct {
-	Phase string
-	Files spec.Digest
-}
+// Forced reports whether a phase runs although it is finished.
+func (p nextPage) Forced(phase string) bool { return slices.Contains(p.Force, phase) }
 
-// Value is the edit in a form.
-func (e phaseEdit) Value() string { return e.Phase + ":" + string(e.Files) }
+// fork is what the new session is to do.
+func (p nextPage) fork() control.Fork { return control.Fork{From: p.From, As: p.As} }
 
 // nextOf reads what a form or an address asks for.
 func nextOf(r *http.Request) nextPage {
-	p := nextPage{From: r.FormValue("from"), Until: r.FormValue("until"), As: strings.TrimSpace(r.FormValue("as")), Forced: map[string]bool{}}
-	for _, phase := range r.Form["force"] {
-		p.Forced[phase] = true
-	}
+	p := nextPage{As: strings.TrimSpace(r.FormValue("as"))}
+	p.From, p.Until, p.Force = r.FormValue("from"), r.FormValue("until"), r.Form["force"]
 	for _, text := range r.Form["edit"] {
 		if phase, files, ok := strings.Cut(text, ":"); ok {
-			p.Edits = append(p.Edits, phaseEdit{phase, spec.Digest(files)})
+			if p.Edits == nil {
+				p.Edits = map[string]spec.Digest{}
+			}
+			p.Edits[phase] = spec.Digest(files)
 		}
 	}
 	return p
 }
-
-// resume is how the session goes on.
-func (p nextPage) resume() control.Resume {
-	in := control.Resume{PhaseSelection: control.PhaseSelection{From: p.From, Until: p.Until}}
-	for phase := range p.Forced {
-		in.Force = append(in.Force, phase)
-	}
-	for _, e := range p.Edits {
-		if in.Edits == nil {
-			in.Edits = map[string]spec.Digest{}
-		}
-		in.Edits[e.Phase] = e.Files
-	}
-	return in
-}
-
-// fork is what the new session is to do.
-func (p nextPage) fork() control.Fork { return control.Fork{From: p.From, As: p.As} }
 
 // resume shows what resuming a session would do.
 func (s *site) resume(w http.ResponseWriter, r *http.Request) { s.showNext(w, r, nextOf(r)) }
@@ -94,11 +72,10 @@ func (s *site) showNext(w http.ResponseWriter, r *http.Request, p nextPage) {
 	if p.Fork {
 		p.Foreseen, err = s.Starts.PreviewFork(ctx, id, p.fork())
 	} else {
-		p.Foreseen, err = s.Starts.PreviewResume(ctx, id, p.resume())
+		p.Foreseen, err = s.Starts.PreviewResume(ctx, id, p.Resume)
 	}
-	var wrong *control.Error
 	switch {
-	case errors.As(err, &wrong) && wrong.Kind != control.NotFound && wrong.Kind != control.Unavailable:
+	case failedWith(err, control.Invalid, control.Conflict):
 		p.Problem = err.Error()
 	case err != nil:
 		s.failed(w, r, err, sessionURL(id))
@@ -115,7 +92,7 @@ func (s *site) showNext(w http.ResponseWriter, r *http.Request, p nextPage) {
 // resumeNow resumes a session.
 func (s *site) resumeNow(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("session")
-	if _, err := s.Starts.Resume(r.Context(), id, nextOf(r).resume()); err != nil {
+	if _, err := s.Starts.Resume(r.Context(), id, nextOf(r).Resume); err != nil {
 		s.failed(w, r, err, sessionURL(id)+"/resume")
 		return
 	}
@@ -175,6 +152,6 @@ func (s *site) editNow(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, sessionURL(id))
 		return
 	}
-	next := url.Values{"edit": {phaseEdit{phase, doc.Workspace}.Value()}}
+	next := url.Values{"edit": {phase + ":" + string(doc.Workspace)}}
 	lead(w, r, sessionURL(id)+"/resume?"+next.Encode())
 }

@@ -2,8 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
-	"html/template"
 	"mime"
 	"net/http"
 	"net/url"
@@ -20,11 +18,10 @@ import (
 
 // The bounds of a difference on one page. Files beyond them have a page of their own.
 const (
-	maxDiffFiles  = 1000
-	maxDiffBytes  = 4 << 20
-	maxDiffLines  = 8000
-	maxFileLines  = 3000
-	maxColourTime = 1500 * time.Millisecond
+	maxDiffFiles = 1000
+	maxDiffBytes = 4 << 20
+	maxDiffLines = 8000
+	maxFileLines = 3000
 )
 
 // Changes is a difference on a page.
@@ -52,9 +49,6 @@ type FileView struct {
 	URL, RawURL string
 	// EditURL edits the file and goes on from there; empty: that is not possible now.
 	EditURL string
-	Table   template.HTML
-	// Omitted: the lines are on the file's own page only.
-	Omitted bool
 }
 
 // changes compares what the input names, as far as one page shows it.
@@ -82,25 +76,17 @@ func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInpu
 		c.AllURL = link("")
 	}
 	c.Before, c.After, c.Truncated, c.Damage = doc.Before, doc.After, doc.Truncated, doc.Damage.Damage
-	var sources []diffview.Source
-	omitted := map[string]bool{}
 	for _, f := range doc.Files {
-		sources = append(sources, diffview.Source{Path: f.Path, Change: f.Change, Added: f.Added, Removed: f.Removed, Binary: f.Binary, Patch: f.Diff})
-		omitted[f.Path] = f.Omitted
 		c.Added, c.Removed = c.Added+f.Added, c.Removed+f.Removed
 	}
 	limits := diffview.Limits{Lines: maxDiffLines, FileLines: maxFileLines}
 	if file != "" {
 		limits.FileLines = maxDiffLines
 	}
-	colourer := diffview.Colourer{Now: s.Now, Deadline: s.Now().Add(maxColourTime)}
-	for _, f := range diffview.Read(sources, limits) {
-		v := FileView{File: f, Key: "file-" + keyOf(f.Path), URL: link(f.Path), RawURL: link(f.Path) + "&raw=1", Omitted: omitted[f.Path]}
+	for _, f := range diffview.Read(doc.Files, limits) {
+		v := FileView{File: f, Key: "file-" + keyOf(f.Path), URL: link(f.Path), RawURL: link(f.Path) + "&raw=1"}
 		if file != "" {
 			v.Folded = ""
-		}
-		if len(f.Hunks) > 0 {
-			v.Table = colourer.Table(f)
 		}
 		if v.Omitted {
 			v.Notes = nil
@@ -166,9 +152,8 @@ func (s *site) phase(w http.ResponseWriter, r *http.Request) {
 	}
 	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now()}
 	content.Changes, err = s.changes(r.Context(), r, in)
-	var known *control.Error
 	switch {
-	case errors.As(err, &known) && r.URL.Query().Get("file") == "" && (known.Kind == control.NotFound || known.Kind == control.Conflict):
+	case failedWith(err, control.NotFound, control.Conflict) && r.URL.Query().Get("file") == "":
 		content.Changes.None = "The phase has no finished work yet. Its changes are shown here when it has."
 	case err != nil:
 		s.failed(w, r, err, sessionURL(id))

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -74,16 +73,14 @@ func (s screen) keep(file string) {
 func TestComponentsFit(t *testing.T) {
 	t.Parallel()
 	text := componentsPage(t)
-	files := loadAssets()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/assets/") {
-			files.ServeHTTP(w, r)
-			return
-		}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /assets/{file}", serveAsset)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		protect(w.Header())
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write(text)
-	}))
+	})
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	newScreen(t).fits("components", server.URL)
 }

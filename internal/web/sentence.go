@@ -19,8 +19,12 @@ type Sentence struct {
 	Request string
 }
 
-// maxWhy is how many characters of a reason a sentence has.
-const maxWhy = 240
+const (
+	// maxWhy is how many characters of a reason a sentence has.
+	maxWhy = 240
+	// shownNames is how many of the assignments at work a sentence names.
+	shownNames = 3
+)
 
 // sentenceOf says what a session does or waits for at a moment.
 func sentenceOf(s session.Status, now time.Time) Sentence {
@@ -127,13 +131,13 @@ func works(s session.Status, now time.Time) Sentence {
 	look := lookOf(session.Running)
 	switch {
 	case len(at) > 0:
-		text := "Works: " + few(at) + ". " + doneOf(s)
+		text := "Works: " + textfmt.FirstOf(at, shownNames) + ". " + doneOf(s)
 		if len(waits) > 0 {
-			text += " " + few(waits) + "."
+			text += " " + textfmt.FirstOf(waits, shownNames) + "."
 		}
 		return Sentence{Look: look, Text: text}
 	case len(waits) > 0:
-		return Sentence{Look: lookOf(session.Waiting), Text: strings.TrimRight(few(waits), ".") + ". " + doneOf(s)}
+		return Sentence{Look: lookOf(session.Waiting), Text: strings.TrimRight(textfmt.FirstOf(waits, shownNames), ".") + ". " + doneOf(s)}
 	}
 	return Sentence{Look: look, Text: "Begins its next phase. " + doneOf(s)}
 }
@@ -143,15 +147,6 @@ func attemptOf(a session.AssignmentStatus) string {
 		return ""
 	}
 	return fmt.Sprintf(" (attempt %d)", a.Attempts+1)
-}
-
-// few lists three, and says how many there are more.
-func few(all []string) string {
-	const most = 3
-	if len(all) > most {
-		return strings.Join(all[:most], ", ") + fmt.Sprintf(" and %d more", len(all)-most)
-	}
-	return strings.Join(all, ", ")
 }
 
 func doneOf(s session.Status) string {

@@ -2,10 +2,12 @@ package web
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
@@ -15,12 +17,13 @@ type sessionPage struct {
 	Sentence Sentence
 	Graph    Graph
 	Timeline Timeline
-	Did      []InterventionRow
+	Did      []sessionstatus.Intervention
 	Budgets  []BudgetRow
 	Open     *UnsettledView
 	Cards    []RequestCard
-	Alerts   AlertsView
-	Said     string
+	// Newest are the alerts, the newest first.
+	Newest []session.Alert
+	Said   string
 	// MayCancel: the person who looks may end it, and it has not ended.
 	MayCancel bool
 	// MayStart: they may resume and fork it.
@@ -46,12 +49,13 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
-		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Alerts: alertsOf(v.Status, now),
+		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Newest: slices.Clone(v.Alerts),
 		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
-		Did:       interventionRows(id, work.Interventions),
+		Did:       work.Interventions,
 		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
 	}
+	slices.Reverse(content.Newest)
 	content.Open = s.unsettled(r.Context(), v.Status)
 	for _, p := range v.Phases {
 		for _, a := range p.Assignments {

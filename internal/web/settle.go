@@ -2,7 +2,7 @@ package web
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -73,23 +73,34 @@ func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 }
 
 // readUsage reads what a call has cost.
-func readUsage(r *http.Request) (cost.Usage, error) {
-	var used cost.Usage
-	for name, to := range map[string]*int64{"input": &used.InputTokens, "output": &used.OutputTokens} {
-		text := strings.ReplaceAll(strings.TrimSpace(r.PostFormValue(name)), ",", "")
-		if text == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return used, errors.New(name + " tokens: enter a whole number, like 1200")
-		}
-		*to = n
+func readUsage(r *http.Request) (used cost.Usage, err error) {
+	if used.InputTokens, err = wholeNumber(r, "input", "input tokens", 1200); err != nil {
+		return used, err
 	}
-	if usd := strings.TrimSpace(r.PostFormValue("usd")); usd != "" {
-		if err := used.CostUSD.UnmarshalJSON([]byte(usd)); err != nil {
-			return used, err
-		}
+	if used.OutputTokens, err = wholeNumber(r, "output", "output tokens", 1200); err != nil {
+		return used, err
 	}
-	return used, nil
+	return used, readUSD(r, &used.CostUSD)
+}
+
+// wholeNumber reads a field of a form; zero if it is empty. An error has its name, and an example.
+func wholeNumber(r *http.Request, field, name string, example int) (int64, error) {
+	text := strings.ReplaceAll(strings.TrimSpace(r.PostFormValue(field)), ",", "")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: enter a whole number, like %d", name, example)
+	}
+	return n, nil
+}
+
+// readUSD reads an amount of money, if one was entered.
+func readUSD(r *http.Request, to *cost.USD) error {
+	text := strings.TrimSpace(r.PostFormValue("usd"))
+	if text == "" {
+		return nil
+	}
+	return to.UnmarshalJSON([]byte(text))
 }

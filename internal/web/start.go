@@ -18,18 +18,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Starts begins sessions: new ones, the next runs of those that have ended, and forks.
-type Starts interface {
-	Upload(ctx context.Context, to control.Recipient, archive io.Reader) (control.Workspace, error)
-	Keep(ctx context.Context, to control.Recipient, files map[string]string) (control.Workspace, error)
-	Preview(context.Context, control.NewSession) (control.Plan, error)
-	Start(context.Context, control.NewSession) (control.Started, error)
-	PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
-	Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
-	PreviewFork(ctx context.Context, session string, in control.Fork) (control.Foreseen, error)
-	Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
-}
-
 // maxTeamFile bounds a team file in a form, in bytes.
 const maxTeamFile = 1 << 20
 
@@ -105,8 +93,7 @@ func (s *site) showStart(w http.ResponseWriter, r *http.Request, p startPage) {
 
 // noForm asks for another team where one has no form.
 func (s *site) noForm(w http.ResponseWriter, r *http.Request, f startForm, err error) {
-	var wrong *control.Error
-	if f.File == "" || !errors.As(err, &wrong) || wrong.Kind != control.Invalid {
+	if f.File == "" || !failedWith(err, control.Invalid) {
 		s.failed(w, r, err, "/start?choose")
 		return
 	}
@@ -132,12 +119,11 @@ func (s *site) startNow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	started, err := s.begin(r, form, &p)
-	var wrong *control.Error
-	switch {
+	switch wrong, _ := errors.AsType[*control.Error](err); {
 	case err == nil && started != "":
 		lead(w, r, sessionURL(started))
 		return
-	case errors.As(err, &wrong) && (wrong.Kind == control.Invalid || wrong.Kind == control.Conflict):
+	case failedWith(err, control.Invalid, control.Conflict):
 		p.wrong(wrong.Field, err)
 	case err != nil:
 		s.failed(w, r, err, "/start?choose")
@@ -162,8 +148,7 @@ func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (star
 		return "", nil
 	}
 	if field, err := s.upload(r, &p.startForm); err != nil {
-		var wrong *control.Error
-		if errors.As(err, &wrong) && wrong.Kind == control.Invalid {
+		if failedWith(err, control.Invalid) {
 			p.wrong(field, err)
 			return "", nil
 		}
@@ -289,9 +274,8 @@ func (s *site) registerNow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	doc, err := s.Teams.Register(r.Context(), control.Registration{Name: p.Team, Text: p.Text})
-	var wrong *control.Error
 	switch {
-	case errors.As(err, &wrong) && wrong.Kind == control.Invalid:
+	case failedWith(err, control.Invalid):
 		p.teamText = wrongTeamText(p.Text, err)
 		s.showRegister(w, r, p)
 	case err != nil:

@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/internal/web/chart"
 )
 
 // Course is what a timeline is made from.
@@ -37,16 +36,15 @@ type Lane struct {
 	Bars      []Bar
 }
 
-// Bar is an attempt or a wait.
+// Bar is an attempt or a wait, with its place in percent of the width.
 type Bar struct {
-	chart.Share
-	Tone string
-	Wait bool
+	From, Width float64
+	Tone        string
+	Wait        bool
 	// Label says all of it, for a tooltip and the list of the timeline.
 	Label string
 
-	span chart.Span
-	what string
+	from, to time.Time
 }
 
 // TimelineTick is a label of the scale.
@@ -67,68 +65,153 @@ func timelineOf(c Course, now time.Time) Timeline {
 		end = *c.Status.ClosedAt
 	}
 	var t Timeline
-	var spans []chart.Span
+	add := func(name, url string, bars []Bar) {
+		if len(bars) > 0 {
+			sortBars(bars)
+			t.Lanes = append(t.Lanes, Lane{name, url, bars})
+		}
+	}
 	for _, p := range c.Status.Phases {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
-			lane := Lane{Name: id.String(), URL: assignmentURL(c.Status.Session, p.Name, a.Persona)}
-			lane.Bars = append(c.attempts(id, a.Status, end), c.present(id, a, end)...)
-			lane.Bars = c.withWaits(id, lane.Bars)
-			t.add(lane, &spans)
+			bars := append(c.attempts(id, a.Status, end), c.present(id, a, end)...)
+			add(id.String(), assignmentURL(c.Status.Session, p.Name, a.Persona), c.withWaits(id, bars))
 		}
-		t.add(Lane{Name: p.Name + ", approval", URL: phaseURL(c.Status.Session, p.Name), Bars: c.approvals(p.Name, end)}, &spans)
+		add(p.Name+", approval", phaseURL(c.Status.Session, p.Name), c.approvals(p.Name, end))
 	}
 	if len(t.Lanes) == 0 {
 		return t
 	}
-	from := spans[0].From
+	from := t.Lanes[0].Bars[0].from
 	if c.Status.StartedAt != nil {
 		from = *c.Status.StartedAt
 	}
-	t.scale(chart.NewAxis(from, end, spans))
+	t.scale(from, end)
 	if !c.Status.Status.Closed() {
 		t.Now = 100
 	}
 	return t
 }
 
-func (t *Timeline) add(lane Lane, spans *[]chart.Span) {
-	if len(lane.Bars) == 0 {
-		return
-	}
-	slices.SortStableFunc(lane.Bars, func(a, b Bar) int { return a.span.From.Compare(b.span.From) })
-	for _, b := range lane.Bars {
-		*spans = append(*spans, b.span)
-	}
-	t.Lanes = append(t.Lanes, lane)
+func sortBars(bars []Bar) {
+	slices.SortStableFunc(bars, func(a, b Bar) int { return a.from.Compare(b.from) })
 }
 
 // scale places bars and labels.
-func (t *Timeline) scale(axis chart.Axis) {
+func (t *Timeline) scale(from, to time.Time) {
+	var all []Bar
+	for _, lane := range t.Lanes {
+		all = append(all, lane.Bars...)
+	}
+	axis := newAxis(from, to, all)
 	for i := range t.Lanes {
 		for j := range t.Lanes[i].Bars {
 			b := &t.Lanes[i].Bars[j]
-			b.Share = axis.Share(b.span)
-			b.Label = fmt.Sprintf("%s, from %s, %s", b.what, b.span.From.UTC().Format("15:04:05"), terminal.Span(b.span.To.Sub(b.span.From).Round(time.Second)))
+			b.From = axis.x(b.from)
+			b.Width = axis.x(b.to) - b.From
+			b.Label += fmt.Sprintf(", from %s, %s", b.from.UTC().Format(time.TimeOnly), terminal.Span(b.to.Sub(b.from).Round(time.Second)))
 		}
 	}
-	for _, tick := range axis.Ticks(6) {
-		text := tick.At.UTC().Format("15:04:05")
-		switch {
-		case tick.Gap:
-			text = "⋯ " + terminal.Age(tick.Long)
-		case axis.To.Sub(axis.From) > 12*time.Hour:
-			text = tick.At.UTC().Format("Jan 2 15:04")
+	t.Ticks = axis.ticks()
+}
+
+// axis maps times to the width of a timeline. It is linear in each of its pieces.
+type axis []piece
+
+// piece is a time in which something was at work, or nothing was.
+type piece struct {
+	at   time.Time
+	long time.Duration
+	idle bool
+	// gap: it is shortened. weight is its part of the width.
+	gap    bool
+	weight float64
+}
+
+// newAxis covers a time, and all bars. Long times in which nothing was at work are shortened, so that minutes of work
+// are seen beside days of waiting.
+func newAxis(from, to time.Time, bars []Bar) (a axis) {
+	sortBars(bars)
+	from = slices.MinFunc([]time.Time{from, bars[0].from}, time.Time.Compare)
+	busy := time.Duration(0)
+	at := from
+	add := func(until time.Time, idle bool) {
+		long := until.Sub(at)
+		if long <= 0 {
+			return
 		}
-		place := "middle"
-		switch {
-		case tick.X < 6:
-			place = "start"
-		case tick.X > 94:
-			place = "end"
+		if a = append(a, piece{at: at, long: long, idle: idle}); !idle {
+			busy += long
 		}
-		t.Ticks = append(t.Ticks, TimelineTick{X: tick.X, Text: text, Gap: tick.Gap, Place: place})
+		at = until
 	}
+	for _, b := range bars {
+		if to = slices.MaxFunc([]time.Time{to, b.to}, time.Time.Compare); !b.Wait {
+			add(b.from, true)
+			add(b.to, false)
+		}
+	}
+	add(to, true)
+	for i := range a {
+		p := &a[i]
+		p.gap = p.idle && busy > 0 && p.long > max(busy/2, time.Minute)
+		if p.weight = float64(p.long); p.gap {
+			p.weight = float64(busy) / 15
+		}
+	}
+	return a
+}
+
+// x is where a time is, in percent.
+func (a axis) x(t time.Time) float64 {
+	x, whole := 0.0, 0.0
+	for _, p := range a {
+		x += p.weight * float64(min(max(t.Sub(p.at), 0), p.long)) / float64(p.long)
+		whole += p.weight
+	}
+	return x / max(whole, 1) * 100
+}
+
+// ticks label times about each sixth of the width, and each time that is shortened.
+func (a axis) ticks() (ticks []TimelineTick) {
+	const apart, step = 8.0, 16.0
+	format := time.TimeOnly
+	if n := len(a); n > 0 && a[n-1].at.Add(a[n-1].long).Sub(a[0].at) > 12*time.Hour {
+		format = "Jan 2 15:04"
+	}
+	for _, p := range a {
+		from, to := a.x(p.at), a.x(p.at.Add(p.long))
+		if p.gap {
+			ticks = append(ticks, TimelineTick{X: (from + to) / 2, Text: "⋯ " + terminal.Age(p.long), Gap: true})
+			continue
+		}
+		for x := from; x < to; x += step {
+			at := p.at.Add(time.Duration(float64(p.long) * (x - from) / (to - from)))
+			ticks = append(ticks, TimelineTick{X: x, Text: at.UTC().Format(format)})
+		}
+	}
+	return spaced(ticks, apart)
+}
+
+// spaced leaves out ticks that would cover each other; those of gaps stay.
+func spaced(ticks []TimelineTick, apart float64) (out []TimelineTick) {
+	for _, t := range ticks {
+		switch {
+		case t.X < apart:
+			t.Place = "start"
+		case t.X > 100-apart:
+			t.Place = "end"
+		default:
+			t.Place = "middle"
+		}
+		switch n := len(out); {
+		case n == 0 || t.X-out[n-1].X >= apart:
+			out = append(out, t)
+		case t.Gap && !out[n-1].Gap:
+			out[n-1] = t
+		}
+	}
+	return out
 }
 
 // attempts are the bars of an assignment's record.
@@ -140,11 +223,11 @@ func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time)
 				if p.To.Sub(p.From) < shortestWait || from.IsZero() {
 					continue
 				}
-				bars = append(bars, Bar{Tone: tone, what: what + ", a part of it", span: chart.Span{From: from, To: p.From, Busy: true}}, pauseBar(p))
+				bars = append(bars, Bar{Tone: tone, Label: what + ", a part of it", from: from, to: p.From}, pauseBar(p))
 				from = p.To
 			}
 			if !from.IsZero() && !to.Before(from) {
-				bars = append(bars, Bar{Tone: tone, what: what, span: chart.Span{From: from, To: to, Busy: true}})
+				bars = append(bars, Bar{Tone: tone, Label: what, from: from, to: to})
 			}
 		}
 		name := func(attempt int) string { return fmt.Sprintf("round %d, attempt %d", i+1, attempt) }
@@ -171,11 +254,14 @@ func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time)
 
 // pauseBar is the bar of a wait within an attempt.
 func pauseBar(p session.Pause) Bar {
-	b := Bar{Tone: "slow", Wait: true, what: "waited for its " + p.For.Awaited(), span: chart.Span{From: p.From, To: p.To}}
 	if p.For == failures.TokenBudget {
-		b.Tone, b.what = "ask", "waited for a larger budget"
+		return wait("ask", "waited for a larger budget", p.From, p.To)
 	}
-	return b
+	return wait("slow", "waited for its "+p.For.Awaited(), p.From, p.To)
+}
+
+func wait(tone, label string, from, to time.Time) Bar {
+	return Bar{Tone: tone, Wait: true, Label: label, from: from, to: to}
 }
 
 func lost(n int) string {
@@ -187,27 +273,27 @@ func lost(n int) string {
 
 // present is what an assignment waits for now.
 func (c Course) present(id spec.AssignmentID, a session.AssignmentStatus, end time.Time) []Bar {
-	wait := func(from time.Time, tone, what string) []Bar {
+	since := func(from time.Time, tone, label string) []Bar {
 		if from.IsZero() || !end.After(from) {
 			return nil
 		}
-		return []Bar{{Tone: tone, Wait: true, what: what, span: chart.Span{From: from, To: end}}}
+		return []Bar{wait(tone, label, from, end)}
 	}
 	for _, h := range c.Status.Help {
 		if h.Phase != id.Phase || h.Persona != id.Persona || h.Kind.OfPhase() || c.Status.Status.Closed() {
 			continue
 		}
 		if h.Kind.NoticeOnly() {
-			return wait(h.Since, "slow", "waits for its "+h.Category.Awaited())
+			return since(h.Since, "slow", "waits for its "+h.Category.Awaited())
 		}
-		return wait(h.Since, "ask", "waits for a person: "+h.Need())
+		return since(h.Since, "ask", "waits for a person: "+h.Need())
 	}
 	if a.Awaits != nil {
-		return wait(a.Awaits.Since, "slow", "waits for breaker "+safetext.Line(a.Awaits.Breaker))
+		return since(a.Awaits.Since, "slow", "waits for breaker "+safetext.Line(a.Awaits.Breaker))
 	}
 	if rounds := c.Records[id].Rounds; len(rounds) > 0 && !a.Status.Done() {
 		if o := rounds[len(rounds)-1].Outage; o != nil {
-			return wait(o.Since, "slow", "waits for its "+o.Failure.Category.Awaited())
+			return since(o.Since, "slow", "waits for its "+o.Failure.Category.Awaited())
 		}
 	}
 	return nil
@@ -215,22 +301,21 @@ func (c Course) present(id spec.AssignmentID, a session.AssignmentStatus, end ti
 
 // withWaits adds the waits between attempts, with their causes.
 func (c Course) withWaits(id spec.AssignmentID, bars []Bar) []Bar {
-	sorted := slices.Clone(bars)
-	slices.SortStableFunc(sorted, func(a, b Bar) int { return a.span.From.Compare(b.span.From) })
+	sortBars(bars)
 	var at time.Time
-	for i, b := range sorted {
-		if i > 0 && b.span.From.Sub(at) >= shortestWait {
+	for i, b := range bars {
+		if i > 0 && b.from.Sub(at) >= shortestWait {
 			from := at
-			for _, answer := range c.answersTo(id, at, b.span.From) {
-				bars = append(bars, Bar{Tone: "ask", Wait: true, what: "waited for a person: " + safetext.Line(cmp.Or(answer.By, "somebody")) + " answered " + string(answer.Action), span: chart.Span{From: from, To: answer.At}})
+			for _, answer := range c.answersTo(id, at, b.from) {
+				bars = append(bars, wait("ask", "waited for a person: "+safetext.Line(cmp.Or(answer.By, "somebody"))+" answered "+string(answer.Action), from, answer.At))
 				from = answer.At
 			}
-			if b.span.From.Sub(from) >= shortestWait {
-				bars = append(bars, Bar{Tone: "quiet", Wait: true, what: "waited for the next attempt", span: chart.Span{From: from, To: b.span.From}})
+			if b.from.Sub(from) >= shortestWait {
+				bars = append(bars, wait("quiet", "waited for the next attempt", from, b.from))
 			}
 		}
-		if b.span.To.After(at) {
-			at = b.span.To
+		if b.to.After(at) {
+			at = b.to
 		}
 	}
 	return bars
@@ -261,12 +346,12 @@ func (c Course) approvals(phase string, end time.Time) []Bar {
 	}
 	for _, a := range c.Answers {
 		if a.Phase == phase && a.Action == session.AnswerApprove && !from.IsZero() && a.At.After(from) {
-			bars = append(bars, Bar{Tone: "ask", Wait: true, what: "waited for approval by " + safetext.Line(cmp.Or(a.By, "somebody")), span: chart.Span{From: from, To: a.At}})
+			bars = append(bars, wait("ask", "waited for approval by "+safetext.Line(cmp.Or(a.By, "somebody")), from, a.At))
 		}
 	}
 	for _, h := range c.Status.Help {
 		if h.Phase == phase && h.Kind.OfPhase() && !h.Since.IsZero() && end.After(h.Since) && !c.Status.Status.Closed() {
-			bars = append(bars, Bar{Tone: "ask", Wait: true, what: "waits for approval", span: chart.Span{From: h.Since, To: end}})
+			bars = append(bars, wait("ask", "waits for approval", h.Since, end))
 		}
 	}
 	return bars

@@ -27,16 +27,14 @@ type Options struct {
 type site struct {
 	Options
 	Operations
-	files assets
 	views views
 }
 
 // New returns the dashboard: all paths besides those of the API.
 func New(o Options, operations Operations) http.Handler {
-	files := loadAssets()
-	s := &site{Options: o, Operations: operations, files: files, views: loadViews(files)}
+	s := &site{Options: o, Operations: operations, views: loadViews()}
 	mux := http.NewServeMux()
-	mux.Handle("GET /assets/", files)
+	mux.HandleFunc("GET /assets/{file}", serveAsset)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/inbox", http.StatusFound) })
 	mux.HandleFunc("GET /inbox", s.inbox)
 	mux.HandleFunc("GET /sessions", s.sessions)

@@ -73,11 +73,13 @@ func TestAPageThatDidNotChangeIsNotSentAgain(t *testing.T) {
 	require.Empty(t, text)
 }
 
-// says holds that a page says something. It does not print the page, which is long.
+// says holds that a page says something. It does not print the page, which is long. The end of a line is a space, as in
+// HTML.
 func says(t *testing.T, page string, all ...string) {
 	t.Helper()
+	page = strings.ReplaceAll(page, "\n", " ")
 	for _, text := range all {
-		if !strings.Contains(page, text) {
+		if !strings.Contains(page, strings.ReplaceAll(text, "\n", " ")) {
 			t.Errorf("the page does not say %q", text)
 		}
 	}

@@ -126,35 +126,21 @@ func WindowOf(text string, last, size int) Window {
 	if text == "" {
 		return Window{}
 	}
-	w := Window{Total: strings.Count(text, "\n") + 1}
+	all := strings.Split(text, "\n")
+	w := Window{Total: len(all)}
 	w.Last = w.Total
 	if last > 0 && last < w.Total {
 		w.Last = last
 	}
 	w.First = max(w.Last-size+1, 1)
 	begin := min(size/4, w.First-1) // an item that began before is shown from its beginning
-	lines := between(text, w.First-begin, w.Last)
+	lines := all[w.First-begin-1 : w.Last]
 	for begin > 0 && strings.HasPrefix(lines[begin], bar) {
 		begin, w.First = begin-1, w.First-1
 	}
 	lines = lines[begin:]
 	w.Items = Items(lines, w.First)
 	return w
-}
-
-// between are the lines of a text from one number to another.
-func between(text string, first, last int) []string {
-	var lines []string
-	n := 0
-	for line := range strings.Lines(text) {
-		if n++; n > last {
-			break
-		}
-		if n >= first {
-			lines = append(lines, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	return lines
 }
 
 // Match is a line in which something was found.

@@ -1,45 +1,31 @@
-// Package diffview makes pages of patches: lines with their numbers, what changed inside of
-// them, colours of the language, and nothing in them that a browser would take for markup or that a
-// reader would not see.
+// Package diffview reads patches for pages: lines with their numbers, and in words what lines do not show.
 package diffview
 
 import (
-	"path"
+	"html/template"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
-// Kind is what became of a line.
-type Kind byte
+// Kind is what became of a line, as the stylesheet names it.
+type Kind string
 
-// The kinds of lines, as patches mark them.
+// The kinds of lines.
 const (
-	Same    Kind = ' '
-	Added   Kind = '+'
-	Removed Kind = '-'
+	Same    Kind = "same"
+	Added   Kind = "add"
+	Removed Kind = "del"
 )
 
-// Source is one file's part of a patch.
-type Source struct {
-	Path string
-	// Change is added, changed or removed.
-	Change         string
-	Added, Removed int
-	// Binary: the content is not compared by lines.
-	Binary bool
-	// Patch is the text of git's unified format.
-	Patch string
-}
-
-// File is a file of a difference, ready to be shown.
+// File is a file of a difference, ready to be shown. Its change can be "renamed", too.
 type File struct {
-	Path, Change   string
-	Added, Removed int
-	Binary         bool
+	control.ChangedFile
 	// From is the file's earlier name if it was renamed.
 	From string
 	// Notes say in words what lines do not show: a changed mode, a link, no end of line.
@@ -66,6 +52,8 @@ type Line struct {
 	Kind     Kind
 	Old, New int
 	Text     string
+	// Cut counts the bytes at the line's end that are not shown.
+	Cut int
 	// NoEnd: the file ends here without a line end.
 	NoEnd bool
 }
@@ -82,11 +70,11 @@ const maxLine = 2000
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$`)
 
 // Read parses the files of a difference in order.
-func Read(sources []Source, limits Limits) []File {
+func Read(changed []control.ChangedFile, limits Limits) []File {
 	left := limits.Lines
-	files := make([]File, 0, len(sources))
-	for _, s := range sources {
-		f := read(s, min(limits.FileLines, left))
+	files := make([]File, 0, len(changed))
+	for _, c := range changed {
+		f := read(c, min(limits.FileLines, left))
 		for _, h := range f.Hunks {
 			left -= len(h.Lines)
 		}
@@ -95,12 +83,12 @@ func Read(sources []Source, limits Limits) []File {
 	return joinRenames(files)
 }
 
-func read(s Source, most int) File {
-	f := File{Path: s.Path, Change: s.Change, Added: s.Added, Removed: s.Removed, Binary: s.Binary}
+func read(c control.ChangedFile, most int) File {
+	f := File{ChangedFile: c}
 	old, now, lines := 0, 0, 0
 	modes := [2]string{}
 	var hunk *Hunk
-	for text := range strings.Lines(s.Patch) {
+	for text := range strings.Lines(c.Diff) {
 		text = strings.TrimSuffix(text, "\n")
 		if head := hunkHead.FindStringSubmatch(text); head != nil && !inside(hunk, text) {
 			old, now = number(head[1]), number(head[2])
@@ -131,7 +119,7 @@ func read(s Source, most int) File {
 	}
 	f.Hunks = slices.DeleteFunc(f.Hunks, func(h Hunk) bool { return len(h.Lines) == 0 })
 	f.describe(modes)
-	f.Folded = fold(f, s)
+	f.Folded = fold(f)
 	return f
 }
 
@@ -142,19 +130,26 @@ func lineOf(text string, old, now *int) (Line, bool) {
 	if text == "" {
 		text = " "
 	}
-	l := Line{Kind: Kind(text[0]), Text: text[1:]}
-	switch l.Kind {
-	case Same:
-		l.Old, l.New = *old, *now
+	l := Line{Text: text[1:]}
+	switch text[0] {
+	case ' ':
+		l.Kind, l.Old, l.New = Same, *old, *now
 		*old, *now = *old+1, *now+1
-	case Added:
-		l.New = *now
+	case '+':
+		l.Kind, l.New = Added, *now
 		*now++
-	case Removed:
-		l.Old = *old
+	case '-':
+		l.Kind, l.Old = Removed, *old
 		*old++
 	default:
 		return l, false
+	}
+	if len(l.Text) > maxLine {
+		end := maxLine
+		for end > 0 && !utf8.RuneStart(l.Text[end]) {
+			end--
+		}
+		l.Cut, l.Text = len(l.Text)-end, l.Text[:end]
 	}
 	return l, true
 }
@@ -242,23 +237,22 @@ func joinRenames(files []File) []File {
 const largeFile = 400
 
 var (
-	lockFiles      = []string{"go.sum", "package-lock.json", "yarn.lock", "pnpm-lock.yaml", "cargo.lock", "poetry.lock", "uv.lock", "gemfile.lock", "composer.lock", "npm-shrinkwrap.json", "bun.lock", "flake.lock"}
-	generatedNames = regexp.MustCompile(`(?i)(\.min\.(js|css)|\.map|\.pb\.go|_pb2\.py|_generated\.\w+|\.g\.dart|\.snap)$|(^|/)(vendor|node_modules|dist|generated)/`)
-	generatedText  = regexp.MustCompile(`(?i)code generated .*do not edit|@generated`)
+	generatedNames = regexp.MustCompile(`(?i)(^|/)(go\.sum|(bun|cargo|poetry|uv|gemfile|composer|flake|yarn)\.lock)$|` +
+		`(^|/)((package|pnpm)-lock\.(json|yaml)|npm-shrinkwrap\.json)$|` +
+		`(\.min\.(js|css)|\.map|\.pb\.go|_pb2\.py|_generated\.\w+|\.g\.dart|\.snap)$|(^|/)(vendor|node_modules|dist|generated)/`)
+	generatedText = regexp.MustCompile(`(?i)code generated .*do not edit|@generated`)
 )
 
 // fold says why the lines of a file are not shown at first.
-func fold(f File, s Source) string {
+func fold(f File) string {
 	shown := 0
 	for _, h := range f.Hunks {
 		shown += len(h.Lines)
 	}
-	beginning := s.Patch[:min(len(s.Patch), 2048)]
+	beginning := f.Diff[:min(len(f.Diff), 2048)]
 	switch {
 	case shown == 0:
 		return ""
-	case slices.Contains(lockFiles, strings.ToLower(path.Base(f.Path))):
-		return "Lock files are folded."
 	case generatedNames.MatchString(f.Path), generatedText.MatchString(beginning):
 		return "Generated files are folded."
 	case shown+f.Cut > largeFile:
@@ -273,4 +267,24 @@ func number(s string) int {
 		return 0
 	}
 	return n
+}
+
+// Visible is a text as HTML in which characters that are not seen, or that turn the direction of writing, are shown
+// by their code.
+func Visible(text string) template.HTML {
+	if safetext.Source(text) == text {
+		return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // all text is escaped
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		r := text[i : i+size]
+		if shown := safetext.Source(r); shown == r {
+			b.WriteString(template.HTMLEscapeString(r))
+		} else {
+			b.WriteString(`<span class="unseen">` + template.HTMLEscapeString(shown) + `</span>`)
+		}
+		i += size
+	}
+	return template.HTML(b.String()) //nolint:gosec // all text is escaped
 }
