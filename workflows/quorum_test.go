@@ -17,7 +17,9 @@ import (
 func ruled(a spec.Approval) (*stage, workflows.SessionInput) {
 	tm := patient(phase("one", "a"), phase("two", "b"))
 	tm.Phases[0].Approve = a
-	return &stage{team: tm, webhook: true}, workflows.SessionInput{Store: "s", Workspace: "input-root", Starter: session.Starter{StartedBy: "ana"}}
+	return &stage{team: tm, webhook: true}, workflows.SessionInput{Start: session.Start{
+		Store: "s", Workspace: "input-root", Starter: session.Starter{StartedBy: "ana"},
+	}}
 }
 
 // approval is the answer of a person to the first request.

@@ -136,10 +136,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	}
 	info := workflow.GetInfo(ctx)
 	a, err := admitSession.atBoundary(ctx, activities.AdmitInput{
-		At:    workflow.Now(ctx).UTC(),
-		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
-		Workspace: s.in.Workspace, Run: max(s.in.Run, 1),
-		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, Labels: s.in.Labels, Starter: s.in.Starter, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
+		At: workflow.Now(ctx).UTC(), Start: s.in.Start, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
 		Continues: s.in.Continued != nil, Status: s.status.Clone(),
 	})
 	if err == nil && a.Large != nil {
