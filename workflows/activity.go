@@ -103,12 +103,12 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 			return out, err
 		}
 	}
-	patient := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+	regular := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: boundaryLimit,
 		Summary:             string(s.name) + ", waiting for the store",
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
 	})
-	return s.get(ctx, s.start(patient, in))
+	return s.get(ctx, s.start(regular, in))
 }
 
 // agentContext returns the context of activities on the workers of an agent. The activity
@@ -181,11 +181,11 @@ func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func
 // listen starts handling the signals. One coroutine waits for all names, because every event of
 // the session runs each coroutine.
 func (all *signals) listen(ctx workflow.Context) {
-	patient, _ := workflow.NewDisconnectedContext(ctx)
-	workflow.Go(patient, func(patient workflow.Context) {
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.Go(disconnected, func(disconnected workflow.Context) {
 		for {
 			var next *signal
-			if workflow.Await(patient, func() bool { next = all.next(); return next != nil }) != nil {
+			if workflow.Await(disconnected, func() bool { next = all.next(); return next != nil }) != nil {
 				return
 			}
 			next.handling = true

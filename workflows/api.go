@@ -41,12 +41,12 @@ type SessionInput struct {
 	Version int `json:"version,omitempty"`
 	session.Start
 	// Continued is set when a run continues an earlier one as new.
-	Continued *Continued `json:"continued,omitempty"`
+	Continued *SessionState `json:"continued,omitempty"`
 }
 
 // ApprovePhaseUpdate is the update, and the signal, that approves a phase that waits for it. Its
 // argument is a [ApprovePhase].
-const ApprovePhaseUpdate = "go-on"
+const ApprovePhaseUpdate = "approve-phase"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
 // session. Its argument is a [session.Answer]. The update returns the accepted

@@ -11,16 +11,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// errSessionEnds ends a wait: nothing new may start in this run.
-var errSessionEnds = errors.New("the session ends")
-
-// ignoreSessionEnd returns nil for errSessionEnds, and any other error unchanged.
-func ignoreSessionEnd(err error) error {
-	if errors.Is(err, errSessionEnds) {
-		return nil
-	}
-	return err
-}
+// errStopped ends work on a phase early, and is no fault: the session ends, its next run continues
+// the work, or the phase is done again.
+var errStopped = errors.New("nothing more is done for the phase now")
 
 // ending has the reason why the session ends. Zero: it does not end.
 type ending struct {
@@ -63,7 +56,7 @@ func (e *ending) answer() *session.Answer {
 	if e.request == nil {
 		return nil
 	}
-	return e.request.answer
+	return e.request.Answer
 }
 
 // maxReported is how many open requests the error of a workflow has. The session's status has all.

@@ -52,9 +52,9 @@ func TestTheNextRunHasTheNextStep(t *testing.T) {
 		{askPerson(failures.Failure{Category: failures.Auth, Message: "no key"}), true, []string{"failure"}},
 	} {
 		require.Equal(t, c.pending, c.step.pending())
-		data, err := json.Marshal(AssignmentWork{nextStep: c.step})
+		data, err := json.Marshal(assignment{nextStep: c.step})
 		require.NoError(t, err)
-		var read AssignmentWork
+		var read assignment
 		require.NoError(t, json.Unmarshal(data, &read))
 		require.Equal(t, c.step, read.nextStep)
 		var keys map[string]any
@@ -72,29 +72,29 @@ func TestTheNextRunHasTheNextStep(t *testing.T) {
 // TestWhichAgentWorks has a persona's agent declined, refused by its budget, and back.
 func TestWhichAgentWorks(t *testing.T) {
 	t.Parallel()
-	c := &agentChoice{
-		team: &spec.Team{
+	s := &sessionRun{SessionState: SessionState{
+		Team: spec.Team{
 			Personas: map[string]spec.Persona{"a": {Agent: "large", Fallback: true}, "b": {Agent: "other", Fallback: true}},
 			Budget:   spec.Budget{OnExceeded: spec.OnExceededDegrade},
 		},
-		fallbacks: map[string]string{"large": "small"},
-	}
+		Fallbacks: map[string]string{"large": "small"},
+	}}
 	work := func(persona string) *assignment {
 		a := &assignment{}
 		a.Persona = persona
 		return a
 	}
 	a, b := work("a"), work("b")
-	require.Equal(t, "large", c.of(a))
-	require.Equal(t, spec.OnExceededDegrade, c.onExceeded(a))
-	require.Equal(t, spec.OnExceededStop, c.onExceeded(b), "it has no fallback")
+	require.Equal(t, "large", s.agentOf(a))
+	require.Equal(t, spec.OnExceededDegrade, s.onExceeded(a))
+	require.Equal(t, spec.OnExceededStop, s.onExceeded(b), "it has no fallback")
 	a.Substitute = "small"
-	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
-	require.Equal(t, "large", c.of(a), "the next round is its own again")
+	s.chooseAgent(a, failures.Failure{Category: failures.TestFailure})
+	require.Equal(t, "large", s.agentOf(a), "the next round is its own again")
 	a.Substitute, a.Degraded = "small", true
-	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
-	require.Equal(t, "small", c.of(a), "its own is too expensive")
-	require.Equal(t, spec.OnExceededStop, c.onExceeded(a))
+	s.chooseAgent(a, failures.Failure{Category: failures.TestFailure})
+	require.Equal(t, "small", s.agentOf(a), "its own is too expensive")
+	require.Equal(t, spec.OnExceededStop, s.onExceeded(a))
 }
 
 // TestHowASessionEnds has several reasons at once: what a person did comes first.
@@ -119,31 +119,29 @@ func TestHowASessionEnds(t *testing.T) {
 // TestReportsThatBreakersDidNotGetStay keeps them in order.
 func TestReportsThatBreakersDidNotGetStay(t *testing.T) {
 	t.Parallel()
-	var br breakerReports
-	br.add(nil)
+	s := &sessionRun{}
+	s.addReport(nil)
 	for _, id := range []string{"1", "2", "3"} {
-		br.add(&session.BreakerReport{ID: id})
+		s.addReport(&session.BreakerReport{ID: id})
 	}
-	br.sent(2, []session.BreakerReport{{ID: "2"}})
-	require.Equal(t, []session.BreakerReport{{ID: "2"}, {ID: "3"}}, br.pending)
+	s.removeReports(2, []session.BreakerReport{{ID: "2"}})
+	require.Equal(t, []session.BreakerReport{{ID: "2"}, {ID: "3"}}, s.Unreported)
 }
 
 // TestWhichBudgetARaiseIsFor depends on the requests that are open.
 func TestWhichBudgetARaiseIsFor(t *testing.T) {
 	t.Parallel()
-	status := &session.Status{Session: "s"}
-	tm := &spec.Team{Name: "t", Budget: spec.Budget{Tokens: 100}}
-	l := &limits{team: tm, raised: map[string]spec.Cap{}}
-	rs := &requests{status: status, publisher: &publisher{status: status}, advice: &advice{team: tm, status: status, limits: l}}
-	b := &budgets{limits: l, ending: &ending{}, requests: rs}
-	require.Equal(t, "session", b.scopeOf(Raise{}))
-	waiting := &request{stop: &activities.BudgetStop{Scope: "persona a"}}
-	rs.open = []*request{waiting}
-	require.Equal(t, "persona a", b.scopeOf(Raise{}))
-	require.Equal(t, "phase p", b.scopeOf(Raise{Phase: "p"}))
-	rs.open = append(rs.open, &request{stop: &activities.BudgetStop{Scope: "session"}})
-	require.ErrorContains(t, b.validate(Raise{Tokens: 1}), "several budgets")
-	require.NoError(t, b.validate(Raise{Tokens: 1, Session: true}))
+	s := &sessionRun{SessionState: SessionState{
+		Status: session.Status{Session: "s"}, Team: spec.Team{Name: "t", Budget: spec.Budget{Tokens: 100}},
+	}}
+	require.Equal(t, "session", s.scopeOf(Raise{}))
+	waiting := &request{Stop: &activities.BudgetStop{Scope: "persona a"}}
+	s.Requests = []*request{waiting}
+	require.Equal(t, "persona a", s.scopeOf(Raise{}))
+	require.Equal(t, "phase p", s.scopeOf(Raise{Phase: "p"}))
+	s.Requests = append(s.Requests, &request{Stop: &activities.BudgetStop{Scope: "session"}})
+	require.ErrorContains(t, s.validateRaise(Raise{Tokens: 1}), "several budgets")
+	require.NoError(t, s.validateRaise(Raise{Tokens: 1, Session: true}))
 	waiting.closed = true
-	require.NoError(t, b.validate(Raise{Tokens: 1}), "only one is awaited")
+	require.NoError(t, s.validateRaise(Raise{Tokens: 1}), "only one is awaited")
 }
