@@ -208,14 +208,6 @@ func (all *signals) allHandled() bool {
 	return !slices.ContainsFunc(*all, func(s *signal) bool { return s.handling || s.channel.Len() > 0 })
 }
 
-// onUpdate registers a handler of updates, which runs with the session's version of the logic.
-func onUpdate[In, Out any](ctx workflow.Context, name string, handle func(workflow.Context, In) (Out, error), options workflow.UpdateHandlerOptions) error {
-	version, _ := ctx.Value(versionKey{}).(int)
-	return workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, in In) (Out, error) {
-		return handle(withVersion(ctx, version), in)
-	}, options)
-}
-
 // detail reads the detail of an activity's error of a type.
 func detail[T any](err error, kind string) (said T, ok bool) {
 	var app *temporal.ApplicationError

@@ -97,7 +97,7 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 		return err
 	}
 	r.applied = true
-	s.notify(ctx, session.WentOn, &r.Request, r.Answer)
+	s.notify(ctx, session.RequestClosed, &r.Request, r.Answer)
 	return nil
 }
 

@@ -143,7 +143,7 @@ func (s *sessionRun) registerRaises(ctx workflow.Context) error {
 			workflow.GetLogger(ctx).Warn("ignoring a signal to raise a budget", "error", err)
 		}
 	})
-	return onUpdate(ctx, RaiseUpdate,
+	return workflow.SetUpdateHandlerWithOptions(ctx, RaiseUpdate,
 		func(ctx workflow.Context, r Raise) (activities.Raised, error) {
 			r.ID = workflow.GetCurrentUpdateInfo(ctx).ID
 			all := s.resumedFromBudgets + s.waitingForBudgets

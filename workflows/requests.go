@@ -27,7 +27,7 @@ func (s *sessionRun) registerAnswers(ctx workflow.Context) error {
 		}
 		s.acceptAnswer(ctx, a)
 	})
-	return onUpdate(ctx, ResolveUpdate,
+	return workflow.SetUpdateHandlerWithOptions(ctx, ResolveUpdate,
 		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
 			r, taken := s.acceptAnswer(ctx, a)
 			return *taken, s.awaitStored(ctx, r, taken)
@@ -254,7 +254,7 @@ func (s *sessionRun) withdrawRequest(ctx workflow.Context, r *request) {
 	r.closed = true
 	s.removeRequest(r)
 	if r.Notified {
-		s.notify(ctx, session.WentOn, &r.Request, nil)
+		s.notify(ctx, session.RequestClosed, &r.Request, nil)
 	}
 }
 
@@ -358,7 +358,7 @@ func (s *sessionRun) continueAfter(ctx workflow.Context, a *assignment, r *reque
 		return err
 	}
 	r.applied = true
-	s.notify(ctx, session.WentOn, &r.Request, r.Answer)
+	s.notify(ctx, session.RequestClosed, &r.Request, r.Answer)
 	return nil
 }
 

@@ -73,7 +73,7 @@ func (s *sessionRun) reject(ctx workflow.Context, p *phase, r *request) error {
 	err := s.redo(ctx, p, session.Rework{To: p.Name, By: r.Answer.By, Reasons: []string{r.Answer.Note}}, nil, r.Answer)
 	if err == nil {
 		r.applied = true
-		s.notify(ctx, session.WentOn, &r.Request, r.Answer)
+		s.notify(ctx, session.RequestClosed, &r.Request, r.Answer)
 	}
 	return err
 }

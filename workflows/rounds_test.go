@@ -145,3 +145,46 @@ func TestWhichBudgetARaiseIsFor(t *testing.T) {
 	waiting.closed = true
 	require.NoError(t, s.validateRaise(Raise{Tokens: 1}), "only one is awaited")
 }
+
+// TestTheNextRunHasTheWholeState hands a phase, its work and its requests over as JSON.
+func TestTheNextRunHasTheWholeState(t *testing.T) {
+	t.Parallel()
+	before := &sessionRun{SessionState: SessionState{
+		Team:   spec.Team{Name: "t", Phases: []spec.Phase{{Name: "p", Personas: []string{"a", "b"}}}},
+		Raised: map[string]spec.Cap{"session": {Tokens: 5}}, LastAttempts: []bool{true, false},
+	}}
+	before.Schedule.load(&before.Team, session.Course{}, activities.Admission{
+		Todo: []string{"p"}, Unapproved: []string{"p"}, Approvals: map[string][]session.Approval{"p": {{Person: "ann"}}}, Notes: map[string]string{"p/b": "mind the edges"},
+	})
+	p := before.Schedule.byName["p"]
+	for i, persona := range p.Personas {
+		p.Work = append(p.Work, newAssignment(p.Assignments[i], session.AssignmentStatus{}, spec.AssignmentID{Phase: "p", Persona: persona}, "input"))
+	}
+	p.Work[0].begin()
+	p.Work[0].nextStep = askPerson(failures.Failure{Category: failures.Auth})
+	help := &request{Request: session.Request{ID: "p.a.1", Kind: session.ForHelp, Phase: "p", Persona: "a"}, Answer: &session.Answer{Note: "again"}}
+	outage := &request{Request: session.Request{ID: "p.b.1", Kind: session.ForOutage, Phase: "p", Persona: "b"}, Notified: true}
+	before.Requests = []*request{help, outage}
+
+	data, err := json.Marshal(before.SessionState)
+	require.NoError(t, err)
+	var read SessionState
+	require.NoError(t, json.Unmarshal(data, &read))
+	next := &sessionRun{}
+	next.restore(read)
+
+	require.Equal(t, before.Raised, next.Raised)
+	require.Equal(t, before.LastAttempts, next.LastAttempts)
+	got := next.Schedule.byName["p"]
+	require.Equal(t, p.Phase, got.Phase)
+	require.Equal(t, p.Approvals, got.Approvals)
+	require.True(t, got.Todo && got.Unapproved)
+	require.Equal(t, p.Work[0].nextStep, got.Work[0].nextStep)
+	require.Equal(t, 1, got.Work[0].RoundsOfRun)
+	require.Equal(t, "mind the edges", got.Work[1].Note)
+	require.Same(t, got.Assignments[1], got.Work[1].assignmentState)
+	require.True(t, next.Requests[0].handedOver)
+	require.Equal(t, "again", next.Requests[0].Answer.Note)
+	require.Same(t, next.Requests[1], got.Assignments[1].notice)
+	require.Len(t, next.Status.Help, 2)
+}

@@ -24,7 +24,7 @@ import (
 // finish and are recorded. A cancelled session ends when its agents have ended. The session continues
 // as new, with its [SessionState], when Temporal suggests it.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
-	ctx = withVersion(ctx, in.Version)
+	requireVersion(in.Version)
 	s := newSessionRun(ctx, in)
 	// Before any wait, so that early updates get a clear error.
 	if err := s.registerHandlers(ctx); err != nil {

@@ -85,7 +85,7 @@ func comment(c session.TicketComment) func(quote int) document {
 			d = append(d, costText(n)...)
 			d = append(d, goingOn(n, quote)...)
 			d = append(d, artifacts(n)...)
-		case session.WentOn:
+		case session.RequestClosed:
 			d = wentOn(n, quote)
 		default:
 			d = append(ended(n, quote), costText(n)...)
