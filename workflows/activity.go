@@ -194,7 +194,7 @@ func (all *signals) listen(ctx workflow.Context) {
 	})
 }
 
-// next returns signals to handle; nil: there are none.
+// next returns signals to handle; nil if there are none.
 func (all *signals) next() *signal {
 	i := slices.IndexFunc(*all, func(s *signal) bool { return !s.handling && s.channel.Len() > 0 && s.ready() })
 	if i < 0 {

@@ -89,7 +89,7 @@ type Raise struct {
 	// Tokens and USD are the amounts to add.
 	Tokens int64    `json:"tokens,omitempty"`
 	USD    cost.USD `json:"usd,omitempty"`
-	// Persona, Phase or Session says whose budget; none: the one that the session
+	// Persona, Phase or Session says whose budget; without one it is the one that the session
 	// waits for or, if it waits for none, the session's.
 	Persona string `json:"persona,omitempty"`
 	Phase   string `json:"phase,omitempty"`
@@ -101,7 +101,7 @@ type Raise struct {
 	ID string `json:"id,omitempty"`
 }
 
-// Scope is the budget that the raise names; empty: it names none.
+// Scope is the budget that the raise names; empty if it names none.
 func (r Raise) Scope() string {
 	switch {
 	case r.Persona != "":
@@ -114,7 +114,7 @@ func (r Raise) Scope() string {
 	return ""
 }
 
-// Misses says that a budget with a limit does not have what is to be raised; empty: it does.
+// Misses says that a budget with a limit does not have what is to be raised; empty if it does.
 func (r Raise) Misses(scope string, limit spec.Cap) string {
 	what := ""
 	switch {

@@ -38,7 +38,7 @@ type assignment struct {
 	Degraded   bool                    `json:"degraded,omitempty"`
 	Refused    *activities.BreakerStop `json:"refused,omitempty"`
 	// Supplied is the manifest of a person's files, which the next round takes
-	// for the work; empty: an agent works.
+	// for the work; empty if an agent works.
 	Supplied      spec.Digest `json:"supplied,omitempty"`
 	SuppliedBy    string      `json:"supplied_by,omitempty"`
 	SuppliedWhole bool        `json:"supplied_whole,omitempty"`

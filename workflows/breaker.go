@@ -101,7 +101,7 @@ func (s *sessionRun) updateWait(ctx workflow.Context, a *assignment, state sessi
 	}
 }
 
-// lease is the lease of a breaker's probe, with which a round tries its agent; zero: the round
+// lease is the lease of a breaker's probe, with which a round tries its agent; zero if the round
 // is no probe.
 type lease struct {
 	breaker spec.Breaker

@@ -55,7 +55,7 @@ func (s *sessionRun) waitForBudget(ctx workflow.Context, a *assignment, stop act
 	return &answered{*answer}
 }
 
-// openBudgetRequest is the open request of other work about the same budget; nil: there is none, or the assignment has its own.
+// openBudgetRequest is the open request of other work about the same budget; nil if there is none, or the assignment has its own.
 func (s *sessionRun) openBudgetRequest(a *assignment, stop activities.BudgetStop) *request {
 	var other *request
 	for _, r := range s.Requests {

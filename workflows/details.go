@@ -100,7 +100,7 @@ func refresh(s *session.Status) {
 }
 
 // mostUrgent returns the open request that a person should answer first: one about failed work
-// before one about a finished phase, and a notice last; nil: there is none.
+// before one about a finished phase, and a notice last; nil if there is none.
 func mostUrgent(help []session.Request) *session.Request {
 	rank := func(k session.RequestKind) int {
 		switch {

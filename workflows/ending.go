@@ -19,7 +19,7 @@ var errStopped = errors.New("nothing more is done for the phase now")
 type ending struct {
 	// failing: an assignment has failed for good, so nothing new starts.
 	failing bool
-	// request is the request that ended the session, and why says how; nil: none did.
+	// request is the request that ended the session, and why says how; nil if none did.
 	request *request
 	why     string
 	// fault is an internal error that ends the session.
@@ -51,7 +51,7 @@ func (e *ending) pause(ctx workflow.Context, d time.Duration, summary string) er
 // fail ends the session because of a request.
 func (e *ending) fail(r *request, why string) { e.failing, e.request, e.why = true, r, why }
 
-// answer returns the answer to the request that ended the session; nil: none.
+// answer returns the answer to the request that ended the session; nil if there is none.
 func (e *ending) answer() *session.Answer {
 	if e.request == nil {
 		return nil

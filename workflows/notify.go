@@ -62,7 +62,7 @@ func (s *sessionRun) sendNotice(ctx workflow.Context, in activities.NotifyInput)
 }
 
 // notifyEnd sends how the session ended, and waits for a while until all notices are
-// sent. The answer is the one that ended the session; nil: none did.
+// sent. The answer is the one that ended the session; nil if none did.
 func (s *sessionRun) notifyEnd(ctx workflow.Context, event session.Event, answer *session.Answer) {
 	if !s.notifies() {
 		return

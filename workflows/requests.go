@@ -134,7 +134,7 @@ func (s *sessionRun) acceptAnswer(ctx workflow.Context, a session.Answer) (*requ
 	return r, &a
 }
 
-// findRequest returns the open request of an id; nil: there is none.
+// findRequest returns the open request of an id; nil if there is none.
 func (s *sessionRun) findRequest(id string) *request {
 	i := slices.IndexFunc(s.Requests, func(r *request) bool { return r.ID == id })
 	if i < 0 {
@@ -190,7 +190,7 @@ func (s *sessionRun) openRequest(ctx workflow.Context, r *request) *request {
 	return r
 }
 
-// findHandedOver finds a request of an earlier run that nothing waits for yet; nil: there is
+// findHandedOver finds a request of an earlier run that nothing waits for yet; nil if there is
 // none.
 func (s *sessionRun) findHandedOver(kind session.RequestKind, phase, persona string) *request {
 	i := slices.IndexFunc(s.Requests, func(r *request) bool {

@@ -105,7 +105,7 @@ func (s *sessionRun) redo(ctx workflow.Context, by *phase, rework session.Rework
 		return err
 	}
 	s.Status.Checkpoint = out.Head
-	if from := s.Schedule.byName[rework.From.Phase]; from != nil { // nil: a person sends it back
+	if from := s.Schedule.byName[rework.From.Phase]; from != nil { // nil if a person sends it back
 		from.TimesSentBack++
 	}
 	for _, p := range again {

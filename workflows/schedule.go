@@ -113,7 +113,7 @@ func (s *schedule) assignment(id spec.AssignmentID) *assignmentState {
 	return nil
 }
 
-// approval returns the request for the approval of a phase; nil: none is open.
+// approval returns the request for the approval of a phase; nil if none is open.
 func (s *schedule) approval(name string) *request {
 	if p := s.byName[name]; p != nil {
 		return p.approval
@@ -242,7 +242,7 @@ func (s *schedule) hasWork(p *phase) bool {
 }
 
 // reopen makes a phase repeat its work. It returns the request for its approval, which needs
-// no answer any more; nil: there is none.
+// no answer any more; nil if there is none.
 func (s *schedule) reopen(p *phase) *request {
 	approval := p.approval
 	p.Todo, p.Unapproved, p.approval, p.Approvals, p.Work = true, false, nil, nil, nil
