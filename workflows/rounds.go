@@ -161,13 +161,15 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) roundEnd 
 		a.Refused = nil
 	}
 	for {
-		var end roundEnd
-		if stop := s.handedOverStop(a); stop != nil {
-			end = roundEnd{kind: roundOverBudget, budget: *stop}
-		} else if s.ending.handsOver() {
+		stop := s.handedOverStop(a)
+		if stop == nil && s.ending.handsOver() {
 			releaseLease(ctx, e.lease)
 			a.nextStep = sameRound(e)
 			return roundEnd{kind: roundHandedOver, err: errStopped}
+		}
+		end := roundEnd{kind: roundOverBudget}
+		if stop != nil {
+			end.budget = *stop
 		} else {
 			end = s.executeActivity(ctx, a, e)
 		}
@@ -186,15 +188,17 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) roundEnd 
 			err = s.afterBudgetSpent(ctx, a, end.budget)
 		case roundInOutage:
 			err = s.afterOutage(ctx, a, end.outage, session.ForOutage.Rule().Actions...)
+		default: // nothing is waited for
 		}
 		e = execution{ID: fmt.Sprintf("%s.%d", id, a.Waits), lease: probe, Outage: s.outageOrder(a, err)}
 		switch end = s.endOf(err); end.kind {
-		case roundDone, roundTryNow, roundOutOfPatience:
-			continue
+		case roundDone, roundTryNow, roundOutOfPatience: // the next activity continues the round
 		case roundHandedOver:
 			a.nextStep = sameRound(e)
+			return end
+		default:
+			return end
 		}
-		return end
 	}
 }
 
@@ -210,7 +214,8 @@ func (s *sessionRun) endOutage(ctx workflow.Context, a *assignment) {
 // executeActivity executes a round, or continues it, on a worker that offers its agent.
 func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e execution) roundEnd {
 	agent := s.agentOf(a)
-	working, cancel := workflow.WithCancel(agentContext(ctx, spec.AgentQueue(s.in.Store, agent), s.Team.Retry, e.ID, s.roundSummary(a, agent)))
+	queue := spec.AgentQueue(s.in.Store, agent)
+	working, cancel := workflow.WithCancel(agentContext(ctx, queue, s.Team.Retry, e.ID, s.roundSummary(a, agent)))
 	defer cancel()
 	in, err := s.roundInput(working, a, e)
 	if err != nil {
@@ -236,12 +241,13 @@ func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution
 	p := s.Schedule.byName[a.Phase]
 	beside, err := phaseWork(ctx, a.unrecorded)
 	return activities.RoundInput{
-		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds,
-		Head: s.Status.Checkpoint, Input: a.From, Beside: beside, Feedback: a.Feedback, Integrating: a.Integrating,
-		Settles: len(a.Given) > 0 && !a.Integrating,
-		Agent:   a.Substitute, Seq: a.RoundsOfRun + a.Waits, Lease: e.lease.BreakerPermit, OnExceeded: s.onExceeded(a), Free: a.Degraded,
-		Ordered: a.Ordered, Because: a.Because, Forced: slices.Contains(s.Schedule.course.Force, a.Phase), Note: a.Note, Rework: p.Rework, MaySendBack: s.Schedule.maySendBack(p),
-		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole, Outage: e.Outage,
+		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Waits,
+		Head: s.Status.Checkpoint, Input: a.From, Beside: beside,
+		Feedback: a.Feedback, Integrating: a.Integrating, Settles: len(a.Given) > 0 && !a.Integrating,
+		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease.BreakerPermit, Outage: e.Outage,
+		Ordered: a.Ordered, Because: a.Because, Forced: slices.Contains(s.in.Course.Force, a.Phase),
+		Note: a.Note, Rework: p.Rework, MaySendBack: s.Schedule.maySendBack(p),
+		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole,
 	}, err
 }
 

@@ -297,7 +297,8 @@ func (s *sessionRun) runSequence(ctx workflow.Context, work []*assignment) error
 // a round, is decided in activities/round.go.
 func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
 	if left := a.NotBefore.Sub(workflow.Now(ctx)); a.Due && left > 0 { // an earlier run has begun the wait
-		if err := s.pauseBeforeRound(ctx, a, left, fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, s.Team.Retry.Rounds)); err != nil {
+		summary := fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, s.Team.Retry.Rounds)
+		if err := s.pauseBeforeRound(ctx, a, left, summary); err != nil {
 			return err
 		}
 	}
