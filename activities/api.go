@@ -50,26 +50,7 @@ const (
 type AdmitInput struct {
 	// At is the workflow time of the admission.
 	At time.Time `json:"at"`
-	// Store is the id of the session's store.
-	Store string `json:"store"`
-	// Team is the blob of the resolved team.
-	Team spec.Digest `json:"team"`
-	// Requirement is the blob of the requirement's text.
-	Requirement spec.Digest `json:"requirement"`
-	// Workspace is the manifest that the session starts from.
-	Workspace spec.Digest `json:"workspace"`
-	Run       int         `json:"run"`
-	// Course selects the work of the session.
-	Course session.Course `json:"course,omitzero"`
-	// Base is the checkpoint that the session continues from; empty for a new one.
-	Base spec.Digest `json:"base,omitempty"`
-	// Origin is set for a fork: then Base is a checkpoint of another session.
-	Origin *session.Origin `json:"origin,omitempty"`
-	// ReportTo is the key of the ticket that the requirement came from.
-	ReportTo string `json:"report_to,omitempty"`
-	// Labels are the session's, by key.
-	Labels map[string]string `json:"labels,omitempty"`
-	session.Starter
+	session.Start
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
 	// FirstRun is the first of the runs that continue each other as new.

@@ -93,8 +93,10 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
-		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
-		Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
+		Start: session.Start{
+			Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
+			Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
+		},
 	}, &a)
 	require.Empty(t, a.Problems)
 	p.head = a.Head

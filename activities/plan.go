@@ -13,12 +13,8 @@ type Planned struct {
 	Key         session.Key
 	Team        spec.Team // resolved
 	Requirement string
-	Workspace   spec.Digest
-	Course      session.Course
-	// Base, Run and Origin are those of [AdmitInput].
-	Base   spec.Digest
-	Run    int
-	Origin *session.Origin
+	// Start has no store and no blobs of the team and the requirement.
+	Start session.Start
 	// Agents are the offers of workers; they are used only for a session that resumes.
 	Agents map[string]spec.OfferedAgent
 }
@@ -28,12 +24,11 @@ type Planned struct {
 // course. It runs and writes nothing. A new session needs only Files, which must have the
 // workspace and the files that the course supplies.
 func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEntry, faults []string, err error) {
-	if faults := p.Course.Problems(p.Team); len(faults) > 0 {
+	if faults := p.Start.Course.Problems(p.Team); len(faults) > 0 {
 		return nil, faults, nil
 	}
-	r := a.restoration(ctx, p.Key, AdmitInput{
-		Course: p.Course, Workspace: p.Workspace, Base: p.Base, Run: max(p.Run, 1), Origin: p.Origin,
-	}, p.Team)
+	p.Start.Run = max(p.Start.Run, 1)
+	r := a.restoration(ctx, p.Key, AdmitInput{Start: p.Start}, p.Team)
 	r.agents, r.requirement = p.Agents, p.Requirement
 	if err := r.judge(); err != nil {
 		return nil, nil, err

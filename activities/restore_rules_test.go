@@ -91,8 +91,10 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	data := fork.encoded()
 	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now}
 	in := activities.AdmitInput{
-		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
-		Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
+		Start: session.Start{
+			Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
+			Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
+		},
 	}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &a)

@@ -101,8 +101,11 @@ func (p *past) admit(course session.Course) activities.Admission {
 	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: &racing{p.db(), p.meanwhile}, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
-		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
-		Run: p.run, Base: p.head, Course: course, OriginalRun: p.db().id(testRun), At: time.Now(),
+		Start: session.Start{
+			Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
+			Run: p.run, Base: p.head, Course: course,
+		},
+		OriginalRun: p.db().id(testRun), At: time.Now(),
 	}, &a)
 	if len(a.Problems) == 0 {
 		p.head = a.Head

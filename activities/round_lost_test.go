@@ -198,7 +198,7 @@ func TestForeignStoreIsRefused(t *testing.T) {
 	d := newDesk(t)
 	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
+	d.execute(admissions.Admit, activities.AdmitInput{Start: session.Start{Store: "another"}}, &a)
 	require.Len(t, a.Problems, 1)
 	require.Contains(t, a.Problems[0], "belongs to store another")
 }

@@ -107,7 +107,9 @@ func (d *desk) admit() {
 	}))
 	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1}, &a)
+	d.execute(admissions.Admit, activities.AdmitInput{Start: session.Start{
+		Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1,
+	}}, &a)
 	require.Empty(d.t, a.Problems)
 	d.head = a.Head
 }
@@ -126,7 +128,10 @@ func (d *desk) resume(course session.Course) {
 	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{
-		Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head, Course: course, OriginalRun: d.db().id(testRun), At: time.Now(),
+		Start: session.Start{
+			Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head, Course: course,
+		},
+		OriginalRun: d.db().id(testRun), At: time.Now(),
 	}, &a)
 	require.Empty(d.t, a.Problems)
 	d.head = a.Head

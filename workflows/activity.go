@@ -103,12 +103,12 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 			return out, err
 		}
 	}
-	patient := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+	regular := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: boundaryLimit,
 		Summary:             string(s.name) + ", waiting for the store",
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
 	})
-	return s.get(ctx, s.start(patient, in))
+	return s.get(ctx, s.start(regular, in))
 }
 
 // agentContext returns the context of activities on the workers of an agent. The activity
@@ -181,11 +181,11 @@ func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func
 // listen starts handling the signals. One coroutine waits for all names, because every event of
 // the session runs each coroutine.
 func (all *signals) listen(ctx workflow.Context) {
-	patient, _ := workflow.NewDisconnectedContext(ctx)
-	workflow.Go(patient, func(patient workflow.Context) {
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.Go(disconnected, func(disconnected workflow.Context) {
 		for {
 			var next *signal
-			if workflow.Await(patient, func() bool { next = all.next(); return next != nil }) != nil {
+			if workflow.Await(disconnected, func() bool { next = all.next(); return next != nil }) != nil {
 				return
 			}
 			next.handling = true
@@ -194,7 +194,7 @@ func (all *signals) listen(ctx workflow.Context) {
 	})
 }
 
-// next returns signals to handle; nil: there are none.
+// next returns signals to handle; nil if there are none.
 func (all *signals) next() *signal {
 	i := slices.IndexFunc(*all, func(s *signal) bool { return !s.handling && s.channel.Len() > 0 && s.ready() })
 	if i < 0 {
@@ -206,14 +206,6 @@ func (all *signals) next() *signal {
 // allHandled reports whether no signal is unread or being handled.
 func (all *signals) allHandled() bool {
 	return !slices.ContainsFunc(*all, func(s *signal) bool { return s.handling || s.channel.Len() > 0 })
-}
-
-// onUpdate registers a handler of updates, which runs with the session's version of the logic.
-func onUpdate[In, Out any](ctx workflow.Context, name string, handle func(workflow.Context, In) (Out, error), options workflow.UpdateHandlerOptions) error {
-	version, _ := ctx.Value(versionKey{}).(int)
-	return workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, in In) (Out, error) {
-		return handle(withVersion(ctx, version), in)
-	}, options)
 }
 
 // detail reads the detail of an activity's error of a type.

@@ -7,37 +7,28 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 )
-
-// advice writes instructions for requests: commands, and the pages in Temporal's
-// Web UI.
-type advice struct {
-	team   *spec.Team
-	status *session.Status
-	limits *limits
-}
 
 // command returns the shortest command that answers a request. several: the session waits for
 // several budgets.
-func (d *advice) command(r *request, several bool) string {
+func (s *sessionRun) command(r *request, several bool) string {
 	if len(r.Actions) == 0 {
 		return ""
 	}
 	switch r.Kind {
 	case session.ForApproval:
-		return fmt.Sprintf("maestro approve %s %s%s", d.status.Session, r.Phase, r.Selector())
+		return fmt.Sprintf("maestro approve %s %s%s", s.Status.Session, r.Phase, r.Selector())
 	case session.ForBudget:
-		return "maestro " + r.Raise.Command(d.status.Session, several)
+		return "maestro " + r.Raise.Command(s.Status.Session, several)
 	case session.ForHelp, session.ForOutage:
 	}
-	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Actions[0], r.ID)
+	return fmt.Sprintf("maestro resolve %s %s --request %s", s.Status.Session, r.Actions[0], r.ID)
 }
 
 // howToAnswer returns the instructions for a request: what to review, what to type, and
 // what to send from Temporal's Web UI. Code is in backticks, because the Web UI renders
 // Markdown and would change quotation marks.
-func (d *advice) howToAnswer(r *request) string {
+func (s *sessionRun) howToAnswer(r *request) string {
 	var ways []string
 	if r.Suggestion != "" {
 		ways = append(ways, strings.TrimSuffix(r.Suggestion, "."))
@@ -47,13 +38,13 @@ func (d *advice) howToAnswer(r *request) string {
 	}
 	if r.Quorum != nil {
 		return fmt.Sprintf("review it with `maestro artifacts diff %s %s`; approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"`, or in the dashboard",
-			d.status.Session, r.Phase, r.Command, d.status.Session, r.Phase, r.Selector())
+			s.Status.Session, r.Phase, r.Command, s.Status.Session, r.Phase, r.Selector())
 	}
 	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", actionList(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
 	switch r.Kind {
 	case session.ForApproval:
-		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
-			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, r.Selector(), update))
+		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", s.Status.Session, r.Phase),
+			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"` %s", r.Command, s.Status.Session, r.Phase, r.Selector(), update))
 	case session.ForBudget:
 		ways = append(ways, "continue with `"+r.Command+"`"+raiseUpdate(*r.Raise), "or answer "+update)
 	case session.ForHelp, session.ForOutage:
@@ -69,7 +60,7 @@ func argument(r *request, v session.Action) string {
 
 // requestPage returns the page of a request in the Web UI. It is for a person without
 // experience: first what happened, then what to click, then the rest.
-func (d *advice) requestPage(r *request) []string {
+func (s *sessionRun) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
 	switch r.Kind {
 	case session.ForApproval:
@@ -77,7 +68,7 @@ func (d *advice) requestPage(r *request) []string {
 		if r.Quorum != nil {
 			lines = append(lines, safetext.Code(r.Quorum.String()), "")
 		}
-		lines = append(lines, d.workSummary(r)...)
+		lines = append(lines, s.workSummary(r)...)
 	case session.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
 	case session.ForHelp, session.ForBudget:
@@ -87,7 +78,7 @@ func (d *advice) requestPage(r *request) []string {
 		}
 		lines = append(lines, what+": "+safetext.Code(r.Message), "")
 	}
-	raising := d.raising(r)
+	raising := s.raising(r)
 	if r.Suggestion != "" {
 		lines = append(lines, capitalize(r.Suggestion), "")
 	}
@@ -95,7 +86,7 @@ func (d *advice) requestPage(r *request) []string {
 	case r.Quorum != nil:
 		lines = append(lines, "This page cannot answer it, because it does not know who you are. "+capitalize(r.Advice)+".", "")
 	case len(r.Actions) > 0:
-		lines = append(lines, d.answers(r, raising)...)
+		lines = append(lines, s.answers(r, raising)...)
 	}
 	if len(r.Attempts) > 0 {
 		lines = append(lines, "### Failed attempts", "")
@@ -118,25 +109,25 @@ func (d *advice) requestPage(r *request) []string {
 }
 
 // workSummary returns the summaries of a phase's personas, and the command that shows their changes.
-func (d *advice) workSummary(r *request) []string {
+func (s *sessionRun) workSummary(r *request) []string {
 	var lines []string
-	for _, p := range d.status.Phases {
+	for _, p := range s.Status.Phases {
 		for _, a := range p.Assignments {
 			if p.Name == r.Phase && a.Summary != "" {
 				lines = append(lines, fmt.Sprintf("- %s: %s", a.Persona, safetext.Code(a.Summary)))
 			}
 		}
 	}
-	if r.files != "" {
-		lines = append(lines, "- files: "+safetext.Code(r.files))
+	if r.Files != "" {
+		lines = append(lines, "- files: "+safetext.Code(r.Files))
 	}
-	return append(lines, "", fmt.Sprintf("Show the changes: `maestro artifacts diff %s %s`.", d.status.Session, r.Phase), "")
+	return append(lines, "", fmt.Sprintf("Show the changes: `maestro artifacts diff %s %s`.", s.Status.Session, r.Phase), "")
 }
 
 // answers returns how to answer a request from the Web UI. The JSON has the format of
 // the Web UI's form, so that the form does not change it. Fields for the person are
 // empty, so that no example is sent by mistake.
-func (d *advice) answers(r *request, raising []string) []string {
+func (s *sessionRun) answers(r *request, raising []string) []string {
 	lines := []string{
 		"### What to do", "",
 		"1. Copy one of the answers below.",
@@ -149,7 +140,7 @@ func (d *advice) answers(r *request, raising []string) []string {
 		title := fmt.Sprintf("**%s:** %s.", c.Label, c.Effect)
 		switch {
 		case c.NeedsFiles: // only the command can store them
-			lines = append(lines, title+fmt.Sprintf(" From a terminal: `maestro resolve %s %s PATH --request %s`", d.status.Session, c.Action, r.ID), "")
+			lines = append(lines, title+fmt.Sprintf(" From a terminal: `maestro resolve %s %s PATH --request %s`", s.Status.Session, c.Action, r.ID), "")
 			continue
 		case c.NeedsNote:
 			title += " The note is required."
@@ -164,7 +155,7 @@ func (d *advice) answers(r *request, raising []string) []string {
 
 // raising returns how to raise the budget of a request; nil if the request is about no
 // budget, or about a daily budget, which is in the store.
-func (d *advice) raising(r *request) []string {
+func (s *sessionRun) raising(r *request) []string {
 	b := r.Raise
 	if b == nil || b.Scope == session.BudgetOfDay {
 		return nil
@@ -203,12 +194,12 @@ func ticketLine(t session.Ticket) string {
 	return line
 }
 
-// raise returns the raise for the budget that has stopped an assignment.
-func (d *advice) raise(stop activities.BudgetStop) session.BudgetRaise {
-	limit := d.limits.of(stop.Scope)
+// budgetRaise returns the raise for the budget that has stopped an assignment.
+func (s *sessionRun) budgetRaise(stop activities.BudgetStop) session.BudgetRaise {
+	limit := s.limitOf(stop.Scope)
 	b := session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: limit.Tokens > 0, USD: limit.Tokens == 0 || limit.USD > 0}
 	if stop.Date != "" {
-		b.Scope, b.Name = session.BudgetOfDay, d.team.Name
+		b.Scope, b.Name = session.BudgetOfDay, s.Team.Name
 	} else if kind, which, found := strings.Cut(stop.Scope, " "); found {
 		b.Scope, b.Name = session.BudgetScope(kind), which
 	}

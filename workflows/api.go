@@ -39,34 +39,14 @@ func SearchAttributes() []temporal.SearchAttributeKey {
 type SessionInput struct {
 	// Version is the version of the session's logic: [LogicVersion].
 	Version int `json:"version,omitempty"`
-	// Store is the id of the store that holds the blobs below.
-	Store string `json:"store"`
-	// Team is the blob of the resolved team.
-	Team spec.Digest `json:"team"`
-	// Requirement is the blob of the requirement's text.
-	Requirement spec.Digest `json:"requirement"`
-	// Workspace is the manifest that the session starts from.
-	Workspace spec.Digest `json:"workspace"`
-	// Run counts the session's Temporal runs; zero means 1.
-	Run int `json:"run,omitempty"`
-	// Course selects the part of the team's work to do.
-	Course session.Course `json:"course,omitzero"`
-	// Base is the checkpoint that the session continues from; empty for a new one.
-	Base spec.Digest `json:"base,omitempty"`
-	// Origin is set for a fork: then Base is a checkpoint of another session.
-	Origin *session.Origin `json:"origin,omitempty"`
-	// ReportTo is the key of the ticket that the requirement came from.
-	ReportTo string `json:"report_to,omitempty"`
-	// Labels are the session's, by key.
-	Labels map[string]string `json:"labels,omitempty"`
-	session.Starter
+	session.Start
 	// Continued is set when a run continues an earlier one as new.
-	Continued *Continued `json:"continued,omitempty"`
+	Continued *SessionState `json:"continued,omitempty"`
 }
 
 // ApprovePhaseUpdate is the update, and the signal, that approves a phase that waits for it. Its
 // argument is a [ApprovePhase].
-const ApprovePhaseUpdate = "go-on"
+const ApprovePhaseUpdate = "approve-phase"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
 // session. Its argument is a [session.Answer]. The update returns the accepted
@@ -109,7 +89,7 @@ type Raise struct {
 	// Tokens and USD are the amounts to add.
 	Tokens int64    `json:"tokens,omitempty"`
 	USD    cost.USD `json:"usd,omitempty"`
-	// Persona, Phase or Session says whose budget; none: the one that the session
+	// Persona, Phase or Session says whose budget; without one it is the one that the session
 	// waits for or, if it waits for none, the session's.
 	Persona string `json:"persona,omitempty"`
 	Phase   string `json:"phase,omitempty"`
@@ -121,7 +101,7 @@ type Raise struct {
 	ID string `json:"id,omitempty"`
 }
 
-// Scope is the budget that the raise names; empty: it names none.
+// Scope is the budget that the raise names; empty if it names none.
 func (r Raise) Scope() string {
 	switch {
 	case r.Persona != "":
@@ -134,7 +114,7 @@ func (r Raise) Scope() string {
 	return ""
 }
 
-// Misses says that a budget with a limit does not have what is to be raised; empty: it does.
+// Misses says that a budget with a limit does not have what is to be raised; empty if it does.
 func (r Raise) Misses(scope string, limit spec.Cap) string {
 	what := ""
 	switch {

@@ -18,19 +18,6 @@ import (
 // assignment is one persona's work in one pass of a phase. Its
 // counts and usage include those of earlier runs.
 type assignment struct {
-	AssignmentWork
-	*assignmentState
-	// beside is the phase's work that is in the input but in no checkpoint yet.
-	beside []session.CheckpointAssignment
-	// awaits is the breaker that the assignment waits for.
-	awaits *session.BreakerWait
-	// accepted: a person accepts the phase's merged tree as it is.
-	accepted bool
-}
-
-// AssignmentWork is the progress of an assignment in one pass of its phase. It is part of the
-// state with which a session continues as new.
-type AssignmentWork struct {
 	session.CheckpointAssignment
 	// Round counts the rounds since the work was ordered. Retry limits apply to it.
 	Round int `json:"round,omitempty"`
@@ -51,7 +38,7 @@ type AssignmentWork struct {
 	Degraded   bool                    `json:"degraded,omitempty"`
 	Refused    *activities.BreakerStop `json:"refused,omitempty"`
 	// Supplied is the manifest of a person's files, which the next round takes
-	// for the work; empty: an agent works.
+	// for the work; empty if an agent works.
 	Supplied      spec.Digest `json:"supplied,omitempty"`
 	SuppliedBy    string      `json:"supplied_by,omitempty"`
 	SuppliedWhole bool        `json:"supplied_whole,omitempty"`
@@ -60,6 +47,14 @@ type AssignmentWork struct {
 	// SendsBack has the reasons for which the work of an earlier phase is sent back.
 	SendsBack []string `json:"sends_back,omitempty"`
 	nextStep
+
+	*assignmentState `json:"-"`
+	// unrecorded is the phase's work that is in the input but in no checkpoint yet.
+	unrecorded []session.CheckpointAssignment
+	// awaits is the breaker that the assignment waits for.
+	awaits *session.BreakerWait
+	// accepted: a person accepts the phase's merged tree as it is.
+	accepted bool
 }
 
 // nextStep is the next step of an assignment. It has one of these values, and is only replaced as a whole:
@@ -90,22 +85,24 @@ func (a *assignment) finished() bool { return a.Integrating || a.Status.Done() &
 
 // assignmentState is the state of an assignment over all passes of its phase.
 type assignmentState struct {
-	// rounds counts all rounds of a run, and waits how often one continued in a
-	// further activity: the names of activities are made of them.
-	rounds, waits int
-	// ordered counts how often its work was ordered again in this run, and because is why the last time.
-	ordered int
-	because session.Because
-	// note is the last note of a person to its agent.
-	note string
-	// given are the conflicts of its input that its work has to settle; dropped are the versions that a person has dropped
-	// instead.
-	given   []session.Conflict
-	dropped []string
-	// restored is its reused work, while its phase has yet to run; nil: none.
-	restored *activities.RestoredWork
+	// RoundsOfRun counts all rounds of a Temporal run of the session, and Waits how often one continued
+	// in a further activity: the ids of activities are made of them.
+	RoundsOfRun int `json:"rounds,omitempty"`
+	Waits       int `json:"waits,omitempty"`
+	// Ordered counts how often its work was ordered again in this run, and Because is why the last time.
+	Ordered int             `json:"ordered,omitempty"`
+	Because session.Because `json:"because,omitempty"`
+	// Note is the last note of a person to its agent.
+	Note string `json:"note,omitempty"`
+	// Given are the conflicts of its input that its work has to settle; DroppedByPerson are the versions that a
+	// person has dropped instead.
+	Given           []session.Conflict `json:"given,omitempty"`
+	DroppedByPerson []string           `json:"dropped,omitempty"`
+	// Restored is its reused work, while its phase has yet to run; nil if there is none.
+	Restored *activities.RestoredWork `json:"restored,omitempty"`
+
 	// outage is the one that its round waits for, as far as the round has reported it, and
-	// notice the request that notifies people; nil: none.
+	// notice the request that notifies people; nil if there is none.
 	//
 	//	outage  notice  the round
 	//	-       -       works, or waits for less than a minute
@@ -121,17 +118,17 @@ type assignmentState struct {
 // newAssignment returns an assignment for a pass, with its finished work or with its
 // cost so far.
 func newAssignment(state *assignmentState, before session.AssignmentStatus, id spec.AssignmentID, input spec.Digest) *assignment {
-	if state.restored != nil {
-		w := *state.restored
+	if state.Restored != nil {
+		w := *state.Restored
 		if !w.Status.Done() {
 			w.Status = session.Restored
 		}
-		return &assignment{AssignmentWork: AssignmentWork{CheckpointAssignment: w.CheckpointAssignment, From: input, Output: w.Output}, assignmentState: state}
+		return &assignment{CheckpointAssignment: w.CheckpointAssignment, From: input, Output: w.Output, assignmentState: state}
 	}
-	a := &assignment{assignmentState: state, AssignmentWork: AssignmentWork{From: input, CheckpointAssignment: session.CheckpointAssignment{
+	a := &assignment{From: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
-	}}}
-	a.Status, a.Agent, a.Summary, a.Dropped, a.LeftOut, a.Failures = session.Pending, "", "", state.dropped, nil, slices.Clone(a.Failures)
+	}}
+	a.Status, a.Agent, a.Summary, a.Dropped, a.LeftOut, a.Failures = session.Pending, "", "", state.DroppedByPerson, nil, slices.Clone(a.Failures)
 	return a
 }
 
@@ -146,7 +143,7 @@ func entries(work []*assignment) []session.CheckpointAssignment {
 // begin counts a round.
 func (a *assignment) begin() {
 	a.Rounds++
-	a.rounds++
+	a.RoundsOfRun++
 	a.Round++
 	a.nextStep = nextStep{}
 }
@@ -172,7 +169,9 @@ func (a *assignment) add(r session.RoundResult) {
 }
 
 // drops notes the versions in conflicts that the phase's result does not have, with those of the merge.
-func (a *assignment) drops(merge []string) { a.Dropped = slices.Concat(a.dropped, a.Settled, merge) }
+func (a *assignment) drops(merge []string) {
+	a.Dropped = slices.Concat(a.DroppedByPerson, a.Settled, merge)
+}
 
 // ownWork reports whether the assignment does its own work: it neither fixes the merged tree
 // nor sends work back.
@@ -185,8 +184,8 @@ func (a *assignment) skipEffect() string {
 		return "keeps the merged files as they are, with the later version of each conflict"
 	case len(a.SendsBack) > 0:
 		return "accepts the work that was sent back as it is"
-	case len(a.given) > 0:
-		return "leaves this work out, and " + session.KeepsLater(a.given)
+	case len(a.Given) > 0:
+		return "leaves this work out, and " + session.KeepsLater(a.Given)
 	}
 	return ""
 }
@@ -204,19 +203,19 @@ func (a *assignment) skip(nothing spec.Digest) {
 		a.Status, a.SendsBack = session.Completed, nil
 		return
 	}
-	a.Settled = session.KeptLater(a.given)
+	a.Settled = session.KeptLater(a.Given)
 	a.drops(nil)
 	a.Status, a.Summary, a.Output = session.Skipped, "skipped by a person", a.From
 	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }
 
 // order orders the work of the assignment again.
-func (a *assignmentState) order(why session.Because) { a.ordered, a.because = a.ordered+1, why }
+func (a *assignmentState) order(why session.Because) { a.Ordered, a.Because = a.Ordered+1, why }
 
 // again has the assignment try again, with a person's note to the agent.
 func (a *assignment) again(note string) {
 	a.order(session.BecauseRetried)
-	a.Round, a.note = 0, note
+	a.Round, a.Note = 0, note
 	if !a.Degraded {
 		a.Substitute = ""
 	}
@@ -247,18 +246,14 @@ func (a *assignment) interrupt(err error) {
 	}
 }
 
-// roundFailure reads why a round failed from its error; false for an error that
-// ends the session's coroutine instead, like a cancellation.
-func roundFailure(err error) (activities.RoundFailure, bool) {
-	if temporal.IsCanceledError(err) {
-		return activities.RoundFailure{}, false
-	}
+// roundFailure reads why a round failed from its error.
+func roundFailure(err error) activities.RoundFailure {
 	if report, ok := detail[activities.RoundFailure](err, session.UnrecoverableError); ok {
-		return report, true
+		return report
 	}
 	f := failures.Failf(failures.Unknown, "%s", textfmt.Shorten(err.Error(), session.MaxMessage))
 	if temporal.IsTimeoutError(err) {
 		f.Category = failures.Timeout
 	}
-	return activities.RoundFailure{Failure: *f}, true
+	return activities.RoundFailure{Failure: *f}
 }

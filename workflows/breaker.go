@@ -20,43 +20,43 @@ const lastReportLimit = time.Minute
 // afterRefusal decides how a round continues that its breaker has refused: with the
 // agent's fallback if that is permitted, otherwise it waits. It returns the lease of
 // the probe, if the round is to be one.
-func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
-	other := rs.agents.fallbackOf(a)
-	if a.Substitute == "" && other != "" && rs.team.Personas[a.Persona].Fallback {
+func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
+	other := s.fallbackOf(a)
+	if a.Substitute == "" && other != "" && s.Team.Personas[a.Persona].Fallback {
 		a.Substitute, a.Refused = other, &turned
 		return lease{}, nil
 	}
 	if a.Refused != nil { // the fallback's breaker is open, too
 		turned, a.Substitute, a.Refused = *a.Refused, "", nil
 	}
-	return rs.waitForBreaker(ctx, a, turned)
+	return s.waitForBreaker(ctx, a, turned)
 }
 
 // waitForBreaker waits until the breaker permits the round. The wait is one activity,
 // whatever its duration. It returns the lease of the probe, if the round is to be one.
 // When the team's patience is over, people are notified; errPatienceOver means that the
 // round must fail then.
-func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
+func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	a.awaits = &turned.Wait
 	a.Rounds-- // it has not begun
-	rs.updateWait(ctx, a, session.Waiting)
-	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
+	s.updateWait(ctx, a, session.Waiting)
+	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.Waits),
 		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), activities.AwaitInput{
 		AssignmentID: a.AssignmentID, Breaker: turned.Breaker, Wait: turned.Wait,
 	})
-	err := rs.untilAdmitted(ctx, a, turned, started, cancel)
+	err := s.untilAdmitted(ctx, a, turned, started, cancel)
 	a.awaits = nil
 	if errors.Is(err, errTryNow) || errors.Is(err, errPatienceOver) {
 		a.Rounds++
-		rs.updateWait(ctx, a, session.Running)
+		s.updateWait(ctx, a, session.Running)
 		return lease{}, err
 	}
 	var said *answered
 	switch {
-	case errors.Is(err, errSessionEnds):
-		return lease{}, rs.leaveBreaker(ctx, a)
+	case errors.Is(err, errStopped):
+		return lease{}, s.leaveBreaker(ctx, a)
 	case errors.As(err, &said):
 		a.Rounds++
 		return lease{}, err
@@ -69,39 +69,39 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 		}
 	}
 	got := lease{breaker: turned.Breaker, BreakerPermit: awaited.Lease}
-	if err == nil && rs.ending.stopping() {
+	if err == nil && s.ending.stopping() {
 		releaseLease(ctx, got)
-		return lease{}, rs.leaveBreaker(ctx, a)
+		return lease{}, s.leaveBreaker(ctx, a)
 	}
 	a.Rounds++
-	rs.updateWait(ctx, a, session.Running)
+	s.updateWait(ctx, a, session.Running)
 	return got, nil
 }
 
 // leaveBreaker ends an assignment's wait for a breaker, because nothing new may start.
-func (rs *rounds) leaveBreaker(ctx workflow.Context, a *assignment) error {
-	rs.updateWait(ctx, a, session.Pending)
-	if rs.ending.handsOver() { // the next run continues the round
+func (s *sessionRun) leaveBreaker(ctx workflow.Context, a *assignment) error {
+	s.updateWait(ctx, a, session.Pending)
+	if s.ending.handsOver() { // the next run continues the round
 		a.Rounds++
 	}
-	return errSessionEnds
+	return errStopped
 }
 
 // updateWait sets the begin or the end of an assignment's wait in the status. If that changes
 // the status of the whole session, it publishes and stores the status before work continues.
-func (rs *rounds) updateWait(ctx workflow.Context, a *assignment, state session.State) {
-	before := rs.status.Status
-	rs.publisher.update(ctx, a, state)
-	if rs.status.Status == before {
+func (s *sessionRun) updateWait(ctx workflow.Context, a *assignment, state session.State) {
+	before := s.Status.Status
+	s.setAssignment(ctx, a, state)
+	if s.Status.Status == before {
 		return
 	}
-	rs.publisher.publish(ctx)
-	if err := rs.checkpoints.mark(ctx, nil); err != nil { // the session is cancelled, or the phase is done again
+	s.publish(ctx)
+	if err := s.mark(ctx, nil); err != nil { // the session is cancelled, or the phase is done again
 		workflow.GetLogger(ctx).Warn("a wait could not be stored", "error", err)
 	}
 }
 
-// lease is the lease of a breaker's probe, with which a round tries its agent; zero: the round
+// lease is the lease of a breaker's probe, with which a round tries its agent; zero if the round
 // is no probe.
 type lease struct {
 	breaker spec.Breaker
@@ -114,25 +114,25 @@ func releaseLease(ctx workflow.Context, l lease) {
 	if l.Holder == "" {
 		return
 	}
-	patient, _ := workflow.NewDisconnectedContext(ctx)
-	if _, err := sendReports(patient, []session.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	if _, err := sendReports(disconnected, []session.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
 		workflow.GetLogger(ctx).Warn("an unused lease could not be released; it expires", "breaker", l.breaker.Name, "error", err)
 	}
 }
 
 // untilAdmitted waits for the end of the activity that awaits a breaker, or for an event
 // that ends the wait early.
-func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.BreakerStop, future workflow.Future, cancel func()) error {
+func (s *sessionRun) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.BreakerStop, future workflow.Future, cancel func()) error {
 	timing, done := workflow.WithCancel(ctx)
 	defer done()
-	patience := rs.outages.patience(timing, a, turned)
+	patience := s.breakerPatience(timing, a, turned)
 	if err := workflow.Await(ctx, func() bool {
-		return future.IsReady() || rs.ending.stopping() || patience.IsReady() || a.notice != nil
-	}); err != nil || future.IsReady() || rs.ending.stopping() {
+		return future.IsReady() || s.ending.stopping() || patience.IsReady() || a.notice != nil
+	}); err != nil || future.IsReady() || s.ending.stopping() {
 		return err
 	}
 	if patience.IsReady() {
-		if rs.team.Retry.OnOutage == spec.OutageFail {
+		if s.Team.Retry.OnOutage == spec.OutageFail {
 			cancel()
 			return errPatienceOver
 		}
@@ -140,46 +140,42 @@ func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned acti
 		if turned.Outage != nil {
 			category = turned.Outage.Failure.Category
 		}
-		if err := rs.outages.notice(ctx, a, category, turned.Wait.String(), session.ForOutage.Rule().Actions); err != nil {
+		if err := s.openNotice(ctx, a, category, turned.Wait.String(), session.ForOutage.Rule().Actions); err != nil {
 			return err
 		}
 	}
-	if err := rs.outages.await(ctx, a, future, cancel); err != nil {
+	if err := s.awaitActivity(ctx, a, future, cancel); err != nil {
 		return err
 	}
-	return workflow.Await(ctx, func() bool { return future.IsReady() || rs.ending.stopping() })
+	return workflow.Await(ctx, func() bool { return future.IsReady() || s.ending.stopping() })
 }
 
-// breakerReports are outcomes of rounds that were not delivered to breakers. The next boundary
-// delivers them.
-type breakerReports struct{ pending []session.BreakerReport }
-
-// add keeps an outcome; nil: there is none.
-func (br *breakerReports) add(report *session.BreakerReport) {
+// addReport keeps an outcome of a round that was not delivered to its breaker; nil if there is none.
+func (s *sessionRun) addReport(report *session.BreakerReport) {
 	if report != nil {
-		br.pending = append(br.pending, *report)
+		s.Unreported = append(s.Unreported, *report)
 	}
 }
 
-// sent removes the first n reports except those that could not be delivered.
-func (br *breakerReports) sent(n int, left []session.BreakerReport) {
-	br.pending = append(left, br.pending[n:]...)
+// removeReports removes the first n reports except those that could not be delivered.
+func (s *sessionRun) removeReports(n int, left []session.BreakerReport) {
+	s.Unreported = append(left, s.Unreported[n:]...)
 }
 
-// flush sends all before the session ends. What cannot be sent by then is lost, and logged.
-func (br *breakerReports) flush(ctx workflow.Context) {
-	for deadline := workflow.Now(ctx).Add(lastReportLimit); len(br.pending) > 0 && workflow.Now(ctx).Before(deadline); {
-		if left, err := sendReports(ctx, br.pending); err == nil {
-			br.pending = left
+// flushReports sends all before the session ends. What cannot be sent by then is lost, and logged.
+func (s *sessionRun) flushReports(ctx workflow.Context) {
+	for deadline := workflow.Now(ctx).Add(lastReportLimit); len(s.Unreported) > 0 && workflow.Now(ctx).Before(deadline); {
+		if left, err := sendReports(ctx, s.Unreported); err == nil {
+			s.Unreported = left
 		}
-		if len(br.pending) > 0 {
+		if len(s.Unreported) > 0 {
 			if err := pause(ctx, 10*time.Second, "reports of rounds to breakers are pending"); err != nil {
 				break
 			}
 		}
 	}
-	if len(br.pending) > 0 {
-		workflow.GetLogger(ctx).Warn("reports of rounds to breakers were not delivered", "rounds", len(br.pending))
+	if len(s.Unreported) > 0 {
+		workflow.GetLogger(ctx).Warn("reports of rounds to breakers were not delivered", "rounds", len(s.Unreported))
 	}
 }
 

@@ -85,7 +85,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
 		s.admitting = func() { // people do not wait for the new run's first checkpoint
 			answer = resolve(env, session.Answer{Request: "help.a.1", Action: session.AnswerSkip, By: "ann"})
-			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "go-on", word, workflows.ApprovePhase{Phase: "approval"})
+			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", word, workflows.ApprovePhase{Phase: "approval"})
 		}
 		env.RegisterDelayedCallback(func() {
 			got := status(t, env)
@@ -109,7 +109,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	for _, n := range s.told {
 		events[n.Notice.Event]++
 	}
-	require.Equal(t, map[session.Event]int{session.HelpAsked: 2, session.ApprovalAsked: 1, session.WentOn: 3, session.SessionCompleted: 1}, events)
+	require.Equal(t, map[session.Event]int{session.HelpAsked: 2, session.ApprovalAsked: 1, session.RequestClosed: 3, session.SessionCompleted: 1}, events)
 	got := status(t, second)
 	require.Equal(t, 2, got.Phases[3].Assignments[0].Rounds)
 	require.Equal(t, session.Skipped, got.Phases[0].Assignments[0].Status)

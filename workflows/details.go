@@ -13,31 +13,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// publisher has the status, and publishes it in the session's search attributes, its memo
-// and its page in the Web UI.
-type publisher struct {
-	team     *spec.Team
-	status   *session.Status
-	schedule *schedule
-	ending   *ending
-	limits   *limits
-	alerts   *alerts
-	// attributes reports whether the namespace has Maestro's search attributes.
-	attributes bool
-	// published is when they were set last, with which status. behind: they show other phases
-	// than are at work.
+// page is what a run has published of the status: in search attributes, and on the session's page in the
+// Web UI.
+type page struct {
+	// published is when the search attributes were set last, with which status. behind: they show other
+	// phases than are at work.
 	published time.Time
 	shown     session.State
 	behind    bool
-	// pause is ready when a delayed change may be published; nil: there is none.
-	pause workflow.Future
-	// pages are the pages of open requests; rows are the rows of the work on the page.
-	pages func() []string
-	rows  []workRow
+	// timer is ready when a delayed change may be published; nil if there is none.
+	timer workflow.Future
+	// rows are the rows of the work on the page.
+	rows []workRow
 }
 
 // workRow is the row of an assignment on the page. It is rendered again only if it changes.
@@ -56,35 +46,35 @@ type workFacts struct {
 }
 
 // admitted reports whether the session has loaded its team.
-func (p *publisher) admitted() bool { return p.status.Session != "" }
+func (s *sessionRun) admitted() bool { return s.Status.Session != "" }
 
-// phase returns the status of a phase, for changing.
-func (p *publisher) phase(name string) *session.PhaseStatus {
-	i := slices.IndexFunc(p.status.Phases, func(ps session.PhaseStatus) bool { return ps.Name == name })
-	return &p.status.Phases[i]
+// phaseStatus returns the status of a phase, for changing.
+func (s *sessionRun) phaseStatus(name string) *session.PhaseStatus {
+	i := slices.IndexFunc(s.Status.Phases, func(ps session.PhaseStatus) bool { return ps.Name == name })
+	return &s.Status.Phases[i]
 }
 
 // setPhase sets a phase's state in the status.
-func (p *publisher) setPhase(name string, state session.State) { p.phase(name).Status = state }
+func (s *sessionRun) setPhase(name string, state session.State) { s.phaseStatus(name).Status = state }
 
-// update sets an assignment's state in the status, and shows it.
-func (p *publisher) update(ctx workflow.Context, a *assignment, state session.State) {
+// setAssignment sets an assignment's state in the status, and shows it.
+func (s *sessionRun) setAssignment(ctx workflow.Context, a *assignment, state session.State) {
 	now := session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: a.AssignmentSummary, Awaits: a.awaits}
 	now.Status, now.Agent = state, cmp.Or(a.Substitute, a.Agent)
-	*p.status.Assignment(a.AssignmentID) = now
-	p.status.Usage = p.status.Sum()
-	p.alerts.checkUsage(ctx)
-	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {
-		refresh(p.status)
+	*s.Status.Assignment(a.AssignmentID) = now
+	s.Status.Usage = s.Status.Sum()
+	s.alertOfUsage(ctx)
+	if len(s.Status.Help) > 0 || a.awaits != nil || s.Status.Status == session.WaitingForBreaker {
+		refresh(&s.Status)
 	}
-	p.show(ctx)
+	s.showPage(ctx)
 }
 
 // announce publishes the status at once, after a change that people wait for.
-func (p *publisher) announce(ctx workflow.Context) {
-	refresh(p.status)
-	p.publish(ctx)
-	p.saveMemo(ctx)
+func (s *sessionRun) announce(ctx workflow.Context) {
+	refresh(&s.Status)
+	s.publish(ctx)
+	s.saveMemo(ctx)
 }
 
 // refresh sets the session's state: it waits for a person or a breaker, or works.
@@ -110,7 +100,7 @@ func refresh(s *session.Status) {
 }
 
 // mostUrgent returns the open request that a person should answer first: one about failed work
-// before one about a finished phase, and a notice last; nil: there is none.
+// before one about a finished phase, and a notice last; nil if there is none.
 func mostUrgent(help []session.Request) *session.Request {
 	rank := func(k session.RequestKind) int {
 		switch {
@@ -135,44 +125,44 @@ const publishEvery = 10 * time.Second
 
 // publish sets the search attributes, which is an event: at once if the status has changed,
 // otherwise at most every [publishEvery].
-func (p *publisher) publish(ctx workflow.Context) {
-	p.show(ctx)
-	if !p.attributes {
+func (s *sessionRun) publish(ctx workflow.Context) {
+	s.showPage(ctx)
+	if !s.SearchAttributes {
 		return
 	}
-	state := p.state()
-	if state == p.shown && workflow.Now(ctx).Before(p.published.Add(publishEvery)) {
-		p.behind = true
+	state := s.visibleState()
+	if state == s.page.shown && workflow.Now(ctx).Before(s.page.published.Add(publishEvery)) {
+		s.page.behind = true
 		return
 	}
-	p.published, p.shown, p.behind = workflow.Now(ctx), state, false
-	p.setAttributes(ctx, state)
+	s.page.published, s.page.shown, s.page.behind = workflow.Now(ctx), state, false
+	s.setAttributes(ctx, state)
 }
 
-// hasPending reports whether catchUp has something to do.
-func (p *publisher) hasPending(ctx workflow.Context) bool {
-	return p.behind && ctx.Err() == nil && (p.pause == nil || p.pause.IsReady())
+// publishIsDue reports whether publishDelayed has something to do.
+func (s *sessionRun) publishIsDue(ctx workflow.Context) bool {
+	return s.page.behind && ctx.Err() == nil && (s.page.timer == nil || s.page.timer.IsReady())
 }
 
-// catchUp publishes a change that publish has delayed, or starts the timer for it.
-func (p *publisher) catchUp(ctx workflow.Context) {
-	if !p.hasPending(ctx) {
+// publishDelayed publishes a change that publish has delayed, or starts the timer for it.
+func (s *sessionRun) publishDelayed(ctx workflow.Context) {
+	if !s.publishIsDue(ctx) {
 		return
 	}
-	if p.pause == nil {
-		p.pause = workflow.NewTimer(ctx, p.published.Add(publishEvery).Sub(workflow.Now(ctx)))
+	if s.page.timer == nil {
+		s.page.timer = workflow.NewTimer(ctx, s.page.published.Add(publishEvery).Sub(workflow.Now(ctx)))
 		return
 	}
-	p.pause = nil
-	p.publish(ctx)
+	s.page.timer = nil
+	s.publish(ctx)
 }
 
-// state returns the session's state for people.
-func (p *publisher) state() session.State {
-	if p.status.Status == session.Running && p.allDone() {
+// visibleState returns the session's state for people.
+func (s *sessionRun) visibleState() session.State {
+	if s.Status.Status == session.Running && s.allDone() {
 		return session.Completed
 	}
-	return p.status.Status
+	return s.Status.Status
 }
 
 // maxAttribute bounds the names in a search attribute, in bytes. Temporal terminates a session with an attribute
@@ -180,11 +170,11 @@ func (p *publisher) state() session.State {
 const maxAttribute = 2000
 
 // openPhases names the phases that are at work or ready, as many as an attribute can have.
-func (p *publisher) openPhases() []string {
+func (s *sessionRun) openPhases() []string {
 	var open []string
 	size := 0
-	for _, ps := range p.status.Phases {
-		if ph := p.schedule.byName[ps.Name]; ph != nil && p.schedule.open(ph) {
+	for _, ps := range s.Status.Phases {
+		if ph := s.Schedule.byName[ps.Name]; ph != nil && s.Schedule.open(ph) {
 			if size += len(ps.Name) + len(`"",`); size > maxAttribute {
 				break
 			}
@@ -194,58 +184,58 @@ func (p *publisher) openPhases() []string {
 	return open
 }
 
-func (p *publisher) setAttributes(ctx workflow.Context, state session.State) {
-	open := p.openPhases()
+func (s *sessionRun) setAttributes(ctx workflow.Context, state session.State) {
+	open := s.openPhases()
 	phases := AttributePhase.ValueSet(open)
 	if len(open) == 0 {
 		phases = AttributePhase.ValueUnset()
 	}
 	err := workflow.UpsertTypedSearchAttributes(ctx,
-		AttributeTeam.ValueSet(p.team.Name), AttributeStatus.ValueSet(string(state)), phases,
-		AttributeTokens.ValueSet(p.status.Usage.Tokens()))
+		AttributeTeam.ValueSet(s.Team.Name), AttributeStatus.ValueSet(string(state)), phases,
+		AttributeTokens.ValueSet(s.Status.Usage.Tokens()))
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("search attributes are out of date", "error", err)
 	}
 }
 
 // allDone reports whether every phase that was to run is done, and the session does not fail.
-func (p *publisher) allDone() bool { return !p.ending.failed() && p.schedule.done() }
+func (s *sessionRun) allDone() bool { return !s.ending.failed() && s.Schedule.done() }
 
 // saveMemo writes the session's status to its memo, for listings.
-func (p *publisher) saveMemo(ctx workflow.Context) {
+func (s *sessionRun) saveMemo(ctx workflow.Context) {
 	err := workflow.UpsertMemo(ctx, map[string]any{MemoStatus: MemoSummary{
-		Status: p.status.Status, Reason: textfmt.Shorten(p.status.Reason, session.MaxMessage),
-		Checkpoint: p.status.Checkpoint, Usage: p.status.Usage,
+		Status: s.Status.Status, Reason: textfmt.Shorten(s.Status.Reason, session.MaxMessage),
+		Checkpoint: s.Status.Checkpoint, Usage: s.Status.Usage,
 	}})
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the memo is out of date", "error", err)
 	}
 }
 
-// show writes the session's page in the Web UI: first the open requests, then the status.
+// showPage writes the session's page in the Web UI: first the open requests, then the status.
 // It costs no event.
-func (p *publisher) show(ctx workflow.Context) {
-	lines := p.pages()
-	lines = append(lines, fmt.Sprintf("## Session %s of team %s: %s", p.status.Session, p.status.Team, p.status.Status), "")
-	if p.status.Reason != "" && len(p.status.Help) == 0 {
-		lines = append(lines, safetext.Code(p.status.Reason), "")
+func (s *sessionRun) showPage(ctx workflow.Context) {
+	lines := s.requestPages()
+	lines = append(lines, fmt.Sprintf("## Session %s of team %s: %s", s.Status.Session, s.Status.Team, s.Status.Status), "")
+	if s.Status.Reason != "" && len(s.Status.Help) == 0 {
+		lines = append(lines, safetext.Code(s.Status.Reason), "")
 	}
 	lines = append(lines, "| work | state | attempts | cost | summary or last failure |", "|---|---|---|---|---|")
 	i := 0
-	for _, ps := range p.status.Phases {
+	for _, ps := range s.Status.Phases {
 		for _, a := range ps.Assignments {
-			lines = append(lines, p.row(i, workFacts{ps.Name, a.Persona, a.Status, a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, summaryOf(a)}))
+			lines = append(lines, s.page.row(i, workFacts{ps.Name, a.Persona, a.Status, a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, summaryOf(a)}))
 			i++
 		}
 	}
-	lines = append(lines, "", p.spending(), "")
+	lines = append(lines, "", s.spending(), "")
 	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
-		p.status.Session, p.status.Session))
+		s.Status.Session, s.Status.Session))
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
 }
 
 // row is a row of the page, by its number.
-func (p *publisher) row(i int, f workFacts) string {
+func (p *page) row(i int, f workFacts) string {
 	if i == len(p.rows) {
 		p.rows = append(p.rows, workRow{})
 	}
@@ -267,8 +257,8 @@ func summaryOf(a session.AssignmentStatus) string {
 
 // spending returns a sentence on the session's usage and budget, with a warning if a
 // threshold of the budget is exceeded.
-func (p *publisher) spending() string {
-	used, limit := p.status.Usage, p.limits.of(budget.SessionScope)
+func (s *sessionRun) spending() string {
+	used, limit := s.Status.Usage, s.limitOf(budget.SessionScope)
 	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD.Rounded())
 	if limit.Tokens > 0 {
 		text += fmt.Sprintf(" Budget: %d tokens.", limit.Tokens)
@@ -277,7 +267,7 @@ func (p *publisher) spending() string {
 		text += fmt.Sprintf(" Budget: %s USD.", limit.USD)
 	}
 	var passed float64
-	for _, at := range p.team.Budget.WarnAt {
+	for _, at := range s.Team.Budget.WarnAt {
 		tokens := limit.Tokens > 0 && float64(used.Tokens()) >= at*float64(limit.Tokens)
 		money := limit.USD > 0 && float64(used.CostUSD) >= at*float64(limit.USD)
 		if tokens || money {

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -41,7 +42,7 @@ func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
 			t.Parallel()
 			s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), attributes: true}
 			var published []string
-			env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Store: "s", Workspace: "input-root"}, func(env *testsuite.TestWorkflowEnvironment) {
+			env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: "s", Workspace: "input-root"}}, func(env *testsuite.TestWorkflowEnvironment) {
 				began := env.Now()
 				for phase, d := range expected.work {
 					env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Phase == phase })).
@@ -69,7 +70,7 @@ func TestManyOpenPhasesFitIntoTheirAttribute(t *testing.T) {
 	}
 	s := &stage{team: newTeam(wide...), attributes: true}
 	most := 0
-	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Store: "s", Workspace: "input-root"}, func(env *testsuite.TestWorkflowEnvironment) {
+	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: "s", Workspace: "input-root"}}, func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
 			phases, _ := args.Get(0).(temporal.SearchAttributes).GetKeywordList(workflows.AttributePhase)
 			list, err := json.Marshal(phases)
@@ -87,7 +88,7 @@ func TestPageShowsWhereTheWorkStands(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"))}
 	var pages []string
-	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Store: "s", Workspace: "input-root"}, func(env *testsuite.TestWorkflowEnvironment) {
+	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: "s", Workspace: "input-root"}}, func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).After(time.Hour).Return(s.run)
 		look := func() {
 			value, err := env.QueryWorkflow("__temporal_workflow_metadata")

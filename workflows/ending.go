@@ -11,22 +11,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// errSessionEnds ends a wait: nothing new may start in this run.
-var errSessionEnds = errors.New("the session ends")
-
-// ignoreSessionEnd returns nil for errSessionEnds, and any other error unchanged.
-func ignoreSessionEnd(err error) error {
-	if errors.Is(err, errSessionEnds) {
-		return nil
-	}
-	return err
-}
+// errStopped ends work on a phase early, and is no fault: the session ends, its next run continues
+// the work, or the phase is done again.
+var errStopped = errors.New("nothing more is done for the phase now")
 
 // ending has the reason why the session ends. Zero: it does not end.
 type ending struct {
 	// failing: an assignment has failed for good, so nothing new starts.
 	failing bool
-	// request is the request that ended the session, and why says how; nil: none did.
+	// request is the request that ended the session, and why says how; nil if none did.
 	request *request
 	why     string
 	// fault is an internal error that ends the session.
@@ -58,12 +51,12 @@ func (e *ending) pause(ctx workflow.Context, d time.Duration, summary string) er
 // fail ends the session because of a request.
 func (e *ending) fail(r *request, why string) { e.failing, e.request, e.why = true, r, why }
 
-// answer returns the answer to the request that ended the session; nil: none.
+// answer returns the answer to the request that ended the session; nil if there is none.
 func (e *ending) answer() *session.Answer {
 	if e.request == nil {
 		return nil
 	}
-	return e.request.answer
+	return e.request.Answer
 }
 
 // maxReported is how many open requests the error of a workflow has. The session's status has all.

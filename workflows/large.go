@@ -17,7 +17,7 @@ func encode(value any) ([]byte, error) { return json.Marshal(value) }
 //workflowcheck:ignore
 func decode(data []byte, value any) error { return json.Unmarshal(data, value) }
 
-// outsource stores a value if it is too large for a payload; nil: it is not.
+// outsource stores a value if it is too large for a payload; nil if it is not.
 func outsource(ctx workflow.Context, value any) (*activities.LargeValue, error) {
 	data, err := encode(value)
 	if err != nil || !activities.IsLarge(len(data)) {

@@ -9,108 +9,94 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // lastNoticeLimit bounds how long a session that ends waits for its notices.
 const lastNoticeLimit = time.Minute
 
-// notifier notifies people outside of Temporal, in order.
-type notifier struct {
-	store, reportTo string
-	team            *spec.Team
-	status          *session.Status
-	webhook         bool
-	// fingerprints are those of the failures that tickets were made for.
-	fingerprints []string
-	// mutex keeps notices in order; sent counts them, and pending those in flight.
-	mutex         workflow.Mutex
-	sent, pending int
-}
-
-// wanted reports whether a ticket or the webhook is to be notified.
-func (n *notifier) wanted() bool {
-	return n.team.Help.Jira != nil || n.webhook || n.reportTo != ""
+// notifies reports whether a ticket or the webhook is to be notified.
+func (s *sessionRun) notifies() bool {
+	return s.Team.Help.Jira != nil || s.Webhook || s.in.ReportTo != ""
 }
 
 // notify sends a notice of an event, and does not wait until it is sent.
-func (n *notifier) notify(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) {
-	if !n.wanted() {
+func (s *sessionRun) notify(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) {
+	if !s.notifies() {
 		return
 	}
-	n.send(ctx, n.input(ctx, event, h, answer))
+	s.sendNotice(ctx, s.noticeInput(ctx, event, h, answer))
 }
 
-// alert sends an alert to the webhook. Tickets do not get it.
-func (n *notifier) alert(ctx workflow.Context, a session.Alert, h *session.Request) {
-	if !n.webhook {
+// notifyAlert sends an alert to the webhook. Tickets do not get it.
+func (s *sessionRun) notifyAlert(ctx workflow.Context, a session.Alert, h *session.Request) {
+	if !s.Webhook {
 		return
 	}
-	in := n.input(ctx, session.AlertRaised, h, nil)
+	in := s.noticeInput(ctx, session.AlertRaised, h, nil)
 	in.Notice.Alert, in.Jira, in.ReportTo = &a, nil, ""
-	n.send(ctx, in)
+	s.sendNotice(ctx, in)
 }
 
-// send sends a notice after those before it.
-func (n *notifier) send(ctx workflow.Context, in activities.NotifyInput) {
+// sendNotice sends a notice after those before it.
+func (s *sessionRun) sendNotice(ctx workflow.Context, in activities.NotifyInput) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	n.pending++
+	s.noticesPending++
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		defer func() { n.pending-- }()
-		if err := n.mutex.Lock(ctx); err != nil {
+		defer func() { s.noticesPending-- }()
+		if err := s.notices.Lock(ctx); err != nil {
 			return
 		}
-		defer n.mutex.Unlock()
+		defer s.notices.Unlock()
 		if in.Jira != nil && in.Notice.Request == nil { // for all tickets that were made by now
-			in.Fingerprints = slices.Clone(n.fingerprints)
+			in.Fingerprints = slices.Clone(s.Fingerprints)
 		}
 		out, err := notifyPeople.atBoundary(ctx, in)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("a notice was not sent", "event", in.Notice.Event, "error", err)
 		}
-		if out.Fingerprint != "" && !slices.Contains(n.fingerprints, out.Fingerprint) {
-			n.fingerprints = append(n.fingerprints, out.Fingerprint)
+		if out.Fingerprint != "" && !slices.Contains(s.Fingerprints, out.Fingerprint) {
+			s.Fingerprints = append(s.Fingerprints, out.Fingerprint)
 		}
 	})
 }
 
 // notifyEnd sends how the session ended, and waits for a while until all notices are
-// sent. The answer is the one that ended the session; nil: none did.
-func (n *notifier) notifyEnd(ctx workflow.Context, event session.Event, answer *session.Answer) {
-	if !n.wanted() {
+// sent. The answer is the one that ended the session; nil if none did.
+func (s *sessionRun) notifyEnd(ctx workflow.Context, event session.Event, answer *session.Answer) {
+	if !s.notifies() {
 		return
 	}
-	n.notify(ctx, event, nil, answer)
+	s.notify(ctx, event, nil, answer)
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit, workflow.TimerOptions{Summary: "sending the notice of the session's end"})
-	err := workflow.Await(ctx, func() bool { return n.pending == 0 || timer.IsReady() })
-	if n.pending > 0 {
-		workflow.GetLogger(ctx).Warn("the session ends; some of its notices may not have been delivered", "notices", n.pending, "waited", lastNoticeLimit, "error", err)
+	err := workflow.Await(ctx, func() bool { return s.noticesPending == 0 || timer.IsReady() })
+	if s.noticesPending > 0 {
+		workflow.GetLogger(ctx).Warn("the session ends; some of its notices may not have been delivered", "notices", s.noticesPending, "waited", lastNoticeLimit, "error", err)
 	}
 }
 
-// input returns the notice of an event.
-func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) activities.NotifyInput {
+// noticeInput returns the notice of an event.
+func (s *sessionRun) noticeInput(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) activities.NotifyInput {
 	info := workflow.GetInfo(ctx)
-	n.sent++
+	s.noticesSent++
 	in := activities.NotifyInput{
 		Notice: session.Notice{
-			Schema: session.NoticeSchema, ID: fmt.Sprintf("%s/%s/%d", n.status.Session, info.WorkflowExecution.RunID, n.sent),
-			Event: event, At: workflow.Now(ctx).UTC(), Session: n.status.Session, RunID: info.WorkflowExecution.RunID,
-			Namespace: info.Namespace, Store: n.store, Team: n.team.Name, Run: n.status.Run,
-			Status: n.status.Status, Reason: textfmt.Shorten(n.status.Reason, session.MaxMessage), Request: h, Answer: answer,
-			Usage: n.status.Usage, Checkpoint: n.status.Checkpoint,
+			Schema: session.NoticeSchema, ID: fmt.Sprintf("%s/%s/%d", s.Status.Session, info.WorkflowExecution.RunID, s.noticesSent),
+			Event: event, At: workflow.Now(ctx).UTC(), Session: s.Status.Session, RunID: info.WorkflowExecution.RunID,
+			Namespace: info.Namespace, Store: s.in.Store, Team: s.Team.Name, Run: s.Status.Run,
+			Status: s.Status.Status, Reason: textfmt.Shorten(s.Status.Reason, session.MaxMessage), Request: h, Answer: answer,
+			Usage: s.Status.Usage, Checkpoint: s.Status.Checkpoint,
 		},
-		Jira: n.team.Help.Jira, ReportTo: n.reportTo, Webhook: n.webhook,
+		Jira: s.Team.Help.Jira, ReportTo: s.in.ReportTo, Webhook: s.Webhook,
 	}
-	in.Notice.Commands = []string{"maestro status " + n.status.Session, "maestro artifacts list " + n.status.Session}
+	in.Notice.Commands = []string{"maestro status " + s.Status.Session, "maestro artifacts list " + s.Status.Session}
 	if in.Notice.Asks() {
-		in.Notice.Commands = commandsFor(n.status.Session, *h)
+		in.Notice.Commands = commandsFor(s.Status.Session, *h)
 	}
 	if event == session.SessionFailed || event == session.SessionCancelled {
-		in.Notice.Commands = slices.Insert(in.Notice.Commands, 0, "maestro resume "+n.status.Session)
+		in.Notice.Commands = slices.Insert(in.Notice.Commands, 0, "maestro resume "+s.Status.Session)
 	}
 	return in
 }

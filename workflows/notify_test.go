@@ -44,7 +44,7 @@ func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 900}) }, time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []session.Event{session.HelpAsked, session.WentOn, session.SessionCompleted}, s.events())
+	require.Equal(t, []session.Event{session.HelpAsked, session.RequestClosed, session.SessionCompleted}, s.events())
 	name := s.told[0].Notice.Session
 	require.Contains(t, s.told[0].Notice.Commands, "maestro resolve "+name+" skip --request build.a.1-default-")
 	for _, in := range s.told[1:] {
@@ -73,7 +73,7 @@ func TestWithdrawnRequestsAreNotified(t *testing.T) {
 	}
 	env := s.play(t, says(time.Hour, session.Answer{Request: "docs.approval.2", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []session.Event{session.ApprovalAsked, session.WentOn, session.ApprovalAsked, session.WentOn, session.SessionCompleted}, s.events())
+	require.Equal(t, []session.Event{session.ApprovalAsked, session.RequestClosed, session.ApprovalAsked, session.RequestClosed, session.SessionCompleted}, s.events())
 	require.Nil(t, s.told[1].Notice.Answer)
 	require.Equal(t, "docs.approval.1-default-", s.told[1].Notice.Request.ID)
 }

@@ -27,38 +27,27 @@ var (
 	errPatienceOver = errors.New("the team's patience is over")
 )
 
-// outages handles the waits of assignments for providers, breakers and hosts that fail, and
-// notifies people of long ones.
-type outages struct {
-	team        *spec.Team
-	schedule    *schedule
-	ending      *ending
-	publisher   *publisher
-	requests    *requests
-	notifier    *notifier
-	checkpoints *checkpoints
-}
-
-// register handles the signals of rounds that wait for a provider. It withdraws notices of
+// noteOutage handles the signals of rounds that wait for a provider. It withdraws notices of
 // outages that are over while the round still works.
-func (o *outages) register(ctx workflow.Context, all *signals) {
-	onSignal(ctx, all, OutageSignal, func() bool { return true }, func(ctx workflow.Context, news activities.OutageNews) {
-		if news.Over {
-			o.withdraw(ctx, news.AssignmentID)
-			return
-		}
-		o.schedule.assignment(news.AssignmentID).outage = &news
-		o.update(ctx, news)
-	})
+func (s *sessionRun) noteOutage(ctx workflow.Context, news activities.OutageNews) {
+	state := s.Schedule.assignment(news.AssignmentID)
+	switch {
+	case state == nil:
+	case news.Over:
+		s.withdrawNotice(ctx, news.AssignmentID)
+	default:
+		state.outage = &news
+		s.updateNotice(ctx, news)
+	}
 }
 
-// after handles a round whose provider has failed for longer than the team's patience: the
+// afterOutage handles a round whose provider has failed for longer than the team's patience: the
 // round continues waiting, and people are notified, who may answer.
-func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Action) error {
+func (s *sessionRun) afterOutage(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Action) error {
 	a.setUsage(stop.RoundReport)
-	o.withdraw(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
+	s.withdrawNotice(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
 	f := session.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
-	return o.notice(ctx, a, f.Category, failingSince(stop.Since, f), answers)
+	return s.openNotice(ctx, a, f.Category, failingSince(stop.Since, f), answers)
 }
 
 // failingSince returns a sentence on an outage.
@@ -66,24 +55,24 @@ func failingSince(since time.Time, f session.AttemptFailure) string {
 	return fmt.Sprintf("the %s has failed since %s UTC (%s: %s)", f.Category.Awaited(), since.UTC().Format(time.DateTime), f.Category, f.Message)
 }
 
-// notice notifies people that an assignment waits for its provider. No answer is needed:
-// the assignment continues by itself. errSessionEnds means that the session ends.
-func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Action) error {
-	if o.ending.stopping() {
-		return errSessionEnds
+// openNotice notifies people that an assignment waits for its provider. No answer is needed:
+// the assignment continues by itself. errStopped means that the session ends.
+func (s *sessionRun) openNotice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Action) error {
+	if s.ending.stopping() {
+		return errStopped
 	}
-	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), Request: session.Request{
+	r := s.openRequest(ctx, &request{OwnWork: a.ownWork(), Request: session.Request{
 		Kind: session.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: textfmt.Shorten(message, session.MaxMessage),
 		Suggestion: continuesByItself(c),
 		Actions:    answers,
 		Attempts:   append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage, SkipEffect: a.skipEffect(),
 	}})
 	a.notice = r
-	if err := o.requests.save(ctx, a, session.Waiting, nil); err != nil {
+	if err := s.saveWait(ctx, a, session.Waiting, nil); err != nil {
 		return err
 	}
-	r.notified = true
-	o.notifier.notify(ctx, session.HelpAsked, &r.Request, nil)
+	r.Notified = true
+	s.notify(ctx, session.HelpAsked, &r.Request, nil)
 	return nil
 }
 
@@ -91,46 +80,46 @@ func continuesByItself(c failures.Category) string {
 	return fmt.Sprintf("the session continues by itself once the %s is available again; no attempt is counted until then", c.Awaited())
 }
 
-// update sets the current cause in the notice of an outage.
-func (o *outages) update(ctx workflow.Context, news activities.OutageNews) {
-	r := o.schedule.assignment(news.AssignmentID).notice
-	if r == nil || r.answer != nil || r.Category == news.Failure.Category {
+// updateNotice sets the current cause in the notice of an outage.
+func (s *sessionRun) updateNotice(ctx workflow.Context, news activities.OutageNews) {
+	r := s.Schedule.assignment(news.AssignmentID).notice
+	if r == nil || r.Answer != nil || r.Category == news.Failure.Category {
 		return
 	}
 	r.Category, r.Message = news.Failure.Category, textfmt.Shorten(failingSince(news.Since, news.Failure), session.MaxMessage)
 	r.Suggestion = continuesByItself(r.Category)
-	r.Advice = o.requests.advice.howToAnswer(r)
-	o.requests.updateStatus()
-	o.announce(ctx)
+	r.Advice = s.howToAnswer(r)
+	s.showRequests()
+	s.storeNotices(ctx)
 }
 
-// announce publishes and stores a change of the notices of outages.
-func (o *outages) announce(ctx workflow.Context) {
-	o.publisher.announce(ctx)
-	if err := o.checkpoints.mark(ctx, nil); err != nil {
+// storeNotices publishes and stores a change of the notices of outages.
+func (s *sessionRun) storeNotices(ctx workflow.Context) {
+	s.announce(ctx)
+	if err := s.mark(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("the state of an outage could not be stored", "error", err)
 	}
 }
 
-// withdraw withdraws the notice of an assignment's outage, if there is one.
-func (o *outages) withdraw(ctx workflow.Context, id spec.AssignmentID) {
-	state := o.schedule.assignment(id)
+// withdrawNotice withdraws the notice of an assignment's outage, if there is one.
+func (s *sessionRun) withdrawNotice(ctx workflow.Context, id spec.AssignmentID) {
+	state := s.Schedule.assignment(id)
 	r := state.notice
 	state.outage, state.notice = nil, nil
 	if r == nil {
 		return
 	}
-	o.requests.withdraw(ctx, r)
-	o.announce(ctx)
+	s.withdrawRequest(ctx, r)
+	s.storeNotices(ctx)
 }
 
-// await waits for an activity of an assignment. If people were notified of an outage, their
+// awaitActivity waits for an activity of an assignment. If people were notified of an outage, their
 // answer, the end of the time for answers and the end of the session cancel the activity. It
 // returns nil if the activity's own result counts.
-func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
+func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
 	r := a.notice
 	if r == nil {
-		return o.awaitUnnoticed(ctx, a, doing, stop)
+		return s.awaitUnnoticed(ctx, a, doing, stop)
 	}
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -141,35 +130,35 @@ func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Futu
 		})
 	}
 	err := workflow.Await(ctx, func() bool {
-		return doing.IsReady() || r.closed || r.answer != nil || o.ending.stopping() || timer.IsReady()
+		return doing.IsReady() || r.closed || r.Answer != nil || s.ending.stopping() || timer.IsReady()
 	})
 	if err != nil || doing.IsReady() {
 		return nil //nolint:nilerr // the activity is cancelled, too
 	}
 	if r.closed { // the outage has ended; another may follow
 		cancel()
-		return o.awaitUnnoticed(ctx, a, doing, stop)
+		return s.awaitUnnoticed(ctx, a, doing, stop)
 	}
 	ended := stopped(ctx, doing, stop)
-	if ended == nil || !temporal.IsCanceledError(ended) && r.answer == nil {
+	if ended == nil || !temporal.IsCanceledError(ended) && r.Answer == nil {
 		return nil
 	}
 	a.interrupt(ended)
 	switch {
-	case r.answer != nil:
-		return o.apply(ctx, a, r)
-	case o.ending.stopping():
-		return errSessionEnds
+	case r.Answer != nil:
+		return s.applyToNotice(ctx, a, r)
+	case s.ending.stopping():
+		return errStopped
 	}
 	r.closed = true
-	o.requests.end(ctx, a, r, fmt.Sprintf("the %s was not available within %s", r.Category.Awaited(), o.team.Help.GiveUpAfter))
-	return errSessionEnds
+	s.failOn(ctx, a, r, fmt.Sprintf("the %s was not available within %s", r.Category.Awaited(), s.Team.Help.GiveUpAfter))
+	return errStopped
 }
 
-// awaitUnnoticed is await without a notice: a session that ends does not wait for the end
+// awaitUnnoticed is awaitActivity without a notice: a session that ends does not wait for the end
 // of an outage. A round that works is finished.
-func (o *outages) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
-	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && o.ending.stopping() })
+func (s *sessionRun) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
+	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && s.ending.stopping() })
 	if err != nil || doing.IsReady() {
 		return nil //nolint:nilerr // the activity is cancelled, too
 	}
@@ -180,37 +169,37 @@ func (o *outages) awaitUnnoticed(ctx workflow.Context, a *assignment, doing work
 	}
 	a.setUsage(news.RoundReport)
 	a.interrupt(ended)
-	o.publisher.update(ctx, a, session.Waiting)
-	return errSessionEnds
+	s.setAssignment(ctx, a, session.Waiting)
+	return errStopped
 }
 
 // stopped ends an activity, and returns how it has ended.
 func stopped(ctx workflow.Context, doing workflow.Future, stop func()) error {
 	stop()
-	patient, _ := workflow.NewDisconnectedContext(ctx)
-	return doing.Get(patient, nil)
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	return doing.Get(disconnected, nil)
 }
 
-// apply applies a person's answer to the notice of an outage.
-func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
+// applyToNotice applies a person's answer to the notice of an outage.
+func (s *sessionRun) applyToNotice(ctx workflow.Context, a *assignment, r *request) error {
 	defer func() { r.closed = true }()
 	a.outage, a.notice = nil, nil
-	if err := o.requests.resume(ctx, a, r); err != nil {
+	if err := s.continueAfter(ctx, a, r); err != nil {
 		return err
 	}
-	if r.answer.Action == session.AnswerRetry {
-		if r.answer.Note != "" {
-			a.note = r.answer.Note
+	if r.Answer.Action == session.AnswerRetry {
+		if r.Answer.Note != "" {
+			a.Note = r.Answer.Note
 		}
 		return errTryNow
 	}
-	return &answered{*r.answer}
+	return &answered{*r.Answer}
 }
 
-// patience returns a future that is ready at the end of the team's patience with a breaker:
+// breakerPatience returns a future that is ready at the end of the team's patience with a breaker:
 // then people are notified or the round fails; nil: never.
-func (o *outages) patience(ctx workflow.Context, a *assignment, turned activities.BreakerStop) workflow.Future {
-	fails := o.team.Retry.OnOutage == spec.OutageFail
+func (s *sessionRun) breakerPatience(ctx workflow.Context, a *assignment, turned activities.BreakerStop) workflow.Future {
+	fails := s.Team.Retry.OnOutage == spec.OutageFail
 	if turned.PatienceUntil.IsZero() || a.notice != nil || fails && turned.Outage == nil {
 		return never(ctx)
 	}
@@ -219,8 +208,8 @@ func (o *outages) patience(ctx workflow.Context, a *assignment, turned activitie
 	})
 }
 
-// order returns how the next activity of a round continues in an outage.
-func (o *outages) order(a *assignment, err error) activities.OutageOrder {
+// outageOrder returns how the next activity of a round continues in an outage.
+func (s *sessionRun) outageOrder(a *assignment, err error) activities.OutageOrder {
 	switch {
 	case errors.Is(err, errTryNow):
 		return activities.OutageRetry

@@ -71,7 +71,7 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 	for _, in := range s.told {
 		events = append(events, in.Notice.Event)
 	}
-	require.Equal(t, []session.Event{session.HelpAsked, session.WentOn, session.SessionCompleted}, events)
+	require.Equal(t, []session.Event{session.HelpAsked, session.RequestClosed, session.SessionCompleted}, events)
 	require.Equal(t, activities.OutageNoticed, s.rounds[1].Outage)
 	require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds)
 }

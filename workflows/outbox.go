@@ -31,7 +31,7 @@ type Outbox struct {
 	How *spec.HelpJira `json:"how,omitempty"`
 	// Pending are the notices that the ticket does not have, in order.
 	Pending []PendingNotice `json:"pending,omitempty"`
-	// Doubt is since when there may be a ticket that no search has found; zero: there
+	// Doubt is since when there may be a ticket that no search has found; zero if there
 	// is no doubt.
 	Doubt time.Time `json:"doubt,omitzero"`
 	// IndexDelay is how long after its creation a search may not find a ticket.
@@ -92,7 +92,7 @@ func (o *Outbox) updateFollowers(n session.Notice, quiet bool) {
 	case n.Ends():
 		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool { return f.Session == n.Session })
 	case n.Request == nil:
-	case n.Event == session.WentOn:
+	case n.Event == session.RequestClosed:
 		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool { return f.Session == n.Session && f.Request == n.Request.ID })
 	case n.Asks() && !quiet:
 		followers = append(followers, session.TicketFollower{Session: n.Session, Request: n.Request.ID})
@@ -107,7 +107,7 @@ func (o *Outbox) delivered() { o.Pending = slices.Delete(o.Pending, 0, 1) }
 // succeeded notes that the last try has succeeded.
 func (o *Outbox) succeeded() { o.Record.Kind, o.Record.Ticket.Trouble, o.Failed = "", "", 0 }
 
-// state names what followers are notified of; empty: nothing yet.
+// state names what followers are notified of; empty if that is nothing yet.
 func (o *Outbox) state() string {
 	key, kind := o.Record.Ticket.Key, o.Record.Kind
 	switch {
@@ -119,7 +119,7 @@ func (o *Outbox) state() string {
 	return key + " " + string(kind)
 }
 
-// toNotify finds a follower that does not know the ticket's state; nil: none.
+// toNotify finds a follower that does not know the ticket's state; nil if there is none.
 func (o *Outbox) toNotify() *session.TicketFollower {
 	state := o.state()
 	if state == "" {

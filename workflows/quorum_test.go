@@ -17,7 +17,9 @@ import (
 func ruled(a spec.Approval) (*stage, workflows.SessionInput) {
 	tm := patient(phase("one", "a"), phase("two", "b"))
 	tm.Phases[0].Approve = a
-	return &stage{team: tm, webhook: true}, workflows.SessionInput{Store: "s", Workspace: "input-root", Starter: session.Starter{StartedBy: "ana"}}
+	return &stage{team: tm, webhook: true}, workflows.SessionInput{Start: session.Start{
+		Store: "s", Workspace: "input-root", Starter: session.Starter{StartedBy: "ana"},
+	}}
 }
 
 // approval is the answer of a person to the first request.
@@ -50,8 +52,8 @@ func TestTwoPersonsApprove(t *testing.T) {
 		reject := approval("bob", "sales")
 		reject.Action, reject.Note = session.AnswerReject, "no"
 		replies["reject"] = resolve(env, reject)
-		replies["go-on"] = &reply{}
-		env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "go-on", replies["go-on"], workflows.ApprovePhase{Phase: "one", By: "bob"})
+		replies["approve-phase"] = &reply{}
+		env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", replies["approve-phase"], workflows.ApprovePhase{Phase: "one", By: "bob"})
 	}), at(3*time.Hour, func(env *testsuite.TestWorkflowEnvironment) {
 		replies["bob"] = resolve(env, approval("bob", "security"))
 	}))
@@ -63,7 +65,7 @@ func TestTwoPersonsApprove(t *testing.T) {
 	for name, why := range map[string]string{
 		"again": "ana has approved already; it needs another person", "other group": "bob is not a member of leads or security",
 		"no group": "bob is not a member of leads or security", "nobody": "the person who answers is unknown", "reject": "bob is not a member",
-		"go-on": "the person who answers is unknown",
+		"approve-phase": "the person who answers is unknown",
 	} {
 		require.ErrorContains(t, replies[name].refused, why, name)
 	}
@@ -78,7 +80,7 @@ func TestTwoPersonsApprove(t *testing.T) {
 	require.Equal(t, []int{1, 0}, []int{s.answers[0].Left, s.answers[1].Left})
 	var went *session.Request
 	for _, n := range s.told {
-		if n.Notice.Event == session.WentOn {
+		if n.Notice.Event == session.RequestClosed {
 			went = n.Notice.Request
 		}
 	}

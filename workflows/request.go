@@ -22,33 +22,33 @@ import (
 //	set     yes      any     is done: the session has done as the answer says
 //	set     -        yes     is answered, but not applied: the session ends, or the phase is repeated
 //
-// A session that continues as new passes the first and the third kind to the next run. They are
-// then continued until the waiting work takes them over.
+// A session that continues as new passes the first and the third kind to the next run.
 type request struct {
 	session.Request
-	// stop is the exceeded budget; nil: the request is not about a budget.
-	stop *activities.BudgetStop
-	// files is a short list of the files of a phase that waits for approval.
-	files string
-	// ownWork: it is about the assignment's own work, and not about how that fits
+	// Stop is the exceeded budget; nil if the request is not about a budget.
+	Stop *activities.BudgetStop `json:"stop,omitempty"`
+	// Files is a short list of the files of a phase that waits for approval.
+	Files string `json:"files,omitempty"`
+	// OwnWork: it is about the assignment's own work, and not about how that fits
 	// together with others'.
-	ownWork bool
+	OwnWork bool `json:"own_work,omitempty"`
+	// RaisesBefore is how many raises of budgets there had been when it was opened.
+	RaisesBefore int `json:"raises_before,omitempty"`
+	// Unsaved are approvals after which others are needed, and that are not stored yet.
+	Unsaved []session.Answer `json:"unsaved,omitempty"`
+	// Answer is a person's answer; nil if there is none yet.
+	Answer *session.Answer `json:"answer,omitempty"`
+	// Notified: people outside were notified of the request. Alerted counts the alert rules about
+	// waiting that it has reached.
+	Notified bool `json:"notified,omitempty"`
+	Alerted  int  `json:"alerted,omitempty"`
+
 	// obsolete reports whether an answer is no longer needed; funded is ready when a budget may
 	// permit calls again. Either may be nil.
 	obsolete func() bool
 	funded   func(ctx workflow.Context) workflow.Future
-	// raises is how many raises of budgets there had been when it was opened.
-	raises int
-	// continued: an earlier run has opened it, and nothing in this one waits for it yet.
-	continued bool
-	// unsaved are approvals after which others are needed, and that are not stored yet.
-	unsaved []session.Answer
-	// answer is a person's answer; nil: none yet.
-	answer *session.Answer
-	// notified: people outside were notified of the request. alerted counts the alert rules about
-	// waiting that it has reached.
-	notified bool
-	alerted  int
+	// handedOver: an earlier run has opened it, and nothing in this one waits for it yet.
+	handedOver bool
 	// applied: the answer is applied, and the visible status shows it.
 	applied bool
 	// closed: no work waits for an answer any more.
@@ -57,7 +57,7 @@ type request struct {
 
 // hasUnsaved reports whether the store does not have an approval yet.
 func (r *request) hasUnsaved(a session.Answer) bool {
-	return slices.ContainsFunc(r.unsaved, func(b session.Answer) bool { return a.SamePerson(b) })
+	return slices.ContainsFunc(r.Unsaved, func(b session.Answer) bool { return a.SamePerson(b) })
 }
 
 // answered is the error of a round that ends because a person has decided on the

@@ -109,7 +109,7 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	env := s.play(t, says(time.Hour, session.Answer{Request: "one.a.1", Action: session.AnswerAbort}), func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(func() {
 			late = resolve(env, session.Answer{Request: "two.b.1", Action: session.AnswerRetry})
-			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "go-on", word, workflows.ApprovePhase{Phase: "two"})
+			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", word, workflows.ApprovePhase{Phase: "two"})
 		}, 2*time.Hour)
 	})
 	require.ErrorContains(t, env.GetWorkflowError(), "one/a needs help")

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,26 +15,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// reworks makes phases repeat their work, because another phase or a person sent it back.
-type reworks struct {
-	status      *session.Status
-	schedule    *schedule
-	ending      *ending
-	publisher   *publisher
-	notifier    *notifier
-	checkpoints *checkpoints
-	requests    *requests
-	rounds      *rounds
-}
-
 // sendBack makes an earlier phase repeat its work, for the reasons that a persona gives.
 // After the permitted number of times, a person decides to send the work back once more,
-// or to accept it. accepted: the person accepts it.
-func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (accepted bool, err error) {
-	rework := session.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: p.sentBack + 1, Of: p.SendsBack.Times}
-	runs := rw.schedule.course.Selects(rework.To)
+// or to accept it: then there is no error. Otherwise errStopped ends the pass.
+func (s *sessionRun) sendBack(ctx workflow.Context, p *phase, sender *assignment) error {
+	rework := session.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: p.TimesSentBack + 1, Of: p.SendsBack.Times}
+	runs := s.Schedule.course.Selects(rework.To)
 	for {
-		rework.Reasons = reasons(sender, p.work)
+		rework.Reasons = reasons(sender, p.Work)
 		if runs && rework.Pass <= rework.Of {
 			break
 		}
@@ -43,23 +32,23 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 		}
 		f := failures.Failf(failures.Rejected, "%s", textfmt.Shorten(fmt.Sprintf("%s sends the work of phase %s back, which %s: %s",
 			sender.AssignmentID, rework.To, bound, strings.Join(rework.Reasons, "; ")), session.MaxMessage))
-		rw.publisher.update(ctx, sender, session.Failed)
-		then, err := rw.requests.askForHelp(ctx, sender, *f, append(slices.Clone(sender.Failures), session.AttemptFailure{Category: f.Category, Message: f.Message}))
-		if err != nil || then != outcomeRetry {
-			return then == outcomeDone, err
+		s.setAssignment(ctx, sender, session.Failed)
+		report := append(slices.Clone(sender.Failures), session.AttemptFailure{Category: f.Category, Message: f.Message})
+		if accepted, err := s.requestHelp(ctx, sender, *f, report); accepted || err != nil {
+			return err
 		}
 		if runs && sender.Supplied == "" {
-			if sender.note != "" {
-				rework.Reasons = append(rework.Reasons, "Note of a person: "+sender.note)
+			if sender.Note != "" {
+				rework.Reasons = append(rework.Reasons, "Note of a person: "+sender.Note)
 			}
 			break
 		}
-		if ok, err := rw.rounds.run(ctx, sender); err != nil || !ok || len(sender.SendsBack) == 0 {
-			return ok, err
+		if err := s.runAssignment(ctx, sender); err != nil || len(sender.SendsBack) == 0 {
+			return err
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(p.work), func(a *assignment) bool { return !a.Status.Done() })
-	return false, ignoreSessionEnd(rw.redo(ctx, p.phase, rework, left, nil))
+	left := slices.DeleteFunc(slices.Clone(p.Work), func(a *assignment) bool { return !a.Status.Done() })
+	return cmp.Or(s.redo(ctx, p, rework, left, nil), errStopped)
 }
 
 // reasons returns the reasons of the persona that sends work back, and of all others of its
@@ -78,53 +67,53 @@ func reasons(sender *assignment, work []*assignment) []string {
 }
 
 // reject makes a phase repeat its work, because a person rejects it.
-func (rw *reworks) reject(ctx workflow.Context, p *pass, r *request) error {
+func (s *sessionRun) reject(ctx workflow.Context, p *phase, r *request) error {
 	p.approval = nil
-	rw.requests.remove(r)
-	err := rw.redo(ctx, p.phase, session.Rework{To: p.Name, By: r.answer.By, Reasons: []string{r.answer.Note}}, nil, r.answer)
+	s.removeRequest(r)
+	err := s.redo(ctx, p, session.Rework{To: p.Name, By: r.Answer.By, Reasons: []string{r.Answer.Note}}, nil, r.Answer)
 	if err == nil {
 		r.applied = true
-		rw.notifier.notify(ctx, session.WentOn, &r.Request, r.answer)
+		s.notify(ctx, session.RequestClosed, &r.Request, r.Answer)
 	}
-	return ignoreSessionEnd(err)
+	return err
 }
 
 // redo undoes a phase and all phases that depend on it, so that they begin again. by is the
-// phase that sends the work back; left is its work, which is in no checkpoint. errSessionEnds
+// phase that sends the work back; left is its work, which is in no checkpoint. errStopped
 // means that the session ends first.
-func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, left []*assignment, answer *session.Answer) error {
-	if err := rw.checkpoints.mutex.Lock(ctx); err != nil {
+func (s *sessionRun) redo(ctx workflow.Context, by *phase, rework session.Rework, left []*assignment, answer *session.Answer) error {
+	if err := s.boundaries.Lock(ctx); err != nil {
 		return err
 	}
-	defer rw.checkpoints.mutex.Unlock()
-	if rw.ending.failed() { // nothing new starts, and what is at work is finished
-		return errSessionEnds
+	defer s.boundaries.Unlock()
+	if s.ending.failed() { // nothing new starts, and what is at work is finished
+		return errStopped
 	}
-	again := rw.schedule.undo(rework.To)
+	again := s.Schedule.undo(rework.To)
 	if err := recall(ctx, again, by); err != nil {
 		return err
 	}
 	rework.Open, rework.At = names(again), workflow.Now(ctx).UTC()
 	for _, p := range again {
-		rw.reopen(ctx, p)
+		s.reopen(ctx, p)
 	}
-	refresh(rw.status)
+	refresh(&s.Status)
 	out, err := reworkSession.atBoundary(ctx, activities.ReworkInput{
-		Boundary: rw.checkpoints.boundary(ctx), Rework: rework, Left: entries(left), Answer: answer,
+		Boundary: s.boundary(ctx), Rework: rework, Left: entries(left), Answer: answer,
 	})
 	if err != nil {
 		return err
 	}
-	rw.status.Checkpoint = out.Head
-	if from := rw.schedule.byName[rework.From.Phase]; from != nil { // nil: a person sends it back
-		from.sentBack++
+	s.Status.Checkpoint = out.Head
+	if from := s.Schedule.byName[rework.From.Phase]; from != nil { // nil if a person sends it back
+		from.TimesSentBack++
 	}
 	for _, p := range again {
-		p.rework = &rework
+		p.Rework = &rework
 	}
-	rw.schedule.byName[rework.To].input = out.Input
-	rw.publisher.publish(ctx)
-	rw.publisher.saveMemo(ctx)
+	s.Schedule.byName[rework.To].Input = out.Input
+	s.publish(ctx)
+	s.saveMemo(ctx)
 	return nil
 }
 
@@ -147,15 +136,15 @@ func recall(ctx workflow.Context, phases []*phase, but *phase) error {
 }
 
 // reopen makes a phase repeat its work. Its cost is kept.
-func (rw *reworks) reopen(ctx workflow.Context, p *phase) {
-	if approval := rw.schedule.reopen(p); approval != nil {
-		rw.requests.withdraw(ctx, approval)
+func (s *sessionRun) reopen(ctx workflow.Context, p *phase) {
+	if approval := s.Schedule.reopen(p); approval != nil {
+		s.withdrawRequest(ctx, approval)
 	}
-	rw.requests.withdrawAll(ctx, func(r *request) bool { return r.Phase == p.Name })
-	rw.publisher.setPhase(p.Name, session.Pending)
+	s.withdrawRequests(ctx, func(r *request) bool { return r.Phase == p.Name })
+	s.setPhase(p.Name, session.Pending)
 	for _, persona := range p.Personas {
-		a := rw.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
+		a := s.Status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
 		a.Status, a.Summary, a.Awaits = session.Pending, "", nil
 	}
-	rw.checkpoints.complete = false
+	s.completeStored = false
 }

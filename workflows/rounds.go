@@ -15,148 +15,113 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// rounds is retry level 2: it executes the rounds of assignments until one succeeds.
-// Level 1, the attempts inside a round, is decided in activities/round.go.
-type rounds struct {
-	store     string
-	team      *spec.Team
-	status    *session.Status
-	schedule  *schedule
-	ending    *ending
-	agents    *agentChoice
-	publisher *publisher
-	requests  *requests
-	budgets   *budgets
-	outages   *outages
-	reports   *breakerReports
-	// checkpoints records waits.
-	checkpoints *checkpoints
+// roundKind is how an activity of a round has ended, or the wait after it.
+type roundKind int
+
+const (
+	// roundDone: the round has its result, or the wait is over.
+	roundDone roundKind = iota
+	// roundRefused: the agent's breaker is open.
+	roundRefused
+	// roundOverBudget: a budget does not permit the next call.
+	roundOverBudget
+	// roundInOutage: the provider, or the host, has failed for longer than the team's patience.
+	roundInOutage
+	// roundTryNow: a person wants a try at once.
+	roundTryNow
+	// roundOutOfPatience: the next activity fails the round, because the team's patience is over.
+	roundOutOfPatience
+	// roundHandedOver: the session's next run continues the round.
+	roundHandedOver
+	// roundAnswered: a person has decided on the assignment.
+	roundAnswered
+	// roundStopped: the session ends.
+	roundStopped
+	// roundInterrupted: it was cancelled. The session is cancelled, or the phase is done again.
+	roundInterrupted
+	// roundFailed: its attempts have failed.
+	roundFailed
+)
+
+// continues reports whether another activity continues the round, perhaps after a wait, and perhaps in
+// the session's next run.
+func (k roundKind) continues() bool { return k > roundDone && k <= roundHandedOver }
+
+// roundEnd is how an activity of a round has ended, with the detail of its kind.
+type roundEnd struct {
+	kind    roundKind
+	result  session.RoundResult
+	breaker activities.BreakerStop
+	budget  activities.BudgetStop
+	outage  activities.OutageStop
+	answer  session.Answer
+	failure activities.RoundFailure
+	err     error
 }
 
-// runAll runs a phase's unfinished assignments: concurrently on the same input or, in sequence,
-// each on the previous one's output, until one sends work back. It returns false if one of them
-// has no result; concurrent ones still finish.
-func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignment) (bool, error) {
-	if order == spec.OrderSequence || len(work) == 1 {
-		for i, a := range work {
-			if a.finished() {
-				if len(a.SendsBack) > 0 { // later ones would use what is sent back
-					break
-				}
-				continue
-			}
-			if i > 0 {
-				a.From, a.beside = work[i-1].Output, entries(work[:i])
-			}
-			if ok, err := rs.run(ctx, a); err != nil || !ok {
-				return false, err
-			}
-			if len(a.SendsBack) > 0 {
-				break
-			}
-		}
-		return true, nil
+// endOf tells from its error how an activity of a round has ended, or the wait after it.
+func (s *sessionRun) endOf(err error) roundEnd {
+	end := roundEnd{err: err}
+	var isRefused, isOverBudget, isInOutage bool
+	end.breaker, isRefused = detail[activities.BreakerStop](err, session.BreakerOpen)
+	end.budget, isOverBudget = detail[activities.BudgetStop](err, session.BudgetSpent)
+	end.outage, isInOutage = detail[activities.OutageStop](err, session.ProviderOutage)
+	var said *answered
+	switch {
+	case err == nil:
+	case isRefused:
+		end.kind = roundRefused
+	case isOverBudget:
+		end.kind = roundOverBudget
+	case isInOutage:
+		end.kind = roundInOutage
+	case errors.Is(err, errTryNow):
+		end.kind = roundTryNow
+	case errors.Is(err, errPatienceOver):
+		end.kind = roundOutOfPatience
+	case errors.As(err, &said):
+		end.kind, end.answer = roundAnswered, said.Answer
+	case s.isHandedOver(err):
+		end.kind = roundHandedOver
+	case errors.Is(err, errStopped):
+		end.kind = roundStopped
+	case temporal.IsCanceledError(err):
+		end.kind = roundInterrupted
+	default:
+		end.kind, end.failure = roundFailed, roundFailure(err)
 	}
-	done, failed := 0, error(nil)
-	all := workflow.NewWaitGroup(ctx)
-	for _, a := range work {
-		if a.finished() {
-			done++
-			continue
-		}
-		all.Add(1)
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			defer all.Done()
-			ok, err := rs.run(ctx, a)
-			if err != nil {
-				failed = err
-			}
-			if ok {
-				done++
-			}
-		})
-	}
-	patient, _ := workflow.NewDisconnectedContext(ctx)
-	all.Wait(patient)
-	return failed == nil && done == len(work), failed
+	return end
 }
 
-// run executes rounds of one assignment until one succeeds. When they are used up, or another
-// one is useless, a person decides how it continues. It returns false for an assignment without a
-// result in a session that ends.
-func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
-	for {
-		if a.Failure == nil {
-			if ok, err := rs.untilFailed(ctx, a); err != nil || a.Failure == nil {
-				return ok, err
-			}
-		}
-		then, err := rs.requests.askForHelp(ctx, a, *a.Failure, a.Failures)
-		rs.publisher.show(ctx)
-		if err != nil || then != outcomeRetry {
-			return then == outcomeDone, err
-		}
-	}
+// isHandedOver reports whether an error ends a wait that the session's next run continues.
+func (s *sessionRun) isHandedOver(err error) bool {
+	return errors.Is(err, errStopped) && s.ending.handsOver()
 }
 
-// untilFailed executes rounds until one succeeds, or until none may follow without a
-// person: a.Failure says why. It returns false without a failure where the session ends, or
-// its next run executes the rounds.
-func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error) {
-	if left := a.NotBefore.Sub(workflow.Now(ctx)); a.Due && left > 0 {
-		if err := rs.pause(ctx, a, left, fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, rs.team.Retry.Rounds)); err != nil {
-			return false, err
-		}
-	}
-	for {
-		if rs.ending.handsOver() {
-			if !a.pending() {
-				a.nextStep = nextRound(workflow.Now(ctx))
-			}
-			return false, nil
-		}
-		if a.Next == nil {
-			a.begin()
-		}
-		rs.publisher.update(ctx, a, session.Running)
-		result, err := rs.execute(ctx, a)
-		if err == nil {
-			rs.reports.add(result.Unreported)
-			a.add(result)
-			rs.publisher.alerts.countAttempts(ctx, len(result.Failures), result.Attempts-len(result.Failures))
-			rs.publisher.update(ctx, a, a.Status)
-			return true, nil
-		}
-		var said *answered
-		if errors.As(err, &said) {
-			if then := rs.requests.apply(ctx, a, said.Answer); then != outcomeRetry {
-				return then == outcomeDone, nil
-			}
-			continue
-		}
-		if errors.Is(err, errSessionEnds) {
-			return false, nil
-		}
-		report, isFailure := roundFailure(err)
-		if !isFailure {
-			a.interrupt(err)
-			rs.publisher.update(ctx, a, session.Waiting)
-			return false, err
-		}
-		a.charge(report)
-		rs.publisher.alerts.countAttempts(ctx, len(report.Attempts), 0)
-		rs.reports.add(report.Unreported)
-		wait, again := afterRound(report.Failure, a.Round, rs.team.Retry)
-		if again && a.Supplied == "" {
-			if err := rs.waitForNext(ctx, a, report.Failure, wait); err != nil {
-				return false, err
-			}
-			continue
-		}
-		rs.publisher.update(ctx, a, session.Failed)
+// finishRound takes over the result of an assignment's round.
+func (s *sessionRun) finishRound(ctx workflow.Context, a *assignment, result session.RoundResult) {
+	s.addReport(result.Unreported)
+	a.add(result)
+	s.countAttempts(ctx, len(result.Failures), result.Attempts-len(result.Failures))
+	s.setAssignment(ctx, a, a.Status)
+}
+
+// afterFailure books a failed round, and waits for the next one, if there is one. Otherwise a.Failure says
+// why a person has to decide.
+func (s *sessionRun) afterFailure(ctx workflow.Context, a *assignment, report activities.RoundFailure) error {
+	a.charge(report)
+	s.countAttempts(ctx, len(report.Attempts), 0)
+	s.addReport(report.Unreported)
+	wait, again := afterRound(report.Failure, a.Round, s.Team.Retry)
+	if !again || a.Supplied != "" {
+		s.setAssignment(ctx, a, session.Failed)
 		a.nextStep = askPerson(report.Failure)
-		return false, nil
+		return nil
 	}
+	s.chooseAgent(a, report.Failure)
+	s.setAssignment(ctx, a, session.Waiting)
+	summary := fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.Round+1, s.Team.Retry.Rounds, report.Failure.Category)
+	return s.pauseBeforeRound(ctx, a, wait, summary)
 }
 
 // afterRound decides, from the failure table and the team's limits, whether a
@@ -169,17 +134,10 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 	return max(wait, f.RetryAfter).Std(), true
 }
 
-// waitForNext waits for the next round after a failure.
-func (rs *rounds) waitForNext(ctx workflow.Context, a *assignment, f failures.Failure, wait time.Duration) error {
-	rs.agents.afterFailure(a, f)
-	rs.publisher.update(ctx, a, session.Waiting)
-	return rs.pause(ctx, a, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.Round+1, rs.team.Retry.Rounds, f.Category))
-}
-
-// pause waits for an assignment's next round. A continued run of the workflow continues the wait.
-func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration, summary string) error {
+// pauseBeforeRound waits for an assignment's next round. A continued run of the workflow continues the wait.
+func (s *sessionRun) pauseBeforeRound(ctx workflow.Context, a *assignment, wait time.Duration, summary string) error {
 	a.nextStep = nextRound(workflow.Now(ctx).Add(wait))
-	return rs.ending.pause(ctx, wait, summary)
+	return s.ending.pause(ctx, wait, summary)
 }
 
 // execution is one of the activities that a round may take.
@@ -191,11 +149,11 @@ type execution struct {
 	lease lease
 }
 
-// execute executes one round, with one activity or several: after a refusal by the breaker, an
+// executeRound executes one round, with one activity or several: after a refusal by the breaker, an
 // exceeded budget or an outage of the provider, another activity continues the round, and no round
-// or attempt is counted. a.Next tells a continued run of the workflow where to continue.
-func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {
-	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
+// or attempt is counted. a.Next tells the session's next run where to continue.
+func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) roundEnd {
+	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.RoundsOfRun)
 	e := execution{ID: id}
 	if a.Next != nil {
 		e, a.nextStep = *a.Next, nextStep{}
@@ -203,95 +161,98 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		a.Refused = nil
 	}
 	for {
-		var result session.RoundResult
+		stop := s.handedOverStop(a)
+		if stop == nil && s.ending.handsOver() {
+			releaseLease(ctx, e.lease)
+			a.nextStep = sameRound(e)
+			return roundEnd{kind: roundHandedOver, err: errStopped}
+		}
+		end := roundEnd{kind: roundOverBudget}
+		if stop != nil {
+			end.budget = *stop
+		} else {
+			end = s.executeActivity(ctx, a, e)
+		}
+		if !end.kind.continues() {
+			s.endOutage(ctx, a)
+			return end
+		}
 		var probe lease
-		var err error
-		stop, broke := rs.requests.continuedStop(a)
-		if !broke {
-			if rs.ending.handsOver() {
-				releaseLease(ctx, e.lease)
-				a.nextStep = sameRound(e)
-				return result, errSessionEnds
-			}
-			result, err = rs.executeOnce(ctx, a, e)
-			stop, broke = detail[activities.BudgetStop](err, session.BudgetSpent)
+		err := end.err
+		a.Waits++
+		switch end.kind {
+		case roundRefused:
+			probe, err = s.afterRefusal(ctx, a, end.breaker)
+		case roundOverBudget:
+			s.withdrawNotice(ctx, a.AssignmentID)
+			err = s.afterBudgetSpent(ctx, a, end.budget)
+		case roundInOutage:
+			err = s.afterOutage(ctx, a, end.outage, session.ForOutage.Rule().Actions...)
+		default: // nothing is waited for
 		}
-		turned, refused := detail[activities.BreakerStop](err, session.BreakerOpen)
-		outage, impatient := detail[activities.OutageStop](err, session.ProviderOutage)
-		if !refused && !broke && !impatient && !errors.Is(err, errTryNow) && !rs.leftToNextRun(err) {
-			a.outage = nil
-			if !rs.ending.failed() && (ctx.Err() == nil || rs.schedule.recalled(a.Phase)) {
-				rs.outages.withdraw(ctx, a.AssignmentID)
-			}
-			return result, err
+		e = execution{ID: fmt.Sprintf("%s.%d", id, a.Waits), lease: probe, Outage: s.outageOrder(a, err)}
+		switch end = s.endOf(err); end.kind {
+		case roundDone, roundTryNow, roundOutOfPatience: // the next activity continues the round
+		case roundHandedOver:
+			a.nextStep = sameRound(e)
+			return end
+		default:
+			return end
 		}
-		a.waits++
-		switch {
-		case refused:
-			probe, err = rs.afterRefusal(ctx, a, turned)
-		case broke:
-			rs.outages.withdraw(ctx, a.AssignmentID)
-			if err = rs.afterBudgetSpent(ctx, a, stop); rs.leftToNextRun(err) {
-				a.nextStep = sameRound(e)
-				return result, err
-			}
-		case impatient:
-			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Actions...)
-		}
-		following := execution{ID: fmt.Sprintf("%s.%d", id, a.waits), lease: probe, Outage: rs.outages.order(a, err)}
-		if rs.leftToNextRun(err) {
-			a.nextStep = sameRound(following)
-		}
-		if err != nil && !errors.Is(err, errTryNow) && !errors.Is(err, errPatienceOver) {
-			return result, err
-		}
-		e = following
 	}
 }
 
-// leftToNextRun reports whether an error ends a wait that the workflow's next run continues.
-func (rs *rounds) leftToNextRun(err error) bool {
-	return errors.Is(err, errSessionEnds) && rs.ending.handsOver()
+// endOutage notes that an assignment waits for no outage any more. The notices of a session that ends
+// stay: its end reports them.
+func (s *sessionRun) endOutage(ctx workflow.Context, a *assignment) {
+	a.outage = nil
+	if !s.ending.failed() && (ctx.Err() == nil || s.Schedule.recalled(a.Phase)) {
+		s.withdrawNotice(ctx, a.AssignmentID)
+	}
 }
 
-// executeOnce executes a round, or continues it, on a worker that offers its agent.
-func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) (result session.RoundResult, err error) {
-	agent := rs.agents.of(a)
-	working, cancel := workflow.WithCancel(agentContext(ctx, spec.AgentQueue(rs.store, agent), rs.team.Retry, e.ID, rs.summary(a, agent)))
+// executeActivity executes a round, or continues it, on a worker that offers its agent.
+func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e execution) roundEnd {
+	agent := s.agentOf(a)
+	queue := spec.AgentQueue(s.in.Store, agent)
+	working, cancel := workflow.WithCancel(agentContext(ctx, queue, s.Team.Retry, e.ID, s.roundSummary(a, agent)))
 	defer cancel()
-	in, err := rs.input(working, a, e)
+	in, err := s.roundInput(working, a, e)
 	if err != nil {
 		releaseLease(ctx, e.lease)
-		return result, err
+		return s.endOf(err)
 	}
 	started := runRound.start(working, in)
-	stopped := rs.outages.await(ctx, a, started, cancel)
-	err = stopped
-	if stopped == nil {
+	var result session.RoundResult
+	stopped := s.awaitActivity(ctx, a, started, cancel)
+	if err = stopped; stopped == nil {
 		result, err = runRound.get(ctx, started)
 	}
 	if stopped != nil || temporal.IsCanceledError(err) {
 		releaseLease(ctx, e.lease)
 	}
-	return result, err
+	end := s.endOf(err)
+	end.result = result
+	return end
 }
 
-// input returns the input of a round's activity.
-func (rs *rounds) input(ctx workflow.Context, a *assignment, e execution) (activities.RoundInput, error) {
-	p := rs.schedule.byName[a.Phase]
-	beside, err := phaseWork(ctx, a.beside)
+// roundInput returns the input of a round's activity.
+func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution) (activities.RoundInput, error) {
+	p := s.Schedule.byName[a.Phase]
+	beside, err := phaseWork(ctx, a.unrecorded)
 	return activities.RoundInput{
-		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: rs.team.Retry.Rounds,
-		Head: rs.status.Checkpoint, Input: a.From, Beside: beside, Feedback: a.Feedback, Integrating: a.Integrating,
-		Settles: len(a.given) > 0 && !a.Integrating,
-		Agent:   a.Substitute, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
-		Ordered: a.ordered, Because: a.because, Forced: slices.Contains(rs.schedule.course.Force, a.Phase), Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
-		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole, Outage: e.Outage,
+		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Waits,
+		Head: s.Status.Checkpoint, Input: a.From, Beside: beside,
+		Feedback: a.Feedback, Integrating: a.Integrating, Settles: len(a.Given) > 0 && !a.Integrating,
+		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease.BreakerPermit, Outage: e.Outage,
+		Ordered: a.Ordered, Because: a.Because, Forced: slices.Contains(s.in.Course.Force, a.Phase),
+		Note: a.Note, Rework: p.Rework, MaySendBack: s.Schedule.maySendBack(p),
+		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole,
 	}, err
 }
 
-// summary describes a round's activity in the Web UI.
-func (rs *rounds) summary(a *assignment, agent string) string {
+// roundSummary describes a round's activity in the Web UI.
+func (s *sessionRun) roundSummary(a *assignment, agent string) string {
 	summary := fmt.Sprintf("%s by %s", a.AssignmentID, agent)
 	if a.Integrating {
 		summary += ", fixing the merged tree"
@@ -300,17 +261,17 @@ func (rs *rounds) summary(a *assignment, agent string) string {
 		summary = fmt.Sprintf("%s, supplied by %s", a.AssignmentID, a.SuppliedBy)
 	}
 	if a.Round > 1 {
-		summary += fmt.Sprintf(", round %d of %d", a.Round, rs.team.Retry.Rounds)
+		summary += fmt.Sprintf(", round %d of %d", a.Round, s.Team.Retry.Rounds)
 	}
 	return summary
 }
 
 // afterBudgetSpent switches to the agent's fallback, or waits until a person raises the budget.
-func (rs *rounds) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
+func (s *sessionRun) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.setUsage(stop.RoundReport)
-	if rs.agents.onExceeded(a) == spec.OnExceededDegrade {
-		a.Degraded, a.Substitute, a.Refused = true, rs.agents.fallbackOf(a), nil
+	if s.onExceeded(a) == spec.OnExceededDegrade {
+		a.Degraded, a.Substitute, a.Refused = true, s.fallbackOf(a), nil
 		return nil
 	}
-	return rs.budgets.await(ctx, a, stop)
+	return s.waitForBudget(ctx, a, stop)
 }

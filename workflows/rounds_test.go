@@ -52,9 +52,9 @@ func TestTheNextRunHasTheNextStep(t *testing.T) {
 		{askPerson(failures.Failure{Category: failures.Auth, Message: "no key"}), true, []string{"failure"}},
 	} {
 		require.Equal(t, c.pending, c.step.pending())
-		data, err := json.Marshal(AssignmentWork{nextStep: c.step})
+		data, err := json.Marshal(assignment{nextStep: c.step})
 		require.NoError(t, err)
-		var read AssignmentWork
+		var read assignment
 		require.NoError(t, json.Unmarshal(data, &read))
 		require.Equal(t, c.step, read.nextStep)
 		var keys map[string]any
@@ -72,29 +72,29 @@ func TestTheNextRunHasTheNextStep(t *testing.T) {
 // TestWhichAgentWorks has a persona's agent declined, refused by its budget, and back.
 func TestWhichAgentWorks(t *testing.T) {
 	t.Parallel()
-	c := &agentChoice{
-		team: &spec.Team{
+	s := &sessionRun{SessionState: SessionState{
+		Team: spec.Team{
 			Personas: map[string]spec.Persona{"a": {Agent: "large", Fallback: true}, "b": {Agent: "other", Fallback: true}},
 			Budget:   spec.Budget{OnExceeded: spec.OnExceededDegrade},
 		},
-		fallbacks: map[string]string{"large": "small"},
-	}
+		Fallbacks: map[string]string{"large": "small"},
+	}}
 	work := func(persona string) *assignment {
 		a := &assignment{}
 		a.Persona = persona
 		return a
 	}
 	a, b := work("a"), work("b")
-	require.Equal(t, "large", c.of(a))
-	require.Equal(t, spec.OnExceededDegrade, c.onExceeded(a))
-	require.Equal(t, spec.OnExceededStop, c.onExceeded(b), "it has no fallback")
+	require.Equal(t, "large", s.agentOf(a))
+	require.Equal(t, spec.OnExceededDegrade, s.onExceeded(a))
+	require.Equal(t, spec.OnExceededStop, s.onExceeded(b), "it has no fallback")
 	a.Substitute = "small"
-	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
-	require.Equal(t, "large", c.of(a), "the next round is its own again")
+	s.chooseAgent(a, failures.Failure{Category: failures.TestFailure})
+	require.Equal(t, "large", s.agentOf(a), "the next round is its own again")
 	a.Substitute, a.Degraded = "small", true
-	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
-	require.Equal(t, "small", c.of(a), "its own is too expensive")
-	require.Equal(t, spec.OnExceededStop, c.onExceeded(a))
+	s.chooseAgent(a, failures.Failure{Category: failures.TestFailure})
+	require.Equal(t, "small", s.agentOf(a), "its own is too expensive")
+	require.Equal(t, spec.OnExceededStop, s.onExceeded(a))
 }
 
 // TestHowASessionEnds has several reasons at once: what a person did comes first.
@@ -119,31 +119,72 @@ func TestHowASessionEnds(t *testing.T) {
 // TestReportsThatBreakersDidNotGetStay keeps them in order.
 func TestReportsThatBreakersDidNotGetStay(t *testing.T) {
 	t.Parallel()
-	var br breakerReports
-	br.add(nil)
+	s := &sessionRun{}
+	s.addReport(nil)
 	for _, id := range []string{"1", "2", "3"} {
-		br.add(&session.BreakerReport{ID: id})
+		s.addReport(&session.BreakerReport{ID: id})
 	}
-	br.sent(2, []session.BreakerReport{{ID: "2"}})
-	require.Equal(t, []session.BreakerReport{{ID: "2"}, {ID: "3"}}, br.pending)
+	s.removeReports(2, []session.BreakerReport{{ID: "2"}})
+	require.Equal(t, []session.BreakerReport{{ID: "2"}, {ID: "3"}}, s.Unreported)
 }
 
 // TestWhichBudgetARaiseIsFor depends on the requests that are open.
 func TestWhichBudgetARaiseIsFor(t *testing.T) {
 	t.Parallel()
-	status := &session.Status{Session: "s"}
-	tm := &spec.Team{Name: "t", Budget: spec.Budget{Tokens: 100}}
-	l := &limits{team: tm, raised: map[string]spec.Cap{}}
-	rs := &requests{status: status, publisher: &publisher{status: status}, advice: &advice{team: tm, status: status, limits: l}}
-	b := &budgets{limits: l, ending: &ending{}, requests: rs}
-	require.Equal(t, "session", b.scopeOf(Raise{}))
-	waiting := &request{stop: &activities.BudgetStop{Scope: "persona a"}}
-	rs.open = []*request{waiting}
-	require.Equal(t, "persona a", b.scopeOf(Raise{}))
-	require.Equal(t, "phase p", b.scopeOf(Raise{Phase: "p"}))
-	rs.open = append(rs.open, &request{stop: &activities.BudgetStop{Scope: "session"}})
-	require.ErrorContains(t, b.validate(Raise{Tokens: 1}), "several budgets")
-	require.NoError(t, b.validate(Raise{Tokens: 1, Session: true}))
+	s := &sessionRun{SessionState: SessionState{
+		Status: session.Status{Session: "s"}, Team: spec.Team{Name: "t", Budget: spec.Budget{Tokens: 100}},
+	}}
+	require.Equal(t, "session", s.scopeOf(Raise{}))
+	waiting := &request{Stop: &activities.BudgetStop{Scope: "persona a"}}
+	s.Requests = []*request{waiting}
+	require.Equal(t, "persona a", s.scopeOf(Raise{}))
+	require.Equal(t, "phase p", s.scopeOf(Raise{Phase: "p"}))
+	s.Requests = append(s.Requests, &request{Stop: &activities.BudgetStop{Scope: "session"}})
+	require.ErrorContains(t, s.validateRaise(Raise{Tokens: 1}), "several budgets")
+	require.NoError(t, s.validateRaise(Raise{Tokens: 1, Session: true}))
 	waiting.closed = true
-	require.NoError(t, b.validate(Raise{Tokens: 1}), "only one is awaited")
+	require.NoError(t, s.validateRaise(Raise{Tokens: 1}), "only one is awaited")
+}
+
+// TestTheNextRunHasTheWholeState hands a phase, its work and its requests over as JSON.
+func TestTheNextRunHasTheWholeState(t *testing.T) {
+	t.Parallel()
+	before := &sessionRun{SessionState: SessionState{
+		Team:   spec.Team{Name: "t", Phases: []spec.Phase{{Name: "p", Personas: []string{"a", "b"}}}},
+		Raised: map[string]spec.Cap{"session": {Tokens: 5}}, LastAttempts: []bool{true, false},
+	}}
+	before.Schedule.load(&before.Team, session.Course{}, activities.Admission{
+		Todo: []string{"p"}, Unapproved: []string{"p"}, Approvals: map[string][]session.Approval{"p": {{Person: "ann"}}}, Notes: map[string]string{"p/b": "mind the edges"},
+	})
+	p := before.Schedule.byName["p"]
+	for i, persona := range p.Personas {
+		p.Work = append(p.Work, newAssignment(p.Assignments[i], session.AssignmentStatus{}, spec.AssignmentID{Phase: "p", Persona: persona}, "input"))
+	}
+	p.Work[0].begin()
+	p.Work[0].nextStep = askPerson(failures.Failure{Category: failures.Auth})
+	help := &request{Request: session.Request{ID: "p.a.1", Kind: session.ForHelp, Phase: "p", Persona: "a"}, Answer: &session.Answer{Note: "again"}}
+	outage := &request{Request: session.Request{ID: "p.b.1", Kind: session.ForOutage, Phase: "p", Persona: "b"}, Notified: true}
+	before.Requests = []*request{help, outage}
+
+	data, err := json.Marshal(before.SessionState)
+	require.NoError(t, err)
+	var read SessionState
+	require.NoError(t, json.Unmarshal(data, &read))
+	next := &sessionRun{}
+	next.restore(read)
+
+	require.Equal(t, before.Raised, next.Raised)
+	require.Equal(t, before.LastAttempts, next.LastAttempts)
+	got := next.Schedule.byName["p"]
+	require.Equal(t, p.Phase, got.Phase)
+	require.Equal(t, p.Approvals, got.Approvals)
+	require.True(t, got.Todo && got.Unapproved)
+	require.Equal(t, p.Work[0].nextStep, got.Work[0].nextStep)
+	require.Equal(t, 1, got.Work[0].RoundsOfRun)
+	require.Equal(t, "mind the edges", got.Work[1].Note)
+	require.Same(t, got.Assignments[1], got.Work[1].assignmentState)
+	require.True(t, next.Requests[0].handedOver)
+	require.Equal(t, "again", next.Requests[0].Answer.Note)
+	require.Same(t, next.Requests[1], got.Assignments[1].notice)
+	require.Len(t, next.Status.Help, 2)
 }

@@ -14,95 +14,106 @@ import (
 // schedule decides which phases may start, and which are repeated when work is sent back.
 // It is pure state: it neither waits nor executes anything.
 type schedule struct {
+	// Phases are in the team's order.
+	Phases []*phase `json:"phases"`
+
+	byName map[string]*phase
 	team   *spec.Team
 	course session.Course
-	// phases are in the team's order.
-	phases []*phase
-	byName map[string]*phase
 	// above caches the phases that each phase depends on.
-	above       map[string][]string
-	assignments map[spec.AssignmentID]*assignmentState
+	above map[string][]string
 }
 
 // phase is the state of a phase of the team.
 type phase struct {
-	spec.Phase
-	// todo: it has yet to be recorded.
-	todo bool
-	// input is its input manifest; empty: it may not start yet.
-	input spec.Digest
-	// cancel cancels its running work; nil: none runs.
-	cancel workflow.CancelFunc
-	// approval is the open request for its approval; nil: none. unapproved: a new one
-	// has to be opened, because an earlier run left the phase without an answer.
-	approval   *request
-	unapproved bool
-	// approvals are the approvals of its work from before the request was opened.
-	approvals []session.Approval
-	// conflict has the conflicts of its input or, at the end, of the work of all phases.
-	conflict *mergeConflict
-	// rework is why it repeats its work; recalled: its running work is being cancelled for that.
-	rework   *session.Rework
+	spec.Phase `json:"-"`
+	// Todo: it has yet to be recorded.
+	Todo bool `json:"todo,omitempty"`
+	// Input is the manifest that it starts from; empty if it may not start yet.
+	Input spec.Digest `json:"input,omitempty"`
+	// Unapproved: a request for its approval has yet to be opened, because an earlier run left the
+	// phase without an answer. Approvals are those that its work has from before the request was opened.
+	Unapproved bool               `json:"unapproved,omitempty"`
+	Approvals  []session.Approval `json:"approvals,omitempty"`
+	// Conflict has the conflicts of its input or, at the end, of the work of all phases.
+	Conflict *mergeConflict `json:"conflict,omitempty"`
+	// Rework is why it repeats its work.
+	Rework *session.Rework `json:"rework,omitempty"`
+	// TimesSentBack counts how often it has sent work back, Merges its merge activities.
+	TimesSentBack int `json:"times_sent_back,omitempty"`
+	Merges        int `json:"merges,omitempty"`
+	// Assignments are in the order of its personas. Work has those of the running pass; nil if none has begun.
+	Assignments []*assignmentState `json:"assignments"`
+	Work        []*assignment      `json:"work,omitempty"`
+
+	// cancel cancels its running work; nil if none runs. recalled: its work is being cancelled, to be repeated.
+	cancel   workflow.CancelFunc
 	recalled bool
-	// work is the work of the running pass; nil: none has begun.
-	work []*assignment
-	// sentBack counts how often it has sent work back; merges its merge activities.
-	sentBack, merges int
+	// approval is the open request for its approval; nil if there is none.
+	approval *request
 }
 
 // mergeConflict has the conflicts of concurrent phases, in the input of a phase that
 // depends on them, or at the end.
 type mergeConflict struct {
-	failure failures.Failure
-	// merged is the input of the phase with the later version of each conflict; empty:
+	Failure failures.Failure `json:"failure"`
+	// Merged is the input of the phase with the later version of each conflict; empty if
 	// the phase is done, and the conflict is in the work of all phases.
-	merged spec.Digest
-	list   []session.Conflict
+	Merged spec.Digest `json:"merged,omitempty"`
+	// List names the conflicts.
+	List []session.Conflict `json:"list,omitempty"`
 }
 
-// pass is one execution of a phase, with the work of its personas.
-type pass struct {
-	*phase
-	input spec.Digest
+// restore takes over the state of the previous run.
+func (s *schedule) restore(t *spec.Team, course session.Course) {
+	s.team, s.course, s.byName = t, course, map[string]*phase{}
+	for i, p := range s.Phases {
+		p.Phase = t.Phases[i]
+		for j, a := range p.Work {
+			a.assignmentState = p.Assignments[j]
+		}
+		s.byName[p.Name] = p
+	}
 }
 
 // load takes over the state of the phases at admission, without their inputs.
-func (s *schedule) load(a activities.Admission) {
-	s.byName = map[string]*phase{}
-	for _, p := range s.team.Phases {
-		s.byName[p.Name] = &phase{
-			Phase: p, todo: slices.Contains(a.Todo, p.Name), unapproved: slices.Contains(a.Unapproved, p.Name), approvals: a.Approvals[p.Name],
+func (s *schedule) load(t *spec.Team, course session.Course, a activities.Admission) {
+	for _, phaseSpec := range t.Phases {
+		name := phaseSpec.Name
+		p := &phase{Todo: slices.Contains(a.Todo, name), Unapproved: slices.Contains(a.Unapproved, name), Approvals: a.Approvals[name]}
+		for _, persona := range phaseSpec.Personas {
+			id := spec.AssignmentID{Phase: name, Persona: persona}
+			p.Assignments = append(p.Assignments, &assignmentState{Note: a.Notes[id.String()]})
 		}
-		s.phases = append(s.phases, s.byName[p.Name])
-		for _, persona := range p.Personas {
-			id := spec.AssignmentID{Phase: p.Name, Persona: persona}
-			s.assignment(id).note = a.Notes[id.String()]
-		}
+		s.Phases = append(s.Phases, p)
 	}
+	s.restore(t, course)
 	for _, w := range a.Partial {
-		s.assignment(w.AssignmentID).restored = &w
+		s.assignment(w.AssignmentID).Restored = &w
 	}
 	for _, r := range a.Reworks {
 		if from := s.byName[r.From.Phase]; from != nil {
-			from.sentBack++
+			from.TimesSentBack++
 		}
 		for _, name := range r.Open {
-			if p := s.byName[name]; p != nil && p.todo {
-				p.rework = &r
+			if p := s.byName[name]; p != nil && p.Todo {
+				p.Rework = &r
 			}
 		}
 	}
 }
 
-// assignment returns the state of an assignment over all passes of its phase.
+// assignment returns the state of an assignment over all passes of its phase; nil if the team has no such assignment.
 func (s *schedule) assignment(id spec.AssignmentID) *assignmentState {
-	if s.assignments[id] == nil {
-		s.assignments[id] = &assignmentState{}
+	if p := s.byName[id.Phase]; p != nil {
+		if i := slices.Index(p.Personas, id.Persona); i >= 0 {
+			return p.Assignments[i]
+		}
 	}
-	return s.assignments[id]
+	return nil
 }
 
-// approval returns the request for the approval of a phase; nil: none is open.
+// approval returns the request for the approval of a phase; nil if none is open.
 func (s *schedule) approval(name string) *request {
 	if p := s.byName[name]; p != nil {
 		return p.approval
@@ -118,13 +129,13 @@ func (s *schedule) recalled(name string) bool {
 
 // ready reports whether there is something to do for a phase now.
 func (s *schedule) ready(p *phase) bool {
-	return p.conflict != nil || p.unapproved || p.todo && p.input != "" && !s.heldBack(p)
+	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.heldBack(p)
 }
 
 // waiting lists the phases of the session's course for which there is something to do, and
 // that are not at work.
 func (s *schedule) waiting() (out []*phase) {
-	for _, p := range s.phases {
+	for _, p := range s.Phases {
 		if p.cancel == nil && s.course.Selects(p.Name) && s.ready(p) {
 			out = append(out, p)
 		}
@@ -139,7 +150,7 @@ func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) 
 func (s *schedule) heldBack(p *phase) bool {
 	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
 		above := s.byName[name]
-		return above.approval != nil || above.unapproved
+		return above.approval != nil || above.Unapproved
 	})
 }
 
@@ -158,24 +169,24 @@ func (s *schedule) ancestors(name string) []string {
 
 // idle reports whether no phase is left to run or to be decided on.
 func (s *schedule) idle() bool {
-	return !slices.ContainsFunc(s.phases, func(p *phase) bool {
-		return p.todo || p.cancel != nil || p.conflict != nil || p.unapproved
+	return !slices.ContainsFunc(s.Phases, func(p *phase) bool {
+		return p.Todo || p.cancel != nil || p.Conflict != nil || p.Unapproved
 	})
 }
 
 // done reports whether every phase that was to run is recorded and approved, and their
 // work fits together.
 func (s *schedule) done() bool {
-	return !slices.ContainsFunc(s.phases, func(p *phase) bool { return p.todo || p.undecided() })
+	return !slices.ContainsFunc(s.Phases, func(p *phase) bool { return p.Todo || p.undecided() })
 }
 
 // undecided reports whether a person has something to decide about the phase.
-func (p *phase) undecided() bool { return p.approval != nil || p.unapproved || p.conflict != nil }
+func (p *phase) undecided() bool { return p.approval != nil || p.Unapproved || p.Conflict != nil }
 
 // isOnlyRunning reports whether no other phase is running, and no phase waits for a
 // person's decision.
 func (s *schedule) isOnlyRunning(p *phase) bool {
-	return !slices.ContainsFunc(s.phases, func(other *phase) bool {
+	return !slices.ContainsFunc(s.Phases, func(other *phase) bool {
 		return other.undecided() || other != p && other.cancel != nil
 	})
 }
@@ -184,13 +195,13 @@ func (s *schedule) isOnlyRunning(p *phase) bool {
 // whether p is the last. Phases outside the session's course block nothing.
 func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
 	last = true
-	for _, next := range s.phases {
-		if !next.todo || next == p {
+	for _, next := range s.Phases {
+		if !next.Todo || next == p {
 			continue
 		}
 		last = false
 		above := s.ancestors(next.Name)
-		if slices.Contains(above, p.Name) && !slices.ContainsFunc(above, func(n string) bool { return n != p.Name && s.byName[n].todo }) {
+		if slices.Contains(above, p.Name) && !slices.ContainsFunc(above, func(n string) bool { return n != p.Name && s.byName[n].Todo }) {
 			ready = append(ready, next.Name)
 		}
 	}
@@ -202,7 +213,7 @@ func (s *schedule) maySendBack(p *phase) int {
 	if p.SendsBack == nil {
 		return 0
 	}
-	return max(p.SendsBack.Times-p.sentBack, 0)
+	return max(p.SendsBack.Times-p.TimesSentBack, 0)
 }
 
 // undo clears the inputs of a phase and of all phases that depend on it, and lists those that
@@ -210,15 +221,15 @@ func (s *schedule) maySendBack(p *phase) int {
 // occur again.
 func (s *schedule) undo(to string) []*phase {
 	var begun []*phase
-	for _, p := range s.phases {
-		if p.conflict != nil && p.conflict.merged == "" {
-			p.conflict = nil
+	for _, p := range s.Phases {
+		if p.Conflict != nil && p.Conflict.Merged == "" {
+			p.Conflict = nil
 		}
 		if p.Name != to && !slices.Contains(s.ancestors(p.Name), to) || !s.course.Selects(p.Name) {
 			continue
 		}
-		p.input, p.conflict = "", nil
-		if !p.todo || p.cancel != nil || p.work != nil || s.hasWork(p) {
+		p.Input, p.Conflict = "", nil
+		if !p.Todo || p.cancel != nil || p.Work != nil || s.hasWork(p) {
 			begun = append(begun, p)
 		}
 	}
@@ -227,19 +238,16 @@ func (s *schedule) undo(to string) []*phase {
 
 // hasWork reports whether some of a phase's work is at hand.
 func (s *schedule) hasWork(p *phase) bool {
-	return slices.ContainsFunc(p.Personas, func(persona string) bool {
-		return s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).restored != nil
-	})
+	return slices.ContainsFunc(p.Assignments, func(a *assignmentState) bool { return a.Restored != nil })
 }
 
 // reopen makes a phase repeat its work. It returns the request for its approval, which needs
-// no answer any more; nil: there is none.
+// no answer any more; nil if there is none.
 func (s *schedule) reopen(p *phase) *request {
 	approval := p.approval
-	p.todo, p.unapproved, p.approval, p.approvals, p.work = true, false, nil, nil, nil
-	for _, persona := range p.Personas {
-		a := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
-		a.restored = nil
+	p.Todo, p.Unapproved, p.approval, p.Approvals, p.Work = true, false, nil, nil, nil
+	for _, a := range p.Assignments {
+		a.Restored = nil
 		a.order(session.BecauseSentBack)
 	}
 	return approval

@@ -23,9 +23,9 @@ func diamond(change ...func(*activities.Admission)) *schedule {
 	for _, f := range change {
 		f(&admission)
 	}
-	s := &schedule{team: t, assignments: map[spec.AssignmentID]*assignmentState{}}
-	s.load(admission)
-	s.byName["top"].input = "start"
+	s := &schedule{}
+	s.load(t, session.Course{}, admission)
+	s.byName["top"].Input = "start"
 	return s
 }
 
@@ -34,9 +34,9 @@ func finished(phases ...string) *schedule {
 	s := diamond()
 	for _, name := range phases {
 		next, _ := s.unlockedBy(s.byName[name])
-		s.byName[name].todo = false
+		s.byName[name].Todo = false
 		for _, n := range next {
-			s.byName[n].input = "input"
+			s.byName[n].Input = "input"
 		}
 	}
 	return s
@@ -48,7 +48,7 @@ func noCancel() {}
 func TestThePhaseThatAwaitsApprovalIsOpen(t *testing.T) {
 	t.Parallel()
 	open := func(s *schedule) (open []string) {
-		for _, p := range s.phases {
+		for _, p := range s.Phases {
 			if s.open(p) {
 				open = append(open, p.Name)
 			}
@@ -77,9 +77,9 @@ func TestWhichPhasesAreReady(t *testing.T) {
 		"all are done":                   {schedule: finished("top", "left", "right", "bottom"), idle: true, done: true},
 		"an approval holds back":         {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].approval = &request{} }},
 		"an approval at the end":         {schedule: finished("top", "left", "right", "bottom"), change: func(s *schedule) { s.byName["bottom"].approval = &request{} }, idle: true},
-		"an approval has to be reopened": {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].unapproved = true }, ready: []string{"top"}},
+		"an approval has to be reopened": {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].Unapproved = true }, ready: []string{"top"}},
 		"a conflict is to be resolved": {schedule: finished("top", "left", "right"), ready: []string{"bottom"}, change: func(s *schedule) {
-			s.byName["bottom"].input, s.byName["bottom"].conflict = "", &mergeConflict{merged: "later"}
+			s.byName["bottom"].Input, s.byName["bottom"].Conflict = "", &mergeConflict{Merged: "later"}
 		}},
 		"the last one is at work": {schedule: finished("top", "left", "right", "bottom"), change: func(s *schedule) { s.byName["bottom"].cancel = noCancel }, done: true},
 	} {
@@ -89,7 +89,7 @@ func TestWhichPhasesAreReady(t *testing.T) {
 				c.change(c.schedule)
 			}
 			var ready []string
-			for _, p := range c.schedule.phases {
+			for _, p := range c.schedule.Phases {
 				if c.schedule.ready(p) {
 					ready = append(ready, p.Name)
 				}
@@ -138,18 +138,18 @@ func TestWhatIsDoneAgain(t *testing.T) {
 	approval := &request{}
 	s.byName["left"].approval = approval
 	require.Same(t, approval, s.reopen(s.byName["left"]))
-	require.True(t, s.byName["left"].todo)
-	require.Empty(t, s.byName["bottom"].input, "it starts from the new work")
-	require.Equal(t, 1, s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).ordered)
+	require.True(t, s.byName["left"].Todo)
+	require.Empty(t, s.byName["bottom"].Input, "it starts from the new work")
+	require.Equal(t, 1, s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).Ordered)
 	require.Equal(t, []string{"left"}, names(finished("top", "left").undo("left")), "bottom has not begun")
 	paused := finished("top")
-	paused.byName["left"].work = []*assignment{{}} // it waits for a person, or for the next run
+	paused.byName["left"].Work = []*assignment{{}} // it waits for a person, or for the next run
 	require.Equal(t, []string{"top", "left"}, names(paused.undo("top")))
 
 	atEnd := finished("top", "left", "right", "bottom")
-	atEnd.byName["right"].conflict = &mergeConflict{}
+	atEnd.byName["right"].Conflict = &mergeConflict{}
 	atEnd.undo("left")
-	require.Nil(t, atEnd.byName["right"].conflict, "the new work may fit")
+	require.Nil(t, atEnd.byName["right"].Conflict, "the new work may fit")
 }
 
 // TestReworksOfEarlierRunsCount has work sent back before, by a phase that the
@@ -167,9 +167,9 @@ func TestReworksOfEarlierRunsCount(t *testing.T) {
 	})
 	require.Equal(t, 1, s.maySendBack(s.byName["bottom"]), "one of two")
 	require.Equal(t, 0, s.maySendBack(s.byName["left"]), "it may not at all")
-	require.NotNil(t, s.byName["left"].rework)
-	require.Nil(t, s.byName["right"].rework, "it was done again")
-	require.Equal(t, "mind the edges", s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).note)
+	require.NotNil(t, s.byName["left"].Rework)
+	require.Nil(t, s.byName["right"].Rework, "it was done again")
+	require.Equal(t, "mind the edges", s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).Note)
 	require.True(t, s.hasWork(s.byName["left"]))
 	require.Nil(t, s.approval("gone"))
 }

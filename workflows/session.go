@@ -1,6 +1,11 @@
 package workflows
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -9,235 +14,444 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// TeamSession runs a team on a requirement: this is where a session starts.
+// TeamSession runs a team on a requirement. This file has the session from its start to its end:
+// admission, phases, rounds, merge, checkpoint, approval, end.
 //
 // After admission, each phase starts when the phases that it needs are recorded. The session
 // completes when all phases are recorded. It fails with NotAdmitted before any phase starts. When an
-// assignment's rounds are spent, the session waits for a person: see [requests.ask]. With
-// `help.mode: fail`, or when nobody answers in time, it fails with HelpNeeded and the report of
-// all attempts; running assignments still finish and are recorded. A cancelled session ends when
-// its agents have ended. The session continues as new when Temporal suggests it: see
-// [Continued].
+// assignment's rounds are used up, the session waits for a person. With `help.mode: fail`, or when nobody
+// answers in time, it fails with HelpNeeded and the report of all attempts; running assignments still
+// finish and are recorded. A cancelled session ends when its agents have ended. The session continues
+// as new, with its [SessionState], when Temporal suggests it.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
-	ctx = withVersion(ctx, in.Version)
-	s := newSession(ctx, in)
-	if in.Continued != nil && in.Continued.Large == nil {
-		s.takeOver(ctx, in.Continued)
-	}
+	requireVersion(in.Version)
+	s := newSessionRun(ctx, in)
 	// Before any wait, so that early updates get a clear error.
-	if err := s.register(ctx); err != nil {
+	if err := s.registerHandlers(ctx); err != nil {
 		return SessionResult{}, err
 	}
-	switch err := s.admit(ctx); {
-	case err == nil:
-		return s.run(ctx)
-	case in.Continued != nil: // it has been at work
-		s.ending.fault = err
-		patient, _ := workflow.NewDisconnectedContext(ctx)
-		return s.end(ctx, patient)
-	default:
-		return SessionResult{}, err
+	if err := s.admit(ctx); err != nil {
+		if in.Continued == nil {
+			return SessionResult{}, err
+		}
+		s.ending.fault = err // the session has been at work: its end is stored, and people are notified
+		return s.end(ctx)
 	}
+	s.runPhases(ctx)
+	if next := s.nextRun(ctx); next != nil {
+		return SessionResult{}, workflow.NewContinueAsNewError(ctx, TeamSessionName, *next)
+	}
+	return s.end(ctx)
 }
 
-// teamSession is a running session: its team, its status, and its parts, which share both.
-type teamSession struct {
-	in     SessionInput
-	team   spec.Team
-	status session.Status
+// sessionRun is one Temporal run of a session. Everything that the session's next run needs is in
+// SessionState; the other fields belong to this run only.
+type sessionRun struct {
+	in SessionInput
+	SessionState
 
-	ending      ending
-	schedule    schedule
-	limits      limits
-	checkpoints checkpoints
-	notifier    notifier
-	publisher   publisher
-	alerts      alerts
-	requests    requests
-	budgets     budgets
-	outages     outages
-	agents      agentChoice
-	reports     breakerReports
-	phases      phases
-	signals     signals
+	ending  ending
+	signals signals
+	// boundaries has one boundary written at a time, because each adds to the chain of checkpoints.
+	// completeStored: the newest checkpoint is that of a complete session. endStored: the stored status
+	// says how the session ended, and nothing replaces that.
+	boundaries                workflow.Mutex
+	completeStored, endStored bool
+	// notices keeps notices in order; noticesSent counts them, and noticesPending those in flight.
+	notices                     workflow.Mutex
+	noticesSent, noticesPending int
+	// opened counts the requests by what they are about. Their ids are made of it.
+	opened map[string]int
+	// waitingForBudgets counts the assignments that wait for a raise, and resumedFromBudgets those that
+	// have continued since.
+	waitingForBudgets, resumedFromBudgets int
+	page                                  page
 }
 
-// newSession connects the parts of a session.
-func newSession(ctx workflow.Context, in SessionInput) *teamSession {
-	s := &teamSession{in: in}
-	s.schedule = schedule{team: &s.team, course: in.Course, assignments: map[spec.AssignmentID]*assignmentState{}}
-	s.limits = limits{team: &s.team, raised: map[string]spec.Cap{}}
-	s.checkpoints = checkpoints{status: &s.status, mutex: workflow.NewMutex(ctx)}
-	s.notifier = notifier{store: in.Store, reportTo: in.ReportTo, team: &s.team, status: &s.status, mutex: workflow.NewMutex(ctx)}
-	s.alerts = alerts{
-		team: &s.team, status: &s.status, ending: &s.ending, checkpoints: &s.checkpoints, notifier: &s.notifier,
-		open: func() []*request { return s.requests.open },
-	}
-	s.publisher = publisher{
-		team: &s.team, status: &s.status, schedule: &s.schedule, ending: &s.ending, limits: &s.limits, alerts: &s.alerts,
-		pages: func() []string { return s.requests.pages() },
-	}
-	s.requests = requests{
-		team: &s.team, status: &s.status, schedule: &s.schedule, ending: &s.ending,
-		advice:    &advice{team: &s.team, status: &s.status, limits: &s.limits},
-		publisher: &s.publisher, notifier: &s.notifier, checkpoints: &s.checkpoints, opened: map[string]int{},
-	}
-	s.budgets = budgets{limits: &s.limits, ending: &s.ending, requests: &s.requests}
-	s.outages = outages{
-		team: &s.team, schedule: &s.schedule, ending: &s.ending, publisher: &s.publisher,
-		requests: &s.requests, notifier: &s.notifier, checkpoints: &s.checkpoints,
-	}
-	s.agents = agentChoice{team: &s.team}
-	work := &rounds{
-		store: in.Store, team: &s.team, status: &s.status, schedule: &s.schedule, ending: &s.ending, agents: &s.agents,
-		publisher: &s.publisher, requests: &s.requests, budgets: &s.budgets, outages: &s.outages, reports: &s.reports,
-		checkpoints: &s.checkpoints,
-	}
-	s.phases = phases{
-		team: &s.team, course: in.Course, status: &s.status, schedule: &s.schedule, ending: &s.ending, publisher: &s.publisher,
-		notifier: &s.notifier, checkpoints: &s.checkpoints, requests: &s.requests, rounds: work, reports: &s.reports,
-		merges: &merges{rounds: work},
-		reworks: &reworks{
-			status: &s.status, schedule: &s.schedule, ending: &s.ending, publisher: &s.publisher, notifier: &s.notifier,
-			checkpoints: &s.checkpoints, requests: &s.requests, rounds: work,
-		},
+func newSessionRun(ctx workflow.Context, in SessionInput) *sessionRun {
+	s := &sessionRun{in: in, boundaries: workflow.NewMutex(ctx), notices: workflow.NewMutex(ctx), opened: map[string]int{}}
+	if in.Continued != nil && in.Continued.Large == nil {
+		s.restore(*in.Continued)
 	}
 	return s
 }
 
-// register registers the handlers of queries, updates and signals.
-func (s *teamSession) register(ctx workflow.Context) error {
+// registerHandlers registers the handlers of queries, updates and signals.
+func (s *sessionRun) registerHandlers(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
-		func() (session.Status, error) { return s.status, nil },
+		func() (session.Status, error) { return s.Status, nil },
 		workflow.QueryHandlerOptions{Description: "The session's phases, assignments and usage, as of the last finished step."},
 	); err != nil {
 		return err
 	}
-	for _, register := range []func(workflow.Context, *signals) error{s.requests.registerApproval, s.budgets.register, s.requests.register} {
-		if err := register(ctx, &s.signals); err != nil {
+	for _, register := range []func(workflow.Context) error{s.registerApprovals, s.registerRaises, s.registerAnswers} {
+		if err := register(ctx); err != nil {
 			return err
 		}
 	}
-	onSignal(ctx, &s.signals, TicketSignal, s.publisher.admitted, s.requests.setTicket)
-	s.outages.register(ctx, &s.signals)
+	onSignal(ctx, &s.signals, TicketSignal, s.admitted, s.setTicket)
+	onSignal(ctx, &s.signals, OutageSignal, s.admitted, s.noteOutage)
 	s.signals.listen(ctx)
 	return nil
 }
 
 // admit executes the admission: whether the session may start, and which of its work is
 // reused. It takes over the first checkpoint.
-func (s *teamSession) admit(ctx workflow.Context) error {
+func (s *sessionRun) admit(ctx workflow.Context) error {
 	if s.in.Continued != nil && s.in.Continued.Large != nil {
-		before, err := load[Continued](ctx, *s.in.Continued.Large)
+		before, err := load[SessionState](ctx, *s.in.Continued.Large)
 		if err != nil {
 			return err
 		}
-		s.takeOver(ctx, &before)
+		s.restore(before)
 	}
 	info := workflow.GetInfo(ctx)
 	a, err := admitSession.atBoundary(ctx, activities.AdmitInput{
-		At:    workflow.Now(ctx).UTC(),
-		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
-		Workspace: s.in.Workspace, Run: max(s.in.Run, 1),
-		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, Labels: s.in.Labels, Starter: s.in.Starter, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
-		Continues: s.in.Continued != nil, Status: s.status.Clone(),
+		At: workflow.Now(ctx).UTC(), Start: s.in.Start, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
+		Continues: s.in.Continued != nil, Status: s.Status.Clone(),
 	})
 	if err == nil && a.Large != nil {
 		a, err = load[activities.Admission](ctx, *a.Large)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(a.Problems) > 0 {
+	case len(a.Problems) > 0:
 		return temporal.NewApplicationErrorWithOptions("the session cannot start: "+a.Problems[0], session.NotAdmitted,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Problems}})
-	}
-	if s.in.Continued != nil {
-		s.status.Run, s.status.Checkpoint = a.Run, a.Head
-		s.publisher.announce(ctx)
-		for _, r := range s.requests.open {
-			s.alerts.watch(ctx, r)
+	case s.in.Continued != nil:
+		s.Status.Run, s.Status.Checkpoint = a.Run, a.Head
+		s.announce(ctx)
+		for _, r := range s.Requests {
+			s.watchRequest(ctx, r)
 		}
 		return nil
 	}
-	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
-	s.status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
-	s.status.Decisions = nil // the store has them: they may become large
-	started := info.WorkflowStartTime.UTC()
-	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &started
-	s.status.Starter, s.status.Alerts = s.in.Starter, a.Alerts
-	s.status.Run, s.status.Origin, s.status.Plan, s.status.Labels = a.Run, a.Origin, a.Plan, s.in.Labels
-	if len(a.Phases) > 0 {
-		s.status.Phases, s.status.Dropped = a.Phases, a.Dropped
-		s.status.Usage = s.status.Sum()
-	}
-	s.schedule.load(a)
-	for _, name := range a.Todo {
-		s.phases.unlock(ctx, name, a.Inputs[name], a.Merged[name], a.Conflicts[name])
-	}
-	for _, p := range s.schedule.phases {
-		if !p.todo { // all is done, and does not fit together
-			s.phases.unlock(ctx, p.Name, "", "", a.Conflicts[p.Name])
-		}
-	}
-	s.publisher.publish(ctx)
+	s.begin(ctx, a)
 	return nil
 }
 
-// run executes all phases, and returns the result of the session.
-func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
-	s.phases.run(ctx)
-	patient, _ := workflow.NewDisconnectedContext(ctx)
-	if next := s.nextRun(ctx, patient); next != nil {
-		return SessionResult{}, workflow.NewContinueAsNewError(ctx, TeamSessionName, *next)
+// begin sets the state of an admitted session.
+func (s *sessionRun) begin(ctx workflow.Context, a activities.Admission) {
+	info := workflow.GetInfo(ctx)
+	s.Team, s.Fallbacks = a.Team, a.Fallbacks
+	s.SearchAttributes, s.Webhook = a.SearchAttributes, a.Webhook
+	s.Status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
+	s.Status.Decisions = nil // the store has them: they may become large
+	started := info.WorkflowStartTime.UTC()
+	s.Status.Status, s.Status.Checkpoint, s.Status.StartedAt = session.Running, a.Head, &started
+	s.Status.Starter, s.Status.Labels = s.in.Starter, s.in.Labels
+	s.Status.Run, s.Status.Origin, s.Status.Plan, s.Status.Alerts = a.Run, a.Origin, a.Plan, a.Alerts
+	if len(a.Phases) > 0 {
+		s.Status.Phases, s.Status.Dropped = a.Phases, a.Dropped
+		s.Status.Usage = s.Status.Sum()
 	}
-	return s.end(ctx, patient)
+	s.Schedule.load(&s.Team, s.in.Course, a)
+	for _, name := range a.Todo {
+		s.unlock(ctx, name, a.Inputs[name], a.Merged[name], a.Conflicts[name])
+	}
+	for _, p := range s.Schedule.Phases {
+		if !p.Todo { // all is done, and does not fit together
+			s.unlock(ctx, p.Name, "", "", a.Conflicts[p.Name])
+		}
+	}
+	s.publish(ctx)
 }
 
-// end ends the session once all handlers of updates and signals have ended.
-func (s *teamSession) end(ctx, patient workflow.Context) (SessionResult, error) {
-	s.requests.close()
-	if err := workflow.Await(patient, func() bool { return workflow.AllHandlersFinished(patient) }); err != nil {
+// runPhases has each phase done whenever there is something to do for it, in a coroutine that lasts
+// for one pass, until nothing is left that could send work back or the session stops.
+// It stops also when Temporal suggests that it continues as new: nothing new starts from then
+// on, and waits end. It returns when no phase is at work. That the session is cancelled is no error.
+func (s *sessionRun) runPhases(ctx workflow.Context) {
+	// Wait for the coroutines even when the session is cancelled: they end
+	// when their agents are gone, and only then is the session over.
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	running := 0
+	var waiting []*phase
+	for !s.ending.stopping() && !s.Schedule.idle() {
+		for _, p := range waiting {
+			running++
+			s.beginPass(ctx, p, func() { running-- })
+		}
+		err := workflow.Await(ctx, func() bool {
+			s.ending.continues = workflow.GetInfo(ctx).GetContinueAsNewSuggested()
+			waiting = s.Schedule.waiting()
+			return len(waiting) > 0 || s.ending.stopping() || s.Schedule.idle() || s.publishIsDue(ctx)
+		})
+		if err != nil {
+			break
+		}
+		s.publishDelayed(ctx)
+	}
+	for running > 0 {
+		if workflow.Await(disconnected, func() bool { return running == 0 || s.publishIsDue(ctx) }) != nil {
+			return
+		}
+		s.publishDelayed(ctx)
+	}
+}
+
+// beginPass starts a phase's next pass. It calls done when the pass has ended.
+func (s *sessionRun) beginPass(ctx workflow.Context, p *phase, done func()) {
+	working, cancel := workflow.WithCancel(ctx)
+	p.cancel = cancel
+	workflow.Go(working, func(working workflow.Context) {
+		defer done()
+		err := s.runPass(working, p)
+		p.cancel = nil
+		cancel()
+		switch {
+		case err == nil, errors.Is(err, errStopped), ctx.Err() != nil, s.ending.fault != nil:
+		case p.recalled && temporal.IsCanceledError(err): // work that the phase depends on was sent back
+		default:
+			s.ending.fault = err
+		}
+	})
+}
+
+// runPass executes the next pass of a phase. errStopped ends it early.
+func (s *sessionRun) runPass(ctx workflow.Context, p *phase) error {
+	switch {
+	case p.Conflict != nil:
+		return s.resolveConflict(ctx, p)
+	case p.Unapproved:
+		return s.reopenApproval(ctx, p)
+	}
+	for _, step := range []func(workflow.Context, *phase) error{s.produce, s.merge, s.advance, s.awaitApproval} {
+		if err := step(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// produce executes the assignments of the phase.
+func (s *sessionRun) produce(ctx workflow.Context, p *phase) error {
+	s.setPhase(p.Name, session.Running)
+	if p.Work == nil { // an earlier run has not begun it either
+		for i, persona := range p.Personas {
+			id := spec.AssignmentID{Phase: p.Name, Persona: persona}
+			p.Work = append(p.Work, newAssignment(p.Assignments[i], *s.Status.Assignment(id), id, p.Input))
+		}
+	}
+	for {
+		if err := s.runAssignments(ctx, p.Order, p.Work); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(p.Work, func(a *assignment) bool { return len(a.SendsBack) > 0 })
+		if i < 0 {
+			return nil
+		}
+		// If a person accepts work that one of them sends back, the others continue from it.
+		if err := s.sendBack(ctx, p, p.Work[i]); err != nil {
+			return err
+		}
+	}
+}
+
+// runAssignments runs a phase's unfinished assignments: concurrently on the same input or, in sequence,
+// each on the previous one's output, until one sends work back. If one of them has no result,
+// concurrent ones still finish.
+func (s *sessionRun) runAssignments(ctx workflow.Context, order spec.Order, work []*assignment) error {
+	if order == spec.OrderSequence || len(work) == 1 {
+		return s.runSequence(ctx, work)
+	}
+	var failed error
+	all := workflow.NewWaitGroup(ctx)
+	for _, a := range work {
+		if a.finished() {
+			continue
+		}
+		all.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer all.Done()
+			if err := s.runAssignment(ctx, a); err != nil && (failed == nil || errors.Is(failed, errStopped)) {
+				failed = err
+			}
+		})
+	}
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	all.Wait(disconnected)
+	return failed
+}
+
+func (s *sessionRun) runSequence(ctx workflow.Context, work []*assignment) error {
+	for i, a := range work {
+		if !a.finished() {
+			if i > 0 {
+				a.From, a.unrecorded = work[i-1].Output, entries(work[:i])
+			}
+			if err := s.runAssignment(ctx, a); err != nil {
+				return err
+			}
+		}
+		if len(a.SendsBack) > 0 { // later ones would use what is sent back
+			return nil
+		}
+	}
+	return nil
+}
+
+// runAssignment executes rounds of one assignment until one succeeds. When they are used up, or another
+// one is useless, a person decides how it continues. This is retry level 2; level 1, the attempts inside
+// a round, is decided in activities/round.go.
+func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
+	if left := a.NotBefore.Sub(workflow.Now(ctx)); a.Due && left > 0 { // an earlier run has begun the wait
+		summary := fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, s.Team.Retry.Rounds)
+		if err := s.pauseBeforeRound(ctx, a, left, summary); err != nil {
+			return err
+		}
+	}
+	for {
+		if a.Failure != nil {
+			done, err := s.requestHelp(ctx, a, *a.Failure, a.Failures)
+			s.showPage(ctx)
+			if done || err != nil {
+				return err
+			}
+		}
+		if s.ending.handsOver() {
+			if !a.pending() {
+				a.nextStep = nextRound(workflow.Now(ctx))
+			}
+			return errStopped
+		}
+		if a.Next == nil {
+			a.begin()
+		}
+		s.setAssignment(ctx, a, session.Running)
+		switch end := s.executeRound(ctx, a); end.kind {
+		case roundDone:
+			s.finishRound(ctx, a, end.result)
+			return nil
+		case roundAnswered:
+			if done := s.applyAnswer(ctx, a, end.answer); done {
+				return nil
+			}
+		case roundFailed:
+			if err := s.afterFailure(ctx, a, end.failure); err != nil {
+				return err
+			}
+		case roundInterrupted:
+			a.interrupt(end.err)
+			s.setAssignment(ctx, a, session.Waiting)
+			return end.err
+		default: // the session ends, or its next run continues the round
+			return end.err
+		}
+	}
+}
+
+// advance adds the finished phase to the chain of checkpoints, and unlocks the phases
+// that depend on it.
+func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
+	if err := s.boundaries.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundaries.Unlock()
+	in := activities.AdvanceInput{
+		Phase: p.Name, Assignments: entries(p.Work), Park: s.in.Course.PausesAfter(p.Phase), Unreported: s.Unreported,
+	}
+	in.Ready, in.Last = s.Schedule.unlockedBy(p)
+	in.Complete = in.Last && !in.Park && s.Schedule.isOnlyRunning(p)
+	var approval *request
+	if in.Park {
+		approval = s.openApproval(ctx, p)
+	}
+	in.Boundary = s.boundary(ctx)
+	markDone(&in, p.Name)
+	out, err := advanceSession.atBoundary(ctx, in)
+	if err != nil {
+		if in.Park {
+			s.withdrawRequest(ctx, approval)
+		}
+		return err
+	}
+	s.completeStored = in.Complete && len(out.Conflicts[p.Name]) == 0
+	s.removeReports(len(in.Unreported), out.Unreported)
+	s.Status.Checkpoint = out.Head
+	s.setPhase(p.Name, s.phaseStatus(p.Name).Done(session.Completed))
+	p.Todo, p.Rework, p.Work = false, nil, nil
+	if in.Park {
+		approval.Files = out.Left
+		p.approval = approval
+	}
+	for _, name := range append(in.Ready, p.Name) {
+		s.unlock(ctx, name, out.Inputs[name], out.Merged[name], out.Conflicts[name])
+	}
+	s.publish(ctx)
+	return nil
+}
+
+// markDone sets a phase to done in the status of a boundary.
+func markDone(in *activities.AdvanceInput, name string) {
+	for i, p := range in.Status.Phases {
+		switch {
+		case p.Name != name:
+		case in.Park:
+			in.Status.Phases[i].Status = session.AwaitingApproval
+		default:
+			in.Status.Phases[i].Status = p.Done(session.Completed)
+		}
+	}
+	refresh(&in.Status)
+}
+
+// unlock sets the input of a phase, or the conflict because of which it cannot start.
+func (s *sessionRun) unlock(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
+	p := s.Schedule.byName[name]
+	p.Input = cmp.Or(input, p.Input)
+	if input != "" || merged != "" {
+		for _, a := range p.Assignments {
+			a.Given, a.DroppedByPerson = nil, nil
+		}
+	}
+	if len(conflicts) > 0 {
+		s.setConflict(ctx, p, merged, conflicts)
+	}
+}
+
+// end writes how the session ended once all handlers of updates and signals have ended, and returns
+// the result of the workflow. A cancelled session does this, too.
+func (s *sessionRun) end(ctx workflow.Context) (SessionResult, error) {
+	disconnected, _ := workflow.NewDisconnectedContext(ctx)
+	s.closeRequests()
+	if err := workflow.Await(disconnected, func() bool { return workflow.AllHandlersFinished(disconnected) }); err != nil {
 		return SessionResult{}, err
 	}
 	s.ending.closing = true
-	return s.close(ctx, patient)
-}
-
-// close writes how the session ended, and returns the result of the workflow.
-func (s *teamSession) close(ctx, patient workflow.Context) (SessionResult, error) {
-	s.reports.flush(patient)
-	if s.publisher.allDone() {
-		return s.complete(patient)
+	s.flushReports(disconnected)
+	if s.allDone() {
+		return s.complete(disconnected)
 	}
 	var end error
-	s.status.Status, s.status.Reason, end = s.ending.outcome(ctx.Err() != nil, s.status.Help)
-	for i := range s.status.Phases {
-		s.status.Phases[i].Close(s.status.Help)
+	s.Status.Status, s.Status.Reason, end = s.ending.outcome(ctx.Err() != nil, s.Status.Help)
+	for i := range s.Status.Phases {
+		s.Status.Phases[i].Close(s.Status.Help)
 	}
-	if err := s.checkpoints.close(patient); err != nil {
-		workflow.GetLogger(patient).Warn("the session's end could not be stored", "error", err)
+	if err := s.storeEnd(disconnected); err != nil {
+		workflow.GetLogger(disconnected).Warn("the session's end could not be stored", "error", err)
 	}
-	s.publisher.publish(patient)
-	s.publisher.saveMemo(patient)
+	s.publish(disconnected)
+	s.saveMemo(disconnected)
 	event := session.SessionFailed
-	if s.status.Status == session.WasCancelled {
+	if s.Status.Status == session.WasCancelled {
 		event = session.SessionCancelled
 	}
-	s.notifier.notifyEnd(patient, event, s.ending.answer())
+	s.notifyEnd(disconnected, event, s.ending.answer())
 	return SessionResult{}, end
 }
 
 // complete writes that the session is complete, unless its last checkpoint says so.
-func (s *teamSession) complete(ctx workflow.Context) (SessionResult, error) {
-	s.status.Status = session.Completed
-	if !s.checkpoints.complete {
-		if err := s.checkpoints.close(ctx); err != nil {
+func (s *sessionRun) complete(ctx workflow.Context) (SessionResult, error) {
+	s.Status.Status = session.Completed
+	if !s.completeStored {
+		if err := s.storeEnd(ctx); err != nil {
 			return SessionResult{}, err
 		}
 	}
-	s.publisher.saveMemo(ctx)
-	s.publisher.show(ctx)
-	s.notifier.notifyEnd(ctx, session.SessionCompleted, nil)
-	return SessionResult{Checkpoint: s.status.Checkpoint, Usage: s.status.Usage}, nil
+	s.saveMemo(ctx)
+	s.showPage(ctx)
+	s.notifyEnd(ctx, session.SessionCompleted, nil)
+	return SessionResult{Checkpoint: s.Status.Checkpoint, Usage: s.Status.Usage}, nil
 }

@@ -235,7 +235,7 @@ func (s *stage) close(_ context.Context, in activities.CloseInput) error {
 // play runs the session to its end.
 func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
-	return s.playFrom(t, workflows.SessionInput{Store: "s", Workspace: "input-root", Course: s.course}, during...)
+	return s.playFrom(t, workflows.SessionInput{Start: session.Start{Store: "s", Workspace: "input-root", Course: s.course}}, during...)
 }
 
 // playFrom runs a session with an input to its end.

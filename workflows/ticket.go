@@ -68,11 +68,11 @@ type TicketView struct {
 // TicketInput is what a ticket's workflow starts from, and continues as new with.
 type TicketInput struct {
 	Store string `json:"store"`
-	// Fingerprint names the failure whose ticket it is; empty: the ticket exists
+	// Fingerprint names the failure whose ticket it is; empty if the ticket exists
 	// already, under Key, and is never created.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Key         string `json:"key,omitempty"`
-	// Outbox is what an earlier run continues with; nil: the store has the record.
+	// Outbox is what an earlier run continues with; nil if the store has the record.
 	Outbox *Outbox `json:"outbox,omitempty"`
 }
 

@@ -45,7 +45,7 @@ func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
 	b := newTicketBench(t)
 	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1)) // sent again
-	b.notify(time.Minute, noticeOf("a", session.WentOn, 2))
+	b.notify(time.Minute, noticeOf("a", session.RequestClosed, 2))
 	b.notify(time.Minute, noticeOf("b", session.HelpAsked, 1))
 	b.notify(time.Minute, noticeOf("a", session.SessionCompleted, 3))
 	b.run(failure)
@@ -54,7 +54,7 @@ func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
 	require.Equal(t, "maestro-f00", ticket.label)
 	require.Equal(t, "a/1", ticket.of.ID)
 	require.Len(t, ticket.comments, 3)
-	require.Equal(t, session.WentOn, ticket.comments[0].Event)
+	require.Equal(t, session.RequestClosed, ticket.comments[0].Event)
 	require.Equal(t, "b/1", ticket.comments[1].ID)
 	require.Equal(t, 2, ticket.comments[1].occurrences)
 	require.Equal(t, session.SessionCompleted, ticket.comments[2].Event)
@@ -180,7 +180,7 @@ func TestDeletedTicketIsMadeAnewForWhatHasToBeSeen(t *testing.T) {
 	b := newTicketBench(t)
 	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.change(30*time.Second, func() { b.jira.made[0].gone = true })
-	b.notify(time.Minute, noticeOf("a", session.WentOn, 2))
+	b.notify(time.Minute, noticeOf("a", session.RequestClosed, 2))
 	b.notify(time.Minute, noticeOf("b", session.HelpAsked, 1))
 	b.run(failure)
 	require.Len(t, b.jira.made, 2)
@@ -199,7 +199,7 @@ func TestManySessionsWithOneFailure(t *testing.T) {
 		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.HelpAsked, 1))
 	}
 	for n := range 20 {
-		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.WentOn, 2))
+		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.RequestClosed, 2))
 	}
 	b.run(failure)
 	require.Len(t, b.jira.made, 1)
@@ -219,7 +219,7 @@ func TestNoticesReachTheTicketInOrder(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 30*time.Second)
-	for n, event := range []session.Event{session.HelpAsked, session.WentOn, session.HelpAsked, session.WentOn, session.SessionCompleted} {
+	for n, event := range []session.Event{session.HelpAsked, session.RequestClosed, session.HelpAsked, session.RequestClosed, session.SessionCompleted} {
 		b.notify(time.Second, noticeOf("a", event, n))
 		b.notify(time.Second, noticeOf("b", event, n))
 	}
@@ -240,7 +240,7 @@ func TestPendingNoticesAreBounded(t *testing.T) {
 	b.jira.fail = unreachable(0, time.Hour)
 	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	for n := range 200 {
-		b.notify(time.Second, noticeOf(fmt.Sprint("s", n), session.WentOn, 1))
+		b.notify(time.Second, noticeOf(fmt.Sprint("s", n), session.RequestClosed, 1))
 	}
 	b.continueAsNew(time.Minute)
 	b.run(failure)

@@ -41,7 +41,7 @@ const (
 	goneLimit = 7 * 24 * time.Hour
 )
 
-// faultOf reads the ticket system's answer; said false: it is not known what was done.
+// faultOf reads the ticket system's answer; said is false if it is not known what was done.
 func faultOf(err error) (fault activities.TicketFault, said bool) {
 	if queued(err) {
 		return activities.TicketFault{Kind: session.Unreached, Message: fmt.Sprintf(

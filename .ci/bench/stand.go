@@ -198,7 +198,7 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t s
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{conn: conn, store: s, team: t.Resolved(), input: workflows.SessionInput{Version: workflows.LogicVersion, Store: s.ID()}}
+	c := &crew{conn: conn, store: s, team: t.Resolved(), input: workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: s.ID()}}}
 	data, err := json.Marshal(c.team)
 	if err != nil {
 		return nil, err

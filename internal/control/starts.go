@@ -129,7 +129,7 @@ func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 	if err != nil {
 		return Plan{}, startError(err)
 	}
-	return planned(t, next.Course, entries), nil
+	return planned(t, next.Start.Course, entries), nil
 }
 
 // Start starts a session, and waits until it is admitted. With an error, the document names a
@@ -157,7 +157,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 			doc, err = s.startedBefore(ctx, l, own)
 		}
 		if err == nil {
-			doc.LeftOut = next.Course.LeftOut()
+			doc.LeftOut = next.Start.Course.LeftOut()
 		}
 		return startError(err)
 	})
@@ -223,7 +223,8 @@ func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*laun
 // fresh is a new session of a team, without its files.
 func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
-		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, ReportTo: in.ReportTo, Labels: in.Labels,
+		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement,
+		Start: session.Start{ReportTo: in.ReportTo, Labels: in.Labels},
 	}
 	if err := spec.CheckSession(next.ID); err != nil {
 		return next, &Error{Kind: Invalid, Field: "session", err: err}
@@ -237,10 +238,10 @@ func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next lau
 	if err := session.CheckDecisions(in.Decisions); err != nil {
 		return next, &Error{Kind: Invalid, Field: "decisions", err: err}
 	}
-	if next.Course, err = in.course(t); err != nil {
+	if next.Start.Course, err = in.course(t); err != nil {
 		return next, err
 	}
-	next.Course.Given, next.Course.Source = in.Decisions, in.Source
+	next.Start.Course.Given, next.Start.Course.Source = in.Decisions, in.Source
 	if in.Source == nil && (in.Commit != "" || len(in.LeftOut) > 0) {
 		if in.Commit != "" && !commitName.MatchString(in.Commit) {
 			return next, invalidf("commit", "not the full name of a git commit")
@@ -248,16 +249,13 @@ func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next lau
 		if err := session.CheckLeftOut(in.LeftOut); err != nil {
 			return next, &Error{Kind: Invalid, Field: "left_out", err: err}
 		}
-		next.Course.Source = &session.Source{Commit: in.Commit, LeftOut: in.LeftOut}
+		next.Start.Course.Source = &session.Source{Commit: in.Commit, LeftOut: in.LeftOut}
 	}
-	return next, s.supply(ctx, t, &next.Course, in.Supplied)
+	return next, s.supply(ctx, t, &next.Start.Course, in.Supplied)
 }
 
-// begin starts a prepared session, and may wait until it is admitted.
+// begin starts a checked session, and may wait until it is admitted: the admission decides.
 func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (doc Started, err error) {
-	if err := l.Check(ctx, next); err != nil {
-		return doc, err
-	}
 	run, err := l.Start(ctx, next)
 	if err != nil {
 		return doc, err

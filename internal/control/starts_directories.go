@@ -40,19 +40,19 @@ func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next 
 	case in.Directory != "" && in.Workspace != "":
 		return invalidf("directory", "excludes workspace; leave one out")
 	case in.Directory != "":
-		next.Workspace, next.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
+		next.Start.Workspace, next.Start.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
 	case in.Workspace != "":
-		if next.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace); err != nil {
+		if next.Start.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace); err != nil {
 			return err
 		}
 		if notes := s.leftOutOf(ctx, next.Team.Name, in.Workspace); len(notes) > 0 {
-			if next.Course.Source == nil {
-				next.Course.Source = &session.Source{}
+			if next.Start.Course.Source == nil {
+				next.Start.Course.Source = &session.Source{}
 			}
-			next.Course.Source.LeftOut = append(next.Course.Source.LeftOut, notes...)
+			next.Start.Course.Source.LeftOut = append(next.Start.Course.Source.LeftOut, notes...)
 		}
 	default:
-		next.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
+		next.Start.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
 	}
 	return err
 }

@@ -96,6 +96,11 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 		if err != nil {
 			return err
 		}
+		if foreseen.Unchanged == "" {
+			if err := l.Check(ctx, next); err != nil {
+				return startError(err)
+			}
+		}
 		if runs {
 			err := w.Conn.TerminateWorkflow(ctx, sessionID, "", "restarted from the store by "+actor(ctx))
 			if err != nil && !temporalutil.NotFound(err) { // it may just have ended
@@ -178,7 +183,7 @@ func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb
 		return l, next, doc, invalidf("only", "%w; select phases", err)
 	}
 	doc.Run = found.Execution.Run + 1
-	return l, next, doc, s.edit(ctx, sessionID, t, found.Checkpoint.Tree, &next.Course, in.Edits)
+	return l, next, doc, s.edit(ctx, sessionID, t, found.Checkpoint.Tree, &next.Start.Course, in.Edits)
 }
 
 // lastGood is the data in the store of a session to resume, and the team of its next run.
@@ -252,9 +257,6 @@ func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc
 	l, next, faults, err := s.forked(ctx, sessionID, in)
 	doc.Faults = faults
 	if err != nil {
-		return doc, err
-	}
-	if err := l.Check(ctx, next); err != nil {
 		return doc, startError(err)
 	}
 	doc.Session, doc.Run = next.ID, 1
@@ -289,5 +291,5 @@ func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launc
 		}
 	}
 	next.ID = cmp.Or(in.As, launch.NewID(t.Name, s.Now()))
-	return l, next, faults, nil
+	return l, next, faults, l.Check(ctx, next)
 }

@@ -243,7 +243,7 @@ func TestTextsFitIntoJira(t *testing.T) {
 		n.Answer = &session.Answer{Action: session.AnswerRetry, Note: long, By: long}
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, n)
 		require.NoError(t, err)
-		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.WentOn, session.SessionFailed, "unheard_of"} {
+		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.RequestClosed, session.SessionFailed, "unheard_of"} {
 			n.Event, n.Reason = event, long
 			n.ID = string(event)
 			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2}), event)
@@ -260,7 +260,7 @@ func TestEmptyNoticesAreTold(t *testing.T) {
 		s, c := open(t, o)
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, session.Notice{Team: "web"})
 		require.NoError(t, err)
-		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.WentOn, ID: "x"}}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.RequestClosed, ID: "x"}}))
 		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.HelpAsked, ID: "y", Request: &session.Request{}}}))
 		require.Len(t, s.Issues()[0].Comments, 2)
 	})

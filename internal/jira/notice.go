@@ -78,7 +78,7 @@ func comment(c session.TicketComment) func(quote int) document {
 				before = strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)) + " "
 			}
 			d = asked(n, before, quote)
-		case session.WentOn:
+		case session.RequestClosed:
 			d = wentOn(n, quote)
 		default:
 			d = append(ended(n, quote), costText(n)...)

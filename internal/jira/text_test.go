@@ -73,11 +73,11 @@ func notice(event session.Event) session.Notice {
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(int) document{
-		"ticket":     description(notice(session.HelpAsked)),
-		"recurrence": comment(session.TicketComment{Notice: notice(session.HelpAsked), Occurrences: 3}),
-		"approval":   comment(session.TicketComment{Notice: notice(session.ApprovalAsked)}),
-		"went_on":    comment(session.TicketComment{Notice: notice(session.WentOn), Occurrences: 1}),
-		"failed":     comment(session.TicketComment{Notice: notice(session.SessionFailed), Omitted: 4}),
+		"ticket":         description(notice(session.HelpAsked)),
+		"recurrence":     comment(session.TicketComment{Notice: notice(session.HelpAsked), Occurrences: 3}),
+		"approval":       comment(session.TicketComment{Notice: notice(session.ApprovalAsked)}),
+		"request_closed": comment(session.TicketComment{Notice: notice(session.RequestClosed), Occurrences: 1}),
+		"failed":         comment(session.TicketComment{Notice: notice(session.SessionFailed), Omitted: 4}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,27 +42,13 @@ type Session struct {
 	ID          string
 	Team        spec.Team
 	Requirement string
-	// Workspace is the manifest of the files that the session starts from.
-	Workspace spec.Digest
-	// Course selects the part of the team's work.
-	Course session.Course
-	// ReportTo is the key of the ticket that the requirement came from.
-	ReportTo string
-	// Labels are the session's, by key.
-	Labels map[string]string
-
-	// base is the checkpoint that the session continues from; empty for a new one.
-	base spec.Digest
-	// run is the number of a resumed session's new run.
-	run int
-	// origin is set for a fork.
-	origin *session.Origin
-	// starter is who started the session that is resumed.
-	starter session.Starter
+	// Start is the rest. [Launcher.Start] adds the store, the blobs of the team and of the requirement, and, of a session
+	// that nobody has started before, its starter.
+	Start session.Start
 }
 
 // resumes reports whether the session has run before, with the same id.
-func (s Session) resumes() bool { return s.base != "" && s.origin == nil }
+func (s Session) resumes() bool { return s.Start.Base != "" && s.Start.Origin == nil }
 
 // Started is a session whose workflow runs.
 type Started struct {
@@ -144,10 +130,8 @@ func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
 
 // storeInput stores team and requirement.
 func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.SessionInput, error) {
-	in := workflows.SessionInput{
-		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo, Labels: s.Labels,
-		Base: s.base, Run: s.run, Origin: s.origin, Starter: s.starter,
-	}
+	in := workflows.SessionInput{Version: workflows.LogicVersion, Start: s.Start}
+	in.Store = l.Store.ID()
 	if in.StartedBy == "" {
 		in.Starter = l.By
 	}

@@ -45,8 +45,8 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(safetext.Clip(s.Requirement, summaryRequirement))),
 		StaticDetails: details(s, access.ServedAt(ctx, l.Store.State)),
 	}
-	if len(s.Labels) > 0 {
-		o.Memo[workflows.MemoLabels] = s.Labels
+	if len(s.Start.Labels) > 0 {
+		o.Memo[workflows.MemoLabels] = s.Start.Labels
 	}
 	if s.resumes() {
 		o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE

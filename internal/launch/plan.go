@@ -11,11 +11,9 @@ import (
 // a new session it needs neither Temporal nor workers; for others it needs what Check needs. A
 // course that would be refused is a [*RefusedError].
 func (l *Launcher) Plan(ctx context.Context, s Session) ([]session.PlanEntry, error) {
-	p := activities.Planned{
-		Team: s.Team, Requirement: s.Requirement, Workspace: s.Workspace, Course: s.Course, Base: s.base, Run: s.run, Origin: s.origin,
-	}
+	p := activities.Planned{Team: s.Team, Requirement: s.Requirement, Start: s.Start}
 	a := &activities.Admissions{Files: l.Store.Content}
-	if s.base != "" {
+	if s.Start.Base != "" {
 		agents, err := l.agents(ctx, s.Team)
 		if err != nil {
 			return nil, err

@@ -76,10 +76,10 @@ func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, er
 			course.PauseAfter = phasesOf(t, before.PauseAfter)
 		}
 	}
-	return Session{
-		ID: id, Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Course: course, ReportTo: c.ReportTo, Labels: c.Labels,
-		base: c.Name, run: max(s.Execution.Run, c.Run) + 1, starter: s.Execution.Starter,
-	}, nil
+	return Session{ID: id, Team: t, Requirement: c.Requirement, Start: session.Start{
+		Workspace: c.Workspace, Run: max(s.Execution.Run, c.Run) + 1, Course: course, Base: c.Name,
+		ReportTo: c.ReportTo, Labels: c.Labels, Starter: s.Execution.Starter,
+	}}, nil
 }
 
 // phasesOf returns those of the phases that a team has.
@@ -91,11 +91,10 @@ func phasesOf(t spec.Team, phases []string) []string {
 // all its dependent phases.
 func (s Stored) Fork(from string, t spec.Team, phase string) Session {
 	c := s.Checkpoint
-	return Session{
-		Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Labels: c.Labels,
+	return Session{Team: t, Requirement: c.Requirement, Start: session.Start{
+		Workspace: c.Workspace, Run: 1, Base: c.Name, Origin: &session.Origin{Session: from, Checkpoint: c.Name}, Labels: c.Labels,
 		Course: session.Course{Force: []string{phase}, Given: c.Given, Source: s.Execution.Course.Source},
-		base:   c.Name, run: 1, origin: &session.Origin{Session: from, Checkpoint: c.Name},
-	}
+	}}
 }
 
 // Finished reports whether a session is completed and has the work of every assignment of a team.

@@ -20,8 +20,8 @@ const (
 	HelpAsked Event = "help_needed"
 	// ApprovalAsked: a session waits for a person's decision on a finished phase.
 	ApprovalAsked Event = "approval_needed"
-	// WentOn: a request was answered, and the session continues.
-	WentOn Event = "went_on"
+	// RequestClosed: a request was answered or is not needed any more, and the session continues.
+	RequestClosed Event = "request_closed"
 	// SessionCompleted, SessionFailed and SessionCancelled: it has ended.
 	SessionCompleted Event = "completed"
 	SessionFailed    Event = "failed"

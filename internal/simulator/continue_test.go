@@ -35,16 +35,16 @@ func (w *world) continues(err *workflow.ContinueAsNewError) (in workflows.Sessio
 		w.note(nil, "request %s is handed over", r.ID)
 		w.watch.asked(r.Request)
 	}
-	w.watch.handedOver(in.Continued.Requests)
+	w.watch.handedOver(in.Continued)
 	return in
 }
 
 // handedOver hears which requests a run hands over to the next one.
-func (v *watch) handedOver(requests []workflows.ContinuedRequest) {
+func (v *watch) handedOver(before *workflows.SessionState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.open = map[string]string{}
-	for _, r := range requests {
+	for _, r := range before.Requests {
 		if r.Answer == nil && r.Kind == session.ForHelp {
 			v.open[r.Phase+"/"+r.Persona] = r.ID
 		}

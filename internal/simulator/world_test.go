@@ -320,7 +320,9 @@ func (w *world) input() workflows.SessionInput {
 	if err != nil {
 		panic(err)
 	}
-	return workflows.SessionInput{Version: workflows.LogicVersion, Store: w.store.ID(), Team: put(w.plan.Team), Requirement: w.put([]byte("work")), Workspace: workspace}
+	return workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{
+		Store: w.store.ID(), Team: put(w.plan.Team), Requirement: w.put([]byte("work")), Workspace: workspace,
+	}}
 }
 
 func (w *world) put(data []byte) spec.Digest {

@@ -135,7 +135,9 @@ func (s *stand) start(sessionID string, tm spec.Team, options ...func(*workflows
 	}
 	empty, err := s.store.Content.PutManifest(ctx, cas.Manifest{})
 	require.NoError(s.t, err)
-	in := workflows.SessionInput{Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty}
+	in := workflows.SessionInput{Start: session.Start{
+		Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty,
+	}}
 	for _, o := range options {
 		o(&in)
 	}

@@ -104,7 +104,7 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 				})
 			}
 			all.Wait()
-			failure := s.tells(helps("s3", session.WentOn, 2)).Fingerprint
+			failure := s.tells(helps("s3", session.RequestClosed, 2)).Fingerprint
 			view := s.current(failure)
 			require.Equal(t, 12, view.Occurrences)
 			issues := jira.Issues()
@@ -133,7 +133,7 @@ func TestAnswerToACreationIsLostAndThereIsOneTicket(t *testing.T) {
 			s, jira := newJiraStand(t, jiratest.Options{IndexDelay: time.Second})
 			jira.Fail(fault.On(http.MethodPost, "/issue").Once())
 			failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-			s.tells(helps("a", session.WentOn, 2))
+			s.tells(helps("a", session.RequestClosed, 2))
 			view := s.current(failure)
 			require.Len(t, jira.Issues(), 1)
 			require.Equal(t, jira.Issues()[0].Key, view.Key)
@@ -148,7 +148,7 @@ func TestAnswerToACommentIsLostAndThereIsOneComment(t *testing.T) {
 	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
 	s.current(failure)
 	jira.Fail(jiratest.Fault{Lost: true}.On(http.MethodPost, "/comment").Once())
-	s.tells(helps("a", session.WentOn, 2))
+	s.tells(helps("a", session.RequestClosed, 2))
 	s.current(failure)
 	require.Len(t, jira.Issues()[0].Comments, 1)
 }
@@ -158,7 +158,7 @@ func TestTicketThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	s, jira := newJiraStand(t, jiratest.Options{DataCenter: true})
 	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
 	jira.Delete(s.current(failure).Key)
-	s.tells(helps("a", session.WentOn, 2))
+	s.tells(helps("a", session.RequestClosed, 2))
 	require.Empty(t, s.current(failure).Key)
 	require.Empty(t, jira.Issues())
 	s.tells(helps("b", session.HelpAsked, 1))
@@ -174,7 +174,7 @@ func TestJiraIsAwayForAWholeSession(t *testing.T) {
 	s, jira := newJiraStand(t, jiratest.Options{})
 	jira.Fail(jiratest.Fault{Cut: true})
 	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-	s.tells(helps("a", session.WentOn, 2))
+	s.tells(helps("a", session.RequestClosed, 2))
 	s.tells(helps("a", session.SessionCompleted, 3))
 	require.Eventually(t, func() bool { return s.ticket(failure).Kind == session.Unreached }, time.Minute, 50*time.Millisecond)
 	require.Equal(t, 3, s.ticket(failure).Waiting)
