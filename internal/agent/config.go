@@ -252,8 +252,8 @@ const (
 	// diskPerTree is how much more than its tree an attempt may have on disk: builds leave
 	// several times of what is kept.
 	diskPerTree = 5
-	// defaultClaudeTurns is far more than work takes that goes somewhere.
-	defaultClaudeTurns = 200
+	// defaultProgramTurns is far more than work takes that goes somewhere.
+	defaultProgramTurns = 200
 )
 
 // WithDefaults returns the config with every default filled in. It does not
@@ -299,11 +299,11 @@ func (d Definition) withDefaults() Definition {
 	}
 	setDefault(&d.Concurrency, DefaultCommandConcurrency)
 	if d.Prices != nil {
-		full := d.Prices.WithDefaults(webSearch(""))
+		full := d.Prices.WithDefaults(wire.DefaultWebSearch)
 		d.Prices = &full
 	}
-	if d.Preset == preset.Claude {
-		setDefault(&d.MaxTurns, defaultClaudeTurns)
+	if program := preset.For(d.Preset); program != nil && program.BoundsTurns {
+		setDefault(&d.MaxTurns, defaultProgramTurns)
 	}
 	return d
 }

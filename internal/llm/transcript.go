@@ -6,16 +6,18 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/transcript"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// writeAnswer writes the parts of an answer that are not written yet: its text unless said, and the tool
-// calls after the first calls.
-func (r *run) writeAnswer(answer Answer, said bool, calls int) {
+// writeAnswer writes the parts of an answer that are not written yet: the tool calls, and its text unless said.
+func (r *run) writeAnswer(answer Answer, said bool) {
 	if !said {
 		r.log.Text(answer.Text)
 	}
-	for _, call := range answer.Calls[min(calls, len(answer.Calls)):] {
-		r.writeCall(call)
+	for _, call := range answer.Calls {
+		gist, detail := describe(call)
+		r.log.Call(gist, detail)
+		r.say(gist)
 	}
 }
 
@@ -24,21 +26,14 @@ func (r *run) writeCost(turn int, answer Answer) {
 	r.log.Turn("turn %d: %s; %s%s", turn, answer.Stop, answer.Usage.Text(), answer.Said.Mark())
 }
 
-// writeCall writes a tool call, and returns a short description of it.
-func (r *run) writeCall(c Call) (gist string) {
-	gist, detail := c.describe()
-	r.log.Call(gist, detail)
-	return gist
-}
-
 // writeResult writes the result of a tool call.
-func (r *run) writeResult(c Call, result Result) {
-	gist, _ := c.describe()
+func (r *run) writeResult(c wire.Call, result wire.Result) {
+	gist, _ := describe(c)
 	r.log.Result(gist, result.Text, result.Error)
 }
 
 // describe returns a short description of the call, and its other arguments.
-func (c Call) describe() (gist, detail string) {
+func describe(c wire.Call) (gist, detail string) {
 	a, err := parse(c)
 	if err != nil {
 		return oneLine(c.Name), strings.TrimSpace(c.Broken)

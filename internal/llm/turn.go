@@ -7,6 +7,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // Limits of consecutive unproductive answers.
@@ -63,7 +64,7 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	case Done:
 	}
 	r.truncated = 0
-	r.onStreamEvent(answer)
+	r.remember(answer)
 	if len(answer.Calls) == 0 {
 		return r.silence(answer)
 	}
@@ -83,9 +84,9 @@ func ended(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// onStreamEvent adds the answer to the conversation.
-func (r *run) onStreamEvent(answer Answer) {
-	m := Message{Role: Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
+// remember adds the answer to the conversation.
+func (r *run) remember(answer Answer) {
+	m := wire.Message{Role: wire.Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
 	if m.Text == "" && len(m.Calls) == 0 {
 		m.Text = "(nothing)" // providers reject empty messages
 	}
@@ -127,8 +128,8 @@ func (r *run) cutOff(answer Answer) error {
 		return failures.Failf(failures.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated, r.MaxOutputTokens)
 	}
 	answer.Calls, answer.Thinking = nil, nil
-	r.onStreamEvent(answer)
-	r.talk.add(Message{Role: User, Text: tellTruncated})
+	r.remember(answer)
+	r.talk.add(wire.Message{Role: wire.User, Text: tellTruncated})
 	return nil
 }
 
@@ -136,7 +137,7 @@ func (r *run) cutOff(answer Answer) error {
 // it is finished, the work counts as finished: it is checked afterwards anyway.
 func (r *run) silence(answer Answer) (over bool, err error) {
 	if r.silent++; r.silent <= maxSilent {
-		r.talk.add(Message{Role: User, Text: tellSilent})
+		r.talk.add(wire.Message{Role: wire.User, Text: tellSilent})
 		return false, nil
 	}
 	if r.changed {
@@ -161,7 +162,7 @@ func (r *run) absorb(d done) (over bool, err error) {
 		f := failures.Failf(failures.InvalidOutput, "%d tool calls in a row made no sense; the last: %s", r.malformed, d.lastError())
 		return false, f
 	}
-	r.talk.add(Message{Role: User, Results: d.Results})
+	r.talk.add(wire.Message{Role: wire.User, Results: d.Results})
 	return false, nil
 }
 
@@ -198,7 +199,7 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 	if err != nil || stored == nil {
 		return d, err
 	}
-	if err := r.job.Calls.KeepTools(ctx, stored.Call, encode(d)); err != nil {
+	if err := r.job.Calls.KeepTools(ctx, stored.Call, wire.Encode(d)); err != nil {
 		return d, fmt.Errorf("store what the tools of turn %d did: %w", turn, err)
 	}
 	return d, nil

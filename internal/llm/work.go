@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 const (
@@ -40,8 +41,8 @@ type effect struct {
 
 // done is the result of the tools of one turn.
 type done struct {
-	Results []Result `json:"results"`
-	Effects []effect `json:"effects,omitempty"`
+	Results []wire.Result `json:"results"`
+	Effects []effect      `json:"effects,omitempty"`
 	// Decisions were recorded, and Finished is the summary with which the work was finished.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	Finished  *string           `json:"finished,omitempty"`
@@ -67,7 +68,7 @@ type worker struct {
 	// put stores the content of a file; nil: it is not stored.
 	put func(context.Context, []byte) (spec.Digest, error)
 	// onResult is called with each result as soon as it is final.
-	onResult func(Call, Result)
+	onResult func(wire.Call, wire.Result)
 	done     *done
 }
 
@@ -80,7 +81,7 @@ func malformedf(format string, args ...any) error {
 
 // work executes the tool calls of an answer in order. before is the number of consecutive invalid
 // calls so far. An error is not the model's fault, and ends the attempt.
-func (w *worker) work(ctx context.Context, calls []Call, before int) (done, error) {
+func (w *worker) work(ctx context.Context, calls []wire.Call, before int) (done, error) {
 	w.done = &done{Decisions: map[string]string{}, Malformed: before}
 	failed := false
 	for _, call := range calls {
@@ -99,7 +100,7 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 			w.done.Malformed = 0
 		}
 		failed = failed || err != nil
-		w.done.Results = append(w.done.Results, Result{ID: call.ID, Text: w.present(said), Error: err != nil})
+		w.done.Results = append(w.done.Results, wire.Result{ID: call.ID, Text: w.present(said), Error: err != nil})
 		if call.Name != toolFinish { // its result depends on the other calls
 			w.onResult(call, w.done.Results[len(w.done.Results)-1])
 		}
@@ -131,7 +132,7 @@ func (w *worker) present(said string) string {
 }
 
 // parse decodes a call's arguments.
-func parse(call Call) (arguments, error) {
+func parse(call wire.Call) (arguments, error) {
 	var a arguments
 	if call.Broken != "" {
 		return a, malformedf("the arguments are no JSON object, but begin with: %s", textfmt.Shorten(call.Broken, 200))
@@ -147,7 +148,7 @@ func parse(call Call) (arguments, error) {
 	return a, nil
 }
 
-func (w *worker) call(ctx context.Context, call Call) (string, error) {
+func (w *worker) call(ctx context.Context, call wire.Call) (string, error) {
 	a, err := parse(call)
 	if err != nil {
 		return "", err
@@ -304,7 +305,7 @@ func (w *worker) read(a arguments) (string, error) {
 	return b.String(), nil
 }
 
-func (w *worker) write(ctx context.Context, call Call, a arguments) (string, error) {
+func (w *worker) write(ctx context.Context, call wire.Call, a arguments) (string, error) {
 	switch {
 	case a.Path == "":
 		return "", malformedf("path is missing")
@@ -315,7 +316,7 @@ func (w *worker) write(ctx context.Context, call Call, a arguments) (string, err
 }
 
 // store writes a file and records the effect.
-func (w *worker) store(ctx context.Context, call Call, path, content string, executable *bool) (string, error) {
+func (w *worker) store(ctx context.Context, call wire.Call, path, content string, executable *bool) (string, error) {
 	name, err := clean(path)
 	if err != nil {
 		return "", err
@@ -343,7 +344,7 @@ func (w *worker) store(ctx context.Context, call Call, path, content string, exe
 	return said, nil
 }
 
-func (w *worker) edit(ctx context.Context, call Call, a arguments) (string, error) {
+func (w *worker) edit(ctx context.Context, call wire.Call, a arguments) (string, error) {
 	switch {
 	case a.Path == "":
 		return "", malformedf("path is missing")
@@ -405,7 +406,7 @@ func (w *worker) check(ctx context.Context, a arguments) (string, error) {
 	return "The check passed.\n" + said, nil
 }
 
-func (w *worker) decide(call Call, a arguments) (string, error) {
+func (w *worker) decide(call wire.Call, a arguments) (string, error) {
 	if a.Value == nil {
 		return "", malformedf("value is missing")
 	}

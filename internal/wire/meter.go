@@ -45,7 +45,7 @@ func (f Facts) Answer() session.CallAnswer {
 // Meter reads an answer while it is received, a stream of events or one document. It never fails,
 // and its memory is bounded. The facts do not depend on how the bytes are split.
 type Meter struct {
-	format  format
+	format  *format
 	choices int64
 	lines   lines
 	json    scanner
@@ -171,12 +171,6 @@ func (m *Meter) leaf(path string, l leaf) {
 	if m.format.content(path) {
 		m.facts.Bytes += l.size
 		m.progress += l.size
-	}
-	switch path {
-	case "id", "message.id", "response.id", "responseId", "[].responseId":
-		m.facts.ID = l.text()
-	case "model", "message.model", "response.model", "modelVersion", "[].modelVersion":
-		m.facts.Model = l.text()
 	}
 	if !strings.ContainsAny(path, ".[") {
 		m.loose.take(path, l)
