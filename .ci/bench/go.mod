@@ -42,12 +42,10 @@ require (
 )
 
 require (
-	github.com/andybalholm/brotli v1.3.0 // indirect
 	github.com/coreos/go-oidc/v3 v3.21.0 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
-	github.com/xyproto/randomstring v1.2.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 )
 

@@ -82,10 +82,10 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, paid session.
 		return Answer{}, used, rest, failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
 	}
 	failed := wire.Failure(err, "", r.Now())
-	tooLong := Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: used.Add(rest)}
+	tooLong := Answer{Stop: wire.Overflowed, Text: r.Mask(failed.Message), Usage: used.Add(rest)}
 	switch {
 	case failed.Category == failures.RateLimited && failed.Final:
-		tooLong.Stop = AboveLimit
+		tooLong.Stop = wire.AboveLimit
 		return tooLong, used, rest, nil
 	case failed.Category == failures.ContextOverflow, r.mayOverflow(err, f):
 		return tooLong, used, rest, nil
@@ -218,7 +218,7 @@ func (h *receiver) spend(facts wire.Facts) {
 
 // accept prepares an answer for storage and use: it masks secrets, and makes tool calls well-formed with unique ids.
 func (r *run) accept(items []wire.Item, facts wire.Facts, turn int) Answer {
-	answer := Answer{Stop: stopOf(facts.Stop), Said: facts.Answer()}
+	answer := Answer{Stop: wire.EndingOf(facts.Stop), Said: facts.Answer()}
 	seen := map[string]bool{}
 	for _, it := range items {
 		text := r.Mask(strings.ToValidUTF8(it.Text, "\uFFFD"))
@@ -226,7 +226,7 @@ func (r *run) accept(items []wire.Item, facts wire.Facts, turn int) Answer {
 		case wire.Said:
 			answer.Text += text
 		case wire.Declined:
-			answer.Stop, answer.Text = Refused, answer.Text+text
+			answer.Stop, answer.Text = wire.Filtered, answer.Text+text
 		case wire.Thought:
 			// A thought with a masked secret cannot be sent back unchanged, so it is dropped.
 			if text == it.Text && r.API.Programs().Spoken.RepeatsThoughts() {

@@ -53,15 +53,15 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	}
 	r.writeCost(turn, answer)
 	switch answer.Stop {
-	case Overflow, AboveLimit:
+	case wire.Overflowed, wire.AboveLimit:
 		return false, r.halve(answer)
-	case Refused:
+	case wire.Filtered:
 		f := failures.Failf(failures.Refused, "the model declined the work")
 		f.Output = answer.Text
 		return false, f
-	case Truncated:
+	case wire.CutOff:
 		return false, r.cutOff(answer)
-	case Done:
+	case wire.Done, wire.Failed: // a failed answer has a fault
 	}
 	r.truncated = 0
 	r.remember(answer)
@@ -113,7 +113,7 @@ func (r *run) halve(answer Answer) error {
 	if after := r.talk.forecast(0, nil).Guess(); after < before {
 		return nil
 	}
-	if answer.Stop == AboveLimit {
+	if answer.Stop == wire.AboveLimit {
 		f := failures.Failf(failures.RateLimited, "nothing can be left out of the conversation: %s", answer.Text)
 		f.Final = true
 		return f
