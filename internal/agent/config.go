@@ -90,7 +90,7 @@ type Definition struct {
 	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true" only:"kind=command"`
 	// Gateway names the providers that the agent calls through the worker's gateway, at most one of
 	// each format. The agent gets an address and a token instead of a key.
-	Gateway []string `json:"gateway,omitempty" yaml:"gateway,omitempty" jsonschema:"format=reference,minItems=1,maxItems=3,uniqueItems=true" example:"[anthropic]" only:"kind=command"`
+	Gateway []string `json:"gateway,omitempty" yaml:"gateway,omitempty" jsonschema:"format=reference,minItems=1,uniqueItems=true" example:"[anthropic]" only:"kind=command"`
 	// Caches names the caches that the agent can use.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true" only:"kind=command"`
 	// Git makes the agent's directory a Git repository in which its input is committed.

@@ -160,7 +160,6 @@ const gatewayPort = 3129
 // gatewayAccess is an attempt's access to the gateway.
 type gatewayAccess struct {
 	*gateway.Access
-	bill bill
 	// secrets are the set's secrets and the token.
 	secrets *secrets.Set
 	// log is the log of the running process; nil: none.
@@ -172,10 +171,9 @@ type gatewayAccess struct {
 // openPassage gives an attempt access to the gateway until it is closed.
 func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *gatewayAccess {
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
-	via.bill.Calls = job.Calls
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
+		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {

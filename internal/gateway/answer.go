@@ -227,7 +227,7 @@ func (a *answer) deliver() {
 		a.programGone = s.Flush() != nil
 	}
 	if a.booked && (a.programGone || a.r.Context().Err() != nil) {
-		a.attempt.Account.Undelivered(a.call.ID())
+		a.undelivered(a.call.ID())
 	}
 }
 
@@ -263,6 +263,7 @@ func (a *answer) settle(facts wire.Facts) {
 	a.writeTranscript(how, used)
 	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	a.call.Answered(facts.Answer())
+	a.bill(used, cost.Usage{}, false)
 	a.stopReason = a.call.Settle(ctx, document, used)
 	a.booked = true
 	a.failIfNotBooked(a.stopReason)
@@ -290,7 +291,7 @@ func (a *answer) unsettle(facts wire.Facts, err error) {
 	said := facts.Answer()
 	said.Category = cmp.Or(said.Category, failures.APIError)
 	a.call.Answered(said)
-	a.failIfNotBooked(wire.End(context.WithoutCancel(a.ctx), a.call, used, rest)) // booked also after the end of the attempt
+	a.end(a.call, used, rest)
 	a.countTokens(spent)
 }
 

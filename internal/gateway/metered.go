@@ -113,6 +113,7 @@ func (p *meteredCall) serveStored(ctx context.Context) bool {
 	if json.Unmarshal(turn.Answer, &answer) != nil {
 		return false
 	}
+	p.bill(cost.Usage{}, turn.Usage, false)
 	p.record.writeAnswer(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
 	p.w.Header().Set("Content-Type", answer.ContentType)
 	p.w.Header().Set(StoredHeader, "true")
@@ -121,7 +122,7 @@ func (p *meteredCall) serveStored(ctx context.Context) bool {
 		err = http.NewResponseController(p.w).Flush()
 	}
 	if err != nil {
-		p.attempt.Account.Undelivered(turn.Call)
+		p.undelivered(turn.Call)
 	}
 	return true
 }
@@ -213,7 +214,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
 	}
 	if p.left && !p.enter(ctx) {
-		p.failIfNotBooked(call.Abandon(context.WithoutCancel(p.ctx), cost.Usage{}))
+		p.end(call, cost.Usage{}, cost.Usage{})
 		return nil, nil
 	}
 	f := p.forecast
@@ -322,11 +323,10 @@ func (p *meteredCall) measure() bool {
 
 // bookFailure books a call without an answer, and reports to the breaker.
 func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
-	ctx := context.WithoutCancel(p.ctx) // booked also after the end of the attempt
 	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
 	call.Answered(session.CallAnswer{Category: failure.Category})
 	used, rest := f.Incomplete(wire.Facts{}, u.err, p.likelyOutput(wire.UsualOutput))
-	p.failIfNotBooked(wire.End(ctx, call, used, rest))
+	p.end(call, used, rest)
 	p.record.writeFailed(failure.Message)
 	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
 		p.report(failure)
@@ -359,6 +359,12 @@ func (p *meteredCall) report(f *failures.Failure) {
 	}
 	p.failureReported = f != nil
 	p.attempt.Breaker.Report(f)
+}
+
+// end books a call without a whole answer, also after the end of the attempt.
+func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
+	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
+	p.failIfNotBooked(wire.End(context.WithoutCancel(p.ctx), call, used, rest))
 }
 
 // failIfNotBooked ends the attempt if the cost of a call could not be booked.

@@ -1,4 +1,4 @@
-// Package proctree reads the processes of this host from /proc, and kills trees of them.
+// Package proctree reads the processes of this host and its boot from /proc, and kills trees of processes.
 package proctree
 
 import (
@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,13 @@ type Process struct {
 	Terminal bool
 	// Started is when it was started, in the unit of [Now].
 	Started uint64
+}
+
+// BootID returns an identifier of the current start of the host. Files that were written before it, and not synced, may be
+// incomplete after a power loss.
+func BootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text)), err
 }
 
 // Now returns the time since boot in clock ticks of 10 ms.
