@@ -191,11 +191,7 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 			return d, err
 		}
 	}
-	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded, onResult: r.writeResult}
-	if r.job.Calls != nil {
-		w.put = r.job.Calls.Put
-	}
-	d, err := w.work(ctx, answer.Calls, r.malformed)
+	d, err := (&worker{run: r}).work(ctx, answer.Calls)
 	if err != nil || stored == nil {
 		return d, err
 	}

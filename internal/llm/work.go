@@ -56,20 +56,10 @@ type done struct {
 	Malformed int `json:"malformed,omitempty"`
 }
 
-// worker executes tool calls.
+// worker executes the tool calls of one turn.
 type worker struct {
-	tree tree
-	job  session.Job
-	mask func(string) string
-	// decided are the decisions of earlier turns, and reminded reports whether the model was told
-	// in one of them what is missing.
-	decided  map[string]string
-	reminded bool
-	// put stores the content of a file; nil: it is not stored.
-	put func(context.Context, []byte) (spec.Digest, error)
-	// onResult is called with each result as soon as it is final.
-	onResult func(wire.Call, wire.Result)
-	done     *done
+	*run
+	done *done
 }
 
 // malformed is the error of an invalid tool call.
@@ -79,10 +69,9 @@ func malformedf(format string, args ...any) error {
 	return malformed{wrong{fmt.Sprintf(format, args...)}}
 }
 
-// work executes the tool calls of an answer in order. before is the number of consecutive invalid
-// calls so far. An error is not the model's fault, and ends the attempt.
-func (w *worker) work(ctx context.Context, calls []wire.Call, before int) (done, error) {
-	w.done = &done{Decisions: map[string]string{}, Malformed: before}
+// work executes the tool calls of an answer in order. An error is not the model's fault, and ends the attempt.
+func (w *worker) work(ctx context.Context, calls []wire.Call) (done, error) {
+	w.done = &done{Decisions: map[string]string{}, Malformed: w.malformed}
 	failed := false
 	for _, call := range calls {
 		said, err := w.call(ctx, call)
@@ -102,7 +91,7 @@ func (w *worker) work(ctx context.Context, calls []wire.Call, before int) (done,
 		failed = failed || err != nil
 		w.done.Results = append(w.done.Results, wire.Result{ID: call.ID, Text: w.present(said), Error: err != nil})
 		if call.Name != toolFinish { // its result depends on the other calls
-			w.onResult(call, w.done.Results[len(w.done.Results)-1])
+			w.writeResult(call, w.done.Results[len(w.done.Results)-1])
 		}
 	}
 	if w.done.Finished != nil && failed {
@@ -116,7 +105,7 @@ func (w *worker) work(ctx context.Context, calls []wire.Call, before int) (done,
 	}
 	for i, call := range calls {
 		if call.Name == toolFinish {
-			w.onResult(call, w.done.Results[i])
+			w.writeResult(call, w.done.Results[i])
 		}
 	}
 	return *w.done, nil
@@ -124,7 +113,7 @@ func (w *worker) work(ctx context.Context, calls []wire.Call, before int) (done,
 
 // present prepares a tool's text for the model.
 func (w *worker) present(said string) string {
-	said = w.mask(strings.ToValidUTF8(said, "\uFFFD"))
+	said = w.Mask(strings.ToValidUTF8(said, "\uFFFD"))
 	if said == "" {
 		return "(nothing)"
 	}
@@ -249,7 +238,7 @@ func (w *worker) search(a arguments) (string, error) {
 			more = true
 			break
 		}
-		for i, line := range strings.Split(w.mask(content), "\n") {
+		for i, line := range strings.Split(w.Mask(content), "\n") {
 			if !pattern.MatchString(line) {
 				continue
 			}
@@ -282,7 +271,7 @@ func (w *worker) read(a arguments) (string, error) {
 	if content == "" {
 		return "(the file is empty)", nil
 	}
-	lines := strings.SplitAfter(w.mask(content), "\n")
+	lines := strings.SplitAfter(w.Mask(content), "\n")
 	if lines[len(lines)-1] == "" {
 		lines = lines[:len(lines)-1]
 	}
@@ -324,15 +313,15 @@ func (w *worker) store(ctx context.Context, call wire.Call, path, content string
 	if len(content) > maxWrite {
 		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
 	}
-	if w.mask(content) != content {
+	if w.Mask(content) != content {
 		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the variable that holds it", name)
 	}
 	e := effect{Path: name}
 	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
 		return "", err
 	}
-	if w.put != nil {
-		if e.Blob, err = w.put(ctx, []byte(content)); err != nil {
+	if w.job.Calls != nil {
+		if e.Blob, err = w.job.Calls.Put(ctx, []byte(content)); err != nil {
 			return "", err
 		}
 	}
@@ -392,7 +381,7 @@ func (w *worker) check(ctx context.Context, a arguments) (string, error) {
 	if stopped := ended(ctx); stopped != nil {
 		return "", stopped
 	}
-	said := textfmt.Tail(w.mask(strings.ToValidUTF8(string(output), "\uFFFD")), maxCheckOutput)
+	said := textfmt.Tail(w.Mask(strings.ToValidUTF8(string(output), "\uFFFD")), maxCheckOutput)
 	var f *failures.Failure
 	switch {
 	case errors.As(err, &f):

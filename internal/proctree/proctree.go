@@ -103,28 +103,9 @@ func All() []Process {
 	return procs
 }
 
-// ThreadsOfHost counts the threads of all processes; zero if that is unknown.
-func ThreadsOfHost() int {
-	data, err := os.ReadFile("/proc/loadavg") // 0.20 0.18 0.12 1/80 11206
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(data)
-	if len(fields) < 4 {
-		return 0
-	}
-	_, all, _ := bytes.Cut(fields[3], []byte("/"))
-	n, err := strconv.Atoi(string(all))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// ThreadsBelow counts the threads of a process's descendants.
-func ThreadsBelow(pid int) int {
-	sum := 0
-	for _, p := range Below(pid) {
+// Threads counts the threads of processes.
+func Threads(procs []Process) (sum int) {
+	for _, p := range procs {
 		sum += p.Threads
 	}
 	return sum

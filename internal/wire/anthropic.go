@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
 )
 
 // anthropicAPI is the API of Anthropic.
@@ -53,8 +55,8 @@ var anthropicMessages = format{
 	},
 	items: anthropicItems, write: anthropicWrite, repeatsThoughts: true,
 	answerValue: anthropicAnswer, content: anthropicContent, setEnded: anthropicEnd, add: anthropicAdd,
-	usage: func(c counts) (usageOf, string) {
-		return usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}, ""
+	usage: func(c counts) (cost.Usage, string) {
+		return cost.Usage{InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n, CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n}, ""
 	},
 	streamErrorName: "event: error\n",
 }

@@ -116,7 +116,7 @@ type format struct {
 	// setEnded records after each document whether the answer has ended.
 	setEnded func(m *Meter)
 	// usage returns the usage of an answer from the provider's counts. differs says that these disagree.
-	usage func(c counts) (u usageOf, differs string)
+	usage func(c counts) (u cost.Usage, differs string)
 	// add adds the content of a document of an answer.
 	add func(a *Answer, document []byte)
 	// streamError returns an error within a stream: the line with the event's name (optional), and another body than

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
 )
 
 // geminiAPI is the API of Gemini.
@@ -88,10 +90,10 @@ var geminiContent = format{
 	},
 	items:       geminiItems,
 	answerValue: geminiAnswer, content: geminiText, setEnded: geminiEnd, add: geminiAdd,
-	usage: func(c counts) (usageOf, string) {
+	usage: func(c counts) (cost.Usage, string) {
 		cached := min(c.cacheRead.n, c.input.n)
-		u := usageOf{input: c.input.n - cached + c.tools.n, output: c.output.n + c.reasoning.n, read: cached, reasoning: c.reasoning.n}
-		return u.upTo(c.total)
+		u := cost.Usage{InputTokens: c.input.n - cached + c.tools.n, OutputTokens: c.output.n + c.reasoning.n, CacheReadTokens: cached, ReasoningTokens: c.reasoning.n}
+		return upTo(u, c.total)
 	},
 	breaksOff: true, // Gemini CLI takes an error for the end
 }
