@@ -114,7 +114,8 @@ func (c Config) Unpriced(agent string) bool {
 	if names := d.providers(); len(names) > 0 {
 		return slices.ContainsFunc(names, func(name string) bool { return c.Providers[name].Models == nil })
 	}
-	return d.Prices == nil && (d.Preset == preset.Codex || d.Preset == preset.Gemini)
+	program := preset.For(d.Preset)
+	return d.Prices == nil && program != nil && !program.StatesCost
 }
 
 // priced adds the cost to a usage: the cost that the agent has reported, or the cost at the

@@ -31,7 +31,7 @@ func TestCLITalksOnceInItsTranscript(t *testing.T) {
 		b.isolation = IsolationNone
 		b.vars["PATH"], b.vars["KEY"] = bin+":"+os.Getenv("PATH"), realKey
 		url := server.URL()
-		format := preset.For(c.preset).API()
+		format := preset.For(c.preset).API
 		if format == wire.OpenAI {
 			url += "/v1"
 		}

@@ -90,7 +90,7 @@ type Definition struct {
 	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true" only:"kind=command"`
 	// Gateway names the providers that the agent calls through the worker's gateway, at most one of
 	// each format. The agent gets an address and a token instead of a key.
-	Gateway []string `json:"gateway,omitempty" yaml:"gateway,omitempty" jsonschema:"format=reference,minItems=1,maxItems=3,uniqueItems=true" example:"[anthropic]" only:"kind=command"`
+	Gateway []string `json:"gateway,omitempty" yaml:"gateway,omitempty" jsonschema:"format=reference,minItems=1,uniqueItems=true" example:"[anthropic]" only:"kind=command"`
 	// Caches names the caches that the agent can use.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true" only:"kind=command"`
 	// Git makes the agent's directory a Git repository in which its input is committed.
@@ -252,8 +252,8 @@ const (
 	// diskPerTree is how much more than its tree an attempt may have on disk: builds leave
 	// several times of what is kept.
 	diskPerTree = 5
-	// defaultClaudeTurns is far more than work takes that goes somewhere.
-	defaultClaudeTurns = 200
+	// defaultProgramTurns is far more than work takes that goes somewhere.
+	defaultProgramTurns = 200
 )
 
 // WithDefaults returns the config with every default filled in. It does not
@@ -299,11 +299,11 @@ func (d Definition) withDefaults() Definition {
 	}
 	setDefault(&d.Concurrency, DefaultCommandConcurrency)
 	if d.Prices != nil {
-		full := d.Prices.WithDefaults(webSearch(""))
+		full := d.Prices.WithDefaults(wire.DefaultWebSearch)
 		d.Prices = &full
 	}
-	if d.Preset == preset.Claude {
-		setDefault(&d.MaxTurns, defaultClaudeTurns)
+	if program := preset.For(d.Preset); program != nil && program.BoundsTurns {
+		setDefault(&d.MaxTurns, defaultProgramTurns)
 	}
 	return d
 }

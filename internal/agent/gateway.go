@@ -70,20 +70,6 @@ func (s *Set) UseProviders() {
 	s.gateway.Use(all)
 }
 
-// apiVariables are the environment variables of programs for a format.
-type apiVariables struct {
-	// baseURL and key are set for agents with a gateway.
-	baseURL, key string
-	// others would make a program bypass the gateway, or give it a key.
-	others []string
-}
-
-var variablesOf = map[wire.API]apiVariables{
-	wire.Anthropic: {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"}},
-	wire.OpenAI:    {"OPENAI_BASE_URL", "OPENAI_API_KEY", []string{"CODEX_API_KEY"}},
-	wire.Gemini:    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", []string{"GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"}},
-}
-
 // gateway checks the gateway of an agent.
 func (v *validator) gateway(path string, d Definition) {
 	formats := map[wire.API]string{}
@@ -97,8 +83,8 @@ func (v *validator) gateway(path string, d Definition) {
 		formats[format] = name
 	}
 	_, unknown := formats[""]
-	if program := preset.For(d.Preset); program != nil && formats[program.API()] == "" && !unknown {
-		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API(), d.Preset)
+	if program := preset.For(d.Preset); program != nil && formats[program.API] == "" && !unknown {
+		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API, d.Preset)
 	}
 	if d.Prices != nil {
 		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models", d.Gateway[0])
@@ -122,7 +108,7 @@ func (v *validator) withheld(formats map[wire.API]string, name string) bool {
 		}
 	}
 	for format := range formats {
-		if names := variablesOf[format]; name == names.baseURL || name == names.key || slices.Contains(names.others, name) {
+		if its := format.Programs(); name == its.BaseURL || name == its.Key || slices.Contains(its.Others, name) {
 			return true
 		}
 	}
@@ -174,7 +160,6 @@ const gatewayPort = 3129
 // gatewayAccess is an attempt's access to the gateway.
 type gatewayAccess struct {
 	*gateway.Access
-	bill bill
 	// secrets are the set's secrets and the token.
 	secrets *secrets.Set
 	// log is the log of the running process; nil: none.
@@ -186,10 +171,9 @@ type gatewayAccess struct {
 // openPassage gives an attempt access to the gateway until it is closed.
 func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *gatewayAccess {
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
-	via.bill.Calls = job.Calls
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
+		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {
@@ -224,9 +208,9 @@ func (s *Set) connect(at *place, d Definition, via *gatewayAccess) (err error) {
 	}
 	variables := map[string]string{}
 	for _, name := range d.Gateway {
-		names := variablesOf[s.config.Providers[name].Format]
-		variables[names.key] = via.Token
-		if variables[names.baseURL], err = via.URL(address, name); err != nil {
+		its := s.config.Providers[name].Format.Programs()
+		variables[its.Key] = via.Token
+		if variables[its.BaseURL], err = via.URL(address, name); err != nil {
 			return err
 		}
 	}
@@ -246,8 +230,8 @@ func (s *Set) connect(at *place, d Definition, via *gatewayAccess) (err error) {
 
 // writeSettings writes the file below HOME that a preset's program needs to use the gateway,
 // unless it exists.
-func writeSettings(home string, program preset.Program) error {
-	name, text := program.Settings()
+func writeSettings(home string, program *preset.Program) error {
+	name, text := program.SettingsFile, program.Settings
 	if name == "" {
 		return nil
 	}

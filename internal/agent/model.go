@@ -9,12 +9,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
-	"github.com/maestro-hive/maestro/internal/llm/anthropic"
-	"github.com/maestro-hive/maestro/internal/llm/openai"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // idleConnections is how many idle connections to a provider are kept.
@@ -34,10 +31,9 @@ func newTransport() http.RoundTripper {
 
 // converse does an attempt of a model. The conversation books its calls one by one.
 func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
-	p := s.config.Providers[d.Provider]
-	provider, err := s.adapter(p, d.Provider)
-	if err != nil {
-		return session.Outcome{}, err
+	p, key := s.config.Providers[d.Provider], s.keys[d.Provider]
+	if key.err != nil {
+		return session.Outcome{}, failures.Failf(failures.Auth, "provider %s: %v", d.Provider, key.err)
 	}
 	prices, _ := p.Prices(d.Model)
 	progress := procgroup.NewProgress(job.Progress)
@@ -46,7 +42,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
 	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
-		Name: job.Agent, Kind: string(p.Format), Server: p.Format.Host(p.BaseURL), Model: d.Model, Provider: provider, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
+		Name: job.Agent, API: p.Format, BaseURL: p.BaseURL, Key: key.value, Model: d.Model, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
 		Log: c.Stdout,
@@ -62,16 +58,4 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 		f.Output = safetext.Block(f.Output)
 	}
 	return out, err
-}
-
-// adapter returns the adapter for a provider's format, with its key.
-func (s *Set) adapter(p Provider, name string) (llm.Provider, error) {
-	key := s.keys[name]
-	if key.err != nil {
-		return nil, failures.Failf(failures.Auth, "provider %s: %v", name, key.err)
-	}
-	if p.Format == wire.Anthropic {
-		return anthropic.Provider{BaseURL: p.BaseURL, Key: key.value}, nil
-	}
-	return openai.Provider{BaseURL: p.BaseURL, Key: key.value}, nil
 }

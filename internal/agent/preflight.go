@@ -29,11 +29,6 @@ type Shortage struct {
 	Message, Remedy, Command string
 }
 
-// packages are the npm packages of the presets' programs.
-var packages = map[string]string{
-	preset.Claude: "@anthropic-ai/claude-code", preset.Codex: "@openai/codex", preset.Gemini: "@google/gemini-cli",
-}
-
 // Shortages lists what the config requires and this machine does not have: programs, scripts, and
 // environment variables, which getenv returns. It starts no program.
 func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
@@ -88,7 +83,7 @@ func variables(of string, names []string, getenv func(string) string) (out []Sho
 }
 
 // program checks a program that is to be started.
-func (c Config) program(of, program, preset string, path []string) []Shortage {
+func (c Config) program(of, program, ofPreset string, path []string) []Shortage {
 	if strings.Contains(program, "/") {
 		program = c.relative(program)
 	}
@@ -103,8 +98,8 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 	case strings.Contains(program, "/"):
 		lack.Message = "its program cannot be started: " + program + " does not exist"
 		lack.Remedy = "install it there, or fix argv in the worker file"
-	case preset != "" && filepath.Base(program) == preset:
-		lack.Remedy, lack.Command = "install it, or use its full path in argv", "npm install --global "+packages[preset]
+	case ofPreset != "" && filepath.Base(program) == ofPreset:
+		lack.Remedy, lack.Command = "install it, or use its full path in argv", "npm install --global "+preset.For(ofPreset).Package
 	case program == "git":
 		lack.Remedy, lack.Command = "install it", "sudo apt-get install git"
 	default:

@@ -246,7 +246,7 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 			d := Definition{Kind: KindCommand, Preset: c.preset, Argv: c.argv}.withDefaults()
 			c.run.ResultDir = results
 			before := strings.Join(d.Argv, " ")
-			require.Equal(t, c.want, strings.Join(preset.For(c.preset).Argv(d.Argv, c.run), " "))
+			require.Equal(t, c.want, strings.Join(preset.For(c.preset).Command(d.Argv, c.run), " "))
 			require.Equal(t, before, strings.Join(d.Argv, " "), "the definition stays as it is")
 		})
 	}

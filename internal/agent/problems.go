@@ -106,22 +106,19 @@ func (v *validator) preset(path string, d Definition) {
 	if d.Preset == "" && d.Model != "" {
 		v.add(path+".model", "belongs to kind model, and to presets; leave it out, or name a preset")
 	}
-	if d.Preset != preset.Claude && d.MaxTurns != 0 {
+	program := preset.For(d.Preset)
+	if d.MaxTurns != 0 && (program == nil || !program.BoundsTurns) {
 		remedy := "timeout and reserve"
 		if len(d.Gateway) > 0 {
 			remedy = "timeout, and by its persona's budget"
 		}
 		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; bound it by %s", remedy)
 	}
-	if d.Preset != preset.Claude && d.Preset != preset.Gemini {
+	if program == nil {
 		return
 	}
-	flags := []string{"--output-format"}
-	if d.Preset == preset.Gemini {
-		flags = append(flags, "-o")
-	}
-	if format, ok := preset.FlagValue(d.Argv, flags...); ok && format != "stream-json" {
-		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", flags[0], textfmt.Shorten(format, 80), d.Preset)
+	if format, ok := preset.FlagValue(d.Argv, program.OutputFlags...); ok && format != "stream-json" {
+		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", program.OutputFlags[0], textfmt.Shorten(format, 80), d.Preset)
 	}
 }
 

@@ -25,7 +25,7 @@ func (d Definition) withPreset() Definition {
 		return d
 	}
 	if len(d.Argv) == 0 {
-		d.Argv = program.DefaultArgv()
+		d.Argv = program.Argv
 	}
 	d.Git = d.Git || program.NeedsGit(d.Argv)
 	return d
@@ -41,8 +41,8 @@ func (d Definition) mounts() bool {
 func invocation(d Definition, job session.Job, at place, resumed session.Conversation) preset.Invocation {
 	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Offline: d.offline(), Conversation: resumed}
 	if program := preset.For(d.Preset); len(d.Gateway) > 0 {
-		names := variablesOf[program.API()]
-		r.BaseURL, r.KeyVariable = at.variables[names.baseURL], names.key
+		its := program.API.Programs()
+		r.BaseURL, r.KeyVariable = at.variables[its.BaseURL], its.Key
 	}
 	if r.MaxTurns == 0 {
 		r.MaxTurns = d.MaxTurns
@@ -115,7 +115,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	if st.call.paid != nil {
 		stop = watcher.poll()
 	}
-	p.Argv, p.Stdin = program.Argv(s.resolve(d.Argv), r), []byte(prompt(job, st.place, resumed.ID != ""))
+	p.Argv, p.Stdin = program.Command(s.resolve(d.Argv), r), []byte(prompt(job, st.place, resumed.ID != ""))
 	p.Events = func(out *procgroup.Stream) *procgroup.Lines {
 		run.Warnings = transcript.New(out.Writer(), s.Mask)
 		run.Log = run.Warnings
@@ -307,7 +307,7 @@ func (s *Set) ConversationFiles(agent, ofPreset string) []string {
 	if d := s.config.Agents[agent]; d.Preset == "" || d.Preset != ofPreset {
 		return nil
 	}
-	return preset.For(ofPreset).ConversationFiles()
+	return preset.For(ofPreset).ConversationFiles
 }
 
 // NoteConversation notes a conversation whose files are in a directory's HOME.

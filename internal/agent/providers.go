@@ -54,17 +54,9 @@ type ProviderLimits struct {
 func (p Provider) withDefaults() Provider {
 	p.Models = maps.Clone(p.Models)
 	for name, prices := range p.Models {
-		p.Models[name] = prices.WithDefaults(webSearch(p.Format))
+		p.Models[name] = prices.WithDefaults(p.Format.Programs().WebSearch)
 	}
 	return p
-}
-
-// webSearch is the default price of a thousand searches of a provider.
-func webSearch(format wire.API) cost.USD {
-	if format == wire.Gemini {
-		return 35_000_000_000
-	}
-	return 10_000_000_000
 }
 
 // Prices returns the prices of a model's tokens; nil: they are not known. offered: the model may be
@@ -127,14 +119,11 @@ func (c Config) key(p Provider, getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-// ownPaths are the paths that are appended to a base_url.
-var ownPaths = map[wire.API]string{wire.Anthropic: "/v1/messages", wire.OpenAI: "/chat/completions", wire.Gemini: "/v1beta"}
-
 func (v *validator) providers() {
 	for _, name := range v.names("$.providers", slices.Sorted(maps.Keys(v.config.Providers))) {
 		path, p := spec.FieldPath("$.providers", name), v.config.Providers[name]
 		v.breaker(path, p.Breaker)
-		if own := ownPaths[p.Format]; own != "" && strings.HasSuffix(strings.TrimRight(p.BaseURL, "/"), own) {
+		if own := p.Format.Programs().OwnPath; own != "" && strings.HasSuffix(strings.TrimRight(p.BaseURL, "/"), own) {
 			v.add(path+".base_url", "ends in %s, which is appended to it; leave that out", own)
 		}
 		switch {
@@ -187,7 +176,7 @@ func (v *validator) reached(path string, d Definition) {
 	}
 	for _, name := range names {
 		p := v.config.Providers[name]
-		if program := preset.For(d.Preset); program != nil && program.API() != p.Format {
+		if program := preset.For(d.Preset); program != nil && program.API != p.Format {
 			continue // the program has another provider
 		}
 		model, _, _ := strings.Cut(d.Model, "[") // claude-sonnet-4-5[1m]
@@ -203,9 +192,8 @@ func (v *validator) reached(path string, d Definition) {
 	}
 	v.knownProvider(path+".provider", d.Provider)
 	p := v.config.Providers[d.Provider]
-	if p.Format == wire.Gemini {
-		v.add(path+".provider", "has format gemini, which kind model does not speak; use preset gemini with `gateway: [%s]`, or Gemini's API for format openai: %s",
-			textfmt.Shorten(d.Provider, 80), "`base_url: https://generativelanguage.googleapis.com/v1beta/openai`")
+	if its := p.Format.Programs(); its.Instead != "" {
+		v.add(path+".provider", "has format %s, which kind model does not speak; %s", p.Format, fmt.Sprintf(its.Instead, textfmt.Shorten(d.Provider, 80)))
 	}
 }
 

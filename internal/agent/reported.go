@@ -45,7 +45,7 @@ type programCall struct {
 // beginCall reads the usage that is recorded in HOME before the call begins. Usage that is
 // recorded later belongs to the call.
 func (s *Set) beginCall(d Definition, job session.Job) *programCall {
-	notes := preset.For(d.Preset).UsageFiles()
+	notes := preset.For(d.Preset).Usage
 	c := &programCall{log: preset.NewUsageLog(job.Home, notes)}
 	c.log.Update()
 	brief, _ := json.Marshal(job.Brief) // plain data
@@ -93,7 +93,7 @@ func (s *Set) Reported(agent string, dir session.WorkDir, call string) (used, es
 	if dialect == nil || c.begin.Before.Validate() != nil || c.begin.Opening.Validate() != nil {
 		return used, estimate, false
 	}
-	c.log = preset.NewUsageLog(dir.Home, dialect.UsageFiles())
+	c.log = preset.NewUsageLog(dir.Home, dialect.Usage)
 	c.log.Update()
 	used, estimate = c.noted(), c.estimate()
 	if used.Validate() != nil || estimate.Validate() != nil {

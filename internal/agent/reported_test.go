@@ -188,7 +188,7 @@ func FuzzConversationFiles(f *testing.F) {
 			path := filepath.Join(home, files.path)
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-			l := preset.NewUsageLog(home, preset.For(program).UsageFiles())
+			l := preset.NewUsageLog(home, preset.For(program).Usage)
 			l.Update()
 			sum := l.Sum
 			require.Equal(t, sum, sum.Max(cost.Usage{}), "nothing is negative")
@@ -207,7 +207,7 @@ func TestAnEndlessLineEndsAfterAll(t *testing.T) {
 		path := filepath.Join(home, files.path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
-		l := preset.NewUsageLog(home, preset.For(program).UsageFiles())
+		l := preset.NewUsageLog(home, preset.For(program).Usage)
 		for _, size := range []int64{30 << 20, 60 << 20} {
 			require.NoError(t, os.Truncate(path, size))
 			l.Update()

@@ -14,7 +14,7 @@ import (
 func TestSettingsAreWrittenWhateverIsInTheirPlace(t *testing.T) {
 	t.Parallel()
 	program := preset.For(preset.Gemini)
-	name, text := program.Settings()
+	name, text := program.SettingsFile, program.Settings
 	for what, leave := range map[string]func(dir string) error{
 		"nothing":                   func(string) error { return nil },
 		"a directory":               func(dir string) error { return os.Mkdir(dir, 0o700) },

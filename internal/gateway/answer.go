@@ -23,8 +23,8 @@ const (
 	reportEvery = 2048
 	// maxStored bounds an answer that is stored, in bytes.
 	maxStored = 8 << 20
-	// maxTokenBytes is more than the average size of an answer's tokens.
-	maxTokenBytes = 32
+	// maxTokenBytes is more than the average size of an answer's tokens. A short answer may have answerSlack bytes more.
+	maxTokenBytes, answerSlack = 32, 64 << 10
 	// drainTimeout is how long the gateway waits for the end of a whole answer after the program has disconnected.
 	drainTimeout = 5 * time.Second
 )
@@ -34,7 +34,7 @@ var errAnswerTooLarge = errors.New("the answer is too large")
 
 // answer passes an answer to the program.
 type answer struct {
-	*paidCall
+	*meteredCall
 	from     *upstream
 	call     session.Call
 	forecast wire.Forecast
@@ -100,7 +100,7 @@ func (a *answer) forwardAll() error {
 		if a.stopReason != nil {
 			return a.stopReason
 		}
-		if a.size > a.gateway.o.MaxAnswer || a.meter.Facts().Bytes > maxTokenBytes*a.forecast.MaxOutput+maxError {
+		if a.size > a.gateway.o.MaxAnswer || a.meter.Facts().Bytes > maxTokenBytes*a.forecast.MaxOutput+answerSlack {
 			return errAnswerTooLarge
 		}
 		n, err := a.from.response.Body.Read(buffer)
@@ -189,7 +189,7 @@ func (a *answer) finish(err error) {
 		return
 	}
 	a.noteStall(a.progressAt)
-	a.unsettle(facts)
+	a.unsettle(facts, err)
 	var f *failures.Failure
 	switch {
 	case errors.As(a.stopReason, &f):
@@ -210,7 +210,7 @@ func (a *answer) finish(err error) {
 		a.report(failures.Failf(failures.APIError, "the answer of provider %s was incomplete: %v", a.provider.Name, err))
 	}
 	a.deliver()
-	if err != nil || facts.Fault != nil && a.parsed.Format == wire.GenerateContent { // Gemini CLI treats an error as the end
+	if err != nil || facts.Fault != nil && a.parsed.Format.BreaksOff() {
 		panic(http.ErrAbortHandler) // the program gets a connection error
 	}
 }
@@ -227,7 +227,7 @@ func (a *answer) deliver() {
 		a.programGone = s.Flush() != nil
 	}
 	if a.booked && (a.programGone || a.r.Context().Err() != nil) {
-		a.attempt.Account.Undelivered(a.call.ID())
+		a.undelivered(a.call.ID())
 	}
 }
 
@@ -263,6 +263,7 @@ func (a *answer) settle(facts wire.Facts) {
 	a.writeTranscript(how, used)
 	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	a.call.Answered(facts.Answer())
+	a.bill(used, cost.Usage{}, false)
 	a.stopReason = a.call.Settle(ctx, document, used)
 	a.booked = true
 	a.failIfNotBooked(a.stopReason)
@@ -274,43 +275,23 @@ func (a *answer) writeTranscript(how string, used cost.Usage) {
 	a.record.writeAnswer(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
 }
 
-// unsettle books the known cost of a broken call, and an estimate of the rest. There is no rest if the provider has
-// ended the answer with an error and has counted all of it, or has not begun it.
-func (a *answer) unsettle(facts wire.Facts) {
-	used, spent, until := cost.Usage{}, a.forecast.Spent(facts), a.scale.Writes(a.gateway.o.Now().Sub(a.began))
-	switch {
-	case facts.Counted:
-		used = a.forecast.Priced(facts.Usage, facts.Tier)
-		used.CostUSD = max(used.CostUSD, facts.Cost)
-		if facts.Fault == nil && facts.Bytes == 0 { // the model may have reasoned until now
-			facts.Usage.OutputTokens = max(facts.Usage.OutputTokens, min(until, a.forecast.MaxOutput))
-			spent = a.forecast.Spent(facts)
-		}
-	case facts.Bytes > 0:
-	case facts.Fault != nil && (facts.ID == "" || wire.Unbilled(facts.Fault)):
-		spent = cost.Usage{}
-	default:
-		spent = a.estimateUnknown(a.forecast, until)
-	}
+// unsettle books the known cost of a broken call, and an estimate of the rest. err is why it has no end.
+func (a *answer) unsettle(facts wire.Facts, err error) {
 	how := "broken off"
 	switch {
 	case facts.Fault != nil:
+		err = facts.Fault
 		how += ": " + facts.Fault.Error()
 	case a.stopReason != nil:
 		how += ": " + a.stopReason.Error()
 	}
+	used, rest := a.forecast.Incomplete(facts, err, a.likelyOutput(a.scale.Writes(a.gateway.o.Now().Sub(a.began))))
+	spent := used.Add(rest)
 	a.writeTranscript(how, spent)
-	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	said := facts.Answer()
-	if said.Category == "" {
-		said.Category = failures.APIError
-	}
+	said.Category = cmp.Or(said.Category, failures.APIError)
 	a.call.Answered(said)
-	if spent == used {
-		a.failIfNotBooked(a.call.Abandon(ctx, used))
-	} else {
-		a.failIfNotBooked(a.call.Unsettle(ctx, used, spent.Minus(used)))
-	}
+	a.end(a.call, used, rest)
 	a.countTokens(spent)
 }
 

@@ -239,6 +239,10 @@ type Access struct {
 	closed bool
 	calls  sync.WaitGroup
 	failed sync.Once
+	// booked is the cost of the calls, and stored that of the stored answers that were delivered again. uncertain: the cost
+	// of some call is not known, or whether its answer has reached the program.
+	booked, stored cost.Usage
+	uncertain      bool
 }
 
 // Open gives an attempt access until Close. Calls inherit the context's values, not its cancellation.
@@ -274,6 +278,27 @@ func (a *Access) noteStall(since time.Time) {
 			return
 		}
 	}
+}
+
+// Bill returns the booked cost of the calls so far, and the cost of the answers that the program has received. exact: both
+// are known.
+func (a *Access) Bill() (booked, answered cost.Usage, exact bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.booked, a.booked.Add(a.stored), !a.uncertain
+}
+
+// bill adds costs to the bill.
+func (a *Access) bill(booked, stored cost.Usage, uncertain bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.booked, a.stored, a.uncertain = a.booked.Add(booked), a.stored.Add(stored), a.uncertain || uncertain
+}
+
+// undelivered notes that the program has not received an answer: it gets it when it repeats the request.
+func (a *Access) undelivered(call string) {
+	a.bill(cost.Usage{}, cost.Usage{}, true)
+	a.attempt.Account.Undelivered(call)
 }
 
 // Wait returns when no request of the attempt is in flight: the transcript is complete then. The

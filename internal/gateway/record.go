@@ -179,7 +179,9 @@ func (c *record) writeAnswer(contentType string, body []byte, how string, used c
 		c.isNew(it, times)
 		switch it.Kind {
 		case wire.Thought:
-			c.log.Thought(it.Text)
+			if it.Text != "" {
+				c.log.Thought(it.Text)
+			}
 		case wire.ToolCall:
 			gist, detail := transcript.Gist(it.Name, json.RawMessage(it.Text))
 			if len(c.gists) >= maxGists {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxError bounds the body of an error, and maxSecret a secret in it, in bytes.
-	maxError, maxSecret = 64 << 10, 16 << 10
+	// maxCount bounds the answer to a request that counts tokens, in bytes.
+	maxCount = 64 << 10
 	// freeWait is how long a provider may take to begin the answer to a free call.
 	freeWait = 30 * time.Second
 )
@@ -69,7 +69,8 @@ func (q *request) send(content []byte) *upstream {
 	}
 	response.Header = passedHeaders(response.Header)
 	if !wire.Answered(response.StatusCode) {
-		u.readFault(response, q.attempt.Mask)
+		u.response = response
+		u.err, u.body = wire.FaultOf(response, q.attempt.Mask)
 		return u
 	}
 	opened, err := wire.Open(q.route.Format, response)
@@ -142,21 +143,6 @@ func query(from *url.URL) string {
 		return !json || !slices.Contains(passedParameters, name)
 	})
 	return values.Encode()
-}
-
-// readFault reads an error. mask replaces the other secrets of the attempt.
-func (u *upstream) readFault(response *http.Response, mask func(string) string) {
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxError+maxSecret)) // a part is enough
-	_ = response.Body.Close()
-	u.body = []byte(mask(string(body)))
-	u.body = u.body[:min(len(u.body), maxError)] // without a part of a secret at its end
-	u.response = response
-	if response.StatusCode < 400 { // below 300, the model may have answered
-		u.err = &wire.Fault{Status: response.StatusCode, Message: "it redirects or answers without content; set base_url to its address"}
-		u.body = nil
-		return
-	}
-	u.err = wire.ReadFault(response.StatusCode, response.Header, u.body)
 }
 
 // close frees the resources of the call.

@@ -19,8 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/boot"
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/proctree"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -93,7 +93,7 @@ func openRoot(o Options) (*Layers, error) {
 		return nil, err
 	}
 	o.Root = root
-	id, err := boot.ID()
+	id, err := proctree.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("read the boot id of the host: %w", err)
 	}

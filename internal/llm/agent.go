@@ -26,11 +26,12 @@ const (
 
 // Agent works on assignments with a model.
 type Agent struct {
-	// Name is the agent's name, Kind the provider's API, Server its host, and Model the model's
-	// name.
-	Name, Kind, Server, Model string
-
-	Provider Provider
+	// Name is the agent's name, and Model the model's name.
+	Name, Model string
+	// API is the provider's API; it has a format that is spoken. BaseURL is the parameter of [wire.API.Base], and Key the
+	// key; empty if the server needs none.
+	API          wire.API
+	BaseURL, Key string
 	// Transport sends the requests.
 	Transport http.RoundTripper
 	// Enter waits until the provider's limits permit a call with this many prompt tokens. The
@@ -108,8 +109,8 @@ type run struct {
 
 func (a *Agent) begin(job session.Job, t tree) *run {
 	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript.New(cmp.Or(a.Log, io.Discard), a.Mask)}
-	system, first := a.Mask(systemPrompt(job)), a.Mask(firstMessage(job.Brief))
-	r.talk = newConversation(job.Input, a.Kind, a.Model, system, toolsFor(job), first)
+	prompt := wire.Prompt{Model: a.Model, System: a.Mask(systemPrompt(job)), Tools: toolsFor(job)}
+	r.talk = newConversation(job.Input, string(a.API), prompt, a.Mask(firstMessage(job.Brief)))
 	return r
 }
 

@@ -17,10 +17,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
-	"github.com/maestro-hive/maestro/internal/llm/anthropic"
-	"github.com/maestro-hive/maestro/internal/llm/openai"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 const (
@@ -31,10 +30,10 @@ const (
 // today is the clock of the tests.
 var today = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// kinds are the providers, by kind.
-var kinds = map[string]func(url string) llm.Provider{
-	"anthropic": func(url string) llm.Provider { return anthropic.Provider{BaseURL: url, Key: key} },
-	"openai":    func(url string) llm.Provider { return openai.Provider{BaseURL: url + "/v1", Key: key} },
+// kinds are the addresses of the APIs at a provider.
+var kinds = map[string]func(url string) string{
+	"anthropic": func(url string) string { return url },
+	"openai":    func(url string) string { return url + "/v1" },
 }
 
 // bench is a directory with a model at work on it.
@@ -56,7 +55,7 @@ func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
 	t.Helper()
 	b := &bench{t: t, calls: newCallStore()}
 	b.agent = &llm.Agent{
-		Name: "writer", Kind: kind, Model: "m", Provider: kinds[kind](url), Transport: http.DefaultTransport,
+		Name: "writer", API: wire.API(kind), Model: "m", BaseURL: kinds[kind](url), Key: key, Transport: http.DefaultTransport,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000, Timeout: time.Minute, IdleTimeout: time.Minute,
 		Mask: func(s string) string { return strings.ReplaceAll(s, secret, "***") },
 		Now:  func() time.Time { return today }, Log: &b.log,

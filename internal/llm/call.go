@@ -1,11 +1,14 @@
 package llm
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -26,83 +29,68 @@ var errIdle = errors.New("no progress")
 
 const patienceFirst = 2
 
-// spending is the cost of a call without an answer: what the provider has counted, and an estimate of the rest. whole:
-// there is no rest.
-type spending struct {
-	used, rest cost.Usage
-	whole      bool
-}
+// maxAnswer bounds the body of an answer, in bytes.
+const maxAnswer = 64 << 20
 
-func (s spending) sum() cost.Usage { return s.used.Add(s.rest) }
-
-// receiver collects what was received of an answer.
+// receiver receives the answer of a call.
 type receiver struct {
-	run      *run
-	turn     int
+	*run
 	forecast wire.Forecast
 	// paid records the call's cost; may be nil.
 	paid session.Call
-	// limit bounds the tokens of the answer.
-	limit int64
-	// usage is what the provider has counted; nil: nothing yet.
-	usage    *cost.Usage
-	bytes    int
-	reported int
-	received Received
-	// progress is what was received of the answer's content, and idle ends the call when there is none.
-	progress int64
-	idle     *time.Timer
-	// began is set when a part of the answer was received.
-	began bool
-	// calls is the number of received tool calls; said is set once text was received.
-	calls int
-	said  bool
+	// idle ends the call when no content comes.
+	idle *time.Timer
+	// meter reads the answer; nil until one has begun.
+	meter *wire.Meter
+	// progress is what was received of the answer's content, in bytes, and reported how much of it when the cost was last
+	// reported, with the counted usage.
+	progress, reported int64
+	counted            cost.Usage
+	// spent is the last reported cost, which only grows.
+	spent cost.Usage
+	// said: text was received and written to the transcript.
+	said bool
 	// abortErr is why the call has to be aborted.
 	abortErr error
 }
 
 // call calls the model. The error is a *failures.Failure, or the cause of the context's end. With
-// an error, spending has the cost of the call.
-func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, paid session.Call) (Answer, spending, error) {
+// an error, used is what the call has cost, and rest an estimate of its further cost; zero if there is none.
+func (r *run) call(ctx context.Context, turn int, f wire.Forecast, paid session.Call) (_ Answer, used, rest cost.Usage, err error) {
 	r.log.Turn("turn %d: asking %s", turn, r.Model)
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
 	calling, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	h := &receiver{run: r, turn: turn, forecast: f, limit: limit, paid: paid}
-	h.idle = time.AfterFunc(patienceFirst*r.IdleTimeout, func() { stop(errIdle) })
+	h := &receiver{run: r, forecast: f, paid: paid, idle: time.AfterFunc(patienceFirst*r.IdleTimeout, func() { stop(errIdle) })}
 	defer h.idle.Stop()
-	client := &http.Client{
-		Transport: transport{wire.Transport{RoundTripper: r.Transport}, formats[wire.API(r.Kind)], &h.received},
-		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
-			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
-		},
-	}
-	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Received: &h.received, OnEvent: h.onStreamEvent})
+	items, facts, err := h.receive(calling)
 	r.log.End()
 	if err == nil {
-		answer = r.accept(answer, h)
-		r.writeAnswer(answer, h.said, h.calls)
-		return answer, spending{}, nil
+		answer := r.accept(items, f.Checked(facts), turn)
+		answer.Usage, answer.Counted = f.Spent(facts), facts.Counted
+		r.writeAnswer(answer, h.said)
+		return answer, used, rest, nil
 	}
+	used, rest = f.Incomplete(facts, err, wire.UsualOutput)
 	if stopped := ended(ctx); stopped != nil {
-		return Answer{}, h.spent(err), stopped
+		return Answer{}, used, rest, stopped
 	}
 	if h.abortErr != nil {
-		return Answer{}, h.spent(err), h.abortErr
+		return Answer{}, used, rest, h.abortErr
 	}
 	if errors.Is(context.Cause(calling), errIdle) {
-		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
+		return Answer{}, used, rest, failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
 	}
 	failed := wire.Failure(err, "", r.Now())
-	tooLong := Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).sum()}
+	tooLong := Answer{Stop: wire.Overflowed, Text: r.Mask(failed.Message), Usage: used.Add(rest)}
 	switch {
 	case failed.Category == failures.RateLimited && failed.Final:
-		tooLong.Stop = AboveLimit
-		return tooLong, spending{}, nil
+		tooLong.Stop = wire.AboveLimit
+		return tooLong, used, rest, nil
 	case failed.Category == failures.ContextOverflow, r.mayOverflow(err, f):
-		return tooLong, spending{}, nil
+		return tooLong, used, rest, nil
 	}
-	return Answer{}, h.spent(err), failed
+	return Answer{}, used, rest, failed
 }
 
 // mayOverflow reports whether a request that the provider rejects without a known reason is about as long as what the
@@ -112,123 +100,154 @@ func (r *run) mayOverflow(err error, f wire.Forecast) bool {
 	return errors.As(err, &fault) && fault.Rejects() && f.Guess() > r.ContextTokens-r.ContextTokens/10-r.MaxOutputTokens
 }
 
-// onStreamEvent handles an event of the stream. If the answer exceeds its budget, the call is
-// aborted, unless the answer is complete: then it is paid for and usable.
-func (h *receiver) onStreamEvent(e Event) error {
-	h.show(e)
-	h.began = true
-	if e.Progress > h.progress {
-		h.progress = e.Progress
-		h.idle.Reset(h.run.IdleTimeout)
+// receive makes the call and receives its answer. With an error, facts are what the answer has stated before.
+func (h *receiver) receive(ctx context.Context) (items []wire.Item, facts wire.Facts, err error) {
+	prompt := h.talk.prompt
+	prompt.MaxOutput = h.forecast.MaxOutput
+	request, err := h.API.NewRequest(h.BaseURL, h.Key, prompt)
+	if err != nil {
+		return nil, facts, wire.Unsent{Err: err}
 	}
-	if e.Usage != nil {
-		h.usage = e.Usage
+	response, err := wire.Transport{RoundTripper: h.Transport}.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		return nil, facts, err
 	}
-	h.bytes += e.Bytes
-	if e.Usage == nil && h.bytes-h.reported < spendEvery || h.paid == nil {
-		return nil
+	defer response.Body.Close() //nolint:errcheck // read to its end, or aborted
+	if !wire.Answered(response.StatusCode) {
+		fault, _ := wire.FaultOf(response, h.Mask)
+		return nil, facts, fault
 	}
-	h.reported = h.bytes
-	if err := h.paid.Spending(h.soFar()); err != nil && !e.Whole {
-		h.abortErr = err
+	format := h.API.Programs().Spoken
+	content, err := wire.Open(format, response)
+	if err != nil {
+		return nil, facts, err
 	}
-	return h.abortErr
+	body := bufio.NewReader(io.LimitReader(content, maxAnswer))
+	first, err := firstByte(body)
+	if err != nil {
+		return nil, facts, err
+	}
+	kind := "application/json" // also if a stream was requested, or promised
+	if first != '{' {
+		kind = "text/event-stream"
+	}
+	h.meter = wire.NewMeter(format, 1, kind)
+	h.meter.Header(response.Header)
+	answer := wire.NewAnswer(format)
+	err = h.read(answer, wire.Documents(first != '{', metered{body, h.meter}))
+	if facts = h.meter.Facts(); err == nil {
+		facts = h.meter.End()
+	}
+	items = answer.Items()
+	switch {
+	case h.abortErr != nil:
+		return nil, facts, h.abortErr
+	case facts.Fault != nil:
+		return nil, facts, facts.Fault
+	case facts.Stop != "", facts.Ended && len(items) > 0: // the answer is complete, however the stream ends. It is paid for, so use it
+		return items, facts, nil
+	case err == nil:
+		err = &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}
+	}
+	return nil, facts, err
 }
 
-// show writes received text and tool calls to the transcript.
-func (h *receiver) show(e Event) {
-	for _, line := range h.run.log.Piece(e.Text) {
-		h.run.say(line)
+// firstByte returns the first byte that is not space. Servers send spaces while the model works.
+func firstByte(r *bufio.Reader) (byte, error) {
+	for {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return b, r.UnreadByte()
+		}
 	}
-	h.said = h.said || strings.TrimSpace(e.Text) != ""
-	if e.Call == nil {
+}
+
+// metered reads an answer to its end, or to an error: a server may not close the connection.
+type metered struct {
+	io.Reader
+	meter *wire.Meter
+}
+
+// Read reads the next part.
+func (m metered) Read(p []byte) (int, error) {
+	if facts := m.meter.Facts(); facts.Ended || facts.Fault != nil && facts.Stop == "" {
+		return 0, io.EOF
+	}
+	n, err := m.Reader.Read(p)
+	_, _ = m.meter.Write(p[:n]) // never fails
+	return n, err
+}
+
+// read reads the documents of an answer to its end. The error is why it has none.
+func (h *receiver) read(answer *wire.Answer, documents iter.Seq2[[]byte, error]) error {
+	for document, err := range documents {
+		if err != nil {
+			return err
+		}
+		text := answer.Add(document)
+		for _, line := range h.log.Piece(text) {
+			h.say(line)
+		}
+		h.said = h.said || strings.TrimSpace(text) != ""
+		if h.spend(h.meter.Facts()); h.abortErr != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// spend reports the cost of the answer so far. If it exceeds its budget, the call is aborted, unless the answer is
+// complete: then it is paid for and usable.
+func (h *receiver) spend(facts wire.Facts) {
+	if now := h.meter.Progress(); now > h.progress {
+		h.progress = now
+		h.idle.Reset(h.IdleTimeout)
+	}
+	news := facts.Counted && facts.Usage != h.counted
+	if h.paid == nil || !news && h.progress-h.reported < spendEvery {
 		return
 	}
-	call := *e.Call
-	call.Name = h.run.Mask(call.Name)
-	h.run.tidy(&call)
-	gist := h.run.writeCall(call)
-	h.calls++
-	h.run.say(gist)
+	h.reported, h.counted, h.spent = h.progress, facts.Usage, h.spent.Max(h.forecast.Spent(facts))
+	if err := h.paid.Spending(h.spent); err != nil && !facts.Whole {
+		h.abortErr = err
+	}
 }
 
-// soFar returns the cost up to now: what the provider has counted, and an estimate of the rest.
-func (h *receiver) soFar() cost.Usage {
-	output := min(wire.TokensOf(int64(h.bytes)), h.limit)
-	if h.usage == nil {
-		return h.forecast.Estimated(output)
-	}
-	u := *h.usage
-	u.OutputTokens = max(u.OutputTokens, output)
-	return h.forecast.Priced(u, "")
-}
-
-// complete estimates costs that a server does not report. counted reports whether the server has
-// counted the prompt.
-func (h *receiver) complete(u cost.Usage, tier string) (complete cost.Usage, counted bool) {
-	guess := h.forecast.Estimated(min(wire.TokensOf(int64(h.bytes)), h.limit))
-	if u.OutputTokens == 0 {
-		u.OutputTokens = guess.OutputTokens
-	}
-	counted = u.Tokens() > u.OutputTokens
-	if !counted {
-		u.InputTokens, u.CacheReadTokens, u.CacheWriteTokens = guess.InputTokens, guess.CacheReadTokens, guess.CacheWriteTokens
-	}
-	return h.forecast.Priced(u, tier), counted
-}
-
-// spent returns the cost of a call that ended with an error.
-func (h *receiver) spent(err error) spending {
-	var fault *wire.Fault
-	ended := errors.As(err, &fault) && !fault.Cut // by the provider
-	switch {
-	case h.usage == nil && h.bytes == 0 && (wire.Unbilled(err) || ended && !h.began):
-		return spending{whole: true}
-	case h.usage == nil && h.bytes == 0:
-		return spending{rest: h.forecast.Estimated(min(wire.UsualOutput, h.limit))}
-	case h.usage == nil:
-		return spending{rest: h.soFar()}
-	}
-	used, all := h.forecast.Priced(*h.usage, ""), h.soFar()
-	if all == used && !ended { // the model may have reasoned until now
-		all.OutputTokens = max(all.OutputTokens, min(wire.UsualOutput, h.limit))
-		all = h.forecast.Priced(all, "")
-	}
-	return spending{used, all.Minus(used), all == used}
-}
-
-// accept prepares an answer for storage and use: it masks secrets, makes tool calls well-formed
-// with unique ids, and completes the usage.
-func (r *run) accept(answer Answer, h *receiver) Answer {
-	stated := wire.Facts{Usage: answer.Usage, Counted: true, Cost: answer.Usage.CostUSD, Tier: answer.Said.Tier, Differs: answer.Said.Differs}
-	answer.Said.Differs = h.forecast.Checked(stated).Differs
-	answer.Usage, answer.Counted = h.complete(answer.Usage, answer.Said.Tier)
-	answer.Usage.CostUSD = max(answer.Usage.CostUSD, stated.Cost)
-	answer.Text = strings.TrimSpace(r.Mask(strings.ToValidUTF8(answer.Text, "\uFFFD")))
-	thinking := make([]Thinking, 0, len(answer.Thinking))
-	for _, t := range answer.Thinking {
-		// A thought with a masked secret cannot be sent back unchanged, so it is dropped.
-		if masked := r.Mask(t.Text); masked == t.Text {
-			thinking = append(thinking, t)
-		}
-	}
-	answer.Thinking = thinking
+// accept prepares an answer for storage and use: it masks secrets, and makes tool calls well-formed with unique ids.
+func (r *run) accept(items []wire.Item, facts wire.Facts, turn int) Answer {
+	answer := Answer{Stop: wire.EndingOf(facts.Stop), Said: facts.Answer()}
 	seen := map[string]bool{}
-	for i := range answer.Calls {
-		c := &answer.Calls[i]
-		c.Name = r.Mask(strings.ToValidUTF8(c.Name, "\uFFFD"))
-		r.tidy(c)
-		c.ID = r.Mask(c.ID)
-		if c.ID == "" || seen[c.ID] {
-			c.ID = fmt.Sprintf("call_%d_%d", h.turn, i+1)
+	for _, it := range items {
+		text := r.Mask(strings.ToValidUTF8(it.Text, "\uFFFD"))
+		switch it.Kind { //nolint:exhaustive // others are not in answers
+		case wire.Said:
+			answer.Text += text
+		case wire.Declined:
+			answer.Stop, answer.Text = wire.Filtered, answer.Text+text
+		case wire.Thought:
+			// A thought with a masked secret cannot be sent back unchanged, so it is dropped.
+			if text == it.Text && r.API.Programs().Spoken.RepeatsThoughts() {
+				answer.Thinking = append(answer.Thinking, wire.Thinking{Text: it.Text, Signature: it.Signature, Redacted: it.Redacted})
+			}
+		case wire.ToolCall:
+			c := wire.Call{ID: r.Mask(it.ID), Name: r.Mask(strings.ToValidUTF8(it.Name, "\uFFFD")), Arguments: it.Text}
+			r.tidy(&c)
+			if c.ID == "" || seen[c.ID] {
+				c.ID = fmt.Sprintf("call_%d_%d", turn, len(answer.Calls)+1)
+			}
+			seen[c.ID] = true
+			answer.Calls = append(answer.Calls, c)
 		}
-		seen[c.ID] = true
 	}
+	answer.Text = strings.TrimSpace(r.Mask(answer.Text)) // a secret may begin in one part and end in the next
 	return answer
 }
 
 // tidy converts a call's arguments into a JSON object without secrets.
-func (r *run) tidy(c *Call) {
+func (r *run) tidy(c *wire.Call) {
 	raw := strings.TrimSpace(c.Arguments)
 	if raw == "" {
 		raw = "{}"
@@ -237,12 +256,12 @@ func (r *run) tidy(c *Call) {
 	decoder.UseNumber()
 	var object map[string]any
 	err := decoder.Decode(&object)
-	masked := r.Mask(string(encode(r.maskValue(object))))
+	masked := r.Mask(string(wire.Encode(r.maskValue(object))))
 	if err != nil || object == nil || decoder.More() || !json.Valid([]byte(masked)) {
 		c.Arguments, c.Broken = "{}", textfmt.Shorten(r.Mask(raw), 500)
 		return
 	}
-	c.Arguments, c.Masked = masked, masked != string(encode(object))
+	c.Arguments, c.Masked = masked, masked != string(wire.Encode(object))
 }
 
 // maskValue masks the texts in a JSON value, however they are escaped.

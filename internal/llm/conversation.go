@@ -1,11 +1,9 @@
 package llm
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -17,10 +15,10 @@ import (
 // conversation is the messages so far, and what is known of their length.
 type conversation struct {
 	// input is the manifest that the work starts from: files of the same names may have other contents.
-	input               spec.Digest
-	kind, model, system string
-	tools               []Tool
-	messages            []Message
+	input spec.Digest
+	kind  string
+	// prompt has the messages so far.
+	prompt wire.Prompt
 
 	// head is the size of everything but the messages, and sizes are those of the messages, in
 	// bytes.
@@ -35,42 +33,37 @@ type conversation struct {
 	removed int64
 }
 
-func newConversation(input spec.Digest, kind, model, system string, tools []Tool, first string) *conversation {
-	c := &conversation{input: input, kind: kind, model: model, system: system, tools: tools}
-	c.head = int64(len(encode(c.request(0))))
-	c.add(Message{Role: User, Text: first})
+func newConversation(input spec.Digest, kind string, prompt wire.Prompt, first string) *conversation {
+	c := &conversation{input: input, kind: kind, prompt: prompt}
+	c.head = int64(len(wire.Encode(prompt)))
+	c.add(wire.Message{Role: wire.User, Text: first})
 	return c
-}
-
-// request returns the next request.
-func (c *conversation) request(maxOutput int64) Request {
-	return Request{Model: c.model, System: c.system, Tools: c.tools, Messages: c.messages, MaxOutput: maxOutput}
 }
 
 // digest identifies everything that the next answer depends on.
 func (c *conversation) digest() spec.Digest {
-	sum := sha256.Sum256(encode(struct {
+	sum := sha256.Sum256(wire.Encode(struct {
 		Input spec.Digest `json:"input"`
 		Kind  string      `json:"kind"`
-		Request
-	}{c.input, c.kind, c.request(0)}))
+		wire.Prompt
+	}{c.input, c.kind, c.prompt}))
 	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
-func (c *conversation) add(m Message) {
-	c.messages = append(c.messages, m)
-	c.sizes = append(c.sizes, int64(len(encode(m))))
+func (c *conversation) add(m wire.Message) {
+	c.prompt.Messages = append(c.prompt.Messages, m)
+	c.sizes = append(c.sizes, int64(len(wire.Encode(m))))
 }
 
 // answered adds an answer and the provider's count for it, if it has counted.
-func (c *conversation) answered(m Message, used cost.Usage, counted bool) {
+func (c *conversation) answered(m wire.Message, used cost.Usage, counted bool) {
 	c.add(m)
 	if !counted {
 		return
 	}
 	c.counted = used.Tokens()
 	c.cached, c.caches = used.CacheReadTokens+used.CacheWriteTokens, used.CacheWriteTokens > 0 || c.caches
-	c.known, c.removed = len(c.messages), 0
+	c.known, c.removed = len(c.prompt.Messages), 0
 }
 
 // forecast returns the forecast of the next call's cost.
@@ -97,7 +90,7 @@ func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) wire.Forec
 func (c *conversation) shrink(tokens int64) bool {
 	type place struct{ message, result, size int }
 	var places []place
-	for i, m := range c.messages[:len(c.messages)-1] {
+	for i, m := range c.prompt.Messages[:len(c.prompt.Messages)-1] {
 		for j, r := range m.Results {
 			if note := leftOut(r); len(note) < len(r.Text) {
 				places = append(places, place{i, j, len(r.Text)})
@@ -116,28 +109,17 @@ func (c *conversation) shrink(tokens int64) bool {
 
 // leaveOut replaces a result by a note.
 func (c *conversation) leaveOut(message, result int) {
-	m := c.messages[message]
+	m := c.prompt.Messages[message]
 	m.Results = slices.Clone(m.Results)
 	m.Results[result].Text = leftOut(m.Results[result])
 	before := c.sizes[message]
-	c.messages[message], c.sizes[message] = m, int64(len(encode(m)))
+	c.prompt.Messages[message], c.sizes[message] = m, int64(len(wire.Encode(m)))
 	if message < c.known {
 		c.removed += before - c.sizes[message]
 		c.cached = 0 // a provider caches prefixes, and this prefix has changed
 	}
 }
 
-func leftOut(r Result) string {
+func leftOut(r wire.Result) string {
 	return fmt.Sprintf("(%d bytes omitted to save space; call the tool again if you need them)", len(r.Text))
-}
-
-// encode encodes plain data as JSON, without HTML escapes.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		panic(fmt.Sprintf("chat: a document is not plain data: %v", err))
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

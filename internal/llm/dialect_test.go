@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/llm/openai"
 	"github.com/maestro-hive/maestro/internal/providertest"
 )
 
@@ -121,10 +120,7 @@ func TestAddresses(t *testing.T) {
 		for _, suffix := range suffixes {
 			server := providertest.New(t, plays(finish()))
 			b := newBench(t, kind, server.URL(), nil)
-			b.agent.Provider = kinds[kind](server.URL() + suffix)
-			if kind == "openai" {
-				b.agent.Provider = openai.Provider{BaseURL: server.OpenAIURL() + suffix}
-			}
+			b.agent.BaseURL = kinds[kind](server.URL()) + suffix
 			_, err := b.run()
 			require.NoError(t, err, "%s %q", kind, suffix)
 			require.Equal(t, 1, server.Count())

@@ -1,5 +1,5 @@
 // Package llm runs models that work on an assignment's directory through tools. There is one loop
-// for all providers; an adapter for each provider translates a call and its answer.
+// for all providers; package wire translates a call and its answer.
 //
 // # A turn
 //

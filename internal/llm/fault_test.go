@@ -178,10 +178,10 @@ func TestRedirectsGetNoKey(t *testing.T) {
 	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 		elsewhere := httptest.NewServer(http.RedirectHandler(s.URL()+"/v1/messages", http.StatusTemporaryRedirect))
 		defer elsewhere.Close()
-		b.agent.Provider = kinds[b.agent.Kind](elsewhere.URL)
+		b.agent.BaseURL = kinds[string(b.agent.API)](elsewhere.URL)
 		_, err := b.run()
 		f := failed(t, err)
-		require.Equal(t, failures.APIError, f.Category)
+		require.Equal(t, failures.InvalidRequest, f.Category)
 		require.Contains(t, f.Message, "redirects")
 		require.Zero(t, s.Count())
 	})

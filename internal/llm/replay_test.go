@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 const longTalk = 20
@@ -67,7 +68,7 @@ func TestReplay(t *testing.T) {
 		require.NotContains(t, files, "files/11.sh", "the calls of an answer that was cut off are not done")
 
 		stride := 1
-		if b.agent.Kind != "anthropic" {
+		if b.agent.API != wire.Anthropic {
 			stride = 5 // the bookkeeping is the same
 		}
 		for step := 1; step <= steps; step += stride {
@@ -173,7 +174,7 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, s.Count())
 		told := s.Requests()[2].Last().Text
-		for _, want := range []string{"test_failure", "check test failed", "Its changes are in the directory", "+a line", "find the cause"} {
+		for _, want := range []string{"test_failure", "check test failed", "Its changes, which are still there", "+a line", "find the cause"} {
 			require.Contains(t, told, want)
 		}
 		b.job.Input = "files with the same names and other contents"

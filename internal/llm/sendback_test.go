@@ -59,15 +59,15 @@ func TestOthersAreHeard(t *testing.T) {
 			told     []string
 			not      string
 		}{
-			{&session.Feedback{Note: "mind the tests"}, []string{"A person who reviewed it wrote: mind the tests"}, "An earlier attempt failed"},
+			{&session.Feedback{Note: "mind the tests"}, []string{"A person who reviewed it wrote: mind the tests"}, "What went wrong before"},
 			{
 				&session.Feedback{Category: failures.APIError, Message: "down", Note: "mind the time", SentBack: "ada rejected the work:\n- too slow"},
-				[]string{"A person who reviewed it wrote: mind the time", "Why work was sent back before that", "- too slow"},
+				[]string{"A person who reviewed it wrote: mind the time", "Why the work was sent back before that", "- too slow"},
 				"down",
 			},
 			{
 				&session.Feedback{Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build", Advice: "Go on.", Kept: true},
-				[]string{"# Work was sent back", "test/tester sent the work back (1 of 2)", "Reasons:\n```\n- it does not build", "The work is in the directory as it was"},
+				[]string{"# The work was sent back", "test/tester sent the work back (1 of 2)", "The reasons:\n\n```\n- it does not build"},
 				"Its changes",
 			},
 		} {

@@ -11,19 +11,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // answer returns the model's answer in this turn: the stored one if it was paid for already, or
 // else a new one. It also returns the stored turn; nil if turns are not stored.
 func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
-	digest := r.talk.digest()
+	f, digest := r.talk.forecast(r.MaxOutputTokens, r.Prices), r.talk.digest()
 	if r.job.Calls == nil {
-		answer, _, err := r.call(ctx, turn, r.talk.forecast(r.MaxOutputTokens, r.Prices), r.MaxOutputTokens, nil)
-		if err != nil {
-			return Answer{}, nil, err
-		}
+		answer, _, _, err := r.call(ctx, turn, f, nil)
 		r.usage = r.usage.Add(answer.Usage)
-		return answer, nil, nil
+		return answer, nil, err
 	}
 	stored, err := r.job.Calls.Stored(ctx, turn, digest)
 	if err != nil {
@@ -36,16 +34,15 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 		}
 		answer.Usage = stored.Usage
 		r.log.Turn("turn %d: using the stored answer, without a new call", turn)
-		r.writeAnswer(answer, false, 0)
+		r.writeAnswer(answer, false)
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
 	}
-	return r.buy(ctx, turn, digest)
+	return r.buy(ctx, turn, f, digest)
 }
 
 // buy reserves, makes and settles a call.
-func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *session.StoredTurn, error) {
-	f := r.talk.forecast(r.MaxOutputTokens, r.Prices)
+func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
 	f.Learned = r.Scale.Learned()
 	leave, err := r.enter(ctx, f.Guess())
 	if err != nil {
@@ -58,11 +55,11 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 			leave(used.Tokens())
 		}
 	}()
-	call, err := r.job.Calls.Begin(ctx, session.CallPlan{
-		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest, API: r.Kind, Server: r.Server,
-		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
-		Waits: func() { leave(0); left = true },
-	})
+	plan := f.Plan()
+	plan.Turn, plan.Agent, plan.Model, plan.Request = turn, r.Name, r.Model, digest
+	plan.API, plan.Server = string(r.API), r.API.Host(r.BaseURL)
+	plan.Waits = func() { leave(0); left = true }
+	call, err := r.job.Calls.Begin(ctx, plan)
 	if err != nil {
 		return Answer{}, nil, err
 	}
@@ -72,11 +69,12 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 		}
 		left = false
 	}
-	answer, spent, err := r.call(ctx, turn, f, f.Output(call.Granted()), call)
+	f.MaxOutput = f.Output(call.Granted())
+	answer, counted, rest, err := r.call(ctx, turn, f, call)
 	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped
 	if err != nil {
-		used = spent.sum()
-		if noted := abandon(noting, call, spent); noted != nil {
+		used = counted.Add(rest)
+		if noted := wire.End(noting, call, counted, rest); noted != nil {
 			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
 		return Answer{}, nil, err
@@ -86,7 +84,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	if u := answer.Usage; answer.Counted {
 		r.Scale.Learn(u.Prompt(), f.Total)
 	}
-	if err := call.Settle(noting, encode(answer), answer.Usage); err != nil {
+	if err := call.Settle(noting, wire.Encode(answer), answer.Usage); err != nil {
 		return Answer{}, nil, fmt.Errorf("settle the call of turn %d: %w", turn, err)
 	}
 	r.usage = r.usage.Add(answer.Usage)
@@ -109,14 +107,6 @@ func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), 
 		return nil, stopped
 	}
 	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call within %s: %v", r.timeout, err)
-}
-
-// abandon records the cost of a call without an answer.
-func abandon(ctx context.Context, call session.Call, spent spending) error {
-	if spent.whole {
-		return call.Abandon(ctx, spent.used)
-	}
-	return call.Unsettle(ctx, spent.used, spent.rest)
 }
 
 // restore restores the file changes of a turn's tools. whole is false if not all changes were

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // FuzzTidy: whatever a model gives as arguments, a JSON object is stored
@@ -15,10 +17,10 @@ func FuzzTidy(f *testing.F) {
 	}
 	r := run{Agent: &Agent{Mask: maskFish}}
 	f.Fuzz(func(t *testing.T, arguments string) {
-		c := Call{Arguments: arguments}
+		c := wire.Call{Arguments: arguments}
 		r.tidy(&c)
 		require.NotContains(t, c.Arguments+c.Broken, "swordfish-1")
-		_, err := parse(Call{Arguments: c.Arguments})
+		_, err := parse(wire.Call{Arguments: c.Arguments})
 		if err != nil {
 			require.ErrorContains(t, err, "must not be", "only a field may have another type")
 		}

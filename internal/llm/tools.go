@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // The names of the tools.
@@ -29,18 +30,18 @@ func number(description string) map[string]any {
 
 // toolsFor returns the tools of a job. The tool that runs a check is included only if there is a
 // check, and finish can send work back only if the job permits it.
-func toolsFor(job session.Job) []Tool {
+func toolsFor(job session.Job) []wire.Tool {
 	checks := job.Deliver.Checks
 	tools := append(lookingTools(), changingTools()...)
 	if len(checks) > 0 {
-		tools = append(tools, Tool{
+		tools = append(tools, wire.Tool{
 			Name: toolCheck, Description: "Run a check on the files as they are. The work is accepted only if every check passes.",
-			Properties: map[string]any{"name": map[string]any{"type": "string", "enum": slices.Compact(sorted(checks)), "description": "The check."}},
+			Properties: map[string]any{"name": map[string]any{"type": "string", "enum": slices.Compact(slices.Sorted(slices.Values(checks))), "description": "The check."}},
 			Required:   []string{"name"},
 		})
 	}
 	return append(tools,
-		Tool{
+		wire.Tool{
 			Name: toolDecide, Description: "Record a decision that those who work after you need to know, like the database that was chosen.",
 			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
 			Required:   []string{"name", "value"},
@@ -49,8 +50,8 @@ func toolsFor(job session.Job) []Tool {
 	)
 }
 
-func finishTool(b session.Brief) Tool {
-	t := Tool{
+func finishTool(b session.Brief) wire.Tool {
+	t := wire.Tool{
 		Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
 		Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
 		Required:   []string{"summary"},
@@ -73,8 +74,8 @@ func finishTool(b session.Brief) Tool {
 	return t
 }
 
-func lookingTools() []Tool {
-	return []Tool{
+func lookingTools() []wire.Tool {
+	return []wire.Tool{
 		{
 			Name: toolList, Description: "List the files in and below a directory, with their sizes in bytes.",
 			Properties: map[string]any{"path": text("The directory; left out: all of it.")},
@@ -99,8 +100,8 @@ func lookingTools() []Tool {
 	}
 }
 
-func changingTools() []Tool {
-	return []Tool{
+func changingTools() []wire.Tool {
+	return []wire.Tool{
 		{
 			Name: toolWrite, Description: "Create a text file, or replace all of one. To change a part of a file, use edit.",
 			Properties: map[string]any{

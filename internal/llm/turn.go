@@ -7,6 +7,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // Limits of consecutive unproductive answers.
@@ -52,18 +53,18 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	}
 	r.writeCost(turn, answer)
 	switch answer.Stop {
-	case Overflow, AboveLimit:
+	case wire.Overflowed, wire.AboveLimit:
 		return false, r.halve(answer)
-	case Refused:
+	case wire.Filtered:
 		f := failures.Failf(failures.Refused, "the model declined the work")
 		f.Output = answer.Text
 		return false, f
-	case Truncated:
+	case wire.CutOff:
 		return false, r.cutOff(answer)
-	case Done:
+	case wire.Done, wire.Failed: // a failed answer has a fault
 	}
 	r.truncated = 0
-	r.onStreamEvent(answer)
+	r.remember(answer)
 	if len(answer.Calls) == 0 {
 		return r.silence(answer)
 	}
@@ -83,9 +84,9 @@ func ended(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// onStreamEvent adds the answer to the conversation.
-func (r *run) onStreamEvent(answer Answer) {
-	m := Message{Role: Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
+// remember adds the answer to the conversation.
+func (r *run) remember(answer Answer) {
+	m := wire.Message{Role: wire.Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
 	if m.Text == "" && len(m.Calls) == 0 {
 		m.Text = "(nothing)" // providers reject empty messages
 	}
@@ -112,7 +113,7 @@ func (r *run) halve(answer Answer) error {
 	if after := r.talk.forecast(0, nil).Guess(); after < before {
 		return nil
 	}
-	if answer.Stop == AboveLimit {
+	if answer.Stop == wire.AboveLimit {
 		f := failures.Failf(failures.RateLimited, "nothing can be left out of the conversation: %s", answer.Text)
 		f.Final = true
 		return f
@@ -127,8 +128,8 @@ func (r *run) cutOff(answer Answer) error {
 		return failures.Failf(failures.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated, r.MaxOutputTokens)
 	}
 	answer.Calls, answer.Thinking = nil, nil
-	r.onStreamEvent(answer)
-	r.talk.add(Message{Role: User, Text: tellTruncated})
+	r.remember(answer)
+	r.talk.add(wire.Message{Role: wire.User, Text: tellTruncated})
 	return nil
 }
 
@@ -136,7 +137,7 @@ func (r *run) cutOff(answer Answer) error {
 // it is finished, the work counts as finished: it is checked afterwards anyway.
 func (r *run) silence(answer Answer) (over bool, err error) {
 	if r.silent++; r.silent <= maxSilent {
-		r.talk.add(Message{Role: User, Text: tellSilent})
+		r.talk.add(wire.Message{Role: wire.User, Text: tellSilent})
 		return false, nil
 	}
 	if r.changed {
@@ -161,7 +162,7 @@ func (r *run) absorb(d done) (over bool, err error) {
 		f := failures.Failf(failures.InvalidOutput, "%d tool calls in a row made no sense; the last: %s", r.malformed, d.lastError())
 		return false, f
 	}
-	r.talk.add(Message{Role: User, Results: d.Results})
+	r.talk.add(wire.Message{Role: wire.User, Results: d.Results})
 	return false, nil
 }
 
@@ -190,15 +191,11 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 			return d, err
 		}
 	}
-	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded, onResult: r.writeResult}
-	if r.job.Calls != nil {
-		w.put = r.job.Calls.Put
-	}
-	d, err := w.work(ctx, answer.Calls, r.malformed)
+	d, err := (&worker{run: r}).work(ctx, answer.Calls)
 	if err != nil || stored == nil {
 		return d, err
 	}
-	if err := r.job.Calls.KeepTools(ctx, stored.Call, encode(d)); err != nil {
+	if err := r.job.Calls.KeepTools(ctx, stored.Call, wire.Encode(d)); err != nil {
 		return d, fmt.Errorf("store what the tools of turn %d did: %w", turn, err)
 	}
 	return d, nil

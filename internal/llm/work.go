@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 const (
@@ -40,8 +41,8 @@ type effect struct {
 
 // done is the result of the tools of one turn.
 type done struct {
-	Results []Result `json:"results"`
-	Effects []effect `json:"effects,omitempty"`
+	Results []wire.Result `json:"results"`
+	Effects []effect      `json:"effects,omitempty"`
 	// Decisions were recorded, and Finished is the summary with which the work was finished.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	Finished  *string           `json:"finished,omitempty"`
@@ -55,20 +56,10 @@ type done struct {
 	Malformed int `json:"malformed,omitempty"`
 }
 
-// worker executes tool calls.
+// worker executes the tool calls of one turn.
 type worker struct {
-	tree tree
-	job  session.Job
-	mask func(string) string
-	// decided are the decisions of earlier turns, and reminded reports whether the model was told
-	// in one of them what is missing.
-	decided  map[string]string
-	reminded bool
-	// put stores the content of a file; nil: it is not stored.
-	put func(context.Context, []byte) (spec.Digest, error)
-	// onResult is called with each result as soon as it is final.
-	onResult func(Call, Result)
-	done     *done
+	*run
+	done *done
 }
 
 // malformed is the error of an invalid tool call.
@@ -78,10 +69,9 @@ func malformedf(format string, args ...any) error {
 	return malformed{wrong{fmt.Sprintf(format, args...)}}
 }
 
-// work executes the tool calls of an answer in order. before is the number of consecutive invalid
-// calls so far. An error is not the model's fault, and ends the attempt.
-func (w *worker) work(ctx context.Context, calls []Call, before int) (done, error) {
-	w.done = &done{Decisions: map[string]string{}, Malformed: before}
+// work executes the tool calls of an answer in order. An error is not the model's fault, and ends the attempt.
+func (w *worker) work(ctx context.Context, calls []wire.Call) (done, error) {
+	w.done = &done{Decisions: map[string]string{}, Malformed: w.malformed}
 	failed := false
 	for _, call := range calls {
 		said, err := w.call(ctx, call)
@@ -99,9 +89,9 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 			w.done.Malformed = 0
 		}
 		failed = failed || err != nil
-		w.done.Results = append(w.done.Results, Result{ID: call.ID, Text: w.present(said), Error: err != nil})
+		w.done.Results = append(w.done.Results, wire.Result{ID: call.ID, Text: w.present(said), Error: err != nil})
 		if call.Name != toolFinish { // its result depends on the other calls
-			w.onResult(call, w.done.Results[len(w.done.Results)-1])
+			w.writeResult(call, w.done.Results[len(w.done.Results)-1])
 		}
 	}
 	if w.done.Finished != nil && failed {
@@ -115,7 +105,7 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 	}
 	for i, call := range calls {
 		if call.Name == toolFinish {
-			w.onResult(call, w.done.Results[i])
+			w.writeResult(call, w.done.Results[i])
 		}
 	}
 	return *w.done, nil
@@ -123,7 +113,7 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 
 // present prepares a tool's text for the model.
 func (w *worker) present(said string) string {
-	said = w.mask(strings.ToValidUTF8(said, "\uFFFD"))
+	said = w.Mask(strings.ToValidUTF8(said, "\uFFFD"))
 	if said == "" {
 		return "(nothing)"
 	}
@@ -131,7 +121,7 @@ func (w *worker) present(said string) string {
 }
 
 // parse decodes a call's arguments.
-func parse(call Call) (arguments, error) {
+func parse(call wire.Call) (arguments, error) {
 	var a arguments
 	if call.Broken != "" {
 		return a, malformedf("the arguments are no JSON object, but begin with: %s", textfmt.Shorten(call.Broken, 200))
@@ -147,7 +137,7 @@ func parse(call Call) (arguments, error) {
 	return a, nil
 }
 
-func (w *worker) call(ctx context.Context, call Call) (string, error) {
+func (w *worker) call(ctx context.Context, call wire.Call) (string, error) {
 	a, err := parse(call)
 	if err != nil {
 		return "", err
@@ -248,7 +238,7 @@ func (w *worker) search(a arguments) (string, error) {
 			more = true
 			break
 		}
-		for i, line := range strings.Split(w.mask(content), "\n") {
+		for i, line := range strings.Split(w.Mask(content), "\n") {
 			if !pattern.MatchString(line) {
 				continue
 			}
@@ -281,7 +271,7 @@ func (w *worker) read(a arguments) (string, error) {
 	if content == "" {
 		return "(the file is empty)", nil
 	}
-	lines := strings.SplitAfter(w.mask(content), "\n")
+	lines := strings.SplitAfter(w.Mask(content), "\n")
 	if lines[len(lines)-1] == "" {
 		lines = lines[:len(lines)-1]
 	}
@@ -304,7 +294,7 @@ func (w *worker) read(a arguments) (string, error) {
 	return b.String(), nil
 }
 
-func (w *worker) write(ctx context.Context, call Call, a arguments) (string, error) {
+func (w *worker) write(ctx context.Context, call wire.Call, a arguments) (string, error) {
 	switch {
 	case a.Path == "":
 		return "", malformedf("path is missing")
@@ -315,7 +305,7 @@ func (w *worker) write(ctx context.Context, call Call, a arguments) (string, err
 }
 
 // store writes a file and records the effect.
-func (w *worker) store(ctx context.Context, call Call, path, content string, executable *bool) (string, error) {
+func (w *worker) store(ctx context.Context, call wire.Call, path, content string, executable *bool) (string, error) {
 	name, err := clean(path)
 	if err != nil {
 		return "", err
@@ -323,15 +313,15 @@ func (w *worker) store(ctx context.Context, call Call, path, content string, exe
 	if len(content) > maxWrite {
 		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
 	}
-	if w.mask(content) != content {
+	if w.Mask(content) != content {
 		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the variable that holds it", name)
 	}
 	e := effect{Path: name}
 	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
 		return "", err
 	}
-	if w.put != nil {
-		if e.Blob, err = w.put(ctx, []byte(content)); err != nil {
+	if w.job.Calls != nil {
+		if e.Blob, err = w.job.Calls.Put(ctx, []byte(content)); err != nil {
 			return "", err
 		}
 	}
@@ -343,7 +333,7 @@ func (w *worker) store(ctx context.Context, call Call, path, content string, exe
 	return said, nil
 }
 
-func (w *worker) edit(ctx context.Context, call Call, a arguments) (string, error) {
+func (w *worker) edit(ctx context.Context, call wire.Call, a arguments) (string, error) {
 	switch {
 	case a.Path == "":
 		return "", malformedf("path is missing")
@@ -391,7 +381,7 @@ func (w *worker) check(ctx context.Context, a arguments) (string, error) {
 	if stopped := ended(ctx); stopped != nil {
 		return "", stopped
 	}
-	said := textfmt.Tail(w.mask(strings.ToValidUTF8(string(output), "\uFFFD")), maxCheckOutput)
+	said := textfmt.Tail(w.Mask(strings.ToValidUTF8(string(output), "\uFFFD")), maxCheckOutput)
 	var f *failures.Failure
 	switch {
 	case errors.As(err, &f):
@@ -405,7 +395,7 @@ func (w *worker) check(ctx context.Context, a arguments) (string, error) {
 	return "The check passed.\n" + said, nil
 }
 
-func (w *worker) decide(call Call, a arguments) (string, error) {
+func (w *worker) decide(call wire.Call, a arguments) (string, error) {
 	if a.Value == nil {
 		return "", malformedf("value is missing")
 	}

@@ -49,8 +49,8 @@ type ThreadLimit struct {
 // ShareThreads shares the threads that every limit of the host permits: so many attempts run side by side, as a user, and
 // none of them may stop the others or this process.
 func ShareThreads(attempts, uid int) Threads {
-	below := proctree.ThreadsBelow(os.Getpid()) // agents that are at work
-	attempts += max(attempts/4, 1)              // checks of merged work
+	below := proctree.Threads(proctree.Below(os.Getpid())) // agents that are at work
+	attempts += max(attempts/4, 1)                         // checks of merged work
 	t := Threads{Least: least(threadLimits("/proc/self", uid, below)), attempts: attempts}
 	t.Each = threadsOf(t.Least.Free, attempts)
 	t.OfUser = uint64(max(threadsOfUser(uid)-below, 0)) + uint64(attempts)*room.HardThreads(t.Each) //nolint:gosec // not negative
@@ -89,7 +89,7 @@ func threadLimits(proc string, uid, below int) (found []ThreadLimit) {
 			found = append(found, ThreadLimit{name, most, max(most-max(used-below, 0), 0)})
 		}
 	}
-	all := proctree.ThreadsOfHost()
+	all := proctree.Threads(proctree.All())
 	add("kernel.pid_max", numberIn("/proc/sys/kernel/pid_max")-reservedPIDs, all)
 	add("kernel.threads-max", numberIn("/proc/sys/kernel/threads-max"), all)
 	var own unix.Rlimit

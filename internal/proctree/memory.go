@@ -8,15 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryBelow estimates how much memory the pages of this process's descendants use, in bytes: those without a file on
+// Memory estimates how much memory the pages of processes use, in bytes: those without a file on
 // disk, in memory and swap, with their page tables. It does not count files in memory that no process has mapped,
 // and what the kernel keeps for a process: only a cgroup does.
 //
 // The quick estimate counts a shared page once for each process. If that is more than most, a slower one divides it
 // among the processes.
-func MemoryBelow(most int64) int64 { return memoryOf(Below(os.Getpid()), most) }
-
-func memoryOf(procs []Process, most int64) (sum int64) {
+func Memory(procs []Process, most int64) (sum int64) {
 	for _, p := range procs {
 		sum += resident(p.Dir())
 	}

@@ -26,7 +26,7 @@ func TestAProcessWithTheMemoryOfItsParentCountsNothing(t *testing.T) {
 		procs = append(procs, Process{PID: tid, Parent: parent})
 	}
 	require.Greater(t, len(procs), 2)
-	all, own := memoryOf(procs, 0), memoryOf(procs[:1], 0)
+	all, own := Memory(procs, 0), Memory(procs[:1], 0)
 	require.Less(t, all, 2*own)
-	require.Greater(t, memoryOf(procs, math.MaxInt64), 2*own, "the quick estimate")
+	require.Greater(t, Memory(procs, math.MaxInt64), 2*own, "the quick estimate")
 }

@@ -1,4 +1,4 @@
-// Package proctree reads the processes of this host from /proc, and kills trees of them.
+// Package proctree reads the processes of this host and its boot from /proc, and kills trees of processes.
 package proctree
 
 import (
@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,13 @@ type Process struct {
 	Terminal bool
 	// Started is when it was started, in the unit of [Now].
 	Started uint64
+}
+
+// BootID returns an identifier of the current start of the host. Files that were written before it, and not synced, may be
+// incomplete after a power loss.
+func BootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text)), err
 }
 
 // Now returns the time since boot in clock ticks of 10 ms.
@@ -95,28 +103,9 @@ func All() []Process {
 	return procs
 }
 
-// ThreadsOfHost counts the threads of all processes; zero if that is unknown.
-func ThreadsOfHost() int {
-	data, err := os.ReadFile("/proc/loadavg") // 0.20 0.18 0.12 1/80 11206
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(data)
-	if len(fields) < 4 {
-		return 0
-	}
-	_, all, _ := bytes.Cut(fields[3], []byte("/"))
-	n, err := strconv.Atoi(string(all))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// ThreadsBelow counts the threads of a process's descendants.
-func ThreadsBelow(pid int) int {
-	sum := 0
-	for _, p := range Below(pid) {
+// Threads counts the threads of processes.
+func Threads(procs []Process) (sum int) {
+	for _, p := range procs {
 		sum += p.Threads
 	}
 	return sum

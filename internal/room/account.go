@@ -1,15 +1,19 @@
 package room
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/bounded"
 )
 
 // Account is the user that agents and checks run as.
@@ -92,72 +96,34 @@ func (a *Account) Chown(dirs ...string) error {
 // maxDepth is how deep in directories owners are changed. A tree's paths have 1,024 bytes.
 const maxDepth = 512
 
-func (a *Account) chown(dir string) error {
-	top, err := openDirectory(unix.AT_FDCWD, dir)
-	if isNoDirectory(err) {
-		return os.Lchown(dir, int(a.UID), int(a.GID))
-	}
+func (a *Account) chown(dir string) (err error) {
+	above, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
-	defer top.Close() //nolint:errcheck // only read
-	err = a.chownBelow(top, maxDepth)
-	if err == nil { // last: the owner of a directory says whose all of it is
-		err = top.Chown(int(a.UID), int(a.GID))
+	defer above.Close() //nolint:errcheck // only read
+	own := func(at *os.Root, info fs.FileInfo) {
+		is, _ := info.Sys().(*syscall.Stat_t)
+		if is == nil || is.Uid == a.UID && is.Gid == a.GID { // a change would make an old file look new
+			return
+		}
+		if e := at.Lchown(info.Name(), int(a.UID), int(a.GID)); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
 	}
+	info, err := above.Lstat(filepath.Base(dir))
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		top, e := above.OpenRoot(info.Name())
+		if e != nil {
+			return e
+		}
+		defer top.Close() //nolint:errcheck // only read
+		_, e = bounded.Walk(context.Background(), top, maxDepth, func(e bounded.Entry) { own(e.Dir, e.Info) })
+		err = errors.Join(err, e)
+	}
+	own(above, info) // last: the owner of a directory says whose all of it is
 	return err
-}
-
-// chownBelow changes the owners of all below an open directory.
-func (a *Account) chownBelow(dir *os.File, depth int) error {
-	for {
-		entries, err := dir.ReadDir(chunk)
-		for _, e := range entries {
-			if err := a.chownEntry(dir, e, depth); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// chunk is how many entries of a directory are read at a time.
-const chunk = 1000
-
-func (a *Account) chownEntry(dir *os.File, e fs.DirEntry, depth int) error {
-	if e.IsDir() && depth > 0 {
-		switch sub, err := openDirectory(int(dir.Fd()), e.Name()); {
-		case isNoDirectory(err): // any more
-		case err != nil:
-			return err
-		default:
-			err = a.chownBelow(sub, depth-1)
-			if err = errors.Join(err, sub.Close()); err != nil {
-				return err
-			}
-		}
-	}
-	var is unix.Stat_t
-	err := unix.Fstatat(int(dir.Fd()), e.Name(), &is, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil || is.Uid == a.UID && is.Gid == a.GID { // a change would make an old file look new
-		return err
-	}
-	return unix.Fchownat(int(dir.Fd()), e.Name(), int(a.UID), int(a.GID), unix.AT_SYMLINK_NOFOLLOW)
-}
-
-// isNoDirectory reports whether a file or a link was there instead of a directory.
-func isNoDirectory(err error) bool { return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) }
-
-// openDirectory opens a directory below another one, and nothing that a link in its place leads to.
-func openDirectory(at int, name string) (*os.File, error) {
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
 }

@@ -19,7 +19,7 @@ const (
 	checkInterval = 250 * time.Millisecond
 	// checkLimit is how long a check may take. An agent can make it slow.
 	checkLimit = 10 * time.Second
-	// measureShare limits the processor time for each kind of measurement to 1/measureShare.
+	// measureShare limits the processor time for measurements to 1/measureShare.
 	measureShare = 25
 )
 
@@ -89,44 +89,31 @@ func (c *checks) advance(now time.Time) (found excess) {
 // resourceUse is the resource use of this process's descendants.
 type resourceUse struct {
 	orders *Orders
-	// others is how many other threads the host had when the threads were last counted.
-	others int
-	// nextScores and next are when the scores and the memory are looked at again.
-	nextScores, next time.Time
+	// next is when it is measured again.
+	next time.Time
 	excess
 }
 
-// check measures the use.
+// check measures the use, and raises what processes have lowered of their [oomScore]: the kernel keeps them from it only
+// where the worker may set the minimum, see [RaiseOOMScore]. It is due again after a multiple of the processor time that it
+// has taken.
 func (u *resourceUse) check(now time.Time) {
-	// Counting the threads of the descendants takes milliseconds, so it is done only when the
-	// host has many threads.
-	if host := proctree.ThreadsOfHost(); host-u.others > u.orders.MaxThreads {
-		n := proctree.ThreadsBelow(os.Getpid())
-		if n > u.orders.MaxThreads {
-			u.threads = n
-			return
-		}
-		u.others = host - n
-	}
-	seldom(now, &u.nextScores, raiseScores)
-	if u.orders.MaxMemory == 0 {
-		return
-	}
-	seldom(now, &u.next, func() {
-		if n := proctree.MemoryBelow(u.orders.MaxMemory); n > u.orders.MaxMemory {
-			u.memory = n
-		}
-	})
-}
-
-// seldom does something if it is due. It is due again after a multiple of the processor time that it has taken.
-func seldom(now time.Time, next *time.Time, do func()) {
-	if now.Before(*next) {
+	if now.Before(u.next) {
 		return
 	}
 	before := processorTime()
-	do()
-	*next = now.Add(measureShare * (processorTime() - before))
+	procs := proctree.Below(os.Getpid())
+	if n := proctree.Threads(procs); n > u.orders.MaxThreads {
+		u.threads = n
+		return
+	}
+	raiseScores(procs)
+	if most := u.orders.MaxMemory; most > 0 {
+		if n := proctree.Memory(procs, most); n > most {
+			u.memory = n
+		}
+	}
+	u.next = now.Add(measureShare * (processorTime() - before))
 }
 
 // processorTime returns the processor time of this process.
@@ -138,10 +125,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// raiseScores raises what processes have lowered of their [oomScore]. The kernel keeps them from it only where the worker
-// may set the minimum: see [RaiseOOMScore].
-func raiseScores() {
-	for _, p := range proctree.Below(os.Getpid()) {
+func raiseScores(procs []proctree.Process) {
+	for _, p := range procs {
 		path := "/proc/" + strconv.Itoa(p.PID) + "/oom_score_adj"
 		data, err := os.ReadFile(path)
 		if score, bad := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && bad == nil && score < oomScore {

@@ -1,10 +1,13 @@
 package simulator
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +54,7 @@ func (a agents) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 		return a.program(ctx, id, job)
 	}
 	model := &llm.Agent{
-		Name: job.Agent, Kind: "anthropic", Model: "model", Provider: provider{a.p, id, job.Brief}, Transport: http.DefaultTransport,
+		Name: job.Agent, API: wire.Anthropic, Model: "model", Transport: provider{a.p, id, job.Brief},
 		MaxTurns: 20, MaxOutputTokens: 2000, ContextTokens: 100_000, Timeout: agentLimit, IdleTimeout: idleTimeout,
 		Mask: func(s string) string { return s }, Now: time.Now,
 	}
@@ -144,48 +147,73 @@ type provider struct {
 	brief session.Brief
 }
 
-func (m provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
+// asked is what the simulated model reads of a request.
+type asked struct {
+	Messages []struct {
+		Content []struct{ Content string }
+	}
+}
+
+func (m provider) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx := request.Context()
+	httptrace.ContextClientTrace(ctx).WroteHeaders()
+	var q asked
+	if err := json.NewDecoder(request.Body).Decode(&q); err != nil {
+		return nil, err
+	}
 	w, ex := m.p.world, executionOf(ctx)
-	return call(m.p, "Ask", false, func() (llm.Answer, error) {
+	return call(m.p, "Ask", false, func() (*http.Response, error) {
 		n := w.count("ask " + m.id.String())
 		w.watch.asksAgain(m.id, ex)
 		w.watch.asksUnheard(m.id, ex)
 		if l := w.limited(m.id, n); l != nil && l.Stall != "" {
-			return m.stall(ctx, *l, x)
+			return m.stall(ctx, *l), nil
 		}
-		err := w.refusal(m.id, n, ex)
-		if err == nil {
-			err = m.tooLong(request)
+		f := w.refusal(m.id, n, ex)
+		if f == nil {
+			f = m.tooLong(q)
 		}
-		if err != nil {
-			w.note(m.p, "provider refuses %s: %v", m.id, err)
-			return llm.Answer{}, err
+		if f != nil {
+			w.note(m.p, "provider refuses %s: %v", m.id, f)
+			return refusal(f), nil
 		}
 		wait := time.NewTimer(w.think(m.id, n))
 		defer wait.Stop()
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
-			return llm.Answer{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
-		if err := w.outage("provider"); err != nil { // in the middle of an answer
-			return llm.Answer{}, err
+		if f := w.outage("provider"); f != nil { // in the middle of an answer
+			return refusal(f), nil
 		}
-		answer := m.answer(request, n)
-		w.watch.asForecast(m.id, &answer.Usage)
-		w.delivered(m.id, answer.Usage)
-		_ = x.OnEvent(llm.Event{Usage: &answer.Usage, Whole: true})
-		return answer, nil
+		content, used := m.answer(q, n)
+		w.watch.asForecast(m.id, &used)
+		w.delivered(m.id, used)
+		document, _ := json.Marshal(map[string]any{ // plain data
+			"type": "message", "id": fmt.Sprint(n), "role": "assistant", "content": content, "stop_reason": "tool_use",
+			"usage": map[string]any{"input_tokens": used.InputTokens, "output_tokens": used.OutputTokens},
+		})
+		return responds(http.StatusOK, http.Header{}, bytes.NewReader(document)), nil
 	})
 }
 
+func responds(status int, header http.Header, body io.Reader) *http.Response {
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(body)}
+}
+
+// refusal is the response that is an error.
+func refusal(f *wire.Fault) *http.Response {
+	document, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": f.Type, "message": f.Message}}) // plain data
+	return responds(f.Status, f.Header, bytes.NewReader(document))
+}
+
 // answer is what the model says: some turns of looking, one that writes, one that ends.
-func (m provider) answer(request llm.Request, n int) llm.Answer {
-	turn := (len(request.Messages) + 1) / 2
-	a := llm.Answer{Stop: llm.Done, Usage: cost.Usage{InputTokens: 500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000), OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900)}}
+func (m provider) answer(q asked, n int) (content []any, used cost.Usage) {
+	turn := (len(q.Messages) + 1) / 2
+	used = cost.Usage{InputTokens: 500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000), OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900)}
 	add := func(name string, arguments any) {
-		data, _ := json.Marshal(arguments) // plain data
-		a.Calls = append(a.Calls, llm.Call{ID: fmt.Sprintf("c%d.%d", turn, len(a.Calls)), Name: name, Arguments: string(data)})
+		content = append(content, map[string]any{"type": "tool_use", "id": fmt.Sprintf("c%d.%d", turn, len(content)), "name": name, "input": arguments})
 	}
 	plan := &m.p.world.plan
 	changes, kept := append(plan.edits(m.id), edit{m.id.Persona + ".txt", m.p.world.content(m.brief)}), map[string]session.Kept(nil)
@@ -208,7 +236,7 @@ func (m provider) answer(request llm.Request, n int) llm.Answer {
 	default:
 		add("list", map[string]any{})
 	}
-	return a
+	return content, used
 }
 
 // limited is what the plan has for a call; nil: nothing.
@@ -222,7 +250,7 @@ func (w *world) limited(id spec.AssignmentID, n int) *Limited {
 }
 
 // refusal is what the provider answers instead of working.
-func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) error {
+func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) *wire.Fault {
 	if l := w.limited(id, n); l != nil {
 		f := &wire.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
 		switch l.Status {
@@ -240,7 +268,7 @@ func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) error {
 }
 
 // outage is the provider's error while it is away.
-func (w *world) outage(what string) error {
+func (w *world) outage(what string) *wire.Fault {
 	for _, o := range w.plan.Windows {
 		if o.What == what && w.within(o) {
 			return &wire.Fault{Status: o.Status, Message: "out of order", Header: http.Header{}}

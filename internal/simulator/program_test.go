@@ -128,7 +128,7 @@ func (a agents) ConversationFiles(agent, ofPreset string) []string {
 	if !slices.Contains(a.p.world.plan.Programs, agent) || ofPreset != preset.Claude {
 		return nil
 	}
-	return preset.For(ofPreset).ConversationFiles()
+	return preset.For(ofPreset).ConversationFiles
 }
 
 func (a agents) NoteConversation(dir session.WorkDir, c session.Conversation) error {

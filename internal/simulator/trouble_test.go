@@ -10,7 +10,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/wire"
@@ -25,41 +24,55 @@ const (
 // idleTimeout is the agents' idle_timeout. A call without progress ends after at most twice that.
 const idleTimeout = 5 * time.Minute
 
-// stall sends pings until the agent ends the call.
-func (m provider) stall(ctx context.Context, l Limited, x llm.Exchange) (llm.Answer, error) {
-	w, began := m.p.world, time.Now()
-	w.note(m.p, "provider stalls %s on %s", l.Stall, m.id)
+// stall returns an answer that sends pings until the agent ends the call.
+func (m provider) stall(ctx context.Context, l Limited) *http.Response {
+	m.p.world.note(m.p, "provider stalls %s on %s", l.Stall, m.id)
+	s := &stalled{m: m, ctx: ctx, began: time.Now(), next: "event: ping\ndata: {\"type\": \"ping\"}\n\n"}
 	if l.Stall == stallsLater {
-		_ = x.OnEvent(llm.Event{Bytes: 100, Progress: 100})
+		s.next = `data: {"type":"message_start","message":{"id":"m"}}` + "\n\n" +
+			`data: {"type":"content_block_delta","index":0,"delta":{"text":"` + strings.Repeat("x", 100) + `"}}` + "\n\n"
 	}
-	ping := time.NewTicker(30 * time.Second)
-	defer ping.Stop()
-	for {
-		select {
-		case <-ping.C:
-			_ = x.OnEvent(llm.Event{Progress: map[string]int64{stallsLater: 100}[l.Stall]})
-		case <-ctx.Done():
-			if took := time.Since(began); took > 2*idleTimeout+time.Second && !m.p.wasFrozen(began) {
-				w.watch.broke("P2", "a call of %s without progress was ended after %s", m.id, took)
-			}
-			return llm.Answer{}, context.Cause(ctx)
+	return responds(http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}}, s)
+}
+
+// stalled is the body of such an answer.
+type stalled struct {
+	m     provider
+	ctx   context.Context //nolint:containedctx // that of the call
+	began time.Time
+	next  string
+}
+
+func (s *stalled) Read(p []byte) (int, error) {
+	if n := copy(p, s.next); n > 0 {
+		s.next = s.next[n:]
+		return n, nil
+	}
+	select {
+	case <-time.After(30 * time.Second):
+		s.next = "event: ping\ndata: {\"type\": \"ping\"}\n\n"
+		return s.Read(p)
+	case <-s.ctx.Done():
+		if took := time.Since(s.began); took > 2*idleTimeout+time.Second && !s.m.p.wasFrozen(s.began) {
+			s.m.p.world.watch.broke("P2", "a call of %s without progress was ended after %s", s.m.id, took)
 		}
+		return 0, context.Cause(s.ctx)
 	}
 }
 
 // tooLong rejects a conversation that is longer than the plan's window.
-func (m provider) tooLong(request llm.Request) error {
+func (m provider) tooLong(q asked) *wire.Fault {
 	size, limit := 0, m.p.world.plan.Window
-	for _, message := range request.Messages {
-		for _, r := range message.Results {
-			size += len(r.Text)
+	for _, message := range q.Messages {
+		for _, block := range message.Content {
+			size += len(block.Content)
 		}
 	}
 	if limit == 0 || size <= limit {
 		return nil
 	}
 	m.p.world.note(m.p, "the conversation of %s is too long", m.id)
-	return &wire.Fault{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf("prompt is too long: %d tokens > %d maximum", size, limit)}
+	return &wire.Fault{Status: http.StatusBadRequest, Type: "invalid_request_error", Header: http.Header{}, Message: fmt.Sprintf("prompt is too long: %d tokens > %d maximum", size, limit)}
 }
 
 // rejected hears that the provider rejects a request: a person has to be asked before the next one.

@@ -204,10 +204,10 @@ func Gist(tool string, arguments json.RawMessage) (gist, detail string) {
 
 // The fields of tool calls as agent programs call them.
 var (
-	mainFields  = []string{"command", "cmd", "file_path", "path", "absolute_path", "pattern", "query", "url", "prompt"}
+	mainFields  = []string{"command", "cmd", "file_path", "path", "absolute_path", "pattern", "query", "url", "prompt", "name"}
 	oldFields   = []string{"old_string", "old_str", "old"}
 	newFields   = []string{"new_string", "new_str", "new"}
-	wholeFields = []string{"content", "file_text", "new_source"}
+	wholeFields = []string{"content", "file_text", "new_source", "summary"}
 )
 
 // byMeaning orders fields: what is short first, then the old text, the new one, and

@@ -5,24 +5,63 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
 )
 
-func routeAnthropic(method, path string) (Route, bool) {
-	switch {
-	case method == http.MethodPost && path == "/v1/messages":
-		return Route{Path: path, Format: Messages}, true
-	case method == http.MethodPost && path == "/v1/messages/count_tokens", read(method) && path == "/v1/models":
-		return Route{Path: path}, true
-	}
-	_, one := below(path, "/v1/models/")
-	return Route{Path: path}, one && read(method)
+// anthropicAPI is the API of Anthropic.
+var anthropicAPI = description{
+	Programs: Programs{
+		OwnPath: "/v1/messages", BaseURL: "ANTHROPIC_BASE_URL", Key: "ANTHROPIC_API_KEY",
+		Others:    []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"},
+		WebSearch: DefaultWebSearch, Spoken: Messages,
+	},
+	base: "https://api.anthropic.com", dropped: "/v1", // as OpenAI's addresses end
+	keyHeader: "X-Api-Key", headers: map[string]string{"Anthropic-Version": "2023-06-01"},
+	route: func(method, path string) (Route, bool) {
+		switch {
+		case method == http.MethodPost && path == "/v1/messages":
+			return Route{Path: path, Format: Messages}, true
+		case method == http.MethodPost && path == anthropicCount:
+			return Route{Path: path}, true
+		}
+		return Route{Path: path}, lists(method, path, "/v1/models")
+	},
+	refusals: []words{
+		{http.StatusPaymentRequired, "billing_error"},
+		{http.StatusTooManyRequests, "rate_limit_error"},
+		{529, "overloaded_error"},
+		{http.StatusUnauthorized, "authentication_error"},
+		{http.StatusNotFound, "not_found_error"},
+		{http.StatusBadRequest, "invalid_request_error"},
+		{http.StatusRequestEntityTooLarge, "request_too_large"},
+	},
+	errorBody: func(w words, message string, _ time.Duration) any {
+		return map[string]any{"type": "error", "error": map[string]any{"type": w.kind, "message": message}}
+	},
 }
+
+const anthropicCount = "/v1/messages/count_tokens"
 
 // anthropicMessages is Anthropic's Messages. Its counts are cumulative, and cached tokens are not
 // part of the input.
-type anthropicMessages struct{}
+var anthropicMessages = format{
+	talk:         map[string]ItemKind{"messages[]": Asked, "system": Instructions, "tools": Tools},
+	requestValue: anthropicRequest,
+	bound:        func(q *Request, tokens string) change { return q.addFirst(`"max_tokens":` + tokens) },
+	count: func(_ *Request, members map[string]json.RawMessage) (string, any) {
+		return anthropicCount, only(members, "model", "messages", "system", "tools", "tool_choice", "thinking")
+	},
+	items: anthropicItems, write: anthropicWrite, repeatsThoughts: true,
+	answerValue: anthropicAnswer, content: anthropicContent, setEnded: anthropicEnd, add: anthropicAdd,
+	usage: func(c counts) (cost.Usage, string) {
+		return cost.Usage{InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n, CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n}, ""
+	},
+	streamErrorName: "event: error\n",
+}
 
-func (anthropicMessages) requestValue(q *Request, path string, l leaf) {
+func anthropicRequest(q *Request, path string, l leaf) {
 	switch path {
 	case "max_tokens":
 		q.bound(path, l)
@@ -43,9 +82,7 @@ func (anthropicMessages) requestValue(q *Request, path string, l leaf) {
 	}
 }
 
-func (anthropicMessages) outputKey(*Request) string { return "max_tokens" }
-
-func (anthropicMessages) answerValue(m *Meter, path string, l leaf) {
+func anthropicAnswer(m *Meter, path string, l leaf) {
 	if path == "type" {
 		m.event = l.text()
 	}
@@ -57,6 +94,10 @@ func (anthropicMessages) answerValue(m *Meter, path string, l leaf) {
 		m.readCost(part, part, l) // of a compatible server, like OpenRouter's
 	}
 	switch path {
+	case "id":
+		m.facts.ID = l.text()
+	case "model":
+		m.facts.Model = l.text()
 	case "usage.service_tier":
 		m.tiers[0] = l.word()
 	case "usage.speed":
@@ -92,7 +133,7 @@ func (c *counts) anthropic(name string, l leaf, take func(*count, leaf)) {
 	}
 }
 
-func (anthropicMessages) content(path string) bool {
+func anthropicContent(path string) bool {
 	switch path {
 	case "delta.text", "delta.partial_json", "delta.thinking", "content[].text", "content[].thinking":
 		return true
@@ -100,9 +141,9 @@ func (anthropicMessages) content(path string) bool {
 	return strings.HasPrefix(path, "content[].input.")
 }
 
-// setEnded: the counts of an answer leave out parts that the provider has counted separately before
+// anthropicEnd: the counts of an answer leave out parts that the provider has counted separately before
 // it, like a summary of the conversation. So the parts are added.
-func (anthropicMessages) setEnded(m *Meter) {
+func anthropicEnd(m *Meter) {
 	c, parts := &m.counts, m.each
 	c.input.atLeast(parts.input.n)
 	c.cacheRead.atLeast(parts.cacheRead.n)
@@ -112,12 +153,8 @@ func (anthropicMessages) setEnded(m *Meter) {
 	m.facts.Ended = m.facts.Ended || m.event == "message_stop" || m.event == "message" && m.facts.Whole
 }
 
-func (anthropicMessages) usage(c counts) (usageOf, string) {
-	return usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}, ""
-}
-
 type anthropicBlock struct {
-	Type, Text, Thinking, ID, Name string
+	Type, Text, Thinking, Signature, Data, ID, Name string
 
 	ToolUseID      string `json:"tool_use_id"`
 	Input, Content json.RawMessage
@@ -129,9 +166,9 @@ func (b anthropicBlock) item(kind ItemKind) Item {
 	case b.Type == "text":
 		return Item{Kind: kind, Text: b.Text}
 	case b.Type == "thinking":
-		return Item{Kind: Thought, Text: b.Thinking}
+		return Item{Kind: Thought, Text: b.Thinking, Signature: b.Signature}
 	case b.Type == "redacted_thinking":
-		return Item{Kind: Thought}
+		return Item{Kind: Thought, Redacted: b.Data}
 	case strings.HasSuffix(b.Type, "tool_use"):
 		return Item{Kind: ToolCall, ID: b.ID, Name: b.Name, Text: string(b.Input)}
 	case strings.HasSuffix(b.Type, "tool_result"):
@@ -157,7 +194,7 @@ type anthropicMessage struct {
 	Content json.RawMessage
 }
 
-func (anthropicMessages) items(kind ItemKind, raw []byte) []Item {
+func anthropicItems(kind ItemKind, raw []byte) []Item {
 	if kind == Instructions {
 		return anthropicBlocks(kind, raw)
 	}
@@ -166,15 +203,15 @@ func (anthropicMessages) items(kind ItemKind, raw []byte) []Item {
 	return anthropicBlocks(kindOf(m.Role), m.Content)
 }
 
-func (anthropicMessages) addDocument(a *answer, document []byte) {
+func anthropicAdd(a *Answer, document []byte) {
 	var e struct {
 		anthropicMessage
 		Type  string
 		Index int
 		Block anthropicBlock `json:"content_block"`
 		Delta struct {
-			Text, Thinking string
-			PartialJSON    string `json:"partial_json"`
+			Text, Thinking, Signature string
+			PartialJSON               string `json:"partial_json"`
 		}
 	}
 	decode(document, &e)
@@ -189,6 +226,51 @@ func (anthropicMessages) addDocument(a *answer, document []byte) {
 		}
 		a.at(place, begin)
 	case "content_block_delta":
-		a.write(place, Said, e.Delta.Text+e.Delta.Thinking+e.Delta.PartialJSON)
+		if g := a.write(place, Said, e.Delta.Text+e.Delta.Thinking+e.Delta.PartialJSON); g != nil {
+			g.Signature += e.Delta.Signature
+		}
+	}
+}
+
+// anthropicWrite writes a request. The prompt is cached up to its end, and up to the preceding user
+// message, which was the end of the previous call's prompt. So every call reads what the previous
+// one has written. With tools and system, these are the four cache points that the provider
+// allows.
+func anthropicWrite(p Prompt, _ bool) any {
+	type object = map[string]any
+	cached := object{"type": "ephemeral"}
+	var tools, messages []object
+	for _, t := range p.Tools {
+		tools = append(tools, object{"name": t.Name, "description": t.Description, "input_schema": t.schema()})
+	}
+	if len(tools) > 0 {
+		tools[len(tools)-1]["cache_control"] = cached
+	}
+	for i, m := range p.Messages {
+		var blocks []object
+		for _, t := range m.Thinking {
+			if t.Redacted != "" {
+				blocks = append(blocks, object{"type": "redacted_thinking", "data": t.Redacted})
+			} else {
+				blocks = append(blocks, object{"type": "thinking", "thinking": t.Text, "signature": t.Signature})
+			}
+		}
+		for _, r := range m.Results {
+			blocks = append(blocks, object{"type": "tool_result", "tool_use_id": r.ID, "content": r.Text, "is_error": r.Error})
+		}
+		if m.Text != "" {
+			blocks = append(blocks, object{"type": "text", "text": m.Text})
+		}
+		for _, c := range m.Calls {
+			blocks = append(blocks, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Arguments)})
+		}
+		if m.Role == User && i >= len(p.Messages)-3 { // the last two: roles alternate
+			blocks[len(blocks)-1]["cache_control"] = cached
+		}
+		messages = append(messages, object{"role": m.Role, "content": blocks})
+	}
+	return object{
+		"model": p.Model, "max_tokens": p.MaxOutput, "stream": true, "messages": messages, "tools": tools,
+		"system": []object{{"type": "text", "text": p.System, "cache_control": cached}},
 	}
 }

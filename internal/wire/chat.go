@@ -1,30 +1,40 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 )
 
-func routeOpenAI(method, path string) (Route, bool) {
-	path = strings.TrimPrefix(path, "/v1") // part of the address that routes are below
-	switch {
-	case method == http.MethodPost && path == "/chat/completions":
-		return Route{Path: path, Format: ChatCompletions}, true
-	case method == http.MethodPost && (path == "/responses" || path == "/responses/compact"):
-		return Route{Path: path, Format: Responses}, true
-	case method == http.MethodPost && path == "/responses/input_tokens", read(method) && path == "/models":
-		return Route{Path: path}, true
-	}
-	_, one := below(path, "/models/")
-	return Route{Path: path}, one && read(method)
+// chatCompletions is OpenAI's Chat Completions, including that of compatible servers.
+var chatCompletions = format{
+	talk:         map[string]ItemKind{"messages[]": Asked, "tools": Tools},
+	requestValue: chatRequest,
+	requestObject: func(q *Request, path string, at int64) {
+		if path == "stream_options" {
+			q.streamOptions = span{at + 1, at + 1}
+		}
+	},
+	bound: func(q *Request, tokens string) change {
+		return q.addFirst(`"` + chatBound(q.PublicOpenAI) + `":` + tokens)
+	},
+	askUsage: chatAskUsage, items: chatItems, write: chatWrite,
+	answerValue: chatAnswer, content: chatContent, add: chatAdd, usage: usageOfParts,
+	setEnded: func(m *Meter) { // a stream has a separate line for its end
+		m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
+	},
 }
 
-// chatCompletions is OpenAI's Chat Completions, including that of compatible servers.
-type chatCompletions struct{}
+// chatBound is the name of the bound of an answer.
+func chatBound(publicOpenAI bool) string {
+	if publicOpenAI {
+		return "max_completion_tokens"
+	}
+	return "max_tokens"
+}
 
-func (chatCompletions) requestValue(q *Request, path string, l leaf) {
+func chatRequest(q *Request, path string, l leaf) {
 	switch path {
 	case "max_tokens", "max_completion_tokens":
 		q.bound(path, l)
@@ -34,24 +44,38 @@ func (chatCompletions) requestValue(q *Request, path string, l leaf) {
 		q.refers(l, maxWindow)
 	case "n":
 		q.Choices = max(q.Choices, l.number())
+	case "stream_options": // a null
+		q.streamOptions = span{l.start, l.start + l.size}
 	case "stream_options.include_usage":
 		q.usageAsked = l.is("true")
 		q.usageAt = span{l.start, l.start + int64(len(l.raw))}
 	}
 }
 
-func (chatCompletions) outputKey(q *Request) string {
-	if q.PublicOpenAI {
-		return "max_completion_tokens"
+// chatAskUsage makes a streamed request ask for the usage.
+func chatAskUsage(q *Request) []change {
+	switch {
+	case !q.Stream || q.usageAsked:
+		return nil
+	case q.usageAt != (span{}):
+		return []change{{q.usageAt, "true"}}
+	case q.streamOptions == (span{}):
+		return []change{q.addFirst(`"stream_options":{"include_usage":true}`)}
+	case q.streamOptions.from < q.streamOptions.to:
+		return []change{{q.streamOptions, `{"include_usage":true}`}}
 	}
-	return "max_tokens"
+	return []change{q.insert(q.streamOptions.from, `"include_usage":true`)}
 }
 
-func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
+func chatAnswer(m *Meter, path string, l leaf) {
 	if m.readUsage(path, l) {
 		return
 	}
 	switch path {
+	case "id":
+		m.facts.ID = l.text()
+	case "model":
+		m.facts.Model = l.text()
 	case "[]": // the line [DONE] after a stream
 		m.facts.Ended = m.facts.Ended || l.is("DONE") && m.lines.on
 	case "service_tier":
@@ -78,7 +102,7 @@ func (m *Meter) readError(path string, l leaf) {
 	m.fault().take(path, l)
 }
 
-func (chatCompletions) content(path string) bool {
+func chatContent(path string) bool {
 	rest, ok := strings.CutPrefix(path, "choices[].")
 	if !ok {
 		return false
@@ -92,13 +116,6 @@ func (chatCompletions) content(path string) bool {
 	}
 	return false
 }
-
-// setEnded: a stream has a separate line for its end.
-func (chatCompletions) setEnded(m *Meter) {
-	m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
-}
-
-func (chatCompletions) usage(c counts) (usageOf, string) { return usageOfParts(c) }
 
 type chatMessage struct {
 	Role, Refusal, Reasoning string
@@ -122,20 +139,21 @@ func (c chatCall) item() Item {
 
 func (m chatMessage) items(kind ItemKind) []Item {
 	items := appendItem(nil, Item{Kind: Thought, Text: m.Reasoning + m.ReasonedAs})
-	items = appendItem(items, Item{Kind: kind, ID: m.ToolCallID, Text: textOf(m.Content) + m.Refusal})
+	items = appendItem(items, Item{Kind: kind, ID: m.ToolCallID, Text: textOf(m.Content)})
+	items = appendItem(items, Item{Kind: Declined, Text: m.Refusal})
 	for _, c := range m.ToolCalls {
 		items = append(items, c.item())
 	}
 	return items
 }
 
-func (chatCompletions) items(_ ItemKind, raw []byte) []Item {
+func chatItems(_ ItemKind, raw []byte) []Item {
 	var m chatMessage
 	decode(raw, &m)
 	return m.items(kindOf(m.Role))
 }
 
-func (chatCompletions) addDocument(a *answer, document []byte) {
+func chatAdd(a *Answer, document []byte) {
 	var chunk struct {
 		Choices []struct {
 			Index          int
@@ -147,11 +165,75 @@ func (chatCompletions) addDocument(a *answer, document []byte) {
 		a.add(c.Message.items(Said)...)
 		d := c.Delta
 		a.write(fmt.Sprint(c.Index, Thought), Thought, d.Reasoning+d.ReasonedAs)
-		a.write(fmt.Sprint(c.Index, Said), Said, textOf(d.Content)+d.Refusal)
+		a.write(fmt.Sprint(c.Index, Said), Said, textOf(d.Content))
+		a.write(fmt.Sprint(c.Index, Declined), Declined, d.Refusal)
 		for _, call := range d.ToolCalls {
-			it := call.item()
-			g := a.at(fmt.Sprint(c.Index, call.Index, ToolCall), Item{Kind: ToolCall, ID: it.ID, Name: it.Name})
-			g.text.WriteString(it.Text)
+			chatAddCall(a, c.Index, call)
 		}
+	}
+}
+
+// chatAddCall adds a part of a tool call. Servers give every call the same index, or none, or the same id, or each part an
+// id of its own. A part without a name continues the call with its id, or else the one at its index. A part with a name
+// continues a call only if nothing tells the two apart.
+func chatAddCall(a *Answer, choice int, call chatCall) {
+	it := call.item()
+	place, named := fmt.Sprint(choice, call.Index, ToolCall), fmt.Sprint(choice, ToolCall, it.ID)
+	g, known := a.places[place], a.places[named]
+	switch {
+	case it.ID != "" && known != nil && (it.Name == "" || g == known):
+		g = known
+	case g != nil && it.Name != "":
+		apart := it.ID != "" && g.ID != "" || g.Name != "" && (it.Name != g.Name || g.text.Len() > 0 || it.ID != "")
+		if apart {
+			g = nil
+		}
+	}
+	if g == nil {
+		g = &growing{Item: Item{Kind: ToolCall}}
+		a.all = append(a.all, g)
+	}
+	a.places[place] = g
+	g.ID, g.Name = cmp.Or(g.ID, it.ID), cmp.Or(g.Name, it.Name)
+	if known == nil {
+		a.places[named] = g
+	}
+	g.text.WriteString(it.Text)
+}
+
+// chatWrite writes a request.
+func chatWrite(p Prompt, publicOpenAI bool) any {
+	type object = map[string]any
+	messages := []object{{"role": "system", "content": p.System}}
+	for _, m := range p.Messages {
+		for _, r := range m.Results {
+			text := r.Text
+			if r.Error { // the format has no field for it
+				text = "Error: " + text
+			}
+			messages = append(messages, object{"role": "tool", "tool_call_id": r.ID, "content": text})
+		}
+		one := object{"role": m.Role}
+		if m.Text != "" {
+			one["content"] = m.Text
+		}
+		var calls []object
+		for _, c := range m.Calls {
+			calls = append(calls, object{"id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": c.Arguments}})
+		}
+		if len(calls) > 0 {
+			one["tool_calls"] = calls
+		}
+		if len(one) > 1 {
+			messages = append(messages, one)
+		}
+	}
+	var tools []object
+	for _, t := range p.Tools {
+		tools = append(tools, object{"type": "function", "function": object{"name": t.Name, "description": t.Description, "parameters": t.schema()}})
+	}
+	return object{
+		"model": p.Model, "stream": true, "stream_options": object{"include_usage": true}, chatBound(publicOpenAI): p.MaxOutput,
+		"messages": messages, "tools": tools,
 	}
 }

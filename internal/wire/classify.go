@@ -59,21 +59,23 @@ func (f *Fault) failure(who string) *failures.Failure {
 	return failures.Failf(failures.APIError, "%s failed: %v", who, f)
 }
 
-// Ending is what a provider's word for the end of an answer means.
-type Ending int
+// Ending is why an answer ends.
+type Ending string
 
 // The endings of answers.
 const (
-	// Complete: the model has ended its answer. Words that are not known are complete answers.
-	Complete Ending = iota
+	// Done: the model has ended its answer, or calls tools. Words that are not known are such endings.
+	Done Ending = "done"
 	// CutOff: the answer has reached its bound.
-	CutOff
+	CutOff Ending = "truncated"
 	// Filtered: the provider or the model refuses the content.
-	Filtered
-	// Overflowed: the context window is full.
-	Overflowed
+	Filtered Ending = "refused"
+	// Overflowed: the conversation is longer than the model's context window.
+	Overflowed Ending = "overflow"
+	// AboveLimit: the conversation alone is above a limit of the provider's rate.
+	AboveLimit Ending = "above_limit"
 	// Failed: the provider has failed.
-	Failed
+	Failed Ending = "failed"
 )
 
 // endings are the words for endings, in order: OpenAI's, and those of compatible servers.
@@ -87,14 +89,14 @@ var endings = []struct {
 	{regexp.MustCompile(`(?i)error|insufficient|abort|cancel`), Failed},
 }
 
-// EndingOf returns the meaning of a word.
+// EndingOf returns the meaning of a provider's word.
 func EndingOf(stop string) Ending {
 	for _, e := range endings {
 		if e.words.MatchString(stop) {
 			return e.ending
 		}
 	}
-	return Complete
+	return Done
 }
 
 // outageStatuses are the statuses below 500 of a server that may answer later.

@@ -2,9 +2,9 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -37,6 +37,22 @@ type Fault struct {
 	Cut bool
 	// NoAnswer: what came is not an answer of the provider's API, but for example the page of a proxy.
 	NoAnswer bool
+}
+
+// maxError bounds the body of an error, and maxSecret a secret in it, in bytes.
+const maxError, maxSecret = 64 << 10, 16 << 10
+
+// FaultOf reads and closes an answer that is an error. It returns the body, in which mask has replaced secrets; nil if the
+// answer leads elsewhere or has no content.
+func FaultOf(response *http.Response, mask func(string) string) (f *Fault, body []byte) {
+	body, _ = io.ReadAll(io.LimitReader(response.Body, maxError+maxSecret)) // a part is enough
+	_ = response.Body.Close()
+	if response.StatusCode < http.StatusBadRequest { // below 300, the model may have answered
+		return &Fault{Status: response.StatusCode, Message: "it redirects or answers without content; set base_url to its address"}, nil
+	}
+	body = []byte(mask(string(body)))
+	body = body[:min(len(body), maxError)] // without a part of a secret at its end
+	return ReadFault(response.StatusCode, response.Header, body), body
 }
 
 // ReadFault parses the body of an error in any of the formats. If the body has no known format,
@@ -149,7 +165,7 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// Failure classifies the error of a call: a *[Fault], a *[failures.Failure], an error of a JSON decoder,
+// Failure classifies the error of a call: a *[Fault], a *[failures.Failure],
 // or one of the network. provider names the provider in messages; may be empty. now is needed for a
 // wait that is given as a date.
 func Failure(err error, provider string, now time.Time) *failures.Failure {
@@ -170,17 +186,6 @@ func Failure(err error, provider string, now time.Time) *failures.Failure {
 		return f
 	}
 	return failures.Failf(failures.APIError, "%s cannot be reached: %v", who, err)
-}
-
-// Broken converts an error of a JSON decoder that was reading an answer into a Fault. It returns
-// other errors unchanged.
-func Broken(err error) error {
-	var syntax *json.SyntaxError
-	var shape *json.UnmarshalTypeError
-	if errors.As(err, &syntax) || errors.As(err, &shape) {
-		return &Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
-	}
-	return err
 }
 
 // Unbilled reports whether a failed call without content cannot have cost anything: it is [Unsent], or the

@@ -86,7 +86,7 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 func TestWordsForTheEndOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	for ending, words := range map[Ending][]string{
-		Complete:   {"stop", "tool_calls", "eos", "end_turn", "function_call", "function_call_filter: MALFORMED_FUNCTION_CALL", "STOP", "COMPLETE"},
+		Done:       {"stop", "tool_calls", "eos", "end_turn", "function_call", "function_call_filter: MALFORMED_FUNCTION_CALL", "STOP", "COMPLETE"},
 		CutOff:     {"length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens", "repetition_truncation"},
 		Filtered:   {"content_filter", "sensitive", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION", "guardrail_intervened", "ERROR_TOXIC"},
 		Overflowed: {"model_context_window_exceeded"},

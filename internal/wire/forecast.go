@@ -1,12 +1,17 @@
 package wire
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math/big"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -96,6 +101,14 @@ type Forecast struct {
 	// Hour: the prompt may be cached for an hour. Searches is the largest number of searches.
 	Hour     bool
 	Searches int64
+}
+
+// Forecast returns the forecast of the call before anything was counted. prices may be nil.
+func (q *Request) Forecast(prices *cost.Prices) Forecast {
+	return Forecast{
+		Fresh: q.Size, Total: q.Size, MaxOutput: cmp.Or(q.MaxOutput, unstatedOutput), Floor: q.Floor * q.Choices,
+		Prices: prices, Tier: q.Tier, Hour: q.Hour, Searches: q.Searches, Elsewhere: q.Elsewhere,
+	}
 }
 
 // bound returns an upper bound of the prompt's tokens.
@@ -231,6 +244,43 @@ func (f Forecast) Spent(a Facts) cost.Usage {
 	}
 	u.CostUSD = max(u.CostUSD, a.Cost)
 	return u
+}
+
+// Plan returns the plan of the call, without what identifies it.
+func (f Forecast) Plan() session.CallPlan {
+	return session.CallPlan{Want: f.Want(), Least: f.Least(), Estimate: f.Estimate()}
+}
+
+// Incomplete returns the cost of a call without a whole answer: what the provider has counted, and an estimate of the rest.
+// There is no rest if the provider has ended the answer with an error and has counted all of it, or has not begun it. err
+// is why there is no whole answer. output is the likely number of tokens of an answer of which nothing has come.
+func (f Forecast) Incomplete(a Facts, err error, output int64) (used, rest cost.Usage) {
+	var fault *Fault
+	ended := errors.As(err, &fault) && !fault.Cut // by the provider
+	spent := f.Spent(a)
+	switch {
+	case a.Counted:
+		used = f.Priced(a.Usage, a.Tier)
+		used.CostUSD = max(used.CostUSD, a.Cost)
+		if !ended && a.Bytes == 0 { // the model may have reasoned until now
+			a.Usage.OutputTokens = max(a.Usage.OutputTokens, min(output, f.MaxOutput))
+			spent = f.Spent(a)
+		}
+	case a.Bytes > 0:
+	case Unbilled(err), ended && fault.Status == http.StatusOK && a.ID == "":
+		spent = cost.Usage{}
+	default:
+		spent = f.Estimated(min(output, f.MaxOutput))
+	}
+	return used, spent.Minus(used)
+}
+
+// End books a call without a whole answer.
+func End(ctx context.Context, call session.Call, used, rest cost.Usage) error {
+	if rest == (cost.Usage{}) {
+		return call.Abandon(ctx, used)
+	}
+	return call.Unsettle(ctx, used, rest)
 }
 
 // Checked returns the facts with a note if the provider states another cost than its prices in the worker

@@ -45,7 +45,7 @@ func (f Facts) Answer() session.CallAnswer {
 // Meter reads an answer while it is received, a stream of events or one document. It never fails,
 // and its memory is bounded. The facts do not depend on how the bytes are split.
 type Meter struct {
-	format  format
+	format  *format
 	choices int64
 	lines   lines
 	json    scanner
@@ -97,9 +97,6 @@ func (c *count) add(l leaf) {
 // atLeast raises the count to a number that was counted locally.
 func (c *count) atLeast(n int64) { c.n = max(c.n, n) }
 
-// usageOf is a usage whose input does not include cached tokens.
-type usageOf struct{ input, output, read, write, reasoning int64 }
-
 // NewMeter returns the meter of an answer with this many choices. The content type distinguishes
 // a stream of events from one or more documents.
 func NewMeter(f Format, choices int64, contentType string) *Meter {
@@ -132,10 +129,9 @@ func (m *Meter) Facts() Facts {
 	}
 	u, differs := m.format.usage(m.counts)
 	f.Cost, f.Differs = m.stated.total(), differs
-	f.Usage = cost.Usage{
-		InputTokens: u.input, OutputTokens: u.output, CacheReadTokens: u.read, CacheWriteTokens: u.write, ReasoningTokens: min(u.reasoning, u.output),
-		CacheWrite1hTokens: min(m.counts.cacheHour.n, u.write), WebSearches: m.counts.searches.n,
-	}
+	u.ReasoningTokens, u.CacheWrite1hTokens = min(u.ReasoningTokens, u.OutputTokens), min(m.counts.cacheHour.n, u.CacheWriteTokens)
+	u.WebSearches = m.counts.searches.n
+	f.Usage = u
 	f.Tier = joinTiers(m.tiers[:])
 	f.Counted = f.Usage.Prompt() > 0 // servers that do not count say 0
 	if f.Fault != nil {
@@ -171,12 +167,6 @@ func (m *Meter) leaf(path string, l leaf) {
 	if m.format.content(path) {
 		m.facts.Bytes += l.size
 		m.progress += l.size
-	}
-	switch path {
-	case "id", "message.id", "response.id", "responseId", "[].responseId":
-		m.facts.ID = l.text()
-	case "model", "message.model", "response.model", "modelVersion", "[].modelVersion":
-		m.facts.Model = l.text()
 	}
 	if !strings.ContainsAny(path, ".[") {
 		m.loose.take(path, l)

@@ -35,7 +35,7 @@ func WithoutKey(f Format, response *http.Response, key *secrets.Set, body io.Rea
 type keyless struct {
 	from   io.Reader
 	key    *secrets.Set
-	format format
+	format *format
 	lines  lines
 	json   scanner
 	// said has the content so far, by its path.

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// UnstatedOutput is the assumed bound of an answer, in tokens, if none is known.
-const UnstatedOutput = 32 << 10
+// unstatedOutput is the assumed bound of an answer, in tokens, if none is known.
+const unstatedOutput = 32 << 10
 
 // maxOutput is more than the tokens of any answer. Larger bounds are reduced to it, so that sums
 // do not overflow.
@@ -48,7 +49,7 @@ type Request struct {
 	// earlier answer or a file.
 	Elsewhere int64
 
-	format   format
+	format   *format
 	body     []byte
 	bounds   []bounded
 	seen     map[string]bool
@@ -78,28 +79,6 @@ type span struct{ from, to int64 }
 type bounded struct {
 	at span
 	n  int64
-}
-
-// format has the differences between the wire formats.
-type format interface {
-	// requestValue reads a value of a request.
-	requestValue(q *Request, path string, l leaf)
-	// outputKey returns the key with which to bound an answer that has no bound.
-	outputKey(q *Request) string
-	// answerValue reads a value of an answer; content reports whether the model has written it.
-	answerValue(m *Meter, path string, l leaf)
-	content(path string) bool
-	// setEnded records after each document whether the answer has ended.
-	setEnded(m *Meter)
-	// items splits a message, or the instructions, of a request into items.
-	items(kind ItemKind, raw []byte) []Item
-	// addDocument adds the content of a document of an answer.
-	addDocument(a *answer, document []byte)
-	usage(c counts) (u usageOf, differs string)
-}
-
-var formats = map[Format]format{
-	Messages: anthropicMessages{}, ChatCompletions: chatCompletions{}, Responses: openaiResponses{}, GenerateContent: geminiContent{},
 }
 
 // ReadRequest parses the body of a paid call. The error says that it is not a JSON object, or has
@@ -156,8 +135,6 @@ func (q *Request) leaf(path string, l leaf) {
 		}
 	case "stream":
 		q.Stream = q.Stream || l.is("true") && !l.quoted
-	case "stream_options":
-		q.streamOptions = span{l.start, l.start + l.size}
 	case "service_tier", "serviceTier":
 		q.tiers[0] = l.word()
 	case "speed":
@@ -176,22 +153,16 @@ func (q *Request) container(path string, depth int, at int64, opens bool) {
 		q.begun[depth] = at
 	} else {
 		q.note(path, span{q.begun[depth], at + 1})
-		if q.Format == GenerateContent && (path == "tools[].googleMaps" || path == "tools[].google_maps") {
-			q.Unpriced = "googleMaps"
-		}
-	}
-	if !opens || path == "" || strings.ContainsAny(path, ".[") {
 		return
 	}
-	q.once(path)
-	switch path {
-	case "generationConfig", "generation_config":
-		q.once("generationConfig in both spellings")
-		q.settings = at + 1
-	case "stream_options":
-		q.streamOptions = span{at + 1, at + 1}
-	case "web_search_options":
+	if path != "" && !strings.ContainsAny(path, ".[") {
+		q.once(path)
+	}
+	if path == "web_search_options" {
 		q.Unpriced = path
+	}
+	if q.format.requestObject != nil {
+		q.format.requestObject(q, path, at)
 	}
 }
 
@@ -209,6 +180,37 @@ func (q *Request) bound(name string, l leaf) {
 	q.MaxOutput = max(q.MaxOutput, min(n, maxOutput)) // servers differ in which of two bounds they use
 }
 
+// Count returns the free request with which the provider counts the tokens of the prompt: its
+// path below [API.Base], and its body. ok is false for a format without such a request.
+func (q *Request) Count() (path string, body []byte, ok bool) {
+	var members map[string]json.RawMessage
+	if q.format.count == nil || json.Unmarshal(q.body, &members) != nil {
+		return "", nil, false
+	}
+	path, document := q.format.count(q, members)
+	body, err := json.Marshal(document)
+	return path, body, err == nil
+}
+
+// only removes the members that have none of the names.
+func only(members map[string]json.RawMessage, names ...string) map[string]json.RawMessage {
+	maps.DeleteFunc(members, func(name string, _ json.RawMessage) bool { return !slices.Contains(names, name) })
+	return members
+}
+
+// ReadCount returns the number of tokens in the answer to such a request; zero if there is none.
+func ReadCount(body []byte) int64 {
+	var n int64
+	s := scanner{leaf: func(path string, l leaf) {
+		if path == "input_tokens" || path == "totalTokens" {
+			n = max(l.number(), 0)
+		}
+	}}
+	s.write(body)
+	s.end()
+	return n
+}
+
 // change is a range of the body and its replacement.
 type change struct {
 	at   span
@@ -223,8 +225,9 @@ func (q *Request) Body(most int64) (body []byte, added bool) {
 	if most > 0 {
 		changes = q.lower(max(most/q.Choices, q.Floor, 1))
 	}
-	if q.Format == ChatCompletions && q.Stream && !q.usageAsked {
-		changes, added = append(changes, q.askUsage()), true
+	if q.format.askUsage != nil {
+		more := q.format.askUsage(q)
+		changes, added = append(changes, more...), len(more) > 0
 	}
 	return apply(q.body, changes), added
 }
@@ -240,30 +243,13 @@ func (q *Request) lower(most int64) []change {
 	if len(q.bounds) > 0 {
 		return out
 	}
-	member := `"` + q.format.outputKey(q) + `":` + number
-	switch {
-	case q.Format == GenerateContent && q.settings > 0:
-		return []change{q.insert(q.settings, member)}
-	case q.Format == GenerateContent:
-		member = `"generationConfig":{` + member + `}`
-	}
-	return []change{q.insert(q.first(), member)}
+	return []change{q.format.bound(q, number)}
 }
 
-func (q *Request) askUsage() change {
-	switch {
-	case q.usageAt != (span{}):
-		return change{q.usageAt, "true"}
-	case q.streamOptions == (span{}):
-		return q.insert(q.first(), `"stream_options":{"include_usage":true}`)
-	case q.streamOptions.from < q.streamOptions.to:
-		return change{q.streamOptions, `{"include_usage":true}`}
-	}
-	return q.insert(q.streamOptions.from, `"include_usage":true`)
+// addFirst adds a member at the beginning of the body.
+func (q *Request) addFirst(member string) change {
+	return q.insert(int64(bytes.IndexByte(q.body, '{'))+1, member)
 }
-
-// first returns the position after the opening brace of the body.
-func (q *Request) first() int64 { return int64(bytes.IndexByte(q.body, '{')) + 1 }
 
 // insert adds a member at the beginning of an object.
 func (q *Request) insert(at int64, member string) change {

@@ -6,10 +6,25 @@ import (
 	"strings"
 )
 
-// openaiResponses is OpenAI's Responses.
-type openaiResponses struct{}
+const responsesCount = "/responses/input_tokens"
 
-func (openaiResponses) requestValue(q *Request, path string, l leaf) {
+// openaiResponses is OpenAI's Responses.
+var openaiResponses = format{
+	talk:         map[string]ItemKind{"input": Asked, "input[]": Asked, "instructions": Instructions, "tools": Tools},
+	requestValue: responsesRequest,
+	bound:        func(q *Request, tokens string) change { return q.addFirst(`"max_output_tokens":` + tokens) },
+	count: func(_ *Request, members map[string]json.RawMessage) (string, any) {
+		return responsesCount, only(members, "model", "input", "instructions", "tools", "tool_choice", "previous_response_id", "conversation", "reasoning", "text", "truncation")
+	},
+	items:       responsesItems,
+	answerValue: responsesAnswer, content: responsesContent, setEnded: responsesEnd, add: responsesAdd, usage: usageOfParts,
+	streamErrorName: "event: error\n",
+	streamErrorBody: func(w words, message string) any {
+		return map[string]any{"type": "error", "code": w.kind, "message": message, "param": nil}
+	},
+}
+
+func responsesRequest(q *Request, path string, l leaf) {
 	switch path {
 	case "max_output_tokens":
 		q.bound(path, l)
@@ -36,9 +51,7 @@ func (openaiResponses) requestValue(q *Request, path string, l leaf) {
 	}
 }
 
-func (openaiResponses) outputKey(*Request) string { return "max_output_tokens" }
-
-func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
+func responsesAnswer(m *Meter, path string, l leaf) {
 	if path == "type" {
 		m.event = l.text()
 	}
@@ -52,6 +65,10 @@ func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
 		return
 	}
 	switch path {
+	case "id":
+		m.facts.ID = l.text()
+	case "model":
+		m.facts.Model = l.text()
 	case "service_tier":
 		m.tiers[0] = l.word()
 	case "output[].action.type", "item.action.type": // opening a page that was found is free
@@ -71,7 +88,7 @@ func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
 	}
 }
 
-func (openaiResponses) content(path string) bool {
+func responsesContent(path string) bool {
 	switch path {
 	case "delta", "output[].content[].text", "output[].content[].refusal", "output[].arguments", "output[].input", "output[].summary[].text":
 		return true
@@ -79,7 +96,7 @@ func (openaiResponses) content(path string) bool {
 	return false
 }
 
-func (openaiResponses) setEnded(m *Meter) {
+func responsesEnd(m *Meter) {
 	switch m.event {
 	case "response.output_item.done":
 		m.counts.searches.atLeast(m.counts.searches.n + m.searched)
@@ -91,8 +108,6 @@ func (openaiResponses) setEnded(m *Meter) {
 		m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
 	}
 }
-
-func (openaiResponses) usage(c counts) (usageOf, string) { return usageOfParts(c) }
 
 type responsesItem struct {
 	Type, Role, ID, Name, Arguments, Input string
@@ -118,7 +133,7 @@ func (i responsesItem) item() Item {
 	return Item{Kind: Asked, Text: "(" + i.Type + ")"}
 }
 
-func (openaiResponses) items(kind ItemKind, raw []byte) []Item {
+func responsesItems(kind ItemKind, raw []byte) []Item {
 	if raw[0] == '"' {
 		return appendItem(nil, Item{Kind: kind, Text: textOf(raw)})
 	}
@@ -127,7 +142,7 @@ func (openaiResponses) items(kind ItemKind, raw []byte) []Item {
 	return appendItem(nil, i.item())
 }
 
-func (openaiResponses) addDocument(a *answer, document []byte) {
+func responsesAdd(a *Answer, document []byte) {
 	var e struct {
 		Type, Delta string
 		ItemID      string `json:"item_id"`

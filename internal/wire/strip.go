@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// maxUsageEvent is larger than the event of Chat Completions with the usage, in bytes.
+// maxUsageEvent is larger than the event of Chat Completions with the usage, in bytes. Of a larger event no more is held.
 const maxUsageEvent = 8 << 10
 
 // UsageStripper forwards a stream of Chat Completions without the event that reports the usage,
@@ -15,8 +15,6 @@ type UsageStripper struct {
 	To io.Writer
 
 	held []byte
-	// long: the current event is too long to be held, and is forwarded as it comes.
-	long bool
 }
 
 // Write forwards the next part. Errors are those of the writer.
@@ -28,17 +26,12 @@ func (s *UsageStripper) Write(p []byte) (int, error) {
 		}
 		s.held, rest = append(s.held, rest[:end]...), rest[end:]
 		over := bytes.HasSuffix(s.held, []byte("\n\n")) || bytes.HasSuffix(s.held, []byte("\n\r\n"))
-		switch {
-		case s.long || len(s.held) > maxUsageEvent:
-			s.long = !over
-		case !over:
-			continue
-		case reportsUsage(s.held):
+		if over && reportsUsage(s.held) {
 			s.held = s.held[:0]
-			continue
-		}
-		if err := s.Flush(); err != nil {
-			return 0, err
+		} else if over || len(s.held) > maxUsageEvent {
+			if err := s.Flush(); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return len(p), nil

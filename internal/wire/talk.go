@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"strings"
 )
@@ -19,8 +21,9 @@ const (
 	// Tools are the names of the tools that the model may call.
 	Tools ItemKind = "tools"
 	Asked ItemKind = "user"
-	// Said, Thought and ToolCall are written by the model.
+	// Said, Declined, Thought and ToolCall are written by the model. Declined is why it does not answer.
 	Said       ItemKind = "assistant"
+	Declined   ItemKind = "refusal"
 	Thought    ItemKind = "thinking"
 	ToolCall   ItemKind = "tool call"
 	ToolResult ItemKind = "tool result"
@@ -37,10 +40,12 @@ type Item struct {
 	// A part that is not text is represented by its type.
 	Text   string
 	Failed bool
+	// Signature and Redacted belong to a thought: the provider's signature, and what only the provider can read of it.
+	Signature, Redacted string
 }
 
 // OfModel reports whether the model writes such items.
-func (k ItemKind) OfModel() bool { return k == Said || k == Thought || k == ToolCall }
+func (k ItemKind) OfModel() bool { return k == Said || k == Declined || k == Thought || k == ToolCall }
 
 const (
 	// maxPart bounds a message that is split into items, and all definitions of tools together,
@@ -55,16 +60,9 @@ type part struct {
 	at   span
 }
 
-// talks are the paths of a request's conversation, instructions and tools.
-var talks = map[string]ItemKind{
-	"messages[]": Asked, "input": Asked, "input[]": Asked, "contents[]": Asked,
-	"system": Instructions, "instructions": Instructions, "systemInstruction": Instructions, "system_instruction": Instructions,
-	"tools": Tools,
-}
-
 // note records a part of the conversation.
 func (q *Request) note(path string, at span) {
-	if kind, ok := talks[path]; ok && len(q.parts) < maxParts {
+	if kind, ok := q.format.talk[path]; ok && len(q.parts) < maxParts {
 		if path == "input" && q.body[at.from] != '"' { // a list, whose elements are parts
 			return
 		}
@@ -84,15 +82,19 @@ func (q *Request) Items() iter.Seq[Item] {
 		for _, parts := range [][]part{q.head, q.parts} {
 			for _, p := range parts {
 				raw := q.body[p.at.from:p.at.to]
-				items := []Item{{Kind: talks[p.path], Text: fmt.Sprintf("(%d bytes, not kept)", len(raw))}}
+				kind := q.format.talk[p.path]
+				items := []Item{{Kind: kind, Text: fmt.Sprintf("(%d bytes, not kept)", len(raw))}}
 				switch {
 				case len(raw) > maxPart:
 				case p.path == "tools":
 					items = toolsOf(raw)
 				default:
-					items = q.format.items(talks[p.path], raw)
+					items = q.format.items(kind, raw)
 				}
 				for _, it := range items {
+					if it.Kind == Thought && it.Text == "" {
+						continue
+					}
 					if left--; left < 0 || !yield(it) {
 						return
 					}
@@ -104,55 +106,90 @@ func (q *Request) Items() iter.Seq[Item] {
 
 // ReadAnswer returns the items of an answer, which may be incomplete.
 func ReadAnswer(f Format, contentType string, body []byte) []Item {
-	a := answer{places: map[string]*growing{}}
-	for document := range documents(strings.HasPrefix(contentType, "text/event-stream"), body) {
-		formats[f].addDocument(&a, document)
-	}
-	var items []Item
-	for _, g := range a.all {
-		g.Text += g.text.String()
-		if g.Text != "" || g.Kind == ToolCall {
-			items = append(items, g.Item)
+	a := NewAnswer(f)
+	for document, err := range Documents(strings.HasPrefix(contentType, "text/event-stream"), bytes.NewReader(body)) {
+		if err == nil {
+			a.Add(document)
 		}
 	}
-	return items
+	return a.Items()
 }
 
-// documents yields the documents of an answer: the data of its events, the elements of a list, or
-// the body.
-func documents(events bool, body []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		var list []json.RawMessage
-		switch {
-		case events:
-			var data []byte
-			for line := range bytes.Lines(body) {
-				line = bytes.TrimRight(line, "\r\n")
-				if more, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-					data = append(append(data, more...), '\n')
-				} else if len(line) == 0 && len(data) > 0 {
-					if !yield(data) {
-						return
-					}
-					data = data[:0]
-				}
+// Documents yields the documents of an answer: the data of its events, the elements of a list, or the body. An error is the
+// last thing that it yields.
+func Documents(events bool, body io.Reader) iter.Seq2[[]byte, error] {
+	if events {
+		return func(yield func([]byte, error) bool) { eventsOf(bufio.NewReader(body), yield) }
+	}
+	return func(yield func([]byte, error) bool) {
+		whole, err := io.ReadAll(body)
+		list := []json.RawMessage{whole}
+		var elements []json.RawMessage
+		if json.Unmarshal(whole, &elements) == nil { // a stream of Gemini
+			list = elements
+		}
+		for _, document := range list {
+			if !yield(document, nil) {
+				return
 			}
-		case json.Unmarshal(body, &list) == nil: // a stream of Gemini
-			for _, document := range list {
-				if !yield(document) {
-					return
-				}
-			}
-		default:
-			yield(body)
+		}
+		if err != nil {
+			yield(nil, err)
 		}
 	}
 }
 
-// answer collects the items from the documents of a stream.
-type answer struct {
+func eventsOf(lines *bufio.Reader, yield func([]byte, error) bool) {
+	var data []byte
+	for {
+		line, err := lines.ReadBytes('\n')
+		line = bytes.TrimRight(line, "\r\n")
+		if more, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(append(data, more...), '\n')
+		}
+		if len(data) > 0 && (len(line) == 0 || err != nil) {
+			if !yield(data, nil) {
+				return
+			}
+			data = data[:0]
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				yield(nil, err)
+			}
+			return
+		}
+	}
+}
+
+// Answer collects the items of an answer from its documents.
+type Answer struct {
+	format *format
 	all    []*growing
 	places map[string]*growing
+	// said is what the model has said in the last document.
+	said string
+}
+
+// NewAnswer returns an answer without items.
+func NewAnswer(f Format) *Answer { return &Answer{format: formats[f], places: map[string]*growing{}} }
+
+// Add adds a document: the data of an event, or the whole answer. It returns what the model says in it.
+func (a *Answer) Add(document []byte) (said string) {
+	a.said = ""
+	a.format.add(a, document)
+	return a.said
+}
+
+// Items returns the items so far.
+func (a *Answer) Items() []Item {
+	var items []Item
+	for _, g := range a.all {
+		it := g.Item
+		it.Text += g.text.String()
+		items = appendItem(items, it)
+	}
+	return items
 }
 
 // growing is an item that may not be complete yet.
@@ -162,14 +199,17 @@ type growing struct {
 }
 
 // add adds complete items.
-func (a *answer) add(items ...Item) {
+func (a *Answer) add(items ...Item) {
 	for _, it := range items {
 		a.all = append(a.all, &growing{Item: it})
+		if it.Kind == Said {
+			a.said += it.Text
+		}
 	}
 }
 
 // at returns the item at a place. It adds begin if there is none.
-func (a *answer) at(place string, begin Item) *growing {
+func (a *Answer) at(place string, begin Item) *growing {
 	g := a.places[place]
 	if g == nil {
 		g = &growing{Item: begin}
@@ -178,11 +218,17 @@ func (a *answer) at(place string, begin Item) *growing {
 	return g
 }
 
-// write appends text to the item at a place.
-func (a *answer) write(place string, kind ItemKind, text string) {
+// write appends text to the item at a place, and returns it. There is none yet if no text has come.
+func (a *Answer) write(place string, kind ItemKind, text string) *growing {
+	g := a.places[place]
 	if text != "" {
-		a.at(place, Item{Kind: kind}).text.WriteString(text)
+		g = a.at(place, Item{Kind: kind})
+		g.text.WriteString(text)
+		if g.Kind == Said {
+			a.said += text
+		}
 	}
+	return g
 }
 
 // decode decodes the fields that have the types of v. Other fields are ignored, because servers
@@ -232,7 +278,7 @@ func textOf(raw json.RawMessage) string {
 // appendItem appends an item unless it is empty. Tool calls and their results are always
 // appended.
 func appendItem(items []Item, it Item) []Item {
-	if it.Text == "" && it.Kind != ToolCall && it.Kind != ToolResult {
+	if it.Text == "" && it.Redacted == "" && it.Kind != ToolCall && it.Kind != ToolResult {
 		return items
 	}
 	return append(items, it)

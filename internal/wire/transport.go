@@ -3,20 +3,14 @@ package wire
 import (
 	"bufio"
 	"bytes"
-	"compress/flate"
 	"compress/gzip"
-	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"slices"
 	"strings"
 	"sync/atomic"
-
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
 )
@@ -68,77 +62,38 @@ func (t Transport) mask(response *http.Response) {
 	}{t.Key.Reader(response.Body), response.Body}
 }
 
-// maxZstdWindow bounds the memory of a decoder for zstd: RFC 8878 recommends to support 8 MB.
-const maxZstdWindow = 8 << 20
-
-// decompress replaces the body of an answer by its content. Servers and edges compress answers also if they are
-// asked not to. The reader of the body bounds what it becomes.
+// decompress replaces the body of an answer by its content. Some servers and edges compress answers also if they are asked
+// not to. The reader of the body bounds what it becomes.
 func decompress(response *http.Response) {
-	var encodings []string
-	for _, value := range response.Header.Values("Content-Encoding") {
-		for one := range strings.SplitSeq(value, ",") {
-			if one = strings.ToLower(strings.TrimSpace(one)); one != "" && one != "identity" {
-				encodings = append(encodings, one)
-			}
-		}
-	}
-	if len(encodings) == 0 {
+	encoding := strings.ToLower(response.Header.Get("Content-Encoding"))
+	if encoding == "" || encoding == "identity" {
 		return
 	}
-	slices.Reverse(encodings) // the last one was applied last
-	body := &decodedBody{Closer: response.Body, from: response.Body, encodings: encodings}
-	response.Body = body
+	response.Body = &packedBody{ReadCloser: response.Body, encoding: encoding}
 	response.Header.Del("Content-Encoding")
 	response.Header.Del("Content-Length")
 	response.ContentLength = -1
 }
 
-// decodedBody is a body that is decoded while it is read. Decoders are made at the first read, because
-// some read the beginning then.
-type decodedBody struct {
-	io.Closer
-	from      io.Reader
-	encodings []string
+// packedBody is a body that is decompressed while it is read. Its beginning is read at the first read.
+type packedBody struct {
+	io.ReadCloser
+	encoding string
+	content  io.Reader
 }
 
 // Read reads the next part of the content.
-func (b *decodedBody) Read(p []byte) (int, error) {
-	for len(b.encodings) > 0 {
-		if len(b.encodings) > maxEncodings {
-			return 0, errors.New("the answer is compressed too often")
+func (b *packedBody) Read(p []byte) (n int, err error) {
+	if b.content == nil {
+		if b.encoding != "gzip" && b.encoding != "x-gzip" {
+			return 0, fmt.Errorf("the answer is compressed (%.20s), although it was asked for as it is", b.encoding)
 		}
-		reader, err := decoder(b.encodings[0], b.from)
-		if err != nil {
-			return 0, fmt.Errorf("the answer is compressed (%.20s), and cannot be read: %w", b.encodings[0], err)
+		if b.content, err = gzip.NewReader(b.ReadCloser); err != nil {
+			b.content = nil
+			return 0, fmt.Errorf("the answer is compressed, and cannot be read: %w", err)
 		}
-		b.from, b.encodings = reader, b.encodings[1:]
 	}
-	return b.from.Read(p)
-}
-
-// maxEncodings bounds the decoders of one body.
-const maxEncodings = 3
-
-func decoder(encoding string, from io.Reader) (io.Reader, error) {
-	switch encoding {
-	case "gzip", "x-gzip":
-		return gzip.NewReader(from)
-	case "br":
-		return brotli.NewReader(from), nil
-	case "zstd":
-		z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, err
-		}
-		return z.IOReadCloser(), nil
-	case "deflate": // a zlib stream by RFC 9110; some servers send the raw one
-		buffered := bufio.NewReader(from)
-		if head, err := buffered.Peek(2); err == nil && head[0]&0x0f == 8 && (uint(head[0])<<8|uint(head[1]))%31 == 0 {
-			return zlib.NewReader(buffered)
-		}
-		return flate.NewReader(buffered), nil
-	}
-	return nil, errors.New("the encoding is unknown")
+	return b.content.Read(p)
 }
 
 // head is how many bytes of a document are looked at to tell an answer from something else.
@@ -150,23 +105,24 @@ func Answered(status int) bool { return status == http.StatusOK || status == htt
 // Open reads the beginning of an answer. It returns a body with all of it, or a *[Fault] if it is
 // no answer of an API: a page of a proxy, nothing, or a short document without anything in it.
 func Open(f Format, response *http.Response) (io.Reader, error) {
-	first := make([]byte, head)
-	n, err := io.ReadAtLeast(response.Body, first, 1)
-	events := strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream")
-	for !events && err == nil && n < head { // a document may come in pieces
-		var more int
-		more, err = response.Body.Read(first[n:])
-		n += more
+	body, kind, least := bufio.NewReaderSize(response.Body, head), response.Header.Get("Content-Type"), head
+	if strings.HasPrefix(kind, "text/event-stream") { // a document may come in pieces
+		least = 1
 	}
-	first = bytes.TrimPrefix(first[:n], []byte("\uFEFF"))
+	_, err := body.Peek(least)
+	first, _ := body.Peek(body.Buffered())
 	ended := errors.Is(err, io.EOF)
 	if err != nil && !ended {
 		return nil, err
 	}
-	if what := stranger(f, response.Header.Get("Content-Type"), first, ended); what != "" {
+	if rest, ok := bytes.CutPrefix(first, []byte("\uFEFF")); ok {
+		_, _ = body.Discard(len(first) - len(rest)) // it is buffered
+		first = rest
+	}
+	if what := stranger(f, kind, first, ended); what != "" {
 		return nil, &Fault{Status: http.StatusOK, NoAnswer: true, Message: what}
 	}
-	return io.MultiReader(bytes.NewReader(first), response.Body), nil
+	return body, nil
 }
 
 // stranger says what the beginning of a body is if it is no answer; empty: it may be one.

@@ -114,8 +114,8 @@ func (s statedCost) total() cost.USD {
 // of the input for OpenAI, and beside it for Anthropic; reasoning is a part of the output for OpenAI,
 // and beside it for xAI. The reading that adds up to the provider's own total is right. If none does,
 // it is the usual one, and differs says so. If the total is higher, the difference counts as output.
-func usageOfParts(c counts) (u usageOf, differs string) {
-	var readings []usageOf
+func usageOfParts(c counts) (u cost.Usage, differs string) {
+	var readings []cost.Usage
 	first := c.beside && !c.total.known
 	for _, cacheBeside := range []bool{first, !first} {
 		for _, reasoningBeside := range []bool{false, true} {
@@ -123,34 +123,32 @@ func usageOfParts(c counts) (u usageOf, differs string) {
 			if !cacheBeside && cached > c.input.n || !reasoningBeside && c.reasoning.n > c.output.n {
 				continue
 			}
-			r := usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}
+			r := cost.Usage{InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n, CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n}
 			if !cacheBeside {
-				r.input -= cached
+				r.InputTokens -= cached
 			}
 			if reasoningBeside {
-				r.output += r.reasoning
+				r.OutputTokens += r.ReasoningTokens
 			}
 			readings = append(readings, r)
 		}
 	}
 	u = readings[0] // with both beside each other, there is always one
 	for _, r := range readings {
-		if r.sum() == c.total.n {
+		if r.Tokens() == c.total.n {
 			return r, ""
 		}
 	}
-	return u.upTo(c.total)
+	return upTo(u, c.total)
 }
 
-func (u usageOf) sum() int64 { return u.input + u.output + u.read + u.write }
-
 // upTo compares the usage with the provider's total. A higher one counts: the difference is output.
-func (u usageOf) upTo(total count) (usageOf, string) {
-	sum := u.sum()
+func upTo(u cost.Usage, total count) (cost.Usage, string) {
+	sum := u.Tokens()
 	if !total.known || total.n == sum || total.n == 0 {
 		return u, ""
 	}
 	differs := fmt.Sprintf("the provider's total is %d tokens, and its parts add up to %d", total.n, sum)
-	u.output += max(total.n-sum, 0)
+	u.OutputTokens += max(total.n-sum, 0)
 	return u, differs
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/boot"
+	"github.com/maestro-hive/maestro/internal/proctree"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -151,7 +151,7 @@ func readLayered(w session.WorkDir) (layered, bool) {
 	target, err := os.Readlink(layeredPath(w))
 	note := append(strings.Fields(target), "", "", "")
 	l := layered{Manifest: spec.Digest(note[0])}
-	if id, unknown := boot.ID(); unknown == nil && note[2] == id {
+	if id, unknown := proctree.BootID(); unknown == nil && note[2] == id {
 		l.Collected = spec.Digest(note[1])
 	}
 	return l, err == nil && l.Manifest.Valid()
@@ -160,7 +160,7 @@ func readLayered(w session.WorkDir) (layered, bool) {
 // writeLayered writes the note. A power loss may remove it: then the directory is filled anew.
 func writeLayered(w session.WorkDir, l layered) error {
 	target := string(l.Manifest)
-	if id, err := boot.ID(); err == nil && l.Collected != "" {
+	if id, err := proctree.BootID(); err == nil && l.Collected != "" {
 		target = fmt.Sprint(l.Manifest, " ", l.Collected, " ", id)
 	}
 	path, next := layeredPath(w), layeredPath(w)+".new"

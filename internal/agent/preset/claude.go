@@ -20,51 +20,32 @@ import (
 )
 
 // claude is Claude Code, `claude -p --output-format stream-json`.
-type claude struct{}
-
-func (claude) API() wire.API { return wire.Anthropic }
-
-func (claude) Settings() (name, text string) { return "", "" }
-
-func (claude) NeedsGit([]string) bool { return false }
-
-func (claude) Mounts([]string) bool { return false }
-
-// DefaultArgv lets Claude Code edit files in its directory and run any command. Unlike
-// --dangerously-skip-permissions it works for root, too.
-func (claude) DefaultArgv() []string {
-	return []string{"claude", "--permission-mode", "acceptEdits", "--allowedTools", "Bash"}
-}
-
-func (claude) Argv(argv []string, r Invocation) []string {
-	argv = addFlagWithoutValue(slices.Clone(argv), "--print", "-p")
-	argv = addFlag(argv, "stream-json", "--output-format")
-	argv = addFlagWithoutValue(argv, "--verbose") // or it refuses stream-json
-	// The only events with the cost of a call's output before the end.
-	argv = addFlagWithoutValue(argv, "--include-partial-messages")
-	argv = addFlag(argv, r.Model, "--model")
-	if r.MaxTurns > 0 {
-		argv = addFlag(argv, strconv.Itoa(r.MaxTurns), "--max-turns")
-	}
-	argv = append(argv, "--add-dir", r.ResultDir)
-	if r.Conversation.ID != "" {
-		argv = append(argv, "--resume", r.Conversation.ID)
-	}
-	return argv
-}
-
-func (claude) ConversationFiles() []string { return []string{".claude/projects/**"} }
-
-func (claude) ConversationUnknown(stderr string) bool {
-	return strings.Contains(stderr, "No conversation found with session ID")
-}
-
-func (claude) Parser(Invocation) Parser { return &claudeParser{open: map[string]string{}} }
-
-// UsageFiles: Claude Code records each message with its usage, those of subagents in separate
-// files.
-func (claude) UsageFiles() UsageFiles {
-	return UsageFiles{
+var claude = Program{
+	API: wire.Anthropic, Package: "@anthropic-ai/claude-code",
+	// It may edit files in its directory and run any command. Unlike --dangerously-skip-permissions that works for root, too.
+	Argv:        []string{"claude", "--permission-mode", "acceptEdits", "--allowedTools", "Bash"},
+	OutputFlags: []string{"--output-format"}, BoundsTurns: true, StatesCost: true,
+	ConversationFiles: []string{".claude/projects/**"},
+	unknown:           []string{"No conversation found with session ID"},
+	Parser:            func(Invocation) Parser { return &claudeParser{open: map[string]string{}} },
+	Command: func(argv []string, r Invocation) []string {
+		argv = addFlagWithoutValue(slices.Clone(argv), "--print", "-p")
+		argv = addFlag(argv, "stream-json", "--output-format")
+		argv = addFlagWithoutValue(argv, "--verbose") // or it refuses stream-json
+		// The only events with the cost of a call's output before the end.
+		argv = addFlagWithoutValue(argv, "--include-partial-messages")
+		argv = addFlag(argv, r.Model, "--model")
+		if r.MaxTurns > 0 {
+			argv = addFlag(argv, strconv.Itoa(r.MaxTurns), "--max-turns")
+		}
+		argv = append(argv, "--add-dir", r.ResultDir)
+		if r.Conversation.ID != "" {
+			argv = append(argv, "--resume", r.Conversation.ID)
+		}
+		return argv
+	},
+	// It records each message with its usage, those of subagents in separate files.
+	Usage: UsageFiles{
 		dir: ".claude/projects", mark: `"usage"`, Opening: 20_000,
 		file: func(name string) bool { return path.Ext(name) == ".jsonl" },
 		line: func(_ string, line []byte, t *Tally) {
@@ -73,7 +54,7 @@ func (claude) UsageFiles() UsageFiles {
 				t.answered(t.Messages[e.Message.ID])
 			}
 		},
-	}
+	},
 }
 
 // claudeParser reads the stream of Claude Code.

@@ -13,30 +13,48 @@ import (
 )
 
 // codex is Codex, `codex exec --json`.
-type codex struct{}
-
-// codexSkipsGit is the flag for work outside of a repository.
-const codexSkipsGit = "--skip-git-repo-check"
-
-func (codex) API() wire.API { return wire.OpenAI }
-
-func (codex) Settings() (name, text string) { return "", "" }
-
-func (codex) NeedsGit(argv []string) bool { return !hasFlag(argv, codexSkipsGit) }
-
-func (codex) Mounts(argv []string) bool {
-	mode, _ := FlagValue(argv, "--sandbox", "-s")
-	return mode != "danger-full-access" && !hasFlag(argv, "--dangerously-bypass-approvals-and-sandbox", "--yolo")
+var codex = Program{
+	API: wire.OpenAI, Package: "@openai/codex",
+	// It may change files in its directory and run commands, both without access to other files or a network. /tmp is
+	// not among its directories: outside of a room it is everyone's, and a killed Codex leaves its mount points there, one
+	// of which is named .git.
+	Argv:              []string{"codex", "exec", "--sandbox", "workspace-write", "-c", "sandbox_workspace_write.exclude_slash_tmp=true"},
+	ConversationFiles: []string{".codex/sessions/**"},
+	unknown:           []string{"no rollout found for thread id", "thread/resume failed"},
+	needsGit:          func(argv []string) bool { return !hasFlag(argv, "--skip-git-repo-check") },
+	mounts: func(argv []string) bool {
+		mode, _ := FlagValue(argv, "--sandbox", "-s")
+		return mode != "danger-full-access" && !hasFlag(argv, "--dangerously-bypass-approvals-and-sandbox", "--yolo")
+	},
+	Command: codexCommand,
+	Parser:  func(r Invocation) Parser { return &codexParser{invocation: r} },
+	// It records a conversation's usage so far after each request. This is not a documented interface; a file that cannot
+	// be found or read has no effect.
+	Usage: UsageFiles{
+		dir: ".codex/sessions", mark: `"token_count"`, Opening: 10_000,
+		file: func(name string) bool { return rolloutName.MatchString(path.Base(name)) },
+		line: func(name string, line []byte, t *Tally) {
+			var e struct {
+				Payload struct {
+					Type string `json:"type"`
+					Info struct {
+						Total codexUsage `json:"total_token_usage"`
+						Last  codexUsage `json:"last_token_usage"`
+					} `json:"info"`
+				} `json:"payload"`
+			}
+			id := rolloutName.FindStringSubmatch(path.Base(name))[1]
+			if decodeEvent(line, &e) && e.Payload.Type == "token_count" && t.add(id, e.Payload.Info.Total.usage()) {
+				t.answered(e.Payload.Info.Last.usage())
+			}
+		},
+	},
 }
 
-// DefaultArgv lets Codex change files in its directory and run commands, both without access to
-// other files or a network. /tmp is not among its directories: outside of a room it is everyone's, and
-// a killed Codex leaves its mount points there, one of which is named .git.
-func (codex) DefaultArgv() []string {
-	return []string{"codex", "exec", "--sandbox", "workspace-write", "-c", "sandbox_workspace_write.exclude_slash_tmp=true"}
-}
+// rolloutName matches Codex's file name of a conversation: its start and its id.
+var rolloutName = regexp.MustCompile(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl$`)
 
-func (codex) Argv(argv []string, r Invocation) []string {
+func codexCommand(argv []string, r Invocation) []string {
 	argv = slices.Clone(argv)
 	if argv[len(argv)-1] == "-" {
 		argv = argv[:len(argv)-1]
@@ -62,41 +80,6 @@ func (codex) Argv(argv []string, r Invocation) []string {
 		argv = append(argv, "resume", r.Conversation.ID)
 	}
 	return append(argv, "-") // the prompt is on standard input
-}
-
-func (codex) ConversationFiles() []string { return []string{".codex/sessions/**"} }
-
-func (codex) ConversationUnknown(stderr string) bool {
-	return strings.Contains(stderr, "no rollout found for thread id") || strings.Contains(stderr, "thread/resume failed")
-}
-
-func (codex) Parser(r Invocation) Parser { return &codexParser{invocation: r} }
-
-// rolloutName matches Codex's file name of a conversation: its start and its id.
-var rolloutName = regexp.MustCompile(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl$`)
-
-// UsageFiles: Codex records a conversation's usage so far after each request. This is not a
-// documented interface; a file that cannot be found or read has no effect.
-func (codex) UsageFiles() UsageFiles {
-	return UsageFiles{
-		dir: ".codex/sessions", mark: `"token_count"`, Opening: 10_000,
-		file: func(name string) bool { return rolloutName.MatchString(path.Base(name)) },
-		line: func(name string, line []byte, t *Tally) {
-			var e struct {
-				Payload struct {
-					Type string `json:"type"`
-					Info struct {
-						Total codexUsage `json:"total_token_usage"`
-						Last  codexUsage `json:"last_token_usage"`
-					} `json:"info"`
-				} `json:"payload"`
-			}
-			id := rolloutName.FindStringSubmatch(path.Base(name))[1]
-			if decodeEvent(line, &e) && e.Payload.Type == "token_count" && t.add(id, e.Payload.Info.Total.usage()) {
-				t.answered(e.Payload.Info.Last.usage())
-			}
-		},
-	}
 }
 
 // codexParser reads the stream of Codex.

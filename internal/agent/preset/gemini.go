@@ -13,47 +13,28 @@ import (
 )
 
 // gemini is Gemini CLI, `gemini --output-format stream-json`.
-type gemini struct{}
-
-func (gemini) API() wire.API { return wire.Gemini }
-
-// Settings: at another address Gemini CLI authenticates with a key only where a file says so.
-func (gemini) Settings() (name, text string) {
-	return ".gemini/settings.json", `{"security":{"auth":{"selectedType":"gemini-api-key"}}}` + "\n"
-}
-
-func (gemini) NeedsGit([]string) bool { return false }
-
-func (gemini) Mounts([]string) bool { return false }
-
-// DefaultArgv lets Gemini CLI use all of its tools: it has no setting between that and no tools
-// that run commands. The directory is Maestro's, and needs the flag that trusts it.
-func (gemini) DefaultArgv() []string {
-	return []string{"gemini", "--skip-trust", "--approval-mode", "yolo"}
-}
-
-func (gemini) Argv(argv []string, r Invocation) []string {
-	argv = addFlag(slices.Clone(argv), "stream-json", "--output-format", "-o")
-	argv = addFlag(argv, r.Model, "--model", "-m")
-	argv = append(argv, "--include-directories", r.ResultDir)
-	if r.Conversation.ID != "" {
-		argv = append(argv, "--resume", r.Conversation.ID)
-	}
-	return argv
-}
-
-func (gemini) ConversationFiles() []string { return []string{".gemini/tmp/**"} }
-
-func (gemini) ConversationUnknown(stderr string) bool {
-	return strings.Contains(stderr, "Error resuming session")
-}
-
-func (gemini) Parser(Invocation) Parser { return &geminiParser{} }
-
-// UsageFiles: Gemini CLI records each message with its usage, as a line or in a list of all
-// messages so far.
-func (gemini) UsageFiles() UsageFiles {
-	return UsageFiles{
+var gemini = Program{
+	API: wire.Gemini, Package: "@google/gemini-cli",
+	// It may use all of its tools: it has no setting between that and no tools that run commands. The directory is
+	// Maestro's, and needs the flag that trusts it.
+	Argv:        []string{"gemini", "--skip-trust", "--approval-mode", "yolo"},
+	OutputFlags: []string{"--output-format", "-o"},
+	// At another address it authenticates with a key only where a file says so.
+	SettingsFile: ".gemini/settings.json", Settings: `{"security":{"auth":{"selectedType":"gemini-api-key"}}}` + "\n",
+	ConversationFiles: []string{".gemini/tmp/**"},
+	unknown:           []string{"Error resuming session"},
+	Parser:            func(Invocation) Parser { return &geminiParser{} },
+	Command: func(argv []string, r Invocation) []string {
+		argv = addFlag(slices.Clone(argv), "stream-json", "--output-format", "-o")
+		argv = addFlag(argv, r.Model, "--model", "-m")
+		argv = append(argv, "--include-directories", r.ResultDir)
+		if r.Conversation.ID != "" {
+			argv = append(argv, "--resume", r.Conversation.ID)
+		}
+		return argv
+	},
+	// It records each message with its usage, as a line or in a list of all messages so far.
+	Usage: UsageFiles{
 		dir: ".gemini/tmp", mark: `"tokens"`, Opening: 12_000,
 		file: func(name string) bool { return path.Ext(name) == ".jsonl" },
 		line: func(_ string, line []byte, t *Tally) {
@@ -67,12 +48,12 @@ func (gemini) UsageFiles() UsageFiles {
 				return
 			}
 			for _, m := range append(e.Set.Messages, e.geminiMessage) {
-				if m.Tokens != nil && t.add(m.ID, m.Tokens.stats().usage()) {
+				if m.Tokens != nil && t.add(m.ID, geminiStats(*m.Tokens).usage()) {
 					t.answered(t.Messages[m.ID])
 				}
 			}
 		},
-	}
+	},
 }
 
 // geminiMessage is a message in such a file.
@@ -82,14 +63,10 @@ type geminiMessage struct {
 }
 
 type geminiTokens struct {
+	Total  int64 `json:"total"`
 	Input  int64 `json:"input"`
 	Output int64 `json:"output"`
 	Cached int64 `json:"cached"`
-	Total  int64 `json:"total"`
-}
-
-func (t geminiTokens) stats() geminiStats {
-	return geminiStats{Total: t.Total, Input: t.Input, Output: t.Output, Cached: t.Cached}
 }
 
 // geminiParser reads the stream of Gemini CLI.

@@ -11,31 +11,46 @@ import (
 )
 
 // Program describes one agent program.
-type Program interface {
+type Program struct {
 	// API is that of the provider that the program asks.
-	API() wire.API
-	// Settings are the name, below HOME, and the text of a file that the program needs to use
-	// a key at another address than its provider's; empty: it needs none.
-	Settings() (name, text string)
-	// NeedsGit says whether the program, started with argv, works in a repository only.
-	NeedsGit(argv []string) bool
-	// Mounts says whether the program, started with argv, makes a sandbox with mounts of its own.
-	Mounts(argv []string) bool
-	// DefaultArgv is the argv of an agent whose definition has none. With it the program
+	API wire.API
+	// Package is its npm package.
+	Package string
+	// Argv is the argv of an agent whose definition has none. With it the program
 	// works without confirmations, as far as it can restrict itself.
-	DefaultArgv() []string
-	// Argv returns argv with the flags added that the run needs.
-	Argv(argv []string, r Invocation) []string
-	// Parser returns a parser for the stream of one run.
-	Parser(r Invocation) Parser
-	// UsageFiles describes the files below HOME in which the program records usage.
-	UsageFiles() UsageFiles
-	// ConversationFiles lists patterns of the files below HOME with which the program
+	Argv []string
+	// OutputFlags are the names of the flag for its output, which must be stream-json; none if it has no such flag.
+	OutputFlags []string
+	// BoundsTurns: it has a flag for the number of turns. StatesCost: it reports what its requests cost.
+	BoundsTurns, StatesCost bool
+	// SettingsFile is the name, below HOME, and Settings the text of a file that the program needs to use
+	// a key at another address than its provider's; empty if it needs none.
+	SettingsFile, Settings string
+	// Usage describes the files below HOME in which the program records usage.
+	Usage UsageFiles
+	// ConversationFiles are patterns of the files below HOME with which the program
 	// continues a conversation under a HOME that has nothing else.
-	ConversationFiles() []string
-	// ConversationUnknown says whether stderr reports that the conversation to resume does
-	// not exist.
-	ConversationUnknown(stderr string) bool
+	ConversationFiles []string
+	// unknown are texts of stderr that say that the conversation to resume does not exist.
+	unknown []string
+	// needsGit says whether the program, started with argv, works in a repository only, and mounts whether it makes a
+	// sandbox with mounts of its own; nil if it never does.
+	needsGit, mounts func(argv []string) bool
+	// Command returns argv with the flags added that the run needs.
+	Command func(argv []string, r Invocation) []string
+	// Parser returns a parser for the stream of one run.
+	Parser func(r Invocation) Parser
+}
+
+// NeedsGit says whether the program, started with argv, works in a repository only.
+func (p *Program) NeedsGit(argv []string) bool { return p.needsGit != nil && p.needsGit(argv) }
+
+// Mounts says whether the program, started with argv, makes a sandbox with mounts of its own.
+func (p *Program) Mounts(argv []string) bool { return p.mounts != nil && p.mounts(argv) }
+
+// ConversationUnknown says whether stderr reports that the conversation to resume does not exist.
+func (p *Program) ConversationUnknown(stderr string) bool {
+	return slices.ContainsFunc(p.unknown, func(text string) bool { return strings.Contains(stderr, text) })
 }
 
 // Parser parses the event stream of one run.
@@ -73,18 +88,10 @@ const (
 	Gemini = "gemini"
 )
 
+var programs = map[string]*Program{Claude: &claude, Codex: &codex, Gemini: &gemini}
+
 // For returns the program of a preset; nil if the preset is unknown.
-func For(preset string) Program {
-	switch preset {
-	case Claude:
-		return claude{}
-	case Codex:
-		return codex{}
-	case Gemini:
-		return gemini{}
-	}
-	return nil
-}
+func For(preset string) *Program { return programs[preset] }
 
 // hasFlag says whether an argv has one of these flags, with or without a value
 // behind an equals sign.

@@ -30,7 +30,7 @@ func TestWorking(t *testing.T) {
 	)
 	claude, codex, gemini := For(Claude), For(Codex), For(Gemini)
 	for _, test := range []struct {
-		program Program
+		program *Program
 		events  []string
 		working bool
 	}{
@@ -57,7 +57,7 @@ func TestWorking(t *testing.T) {
 }
 
 // reported is a run that has reported events and its end.
-func reported(t *testing.T, program Program, events ...string) *Run {
+func reported(t *testing.T, program *Program, events ...string) *Run {
 	t.Helper()
 	run := &Run{
 		Pending: map[string]bool{"": true}, Tasks: map[string]bool{},

@@ -21,8 +21,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// paidCall is a call in flight that is paid for.
-type paidCall struct {
+// meteredCall is a call in flight that is paid for.
+type meteredCall struct {
 	*request
 	parsed   *wire.Request
 	digest   spec.Digest
@@ -51,15 +51,10 @@ func (q *request) servePaid() {
 		q.refuse(wire.Invalid, err.Error(), 0)
 		return
 	}
-	p := &paidCall{request: q, parsed: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
+	p := &meteredCall{request: q, parsed: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
 	p.scale = q.gateway.scaleFor(q.attempt.Agent, q.provider, asked.Model)
-	p.forecast = wire.Forecast{
-		Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices,
-		Prices: prices, Tier: asked.Tier, Hour: asked.Hour, Searches: asked.Searches, Elsewhere: asked.Elsewhere,
-	}
-	if p.forecast.MaxOutput == 0 {
-		p.forecast.MaxOutput = wire.UnstatedOutput
-	}
+	p.forecast = asked.Forecast(prices)
+	p.forecast.Learned = p.scale.Learned()
 	p.record = q.recorder.begin(q.provider.Name, asked)
 	defer p.record.end()
 	// The call ends with its attempt. While it waits, it also ends with the program's request.
@@ -105,7 +100,7 @@ type stored struct {
 }
 
 // serveStored answers with a stored answer. It returns false if there is none.
-func (p *paidCall) serveStored(ctx context.Context) bool {
+func (p *meteredCall) serveStored(ctx context.Context) bool {
 	turn, err := p.attempt.Account.Stored(ctx, session.AnyTurn, p.digest)
 	if err != nil {
 		p.unavailable(ctx, err)
@@ -118,6 +113,7 @@ func (p *paidCall) serveStored(ctx context.Context) bool {
 	if json.Unmarshal(turn.Answer, &answer) != nil {
 		return false
 	}
+	p.bill(cost.Usage{}, turn.Usage, false)
 	p.record.writeAnswer(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
 	p.w.Header().Set("Content-Type", answer.ContentType)
 	p.w.Header().Set(StoredHeader, "true")
@@ -126,14 +122,14 @@ func (p *paidCall) serveStored(ctx context.Context) bool {
 		err = http.NewResponseController(p.w).Flush()
 	}
 	if err != nil {
-		p.attempt.Account.Undelivered(turn.Call)
+		p.undelivered(turn.Call)
 	}
 	return true
 }
 
 // writeStored passes on a stored answer like one of the provider: without a usage that the program
 // has not requested.
-func (p *paidCall) writeStored(body []byte) error {
+func (p *meteredCall) writeStored(body []byte) error {
 	if _, added := p.parsed.Body(0); !added {
 		_, err := p.w.Write(body)
 		return err
@@ -146,7 +142,7 @@ func (p *paidCall) writeStored(body []byte) error {
 }
 
 // unavailable refuses a call that cannot be reserved, and ends the attempt.
-func (p *paidCall) unavailable(ctx context.Context, err error) {
+func (p *meteredCall) unavailable(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		p.refuse(wire.Overloaded, "the attempt has ended", 0)
 		return
@@ -165,7 +161,7 @@ func (p *paidCall) unavailable(ctx context.Context, err error) {
 }
 
 // tryUntilDeadline makes the call, and repeats it until the deadline while the provider fails.
-func (p *paidCall) tryUntilDeadline(ctx context.Context) {
+func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
 	for try := 0; ; try++ {
 		u, f := p.try(ctx)
 		if f == nil {
@@ -189,14 +185,14 @@ func (p *paidCall) tryUntilDeadline(ctx context.Context) {
 
 // wait returns the time until the next try: a second, doubled with each try, with jitter, or the
 // provider's Retry-After if that is longer.
-func (p *paidCall) wait(f *failures.Failure, try int) time.Duration {
+func (p *meteredCall) wait(f *failures.Failure, try int) time.Duration {
 	full := time.Second << min(try, 5)
 	return max(f.RetryAfter.Std(), full/2+rand.N(full/2)) //nolint:gosec // jitter
 }
 
 // try makes the call once and books its cost. It returns a failure if the program has not been
 // answered.
-func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
+func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	if !p.enter(ctx) {
 		return nil, nil
 	}
@@ -218,7 +214,7 @@ func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
 	}
 	if p.left && !p.enter(ctx) {
-		p.failIfNotBooked(call.Abandon(context.WithoutCancel(p.ctx), cost.Usage{}))
+		p.end(call, cost.Usage{}, cost.Usage{})
 		return nil, nil
 	}
 	f := p.forecast
@@ -235,13 +231,13 @@ func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.noteStall(begun)
 		return u, p.bookFailure(call, u, f)
 	}
-	a := &answer{paidCall: p, from: u, call: call, countedTokens: p.limited, progressAt: begun, forecast: f, strip: added}
+	a := &answer{meteredCall: p, from: u, call: call, countedTokens: p.limited, progressAt: begun, forecast: f, strip: added}
 	a.forward()
 	return nil, nil
 }
 
 // enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
-func (p *paidCall) enter(ctx context.Context) bool {
+func (p *meteredCall) enter(ctx context.Context) bool {
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
 	var err error
@@ -260,21 +256,19 @@ func (p *paidCall) enter(ctx context.Context) bool {
 }
 
 // leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
-func (p *paidCall) leavePlace() {
+func (p *meteredCall) leavePlace() {
 	p.leave()
 	p.leave, p.left = func() {}, true
 }
 
 // begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
 // is reserved anew if the count shows that the reservation is too small, or that a refused call is covered.
-func (p *paidCall) begin(ctx context.Context) (session.Call, error) {
+func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
-		f := p.forecast
-		return p.attempt.Account.Begin(ctx, session.CallPlan{
-			Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.parsed.Model, Request: p.digest,
-			API: string(p.provider.API), Server: p.provider.API.Host(p.provider.BaseURL),
-			Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(), Waits: p.leavePlace,
-		})
+		plan := p.forecast.Plan()
+		plan.Turn, plan.Agent, plan.Model, plan.Request = session.AnyTurn, p.attempt.Agent, p.parsed.Model, p.digest
+		plan.API, plan.Server, plan.Waits = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
+		return p.attempt.Account.Begin(ctx, plan)
 	}
 	call, err := begin()
 	var f *failures.Failure
@@ -303,7 +297,7 @@ func (p *paidCall) begin(ctx context.Context) (session.Call, error) {
 
 // measure requests a count of the prompt from the provider, once, if it offers that. It reports whether
 // the forecast has changed.
-func (p *paidCall) measure() bool {
+func (p *meteredCall) measure() bool {
 	path, body, ok := p.parsed.Count()
 	if !ok || p.forecast.Fresh == 0 {
 		return false
@@ -315,7 +309,7 @@ func (p *paidCall) measure() bool {
 	if u.err != nil {
 		return false
 	}
-	answer, err := io.ReadAll(io.MultiReader(bytes.NewReader(u.first), io.LimitReader(u.response.Body, maxError)))
+	answer, err := io.ReadAll(io.MultiReader(bytes.NewReader(u.first), io.LimitReader(u.response.Body, maxCount)))
 	n := wire.ReadCount(answer)
 	if err != nil || n <= 0 || n > p.forecast.Total+p.forecast.Elsewhere {
 		return false
@@ -328,17 +322,11 @@ func (p *paidCall) measure() bool {
 }
 
 // bookFailure books a call without an answer, and reports to the breaker.
-func (p *paidCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
-	ctx := context.WithoutCancel(p.ctx) // booked also after the end of the attempt
+func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
 	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
 	call.Answered(session.CallAnswer{Category: failure.Category})
-	var err error
-	if wire.Unbilled(u.err) {
-		err = call.Abandon(ctx, cost.Usage{})
-	} else {
-		err = call.Unsettle(ctx, cost.Usage{}, p.estimateUnknown(f, wire.UsualOutput))
-	}
-	p.failIfNotBooked(err)
+	used, rest := f.Incomplete(wire.Facts{}, u.err, p.likelyOutput(wire.UsualOutput))
+	p.end(call, used, rest)
 	p.record.writeFailed(failure.Message)
 	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
 		p.report(failure)
@@ -346,17 +334,17 @@ func (p *paidCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) 
 	return failure
 }
 
-// estimateUnknown estimates a call of whose answer no byte was received. output is the likely size of the answer, in tokens. Servers complete an
-// answer that is no stream after the program has disconnected: such a call may cost all that its bound permits.
-func (p *paidCall) estimateUnknown(f wire.Forecast, output int64) cost.Usage {
+// likelyOutput is the likely number of tokens of an answer of which no byte was received: usual. Servers complete an answer that
+// is no stream after the program has disconnected: such a call may cost all that its bound permits.
+func (p *meteredCall) likelyOutput(usual int64) int64 {
 	if !p.parsed.Stream && p.r.Context().Err() != nil {
-		return f.Estimated(f.MaxOutput)
+		return p.forecast.MaxOutput
 	}
-	return f.Estimated(min(output, f.MaxOutput))
+	return usual
 }
 
 // breakerOpenFor returns for how long the breaker refuses calls; zero: it does not.
-func (p *paidCall) breakerOpenFor() time.Duration {
+func (p *meteredCall) breakerOpenFor() time.Duration {
 	if p.attempt.Breaker == nil {
 		return 0
 	}
@@ -365,7 +353,7 @@ func (p *paidCall) breakerOpenFor() time.Duration {
 
 // report reports an outcome to the breaker; nil: an answer. A call fails once, however often it is
 // tried. A rejected request or a refused key is no failure of the provider.
-func (p *paidCall) report(f *failures.Failure) {
+func (p *meteredCall) report(f *failures.Failure) {
 	if p.attempt.Breaker == nil || f != nil && (p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
 		return
 	}
@@ -373,8 +361,14 @@ func (p *paidCall) report(f *failures.Failure) {
 	p.attempt.Breaker.Report(f)
 }
 
+// end books a call without a whole answer, also after the end of the attempt.
+func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
+	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
+	p.failIfNotBooked(wire.End(context.WithoutCancel(p.ctx), call, used, rest))
+}
+
 // failIfNotBooked ends the attempt if the cost of a call could not be booked.
-func (p *paidCall) failIfNotBooked(err error) {
+func (p *meteredCall) failIfNotBooked(err error) {
 	if err != nil && p.ctx.Err() == nil {
 		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot book the cost of a call: %v", err))
 	}
