@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -96,7 +95,7 @@ func actionOf(p control.PlannedPersona) string {
 	case session.RunIt:
 		return "runs"
 	case session.SupplyIt:
-		return strings.Replace(p.Reason, "supplied: ", "supplied: ", 1)
+		return p.Reason
 	case session.Leave:
 		return "not run: " + p.Reason
 	case session.Restore, session.Drop: // what a new session has none of

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -41,15 +39,6 @@ func (c *planCommand) write(doc control.Plan) {
 	}
 }
 
-// days writes a duration for people: in days where these are all that it is.
-func days(d textfmt.Duration) string {
-	const day = 24 * time.Hour
-	if d.Std() >= day && d.Std()%day == 0 {
-		return textfmt.Count(int(d.Std()/day), "day")
-	}
-	return d.String()
-}
-
 // writeTerm prints a line behind a margin; what is too long for it goes below.
 func (c *planCommand) writeTerm(margin, text string) {
 	for i, line := range terminal.Wrap(text, terminal.PageWidth-len(margin)-2) {
@@ -61,32 +50,19 @@ func (c *planCommand) writeTerm(margin, text string) {
 }
 
 // writePersonas prints a phase's personas, a line for each; what is set for one alone
-// goes below where it would make the line too long.
+// goes below.
 func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows bytes.Buffer
-	bare := terminal.NewTable(terminal.Palette{})
-	painted := terminal.NewTable(c.palette)
+	table := terminal.NewTable(c.palette)
 	for _, who := range personas {
-		for _, t := range []*terminal.Table{bare, painted} {
-			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
-		}
+		table.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
 	}
-	painted.Write(&rows)
+	table.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")
-	rows.Reset()
-	bare.Write(&rows)
-	widths := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
-		more := settingsOf(who)
-		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
-			c.print("%s (%s)", lines[i], more)
-			continue
-		}
 		c.print("%s", lines[i])
-		if more != "" {
-			for _, line := range terminal.Wrap(more, terminal.PageWidth-len("     ")) {
-				c.print("     %s", line)
-			}
+		if more := settingsOf(who); more != "" {
+			c.writeTerm("     ", more)
 		}
 	}
 }
@@ -197,7 +173,7 @@ func limitsOf(doc control.Plan) []string {
 	if doc.Help.Mode == spec.HelpFail {
 		retry += "the session fails"
 	} else {
-		retry += "a person has " + days(doc.Help.GiveUpAfter) + " to help"
+		retry += "a person has " + terminal.Days(doc.Help.GiveUpAfter.Std()) + " to help"
 	}
 	if doc.Help.Jira != nil {
 		retry += ", and a ticket is created in " + doc.Help.Jira.Project

@@ -15,10 +15,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/logs"
 	"github.com/maestro-hive/maestro/internal/serve"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/worker/service"
 )
 
 const (
@@ -32,7 +32,7 @@ type serveCommand struct {
 	*console
 	*connector
 	env        Env
-	log        service.LogOptions
+	log        logs.Options
 	options    serve.Options
 	proxies    []string
 	workspaces []string

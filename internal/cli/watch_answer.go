@@ -69,7 +69,7 @@ func addAmount(r *workflows.Raise, text, unit string) error {
 			i++
 		}
 		if money {
-			if err := r.USD.UnmarshalYAML([]byte(number)); err != nil || r.USD <= 0 {
+			if err := r.USD.UnmarshalText([]byte(number)); err != nil || r.USD <= 0 {
 				return invalid
 			}
 			continue

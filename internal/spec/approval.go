@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -65,15 +66,19 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 	return json.Marshal(approvalFields(a))
 }
 
+// UnmarshalText reads true or false.
+func (a *Approval) UnmarshalText(text []byte) error {
+	*a = Approval{}
+	if wanted, _ := strconv.ParseBool(string(text)); wanted {
+		a.Count = 1
+	}
+	return nil
+}
+
 // UnmarshalJSON reads the forms of a team file.
 func (a *Approval) UnmarshalJSON(data []byte) error {
-	var wanted bool
-	if json.Unmarshal(data, &wanted) == nil {
-		*a = Approval{}
-		if wanted {
-			a.Count = 1
-		}
-		return nil
+	if json.Unmarshal(data, new(bool)) == nil {
+		return a.UnmarshalText(bytes.TrimSpace(data))
 	}
 	var fields approvalFields
 	if err := json.Unmarshal(data, &fields); err != nil {
