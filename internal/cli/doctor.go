@@ -98,26 +98,18 @@ const (
 
 // write prints findings for people.
 func (c *doctorCommand) write(doc doctorDocument) {
+	const margin = resultWidth + checkWidth
 	for _, f := range doc.Findings {
 		colour := map[string]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Bad: terminal.Red}[f.Result]
 		head := c.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {
 			c.print("%s", head)
-			head, gap = "", resultWidth+checkWidth
+			head, gap = "", margin
 		}
-		margin := resultWidth + checkWidth
-		lines := terminal.Wrap(f.Message, terminal.PageWidth-margin)
-		c.print("%s%s%s", head, strings.Repeat(" ", gap), lines[0])
-		for _, line := range lines[1:] {
-			c.print("%*s%s", margin, "", line)
-		}
-		mark := "-> "
-		for _, line := range terminal.Wrap(f.Remedy, terminal.PageWidth-margin-len(mark)) {
-			if line != "" {
-				c.print("%*s%s%s", margin, "", mark, line)
-			}
-			mark = "   "
+		c.hang(head+strings.Repeat(" ", gap), margin, f.Message)
+		if f.Remedy != "" {
+			c.hang(strings.Repeat(" ", margin)+"-> ", margin+len("-> "), f.Remedy)
 		}
 		if f.Command != "" {
 			c.print("%*s$ %s", resultWidth, "", f.Command)

@@ -30,22 +30,12 @@ func (c *planCommand) write(doc control.Plan) {
 		c.print("\n%d. %s%s", i+1, c.palette.Paint(terminal.Bold, p.Name), conditionOf(p))
 		c.writePersonas(p.Personas)
 		for _, term := range termsOf(p) {
-			c.writeTerm("   ", term)
+			c.hang("   ", 5, term)
 		}
 	}
 	c.print("")
 	for _, limit := range limitsOf(doc) {
-		c.writeTerm("", limit)
-	}
-}
-
-// writeTerm prints a line behind a margin; what is too long for it goes below.
-func (c *planCommand) writeTerm(margin, text string) {
-	for i, line := range terminal.Wrap(text, terminal.PageWidth-len(margin)-2) {
-		if i > 0 {
-			line = "  " + line
-		}
-		c.print("%s%s", margin, line)
+		c.hang("", 2, limit)
 	}
 }
 
@@ -62,7 +52,7 @@ func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	for i, who := range personas {
 		c.print("%s", lines[i])
 		if more := settingsOf(who); more != "" {
-			c.writeTerm("     ", more)
+			c.hang("     ", 7, more)
 		}
 	}
 }

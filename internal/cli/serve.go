@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
@@ -147,7 +148,7 @@ func (c *serveCommand) directories() (all []control.Directory, err error) {
 
 // serving completes options with what the environment says.
 func (e Env) serving(o serve.Options) serve.Options {
-	o.User, o.Host, o.Version, o.Now = e.person(), e.Host, buildVersion().Version, e.Now
+	o.User, o.Host, o.Version, o.Now = e.person(), e.Host, buildinfo.This().Version, e.Now
 	return o
 }
 

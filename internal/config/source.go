@@ -131,12 +131,6 @@ func notText(line string) (column int, what string) {
 // printable reports whether a terminal shows r as one or two columns.
 func printable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Mn, r) }
 
-// wide reports whether a terminal shows r two columns wide.
-func wide(r rune) bool {
-	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
-		r >= 0xFF01 && r <= 0xFF60 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x3000 && r <= 0x303F
-}
-
 // leadsOut reports whether an error of an [os.Root] says that a path leaves it. The package has no
 // value for it.
 func leadsOut(err error) bool {
