@@ -45,7 +45,8 @@ func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows bytes.Buffer
 	table := terminal.NewTable(c.palette)
 	for _, who := range personas {
-		table.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
+		table.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)),
+			terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
 	}
 	table.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")

@@ -111,12 +111,14 @@ func presets(ctx context.Context, h *host) (found []control.Finding) {
 // slowly warns if attempts start slowly. Names begin with prefix.
 func slowly(prefix string, i spec.Isolation) (found []control.Finding) {
 	if i.WithoutLayers != "" {
-		remedy, what := remedyOf(errors.New(i.WithoutLayers), "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs")
+		remedy, what := remedyOf(errors.New(i.WithoutLayers),
+			"keep the store on a volume with a file system that an overlay can change, like ext4 or xfs")
 		found = about(prefix+"layers", warn(remedy, "trees are copied for each attempt, because they cannot be layered: %s", what))
 	}
 	if i.WithoutShim != "" {
 		found = append(found, about(prefix+"shim", warn("install the maestro-shim of this build beside the program",
-			"each process takes 20 ms more processor time to start, because the worker's own program supervises it: %s", i.WithoutShim))...)
+			"each process takes 20 ms more processor time to start, because the worker's own program supervises it: %s",
+			i.WithoutShim))...)
 	}
 	return found
 }
@@ -126,7 +128,8 @@ func slowly(prefix string, i spec.Isolation) (found []control.Finding) {
 func processes(ctx context.Context, h *host) []control.Finding {
 	cfg, root := h.config, os.Geteuid() == 0
 	if cfg.RunAs != "" && !root {
-		return with(warn("run this as the user of the worker", "only root can run agents as %s; this user is %s", cfg.RunAs, userName(os.Geteuid())),
+		return with(warn("run this as the user of the worker", "only root can run agents as %s; this user is %s", cfg.RunAs,
+			userName(os.Geteuid())),
 			"sudo maestro doctor --agents "+agent.ShellWord(h.Agents))
 	}
 	user := cfg.RunAs
@@ -144,13 +147,16 @@ func processes(ctx context.Context, h *host) []control.Finding {
 	case isolation.Rooms:
 		found = ok("a test program ran in a room, on the host as %s", isolation.User)
 	case isolation.WithoutRooms != "" && confined != "":
-		found = bad("do what the message says, or remove `network` from "+h.Agents, "%s cannot be started: their network is restricted, which takes rooms: %s", confined, isolation.WithoutRooms)
+		found = bad("do what the message says, or remove `network` from "+h.Agents,
+			"%s cannot be started: their network is restricted, which takes rooms: %s", confined, isolation.WithoutRooms)
 	case isolation.WithoutRooms != "":
-		found = warn("do what the message says, or write `isolation: none` in "+h.Agents, "agents and checks work without rooms: %s", isolation.WithoutRooms)
+		found = warn("do what the message says, or write `isolation: none` in "+h.Agents, "agents and checks work without rooms: %s",
+			isolation.WithoutRooms)
 	}
 	if !isolation.Rooms && cfg.RunAs == "" && root {
-		found = append(found, about("processes user", warn("set `run_as: nobody`, or another unprivileged user, in "+h.Agents+"; or start the worker as another user",
-			"agents and checks run as root"))...)
+		found = append(found, about("processes user",
+			warn("set `run_as: nobody`, or another unprivileged user, in "+h.Agents+"; or start the worker as another user",
+				"agents and checks run as root"))...)
 	}
 	found = append(found, slowly("", isolation)...)
 	if len(isolation.Limits) > 0 {
@@ -177,7 +183,9 @@ func (h *host) tryProgram(ctx context.Context) (*agent.Set, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
 		return nil, err
 	}
-	job := session.CheckJob{Check: name, WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}}
+	job := session.CheckJob{Check: name, WorkDir: session.WorkDir{
+		Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"),
+	}}
 	for _, sub := range []string{job.Tree, job.Home, job.Tmp} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return nil, err

@@ -27,7 +27,8 @@ func serverProgram(_ context.Context, h *host) []control.Finding {
 	case h.Container: // images run no server
 		return nil
 	}
-	return with(warn("build it to run `maestro dev` or `maestro demo` here", "maestro-server is not in the directory of this program"), "make build")
+	return with(warn("build it to run `maestro dev` or `maestro demo` here",
+		"maestro-server is not in the directory of this program"), "make build")
 }
 
 func git(ctx context.Context, h *host) []control.Finding {

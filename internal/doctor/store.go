@@ -112,7 +112,8 @@ func layersOfTrees(_ context.Context, h *host) (found []control.Finding) {
 			found = append(found, warn("run this as the user of the worker", "%s cannot be measured: %v", root, err)...)
 			continue
 		}
-		found = append(found, ok("%s, %d in use, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"), u.InUse,
+		found = append(found, ok("%s, %d in use, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"),
+			u.InUse,
 			textfmt.Size(u.Bytes), root, textfmt.Size(layers.DefaultBytes))...)
 	}
 	return found
@@ -163,7 +164,8 @@ func private(_ context.Context, h *host) []control.Finding {
 		return nil // already reported: the store could not be opened
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return with(warn("restrict it to its owner", "other users can read %s (mode %04o), which holds all inputs and outputs of agents", h.dir, mode),
+		return with(warn("restrict it to its owner",
+			"other users can read %s (mode %04o), which holds all inputs and outputs of agents", h.dir, mode),
 			"chmod 700 "+agent.ShellWord(h.dir))
 	}
 	return ok("only its owner has access")

@@ -65,7 +65,8 @@ func connect(ctx context.Context, h *host) []control.Finding {
 		return bad("check that this is Temporal's gRPC port, that the server is healthy, and whether it needs TLS (--tls) or not (--tls=false)",
 			"a server listens at %s, but does not answer like Temporal", unreachable.Address)
 	}
-	return with(failed(Bad, err, "start one on this machine, or give its address with --address, TEMPORAL_ADDRESS or a profile"), "maestro dev")
+	return with(failed(Bad, err, "start one on this machine, or give its address with --address, TEMPORAL_ADDRESS or a profile"),
+		"maestro dev")
 }
 
 // listens reports whether a server accepts connections at an address.
@@ -88,9 +89,11 @@ func server(ctx context.Context, h *host) []control.Finding {
 	case err != nil:
 		return unreadable("see the server's log", h.conn.Address+" answers, but not with its version", err)
 	case older(version, oldestServer):
-		return warn("upgrade the server to "+oldestServer+" or newer", "%s has version %s, which is not tested with Maestro", h.conn.Address, version)
+		return warn("upgrade the server to "+oldestServer+" or newer", "%s has version %s, which is not tested with Maestro",
+			h.conn.Address, version)
 	case took > slowAnswer:
-		return warn("reduce the latency: a phase takes about ten calls", "%s, version %s, takes %s to answer", h.conn.Address, version, terminal.Span(took))
+		return warn("reduce the latency: a phase takes about ten calls", "%s, version %s, takes %s to answer", h.conn.Address, version,
+			terminal.Span(took))
 	}
 	return ok("%s, version %s, answers in %s", h.conn.Address, version, terminal.Span(max(took, time.Millisecond)))
 }
@@ -129,7 +132,8 @@ func namespace(ctx context.Context, h *host) []control.Finding {
 		return bad("enable the server's dynamic setting frontend.enableUpdateWorkflowExecution",
 			"%s refuses Updates, which answers to sessions and reports to breakers need", name)
 	case keeps > 0 && keeps < leastRetention:
-		return with(warn("set a longer retention, at least over a weekend", "%s removes sessions %s after their end; then only the store has them", name, terminal.Days(keeps)),
+		return with(warn("set a longer retention, at least over a weekend",
+			"%s removes sessions %s after their end; then only the store has them", name, terminal.Days(keeps)),
 			operator("update"))
 	}
 	return ok("%s, retention of ended sessions: %s", name, terminal.Days(keeps))
@@ -140,7 +144,8 @@ func searchAttributes(ctx context.Context, h *host) (found []control.Finding) {
 	missing, err := temporalutil.NewSearchAttributes(h.conn, h.conn.Namespace, h.Now, workflows.SearchAttributes()...).Missing(ctx)
 	var has *operatorservice.ListSearchAttributesResponse
 	if err == nil {
-		has, err = h.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: h.conn.Namespace})
+		has, err = h.conn.OperatorService().ListSearchAttributes(ctx,
+			&operatorservice.ListSearchAttributesRequest{Namespace: h.conn.Namespace})
 	}
 	if err != nil {
 		return unreadable("allow these credentials to list them", "sessions run without them, because they cannot be listed", err)
@@ -206,7 +211,8 @@ func pruning(ctx context.Context, h *host) []control.Finding {
 func hindrances(ctx context.Context, h *host) (found []control.Finding) {
 	ctx, cancel := context.WithTimeout(ctx, sessionsPatience)
 	defer cancel()
-	open, err := temporalutil.OpenSessions(ctx, h.conn, h.conn.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(h.store.ID()))
+	open, err := temporalutil.OpenSessions(ctx, h.conn, h.conn.Namespace, workflows.TeamSessionName,
+		spec.WorkflowQueue(h.store.ID()))
 	if err != nil {
 		return unreadable("see the server's log", "running sessions cannot be listed", err)
 	}

@@ -33,8 +33,9 @@ func workers(ctx context.Context, h *host) (found []control.Finding) {
 			found = append(found, h.liveWorker(o)...)
 			continue
 		}
-		found = append(found, about("worker "+o.Worker, with(warn("restart it on "+o.Host+"; its work continues on other workers, or waits",
-			"on %s, no heartbeat for %s", o.Host, terminal.Span(h.Now().Sub(o.RenewedAt))), h.startWorker()))...)
+		found = append(found, about("worker "+o.Worker,
+			with(warn("restart it on "+o.Host+"; its work continues on other workers, or waits",
+				"on %s, no heartbeat for %s", o.Host, terminal.Span(h.Now().Sub(o.RenewedAt))), h.startWorker()))...)
 	}
 	if live == 0 {
 		found = append(found, with(bad("start a worker", "no worker serves the store %s", h.store.ID()), h.startWorker())...)
@@ -55,7 +56,8 @@ func (h *host) liveWorker(o spec.Offer) []control.Finding {
 	}
 	found := ok("%s", text)
 	if mine := buildinfo.This().String(); o.Version != mine {
-		found = warn("restart it with this build, or use the maestro of its build", "%s; its version is %s, this program's is %s", text, terminal.Dash(o.Version), mine)
+		found = warn("restart it with this build, or use the maestro of its build", "%s; its version is %s, this program's is %s",
+			text, terminal.Dash(o.Version), mine)
 	}
 	found = about(name, found)
 	if why := o.Isolation.WithoutRooms; why != "" {
@@ -108,8 +110,10 @@ func (h *host) polled(pool workerpool.Roster) (found []control.Finding) {
 		}
 	}
 	if len(unasked) > 0 && len(pool.Workers) > 0 {
-		found = append(found, about("queues", bad("check that the worker is connected to this address and namespace, and has finished starting",
-			"no poller in Temporal at %s, namespace %s, for %s", h.conn.Address, h.conn.Namespace, terminal.Enumeration(unasked, "and")))...)
+		found = append(found, about("queues",
+			bad("check that the worker is connected to this address and namespace, and has finished starting",
+				"no poller in Temporal at %s, namespace %s, for %s", h.conn.Address, h.conn.Namespace, terminal.Enumeration(unasked,
+					"and")))...)
 	}
 	return found
 }
@@ -130,9 +134,11 @@ func (h *host) strangers(pool workerpool.Roster, offers []spec.Offer) (found []c
 				continue
 			}
 			known[identity] = true
-			found = append(found, about("same store", warn("if this stays for more than two minutes: start that worker with the directory "+h.dir+
-				", or run this command with the worker's --state-dir",
-				"%s polls for store %s but has no offer in this directory: it has just ended, or it uses another copy of the store", identity, h.store.ID()))...)
+			found = append(found, about("same store",
+				warn("if this stays for more than two minutes: start that worker with the directory "+h.dir+
+					", or run this command with the worker's --state-dir",
+					"%s polls for store %s but has no offer in this directory: it has just ended, or it uses another copy of the store",
+					identity, h.store.ID()))...)
 		}
 	}
 	return found
@@ -152,8 +158,9 @@ func breakers(ctx context.Context, h *host) (found []control.Finding) {
 		if b.OpenUntil != nil {
 			until = "until " + terminal.Moment(b.OpenUntil)
 		}
-		found = append(found, about("breaker "+b.Name, with(warn("fix the cause; it then closes by itself, unless it was opened manually: then reset it",
-			"%s, %s: %s", b.State, until, b.Because()), h.Again("breaker reset "+b.Name)))...)
+		found = append(found, about("breaker "+b.Name,
+			with(warn("fix the cause; it then closes by itself, unless it was opened manually: then reset it",
+				"%s, %s: %s", b.State, until, b.Because()), h.Again("breaker reset "+b.Name)))...)
 	}
 	if len(found) == 0 && len(known) > 0 {
 		return ok("%s closed", terminal.Verbed(len(known), "breaker", "is", "are"))

@@ -149,7 +149,8 @@ func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks
 	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {
 		p := t.Personas[name]
 		if a, known := agents[p.Agent]; known && a.Fallback == "" && p.Fallback {
-			lacks = append(lacks, lackf("set one in the worker file, or remove `fallback: true`", "persona %s has `fallback: true`, but agent %q has no fallback", name, p.Agent))
+			lacks = append(lacks, lackf("set one in the worker file, or remove `fallback: true`",
+				"persona %s has `fallback: true`, but agent %q has no fallback", name, p.Agent))
 		}
 	}
 	used := t.Fallbacks(agents)

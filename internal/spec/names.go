@@ -39,7 +39,8 @@ func CheckName(name string) error {
 
 // CheckSession rejects session ids that are not safe as file names.
 func CheckSession(id string) error {
-	return check(sessionPattern, "session id", id, "1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot")
+	return check(sessionPattern, "session id", id,
+		"1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot")
 }
 
 // CheckDecision rejects decision names that are not plain identifiers.

@@ -36,7 +36,8 @@ func (w *Worker) drain() error {
 			w.Logger.Info("worker has drained", "took", w.Clock().Sub(began).Round(time.Millisecond))
 			return nil
 		case <-tell.C:
-			w.Logger.Info("worker is draining", "rounds", len(w.work.rounds()), "left", max(0, w.Drain-w.Clock().Sub(began)).Round(time.Second))
+			w.Logger.Info("worker is draining", "rounds", len(w.work.rounds()), "left", max(0,
+				w.Drain-w.Clock().Sub(began)).Round(time.Second))
 		case <-limit.C:
 			return fmt.Errorf("%w: %d rounds have not ended %s after the drain; other workers continue them after their heartbeat timeout",
 				ErrServing, len(w.work.rounds()), settle)

@@ -237,11 +237,13 @@ func (h *health) failedChecks(ctx context.Context, stage Stage) (status string, 
 	}
 	if err := store(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "store", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost", h.worker.store.Dir())})
+			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost",
+			h.worker.store.Dir())})
 	}
 	if err := temporal(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that Temporal runs at %s, is reachable from here and is healthy; the worker continues when Temporal delivers work", h.worker.Connection.Address)})
+			"check that Temporal runs at %s, is reachable from here and is healthy; the worker continues when Temporal delivers work",
+			h.worker.Connection.Address)})
 	}
 	if len(failed) > 0 {
 		return "not ready", failed

@@ -33,7 +33,8 @@ func (c caller) Beat(ctx context.Context, beat activities.Heartbeat) error {
 		return nil
 	case errors.As(err, &gone):
 		return c.checkWanted(ctx, info)
-	case temporal.IsCanceledError(err), errors.Is(err, activity.ErrActivityPaused), errors.Is(err, activity.ErrActivityReset), errors.As(err, &nowhere):
+	case temporal.IsCanceledError(err), errors.Is(err, activity.ErrActivityPaused), errors.Is(err, activity.ErrActivityReset),
+		errors.As(err, &nowhere):
 		return fmt.Errorf("%w: %w", activities.ErrUnwanted, err)
 	}
 	return err

@@ -47,7 +47,8 @@ func withNewest[With, In, Out any](make func() With, do func(With, context.Conte
 }
 
 // inSlot counts an activity as one of its agent's slots in use.
-func inSlot[In, Out any](r *telemetry.Recorder, agent string, do func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+func inSlot[In, Out any](r *telemetry.Recorder, agent string, do func(context.Context, In) (Out, error)) func(context.Context,
+	In) (Out, error) {
 	if r == nil {
 		return do
 	}
@@ -97,17 +98,20 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	options.Interceptors = []interceptor.WorkerInterceptor{&activityInterceptor{worker: w}}
 	q := w.newQueue(spec.WorkflowQueue(w.store.ID()), p, options)
 	for name, fn := range map[string]any{
-		workflows.TeamSessionName: workflows.TeamSession, breaker.WorkflowName: breaker.Workflow, workflows.PruneStoreName: workflows.PruneStore,
-		workflows.TicketName: workflows.Ticket, workflows.WebhookName: workflows.Webhook,
+		workflows.TeamSessionName: workflows.TeamSession, breaker.WorkflowName: breaker.Workflow,
+		workflows.PruneStoreName: workflows.PruneStore,
+		workflows.TicketName:     workflows.Ticket, workflows.WebhookName: workflows.Webhook,
 	} {
 		q.RegisterWorkflowWithOptions(fn, workflow.RegisterOptions{Name: name})
 	}
 	files, programs := w.store.Content, programUsage{w}
 	admissions := &activities.Admissions{
-		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs, SearchAttributes: w.attributes, Observer: w.observer, Clock: w.Clock,
+		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs,
+		SearchAttributes: w.attributes, Observer: w.observer, Clock: w.Clock,
 	}
 	boundaries := &activities.Boundaries{
-		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers, Observer: w.observer, Clock: w.Clock,
+		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers,
+		Observer: w.observer, Clock: w.Clock,
 	}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: caller{w.Connection}, Clock: w.Clock, Logger: w.Logger}
 	tickets := &activities.TicketRecords{Store: w.store.State, Namespace: w.Connection.Namespace}
@@ -130,7 +134,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 func (w *Worker) pruning(p *plan) *activities.Pruning {
 	namespace := w.Connection.Namespace
 	return &activities.Pruning{
-		Store: w.store, WorkDirs: p.workDirs, Namespace: namespace, Keep: p.config.Retention.Keep, OlderThan: p.config.Retention.OlderThan,
+		Store: w.store, WorkDirs: p.workDirs, Namespace: namespace, Keep: p.config.Retention.Keep,
+		OlderThan: p.config.Retention.OlderThan,
 		Open: func(ctx context.Context) (map[session.Key]time.Time, error) {
 			return temporalutil.OpenSessions(ctx, w.Connection, namespace, workflows.TeamSessionName, spec.WorkflowQueue(w.store.ID()))
 		},
@@ -170,7 +175,8 @@ func (w *Worker) agentQueue(name string, p *plan) (*queue, error) {
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	return &activities.Rounds{
 		Files: p.content, WorkDirs: p.workDirs, Sessions: w.store, State: w.store.State, Agents: p.agents, Breakers: w.breakers,
-		Heartbeats: caller{w.Connection}, Signals: caller{w.Connection}, Observer: w.observer, Clock: w.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: w.Drain,
+		Heartbeats: caller{w.Connection}, Signals: caller{w.Connection}, Observer: w.observer, Clock: w.Clock,
+		LostLimit: p.config.Limits.LostWorkers, Drain: w.Drain,
 	}
 }
 

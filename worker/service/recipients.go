@@ -57,8 +57,10 @@ const callSlots = 4
 // notices makes the activity that takes notices.
 func (w *Worker) notices(p *plan) *activities.Notices {
 	return &activities.Notices{
-		Recipients: &Recipients{Temporal: w.Connection, Store: w.store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, w.store.State) },
-		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", w.Connection.Address, w.Connection.Namespace, w.store.Dir(), w.Host),
+		Recipients: &Recipients{Temporal: w.Connection, Store: w.store.ID()}, Mask: w.Mask, WebUI: p.webUI,
+		Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, w.store.State) },
+		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", w.Connection.Address, w.Connection.Namespace,
+			w.store.Dir(), w.Host),
 	}
 }
 

@@ -33,7 +33,8 @@ func (w *Worker) reclaim(ctx context.Context) {
 		w.Logger.Info("retried activities that a crash had interrupted", "activities", n)
 	}
 	if err != nil {
-		w.Logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout", "error", err)
+		w.Logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout",
+			"error", err)
 	}
 }
 
@@ -75,7 +76,8 @@ func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecutio
 		}
 		lost := temporal.NewApplicationErrorWithOptions("the worker was restarted", session.HandedOver,
 			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
-		failed := w.Connection.CompleteActivityByID(ctx, w.Connection.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
+		failed := w.Connection.CompleteActivityByID(ctx, w.Connection.Namespace, cut.GetWorkflowId(), cut.GetRunId(),
+			a.GetActivityId(), nil, lost)
 		if failed == nil {
 			n++
 		}

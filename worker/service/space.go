@@ -81,7 +81,8 @@ func (s *space) freeWork(ctx context.Context) (freed bool) {
 			}
 			removed, err := s.remove(ctx, key, id)
 			if err != nil {
-				s.plan.worker.Logger.Warn("the directory of finished work could not be removed from a full disk", "session", key.Session, "assignment", id, "error", err)
+				s.plan.worker.Logger.Warn("the directory of finished work could not be removed from a full disk", "session", key.Session,
+					"assignment", id, "error", err)
 			}
 			if freed = freed || removed; removed && !isLow(dirs.Root()) {
 				return true

@@ -145,7 +145,8 @@ func (s Setup) Build() (*Worker, error) {
 	w.identity = identity(st.ID(), w.slot, s.Version)
 	w.breakers = &breaker.Client{Temporal: s.Connection.Client, Store: st.ID(), Changed: w.keepBreaker}
 	now := s.Clock().UTC()
-	w.offer.Offer = spec.Offer{Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version, StartedAt: now}
+	w.offer.Offer = spec.Offer{Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,
+		StartedAt: now}
 	w.health = health{worker: w, stage: Starting, file: WorkerFile{Path: s.File}, about: Health{
 		Status: "ok", Version: s.Version, Commit: s.Commit, Identity: w.identity, Store: st.ID(), Since: now,
 	}}
