@@ -41,14 +41,16 @@ type queues struct {
 	retiring sync.WaitGroup
 }
 
+// activityOf is an activity.
+type activityOf[In, Out any] func(context.Context, In) (Out, error)
+
 // withNewest makes an activity that uses the newest object at its begin, until its end.
-func withNewest[With, In, Out any](make func() With, do func(With, context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+func withNewest[With, In, Out any](make func() With, do func(With, context.Context, In) (Out, error)) activityOf[In, Out] {
 	return func(ctx context.Context, in In) (Out, error) { return do(make(), ctx, in) }
 }
 
 // inSlot counts an activity as one of its agent's slots in use.
-func inSlot[In, Out any](r *telemetry.Recorder, agent string, do func(context.Context, In) (Out, error)) func(context.Context,
-	In) (Out, error) {
+func inSlot[In, Out any](r *telemetry.Recorder, agent string, do activityOf[In, Out]) activityOf[In, Out] {
 	if r == nil {
 		return do
 	}
@@ -98,9 +100,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	options.Interceptors = []interceptor.WorkerInterceptor{&activityInterceptor{worker: w}}
 	q := w.newQueue(spec.WorkflowQueue(w.store.ID()), p, options)
 	for name, fn := range map[string]any{
-		workflows.TeamSessionName: workflows.TeamSession, breaker.WorkflowName: breaker.Workflow,
-		workflows.PruneStoreName: workflows.PruneStore,
-		workflows.TicketName:     workflows.Ticket, workflows.WebhookName: workflows.Webhook,
+		workflows.TeamSessionName: workflows.TeamSession, workflows.PruneStoreName: workflows.PruneStore,
+		workflows.TicketName: workflows.Ticket, workflows.WebhookName: workflows.Webhook, breaker.WorkflowName: breaker.Workflow,
 	} {
 		q.RegisterWorkflowWithOptions(fn, workflow.RegisterOptions{Name: name})
 	}

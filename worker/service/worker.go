@@ -128,9 +128,8 @@ func (s Setup) Build() (*Worker, error) {
 	}
 	w := &Worker{
 		Setup: s, store: st, gateway: agent.NewGateway(s.Clock, s.Logger), recorder: s.Telemetry.Recorder(),
-		attributes: temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...),
-		queues:     queues{polled: map[string]*queue{}, slots: map[string]*slots{}},
-		stopping:   make(chan struct{}), refused: make(chan error, 1),
+		queues:   queues{polled: map[string]*queue{}, slots: map[string]*slots{}},
+		stopping: make(chan struct{}), refused: make(chan error, 1),
 	}
 	if w.recorder != nil {
 		w.observer = w.recorder
@@ -143,6 +142,7 @@ func (s Setup) Build() (*Worker, error) {
 		return nil, err
 	}
 	w.identity = identity(st.ID(), w.slot, s.Version)
+	w.attributes = temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...)
 	w.breakers = &breaker.Client{Temporal: s.Connection.Client, Store: st.ID(), Changed: w.keepBreaker}
 	now := s.Clock().UTC()
 	w.offer.Offer = spec.Offer{Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,
