@@ -18,6 +18,8 @@ import (
 type Client struct {
 	Temporal client.Client
 	Store    string
+	// Changed is called with the state in each answer to a change; may be nil.
+	Changed func(ctx context.Context, to session.BreakerStatus)
 }
 
 // Read returns the breaker as of its last acknowledged update, without a worker and without an
@@ -95,6 +97,9 @@ func (c *Client) update(ctx context.Context, name string, b spec.Breaker, id str
 	}, id, string(update), arg, &answer)
 	if err != nil {
 		return Answer{}, fmt.Errorf("%s breaker %s: %w", update, name, err)
+	}
+	if c.Changed != nil {
+		c.Changed(ctx, answer.Status())
 	}
 	return answer, nil
 }

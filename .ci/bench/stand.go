@@ -258,10 +258,8 @@ func (instant) Check(context.Context, session.CheckJob) (session.Outcome, error)
 	return session.Outcome{}, errors.New("there are no checks")
 }
 
-func (i instant) Offered(name string) spec.OfferedAgent { return i.OfferedAgents()[name] }
-
-func (instant) OfferedAgents() map[string]spec.OfferedAgent {
-	return map[string]spec.OfferedAgent{agentName: {Kind: agent.KindCommand, Concurrency: slots, Breaker: agentName}}
+func (instant) Offered(name string) spec.OfferedAgent {
+	return spec.OfferedAgent{Kind: agent.KindCommand, Concurrency: slots, Breaker: name}
 }
 
 func (instant) Conversation(string, session.WorkDir) (c session.Conversation, ok bool) {
@@ -277,9 +275,7 @@ func (instant) Removed(session.WorkDir) (int64, bool) { return 0, false }
 func (instant) EndStopped()                           {}
 func (instant) Forget(session.WorkDir) error          { return nil }
 func (instant) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
-func (instant) OfferedChecks() map[string]spec.Digest { return nil }
 
-func (instant) Isolation() spec.Isolation                    { return spec.Isolation{} }
 func (instant) Keep(string) []string                         { return nil }
 func (instant) FillsCaches(string, string, spec.Digest) bool { return false }
 func (instant) Mask(text string) string                      { return text }

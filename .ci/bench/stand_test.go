@@ -5,12 +5,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/worker/service"
+	"github.com/maestro-hive/maestro/activities"
 )
 
 // TestAWorkerTakesTheInstantAgents: a worker reads the secrets of its agents also if there are none.
 func TestAWorkerTakesTheInstantAgents(t *testing.T) {
 	t.Parallel()
-	var agents service.Agents = instant{}
+	var agents activities.Agents = instant{}
 	require.Empty(t, agents.Secrets().Secrets())
 }

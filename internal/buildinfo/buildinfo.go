@@ -13,20 +13,21 @@ import (
 // Unversioned is the version of a build that knows none.
 const Unversioned = "(devel)"
 
-// Build describes a build.
+// Build describes a build, also in the document of `version -o json`.
 type Build struct {
 	// Version is the tag, or the pseudo-version of a commit without one.
-	Version string
+	Version string `json:"version"`
 	// Commit is the commit's full name; empty for a build that does not know it.
-	Commit string
-	// Time is the commit's; zero where it is not known.
-	Time time.Time
+	Commit string `json:"commit"`
+	// CommittedAt is the commit's time; nil for a build that does not know it.
+	CommittedAt *time.Time `json:"committed_at"`
 	// Modified: the source differs from the commit.
-	Modified bool
+	Modified bool `json:"modified"`
 	// Go is the toolchain's version, SDK that of Temporal's SDK; empty: unknown.
-	Go, SDK string
+	Go  string `json:"go"`
+	SDK string `json:"sdk"`
 	// Platform is the operating system and architecture, like linux/amd64.
-	Platform string
+	Platform string `json:"platform"`
 }
 
 // shortCommit is how many characters of a commit name it well enough.
@@ -55,7 +56,9 @@ func Of(info *debug.BuildInfo) Build {
 		case "vcs.revision":
 			b.Commit = s.Value
 		case "vcs.time":
-			b.Time, _ = time.Parse(time.RFC3339, s.Value) // zero if it is no time
+			if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				b.CommittedAt = &at
+			}
 		case "vcs.modified":
 			b.Modified = s.Value == "true"
 		}
@@ -94,8 +97,8 @@ func (b Build) Line(program string) string {
 	}
 	if b.Commit != "" {
 		commit := "commit " + b.Commit
-		if !b.Time.IsZero() {
-			commit += " of " + b.Time.Format(time.RFC3339)
+		if b.CommittedAt != nil {
+			commit += " of " + b.CommittedAt.Format(time.RFC3339)
 		}
 		if b.Modified {
 			commit += " and changes"

@@ -34,9 +34,10 @@ func TestBuildIsReadFromWhatTheToolchainRecords(t *testing.T) {
 		},
 	})
 	require.NotEmpty(t, b.Platform)
+	at := time.Date(2026, 11, 21, 20, 33, 47, 0, time.UTC)
 	b.Platform = ""
 	require.Equal(t, buildinfo.Build{
-		Version: "v1.2.3", Commit: "abc", Time: time.Date(2026, 11, 21, 20, 33, 47, 0, time.UTC), Modified: true, Go: "go1.26.8", SDK: "v1.50.0",
+		Version: "v1.2.3", Commit: "abc", CommittedAt: &at, Modified: true, Go: "go1.26.8", SDK: "v1.50.0",
 	}, b)
 	require.Equal(t, buildinfo.Unversioned, buildinfo.Of(&debug.BuildInfo{}).Version)
 }

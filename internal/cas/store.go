@@ -70,6 +70,13 @@ func New(in storage.Blobs, o Options) *Store {
 	return &Store{backend: in, dir: o.StoreDir, limits: o.Limits.WithDefaults(), stampsDir: o.StampsDir}
 }
 
+// With returns the store with other limits on trees.
+func (s *Store) With(l Limits) *Store {
+	with := *s
+	with.limits = l.WithDefaults()
+	return &with
+}
+
 // closing closes c and stores its error in err if err is nil.
 func closing(c io.Closer, err *error) {
 	if cerr := c.Close(); *err == nil && cerr != nil {

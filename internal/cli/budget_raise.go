@@ -34,7 +34,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 		Args: sessionOrTeam(&team),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if usd != "" {
-				if err := r.USD.UnmarshalYAML([]byte(usd)); err != nil {
+				if err := r.USD.UnmarshalText([]byte(usd)); err != nil {
 					return usagef("--usd: %w", err)
 				}
 			}

@@ -68,7 +68,7 @@ func newBudgetSettle(a *app) *cobra.Command {
 func (c *settleCommand) check() error {
 	used := &c.as.Usage
 	if c.as.Priced {
-		if err := used.CostUSD.UnmarshalYAML([]byte(c.cost)); err != nil {
+		if err := used.CostUSD.UnmarshalText([]byte(c.cost)); err != nil {
 			return usagef("--cost-usd: %w", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -38,7 +39,7 @@ func (c *connector) dial(ctx context.Context) (*temporalutil.Connection, error) 
 	c.connected.address, c.connected.namespace = options.HostPort, options.Namespace
 	if c.telemetry == nil {
 		c.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-			Service: "maestro", Version: buildVersion().Version, TracesOnly: true, Getenv: c.environ.get, Clock: c.now,
+			Service: "maestro", Version: buildinfo.This().Version, TracesOnly: true, Getenv: c.environ.get, Clock: c.now,
 		})
 		if err != nil {
 			return nil, usagef("%w", err)

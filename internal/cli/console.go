@@ -34,6 +34,14 @@ func (c *console) print(format string, args ...any) {
 	_, _ = io.WriteString(c.stdout, c.safe(fmt.Sprintf(format, args...))+"\n")
 }
 
+// hang writes text to standard output behind the beginning of its first line; further lines are indented.
+func (c *console) hang(begin string, indent int, text string) {
+	for _, line := range terminal.Wrap(text, terminal.PageWidth-indent) {
+		c.print("%s%s", begin, line)
+		begin = strings.Repeat(" ", indent)
+	}
+}
+
 // printErr writes a line to standard error.
 func (c *console) printErr(format string, args ...any) {
 	_, _ = io.WriteString(c.stderr, c.safe(fmt.Sprintf(format, args...))+"\n")

@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/localdev"
+	"github.com/maestro-hive/maestro/internal/logs"
 	"github.com/maestro-hive/maestro/internal/serve"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -42,7 +43,7 @@ type devStack struct {
 	*storeOpener
 	env Env
 	localdev.Options
-	log service.LogOptions
+	log logs.Options
 	// dashboard is the port of the dashboard; 0: a free one.
 	dashboard int
 }

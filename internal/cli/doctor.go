@@ -37,10 +37,10 @@ func newDoctor(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [TEAM]",
 		Short: "Check everything that a session needs, with a remedy for each finding",
-		Long: "Check everything that a session needs: Temporal, its namespace and clock, the store, the workers, the pollers of task queues, breakers; with --agents " +
+		Long: "Check everything that a session needs: Temporal and its namespace, the store, the workers, the pollers of task queues, breakers; with --agents " +
 			"or MAESTRO_AGENTS also what a worker file needs on this machine, with one call of its Jira, and with TEAM what a team needs from the workers. Each finding has a remedy. " +
 			"If Temporal does not answer, everything else is checked. The exit code is 1 if a check failed, and 0 if there are only warnings.\n\n" +
-			"Nothing is changed: temporary files in the store are removed again, and one empty task queue is polled once to compare clocks.",
+			"Nothing is changed: temporary files in the store are removed again.",
 		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml",
 		Args:    cmdline.Arguments(0, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), strings.Join(args, "")) },
@@ -84,9 +84,9 @@ func (c *doctorCommand) examine(ctx context.Context, team string) ([]control.Fin
 	}
 	return doctor.Examine(ctx, doctor.Options{
 		StateDir: c.stateDir, Agents: cmp.Or(c.agents, c.environ.get("MAESTRO_AGENTS")), Server: server,
-		Dial: c.dial, Again: c.commandLine, Explain: c.describeError, Environ: c.environ, Getenv: c.environ.get,
-		Now: c.env.Now, Container: room.InContainer(), Host: c.env.Host, PID: c.env.PID,
-	}, t)
+		Team: t, Dial: c.dial, Again: c.commandLine, Environ: c.environ, Getenv: c.environ.get,
+		Now: c.env.Now, Container: room.InContainer(),
+	})
 }
 
 const (
@@ -98,26 +98,18 @@ const (
 
 // write prints findings for people.
 func (c *doctorCommand) write(doc doctorDocument) {
+	const margin = resultWidth + checkWidth
 	for _, f := range doc.Findings {
 		colour := map[string]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Bad: terminal.Red}[f.Result]
 		head := c.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {
 			c.print("%s", head)
-			head, gap = "", resultWidth+checkWidth
+			head, gap = "", margin
 		}
-		margin := resultWidth + checkWidth
-		lines := terminal.Wrap(f.Message, terminal.PageWidth-margin)
-		c.print("%s%s%s", head, strings.Repeat(" ", gap), lines[0])
-		for _, line := range lines[1:] {
-			c.print("%*s%s", margin, "", line)
-		}
-		mark := "-> "
-		for _, line := range terminal.Wrap(f.Remedy, terminal.PageWidth-margin-len(mark)) {
-			if line != "" {
-				c.print("%*s%s%s", margin, "", mark, line)
-			}
-			mark = "   "
+		c.hang(head+strings.Repeat(" ", gap), margin, f.Message)
+		if f.Remedy != "" {
+			c.hang(strings.Repeat(" ", margin)+"-> ", margin+len("-> "), f.Remedy)
 		}
 		if f.Command != "" {
 			c.print("%*s$ %s", resultWidth, "", f.Command)

@@ -79,7 +79,7 @@ func TestDoctorWithoutAnything(t *testing.T) {
 	d := newDesk(t)
 	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: [NOT_SET_HERE]}\n"))
 	fs := d.findings()
-	require.Contains(t, fs.of(t, "temporal", "bad").Message, "no answer from 127.0.0.1:1")
+	require.Contains(t, fs.of(t, "temporal", "bad").Message, "cannot reach Temporal at 127.0.0.1:1")
 	require.Contains(t, fs.of(t, "store", "warning").Message, "(by MAESTRO_STATE_DIR)")
 	require.Equal(t, "make build", fs.of(t, "server program", "warning").Command)
 	require.Contains(t, fs.of(t, "agent a in file", "warning").Message, "NOT_SET_HERE")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/mcp"
 )
@@ -39,7 +40,7 @@ func (c *mcpCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	return mcp.Serve(ctx, base, buildVersion().Version, io.NopCloser(c.in), nopCloser{c.out})
+	return mcp.Serve(ctx, base, buildinfo.This().Version, io.NopCloser(c.in), nopCloser{c.out})
 }
 
 // nopCloser is a writer that stays open.

@@ -55,15 +55,18 @@ func TestPlanInWords(t *testing.T) {
 4 phases; with agents coder, writer and checks go-test
 
 1. design, first
-   analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
+   analyst  runs  Analyst  agent writer
+     may spend 1,000 tokens, 0.5 USD
    produces docs/design.md
    then waits for approval
 
 2. survey, first
-   analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
+   analyst  runs  Analyst  agent writer
+     may spend 1,000 tokens, 0.5 USD
 
 3. build, after design and survey
-   backend   runs  Backend developer   agent coder (30m per attempt)
+   backend   runs  Backend developer   agent coder
+     30m per attempt
    frontend  runs  Frontend developer  agent coder
      or its fallback; produces web/*.js
    they work in sequence, each on the previous one's result; backend fixes
@@ -72,8 +75,10 @@ func TestPlanInWords(t *testing.T) {
    may spend 3 USD
 
 4. test, after build
-   tester   runs  Tester   agent writer (9 turns at most)
-   analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
+   tester   runs  Tester   agent writer
+     9 turns at most
+   analyst  runs  Analyst  agent writer
+     may spend 1,000 tokens, 0.5 USD
    they work in parallel; analyst fixes merge conflicts and failing checks
    may send the work of build back at most 2 times
    then waits for approval by 2 persons of leads or security

@@ -3,9 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"time"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -32,36 +29,17 @@ func (c *planCommand) write(doc control.Plan) {
 		c.print("\n%d. %s%s", i+1, c.palette.Paint(terminal.Bold, p.Name), conditionOf(p))
 		c.writePersonas(p.Personas)
 		for _, term := range termsOf(p) {
-			c.writeTerm("   ", term)
+			c.hang("   ", 5, term)
 		}
 	}
 	c.print("")
 	for _, limit := range limitsOf(doc) {
-		c.writeTerm("", limit)
-	}
-}
-
-// days writes a duration for people: in days where these are all that it is.
-func days(d textfmt.Duration) string {
-	const day = 24 * time.Hour
-	if d.Std() >= day && d.Std()%day == 0 {
-		return textfmt.Count(int(d.Std()/day), "day")
-	}
-	return d.String()
-}
-
-// writeTerm prints a line behind a margin; what is too long for it goes below.
-func (c *planCommand) writeTerm(margin, text string) {
-	for i, line := range terminal.Wrap(text, terminal.PageWidth-len(margin)-2) {
-		if i > 0 {
-			line = "  " + line
-		}
-		c.print("%s%s", margin, line)
+		c.hang("", 2, limit)
 	}
 }
 
 // writePersonas prints a phase's personas, a line for each; what is set for one alone
-// goes below where it would make the line too long.
+// goes below.
 func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows strings.Builder
 	t := c.table()
@@ -71,16 +49,9 @@ func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	t.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
-		more := settingsOf(who)
-		if fits := ansi.StringWidth(lines[i]+more)+len(" ()") <= terminal.PageWidth; more != "" && fits {
-			c.print("%s (%s)", lines[i], more)
-			continue
-		}
 		c.print("%s", lines[i])
-		if more != "" {
-			for _, line := range terminal.Wrap(more, terminal.PageWidth-len("     ")) {
-				c.print("     %s", line)
-			}
+		if more := settingsOf(who); more != "" {
+			c.hang("     ", 7, more)
 		}
 	}
 }
@@ -188,7 +159,7 @@ func limitsOf(doc control.Plan) []string {
 	if doc.Help.Mode == spec.HelpFail {
 		retry += "the session fails"
 	} else {
-		retry += "a person has " + days(doc.Help.GiveUpAfter) + " to help"
+		retry += "a person has " + terminal.Days(doc.Help.GiveUpAfter.Std()) + " to help"
 	}
 	if doc.Help.Jira != nil {
 		retry += ", and a ticket is created in " + doc.Help.Jira.Project

@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
@@ -203,7 +204,8 @@ func (c *connector) client() (*client.Client, error) {
 		}
 		token = strings.TrimSpace(string(data))
 	}
-	made, err := client.New(client.Options{URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildVersion().Version, Now: c.now})
+	made, err := client.New(client.Options{URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildinfo.This().Version,
+		Now: c.now})
 	if err != nil {
 		return nil, usagef("%w", err)
 	}

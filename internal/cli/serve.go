@@ -10,15 +10,16 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/logs"
 	"github.com/maestro-hive/maestro/internal/serve"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/worker/service"
 )
 
 const (
@@ -32,7 +33,7 @@ type serveCommand struct {
 	*console
 	*connector
 	env        Env
-	log        service.LogOptions
+	log        logs.Options
 	options    serve.Options
 	proxies    []string
 	workspaces []string
@@ -147,7 +148,7 @@ func (c *serveCommand) directories() (all []control.Directory, err error) {
 
 // serving completes options with what the environment says.
 func (e Env) serving(o serve.Options) serve.Options {
-	o.User, o.Host, o.Version, o.Now = e.person(), e.Host, buildVersion().Version, e.Now
+	o.User, o.Host, o.Version, o.Now = e.person(), e.Host, buildinfo.This().Version, e.Now
 	return o
 }
 

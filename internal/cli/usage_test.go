@@ -148,9 +148,9 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	require.False(t, doc.Valid)
 	require.Equal(t, []string{"think", "build"}, doc.Phases)
 	require.Len(t, doc.Problems, 2)
-	require.Contains(t, doc.Problems[0].Message, `agent "writer", needed by team pair, is missing`)
-	require.Contains(t, doc.Problems[1].Message, `check "has-code", needed by team pair, is missing`)
-	require.Contains(t, got.stderr.String(), `agent "writer", needed by team pair, is missing; it has coder`)
+	require.Contains(t, doc.Problems[0].Message, `no worker has agent "writer" of persona`)
+	require.Contains(t, doc.Problems[1].Message, `no worker with agent "coder" has check "has-code"; define it in that worker's file`)
+	require.Contains(t, got.stderr.String(), workerFile+`: no worker has agent "writer"`)
 	require.NoDirExists(t, d.state)
 
 	priceless := d.file("priceless.yaml", "version: 1\nproviders: {p: {format: openai, base_url: 'http://h/v1'}}\nagents: {coder: {kind: model, provider: p, model: m}}\n")

@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -67,7 +66,7 @@ func (c *validateCommand) run(ctx context.Context, teamFile string) error {
 			return err
 		}
 		if len(problems) == 0 && len(more) == 0 {
-			more = missingDefinitions(t, cfg, c.agents)
+			more = missingDefinitions(t, cfg, c.agents, c.now())
 		}
 		problems = append(problems, more...)
 	}
@@ -120,35 +119,19 @@ func validation(t spec.Team, problems []config.Problem) validateDocument {
 	return doc
 }
 
-// missingDefinitions lists what a team needs but a worker file does not define.
-func missingDefinitions(t spec.Team, cfg agent.Config, file string) []config.Problem {
-	var problems []config.Problem
-	for _, name := range t.AgentNames() {
-		if _, ok := cfg.Agents[name]; !ok {
-			problems = append(problems, config.Problem{File: file, Field: "agents", Message: fmt.Sprintf(
-				"agent %q, needed by team %s, is missing; it has %s", name, t.Name, terminal.Names(cfg.Agents))})
-		}
-	}
-	agents := map[string]spec.OfferedAgent{}
+// missingDefinitions lists what a team needs but a worker with a worker file would not offer.
+func missingDefinitions(t spec.Team, cfg agent.Config, file string, now time.Time) (problems []config.Problem) {
+	offer := spec.Offer{RenewedAt: now, Agents: map[string]spec.OfferedAgent{}, Checks: map[string]spec.Digest{},
+		Jira: cfg.Jira != nil}
 	for name, d := range cfg.Agents {
-		agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: cfg.Unpriced(name)}
+		offer.Agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: cfg.Unpriced(name)}
 	}
-	working := slices.Concat(t.AgentNames(), slices.Collect(maps.Values(t.Fallbacks(agents))))
-	maps.DeleteFunc(agents, func(name string, _ spec.OfferedAgent) bool { return !slices.Contains(working, name) })
-	for _, problem := range t.Unpriced(agents) {
-		problems = append(problems, config.Problem{File: file, Field: "agents", Message: problem.String()})
+	for name := range cfg.Checks {
+		offer.Checks[name] = ""
 	}
-	if t.Help.Jira != nil && cfg.Jira == nil {
-		problems = append(problems, config.Problem{File: file, Field: "jira", Message: fmt.Sprintf(
-			"is missing, but team %s has help.jira; add `%s`", t.Name, spec.JiraExample)})
-	}
-	told := map[string]bool{}
-	for _, use := range t.CheckUses() {
-		if _, ok := cfg.Checks[use.Check]; !ok && !told[use.Check] {
-			told[use.Check] = true
-			problems = append(problems, config.Problem{File: file, Field: "checks", Message: fmt.Sprintf(
-				"check %q, needed by team %s, is missing; it has %s", use.Check, t.Name, terminal.Names(cfg.Checks))})
-		}
+	_, lacks := t.Lacks([]spec.Offer{offer}, now)
+	for _, l := range lacks {
+		problems = append(problems, config.Problem{File: file, Message: l.String()})
 	}
 	return problems
 }

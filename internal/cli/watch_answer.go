@@ -62,7 +62,7 @@ func addAmount(r *workflows.Raise, text, unit string) error {
 	invalid := usagef("%q is not an amount; use a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
 	number, money := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), ",", "")), "$")
 	if money || unit == unitUSD {
-		if err := r.USD.UnmarshalYAML([]byte(number)); err != nil || r.USD <= 0 {
+		if err := r.USD.UnmarshalText([]byte(number)); err != nil || r.USD <= 0 {
 			return invalid
 		}
 		return nil

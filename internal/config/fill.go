@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -50,40 +49,24 @@ func (d *document) fill(v any, into reflect.Value, path string) {
 
 // own fills in types that read their own text, and plain data. It returns false for other types.
 func (d *document) own(v any, into reflect.Value, path string) bool {
-	switch target := into.Addr().Interface().(type) {
-	case encoding.TextUnmarshaler:
-		text, ok := d.texts[path]
-		if !ok {
-			return into.Kind() != reflect.Slice // a list or a mapping
-		}
-		if err := target.UnmarshalText([]byte(text)); err != nil {
-			d.report(path, "%s", visible(err.Error()))
-		}
-		return true
-	case json.Unmarshaler:
-		text := ""
-		switch v := v.(type) {
-		case json.Number:
-			text = string(v)
-		case bool:
-			text = strconv.FormatBool(v)
-		case map[string]any:
-			return into.Kind() != reflect.Struct
-		default:
-			return true
-		}
-		if err := target.UnmarshalJSON([]byte(text)); err != nil {
-			d.report(path, "%s", visible(err.Error()))
-		}
-		return true
-	}
 	if into.Kind() == reflect.Interface {
 		if data := d.data(v, path); data != nil {
 			into.Set(reflect.ValueOf(data))
 		}
 		return true
 	}
-	return false
+	target, ok := into.Addr().Interface().(encoding.TextUnmarshaler)
+	text, scalar := d.texts[path]
+	if !ok || !scalar {
+		return false
+	}
+	if number, ok := v.(json.Number); ok {
+		text = string(number)
+	}
+	if err := target.UnmarshalText([]byte(text)); err != nil {
+		d.report(path, "%s", visible(err.Error()))
+	}
+	return true
 }
 
 func (d *document) fillMapping(values map[string]any, into reflect.Value, path string) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -112,7 +114,7 @@ func (s *source) excerpt(at place) string {
 	// Wide characters: the caret must be in the column where a terminal shows the character.
 	before := []rune(window(s.lines[at.line-1], from))
 	before = before[:min(max(at.column-1-from, 0), len(before))]
-	fmt.Fprintf(&b, "        | %s^\n", padding(before))
+	fmt.Fprintf(&b, "        | %s^\n", strings.Repeat(" ", ansi.StringWidth(string(before))))
 	return b.String()
 }
 
@@ -147,16 +149,4 @@ func visible(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// padding is as wide on a terminal as the characters.
-func padding(runes []rune) string {
-	width := 0
-	for _, r := range runes {
-		width++
-		if wide(r) {
-			width++
-		}
-	}
-	return strings.Repeat(" ", width)
 }

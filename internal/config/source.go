@@ -12,6 +12,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -30,26 +32,33 @@ func readSource(path string) (*source, *Problem) {
 	if path == "" {
 		return nil, &Problem{File: `""`, Message: "is not a file name; name the file"}
 	}
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		return nil, &Problem{File: path, Message: "is a directory; name the file in it"}
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, &Problem{File: path, Message: "is not a regular file; write its content into one"}
-	}
-	if err != nil {
-		return nil, &Problem{File: path, Message: whyUnreadable(err)}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, &Problem{File: path, Message: whyUnreadable(err)}
-	}
-	defer f.Close() //nolint:errcheck // Nothing was written.
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, &Problem{File: path, Message: whyUnreadable(err)}
+	data, wrong := readFile(maxFile, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0) })
+	if wrong != "" {
+		return nil, &Problem{File: path, Message: wrong}
 	}
 	return newSource(path, data)
+}
+
+// readFile reads a regular file up to one byte more than a limit, or returns the reason why it cannot be read.
+func readFile(most int64, open func(flags int) (*os.File, error)) (data []byte, wrong string) {
+	f, err := open(os.O_RDONLY | unix.O_NONBLOCK) // a pipe would wait for its other end
+	if err != nil {
+		return nil, whyUnreadable(err)
+	}
+	defer f.Close() //nolint:errcheck // Nothing was written.
+	info, err := f.Stat()
+	switch {
+	case err == nil && info.IsDir():
+		return nil, "is a directory; name the file in it"
+	case err == nil && !info.Mode().IsRegular():
+		return nil, "is not a regular file; write its content into one"
+	case err == nil:
+		data, err = io.ReadAll(io.LimitReader(f, most+1))
+	}
+	if err != nil {
+		return nil, whyUnreadable(err)
+	}
+	return data, ""
 }
 
 func whyUnreadable(err error) string {
@@ -122,12 +131,6 @@ func notText(line string) (column int, what string) {
 // printable reports whether a terminal shows r as one or two columns.
 func printable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Mn, r) }
 
-// wide reports whether a terminal shows r two columns wide.
-func wide(r rune) bool {
-	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
-		r >= 0xFF01 && r <= 0xFF60 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x3000 && r <= 0x303F
-}
-
 // leadsOut reports whether an error of an [os.Root] says that a path leaves it. The package has no
 // value for it.
 func leadsOut(err error) bool {
@@ -138,34 +141,25 @@ func leadsOut(err error) bool {
 // readBeside reads a text file that another one names. The path is relative to that one's directory
 // and must not leave it.
 func readBeside(root *os.Root, name string) (string, error) {
-	info, err := root.Stat(name)
-	switch {
-	case leadsOut(err):
-		return "", fmt.Errorf("%q leads out of this file's directory; keep it inside", name)
-	case err != nil:
-		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
-	case info.IsDir():
-		return "", fmt.Errorf("%q is a directory; name a file", name)
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%q is not a regular file", name)
-	case info.Size() > spec.MaxInstructions:
-		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", name, info.Size(), spec.MaxInstructions)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
-	}
-	defer f.Close() //nolint:errcheck // Nothing was written.
-	data, err := io.ReadAll(io.LimitReader(f, spec.MaxInstructions+1))
-	if err != nil {
-		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
-	}
+	var fault error
+	data, wrong := readFile(spec.MaxInstructions, func(flags int) (f *os.File, err error) {
+		f, fault = root.OpenFile(name, flags, 0)
+		return f, fault
+	})
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	switch {
+	case leadsOut(fault):
+		wrong = "leads out of this file's directory; keep it inside"
+	case wrong != "":
+	case len(data) > spec.MaxInstructions:
+		wrong = fmt.Sprintf("is larger than %d KiB", spec.MaxInstructions/1024)
 	case len(bytes.TrimSpace(data)) == 0:
-		return "", fmt.Errorf("%q is empty; write the instructions into it", name)
+		wrong = "is empty; write the instructions into it"
 	case !utf8.Valid(data) || bytes.ContainsRune(data, 0):
-		return "", fmt.Errorf("%q is not UTF-8 text", name)
+		wrong = "is not UTF-8 text"
+	}
+	if wrong != "" {
+		return "", fmt.Errorf("%q %s", name, wrong)
 	}
 	return string(data), nil
 }

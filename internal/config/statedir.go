@@ -59,15 +59,6 @@ func stateDir(usual, flag string, env func(string) string, create bool) (dir, no
 	return own, fmt.Sprintf("created %s for the state, because %s %s", own, usual, why), nil
 }
 
-// UsualStateDirs are the state directories that are used if none is named.
-func UsualStateDirs(env func(string) string) []string {
-	dirs := []string{DefaultStateDir}
-	if own := ownStateDir(env); own != "" {
-		dirs = append(dirs, own)
-	}
-	return dirs
-}
-
 // ownStateDir is the user's own state directory; empty if the environment does not define it. By
 // the XDG specification, a relative XDG_STATE_HOME is ignored.
 func ownStateDir(env func(string) string) string {

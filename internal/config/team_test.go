@@ -136,7 +136,7 @@ func TestInstructionsStayInTheTeamFilesDirectory(t *testing.T) {
 	_, err := load("link.md")
 	require.ErrorContains(t, err, `"link.md" leads out of this file's directory`)
 	_, err = load("large.md")
-	require.ErrorContains(t, err, "has 262145 bytes; at most 262144 are allowed")
+	require.ErrorContains(t, err, "is larger than 256 KiB")
 	got, err := load("inside.md")
 	require.NoError(t, err)
 	require.Equal(t, "work", got.Personas["dev"].Instructions)

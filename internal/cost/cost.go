@@ -58,8 +58,8 @@ func (u *USD) UnmarshalJSON(data []byte) error {
 	return u.parse(string(data))
 }
 
-// UnmarshalYAML reads a YAML number of dollars, as UnmarshalJSON does.
-func (u *USD) UnmarshalYAML(data []byte) error { return u.parse(strings.TrimSpace(string(data))) }
+// UnmarshalText reads a number of dollars, as UnmarshalJSON does.
+func (u *USD) UnmarshalText(data []byte) error { return u.parse(strings.TrimSpace(string(data))) }
 
 func (u *USD) parse(s string) error {
 	if strings.ContainsAny(s, "/_xXpPbBoO") || len(s) > 40 {

@@ -21,10 +21,10 @@ func TestMoneyIsWrittenPlainly(t *testing.T) {
 func TestMoneyInTeamFiles(t *testing.T) {
 	t.Parallel()
 	var u USD
-	require.NoError(t, u.UnmarshalYAML([]byte("0.5\n")))
+	require.NoError(t, u.UnmarshalText([]byte("0.5\n")))
 	require.Equal(t, USD(500_000_000), u)
 	for _, bad := range []string{"", "five", "$5", "1_000", "1/2", "0x10", "1e400000", "1e-", "5 USD", "NaN", "Inf"} {
-		require.Error(t, u.UnmarshalYAML([]byte(bad)), bad)
+		require.Error(t, u.UnmarshalText([]byte(bad)), bad)
 	}
 }
 

@@ -1,25 +1,32 @@
+// Package doctor checks everything that a session needs: this program
+// and those that it starts, the store and its disk space, Temporal and its namespace,
+// workers, breakers, a worker file. Each finding has a remedy, and a check that
+// hangs is a finding and does not stop the others. It changes nothing, and fixes nothing:
+// it writes a file to the store that it removes again.
+//
+// Start reading at the table of checks.
 package doctor
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/room"
-	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// The results of a check.
+const (
+	OK      = control.ResultOK
+	Warning = control.ResultWarning
+	Bad     = control.ResultBad
 )
 
 // Options select what is checked, and how.
@@ -29,15 +36,15 @@ type Options struct {
 	StateDir string
 	// Agents is a worker file; empty: none is given.
 	Agents string
+	// Team is the team whose needs are checked; without a name: none.
+	Team spec.Team
 	// Server is the path of the Temporal server's program; empty: there is none beside
 	// this program.
 	Server string
 	// Dial connects to Temporal.
 	Dial func(ctx context.Context) (*temporalutil.Connection, error)
-	// Again returns a subcommand of this program as a complete command line, for a person to run;
-	// Explain returns the text of an error for a person.
-	Again   func(command string) string
-	Explain func(err error) string
+	// Again returns a subcommand of this program as a complete command line, for a person to run.
+	Again func(command string) string
 	// Environ lists the environment, for programs that are run, and Getenv reads it.
 	Environ []string
 	Getenv  func(name string) string
@@ -45,182 +52,195 @@ type Options struct {
 	Now func() time.Time
 	// Container: this process is in a container, where no remedy is a command of the host.
 	Container bool
-	// Host is the machine's name, and PID this process's number.
-	Host string
-	PID  int
+}
+
+// host is what is examined: this machine, with the store, the Temporal and the worker file that
+// earlier checks have found.
+type host struct {
+	Options
+	// dir is the directory of the store, and why the reason for it.
+	dir, why string
+	store    *store.Store             // nil: there is none
+	conn     *temporalutil.Connection // nil: it cannot be reached, or has no namespace for sessions
+	close    func()                   // closes the connection that was made for the examination
+	config   *agent.Config            // nil: there is no valid worker file
+}
+
+// need is what a check needs. Without it, the check is left out.
+type need func(*host) bool
+
+func nothing(*host) bool      { return true }
+func aStore(h *host) bool     { return h.store != nil }
+func aTemporal(h *host) bool  { return h.conn != nil }
+func both(h *host) bool       { return aStore(h) && aTemporal(h) }
+func aFile(h *host) bool      { return h.config != nil }
+func ourMachine(h *host) bool { return h.Dial != nil } // as opposed to that of a server
+
+// check is one row of the table.
+type check struct {
+	// name is that of its findings, unless they have another.
+	name  string
+	needs need
+	look  func(ctx context.Context, h *host) []control.Finding
+	// inContainer is the remedy in a container for findings whose remedy is a command of the host; empty: the same
+	// remedy, in the image or on the host.
+	inContainer string
+}
+
+// checks are run in this order.
+var checks = []check{
+	{"program", nothing, program, ""},
+	{"server program", ourMachine, serverProgram, ""},
+	{"git", ourMachine, git, "add git to the image"},
+	{"store owner", ourMachine, stateDir, "run the container as that user, or mount a volume that belongs to this one"},
+	{"store", nothing, openStore,
+		"mount the volume that the workers have, and name its directory with MAESTRO_STATE_DIR in the container's environment"},
+	{"store writable", aStore, writable, "mount the store's volume writable, for the user of the container"},
+	{"layers", aStore, layersOfTrees, ""},
+	{"store private", aStore, private, ""},
+	{"store space", aStore, space, ""},
+	{"temporal", nothing, connect,
+		"set TEMPORAL_ADDRESS in the container's environment to a server on a network of this container, and start that"},
+	{"temporal", aTemporal, server, ""},
+	{"namespace", aTemporal, namespace, ""},
+	{"search attributes", aTemporal, searchAttributes, ""},
+	{"store writes", both, hindrances, ""},
+	{"store pruning", both, pruning, ""},
+	{"workers", aStore, workers,
+		"start a container of a worker with the same volume; if one runs, its log and `maestro-worker health` in it say what is missing"},
+	{"agents", nothing, served, ""},
+	{"breakers", aStore, breakers, ""},
+	{"worker file", func(h *host) bool { return h.Agents != "" }, workerFile, ""},
+	{"jira", aFile, jira, ""},
+	{"webhook", aFile, webhook, ""},
+	{"programs", aFile, programs, ""},
+	{"processes", aFile, processes, "run the command in the worker's container, as its user"},
+	{"presets", aFile, presets, ""},
 }
 
 // Examine checks everything that a session needs, and what the team needs, if it
 // has a name. Problems are findings; it fails only when ctx ends.
-func Examine(ctx context.Context, o Options, t spec.Team) ([]control.Finding, error) {
-	d := &examination{options: o}
-	d.all(ctx, t)
-	d.contain()
-	return d.findings, ctx.Err()
+func Examine(ctx context.Context, o Options) ([]control.Finding, error) {
+	h := &host{Options: o, close: func() {}}
+	defer func() { h.close() }()
+	return h.examine(ctx, checks), ctx.Err()
 }
 
 // ExamineStore checks what the sessions of an open store need, as a server does; it checks no
 // program of this machine. conn is nil if Temporal cannot be reached.
 func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now func() time.Time) ([]control.Finding, error) {
-	host, _ := os.Hostname() // a hint
-	d := &examination{store: s, conn: conn, options: Options{
-		Again: func(command string) string { return "maestro " + command }, Explain: error.Error, Now: now, Container: room.InContainer(), Host: host, PID: os.Getpid(),
+	h := &host{store: s, conn: conn, dir: s.Dir(), why: "which this server serves", Options: Options{
+		Again: func(command string) string { return "maestro " + command }, Now: now, Container: room.InContainer(),
 	}}
-	d.build()
-	d.bounded(ctx, "store", func(d *examination, _ context.Context) { d.opened(s.Dir(), "which this server serves") })
-	if conn == nil {
-		d.add("temporal", Bad, "start it; the server connects by itself", "Temporal cannot be reached").Command = "maestro doctor"
-	} else {
-		d.temporal(ctx)
-	}
-	d.used(ctx, spec.Team{})
-	d.contain()
-	return d.findings, ctx.Err()
+	return h.examine(ctx, checks), ctx.Err()
 }
 
-// lookPatience limits each check, so that a disk or a server that does not answer is a finding and
+// patience limits each check, so that a disk or a server that does not answer is a finding and
 // the other checks run.
-const lookPatience = 6 * time.Second
+const patience = 6 * time.Second
 
-// examination collects findings.
-type examination struct {
-	options  Options
-	store    *store.Store             // nil: there is none
-	conn     *temporalutil.Connection // nil: it cannot be reached
-	findings []control.Finding
-}
-
-// add adds a finding. The caller may add a command.
-func (d *examination) add(check, result, remedy, message string, args ...any) *control.Finding {
-	d.findings = append(d.findings, control.Finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
-	return &d.findings[len(d.findings)-1]
-}
-
-// all runs all checks.
-func (d *examination) all(ctx context.Context, t spec.Team) {
-	d.bounded(ctx, "program", (*examination).program)
-	d.bounded(ctx, "store", (*examination).state)
-	d.connect(ctx)
-	if d.conn != nil {
-		defer d.conn.Close()
-		d.temporal(ctx)
-	}
-	d.used(ctx, t)
-	d.workerFile(ctx, t)
-}
-
-// used checks the workers, and what they and the team use.
-func (d *examination) used(ctx context.Context, t spec.Team) {
-	d.bounded(ctx, "workers", (*examination).workers)
-	d.bounded(ctx, "agents", func(d *examination, ctx context.Context) { d.served(ctx, t) })
-	d.bounded(ctx, "breakers", (*examination).breakers)
-}
-
-// bounded adds the findings of look or, if it takes too long, one finding about that; later
-// findings of look are dropped.
-func (d *examination) bounded(ctx context.Context, check string, look func(*examination, context.Context)) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	apart := &examination{options: d.options, store: d.store, conn: d.conn}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		look(apart, ctx)
-	}()
-	select {
-	case <-done:
-		d.store = apart.store
-		d.findings = append(d.findings, apart.findings...)
-	case <-ctx.Done():
-		d.add(check, Bad, "find out what is not responding: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
-	}
-}
-
-// program checks this program, and those that it needs.
-func (d *examination) program(ctx context.Context) {
-	d.build()
-	switch {
-	case d.options.Server == "" && d.options.Container: // images run no server
-	case d.options.Server == "":
-		d.add("server program", Warning, "build it to run `maestro dev` or `maestro demo` here", "maestro-server is not in the directory of this program").Command = "make build"
-	default:
-		d.add("server program", OK, "", "%s", d.options.Server)
-	}
-	version, err := d.versionOf(ctx, "git")
-	if err != nil {
-		d.add("git", Warning, "install it if agents have `git: true`, or to apply work as a branch", "%s", err).Command = "sudo apt-get install git"
-	} else {
-		d.add("git", OK, "", "%s", version)
-	}
-}
-
-// build adds a finding with the version of this program.
-func (d *examination) build() {
-	v := buildinfo.This()
-	d.add("program", OK, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
-}
-
-// versionPatience bounds the wait for a program to say its version.
-const versionPatience = 4 * time.Second
-
-// versionOf returns the version of a program: the first line of `--version`.
-func (d *examination) versionOf(ctx context.Context, program string) (string, error) {
-	path, err := inPath(program, d.options.Getenv("PATH"))
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, versionPatience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version") // git, or a program that the worker file has agents start
-	cmd.Env = d.options.Environ
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	switch {
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s --version did not end within %s", path, versionPatience)
-	case err != nil:
-		return "", fmt.Errorf("%s --version: %w", path, err)
-	}
-	return safetext.Clip(textfmt.FirstLine(strings.TrimSpace(string(out))), 60), nil
-}
-
-// inPath finds a program in a PATH that need not be this process's.
-func inPath(program, path string) (string, error) {
-	if strings.Contains(program, "/") {
-		return program, nil
-	}
-	for dir := range strings.SplitSeq(path, ":") {
-		if found, err := exec.LookPath(dir + "/" + program); dir != "" && err == nil {
-			return found, nil
+// examine runs checks.
+func (h *host) examine(ctx context.Context, checks []check) (all []control.Finding) {
+	for _, c := range checks {
+		if !c.needs(h) {
+			continue
+		}
+		for _, f := range h.bounded(ctx, c) {
+			if f.Check == "" {
+				f.Check = c.name
+			}
+			if h.Container {
+				f = contained(f, c.inContainer)
+			}
+			all = append(all, f)
 		}
 	}
-	return "", fmt.Errorf("%s is not in PATH", program)
+	return all
 }
 
-// startWorker is a command that starts a worker.
-func (d *examination) startWorker() string {
-	return d.options.Again("worker --agents " + agent.ShellWord(cmp.Or(d.options.Agents, "agents.yaml")))
+// bounded returns the findings of a check or, if it takes too long, one finding about that. What such a check finds
+// later is dropped.
+func (h *host) bounded(ctx context.Context, c check) []control.Finding {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	apart := *h
+	done := make(chan []control.Finding, 1)
+	go func() { done <- c.look(ctx, &apart) }()
+	select {
+	case found := <-done:
+		*h = apart
+		return found
+	case <-ctx.Done():
+		return bad("find out what is not responding: a disk, a mount, a program or a network", "no answer within %s", patience)
+	}
+}
+
+// ofTheHost begin the commands that change nothing in a container, or nothing that lasts.
+var ofTheHost = []string{"sudo ", "npm install ", "maestro dev", "maestro worker "}
+
+// contained replaces a finding's command of the host by what to change about the container in which this process is.
+func contained(f control.Finding, remedy string) control.Finding {
+	switch {
+	case !slices.ContainsFunc(ofTheHost, func(begin string) bool { return strings.HasPrefix(f.Command, begin) }):
+		return f
+	case remedy != "":
+		f.Remedy = remedy
+	case strings.Contains(f.Command, "install"):
+		f.Remedy += ", in the image"
+	default:
+		f.Remedy += ", on the host of the container"
+	}
+	f.Command = ""
+	return f
+}
+
+// ok is a finding that needs no remedy.
+func ok(message string, args ...any) []control.Finding { return finding(OK, "", message, args...) }
+
+// warn is a finding that prevents no session.
+func warn(remedy, message string, args ...any) []control.Finding {
+	return finding(Warning, remedy, message, args...)
+}
+
+// bad is a finding that prevents sessions.
+func bad(remedy, message string, args ...any) []control.Finding {
+	return finding(Bad, remedy, message, args...)
+}
+
+func finding(result, remedy, message string, args ...any) []control.Finding {
+	return []control.Finding{{Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy}}
+}
+
+// with adds the command that applies the remedy.
+func with(found []control.Finding, command string) []control.Finding {
+	found[0].Command = command
+	return found
+}
+
+// about gives a finding the name of what it is about.
+func about(name string, found []control.Finding) []control.Finding {
+	found[0].Check = name
+	return found
 }
 
 // remedyOf splits an error's text: Maestro's errors have the remedy after their last
 // semicolon.
-func remedyOf(err error, otherwise string) (what, remedy string) {
+func remedyOf(err error, otherwise string) (remedy, what string) {
 	text := err.Error()
 	if i := strings.LastIndex(text, "; "); i >= 0 {
-		return text[:i], text[i+2:]
+		return text[i+2:], text[:i]
 	}
-	return text, otherwise
+	return otherwise, text
 }
 
-// unreached is the reason why there is no connection, without the remedy.
-func (d *examination) unreached(err error) string {
-	var unreachable *temporalutil.UnreachableError
-	if errors.As(err, &unreachable) {
-		what := "no answer from " + unreachable.Address
-		if e := unreachable.Ended; e.Address != "" {
-			what += fmt.Sprintf(", and `maestro dev` (process %d), which ran a server for this store at %s, has ended", e.PID, e.Address)
-		}
-		return what
-	}
-	return d.options.Explain(err)
+// failed is a finding on an error. Its remedy is the error's own, if it has one.
+func failed(result string, err error, otherwise string) []control.Finding {
+	remedy, what := remedyOf(err, otherwise)
+	return finding(result, remedy, "%s", what)
+}
+
+// unreadable is a finding on something in Temporal or the store that cannot be read.
+func unreadable(remedy, what string, err error) []control.Finding {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return warn(remedy, "%s: %s", what, first)
 }

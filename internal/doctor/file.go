@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -23,179 +24,157 @@ import (
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
-// workerFile checks a worker file and what it needs on this machine.
-func (d *examination) workerFile(ctx context.Context, t spec.Team) {
-	path := d.options.Agents
-	if path == "" {
-		return
+// workerFile reads the worker file.
+func workerFile(_ context.Context, h *host) (found []control.Finding) {
+	cfg, err := config.LoadWorker(h.Agents)
+	if err == nil {
+		h.config = &cfg
+		return ok("%s has agents %s and checks %s", h.Agents, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
 	}
-	cfg, err := config.LoadWorker(path)
-	if err != nil {
-		d.faulty(path, err)
-		return
-	}
-	d.add("worker file", OK, "", "%s has agents %s and checks %s", path, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
-	d.bounded(ctx, "jira", func(d *examination, ctx context.Context) { d.outside(ctx, cfg, t) })
-	d.shortages(cfg)
-	d.bounded(ctx, "processes", func(d *examination, ctx context.Context) { d.processes(ctx, cfg, path) })
-	presets := cfg.Presets()
-	for _, name := range slices.Sorted(maps.Keys(presets)) {
-		d.bounded(ctx, name+" in file", func(d *examination, ctx context.Context) {
-			if version, err := d.versionOf(ctx, presets[name]); err == nil {
-				d.add(name+" in file", OK, "", "%s, version %s", presets[name], version)
-			}
-		})
-	}
-}
-
-// faulty adds a finding for each fault of a worker file.
-func (d *examination) faulty(path string, err error) {
-	var faults *config.Problems
-	if !errors.As(err, &faults) {
-		d.add("worker file", Bad, "fix it", "%s", err)
-		return
-	}
-	for _, f := range faults.List {
-		where := path
-		if f.Line > 0 {
-			where = fmt.Sprintf("%s:%d", path, f.Line)
+	var problems *config.Problems
+	_ = errors.As(err, &problems) // it always is one
+	for _, p := range problems.List {
+		where := p.File
+		if p.Line > 0 {
+			where = fmt.Sprintf("%s:%d", p.File, p.Line)
 		}
-		d.add("worker file", Bad, "fix it; a worker cannot start with this file", "%s: %s", where, f.Message)
+		found = append(found, bad("fix it; a worker cannot start with this file", "%s: %s", where, p.Message)...)
 	}
+	return found
 }
 
-// outside checks the credentials for Jira and webhooks. It asks Jira in one call whether tickets can be created.
-func (d *examination) outside(ctx context.Context, cfg agent.Config, t spec.Team) {
-	getenv := d.options.Getenv
-	if cfg.Jira != nil {
-		d.jira(ctx, *cfg.Jira, t)
+// jira checks the credentials for Jira. It asks in one call whether tickets can be created.
+func jira(ctx context.Context, h *host) []control.Finding {
+	if h.config.Jira == nil {
+		return nil
 	}
-	if cfg.Webhook == nil {
-		return
-	}
-	if _, err := service.Webhook(*cfg.Webhook, getenv, "", d.options.Now); err != nil {
-		d.add("webhook", Warning, "set it in the worker's environment", "%s", err)
-	} else {
-		d.add("webhook", OK, "", "its variables are set")
-	}
-}
-
-func (d *examination) jira(ctx context.Context, cfg agent.Jira, t spec.Team) {
-	client, err := service.Jira(cfg, d.options.Getenv, d.options.Now)
+	client, err := service.Jira(*h.config.Jira, h.Getenv, h.Now)
 	if err != nil {
-		d.add("jira", Warning, "set it in the worker's environment", "%s", err)
-		return
+		return warn("set it in the worker's environment", "%s", err)
 	}
-	project, message := "", "the credentials for "+cfg.URL+" are valid"
-	if t.Help.Jira != nil {
-		project = t.Help.Jira.Project
+	project, message := "", "the credentials for "+h.config.Jira.URL+" are valid"
+	if h.Team.Help.Jira != nil {
+		project = h.Team.Help.Jira.Project
 		message = "the account may create tickets in project " + project + " and comment on them"
 	}
 	var trouble *session.TicketTrouble
 	switch err := client.Check(ctx, project); {
 	case err == nil:
-		d.add("jira", OK, "", "%s", message)
+		return ok("%s", message)
 	case errors.As(err, &trouble) && trouble.Kind == session.Misconfigured:
-		what, remedy := remedyOf(err, "do what the message says")
-		d.add("jira", Bad, remedy, "%s", what)
+		return failed(Bad, err, "do what the message says")
 	default:
-		d.add("jira", Warning, "try again later; tickets wait until Jira answers", "%s", err)
+		return warn("try again later; tickets wait until Jira answers", "%s", err)
 	}
 }
 
-// shortages adds findings on programs and variables that the file needs and that are
-// missing.
-func (d *examination) shortages(cfg agent.Config) {
+// webhook checks the credentials for the webhook.
+func webhook(_ context.Context, h *host) []control.Finding {
+	if h.config.Webhook == nil {
+		return nil
+	}
+	if _, err := service.Webhook(*h.config.Webhook, h.Getenv, "", h.Now); err != nil {
+		return warn("set it in the worker's environment", "%s", err)
+	}
+	return ok("its variables are set")
+}
+
+// programs checks the programs and variables that the file needs.
+func programs(_ context.Context, h *host) (found []control.Finding) {
 	short := map[string]bool{}
-	for _, lack := range cfg.Shortages(d.options.Getenv) {
+	for _, lack := range h.config.Shortages(h.Getenv) {
 		result := Warning
 		if lack.Fatal {
 			result = Bad
 		}
 		short[lack.Of] = true
-		d.add(lack.Of+" in file", result, lack.Remedy, "%s", lack.Message).Command = lack.Command
+		found = append(found, about(lack.Of+" in file", with(finding(result, lack.Remedy, "%s", lack.Message), lack.Command))...)
 	}
-	var fine []string
-	for _, name := range slices.Sorted(maps.Keys(cfg.Agents)) {
-		if !short["agent "+name] {
-			fine = append(fine, name)
-		}
-	}
+	fine := slices.DeleteFunc(slices.Sorted(maps.Keys(h.config.Agents)), func(name string) bool { return short["agent "+name] })
 	if len(fine) > 0 {
-		d.add("programs", OK, "", "programs of agents %s are installed, and their variables are set", strings.Join(fine, ", "))
+		found = append(found, ok("programs of agents %s are installed, and their variables are set", strings.Join(fine, ", "))...)
 	}
+	return found
 }
 
-// tried is the name of the check that is run as a test.
-const tried = "maestro-doctor"
+// presets names the versions of the programs of presets.
+func presets(ctx context.Context, h *host) (found []control.Finding) {
+	of := h.config.Presets()
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if version, err := h.versionOf(ctx, of[name]); err == nil {
+			found = append(found, about(name+" in file", ok("%s, version %s", of[name], version))...)
+		}
+	}
+	return found
+}
 
-// layersRemedy is for reasons without a remedy.
-const layersRemedy = "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs"
-
-// unlayered adds a finding on trees that are copied. who copies them.
-func (d *examination) unlayered(check, who, why string) {
-	what, remedy := remedyOf(errors.New(why), layersRemedy)
-	d.add(check, Warning, remedy, "%s for each attempt, because they cannot be layered: %s", who, what)
+// slowly warns if attempts start slowly. Names begin with prefix.
+func slowly(prefix string, i spec.Isolation) (found []control.Finding) {
+	if i.WithoutLayers != "" {
+		remedy, what := remedyOf(errors.New(i.WithoutLayers),
+			"keep the store on a volume with a file system that an overlay can change, like ext4 or xfs")
+		found = about(prefix+"layers", warn(remedy, "trees are copied for each attempt, because they cannot be layered: %s", what))
+	}
+	if i.WithoutShim != "" {
+		found = append(found, about(prefix+"shim", warn("install the maestro-shim of this build beside the program",
+			"each process takes 20 ms more processor time to start, because the worker's own program supervises it: %s",
+			i.WithoutShim))...)
+	}
+	return found
 }
 
 // processes runs a program like an agent: below the shim, in a room, as the user of the worker
 // file.
-func (d *examination) processes(ctx context.Context, cfg agent.Config, path string) {
-	how := "as " + userName(os.Geteuid())
-	if cfg.RunAs != "" {
-		how = "as " + cfg.RunAs
-		if os.Geteuid() != 0 {
-			d.add("processes", Warning, "run this as the user of the worker", "only root can run agents as %s; this user is %s", cfg.RunAs, userName(os.Geteuid())).
-				Command = "sudo maestro doctor --agents " + agent.ShellWord(path)
-			return
-		}
+func processes(ctx context.Context, h *host) []control.Finding {
+	cfg, root := h.config, os.Geteuid() == 0
+	if cfg.RunAs != "" && !root {
+		return with(warn("run this as the user of the worker", "only root can run agents as %s; this user is %s", cfg.RunAs,
+			userName(os.Geteuid())),
+			"sudo maestro doctor --agents "+agent.ShellWord(h.Agents))
 	}
-	set, err := d.run(ctx, cfg)
-	var isolation spec.Isolation
-	if err == nil {
-		isolation = set.Isolation()
+	user := cfg.RunAs
+	if user == "" {
+		user = userName(os.Geteuid())
 	}
+	set, err := h.tryProgram(ctx)
+	if err != nil {
+		remedy, what := remedyOf(err, "fix `isolation`, `mounts` or `run_as` in "+h.Agents)
+		return bad(remedy, "agents and checks cannot be run as %s: %s", user, what)
+	}
+	isolation, confined := set.Isolation(), strings.Join(cfg.Restricted(), ", ")
+	found := ok("a test program ran as %s", user)
 	switch {
-	case err != nil:
-		what, remedy := remedyOf(err, "fix `isolation`, `mounts` or `run_as` in "+path)
-		d.add("processes", Bad, remedy, "agents and checks cannot be run %s: %s", how, what)
 	case isolation.Rooms:
-		d.add("processes", OK, "", "a test program ran in a room, on the host as %s", isolation.User)
-		if isolation.WithoutLayers != "" {
-			d.unlayered("layers", "trees are copied", isolation.WithoutLayers)
-		}
-	case isolation.WithoutRooms != "" && len(cfg.Restricted()) > 0:
-		d.add("processes", Bad, "do what the message says, or remove `network` from "+path, "%s cannot be started: their network is restricted, which takes rooms: %s", strings.Join(cfg.Restricted(), ", "), isolation.WithoutRooms)
+		found = ok("a test program ran in a room, on the host as %s", isolation.User)
+	case isolation.WithoutRooms != "" && confined != "":
+		found = bad("do what the message says, or remove `network` from "+h.Agents,
+			"%s cannot be started: their network is restricted, which takes rooms: %s", confined, isolation.WithoutRooms)
 	case isolation.WithoutRooms != "":
-		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %s", isolation.WithoutRooms)
-	default:
-		d.add("processes", OK, "", "a test program ran %s", how)
+		found = warn("do what the message says, or write `isolation: none` in "+h.Agents, "agents and checks work without rooms: %s",
+			isolation.WithoutRooms)
 	}
-	if err == nil && !isolation.Rooms && cfg.RunAs == "" && os.Geteuid() == 0 {
-		d.add("processes user", Warning, "set `run_as: nobody`, or another unprivileged user, in "+path+"; or start the worker as another user", "agents and checks run as root")
+	if !isolation.Rooms && cfg.RunAs == "" && root {
+		found = append(found, about("processes user",
+			warn("set `run_as: nobody`, or another unprivileged user, in "+h.Agents+"; or start the worker as another user",
+				"agents and checks run as root"))...)
 	}
-	d.shim("shim", isolation)
+	found = append(found, slowly("", isolation)...)
 	if len(isolation.Limits) > 0 {
-		texts := make([]string, len(isolation.Limits))
-		for i, l := range isolation.Limits {
-			texts[i] = l.String()
+		var texts []string
+		for _, l := range isolation.Limits {
+			texts = append(texts, l.String())
 		}
-		d.add("limits", OK, "", "of each attempt: %s", strings.Join(texts, "; "))
-		if few := set.FewThreads(); few != "" {
-			d.add("threads", Warning, agent.RemedyOfFewThreads, "%s", few)
-		}
+		found = append(found, about("limits", ok("of each attempt: %s", strings.Join(texts, "; ")))...)
 	}
+	if few := set.FewThreads(); few != "" {
+		found = append(found, about("threads", warn(agent.RemedyOfFewThreads, "%s", few))...)
+	}
+	return found
 }
 
-// shim warns if processes start slowly.
-func (d *examination) shim(check string, i spec.Isolation) {
-	if i.WithoutShim != "" {
-		d.add(check, Warning, "install the maestro-shim of this build beside the program", "each process takes 20 ms more processor time to start, because the worker's own program supervises it: %s", i.WithoutShim)
-	}
-}
-
-// run runs `true` by the worker file's rules.
-func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, error) {
+// tryProgram runs `true` by the worker file's rules.
+func (h *host) tryProgram(ctx context.Context) (*agent.Set, error) {
+	const name = "maestro-doctor"
 	dir, err := os.MkdirTemp("", "maestro-doctor-")
 	if err != nil {
 		return nil, err
@@ -204,16 +183,19 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, er
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
 		return nil, err
 	}
-	job := session.CheckJob{Check: tried, WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}}
+	job := session.CheckJob{Check: name, WorkDir: session.WorkDir{
+		Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"),
+	}}
 	for _, sub := range []string{job.Tree, job.Home, job.Tmp} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	work := d.besideStore()
+	work := h.besideStore()
 	defer os.RemoveAll(work) //nolint:errcheck // as above
-	cfg.Checks = map[string]agent.CheckDefinition{tried: {Argv: []string{"true"}}}
-	set, err := agent.New(cfg, agent.Options{Getenv: d.options.Getenv, CacheRoot: filepath.Join(dir, "caches"), Now: d.options.Now, WorkRoot: work})
+	cfg := *h.config
+	cfg.Checks = map[string]agent.CheckDefinition{name: {Argv: []string{"true"}}}
+	set, err := agent.New(cfg, agent.Options{Getenv: h.Getenv, CacheRoot: filepath.Join(dir, "caches"), Now: h.Now, WorkRoot: work})
 	if err != nil {
 		return nil, err
 	}
@@ -225,29 +207,18 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, er
 	return set, err
 }
 
-// workPrefix begins the names of the directories of besideStore.
-const workPrefix = ".doctor-"
-
 // besideStore makes a directory on the file system of the store; empty: it cannot be made, or this
 // user is not the store's.
-func (d *examination) besideStore() string {
-	store, _, err := config.StateDir(d.options.StateDir, d.options.Getenv, false)
-	if err != nil {
+func (h *host) besideStore() string {
+	const prefix = ".doctor-"
+	if h.dir == "" {
 		return ""
 	}
-	if config.CheckOwner(store) != nil {
-		return ""
-	}
-	bounded.RemoveOld(store, workPrefix, d.options.Now().Add(-time.Hour)) // of one that was killed
-	for {
-		dir, err := os.MkdirTemp(store, workPrefix)
-		if err == nil {
-			return dir
+	bounded.RemoveOld(h.dir, prefix, h.Now().Add(-time.Hour)) // of one that was killed
+	for dir := h.dir; ; dir = filepath.Dir(dir) {
+		made, err := os.MkdirTemp(dir, prefix)
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return made
 		}
-		if up := filepath.Dir(store); up != store && errors.Is(err, fs.ErrNotExist) {
-			store = up
-			continue
-		}
-		return ""
 	}
 }

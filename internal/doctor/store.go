@@ -15,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/layers"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -31,113 +32,64 @@ const (
 	lowFiles = 50_000
 )
 
-// state checks the state directory.
-func (d *examination) state(ctx context.Context) {
-	dir, note, err := config.StateDir(d.options.StateDir, d.options.Getenv, false)
+// stateDir finds the directory of the store, and whose it is.
+func stateDir(_ context.Context, h *host) []control.Finding {
+	dir, note, err := config.StateDir(h.StateDir, h.Getenv, false)
 	if err != nil {
-		what, remedy := remedyOf(err, "give a state directory with --state-dir or "+config.StateDirEnv)
-		d.add("store", Bad, remedy, "%s", what)
-		return
+		return about("store", failed(Bad, err, "give a state directory with --state-dir or "+config.StateDirEnv))
 	}
-	why := "the default"
+	h.dir, h.why = dir, "the default"
 	switch {
-	case d.options.StateDir != "":
-		why = "from --state-dir"
-	case d.options.Getenv(config.StateDirEnv) != "":
-		why = "by " + config.StateDirEnv + ""
+	case h.StateDir != "":
+		h.why = "from --state-dir"
+	case h.Getenv(config.StateDirEnv) != "":
+		h.why = "by " + config.StateDirEnv
 	case note != "":
-		_, why, _ = strings.Cut(note, ", ")
+		_, h.why, _ = strings.Cut(note, ", ")
 	}
-	if d.store, err = d.open(dir); err != nil {
-		d.unopened(dir, why, err)
-		d.elsewhere(ctx, dir)
-		return
-	}
-	d.opened(dir, why)
-}
-
-// open opens the store of this user in a directory.
-func (d *examination) open(dir string) (*store.Store, error) {
-	if err := config.CheckOwner(dir); err != nil {
-		return nil, err
-	}
-	return store.Open(dir, store.Options{Clock: d.options.Now})
-}
-
-// opened checks the store that is open.
-func (d *examination) opened(dir, why string) {
-	d.add("store", OK, "", "%s in %s, %s", d.store.ID(), dir, why)
-	d.writable(dir)
-	d.layers(dir)
-	d.permissions(dir)
-	d.space(dir)
-}
-
-// layers adds a finding on the disk that the layers of trees take up: in the store or, with
-// run_as, beside it.
-func (d *examination) layers(dir string) {
-	for _, root := range []string{filepath.Join(dir, "layers"), filepath.Join(workdir.Beside(dir), "layers")} {
-		if _, err := os.Stat(root); err != nil {
-			continue
-		}
-		u, err := layers.Measure(root)
-		if err != nil {
-			d.add("layers", Warning, "run this as the user of the worker", "%s cannot be measured: %v", root, err)
-			continue
-		}
-		d.add("layers", OK, "", "%s, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"),
-			textfmt.Size(u.Bytes), root, textfmt.Size(layers.DefaultBytes))
-	}
-}
-
-// unopened adds a finding on why there is no store in a directory.
-func (d *examination) unopened(dir, why string, err error) {
 	var owner *config.OwnerError
-	switch {
-	case errors.As(err, &owner):
-		what, remedy, _ := strings.Cut(err.Error(), "; ")
-		d.add("store owner", Bad, remedy, "%s", what).Command = owner.Sudo() + " maestro doctor --state-dir " + agent.ShellWord(dir)
-	case errors.Is(err, session.ErrNotFound):
-		remedy := "`maestro worker`, `maestro dev` and `maestro run` create one"
-		parent := dir
-		for { // the nearest directory that is there
-			if _, err := os.Stat(parent); err == nil || parent == filepath.Dir(parent) {
-				break
-			}
-			parent = filepath.Dir(parent)
-		}
-		command := ""
-		if unix.Access(parent, unix.W_OK|unix.X_OK) != nil {
-			remedy = "create the directory, owned by this user; or give another with --state-dir"
-			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(dir))
-		}
-		d.add("store", Warning, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
-	default:
-		what, remedy := remedyOf(err, "check that the directory exists and is yours, or give another with --state-dir")
-		d.add("store", Bad, remedy, "%s (%s)", what, why)
+	if errors.As(config.CheckOwner(dir), &owner) {
+		h.dir = "" // it cannot be opened
+		what, remedy, _ := strings.Cut(owner.Error(), "; ")
+		return with(bad(remedy, "%s", what), owner.Sudo()+" maestro doctor --state-dir "+agent.ShellWord(dir))
 	}
+	return nil
 }
 
-// elsewhere looks for a store with live workers in the other default places, if none
-// was found.
-func (d *examination) elsewhere(ctx context.Context, dir string) {
-	for _, other := range config.UsualStateDirs(d.options.Getenv) {
-		if other == dir {
-			continue
-		}
-		s, err := d.open(other)
-		if err != nil {
-			continue
-		}
-		offers, _ := s.State.Offers(ctx)
-		for _, o := range offers {
-			if o.Live(d.options.Now()) {
-				d.add("another store", Warning, "use it, if this is the intended store", "worker %s serves the store in %s", o.Worker, other).
-					Command = "maestro doctor --state-dir " + agent.ShellWord(other)
-				return
-			}
-		}
+// openStore opens the store, unless it is open.
+func openStore(_ context.Context, h *host) []control.Finding {
+	if h.dir == "" {
+		return nil
 	}
+	var err error
+	if h.store == nil {
+		h.store, err = store.Open(h.dir, store.Options{Clock: h.Now})
+	}
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return h.noStore()
+	case err != nil:
+		remedy, what := remedyOf(err, "check that the directory exists and is yours, or give another with --state-dir")
+		return bad(remedy, "%s (%s)", what, h.why)
+	}
+	return ok("%s in %s, %s", h.store.ID(), h.dir, h.why)
+}
+
+// noStore says how the store is created that there is not.
+func (h *host) noStore() []control.Finding {
+	const message = "there is no store in %s yet (%s)"
+	parent := h.dir
+	for { // the nearest directory that is there
+		if _, err := os.Stat(parent); err == nil || parent == filepath.Dir(parent) {
+			break
+		}
+		parent = filepath.Dir(parent)
+	}
+	if unix.Access(parent, unix.W_OK|unix.X_OK) == nil {
+		return warn("`maestro worker`, `maestro dev` and `maestro run` create one", message, h.dir, h.why)
+	}
+	return with(warn("create the directory, owned by this user; or give another with --state-dir", message, h.dir, h.why),
+		fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(h.dir)))
 }
 
 // userName is a user's name, or number where it has none.
@@ -148,44 +100,55 @@ func userName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
+// layersOfTrees measures the disk that the layers of trees take up: in the store or, with
+// run_as, beside it.
+func layersOfTrees(_ context.Context, h *host) (found []control.Finding) {
+	for _, root := range []string{filepath.Join(h.dir, "layers"), filepath.Join(workdir.Beside(h.dir), "layers")} {
+		if _, err := os.Stat(root); err != nil {
+			continue
+		}
+		u, err := layers.Measure(root)
+		if err != nil {
+			found = append(found, warn("run this as the user of the worker", "%s cannot be measured: %v", root, err)...)
+			continue
+		}
+		found = append(found, ok("%s, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"),
+			textfmt.Size(u.Bytes), root, textfmt.Size(layers.DefaultBytes))...)
+	}
+	return found
+}
+
 // writable tests whether the store can be written.
-func (d *examination) writable(dir string) {
-	f, err := os.CreateTemp(dir, ".doctor-*")
+func writable(_ context.Context, h *host) []control.Finding {
+	f, err := os.CreateTemp(h.dir, ".doctor-*")
 	if err == nil {
 		_, err = f.WriteString("\n")
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		d.unwritable(dir, fmt.Errorf("write into the store: %w", err))
-		return
+		return h.unwritable(fmt.Errorf("write into the store: %w", err))
 	}
-	d.add("store writable", OK, "", "a test file was written and removed")
+	return ok("a test file was written and removed")
 }
 
-// unwritable adds a finding on a store that cannot be written, with a remedy.
-func (d *examination) unwritable(dir string, err error) {
-	remedy, command := "find out why this user cannot write there", ""
+// unwritable is a finding on a store that cannot be written, with a remedy.
+func (h *host) unwritable(err error) []control.Finding {
 	switch {
 	case errors.Is(err, unix.EROFS):
-		remedy, command = "mount it writable", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
+		return with(bad("mount it writable", "%s", err), "sudo mount -o remount,rw "+agent.ShellWord(mountOf(h.dir)))
 	case diskspace.IsFull(err):
-		remedy, command = "free space: remove old checkpoints and unused blobs", d.options.Again("checkpoints prune --dry-run")
+		return with(bad("free space: remove old checkpoints and unused blobs", "%s", err), h.Again("checkpoints prune --dry-run"))
 	case errors.Is(err, fs.ErrPermission):
-		remedy, command = "give its owner write permission", "chmod -R u+rwX "+agent.ShellWord(dir)
+		return with(bad("give its owner write permission", "%s", err), "chmod -R u+rwX "+agent.ShellWord(h.dir))
 	}
-	d.add("store writable", Bad, remedy, "%s", err).Command = command
+	return bad("find out why this user cannot write there", "%s", err)
 }
 
 // mountOf is the mount point that a directory is below.
 func mountOf(dir string) string {
-	device := func(path string) (uint64, bool) {
-		var stat unix.Stat_t
-		err := unix.Stat(path, &stat)
-		return uint64(stat.Dev), err == nil //nolint:unconvert // its type differs by platform
-	}
-	own, ok := device(dir)
-	for ok && dir != "/" {
-		if above, known := device(filepath.Dir(dir)); !known || above != own {
+	for dir != "/" {
+		var own, above unix.Stat_t
+		if unix.Stat(dir, &own) != nil || unix.Stat(filepath.Dir(dir), &above) != nil || own.Dev != above.Dev {
 			break
 		}
 		dir = filepath.Dir(dir)
@@ -193,44 +156,42 @@ func mountOf(dir string) string {
 	return dir
 }
 
-// permissions checks whether other users can read the store.
-func (d *examination) permissions(dir string) {
-	info, err := os.Stat(dir)
+// private checks whether other users can read the store.
+func private(_ context.Context, h *host) []control.Finding {
+	info, err := os.Stat(h.dir)
 	if err != nil {
-		return // already reported: the store could not be opened
+		return nil // already reported: the store could not be opened
 	}
-	if open := info.Mode().Perm() & 0o077; open != 0 {
-		d.add("store private", Warning, "restrict it to its owner", "other users can read %s (mode %04o), which holds all inputs and outputs of agents", dir, info.Mode().Perm()).
-			Command = "chmod 700 " + agent.ShellWord(dir)
-		return
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return with(warn("restrict it to its owner",
+			"other users can read %s (mode %04o), which holds all inputs and outputs of agents", h.dir, mode),
+			"chmod 700 "+agent.ShellWord(h.dir))
 	}
-	d.add("store private", OK, "", "only its owner has access")
+	return ok("only its owner has access")
 }
 
 // space checks the free space, in bytes and in files.
-func (d *examination) space(dir string) {
-	left, err := diskspace.Of(dir)
+func space(_ context.Context, h *host) []control.Finding {
+	left, err := diskspace.Of(h.dir)
 	if err != nil {
-		return
+		return nil
 	}
-	d.room(left.Bytes, left.Files, left.LowFiles > 0)
+	return h.free(left)
 }
 
-// room adds a finding on the free bytes and files; counted: the file
-// system has a limit on files at all.
-func (d *examination) room(bytes, files int64, counted bool) {
-	command := d.options.Again("checkpoints prune --dry-run")
-	text := textfmt.Size(bytes) + " free"
-	if counted {
-		text += ", and room for " + terminal.Number(files) + " files"
-	}
+// free is a finding on the free bytes and files. Some file systems do not count files.
+func (h *host) free(left diskspace.Left) []control.Finding {
+	counted := left.LowFiles > 0
+	text := textfmt.Size(left.Bytes) + " free"
+	prune := h.Again("checkpoints prune --dry-run")
 	switch {
-	case bytes < lowSpace:
-		d.add("store space", Warning, "free space on its disk; remove old checkpoints and unused blobs", "only %s", text).Command = command
-	case counted && files < lowFiles:
-		d.add("store space", Warning, "free inodes on its disk; remove old checkpoints and unused blobs",
-			"%s free, but room for only %s (inodes)", textfmt.Size(bytes), terminal.Number(files)+" files").Command = command
-	default:
-		d.add("store space", OK, "", "%s", text)
+	case left.Bytes < lowSpace:
+		return with(warn("free space on its disk; remove old checkpoints and unused blobs", "only %s", text), prune)
+	case counted && left.Files < lowFiles:
+		return with(warn("free inodes on its disk; remove old checkpoints and unused blobs",
+			"%s, but room for only %s files (inodes)", text, terminal.Number(left.Files)), prune)
+	case counted:
+		return ok("%s, and room for %s files", text, terminal.Number(left.Files))
 	}
+	return ok("%s", text)
 }

@@ -3,6 +3,7 @@
 package logs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
@@ -27,122 +30,120 @@ const (
 	Attempt = "attempt"
 )
 
-// The formats of lines.
-const (
-	Text = "text"
-	JSON = "json"
-)
+// Options say how to log. Empty fields are those of the environment.
+type Options struct {
+	// Format is text or json.
+	Format string
+	// Level is the lowest level that is logged: debug, info, warn or error.
+	Level string
+	// otherwise is the default level.
+	otherwise string
+}
+
+// AddFlags adds the flags for logging. level is the default level.
+func (o *Options) AddFlags(flags *pflag.FlagSet, level string) {
+	o.otherwise = level
+	flags.StringVar(&o.Format, "log-format", "", "text or json (default $MAESTRO_LOG_FORMAT, else text)")
+	flags.StringVar(&o.Level, "log-level", "", "debug, info, warn or error (default $MAESTRO_LOG_LEVEL, else "+level+")")
+}
+
+// AtLeast returns the lowest level that is logged.
+func (o Options) AtLeast(getenv func(string) string) string {
+	return cmp.Or(o.Level, getenv("MAESTRO_LOG_LEVEL"), o.otherwise, "info")
+}
 
 // Log is a logger that masks what it is told to.
 type Log struct {
 	*slog.Logger
-	mask *atomic.Pointer[func(string) string]
+	mask atomic.Pointer[func(string) string]
 }
 
-// New logs to w, in a format, what has at least a level: debug, info, warn or
-// error.
-func New(w io.Writer, format, level string) (*Log, error) {
-	options := &slog.HandlerOptions{}
+// New logs to w.
+func (o Options) New(w io.Writer, getenv func(string) string) (*Log, error) {
+	const see = "see --log-format, --log-level, MAESTRO_LOG_FORMAT and MAESTRO_LOG_LEVEL"
+	level := o.AtLeast(getenv)
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
-		return nil, fmt.Errorf("unknown log level %q; use debug, info, warn or error", level)
+		return nil, fmt.Errorf("unknown log level %q; use debug, info, warn or error; %s", level, see)
 	}
-	options.Level = least
-	var lines slog.Handler
-	switch format {
-	case Text:
-		lines = slog.NewTextHandler(w, options)
-	case JSON:
-		lines = slog.NewJSONHandler(w, options)
+	l := &Log{}
+	options := &slog.HandlerOptions{Level: least, ReplaceAttr: l.fit}
+	switch format := cmp.Or(o.Format, getenv("MAESTRO_LOG_FORMAT"), "text"); format {
+	case "text":
+		l.Logger = slog.New(&handler{Handler: slog.NewTextHandler(w, options)})
+	case "json":
+		l.Logger = slog.New(&handler{Handler: slog.NewJSONHandler(w, options)})
 	default:
-		return nil, fmt.Errorf("unknown log format %q; use %s or %s", format, Text, JSON)
+		return nil, fmt.Errorf("unknown log format %q; use text or json; %s", format, see)
 	}
-	l := &Log{mask: &atomic.Pointer[func(string) string]{}}
-	l.Logger = slog.New(&handler{Handler: lines, mask: l.mask})
 	return l, nil
 }
 
 // Mask has every text pass through a function from now on.
 func (l *Log) Mask(mask func(string) string) { l.mask.Store(&mask) }
 
-// handler makes values fit for a line, and has each name once: what is said last
-// counts.
-type handler struct {
-	slog.Handler
-	mask *atomic.Pointer[func(string) string]
-	// attrs are those of all lines. Once a group is open, the handler has them.
-	attrs []slog.Attr
-	group bool
-}
-
-func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	fit := slog.NewRecord(r.Time, r.Level, h.text(r.Message), r.PC)
-	attrs := slices.Clone(h.attrs)
-	r.Attrs(func(a slog.Attr) bool {
-		attrs = put(attrs, h.attr(a))
-		return true
-	})
-	fit.AddAttrs(attrs...)
-	return h.Handler.Handle(ctx, fit)
-}
-
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	with := *h
-	with.attrs = slices.Clone(h.attrs)
-	for _, a := range attrs {
-		with.attrs = put(with.attrs, h.attr(a))
-	}
-	if h.group {
-		with.Handler, with.attrs = h.Handler.WithAttrs(with.attrs), nil
-	}
-	return &with
-}
-
-func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{Handler: h.Handler.WithAttrs(h.attrs).WithGroup(name), mask: h.mask, group: true}
-}
-
-// put adds an attribute, in the place of one with its name if there is one.
-func put(attrs []slog.Attr, a slog.Attr) []slog.Attr {
-	if i := slices.IndexFunc(attrs, func(b slog.Attr) bool { return a.Key != "" && a.Key == b.Key }); i >= 0 {
-		attrs[i] = a
-		return attrs
-	}
-	return append(attrs, a)
-}
-
-func (h *handler) attr(a slog.Attr) slog.Attr {
-	value := a.Value.Resolve()
-	switch value.Kind() {
+// fit makes a value fit for a line.
+func (l *Log) fit(_ []string, a slog.Attr) slog.Attr {
+	switch value := a.Value.Resolve(); value.Kind() {
 	case slog.KindString:
-		return slog.String(a.Key, h.text(value.String()))
+		return slog.String(a.Key, l.text(value.String()))
 	case slog.KindDuration:
 		return slog.String(a.Key, value.Duration().String())
-	case slog.KindGroup:
-		members := make([]slog.Attr, len(value.Group()))
-		for i, m := range value.Group() {
-			members[i] = h.attr(m)
-		}
-		return slog.Attr{Key: a.Key, Value: slog.GroupValue(members...)}
 	case slog.KindAny:
 		if _, ok := value.Any().(time.Time); !ok {
-			return slog.String(a.Key, h.text(fmt.Sprint(value.Any())))
+			return slog.String(a.Key, l.text(fmt.Sprint(value.Any())))
 		}
 	default: // numbers, and what has its own form
 	}
-	return slog.Attr{Key: a.Key, Value: value}
+	return a
 }
 
 // text is masked, and one line.
-func (h *handler) text(s string) string {
+func (l *Log) text(s string) string {
 	s = safetext.Block(s)
-	if mask := h.mask.Load(); mask != nil {
+	if mask := l.mask.Load(); mask != nil {
 		s = (*mask)(s)
 	}
 	if strings.ContainsAny(s, "\n\r") {
 		s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | ")
 	}
 	return s
+}
+
+// handler has each name once in a line or group: what is said last counts.
+type handler struct {
+	slog.Handler
+	// attrs are those of all lines.
+	attrs []slog.Attr
+}
+
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	attrs := h.attrs
+	r.Attrs(func(a slog.Attr) bool {
+		attrs = put(attrs, a)
+		return true
+	})
+	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	line.AddAttrs(attrs...)
+	return h.Handler.Handle(ctx, line)
+}
+
+func (h *handler) WithAttrs(more []slog.Attr) slog.Handler {
+	attrs := h.attrs
+	for _, a := range more {
+		attrs = put(attrs, a)
+	}
+	return &handler{h.Handler, attrs}
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{Handler: h.Handler.WithAttrs(h.attrs).WithGroup(name)}
+}
+
+// put returns attributes with one more, which replaces one of its name.
+func put(attrs []slog.Attr, a slog.Attr) []slog.Attr {
+	same := func(b slog.Attr) bool { return a.Key != "" && a.Key == b.Key }
+	return append(slices.DeleteFunc(slices.Clone(attrs), same), a)
 }
 
 // about is what a context's lines are about.

@@ -14,10 +14,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/logs"
 )
 
+func noEnvironment(string) string { return "" }
+
 func TestALineIsOneLineWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l, err := logs.New(&out, logs.JSON, "info")
+	l, err := logs.Options{Format: "json"}.New(&out, noEnvironment)
 	require.NoError(t, err)
 	l.Mask(func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") })
 	l.With("before", "hunter2").WithGroup("g").Info("said\nhunter2",
@@ -36,7 +38,7 @@ func TestALineIsOneLineWithoutSecrets(t *testing.T) {
 func TestTextLinesAreTold(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l, err := logs.New(&out, logs.Text, "warn")
+	l, err := logs.Options{}.New(&out, func(name string) string { return map[string]string{"MAESTRO_LOG_LEVEL": "warn"}[name] })
 	require.NoError(t, err)
 	l.Info("not this")
 	l.With(logs.Session, "s", logs.Phase, "one").Warn("this", logs.Phase, "two")
@@ -46,10 +48,10 @@ func TestTextLinesAreTold(t *testing.T) {
 
 func TestUnknownFormatsAndLevelsAreRefused(t *testing.T) {
 	t.Parallel()
-	_, err := logs.New(nil, "yaml", "info")
-	require.EqualError(t, err, `unknown log format "yaml"; use text or json`)
-	for _, level := range []string{"loud", "info+2", ""} {
-		_, err = logs.New(nil, logs.Text, level)
+	_, err := logs.Options{Format: "yaml"}.New(nil, noEnvironment)
+	require.EqualError(t, err, `unknown log format "yaml"; use text or json; see --log-format, --log-level, MAESTRO_LOG_FORMAT and MAESTRO_LOG_LEVEL`)
+	for _, level := range []string{"loud", "info+2"} {
+		_, err = logs.Options{Level: level}.New(nil, noEnvironment)
 		require.ErrorContains(t, err, "use debug, info, warn or error")
 	}
 }

@@ -146,27 +146,23 @@ func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 // fallbackLacks adds the fallbacks that the team may use to the agents, and returns those that no
 // worker offers.
 func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks []Lack) {
-	for _, name := range t.AgentNames() {
-		fallback := agents[name].Fallback
-		_, known := agents[name]
-		for _, persona := range t.personasOf(name) {
-			if known && fallback == "" && t.Personas[persona].Fallback {
-				lacks = append(lacks, lackf("set one in the worker file, or remove `fallback: true`", "persona %s has `fallback: true`, but agent %q has no fallback", persona, name))
-			}
+	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {
+		p := t.Personas[name]
+		if a, known := agents[p.Agent]; known && a.Fallback == "" && p.Fallback {
+			lacks = append(lacks, lackf("set one in the worker file, or remove `fallback: true`",
+				"persona %s has `fallback: true`, but agent %q has no fallback", name, p.Agent))
 		}
-		if fallback == "" || !t.usesFallback(name) {
-			continue
-		}
-		found := false
-		for _, o := range live {
-			if a, ok := o.Agents[fallback]; ok {
-				agents[fallback], found = a, true
-			}
-		}
-		if !found {
+	}
+	used := t.Fallbacks(agents)
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		fallback := used[name]
+		i := slices.IndexFunc(live, func(o Offer) bool { _, ok := o.Agents[fallback]; return ok })
+		if i < 0 {
 			lacks = append(lacks, lackf("define it in a worker file, or set another fallback of the agent",
 				"no worker has agent %q, the fallback of %q; available: %s", fallback, name, offered(live)))
+			continue
 		}
+		agents[fallback] = live[i].Agents[fallback]
 	}
 	return lacks
 }

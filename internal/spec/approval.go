@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -15,10 +16,10 @@ import (
 type Approval struct {
 	// By lists groups. Only their members can approve or reject. Default: everybody who may
 	// approve phases of the team.
-	By []string `yaml:"by,omitempty" jsonschema:"format=group,minItems=1,maxItems=20,maxLength=200,uniqueItems=true" example:"[leads]"`
+	By []string `json:"by,omitempty" yaml:"by,omitempty" jsonschema:"format=group,minItems=1,maxItems=20,maxLength=200,uniqueItems=true" example:"[leads]"`
 	// Count is the number of different persons who have to approve. Two tokens of one person
 	// are one person.
-	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=10"`
+	Count int `json:"count,omitempty" yaml:"count,omitempty" jsonschema:"minimum=1,maximum=10"`
 }
 
 // Wanted reports whether an approval is required.
@@ -51,11 +52,8 @@ func (a Approval) resolved() Approval {
 	return a
 }
 
-// approvalFields are those of an Approval that is written as a mapping.
-type approvalFields struct {
-	By    []string `json:"by,omitempty"`
-	Count int      `json:"count,omitempty"`
-}
+// approvalFields is an Approval that is written as a mapping.
+type approvalFields Approval
 
 // MarshalJSON writes the shortest form of a team file.
 func (a Approval) MarshalJSON() ([]byte, error) {
@@ -65,15 +63,19 @@ func (a Approval) MarshalJSON() ([]byte, error) {
 	return json.Marshal(approvalFields(a))
 }
 
+// UnmarshalText reads true or false.
+func (a *Approval) UnmarshalText(text []byte) error {
+	*a = Approval{}
+	if wanted, _ := strconv.ParseBool(string(text)); wanted {
+		a.Count = 1
+	}
+	return nil
+}
+
 // UnmarshalJSON reads the forms of a team file.
 func (a *Approval) UnmarshalJSON(data []byte) error {
-	var wanted bool
-	if json.Unmarshal(data, &wanted) == nil {
-		*a = Approval{}
-		if wanted {
-			a.Count = 1
-		}
-		return nil
+	if json.Unmarshal(data, new(bool)) == nil {
+		return a.UnmarshalText(bytes.TrimSpace(data))
 	}
 	var fields approvalFields
 	if err := json.Unmarshal(data, &fields); err != nil {

@@ -20,7 +20,7 @@ const DecisionPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
 
 var (
 	namePattern     = regexp.MustCompile(NamePattern)
-	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9_-])?$`)
 	decisionPattern = regexp.MustCompile(DecisionPattern)
 )
 
@@ -34,26 +34,25 @@ const ReservedPersona = "merge"
 // CheckName rejects names of phases, personas, agents and checks that are not safe as file names
 // and queue names.
 func CheckName(name string) error {
-	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%q is not a usable name: it must be 1 to 63 letters, digits, - or _, and start with a letter or digit", textfmt.Shorten(name, 80))
-	}
-	return nil
+	return check(namePattern, "name", name, "1 to 63 letters, digits, - or _, and start with a letter or digit")
 }
 
 // CheckSession rejects session ids that are not safe as file names.
 func CheckSession(id string) error {
-	if !sessionPattern.MatchString(id) || strings.HasSuffix(id, ".") {
-		return fmt.Errorf("%q is not a usable session id: it must be 1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot", textfmt.Shorten(id, 150))
-	}
-	return nil
+	return check(sessionPattern, "session id", id,
+		"1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot")
 }
 
 // CheckDecision rejects decision names that are not plain identifiers.
 func CheckDecision(name string) error {
-	if !decisionPattern.MatchString(name) {
-		return fmt.Errorf("%q is not a usable decision name: it must be 1 to 64 letters, digits, -, _ or ., and start with a letter or digit", textfmt.Shorten(name, 80))
+	return check(decisionPattern, "decision name", name, "1 to 64 letters, digits, -, _ or ., and start with a letter or digit")
+}
+
+func check(pattern *regexp.Regexp, what, name, must string) error {
+	if pattern.MatchString(name) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%q is not a usable %s: it must be %s", textfmt.Shorten(name, 150), what, must)
 }
 
 // Valid reports whether d has the form of a SHA-256 in hex.

@@ -74,7 +74,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 
 	w.write("agents.yaml", "version: 1\n"+w.mounts()+"\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: [\"true\"]}\n")
 	w.reloads(worker, "worker file reloaded")
-	require.Regexp(t, `worker file reloaded" file=\S+ agents_added=other agents_removed=holding settings_changed=limits`, worker.output.String())
+	require.Regexp(t, `worker file reloaded" file=\S+ changed="agents, limits"`, worker.output.String())
 	require.Empty(t, w.isReady(port, "ready").File.Trouble)
 	require.InDelta(t, 1, reloaded(), 0)
 	require.Equal(t, []string{"other"}, w.offered())

@@ -47,6 +47,14 @@ func Span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// Days writes a duration in days if it is a whole number of them.
+func Days(d time.Duration) string {
+	if days := d / (24 * time.Hour); days > 0 && d%(24*time.Hour) == 0 {
+		return textfmt.Count(int(days), "day")
+	}
+	return textfmt.Duration(d).String()
+}
+
 // Moment writes a time for people; a dash for none.
 func Moment(t *time.Time) string {
 	if t == nil || t.IsZero() {

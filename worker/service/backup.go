@@ -32,13 +32,15 @@ func (w *Worker) backUp(ctx context.Context) {
 		if to == nil {
 			continue
 		}
-		report, err := backup.Run(ctx, w.options.Store, to.To, backup.Options{Clock: w.options.Clock, Keep: to.Keep, Every: cmp.Or(to.Every.Std(), backup.DefaultEvery)})
+		report, err := backup.Run(ctx, w.store, to.To, backup.Options{Clock: w.Clock, Keep: to.Keep, Every: cmp.Or(to.Every.Std(),
+			backup.DefaultEvery)})
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrPruning):
-			w.options.Logger.Error("the store could not be backed up", "error", err, "again_in", backupRetry.String())
+			w.Logger.Error("the store could not be backed up", "error", err, "again_in", backupRetry.String())
 			wait.Reset(backupRetry)
 		case report.Database != "":
-			w.options.Logger.Info("the store is backed up", "to", to.To, "database", report.Database, "blobs", report.Blobs, "copied", report.Copied)
+			w.Logger.Info("the store is backed up", "to", to.To, "database", report.Database, "blobs", report.Blobs, "copied",
+				report.Copied)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/logs"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/telemetry"
@@ -41,7 +44,7 @@ func (p Process) Getenv(name string) string {
 type serving struct {
 	connection                                  temporalutil.Options
 	stateDir, agents, metricsServed, healthPort string
-	log                                         LogOptions
+	log                                         logs.Options
 	drain                                       time.Duration
 	connectTimeout                              time.Duration
 }
@@ -155,6 +158,44 @@ func loadAgents(path string, getenv func(string) string) (file string, cfg agent
 	}
 	cfg, err = config.LoadWorker(file)
 	return file, cfg, err
+}
+
+// ServiceName is a worker's service.name, unless OTEL_SERVICE_NAME is another.
+const ServiceName = "maestro-worker"
+
+// StartTelemetry starts the exporters that the environment configures, and serves
+// metrics on an address, if one is given. If it cannot listen there, the error is
+// an [ErrServing].
+func StartTelemetry(ctx context.Context, o telemetry.Options) (*telemetry.Telemetry, error) {
+	t, err := telemetry.Start(ctx, o)
+	if errors.Is(err, httpserver.ErrListen) {
+		return nil, fmt.Errorf("%w: %w", ErrServing, err)
+	}
+	if t.Address() != "" && o.Logger != nil {
+		o.Logger.Info("metrics are served", "url", t.URL())
+	}
+	return t, err
+}
+
+// The exit codes of the worker, as of all commands.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 4
+)
+
+// exitCode distinguishes an unreachable Temporal from a worker that could not be set up
+// because of wrong input.
+func exitCode(err error) int {
+	var unreachable *temporalutil.UnreachableError
+	var refused *temporalutil.RefusedError
+	switch {
+	case errors.As(err, &unreachable), errors.As(err, &refused):
+		return exitUnreachable
+	case errors.Is(err, ErrServing), errors.Is(err, ErrNotReady):
+		return exitFailed
+	}
+	return exitUsage
 }
 
 // Main runs the worker command in this process and returns its exit code. It

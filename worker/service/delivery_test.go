@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,7 +15,10 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
 // describer is a Temporal that answers everything but who polls some of its queues.
@@ -34,6 +39,14 @@ func (d describer) DescribeTaskQueue(_ context.Context, queue string, _ enumspb.
 func TestReadinessMeansDelivery(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(2000, 0)
+	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	works := agent.Definition{Kind: agent.KindCommand, Argv: []string{"true"}}
+	set, err := agent.New(agent.Config{Version: 1, Isolation: agent.IsolationNone, Agents: map[string]agent.Definition{"coder": works, "writer": works}},
+		agent.Options{Getenv: os.Getenv, Now: time.Now, Executable: os.Args[0]})
+	require.NoError(t, err)
+	sessions, coders := spec.WorkflowQueue(st.ID()), spec.AgentQueue(st.ID(), "coder")
 	poll := func(identity string, ago time.Duration) []*taskqueuepb.PollerInfo {
 		return []*taskqueuepb.PollerInfo{{Identity: identity, LastAccessTime: timestamppb.New(now.Add(-ago))}}
 	}
@@ -42,16 +55,16 @@ func TestReadinessMeansDelivery(t *testing.T) {
 		want     string
 	}{
 		"delivers":              {describer{pollers: poll("me", time.Minute)}, ""},
-		"polls of another":      {describer{pollers: poll("you", 0)}, "no poll of this worker for queue maestro-abcd"},
+		"polls of another":      {describer{pollers: poll("you", 0)}, "no poll of this worker for queue " + sessions},
 		"an old poll":           {describer{pollers: poll("me", time.Hour)}, "no poll of this worker"},
-		"the sessions' queue":   {describer{pollers: poll("me", 0), silent: "maestro-abcd"}, "does not say who polls queue maestro-abcd, so it may deliver no work: not enough hosts"},
-		"the queue of an agent": {describer{pollers: poll("me", 0), silent: "maestro-abcd.coder"}, "does not say who polls queue maestro-abcd.coder"},
+		"the sessions' queue":   {describer{pollers: poll("me", 0), silent: sessions}, "does not say who polls queue " + sessions + ", so it may deliver no work: not enough hosts"},
+		"the queue of an agent": {describer{pollers: poll("me", 0), silent: coders}, "does not say who polls queue " + coders},
 	} {
-		g := gauges{
-			client: c.temporal, store: "abcd", identity: "me", clock: func() time.Time { return now },
-			agents: func() map[string]spec.OfferedAgent { return map[string]spec.OfferedAgent{"coder": {}, "writer": {}} },
-		}
-		if err := g.delivered(t.Context()); c.want == "" {
+		w := &Worker{store: st, identity: "me", Setup: Setup{
+			Connection: &temporalutil.Connection{Client: c.temporal}, Clock: func() time.Time { return now },
+		}}
+		w.plan.Store(&plan{set: set})
+		if err := w.delivered(t.Context()); c.want == "" {
 			require.NoError(t, err, name)
 		} else {
 			require.ErrorContains(t, err, c.want, name)

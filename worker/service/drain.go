@@ -12,12 +12,11 @@ const drainLogInterval = 5 * time.Second
 // drain stops polling, and returns when all running work has ended or was handed over, or at the
 // time limit.
 func (w *Worker) drain() error {
-	o, clock := w.options, w.options.Clock
-	began := clock()
+	began := w.Clock()
 	under := w.work.rounds()
-	o.Logger.Info("worker is draining: it takes no new work", "drain", o.Drain, "rounds", len(under))
+	w.Logger.Info("worker is draining: it takes no new work", "drain", w.Drain, "rounds", len(under))
 	for _, at := range under {
-		o.Logger.Info("round continues until the drain ends, then it is handed over", append(at.withSession(), "drain", o.Drain)...)
+		w.Logger.Info("round continues until the drain ends, then it is handed over", append(at.withSession(), "drain", w.Drain)...)
 	}
 	close(w.stopping)
 	var all sync.WaitGroup
@@ -27,17 +26,18 @@ func (w *Worker) drain() error {
 	all.Go(w.queues.retiring.Wait)
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
-	limit := time.NewTimer(o.Drain + settle)
+	limit := time.NewTimer(w.Drain + settle)
 	defer limit.Stop()
 	tell := time.NewTicker(drainLogInterval)
 	defer tell.Stop()
 	for {
 		select {
 		case <-ended:
-			o.Logger.Info("worker has drained", "took", clock().Sub(began).Round(time.Millisecond))
+			w.Logger.Info("worker has drained", "took", w.Clock().Sub(began).Round(time.Millisecond))
 			return nil
 		case <-tell.C:
-			o.Logger.Info("worker is draining", "rounds", len(w.work.rounds()), "left", max(0, o.Drain-clock().Sub(began)).Round(time.Second))
+			w.Logger.Info("worker is draining", "rounds", len(w.work.rounds()), "left", max(0,
+				w.Drain-w.Clock().Sub(began)).Round(time.Second))
 		case <-limit.C:
 			return fmt.Errorf("%w: %d rounds have not ended %s after the drain; other workers continue them after their heartbeat timeout",
 				ErrServing, len(w.work.rounds()), settle)

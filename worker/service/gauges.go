@@ -6,13 +6,12 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/telemetry"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // The times of a worker's gauges.
@@ -27,93 +26,64 @@ const (
 // to a minute.
 const polledWithin = 2 * time.Minute
 
-// gauges are the metrics of the store and of its workers that no event changes.
-type gauges struct {
-	client                     client.Client
-	namespace, store, identity string
-	clock                      func() time.Time
-	offers                     func(context.Context) ([]spec.Offer, error)
-	breakers                   *breakers
-	// agents returns the current agents of the worker.
-	agents   func() map[string]spec.OfferedAgent
-	recorder *telemetry.Recorder
-}
-
-func (w *Worker) gauges() *gauges {
-	o := w.options
-	return &gauges{
-		client: o.Client, namespace: o.Namespace, store: o.Store.ID(), identity: o.Identity, clock: o.Clock, offers: o.Store.State.Offers,
-		breakers: w.breakers, recorder: o.Telemetry.Recorder(),
-		agents: func() map[string]spec.OfferedAgent { return w.plan.Load().agents.OfferedAgents() },
-	}
-}
-
-// update updates the metrics until ctx ends.
-func (g *gauges) update(ctx context.Context) {
+// updateGauges updates the metrics of the store and of its workers that no event changes, until ctx ends.
+func (w *Worker) updateGauges(ctx context.Context) {
 	timer := time.NewTimer(gaugesSoon)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			g.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
+			w.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
 			return
 		case <-timer.C:
-			g.collect(ctx)
+			w.updateGaugesOnce(ctx)
 			timer.Reset(gaugesEvery)
 		}
 	}
 }
 
-// collect updates the metrics once. Values that cannot be read are omitted.
-func (g *gauges) collect(ctx context.Context) {
+// updateGaugesOnce updates the metrics once. Values that cannot be read are omitted.
+func (w *Worker) updateGaugesOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gaugesLimit)
 	defer cancel()
 	breakers := map[string]bool{}
-	for _, a := range g.agents() {
-		if a.Breaker != "" && !breakers[a.Breaker] {
-			breakers[a.Breaker] = true
-			_, _ = g.breakers.Read(ctx, a.Breaker) // updates the metric
+	for _, a := range w.plan.Load().set.OfferedAgents() {
+		if a.Breaker == "" || breakers[a.Breaker] {
+			continue
+		}
+		breakers[a.Breaker] = true
+		if view, err := w.breakers.Read(ctx, a.Breaker); err == nil {
+			w.recorder.Breaker(view.Status())
 		}
 	}
-	polls, _ := g.polled(ctx)
-	g.recorder.Look(telemetry.Fleet{Breakers: breakers, Sessions: g.openSessions(ctx), Workers: g.liveWorkers(ctx), Polls: polls})
+	polls, _ := w.polled(ctx)
+	w.recorder.Look(telemetry.Fleet{Breakers: breakers, Sessions: w.openSessions(ctx), Workers: w.liveWorkers(ctx), Polls: polls})
 }
 
-// openSessions counts the store's open sessions; nil if Temporal does not answer.
-func (g *gauges) openSessions(ctx context.Context) map[session.State]int64 {
-	open := fmt.Sprintf("WorkflowType = '%s' AND TaskQueue = '%s' AND ExecutionStatus = 'Running'",
-		workflows.TeamSessionName, spec.WorkflowQueue(g.store))
-	all, err := g.count(ctx, open)
+// openSessions counts the store's open sessions; nil if they cannot be read. Those that wait for no person are running.
+func (w *Worker) openSessions(ctx context.Context) map[session.State]int64 {
+	open, err := w.store.State.Sessions(ctx, state.Filter{Namespace: w.Connection.Namespace, Status: session.OpenStates})
 	if err != nil {
 		return nil
 	}
-	counts := map[session.State]int64{}
-	for _, state := range []session.State{session.HelpIsNeeded, session.AwaitingApproval} {
-		// Without the search attribute, such a session counts as running.
-		n, err := g.count(ctx, fmt.Sprintf("%s AND %s = '%s'", open, workflows.AttributeStatus.GetName(), state))
-		if err == nil {
-			counts[state], all = n, all-n
+	counts := map[session.State]int64{session.Running: 0, session.HelpIsNeeded: 0, session.AwaitingApproval: 0}
+	for _, s := range open {
+		if _, asks := counts[s.Status]; !asks {
+			s.Status = session.Running
 		}
+		counts[s.Status]++
 	}
-	counts[session.Running] = max(all, 0)
 	return counts
-}
-
-func (g *gauges) count(ctx context.Context, query string) (int64, error) {
-	answer, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-		Namespace: g.namespace, Query: query,
-	})
-	return answer.GetCount(), err
 }
 
 // liveWorkers counts the live workers that offer each agent. Agents of workers that died
 // lately have the count 0.
-func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
-	offers, err := g.offers(ctx)
+func (w *Worker) liveWorkers(ctx context.Context) map[string]int {
+	offers, err := w.store.State.Offers(ctx)
 	if err != nil {
 		return nil
 	}
-	now, live := g.clock(), map[string]int{}
+	now, live := w.Clock(), map[string]int{}
 	for _, o := range offers {
 		for agent := range o.Agents {
 			switch {
@@ -128,17 +98,51 @@ func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
 }
 
 // polled reports whether Temporal has had a recent poll of this worker for sessions.
-func (g *gauges) polled(ctx context.Context) (bool, error) {
-	queue := spec.WorkflowQueue(g.store)
-	answer, err := g.client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+func (w *Worker) polled(ctx context.Context) (bool, error) {
+	queue := spec.WorkflowQueue(w.store.ID())
+	answer, err := w.Connection.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
 		return false, notDescribed(queue, err)
 	}
-	now := g.clock()
+	now := w.Clock()
 	for _, p := range answer.GetPollers() {
-		if p.GetIdentity() == g.identity && now.Sub(p.GetLastAccessTime().AsTime()) < polledWithin {
+		if p.GetIdentity() == w.identity && now.Sub(p.GetLastAccessTime().AsTime()) < polledWithin {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// describedAtOnce bounds how many queues are asked about at a time.
+const describedAtOnce = 8
+
+// delivered returns why Temporal may deliver no work to this worker; nil: it delivers. A server that answers may still wait
+// for a part of itself that has ended, and then it cannot say who polls a queue. A worker whose agents are all at work
+// does not poll their queues, so only the sessions' queue needs a recent poll of this worker.
+func (w *Worker) delivered(ctx context.Context) error {
+	var asks errgroup.Group
+	asks.SetLimit(describedAtOnce)
+	asks.Go(func() error {
+		polled, err := w.polled(ctx)
+		if err == nil && !polled {
+			err = fmt.Errorf("Temporal has had no poll of this worker for queue %s lately",
+				spec.WorkflowQueue(w.store.ID())) //nolint:staticcheck // a name
+		}
+		return err
+	})
+	for agent := range w.plan.Load().set.OfferedAgents() {
+		asks.Go(func() error {
+			queue := spec.AgentQueue(w.store.ID(), agent)
+			if _, err := w.Connection.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY); err != nil {
+				return notDescribed(queue, err)
+			}
+			return nil
+		})
+	}
+	return asks.Wait()
+}
+
+func notDescribed(queue string, err error) error {
+	return fmt.Errorf("Temporal does not say who polls queue %s, so it may deliver no work: %w", queue,
+		err) //nolint:staticcheck // a name
 }

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/telemetry"
@@ -30,10 +31,8 @@ const (
 	stuckAfter = time.Minute
 	// answerWithin bounds an answer: Kubernetes probes have a timeout of a second by default.
 	answerWithin = 700 * time.Millisecond
-	// lookLimit is the timeout of a check of Temporal or the store, and lookAgain the time for
-	// which its result is reused.
+	// lookLimit is the timeout of a check of Temporal or the store.
 	lookLimit = 5 * time.Second
-	lookAgain = 2 * time.Second
 )
 
 // Stage is a state of the worker process.
@@ -79,15 +78,11 @@ type FailedCheck struct {
 
 // health answers the health checks of a worker.
 type health struct {
+	worker *Worker
 	// about has the constant part of the answers.
 	about Health
-	// dir is the store's directory, and address that of Temporal, for remedies.
-	dir, address string
-	clock        func() time.Time
-	recorder     *telemetry.Recorder
-	// askTemporal and writeStore try what the worker needs.
-	checkTemporal, writeStore func(context.Context) error
-	temporal, store           probe
+	// probes are the running checks of Temporal and of the store: one at a time of each.
+	probes singleflight.Group
 
 	mu    sync.Mutex
 	stage Stage
@@ -103,7 +98,7 @@ func (h *health) enter(s Stage) {
 }
 
 func (h *health) beat() {
-	now := h.clock()
+	now := h.worker.Clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pulse = now
@@ -115,18 +110,18 @@ func (h *health) fileRead(err error) {
 	defer h.mu.Unlock()
 	h.file.Trouble = ""
 	if err == nil {
-		h.file.LoadedAt = h.clock().UTC()
+		h.file.LoadedAt = h.worker.Clock().UTC()
 	} else {
 		h.file.Trouble = err.Error()
 	}
-	if h.recorder != nil {
-		h.recorder.FileLoaded(err == nil)
+	if h.worker.recorder != nil {
+		h.worker.recorder.FileLoaded(err == nil)
 	}
 }
 
 // stuck returns why the process should be restarted; nil: there is no reason.
 func (h *health) stuck() error {
-	now := h.clock()
+	now := h.worker.Clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if still := now.Sub(h.pulse); h.stage == Serving && still > stuckAfter {
@@ -135,47 +130,20 @@ func (h *health) stuck() error {
 	return nil
 }
 
-// probe checks a dependency, one check at a time, and reuses the result for
-// lookAgain.
-type probe struct {
-	mu   sync.Mutex
-	at   time.Time
-	err  error
-	done chan struct{} // of the running check
-}
-
-// check starts a check, unless a recent result exists. The returned function waits for the
-// result until ctx ends.
-func (p *probe) check(clock func() time.Time, see func(context.Context) error) func(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done == nil && (p.at.IsZero() || clock().Sub(p.at) >= lookAgain) {
-		done := make(chan struct{})
-		p.done = done
-		go func() {
-			defer close(done)
-			ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
-			defer cancel()
-			err := see(ctx)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.at, p.err, p.done = clock(), err, nil
-		}()
-	}
-	done := p.done
+// probe starts a check of a dependency, unless one is running. The returned function waits for the result until ctx ends.
+func (h *health) probe(name string, look func(context.Context) error) func(ctx context.Context) error {
+	done := h.probes.DoChan(name, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+		defer cancel()
+		return nil, look(ctx)
+	})
 	return func(ctx context.Context) error {
-		if done != nil {
-			select {
-			case <-done:
-			case <-ctx.Done():
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				return cmp.Or(p.err, errors.New("no answer yet"))
-			}
+		select {
+		case result := <-done:
+			return result.Err
+		case <-ctx.Done():
+			return errors.New("no answer yet")
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.err
 	}
 }
 
@@ -183,7 +151,7 @@ func (p *probe) check(clock func() time.Time, see func(context.Context) error) f
 // of the metrics if that has the port, else on all interfaces. Port 0 is a free
 // one. It returns the port. If it cannot listen, the error is an [ErrServing].
 func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemetry) (served int, stop func(), err error) {
-	return serveHealth(ctx, port, t, w.options.Logger, w.health.report, w.health.readiness)
+	return serveHealth(ctx, port, t, w.Logger, w.health.report, w.health.readiness)
 }
 
 // serveHealth serves the results of health and readiness, of a worker or of a process that
@@ -263,17 +231,19 @@ func (h *health) failedChecks(ctx context.Context, stage Stage) (status string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	temporal, store := h.temporal.check(h.clock, h.checkTemporal), h.store.check(h.clock, h.writeStore)
+	temporal, store := h.probe("temporal", h.worker.delivered), h.probe("store", h.worker.publish)
 	if err := h.stuck(); err != nil {
 		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "restart the worker"})
 	}
 	if err := store(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "store", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost", h.dir)})
+			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost",
+			h.worker.store.Dir())})
 	}
 	if err := temporal(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that Temporal runs at %s, is reachable from here and is healthy; the worker continues when Temporal delivers work", h.address)})
+			"check that Temporal runs at %s, is reachable from here and is healthy; the worker continues when Temporal delivers work",
+			h.worker.Connection.Address)})
 	}
 	if len(failed) > 0 {
 		return "not ready", failed

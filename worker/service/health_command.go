@@ -82,8 +82,7 @@ func checkReady(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
-	direct := &http.Transport{DisableKeepAlives: true} // without a proxy
-	answer, err := direct.RoundTrip(request)
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request) // without a proxy
 	if err != nil {
 		return fmt.Errorf("%w: %s does not answer: %w", ErrNotReady, url, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -44,35 +43,15 @@ func (a activityInfo) withSession() []any {
 	return append([]any{logs.Session, a.session, logs.Run, a.run}, a.attributes()...)
 }
 
-// runningWork is the set of running rounds and merges.
-type runningWork struct {
-	mu         sync.Mutex
-	activities map[*activityInfo]bool
-}
-
-func (w *runningWork) add(a *activityInfo) (done func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.activities == nil {
-		w.activities = map[*activityInfo]bool{}
-	}
-	w.activities[a] = true
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.activities, a)
-	}
-}
+// runningWork is the set of running rounds and merges: of pointers to activityInfo.
+type runningWork struct{ sync.Map }
 
 // rounds lists the running rounds and merges, sorted by session.
-func (w *runningWork) rounds() []activityInfo {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var rounds []activityInfo
-	for a := range maps.Keys(w.activities) {
-		rounds = append(rounds, *a)
+func (w *runningWork) rounds() (rounds []*activityInfo) {
+	for a := range w.Range {
+		rounds = append(rounds, a.(*activityInfo))
 	}
-	slices.SortFunc(rounds, func(a, b activityInfo) int {
+	slices.SortFunc(rounds, func(a, b *activityInfo) int {
 		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.phase, b.phase), cmp.Compare(a.persona, b.persona))
 	})
 	return rounds
@@ -128,7 +107,8 @@ func (w *inboundInterceptor) ExecuteActivity(ctx context.Context, in *intercepto
 	}
 	run := activity.GetInfo(ctx).WorkflowExecution
 	info.session, info.run = run.ID, run.RunID
-	defer w.parent.worker.work.add(info)()
+	w.parent.worker.work.Store(info, nil)
+	defer w.parent.worker.work.Delete(info)
 	result, err := w.Next.ExecuteActivity(ctx, in)
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) && app.Type() == session.HandedOver {

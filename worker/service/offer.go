@@ -2,64 +2,63 @@ package service
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
 // publishedOffer is the worker's offer in the store, for new sessions.
 type publishedOffer struct {
-	store  *store.Store
-	clock  func() time.Time
-	logger *slog.Logger
-
-	mu    sync.Mutex
-	offer spec.Offer
+	mu sync.Mutex
+	spec.Offer
 	// withdrawn: the offer is no longer renewed.
 	withdrawn bool
 }
 
 // follow changes the offer to that of a plan. It is published by the next call of publish.
-func (p *publishedOffer) follow(now *plan) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.offer = now.offer(p.offer)
+func (o *publishedOffer) follow(p *plan) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.Agents, o.Checks, o.Isolation = p.set.OfferedAgents(), p.set.OfferedChecks(), p.set.Isolation()
+	o.Jira, o.Webhook, o.WebUI, o.Work = p.tickets != nil, p.hook != nil, p.webUI, p.workDirs.Root()
 }
 
 // publish writes the offer into the store.
-func (p *publishedOffer) publish(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.withdrawn {
+func (w *Worker) publish(ctx context.Context) error {
+	w.offer.mu.Lock()
+	defer w.offer.mu.Unlock()
+	if w.offer.withdrawn {
 		return nil
 	}
-	p.offer.RenewedAt = p.clock().UTC()
-	if err := p.store.State.PutOffer(ctx, p.offer); err != nil {
+	w.offer.RenewedAt = w.Clock().UTC()
+	if err := w.store.State.PutOffer(ctx, w.offer.Offer); err != nil {
 		return err
 	}
-	if err := p.store.KeepReserve(); err != nil {
-		p.logger.Warn("the store has no reserve for a full disk", "error", err)
+	if err := w.store.KeepReserve(); err != nil {
+		w.Logger.Warn("the store has no reserve for a full disk", "error", err)
 	}
 	return nil
 }
 
-// compare warns if another live worker of the store defines an agent or a check differently.
-func (p *publishedOffer) compare(ctx context.Context) {
-	offers, err := p.store.State.Offers(ctx)
+// compareOffers warns if another live worker of the store defines an agent or a check differently.
+func (w *Worker) compareOffers(ctx context.Context) {
+	offers, err := w.store.State.Offers(ctx)
 	if err != nil {
-		p.logger.Warn("the offers of other workers cannot be read", "error", err)
+		w.Logger.Warn("the offers of other workers cannot be read", "error", err)
 		return
 	}
-	for _, difference := range spec.Differences(offers, p.clock()) {
-		p.logger.Warn(difference.Message+"; sessions of a team that uses it are refused", "remedy", difference.Remedy)
+	for _, difference := range spec.Differences(offers, w.Clock()) {
+		w.Logger.Warn(difference.Message+"; sessions of a team that uses it are refused", "remedy", difference.Remedy)
 	}
 }
 
-// renew publishes the offer again and again until ctx ends.
-func (p *publishedOffer) renew(ctx context.Context) {
+// renewOffer publishes the offer again and again until ctx ends.
+func (w *Worker) renewOffer(ctx context.Context) {
 	ticker := time.NewTicker(spec.OfferRenewal)
 	defer ticker.Stop()
 	for {
@@ -67,17 +66,42 @@ func (p *publishedOffer) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := p.publish(ctx); err != nil {
-				p.logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
+			if err := w.publish(ctx); err != nil {
+				w.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
 			}
 		}
 	}
 }
 
 // withdraw removes the offer, also after the end of the worker's context.
-func (p *publishedOffer) withdraw() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.withdrawn = true
-	return p.store.State.RemoveOffer(context.Background(), p.offer.Worker)
+func (w *Worker) withdraw() error {
+	w.offer.mu.Lock()
+	defer w.offer.mu.Unlock()
+	w.offer.withdrawn = true
+	return w.store.State.RemoveOffer(context.Background(), w.offer.Worker)
+}
+
+// orphanLimit bounds how long a starting worker searches for sessions that
+// Temporal has lost.
+const orphanLimit = time.Minute
+
+// listOrphans logs the unfinished sessions of the store that Temporal does not have,
+// and the command that resumes each.
+func (w *Worker) listOrphans(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
+	defer cancel()
+	open, err := w.store.State.Sessions(ctx, state.Filter{Namespace: w.Connection.Namespace, Status: session.OpenStates})
+	for _, s := range open {
+		_, missing := w.Connection.DescribeWorkflowExecution(ctx, s.Session, "")
+		switch {
+		case temporalutil.NotFound(missing):
+			w.Logger.Warn("Temporal has lost an open session; its finished work is in the store", "session", s.Session,
+				"status", s.Status, "go_on_with", fmt.Sprintf("maestro resume %s", s.Session))
+		case missing != nil:
+			err = missing
+		}
+	}
+	if err != nil {
+		w.Logger.Warn("cannot check whether Temporal still has every open session", "error", err)
+	}
 }

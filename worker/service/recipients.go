@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/access"
@@ -52,37 +51,25 @@ func (r *Recipients) NotifyWebhook(ctx context.Context, n session.Notice) error 
 	return entityworkflow.Once(ctx, r.Temporal, workflows.WebhookOf(r.Store, n))
 }
 
-// How many calls of Jira, and of the webhook, a worker makes at once.
-const (
-	ticketSlots  = 4
-	webhookSlots = 4
-)
-
-// registerNotices registers the workflows and activities that deliver notices.
-func (w *Worker) registerNotices(q *queue) {
-	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
-	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
-	records := &activities.TicketRecords{Store: w.options.Store.State, Namespace: w.options.Namespace}
-	register(q, activities.LoadTicketName, records.Load)
-	register(q, activities.SaveTicketName, records.Save)
-	register(q, activities.NotifyName, withNewest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))
-}
+// callSlots is how many calls of Jira, and of the webhook, a worker makes at once.
+const callSlots = 4
 
 // notices makes the activity that takes notices.
 func (w *Worker) notices(p *plan) *activities.Notices {
-	o := w.options
 	return &activities.Notices{
-		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, o.Store.State) },
-		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
+		Recipients: &Recipients{Temporal: w.Connection, Store: w.store.ID()}, Mask: w.Mask, WebUI: p.webUI,
+		Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, w.store.State) },
+		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", w.Connection.Address, w.Connection.Namespace,
+			w.store.Dir(), w.Host),
 	}
 }
 
 // ticketQueue serves the calls of the ticket system.
 func (w *Worker) ticketQueue(p *plan) *queue {
-	q := w.callQueue(spec.TicketQueue(w.options.Store.ID()), ticketSlots, p)
+	q := w.callQueue(spec.TicketQueue(w.store.ID()), p)
 	calls := func() *activities.TicketCalls {
-		p := q.plan.Load()
-		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.indexDelay(), Observer: w.options.observer()}
+		p := q.plan.Load() // which has a Jira, else the queue is not polled
+		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.config.Jira.IndexDelay, Observer: w.observer}
 	}
 	register(q, activities.FindTicketName, withNewest(calls, (*activities.TicketCalls).Find))
 	register(q, activities.CreateTicketName, withNewest(calls, (*activities.TicketCalls).Create))
@@ -92,26 +79,11 @@ func (w *Worker) ticketQueue(p *plan) *queue {
 
 // webhookQueue serves the calls of the webhook.
 func (w *Worker) webhookQueue(p *plan) *queue {
-	q := w.callQueue(spec.WebhookQueue(w.options.Store.ID()), webhookSlots, p)
+	q := w.callQueue(spec.WebhookQueue(w.store.ID()), p)
 	register(q, activities.CallWebhookName, func(ctx context.Context, n session.Notice) error {
-		return (&activities.WebhookCalls{Webhook: q.plan.Load().hook, Observer: w.options.observer()}).Call(ctx, n)
+		return (&activities.WebhookCalls{Webhook: q.plan.Load().hook, Observer: w.observer}).Call(ctx, n)
 	})
 	return q
-}
-
-// clients makes the clients of Jira and of the webhook, as far as the worker file has them.
-func (s Setup) clients(cfg agent.Config) (tickets activities.Tickets, hook activities.Webhook, err error) {
-	if cfg.Jira != nil {
-		if tickets, err = Jira(*cfg.Jira, s.Getenv, s.Clock); err != nil {
-			return nil, nil, fmt.Errorf("worker file: jira: %w", err)
-		}
-	}
-	if cfg.Webhook != nil {
-		if hook, err = Webhook(*cfg.Webhook, s.Getenv, s.Version, s.Clock); err != nil {
-			return nil, nil, fmt.Errorf("worker file: %w", err)
-		}
-	}
-	return tickets, hook, nil
 }
 
 // Webhook returns a client of the webhook that a worker file names, with the address and the
@@ -133,12 +105,8 @@ func Webhook(w agent.Webhook, getenv func(string) string, version string, clock 
 // Jira returns a client of the Jira that a worker file names, with the credentials of
 // the environment.
 func Jira(j agent.Jira, getenv func(string) string, clock func() time.Time) (*jira.Client, error) {
-	email := ""
-	if j.EmailEnv != "" {
-		email = getenv(j.EmailEnv)
-	}
 	return jira.New(jira.Config{
-		URL: j.URL, Deployment: jira.Deployment(j.Deployment), Email: email, Token: getenv(j.TokenEnv),
+		URL: j.URL, Deployment: jira.Deployment(j.Deployment), Email: getenv(j.EmailEnv), Token: getenv(j.TokenEnv),
 		EmailEnv: j.EmailEnv, TokenEnv: j.TokenEnv, Timeout: j.Timeout.Std(), Now: clock,
 	})
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/session"
@@ -24,35 +21,29 @@ import (
 // when it crashed. Temporal retries the others after their heartbeat timeout.
 const reclaimLimit = 10 * time.Second
 
-// reclaimer finds the activities of a crashed process that had the same worker slot.
-type reclaimer struct {
-	client                     client.Client
-	namespace, store, identity string
-	logger                     *slog.Logger
-}
-
 // reclaim makes Temporal retry, at once, the activities that a crashed process with this
 // worker's slot had started. It is correct because the worker holds the
 // lock on its slot: no other process uses the same identity. A workflow task of that
 // process waits for [entityworkflow.WorkflowTaskTimeout].
-func (r *reclaimer) reclaim(ctx context.Context) {
+func (w *Worker) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
 	defer cancel()
-	n, err := r.reclaimAll(ctx)
+	n, err := w.reclaimAll(ctx)
 	if n > 0 {
-		r.logger.Info("retried activities that a crash had interrupted", "activities", n)
+		w.Logger.Info("retried activities that a crash had interrupted", "activities", n)
 	}
 	if err != nil {
-		r.logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout", "error", err)
+		w.Logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout",
+			"error", err)
 	}
 }
 
-func (r *reclaimer) reclaimAll(ctx context.Context) (n int, err error) {
-	service := r.client.WorkflowService()
+func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
+	service := w.Connection.WorkflowService()
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: r.namespace,
+		Namespace: w.Connection.Namespace,
 		Query: fmt.Sprintf("TaskQueue = '%s' AND WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus = 'Running'",
-			spec.WorkflowQueue(r.store), workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
+			spec.WorkflowQueue(w.store.ID()), workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
 	}
 	var failed error
 	for ctx.Err() == nil {
@@ -61,7 +52,7 @@ func (r *reclaimer) reclaimAll(ctx context.Context) (n int, err error) {
 			return n, errors.Join(failed, err)
 		}
 		for _, e := range page.GetExecutions() {
-			found, err := r.reclaimFrom(ctx, e.GetExecution())
+			found, err := w.reclaimFrom(ctx, e.GetExecution())
 			n, failed = n+found, errors.Join(failed, err)
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
@@ -74,18 +65,19 @@ func (r *reclaimer) reclaimAll(ctx context.Context) (n int, err error) {
 // reclaimFrom fails a workflow's activities that were started from this worker's slot,
 // so that Temporal, or the workflow itself, starts them again. It ignores activities that
 // have ended meanwhile, and continues after the error of one activity.
-func (r *reclaimer) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
-	d, err := r.client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
+func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
+	d, err := w.Connection.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
 	if err != nil {
 		return 0, unlessEnded(err)
 	}
 	for _, a := range d.GetPendingActivities() {
-		if !r.isOwn(a) {
+		if !w.isOwn(a) {
 			continue
 		}
 		lost := temporal.NewApplicationErrorWithOptions("the worker was restarted", session.HandedOver,
 			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
-		failed := r.client.CompleteActivityByID(ctx, r.namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
+		failed := w.Connection.CompleteActivityByID(ctx, w.Connection.Namespace, cut.GetWorkflowId(), cut.GetRunId(),
+			a.GetActivityId(), nil, lost)
 		if failed == nil {
 			n++
 		}
@@ -95,23 +87,14 @@ func (r *reclaimer) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecu
 		return 0, err
 	}
 	// The next workflow task need not wait for the sticky queue of the dead worker either.
-	_, failed := r.client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
-		Namespace: r.namespace, Execution: cut,
+	_, failed := w.Connection.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
+		Namespace: w.Connection.Namespace, Execution: cut,
 	})
 	return n, errors.Join(err, unlessEnded(failed))
 }
 
-// unlessEnded returns nil for the error of a workflow or activity that has ended.
-func unlessEnded(err error) error {
-	var over *serviceerror.NotFound
-	if errors.As(err, &over) {
-		return nil
-	}
-	return err
-}
-
 // isOwn reports whether an activity was started from this worker's slot: by an earlier
 // process, maybe of another version.
-func (r *reclaimer) isOwn(a *workflowpb.PendingActivityInfo) bool {
-	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSlot(a.GetLastWorkerIdentity(), r.identity)
+func (w *Worker) isOwn(a *workflowpb.PendingActivityInfo) bool {
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSlot(a.GetLastWorkerIdentity(), w.identity)
 }

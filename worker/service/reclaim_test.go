@@ -2,8 +2,9 @@ package service
 
 import (
 	"context"
-	"log/slog"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
 // interrupted is a Temporal with three workflows, each with two activities that the
@@ -78,10 +81,13 @@ func (interruptedService) ResetStickyTaskQueue(context.Context, *workflowservice
 func TestReclaimGoesOnAfterAnError(t *testing.T) {
 	t.Parallel()
 	temporal := &interrupted{}
-	r := &reclaimer{client: temporal, store: "some", identity: "slot now", logger: slog.New(slog.DiscardHandler)}
-	n, err := r.reclaimAll(t.Context())
+	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	w := &Worker{store: st, identity: "slot now", Setup: Setup{Connection: &temporalutil.Connection{Client: temporal}}}
+	n, err := w.reclaimAll(t.Context())
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"at work 2"}, temporal.restarted)
 	require.EqualError(t, err, "later\nlater", "what has ended is no error")
-	require.Contains(t, temporal.query, "TaskQueue = '"+spec.WorkflowQueue("some")+"'")
+	require.Contains(t, temporal.query, "TaskQueue = '"+spec.WorkflowQueue(st.ID())+"'")
 }

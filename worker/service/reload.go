@@ -1,17 +1,16 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -25,8 +24,8 @@ type WorkerFile struct {
 }
 
 // reloadPlan loads the worker file again and makes the plan that replaces now.
-func (s Setup) reloadPlan(now *plan) (*plan, error) {
-	cfg, err := config.LoadWorker(s.File)
+func (w *Worker) reloadPlan(now *plan) (*plan, error) {
+	cfg, err := config.LoadWorker(w.File)
 	if err != nil {
 		return nil, err
 	}
@@ -34,56 +33,44 @@ func (s Setup) reloadPlan(now *plan) (*plan, error) {
 		return nil, fmt.Errorf("run_as changed from %q to %q; restart the worker, because working directories in use belong to the old user",
 			now.config.RunAs, cfg.RunAs)
 	}
-	files := now.files
-	if trees(cfg.Limits) != trees(now.config.Limits) {
-		if files, err = OpenStore(s.StateDir, cfg, s.Clock); err != nil {
-			return nil, err
-		}
-	}
-	p, err := s.plan(cfg, files)
+	p, err := w.newPlan(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if before, after := now.agents.Isolation(), p.agents.Isolation(); before.Rooms && !after.Rooms && after.WithoutRooms != "" {
+	if before, after := now.set.Isolation(), p.set.Isolation(); before.Rooms && !after.Rooms && after.WithoutRooms != "" {
 		return nil, fmt.Errorf("agents would run without rooms now: %s; try again, or restart the worker", after.WithoutRooms)
 	}
 	return p, nil
 }
 
-// trees returns the limits of trees, which the store enforces.
-func trees(l agent.Limits) agent.Limits {
-	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes}
-}
-
 // reload applies the current content of the worker file: all of it, or nothing.
 func (w *Worker) reload(ctx context.Context) {
-	o, old := w.options, w.plan.Load()
-	if o.Reread == nil {
-		o.Logger.Warn("this worker was started without a worker file")
+	if w.File == "" {
+		w.Logger.Warn("this worker was started without a worker file")
 		return
 	}
-	p, err := o.Reread(old)
+	old := w.plan.Load()
+	p, err := w.reloadPlan(old)
 	var begun map[string]*queue
 	if err == nil {
 		begun, err = w.missingQueues(p)
 	}
 	if err == nil {
-		w.masks.add(p.agents)
 		err = w.start(begun)
 	}
 	w.health.fileRead(err)
 	if err != nil {
-		logProblems(o.Logger, o.File, err)
+		logProblems(w.Logger, w.File, err)
 		return
 	}
 	over := w.follow(p, begun)
-	if err := w.offer.publish(ctx); err != nil {
-		o.Logger.Warn("the worker's new offer is not published yet; retrying", "error", err)
+	if err := w.publish(ctx); err != nil {
+		w.Logger.Warn("the worker's new offer is not published yet; retrying", "error", err)
 	}
 	for _, q := range over {
 		w.queues.retiring.Go(q.Stop)
 	}
-	o.Logger.Info("worker file reloaded", append([]any{"file", o.File}, differences(old, p)...)...)
+	w.Logger.Info("worker file reloaded", "file", w.File, "changed", changes(old, p))
 }
 
 // logProblems logs each error of a worker file as a line.
@@ -99,30 +86,36 @@ func logProblems(logger *slog.Logger, file string, err error) {
 	}
 }
 
-// missingQueues makes the queues of a plan that are not polled yet, or with another
-// concurrency.
+// missingQueues makes the queues of a plan that are not polled yet.
 func (w *Worker) missingQueues(p *plan) (map[string]*queue, error) {
 	made := map[string]*queue{}
-	store, polled := w.options.Store.ID(), w.queues.polled
-	for name, build := range map[string]func(*plan) *queue{
-		spec.WorkflowQueue(store): w.workflowQueue, spec.TicketQueue(store): w.ticketQueue, spec.WebhookQueue(store): w.webhookQueue,
-	} {
-		if polled[name] == nil && w.needs(p, name) {
-			made[name] = build(p)
-		}
-	}
-	for agent, concurrency := range p.slots() {
-		name := spec.AgentQueue(store, agent)
-		if q := polled[name]; q != nil && q.concurrency == concurrency {
+	for name, build := range w.wantedQueues(p) {
+		if w.queues.polled[name] != nil {
 			continue
 		}
-		q, err := w.agentQueue(agent, concurrency, p)
+		q, err := build()
 		if err != nil {
 			return nil, err
 		}
 		made[name] = q
 	}
 	return made, nil
+}
+
+// wantedQueues returns what makes the queues of a plan, by name.
+func (w *Worker) wantedQueues(p *plan) map[string]func() (*queue, error) {
+	store := w.store.ID()
+	wanted := map[string]func() (*queue, error){spec.WorkflowQueue(store): func() (*queue, error) { return w.workflowQueue(p), nil }}
+	if p.tickets != nil {
+		wanted[spec.TicketQueue(store)] = func() (*queue, error) { return w.ticketQueue(p), nil }
+	}
+	if p.hook != nil {
+		wanted[spec.WebhookQueue(store)] = func() (*queue, error) { return w.webhookQueue(p), nil }
+	}
+	for agent := range p.slots() {
+		wanted[spec.AgentQueue(store, agent)] = func() (*queue, error) { return w.agentQueue(agent, p) }
+	}
+	return wanted
 }
 
 // start starts to poll queues: all of them, or none.
@@ -140,103 +133,48 @@ func (w *Worker) start(made map[string]*queue) error {
 	return nil
 }
 
-// needs reports whether a plan needs a queue that is no agent's.
-func (w *Worker) needs(p *plan, name string) bool {
-	switch store := w.options.Store.ID(); name {
-	case spec.TicketQueue(store):
-		return p.tickets != nil
-	case spec.WebhookQueue(store):
-		return p.hook != nil
-	default:
-		return name == spec.WorkflowQueue(store)
-	}
-}
-
 // follow makes new work use a plan, and returns the queues that must no longer be
 // polled.
 func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
-	slots, store := p.slots(), w.options.Store.ID()
-	agents := map[string]bool{}
-	for agent := range slots {
-		agents[spec.AgentQueue(store, agent)] = true
-	}
+	wanted := w.wantedQueues(p)
 	for name, q := range w.queues.polled {
-		if begun[name] != nil || !agents[name] && !w.needs(p, name) {
-			if q.supplier != nil {
-				q.supplier.end() // before slots become free by a larger bound
-			}
-			over = append(over, q)
-			delete(w.queues.polled, name)
+		if wanted[name] != nil {
+			q.plan.Store(p)
 			continue
 		}
-		q.plan.Store(p)
+		if q.slots != nil {
+			q.slots.resize(0)
+		}
+		over = append(over, q)
+		delete(w.queues.polled, name)
 	}
-	for agent, concurrency := range slots {
+	for agent, concurrency := range p.slots() {
 		w.queues.slots[agent].resize(concurrency)
 	}
 	maps.Copy(w.queues.polled, begun)
-	if set, ok := p.agents.(*agent.Set); ok {
-		set.UseProviders()
-	}
-	w.plan.Store(p)
-	w.offer.follow(p)
-	if r := w.options.Telemetry.Recorder(); r != nil {
-		r.Serves(store, slots)
-	}
+	p.set.UseProviders()
+	w.use(p)
 	return over
 }
 
-// differences returns the changes as log attributes.
-func differences(old, p *plan) (attributes []any) {
-	say := func(key string, names []string) {
-		if len(names) > 0 {
-			slices.Sort(names)
-			attributes = append(attributes, key, strings.Join(names, ", "))
-		}
-	}
-	added, removed, changed := compare(old.config.Agents, p.config.Agents, old.agents.OfferedAgents(), p.agents.OfferedAgents())
-	say("agents_added", added)
-	say("agents_removed", removed)
-	say("agents_changed", changed)
-	added, removed, changed = compare(old.config.Checks, p.config.Checks, old.agents.OfferedChecks(), p.agents.OfferedChecks())
-	say("checks_added", added)
-	say("checks_removed", removed)
-	say("checks_changed", changed)
+// changes names the keys of the worker file whose values differ. Agents and checks also differ if a file that they refer to does.
+func changes(old, p *plan) string {
+	var keys []string
 	before, after := reflect.ValueOf(old.config), reflect.ValueOf(p.config)
-	var settings []string
 	for i := range before.NumField() {
-		field := before.Type().Field(i)
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		if key == "agents" || key == "checks" || key == "" || key == "-" {
+		key, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("yaml"), ",")
+		same := reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface())
+		switch key {
+		case "", "-":
 			continue
+		case "agents":
+			same = same && reflect.DeepEqual(old.set.OfferedAgents(), p.set.OfferedAgents())
+		case "checks":
+			same = same && reflect.DeepEqual(old.set.OfferedChecks(), p.set.OfferedChecks())
 		}
-		if !reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
-			settings = append(settings, key)
-		}
-	}
-	say("settings_changed", settings)
-	if len(attributes) == 0 {
-		return []any{"changed", "nothing"}
-	}
-	return attributes
-}
-
-// compare names the definitions that were added, removed and changed. A definition is
-// also changed if its offer differs because of a file that it refers to.
-func compare[D, O any](was, is map[string]D, offered, offers map[string]O) (added, removed, changed []string) {
-	for name, d := range is {
-		before, known := was[name]
-		switch {
-		case !known:
-			added = append(added, name)
-		case !reflect.DeepEqual(before, d) || !reflect.DeepEqual(offered[name], offers[name]):
-			changed = append(changed, name)
+		if !same {
+			keys = append(keys, key)
 		}
 	}
-	for name := range was {
-		if _, known := is[name]; !known {
-			removed = append(removed, name)
-		}
-	}
-	return added, removed, changed
+	return cmp.Or(strings.Join(keys, ", "), "nothing")
 }

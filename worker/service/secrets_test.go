@@ -13,7 +13,7 @@ import (
 // TestSecretsStayMaskedWhenTheFileNamesThemNoMore: what has begun with them continues.
 func TestSecretsStayMaskedWhenTheFileNamesThemNoMore(t *testing.T) {
 	t.Parallel()
-	agents := func(secrets ...string) Agents {
+	agents := func(secrets ...string) *agent.Set {
 		set, err := agent.New(agent.Config{
 			Version: 1, Secrets: secrets, Agents: map[string]agent.Definition{"coder": {Kind: agent.KindCommand, Argv: []string{"true"}}},
 		}, agent.Options{
@@ -25,10 +25,10 @@ func TestSecretsStayMaskedWhenTheFileNamesThemNoMore(t *testing.T) {
 		require.NoError(t, err)
 		return set
 	}
-	var m masks
+	var w Worker
 	for _, names := range [][]string{{"ONE"}, {"TWO"}, {}, {}, {"ONE"}, {"TWO"}} {
-		m.add(agents(names...))
+		w.mask(agents(names...).Secrets())
 	}
-	require.Equal(t, "*** and *** and more", m.Mask("the-first-secret and the-second-secret and more"))
-	require.LessOrEqual(t, len(*m.agents.Load()), 2, "who knows nothing more is forgotten")
+	require.Equal(t, "*** and *** and more", w.Mask("the-first-secret and the-second-secret and more"))
+	require.Len(t, w.secrets.Load().Secrets(), 2)
 }

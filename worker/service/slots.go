@@ -7,8 +7,9 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// slots bounds how many rounds of one agent run in this process, including those of
-// queues that are no longer polled.
+// slots bounds how many rounds of one agent run in this process. It is a [worker.SlotSupplier] that can be resized.
+// With the bound 0, an agent's queue is not polled any more: a poller that got a slot just before its queue stops would
+// receive a task from Temporal and drop it, and Temporal would retry that only after its heartbeat timeout.
 type slots struct {
 	mu           sync.Mutex
 	limit, taken int
@@ -16,7 +17,7 @@ type slots struct {
 	changed chan struct{}
 }
 
-func newSlots(limit int) *slots { return &slots{limit: limit, changed: make(chan struct{})} }
+func newSlots() *slots { return &slots{changed: make(chan struct{})} }
 
 // resize sets the bound. Running rounds above it continue.
 func (s *slots) resize(limit int) {
@@ -31,29 +32,11 @@ func (s *slots) wake() {
 	s.changed = make(chan struct{})
 }
 
-// slotSupplier supplies the slots of one queue. It is a [worker.SlotSupplier].
-type slotSupplier struct {
-	*slots
-	// over: the queue is no longer polled. The slots' lock guards it.
-	over bool
-}
-
-func (s *slots) newSupplier() *slotSupplier { return &slotSupplier{slots: s} }
-
-// end prevents further polls of the queue. Otherwise a poller could get a slot just before
-// its queue stops, receive a task from Temporal and drop it. Temporal would retry that task
-// only after its heartbeat timeout.
-func (s *slotSupplier) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-}
-
 // take takes a slot, or returns a channel that is closed when a slot may have become free.
-func (s *slotSupplier) take() (ok bool, again <-chan struct{}) {
+func (s *slots) take() (ok bool, again <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.taken >= s.limit {
+	if s.taken >= s.limit {
 		return false, s.changed
 	}
 	s.taken++
@@ -61,7 +44,7 @@ func (s *slotSupplier) take() (ok bool, again <-chan struct{}) {
 }
 
 // ReserveSlot waits for a slot.
-func (s *slotSupplier) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+func (s *slots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	for {
 		ok, again := s.take()
 		if ok {
@@ -76,7 +59,7 @@ func (s *slotSupplier) ReserveSlot(ctx context.Context, _ worker.SlotReservation
 }
 
 // TryReserveSlot takes a slot if one is free.
-func (s *slotSupplier) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
+func (s *slots) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
 	if ok, _ := s.take(); ok {
 		return &worker.SlotPermit{}
 	}
@@ -102,7 +85,7 @@ func (s *slots) MaxSlots() int {
 }
 
 // tuner returns a tuner with these slots for activities.
-func (s *slotSupplier) tuner() (worker.WorkerTuner, error) {
+func (s *slots) tuner() (worker.WorkerTuner, error) {
 	fixed, err := worker.NewFixedSizeSlotSupplier(1) // for what such a queue does not serve
 	if err != nil {
 		return nil, err

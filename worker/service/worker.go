@@ -9,77 +9,34 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.temporal.io/sdk/client"
-
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/diskspace"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
 )
-
-// Agents are a worker's agents: they do the work of activities, and describe what the
-// worker publishes of them.
-type Agents interface {
-	activities.Agents
-	// OfferedAgents and OfferedChecks describe them by name.
-	OfferedAgents() map[string]spec.OfferedAgent
-	OfferedChecks() map[string]spec.Digest
-	// Isolation describes how agents and checks are isolated from the host.
-	Isolation() spec.Isolation
-}
-
-// options configure a worker.
-type options struct {
-	// Client is the connection to Temporal. The worker does not close it.
-	Client client.Client
-	// Namespace is the one that Client is connected to.
-	Namespace string
-	// Store is the store whose sessions the worker serves.
-	Store *store.Store
-	// Plan is the loaded worker file. Reread loads it again on a signal from Reloads; nil: it is
-	// never reloaded.
-	Plan    *plan
-	Reread  func(now *plan) (*plan, error)
-	Reloads <-chan os.Signal
-	// File names the worker file.
-	File string
-	// Attributes are the namespace's search attributes.
-	Attributes activities.SearchAttributes
-	// Address is the address of Temporal.
-	Address string
-	// Slot is the worker's slot; Identity is its identity in Temporal; Version and Commit are
-	// of the build.
-	Slot                            *workerSlot
-	Identity, Host, Version, Commit string
-	PID                             int
-	// Drain is how long attempts may continue after a stop before they are
-	// handed over to another worker.
-	Drain time.Duration
-	// Gateway is the gateway to providers for agents. The worker closes it.
-	Gateway *agent.Gateway
-	// Telemetry records metrics and traces; nil: none.
-	Telemetry *telemetry.Telemetry
-	// Clock returns the current time.
-	Clock  func() time.Time
-	Logger *slog.Logger
-}
 
 // How a worker polls and stops.
 const (
+	// DefaultDrain is how long a stopping worker lets attempts continue.
+	DefaultDrain = 20 * time.Second
 	// pollers per queue: enough that a task never waits for one.
 	pollers = 16
 	// workflowSlots bounds the concurrent activities of the workflow queue.
 	workflowSlots = 2000
 	// heartbeatThrottle bounds the age of the last heartbeat of a wait. Rounds send their own
-	// heartbeats: see heartbeats.go.
+	// heartbeats: see ports.go.
 	heartbeatThrottle = 5 * time.Second
 	// stickyTimeout is how long a workflow task waits for a worker that is gone.
 	stickyTimeout = time.Second
@@ -88,53 +45,118 @@ const (
 	// gcPercent is GOGC where the environment does not set it. A worker has little in memory, 20 to
 	// 100 MB, and would collect garbage several times a second.
 	gcPercent = 200
+	// pulse bounds the time of one iteration of the main loop.
+	pulse = time.Second
+	// trimEvery is how often the disk of the caches is looked at, and collectEvery how often unused
+	// layers are removed.
+	trimEvery    = time.Second
+	collectEvery = 10 * time.Minute
 )
+
+// ErrServing marks errors of a worker that had been set up: not of its input.
+var ErrServing = errors.New("worker")
+
+// Setup has the parameters of a worker process.
+type Setup struct {
+	// Config is the parsed worker file.
+	Config agent.Config
+	// File is the worker file's path, to reload it at a signal from Reloads; empty:
+	// it is never reloaded.
+	File    string
+	Reloads <-chan os.Signal
+	// Agents does the work of the worker file's agents and checks; nil: they do it themselves.
+	Agents activities.Agents
+	// WebUI is the address of Temporal's Web UI, if the worker file has none.
+	WebUI string
+	// StateDir is the store's directory. The store is created if it does not exist.
+	StateDir string
+	// Connection to Temporal. The caller closes it.
+	Connection *temporalutil.Connection
+	// Getenv reads the worker's environment. Agents get parts of it.
+	Getenv func(string) string
+	// Host and PID name the process. Version is the version of the build, without
+	// blanks, and Commit its commit, if that is known.
+	Host            string
+	PID             int
+	Version, Commit string
+	// Drain is how long attempts may continue after a stop before they are handed over to another worker.
+	Drain time.Duration
+	// Telemetry records metrics and traces; nil: none. It must have instrumented
+	// the connection, too. The caller closes it.
+	Telemetry *telemetry.Telemetry
+	// Clock returns the current time.
+	Clock  func() time.Time
+	Logger *slog.Logger
+}
 
 // Worker serves one store's queues.
 type Worker struct {
-	options  options
-	breakers *breakers
-	queues   queues
-	offer    publishedOffer
-	health   health
-	masks    masks
-	work     runningWork
+	Setup
+	store   *store.Store
+	gateway *agent.Gateway
+	slot    *workerSlot
+	// identity is the worker's identity in Temporal.
+	identity   string
+	attributes activities.SearchAttributes
+	breakers   *breaker.Client
+	queues     queues
+	offer      publishedOffer
+	health     health
+	work       runningWork
+	// recorder and observer record metrics; nil: nothing is recorded.
+	recorder *telemetry.Recorder
+	observer activities.Observer
 	// stopping is closed when the worker begins to drain.
 	stopping chan struct{}
 	// refused receives the error that stopped the polling of a queue; it ends the worker.
 	refused chan error
-	// plan is the newest; only the main loop changes it.
-	plan atomic.Pointer[plan]
+	// plan is the newest one, and secrets are those of all plans so far: running work may still have those of an older
+	// one. Only the main loop changes them.
+	plan    atomic.Pointer[plan]
+	secrets atomic.Pointer[secrets.Set]
 }
 
-// newWorker wires a worker. Nothing runs yet.
-func newWorker(o options) *Worker {
-	now := o.Clock().UTC()
-	w := &Worker{options: o, stopping: make(chan struct{}), refused: make(chan error, 1)}
-	w.plan.Store(o.Plan)
-	w.masks.add(o.Plan.agents)
-	w.offer = publishedOffer{store: o.Store, clock: o.Clock, logger: o.Logger, offer: o.Plan.offer(spec.Offer{
-		Worker: o.Slot.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: now,
-	})}
-	w.health = health{
-		about: Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: now},
-		dir:   o.Store.Dir(), address: o.Address, clock: o.Clock, recorder: o.Telemetry.Recorder(),
-		checkTemporal: func(ctx context.Context) error { return w.gauges().delivered(ctx) }, writeStore: w.offer.publish, stage: Starting, file: WorkerFile{Path: o.File},
+// Build makes the worker: its store, its agents and its slot among the store's
+// workers. It starts nothing.
+func (s Setup) Build() (*Worker, error) {
+	st, err := store.Create(s.StateDir, store.Options{Clock: s.Clock})
+	if err == nil {
+		err = st.State.Check(context.Background())
 	}
-	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
-	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
-	if r := o.Telemetry.Recorder(); r != nil {
-		r.Serves(o.Store.ID(), o.Plan.slots())
+	if err != nil {
+		return nil, err
 	}
+	w := &Worker{
+		Setup: s, store: st, gateway: agent.NewGateway(s.Clock, s.Logger), recorder: s.Telemetry.Recorder(),
+		queues:   queues{polled: map[string]*queue{}, slots: map[string]*slots{}},
+		stopping: make(chan struct{}), refused: make(chan error, 1),
+	}
+	if w.recorder != nil {
+		w.observer = w.recorder
+	}
+	p, err := w.newPlan(s.Config.WithDefaults())
+	if err != nil {
+		return nil, err
+	}
+	if w.slot, err = acquireSlot(filepath.Join(st.Dir(), "workers"), s.Host); err != nil {
+		return nil, err
+	}
+	w.identity = identity(st.ID(), w.slot, s.Version)
+	w.attributes = temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...)
+	w.breakers = &breaker.Client{Temporal: s.Connection.Client, Store: st.ID(), Changed: w.keepBreaker}
+	now := s.Clock().UTC()
+	w.offer.Offer = spec.Offer{Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,
+		StartedAt: now}
+	w.health = health{worker: w, stage: Starting, file: WorkerFile{Path: s.File}, about: Health{
+		Status: "ok", Version: s.Version, Commit: s.Commit, Identity: w.identity, Store: st.ID(), Since: now,
+	}}
+	w.use(p)
 	w.health.fileRead(nil)
-	return w
+	return w, nil
 }
 
 // Mask replaces the secrets of all worker files loaded so far.
-func (w *Worker) Mask(text string) string { return w.masks.Mask(text) }
-
-// ErrServing marks errors of a worker that had been set up: not of its input.
-var ErrServing = errors.New("worker")
+func (w *Worker) Mask(text string) string { return w.secrets.Load().Mask(text) }
 
 // Run serves until ctx ends, then drains: it withdraws its offer, takes no new work,
 // lets attempts continue for the drain time and hands over the others. It returns nil
@@ -142,8 +164,8 @@ var ErrServing = errors.New("worker")
 // deleted namespace, it also drains, and returns an [ErrServing]: a supervisor may
 // restart it.
 func (w *Worker) Run(ctx context.Context) error {
-	defer w.options.Store.Close()   //nolint:errcheck // everything is committed
-	defer w.options.Gateway.Close() //nolint:errcheck // no attempt is under way
+	defer w.store.Close()   //nolint:errcheck // everything is committed
+	defer w.gateway.Close() //nolint:errcheck // no attempt is under way
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -151,55 +173,55 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer end()
 	// Called early, so that a namespace without the attributes has them when the
 	// first session starts.
-	w.options.Attributes.Ready(ctx)
+	w.attributes.Ready(ctx)
 	// Before the offer is published: otherwise sessions could wait for a worker that fails to start.
 	polled, err := w.missingQueues(w.plan.Load())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrServing, err)
 	}
-	switch err := w.offer.publish(ctx); {
+	switch err := w.publish(ctx); {
 	case diskspace.IsFull(err): // the worker may have to free space
-		w.options.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
+		w.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
-	w.offer.compare(ctx)
-	(&reclaimer{client: w.options.Client, namespace: w.options.Namespace, store: w.options.Store.ID(), identity: w.options.Identity, logger: w.options.Logger}).reclaim(ctx)
+	w.compareOffers(ctx)
+	w.reclaim(ctx)
 	if err := w.start(polled); err != nil {
 		w.queues.retiring.Wait()
-		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.offer.withdraw(), w.options.Slot.release())
+		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.slot.release())
 	}
 	w.follow(w.plan.Load(), polled)
 	var beside sync.WaitGroup
-	beside.Go(func() { listOrphans(ctx, w.options) })
+	beside.Go(func() { w.listOrphans(ctx) })
 	beside.Go(func() {
-		if err := w.options.Store.MirrorAll(ctx); err != nil {
-			w.options.Logger.Warn("the mirror lacks checkpoints; `maestro checkpoints verify --all` says which", "error", err)
+		if err := w.store.MirrorAll(ctx); err != nil {
+			w.Logger.Warn("the mirror lacks checkpoints; `maestro checkpoints verify --all` says which", "error", err)
 		}
 	})
-	if w.options.Telemetry.Measures() {
-		beside.Go(func() { w.gauges().update(ctx) })
+	if w.Telemetry.Measures() {
+		beside.Go(func() { w.updateGauges(ctx) })
 	}
 	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
-	beside.Go(func() { w.trimCaches(working) })
+	beside.Go(func() { w.tidy(working) })
 	beside.Go(func() { w.backUp(ctx) })
 	defer beside.Wait()
 	defer endWork() // agents still work while the worker drains
-	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
+	w.Logger.Info("worker serves", "store", w.store.ID(), "dir", w.store.Dir(), "identity", w.identity)
 	w.health.beat()
 	w.health.enter(Serving)
-	beside.Go(func() { w.offer.renew(ctx) })
+	beside.Go(func() { w.renewOffer(ctx) })
 	refused := w.mainLoop(ctx)
 	end()
 	w.health.enter(Draining)
-	return errors.Join(refused, w.stop(), w.options.Slot.release())
+	return errors.Join(refused, w.stop(), w.slot.release())
 }
 
 // stop withdraws the worker's offer and drains it. A store that does not answer delays the first
 // only: agents are stopped in time.
 func (w *Worker) stop() error {
 	withdrawn := make(chan error, 1)
-	go func() { withdrawn <- w.offer.withdraw() }()
+	go func() { withdrawn <- w.withdraw() }()
 	drained := w.drain()
 	if err := <-withdrawn; err != nil {
 		return errors.Join(drained, fmt.Errorf("%w: withdraw the offer: %w", ErrServing, err))
@@ -207,25 +229,23 @@ func (w *Worker) stop() error {
 	return drained
 }
 
-// trimEvery is how often the disk of the caches is looked at.
-const trimEvery = time.Second
-
-// trimCaches keeps the caches below their limits until ctx ends.
-func (w *Worker) trimCaches(ctx context.Context) {
-	ticker := time.NewTicker(trimEvery)
-	defer ticker.Stop()
+// tidy keeps the caches and the layers of trees below their limits until ctx ends.
+func (w *Worker) tidy(ctx context.Context) {
+	trim, collect := time.NewTicker(trimEvery), time.NewTicker(collectEvery)
+	defer trim.Stop()
+	defer collect.Stop()
+	w.plan.Load().collectLayers(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-trim.C:
 			w.plan.Load().caches.Trim(ctx)
+		case <-collect.C:
+			w.plan.Load().collectLayers(ctx)
 		}
 	}
 }
-
-// pulse bounds the time of one iteration of the main loop.
-const pulse = time.Second
 
 // mainLoop runs until ctx ends or Temporal refuses polls.
 func (w *Worker) mainLoop(ctx context.Context) error {
@@ -236,10 +256,10 @@ func (w *Worker) mainLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-w.refused:
-			w.options.Logger.Error("worker ends: Temporal refuses its polls permanently", "error", err)
+			w.Logger.Error("worker ends: Temporal refuses its polls permanently", "error", err)
 			return fmt.Errorf("%w: %w", ErrServing, err)
 		case <-ticker.C:
-		case <-w.options.Reloads:
+		case <-w.Reloads:
 			w.reload(ctx)
 		}
 		w.health.beat()
