@@ -9,7 +9,7 @@ import (
 
 // Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by some of team,
 // session, phase, persona, agent, model and day: the newest day first, then the sessions that were started last, and by name.
-// Those of one session are in the order in which the first call of each sum began. An empty day is any. The filter's After and
+// Those of one session are in the order of its phases, and of the first call of each sum. An empty day is any. The filter's After and
 // Limit are ignored.
 func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) ([]Cost, error) {
 	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.usage(by, since, f) })
@@ -57,7 +57,8 @@ func onlyTotals(by []string, f Filter) bool {
 		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" && f.Session == ""
 }
 
-// order sorts the sums: those of one session as it began to pay.
+// order sorts the sums: those of one session by its phases, and then as it began to pay. Phases that the team does not have
+// any more come last.
 func order(by []string, f Filter) string {
 	var keys []string
 	if slices.Contains(by, "day") {
@@ -65,7 +66,8 @@ func order(by []string, f Filter) string {
 	}
 	switch {
 	case f.Session != "":
-		keys = append(keys, "min(c.begun_at)")
+		keys = append(keys, `min(coalesce((select p.position from phases p
+			where p.namespace = c.namespace and p.session = c.session and p.phase = c.phase), 1000000))`, "min(c.begun_at)")
 	case slices.Contains(by, "session"):
 		keys = append(keys, "max(s.session_started) desc")
 	}
