@@ -69,7 +69,7 @@ func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
 	require.NotZero(t, pid)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	dev.says("the Temporal server is running again")
-	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); restarting in 500ms")
+	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); restarting in 1s")
 	d.file("go", "")
 	require.Equal(t, 0, watch.wait(), watch.stderr.String())
 	require.Contains(t, watch.stdout.String(), "session s: completed")

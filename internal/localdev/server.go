@@ -2,7 +2,7 @@ package localdev
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -22,17 +21,16 @@ import (
 )
 
 const (
+	// Loopback is where everything listens.
+	Loopback = "127.0.0.1"
 	// serverProgram is the name of the Temporal server that is built with Maestro.
 	serverProgram = "maestro-server"
 	// serverPatience bounds the wait for a server to answer, and stopPatience
 	// that for it to end.
 	serverPatience = time.Minute
 	stopPatience   = 8 * time.Second
-	// A server that dies is started again after restartFirst, and after twice
-	// the wait each further time up to restartMost, until one has lasted that
-	// long.
-	restartFirst = 500 * time.Millisecond
-	restartMost  = 30 * time.Second
+	// restartPause is between the death of a server and its successor's start.
+	restartPause = time.Second
 )
 
 // serverOptions say how to run a Temporal server of our own.
@@ -45,10 +43,9 @@ type serverOptions struct {
 	// database is the SQLite file.
 	database   string
 	attributes []temporal.SearchAttributeKey
-	// stderr gets the server's own messages, and say ours about it.
+	// stderr gets the server's own messages, and say those about it.
 	stderr io.Writer
 	say    func(format string, args ...any)
-	now    func() time.Time
 }
 
 // server is a Temporal server under supervision: while it is not stopped, it is
@@ -111,9 +108,8 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 	// this thread has to last as long as the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	wait, first := restartFirst, true
+	first := true
 	for life.Err() == nil {
-		began := s.options.now()
 		err := s.once(life, func() {
 			if first {
 				up <- nil
@@ -126,18 +122,14 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 			return
 		}
 		if first {
-			up <- err
+			up <- fmt.Errorf("the Temporal server did not start, as its messages say: %w", err)
 			return
 		}
-		if s.options.now().Sub(began) > restartMost {
-			wait = restartFirst
-		}
-		s.options.say("%s; restarting in %s", err, wait)
+		s.options.say("%s; restarting in %s", err, restartPause)
 		select {
 		case <-life.Done():
-		case <-time.After(wait):
+		case <-time.After(restartPause):
 		}
-		wait = min(2*wait, restartMost)
 	}
 }
 
@@ -145,8 +137,7 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 // ended. ready is called when it answers.
 func (s *server) once(life context.Context, ready func()) error {
 	cmd := exec.Command(s.options.executable, s.arguments()...)
-	messages := &startMessages{out: s.options.stderr}
-	cmd.Stderr = messages
+	cmd.Stderr = s.options.stderr
 	// The server asks for its user's name, and a container's user may have none.
 	cmd.Env = append([]string{"USER=maestro"}, cmd.Environ()...)
 	cmd.SysProcAttr = childAttributes()
@@ -168,19 +159,12 @@ func (s *server) once(life context.Context, ready func()) error {
 	})
 	defer stopped()
 	if s.announced(stdout) {
-		messages.pass()
 		ready()
 	}
 	_, _ = io.Copy(io.Discard, stdout)
 	err = cmd.Wait()
 	_ = stdin.Close()
-	if said := messages.said(); said != "" {
-		return fmt.Errorf("the Temporal server did not start: %s", strings.TrimPrefix(said, serverProgram+": "))
-	}
-	if err == nil {
-		err = errors.New("exit status 0")
-	}
-	return fmt.Errorf("the Temporal server ended (%w)", err)
+	return fmt.Errorf("the Temporal server ended (%w)", cmp.Or(err, errors.New("exit status 0")))
 }
 
 func (s *server) arguments() []string {
@@ -226,45 +210,4 @@ func portOf(address string) int {
 	}
 	n, _ := strconv.Atoi(port)
 	return n
-}
-
-// startMessages holds back what a starting server says, so that it can become
-// part of an error, and passes everything on once the server is up.
-type startMessages struct {
-	mu      sync.Mutex
-	out     io.Writer
-	held    bytes.Buffer
-	passing bool
-}
-
-func (m *startMessages) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.passing {
-		return m.out.Write(p)
-	}
-	return m.held.Write(p)
-}
-
-// pass lets everything through from now on.
-func (m *startMessages) pass() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.passing = true
-	_, _ = m.out.Write(m.held.Bytes())
-	m.held.Reset()
-}
-
-// said is why the server ended: the last line of what was held back, or what it
-// crashed of, which stands before the stacks.
-func (m *startMessages) said() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(m.held.String()), "\n")
-	for _, line := range lines {
-		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
-			return line
-		}
-	}
-	return lines[len(lines)-1]
 }

@@ -44,7 +44,7 @@ type Options struct {
 	// leaves the Web UI out.
 	Port, UIPort int
 	Headless     bool
-	// Agents finds the worker file. It is called once the store is this process's.
+	// Agents finds the worker file.
 	Agents func() (path string, err error)
 	// Reloads asks for the worker file to be read again.
 	Reloads <-chan os.Signal
@@ -76,7 +76,7 @@ func (e *SetupError) Error() string { return e.err.Error() }
 // Unwrap returns what is wrong.
 func (e *SetupError) Unwrap() error { return e.err }
 
-// setup blames what was asked for, unless it only cannot be served.
+// setup marks an error as a configuration error, unless it is a listen error.
 func setup(err error) error {
 	if errors.Is(err, service.ErrServing) {
 		return err
@@ -118,7 +118,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 			k.Stop()
 		}
 	}()
-	if err := k.prepare(ctx); err != nil {
+	if err := k.prepare(); err != nil {
 		return nil, err
 	}
 	if err := k.startTelemetry(ctx); err != nil {
@@ -127,7 +127,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	k.server, err = startServer(ctx, serverOptions{
 		executable: o.Server, port: o.Port, uiPort: o.UIPort, headless: o.Headless,
 		database:   filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
-		attributes: workflows.SearchAttributes(), stderr: o.Stderr, say: o.Say, now: o.Now,
+		attributes: workflows.SearchAttributes(), stderr: o.Stderr, say: o.Say,
 	})
 	if err != nil {
 		return nil, err
@@ -155,20 +155,10 @@ func (k *Stack) WebUI() string { return k.server.ui }
 
 // prepare does what can fail because of what a person wrote or runs, before
 // anything starts.
-func (k *Stack) prepare(ctx context.Context) error {
+func (k *Stack) prepare() (err error) {
 	o := k.options
-	release, err := occupy(filepath.Join(o.Store.Dir(), "temporal"), o.PID)
-	if err != nil {
-		return err
-	}
-	k.stops = append(k.stops, release)
-	if err := checkPort(ctx, "port", o.Port); err != nil {
-		return err
-	}
-	if !o.Headless {
-		if err := checkPort(ctx, "ui-port", o.UIPort); err != nil {
-			return err
-		}
+	if other, lives := temporalutil.FindLocal(o.Store.Dir(), o.Host); lives {
+		return fmt.Errorf("another `maestro dev` or `maestro demo` (process %d) is running on %s; stop it, use it, or choose another --state-dir", other.PID, o.Store.Dir())
 	}
 	if k.File, err = o.Agents(); err != nil {
 		return err
@@ -199,7 +189,7 @@ func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
 
 // startTelemetry begins to export what is asked for. What is left in the end and cannot
-// be exported is lost, and the stack is none the worse for it.
+// be exported is lost, which does not affect the stack.
 func (k *Stack) startTelemetry(ctx context.Context) (err error) {
 	o := k.options
 	k.Telemetry, err = service.StartTelemetry(ctx, telemetry.Options{

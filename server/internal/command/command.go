@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"strings"
 
@@ -96,9 +97,8 @@ func newStartDev() *cobra.Command {
 		RunE:  s.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.options.IP, "ip", devserver.DefaultIP, "address that the frontend listens on")
+	flags.StringVar(&s.options.IP, "ip", devserver.DefaultIP, "address that the frontend and the Web UI listen on")
 	flags.IntVarP(&s.options.Port, "port", "p", devserver.DefaultPort, "port of the frontend; 0 takes a free one")
-	flags.StringVar(&s.options.UIIP, "ui-ip", "", "address that the Web UI listens on (default: as --ip)")
 	flags.IntVar(&s.options.UIPort, "ui-port", 0, "port of the Web UI (default: --port plus 1000, or a free one where that is taken)")
 	flags.BoolVar(&s.options.Headless, "headless", false, "do not run the Web UI")
 	flags.StringVarP(&s.options.DBFilename, "db-filename", "f", "", "SQLite file that keeps everything (default: memory)")
@@ -132,12 +132,8 @@ func (s *startDev) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	announce(cmd.OutOrStdout(), server, s.options.DBFilename)
-	select {
-	case <-ctx.Done():
-		return server.Stop()
-	case <-server.Done():
-		return server.Err()
-	}
+	<-ctx.Done()
+	return server.Stop()
 }
 
 // complete parses the flags that flags themselves cannot, and reports all faults together.
@@ -159,6 +155,10 @@ func (s *startDev) complete(stderr io.Writer) error {
 		return err
 	}
 	s.options.Logger = slog.New(handler)
+	s.options.Fatal = func(err error) {
+		_, _ = fmt.Fprintf(stderr, "maestro-server: %v\n", err)
+		os.Exit(exitFailed)
+	}
 	return nil
 }
 
@@ -189,9 +189,9 @@ func newHandler(w io.Writer, level, format string) (slog.Handler, error) {
 }
 
 func announce(w io.Writer, server *devserver.Server, file string) {
-	_, _ = fmt.Fprintf(w, "Temporal  %s\n", server.Address())
-	if server.UIAddress() != "" {
-		_, _ = fmt.Fprintf(w, "Web UI    %s\n", server.UIAddress())
+	_, _ = fmt.Fprintf(w, "Temporal  %s\n", server.Address)
+	if server.UIAddress != "" {
+		_, _ = fmt.Fprintf(w, "Web UI    %s\n", server.UIAddress)
 	}
 	if file == "" {
 		file = "in memory, gone when the server stops"

@@ -3,9 +3,9 @@ package devserver
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,15 +13,11 @@ import (
 
 	"github.com/gofrs/flock"
 	"go.temporal.io/server/common/config"
-	"go.temporal.io/server/common/persistence/sql/sqlplugin"
 	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	"go.temporal.io/server/schema/sqlite"
 )
 
 const (
-	// sqlDriver is the name under which the SQLite plugin's driver (pure Go) registers itself.
-	sqlDriver = "sqlite"
-
 	// A killed server's lock is gone when its process is, which takes a moment under load.
 	lockPatience = 2 * time.Second
 	lockPause    = 25 * time.Millisecond
@@ -46,27 +42,20 @@ func openDatabase(ctx context.Context, filename string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &database{config: fileConfig(filename), unlock: unlock}
-	if err := createSchema(ctx, filename, db.config); err != nil {
+	if err := createDatabase(filename); err != nil {
 		unlock()
 		return nil, fmt.Errorf("database file %s: %w", filename, err)
 	}
-	return db, nil
+	// A write-ahead log costs one fsync a commit instead of several; without an fsync at each commit the last ones would be
+	// lost with the power.
+	return &database{fileConfig(filename, "wal", "full"), unlock}, nil
 }
 
-func (d *database) close() { d.unlock() }
-
-// fileConfig asks for a write-ahead log, which costs one fsync a commit instead of several, and for an fsync at each
-// commit, without which the last commits are lost with the power.
-func fileConfig(filename string) *config.SQL {
+func fileConfig(filename, journal, synchronous string) *config.SQL {
 	return &config.SQL{
-		PluginName:   sqliteplugin.PluginName,
-		DatabaseName: (&url.URL{Path: filename}).EscapedPath(), // SQLite reads it as a URI: ? and % have a meaning there
-		ConnectAttributes: map[string]string{
-			"mode":         "rwc",
-			"journal_mode": "wal",
-			"synchronous":  "full",
-		},
+		PluginName:        sqliteplugin.PluginName,
+		DatabaseName:      (&url.URL{Path: filename}).EscapedPath(), // SQLite reads it as a URI: ? and % have a meaning there
+		ConnectAttributes: map[string]string{"mode": "rwc", "journal_mode": journal, "synchronous": synchronous},
 	}
 }
 
@@ -94,66 +83,20 @@ func lockDatabase(ctx context.Context, filename string) (func(), error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// createSchema makes Temporal's tables in an empty file, all of them or none: a server that is killed here leaves a
-// file that the next one can start on.
-func createSchema(ctx context.Context, filename string, cfg *config.SQL) error {
+// createDatabase makes a file with Temporal's tables if there is none. The file gets its name when it has all of them: a server
+// that is killed before leaves nothing that the next one could take for a database.
+func createDatabase(filename string) error {
+	if _, err := os.Stat(filename); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	// SQLite would make the file readable for everyone, and histories are nobody else's business.
-	file, err := os.OpenFile(filename, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filename+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := file.Close(); err != nil {
+	err = sqlite.SetupSchema(fileConfig(file.Name(), "memory", "off"))
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	db, err := sql.Open(sqlDriver, "file:"+cfg.DatabaseName+"?_pragma=journal_mode=wal&_pragma=synchronous=full")
-	if err != nil {
-		return err
-	}
-	err = inTransaction(ctx, db, func(tx *sql.Tx) error {
-		found, err := hasSchema(ctx, tx)
-		if err != nil || found {
-			return err
-		}
-		return sqlite.SetupSchemaOnDB(schemaWriter{ctx: ctx, tx: tx})
-	})
-	return errors.Join(err, db.Close())
-}
-
-func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := do(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
-// hasSchema tells an empty file from Temporal's, and refuses any other: tables of two programs in one file would end
-// badly for both.
-func hasSchema(ctx context.Context, tx *sql.Tx) (bool, error) {
-	var tables, temporal int
-	const query = `SELECT COUNT(*), COUNT(*) FILTER (WHERE name IN ('namespaces', 'executions_visibility'))
-		FROM sqlite_master WHERE type = 'table'`
-	if err := tx.QueryRowContext(ctx, query).Scan(&tables, &temporal); err != nil {
-		return false, err
-	}
-	if tables > 0 && temporal < 2 {
-		return false, errors.New("holds the tables of another program: choose another file")
-	}
-	return tables > 0, nil
-}
-
-// schemaWriter is as much of an AdminDB as SetupSchemaOnDB uses: it executes the schema's statements in one
-// transaction. Any other method would panic.
-type schemaWriter struct {
-	sqlplugin.AdminDB
-	ctx context.Context //nolint:containedctx // AdminDB.Exec takes none, and the value lives for one call.
-	tx  *sql.Tx
-}
-
-func (w schemaWriter) Exec(statement string, args ...any) error {
-	_, err := w.tx.ExecContext(w.ctx, statement, args...)
-	return err
+	return os.Rename(file.Name(), filename)
 }

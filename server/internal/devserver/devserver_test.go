@@ -2,13 +2,13 @@ package devserver
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,11 +25,10 @@ func TestServersInOneProcess(t *testing.T) {
 			t.Parallel()
 			server, err := Start(t.Context(), Options{Headless: true})
 			require.NoError(t, err)
-			require.Empty(t, server.UIAddress())
-			require.NoError(t, server.Err())
+			require.Empty(t, server.UIAddress)
 			require.NoError(t, server.awaitReady(t.Context()))
 			require.NoError(t, server.Stop())
-			_, err = net.Dial("tcp", server.Address())
+			_, err = net.Dial("tcp", server.Address)
 			require.Error(t, err, "a stopped server listens no more")
 		})
 	}
@@ -41,13 +40,8 @@ func TestStartReportsAllFaultsTogether(t *testing.T) {
 		IP:         "300.1.1.1",
 		Port:       70000,
 		Namespaces: []string{"", "temporal-system"},
-		SearchAttributes: []SearchAttribute{
-			{Name: "WorkflowId", Type: enumspb.INDEXED_VALUE_TYPE_KEYWORD},
-			{Name: "Team", Type: enumspb.INDEXED_VALUE_TYPE_KEYWORD},
-			{Name: "Team", Type: enumspb.INDEXED_VALUE_TYPE_INT},
-		},
 	})
-	for _, want := range []string{"300.1.1.1", "70000", `namespace ""`, `"temporal-system"`, `"WorkflowId"`, `"Team"`} {
+	for _, want := range []string{"300.1.1.1", "70000", `namespace ""`, `"temporal-system"`} {
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -88,7 +82,7 @@ func TestParseSearchAttribute(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]enumspb.IndexedValueType{
 		"A=Keyword":                     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		"A=keywordlist":                 enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+		"A=KeywordList":                 enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 		"A=INDEXED_VALUE_TYPE_DATETIME": enumspb.INDEXED_VALUE_TYPE_DATETIME,
 		"A=Text":                        enumspb.INDEXED_VALUE_TYPE_TEXT,
 		"A=Int":                         enumspb.INDEXED_VALUE_TYPE_INT,
@@ -103,6 +97,8 @@ func TestParseSearchAttribute(t *testing.T) {
 		_, err := ParseSearchAttribute(text)
 		require.ErrorContains(t, err, "want NAME=TYPE", text)
 	}
+	_, err := ParseSearchAttribute("WorkflowId=Keyword")
+	require.ErrorContains(t, err, `"WorkflowId": this name belongs to Temporal`)
 }
 
 func TestAssignColumns(t *testing.T) {
@@ -179,105 +175,42 @@ func quote(value any) string {
 
 func TestPorts(t *testing.T) {
 	t.Parallel()
-	first, err := reservePort(internalIP)
+	port, err := freePort(t.Context(), internalIP)
 	require.NoError(t, err)
-	address := net.JoinHostPort(internalIP, strconv.Itoa(first.port))
-
-	_, err = holdPort(internalIP, first.port)
-	require.Error(t, err, "a held port is not given a second time")
-	listener, err := net.Listen("tcp", address)
-	require.NoError(t, err, "its holder can open it")
-	first.release()
-	_, err = claimPort(t.Context(), "web UI", internalIP, first.port)
-	require.ErrorContains(t, err, "cannot listen on "+address+" for the web UI: another process uses this port")
-
+	require.NoError(t, checkPort(t.Context(), "port", internalIP, port, 0))
+	listener, err := net.Listen("tcp", net.JoinHostPort(internalIP, strconv.Itoa(port)))
+	require.NoError(t, err)
+	require.ErrorContains(t, checkPort(t.Context(), "ui-port", internalIP, port, 0),
+		"is in use by another process; stop that one, or choose another port with --ui-port")
 	time.AfterFunc(portPatience/10, func() { _ = listener.Close() })
-	claimed, err := claimPort(t.Context(), "web UI", internalIP, first.port)
-	require.NoError(t, err, "a port that is being given up is waited for")
-	claimed.release()
-	claimed, err = claimPort(t.Context(), "web UI", internalIP, first.port)
-	require.NoError(t, err)
-	t.Cleanup(claimed.release)
-	_, err = holdPort(internalIP, first.port)
-	require.Error(t, err, "a claimed port is held")
+	require.NoError(t, checkPort(t.Context(), "port", internalIP, port, portPatience), "a port that is being given up is waited for")
 }
 
-// TestOnePortForSeveral has the port held, so that each of the servers finds it free and all but one lose it between
-// that and their listening.
-func TestOnePortForSeveral(t *testing.T) {
-	t.Parallel()
-	port, err := reservePort(internalIP)
-	require.NoError(t, err)
-	t.Cleanup(port.release)
-	const servers = 3
-	errs := make(chan error, servers)
-	for range servers {
-		go func() {
-			server, err := Start(t.Context(), Options{IP: internalIP, Port: port.port, Headless: true})
-			if err == nil {
-				t.Cleanup(func() { _ = server.Stop() })
-			}
-			errs <- err
-		}()
-	}
-	started := 0
-	for range servers {
-		if err := <-errs; err != nil {
-			require.Regexp(t, "address already in use|another process uses this port", err)
-			continue
-		}
-		started++
-	}
-	require.Equal(t, 1, started)
-}
-
-func TestDatabaseFileOfAnotherProgram(t *testing.T) {
+func TestAFileThatIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	filename := filepath.Join(t.TempDir(), "other.db")
-	db, err := sql.Open(sqlDriver, filename)
-	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), "CREATE TABLE notes (text TEXT)")
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	_, err = openDatabase(t.Context(), filename)
-	require.ErrorContains(t, err, "holds the tables of another program")
-
 	require.NoError(t, os.WriteFile(filename, []byte("this is no database, but some text of a certain length"), 0o600))
-	_, err = openDatabase(t.Context(), filename)
+	_, err := Start(t.Context(), Options{Headless: true, DBFilename: filename})
 	require.ErrorContains(t, err, filename)
 }
 
-func TestSchemaIsMadeAsAWhole(t *testing.T) {
+func TestAStartThatWasCutOffLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	filename := filepath.Join(t.TempDir(), "t.db")
-	db, err := sql.Open(sqlDriver, filename)
+	require.NoError(t, os.WriteFile(filename+".new", []byte("half a database"), 0o600))
+	server, err := Start(t.Context(), Options{Headless: true, DBFilename: filename})
 	require.NoError(t, err)
-	cut := errors.New("cut off")
-	require.ErrorIs(t, inTransaction(t.Context(), db, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "CREATE TABLE namespaces (id INT)")
-		return errors.Join(err, cut)
-	}), cut)
-	require.NoError(t, db.Close())
-	database, err := openDatabase(t.Context(), filename)
-	require.NoError(t, err, "a start that was cut off leaves nothing behind")
-	database.close()
+	require.NoError(t, server.Stop())
 }
 
-func TestLoggerTurnsFatalIntoAnError(t *testing.T) {
+func TestFatalErrorsReachTheProgram(t *testing.T) {
 	t.Parallel()
-	life := newLifecycle()
-	base := &logger{sink: slog.New(slog.DiscardHandler), life: life}
+	var got error
+	base := &logger{sink: slog.New(slog.DiscardHandler), fatal: func(err error) { got = err }, serving: new(atomic.Bool)}
 	cause := errors.New("address in use")
-	returned := make(chan bool, 1)
-	go func() {
-		defer close(returned)
-		log.With(base, tag.NewStringTag("service", "history")).Fatal("Failed to listen", tag.Error(cause))
-		returned <- true
-	}()
-	require.False(t, <-returned, "Fatal does not return to its caller")
-	<-life.died
-	require.ErrorIs(t, life.err, cause)
-	require.EqualError(t, life.err, "Failed to listen: address in use")
+	log.With(base, tag.NewStringTag("service", "history")).Fatal("Failed to listen", tag.Error(cause))
+	require.ErrorIs(t, got, cause)
+	require.EqualError(t, got, "Failed to listen: address in use")
 }
 
 func TestReachable(t *testing.T) {
@@ -285,7 +218,7 @@ func TestReachable(t *testing.T) {
 	for ip, want := range map[string]string{"0.0.0.0": "127.0.0.1", "::": "::1", "10.1.2.3": "10.1.2.3"} {
 		require.Equal(t, want, reachable(ip))
 	}
-	ip, err := resolveIP("localhost")
+	o, err := Options{IP: "localhost"}.withDefaults()
 	require.NoError(t, err)
-	require.True(t, net.ParseIP(ip).IsLoopback())
+	require.True(t, net.ParseIP(o.IP).IsLoopback())
 }

@@ -34,32 +34,16 @@ type SearchAttribute struct {
 
 // ParseSearchAttribute reads NAME=TYPE, where TYPE is Keyword, KeywordList, Text, Int, Double, Bool or Datetime.
 func ParseSearchAttribute(text string) (SearchAttribute, error) {
-	name, kind, ok := strings.Cut(text, "=")
-	if ok && name != "" {
-		for value, known := range enumspb.IndexedValueType_name {
-			parsed := enumspb.IndexedValueType(value)
-			if value != 0 && (strings.EqualFold(parsed.String(), kind) || known == kind) {
-				return SearchAttribute{Name: name, Type: parsed}, nil
-			}
-		}
+	name, kind, _ := strings.Cut(text, "=")
+	parsed, err := enumspb.IndexedValueTypeFromString(kind)
+	switch {
+	case err != nil || parsed == enumspb.INDEXED_VALUE_TYPE_UNSPECIFIED || name == "":
+		return SearchAttribute{}, fmt.Errorf(
+			"search attribute %q: want NAME=TYPE with one of Keyword, KeywordList, Text, Int, Double, Bool, Datetime", text)
+	case sadefs.IsReserved(name):
+		return SearchAttribute{}, fmt.Errorf("search attribute %q: this name belongs to Temporal", name)
 	}
-	return SearchAttribute{}, fmt.Errorf(
-		"search attribute %q: want NAME=TYPE with one of Keyword, KeywordList, Text, Int, Double, Bool, Datetime", text)
-}
-
-func checkSearchAttributes(attributes []SearchAttribute) error {
-	var faults []error
-	types := map[string]enumspb.IndexedValueType{}
-	for _, attribute := range attributes {
-		if sadefs.IsReserved(attribute.Name) {
-			faults = append(faults, fmt.Errorf("search attribute %q: this name belongs to Temporal", attribute.Name))
-		}
-		if known, ok := types[attribute.Name]; ok && known != attribute.Type {
-			faults = append(faults, fmt.Errorf("search attribute %q: asked for as %s and as %s", attribute.Name, known, attribute.Type))
-		}
-		types[attribute.Name] = attribute.Type
-	}
-	return errors.Join(faults...)
+	return SearchAttribute{Name: name, Type: parsed}, nil
 }
 
 // ensureNamespaces makes the namespaces that are missing and adds the search attributes that each lacks. It works on

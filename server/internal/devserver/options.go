@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,14 +27,12 @@ const (
 
 // Options say what to serve and where. The zero value is a server in memory on a free port of 127.0.0.1.
 type Options struct {
-	// IP is the address, or the name of one, that the frontend listens on. Empty means DefaultIP.
+	// IP is the address, or the name of one, that the frontend and the Web UI listen on. Empty means DefaultIP.
 	IP string
 	// Port is the frontend's gRPC port. 0 takes a free one; Server.Address tells which.
 	Port int
 	// Headless leaves the Web UI out.
 	Headless bool
-	// UIIP is the address that the Web UI listens on. Empty means IP.
-	UIIP string
 	// UIPort is the Web UI's port. 0 means Port+1000, or a free one where that is taken or Port is 0.
 	UIPort int
 	// DBFilename is the SQLite file; its directory is made if need be. Empty keeps everything in memory and
@@ -48,6 +47,8 @@ type Options struct {
 	Settings []Setting
 	// Logger receives what Temporal logs. Nil drops it.
 	Logger *slog.Logger
+	// Fatal is called with an error that a running server cannot survive, and does not return.
+	Fatal func(error)
 }
 
 // Setting is one value of Temporal's dynamic configuration, already checked against Temporal's own list.
@@ -57,12 +58,7 @@ type Setting struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.IP == "" {
-		o.IP = DefaultIP
-	}
-	if o.UIIP == "" {
-		o.UIIP = o.IP
-	}
+	o.IP = cmp.Or(o.IP, DefaultIP)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -71,31 +67,23 @@ func (o Options) withDefaults() (Options, error) {
 	o.Namespaces = slices.Compact(names)
 
 	var faults []error
-	fault := func(err error) { faults = append(faults, err) }
-	var err error
-	if o.IP, err = resolveIP(o.IP); err != nil {
-		fault(err)
-	}
-	if o.UIIP, err = resolveIP(o.UIIP); err != nil && !o.Headless {
-		fault(err)
+	if ip, err := net.ResolveIPAddr("ip", o.IP); err != nil {
+		faults = append(faults, fmt.Errorf("%q is not an IP address of this machine, nor a name of one", o.IP))
+	} else {
+		o.IP = ip.String() // Temporal binds addresses only
 	}
 	for _, port := range []int{o.Port, o.UIPort} {
 		if port < 0 || port > maxPort {
-			fault(fmt.Errorf("port %d does not exist: use 1 to %d, or 0 for a free one", port, maxPort))
+			faults = append(faults, fmt.Errorf("port %d does not exist: use 1 to %d, or 0 for a free one", port, maxPort))
 		}
 	}
 	for _, name := range o.Namespaces {
-		if err := checkNamespace(name); err != nil {
-			fault(err)
-		}
-	}
-	if err := checkSearchAttributes(o.SearchAttributes); err != nil {
-		fault(err)
+		faults = append(faults, checkNamespace(name))
 	}
 	if o.DBFilename != "" {
-		if o.DBFilename, err = filepath.Abs(o.DBFilename); err != nil {
-			fault(fmt.Errorf("database file: %w", err))
-		}
+		var err error
+		o.DBFilename, err = filepath.Abs(o.DBFilename)
+		faults = append(faults, err)
 	}
 	return o, errors.Join(faults...)
 }
@@ -110,19 +98,14 @@ func checkNamespace(name string) error {
 	return nil
 }
 
-// resolveIP turns a name such as localhost into an address, IPv4 first: Temporal binds addresses only.
-func resolveIP(host string) (string, error) {
-	if ip := net.ParseIP(host); ip != nil {
-		return ip.String(), nil
+// reachable is an address to call where the server listens on all of them.
+func reachable(ip string) string {
+	switch parsed := net.ParseIP(ip); {
+	case parsed == nil || !parsed.IsUnspecified():
+		return ip
+	case parsed.To4() != nil:
+		return "127.0.0.1"
+	default:
+		return "::1"
 	}
-	ips, err := net.LookupIP(host)
-	if err != nil || len(ips) == 0 {
-		return "", fmt.Errorf("%q is not an IP address of this machine, nor a name of one", host)
-	}
-	for _, ip := range ips {
-		if ip.To4() != nil {
-			return ip.String(), nil
-		}
-	}
-	return ips[0].String(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"syscall"
@@ -14,62 +13,83 @@ import (
 const (
 	maxPort = 65535
 
-	// Free ports are taken from below the range that Linux hands out by itself (32768 and up). So they collide
-	// neither with outgoing connections nor with ports that a test has just asked the system for.
-	firstFreePort = 20000
-	lastFreePort  = 32767
-	portTries     = 200
-
 	// A server that was killed a moment ago may still hold its port while the kernel clears it away.
-	portPatience = 500 * time.Millisecond
+	portPatience = 2 * time.Second
 	portPause    = 25 * time.Millisecond
 )
 
-// reservation is a port that no other process can be given. Temporal opens its listeners itself, so the port has to
-// stay open to it and closed to everyone else until then.
-type reservation struct {
-	port    int
-	release func()
-}
+// ports are the ports of one server.
+type ports struct{ frontend, history, matching, worker, ui int }
 
-// reservePort takes a free port of an address. It fails only when hundreds in a row are taken.
-func reservePort(ip string) (reservation, error) {
-	var last error
-	for range portTries {
-		port := firstFreePort + rand.IntN(lastFreePort-firstFreePort+1) //nolint:gosec // G404: a free port is no secret.
-		release, err := holdPort(ip, port)
-		if err == nil {
-			return reservation{port: port, release: release}, nil
+// choosePorts checks the ports that were asked for and takes free ones for the rest.
+func choosePorts(ctx context.Context, o Options) (p ports, err error) {
+	p.frontend = o.Port
+	free := []*int{&p.history, &p.matching, &p.worker}
+	if o.Port == 0 {
+		free = append(free, &p.frontend)
+	} else if err := checkPort(ctx, "port", o.IP, o.Port, portPatience); err != nil {
+		return p, err
+	}
+	beside := o.Port + uiPortOffset
+	switch {
+	case o.Headless:
+	case o.UIPort != 0:
+		p.ui = o.UIPort
+		err = checkPort(ctx, "ui-port", o.IP, o.UIPort, portPatience)
+	case o.Port != 0 && beside <= maxPort && checkPort(ctx, "ui-port", o.IP, beside, 0) == nil:
+		p.ui = beside
+	default:
+		free = append(free, &p.ui)
+	}
+	for _, port := range free {
+		ip := internalIP
+		if port == &p.frontend || port == &p.ui {
+			ip = o.IP
 		}
-		last = err
+		taken, failed := freePort(ctx, ip)
+		*port, err = taken, errors.Join(err, failed)
 	}
-	return reservation{}, fmt.Errorf("no free port on %s: %w", ip, last)
+	return p, err
 }
 
-// claimPort takes a port that was asked for, and waits a moment for one that is just being given up. Where connections
-// of a former server linger, nobody can be kept from it: whoever takes it then makes the listener fail, which is
-// reported, too.
-func claimPort(ctx context.Context, what, ip string, port int) (reservation, error) {
-	if release, err := holdPort(ip, port); err == nil {
-		return reservation{port: port, release: release}, nil
+// freePort returns a free port. A connection to it is closed from its side, so that the system gives the port to nobody
+// for a minute unless it is asked for by its number.
+func freePort(ctx context.Context, ip string) (int, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("no free port on %s: %w", ip, err)
 	}
-	address := net.JoinHostPort(ip, strconv.Itoa(port))
-	var config net.ListenConfig
-	deadline := time.NewTimer(portPatience)
-	defer deadline.Stop()
+	defer listener.Close() //nolint:errcheck // nothing was written
+	outside, err := new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
+	if err != nil {
+		return 0, fmt.Errorf("no free port on %s: %w", ip, err)
+	}
+	defer outside.Close() //nolint:errcheck // nothing was written
+	inside, err := listener.Accept()
+	if err != nil {
+		return 0, fmt.Errorf("no free port on %s: %w", ip, err)
+	}
+	return listener.Addr().(*net.TCPAddr).Port, inside.Close()
+}
+
+// checkPort refuses a port that another process uses, and names the flag that chooses another. It waits a moment for a
+// port that is just being given up.
+func checkPort(ctx context.Context, flag, ip string, port int, patience time.Duration) error {
+	end := time.NewTimer(patience)
+	defer end.Stop()
 	for {
-		listener, err := config.Listen(ctx, "tcp", address)
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
 		if err == nil {
-			return reservation{port: port, release: func() {}}, listener.Close()
+			return listener.Close()
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return reservation{}, fmt.Errorf("cannot listen on %s for the %s: %w", address, what, err)
+			return fmt.Errorf("port %d cannot be used: %w; choose another with --%s", port, err, flag)
 		}
 		select {
 		case <-ctx.Done():
-			return reservation{}, ctx.Err()
-		case <-deadline.C:
-			return reservation{}, fmt.Errorf("cannot listen on %s for the %s: another process uses this port", address, what)
+			return ctx.Err()
+		case <-end.C:
+			return fmt.Errorf("port %d is in use by another process; stop that one, or choose another port with --%s", port, flag)
 		case <-time.After(portPause):
 		}
 	}

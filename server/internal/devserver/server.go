@@ -8,24 +8,40 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	ui "github.com/temporalio/ui-server/v2/server"
+	uiconfig "github.com/temporalio/ui-server/v2/server/config"
+	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/temporal"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
-// stopPatience bounds a stop. What is left then is cut off, and nothing is lost by it: every acknowledged write is in
-// the database.
-const stopPatience = 5 * time.Second
+const (
+	readyPatience = 30 * time.Second
+	readyPause    = 10 * time.Millisecond
+	// stopPatience bounds a stop. What is left then is cut off, and nothing is lost by it: every acknowledged write is in
+	// the database.
+	stopPatience = 5 * time.Second
+)
 
 // Server is a running Temporal service.
 type Server struct {
-	address   string
-	uiAddress string
-	temporal  temporal.Server
-	ui        *ui.Server
-	database  *database
-	life      *lifecycle
+	// Address is the host and port for clients on this machine.
+	Address string
+	// UIAddress is the Web UI's URL for browsers on this machine; empty for a headless server.
+	UIAddress string
+
+	temporal temporal.Server
+	ui       *ui.Server
+	database *database
+	serving  atomic.Bool
 }
 
 // Start returns a server that answers. It fails when a port or the database file is in use, when an option makes no
@@ -35,100 +51,101 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openDatabase(ctx, options.DBFilename)
-	if err != nil {
-		return nil, err
-	}
-	server, err := startOn(ctx, options, db)
-	if err != nil {
-		db.close()
-		return nil, err
-	}
-	return server, nil
-}
-
-func startOn(ctx context.Context, options Options, db *database) (*Server, error) {
 	ports, err := choosePorts(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	defer ports.release()
-	if err := ensureNamespaces(ctx, db.config, options.Namespaces, options.SearchAttributes); err != nil {
+	db, err := openDatabase(ctx, options.DBFilename)
+	if err != nil {
 		return nil, err
 	}
-	server := &Server{
-		address:  net.JoinHostPort(reachable(options.IP), strconv.Itoa(ports.frontend)),
-		database: db,
-		life:     newLifecycle(),
-	}
-	if err := server.startTemporal(ctx, options, ports); err != nil {
+	s := &Server{database: db}
+	if err := s.start(ctx, options, ports); err != nil {
+		db.unlock()
 		return nil, err
 	}
-	if err := server.awaitReady(ctx); err != nil {
-		return nil, err
-	}
-	server.life.serving.Store(true)
-	if !options.Headless {
-		server.startUI(options.UIIP, ports.ui)
-	}
-	return server, nil
+	return s, nil
 }
 
-// startTemporal starts the services in a goroutine of its own, which a fatal fault ends (see logger.Fatal).
-func (s *Server) startTemporal(ctx context.Context, options Options, ports *ports) error {
-	started := make(chan error, 1)
-	go func() {
-		defer s.life.absorb()
-		var err error
-		s.temporal, err = temporal.NewServer(serverOptions(options, ports, s.database.config, s.life)...)
-		if err == nil {
-			err = s.temporal.Start()
-		}
-		started <- err
-	}()
-	select {
-	case err := <-started:
+func (s *Server) start(ctx context.Context, options Options, ports ports) (err error) {
+	if err := ensureNamespaces(ctx, s.database.config, options.Namespaces, options.SearchAttributes); err != nil {
+		return fmt.Errorf("database file %s: %w", options.DBFilename, err)
+	}
+	host := reachable(options.IP)
+	s.Address = net.JoinHostPort(host, strconv.Itoa(ports.frontend))
+	s.temporal, err = temporal.NewServer(serverOptions(options, ports, s.database.config, &s.serving)...)
+	if err == nil {
+		err = s.temporal.Start()
+	}
+	if err == nil {
+		err = s.awaitReady(ctx)
+	}
+	if err != nil {
 		return err
-	case <-s.life.died:
-		return s.life.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
-}
-
-func (s *Server) startUI(ip string, port int) {
-	s.ui = newWebUI(ip, port, s.address)
-	s.uiAddress = uiAddress(ip, port)
+	s.serving.Store(true)
+	if options.Headless {
+		return nil
+	}
+	s.UIAddress = "http://" + net.JoinHostPort(host, strconv.Itoa(ports.ui))
+	s.ui = newWebUI(options.IP, ports.ui, s.Address)
 	go func() {
 		if err := s.ui.Start(); err != nil {
-			s.life.die(fmt.Errorf("web UI: %w", err))
+			options.Fatal(fmt.Errorf("web UI: %w", err))
 		}
 	}()
+	return nil
 }
 
-// Address is the host and port for clients on this machine.
-func (s *Server) Address() string { return s.address }
+// newWebUI makes Temporal's Web UI, its pages embedded in the binary. It asks nothing on the Internet: neither news nor
+// newer versions.
+func newWebUI(ip string, port int, frontend string) *ui.Server {
+	host := ip
+	if parsed := net.ParseIP(ip); parsed != nil && parsed.To4() == nil {
+		host = "[" + ip + "]"
+	}
+	return ui.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
+		Host:                host,
+		Port:                port,
+		TemporalGRPCAddress: frontend,
+		EnableUI:            true,
+		DefaultNamespace:    DefaultNamespace,
+		DisableNewsFetch:    true,
+		HideLogs:            true,
+		// Served over plain HTTP: browsers would drop a cookie that is marked as secure.
+		CORS: uiconfig.CORS{CookieInsecure: true},
+	}))
+}
 
-// UIAddress is the Web UI's URL for browsers on this machine; empty for a headless server.
-func (s *Server) UIAddress() string { return s.uiAddress }
-
-// Done is closed when the server has died of a fault; Err then tells of which. A stop does not close it.
-func (s *Server) Done() <-chan struct{} { return s.life.died }
-
-// Err is the fault that Done announces, nil before.
-func (s *Server) Err() error {
-	select {
-	case <-s.life.died:
-		return s.life.err
-	default:
-		return nil
+// awaitReady returns when the server answers a question that needs the frontend, history and the database: it asks for a
+// workflow that does not exist, and to say so, the frontend has to ask history, which has to own its shard.
+func (s *Server) awaitReady(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyPatience, errors.New("the server did not answer in time"))
+	defer cancel()
+	conn, err := grpc.NewClient("passthrough:///"+s.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for {
+		_, err := workflowservice.NewWorkflowServiceClient(conn).DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: DefaultNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: "maestro-server-readiness"},
+		})
+		if err == nil || status.Code(err) == codes.NotFound {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-time.After(readyPause):
+		}
 	}
 }
 
 // Stop ends the server within 5 seconds. Everything that it has acknowledged is in the database file, also after an
 // error, which means that the services did not end in time and are cut off with the process.
 func (s *Server) Stop() error {
-	s.life.serving.Store(false)
+	s.serving.Store(false)
 	if s.ui != nil {
 		s.ui.Stop()
 	}
@@ -136,7 +153,7 @@ func (s *Server) Stop() error {
 	go func() { stopped <- s.temporal.Stop() }()
 	select {
 	case err := <-stopped:
-		s.database.close()
+		s.database.unlock()
 		return err
 	case <-time.After(stopPatience):
 		return errors.New("temporal's services did not stop in time")
