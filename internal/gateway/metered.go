@@ -364,7 +364,7 @@ func (p *meteredCall) report(f *failures.Failure) {
 // end books a call without a whole answer, also after the end of the attempt.
 func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
 	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
-	p.failIfNotBooked(wire.End(context.WithoutCancel(p.ctx), call, used, rest))
+	p.failIfNotBooked(session.EndCall(context.WithoutCancel(p.ctx), call, used, rest))
 }
 
 // failIfNotBooked ends the attempt if the cost of a call could not be booked.

@@ -74,7 +74,7 @@ func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Di
 	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped
 	if err != nil {
 		used = counted.Add(rest)
-		if noted := wire.End(noting, call, counted, rest); noted != nil {
+		if noted := session.EndCall(noting, call, counted, rest); noted != nil {
 			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
 		return Answer{}, nil, err

@@ -115,3 +115,11 @@ type Call interface {
 	// Answered receives, before the call ends, what the provider has reported. Only traces use it.
 	Answered(a CallAnswer)
 }
+
+// EndCall ends a call without a whole answer: used is booked, and rest stays unsettled unless it is zero.
+func EndCall(ctx context.Context, call Call, used, rest cost.Usage) error {
+	if rest == (cost.Usage{}) {
+		return call.Abandon(ctx, used)
+	}
+	return call.Unsettle(ctx, used, rest)
+}

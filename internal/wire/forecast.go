@@ -2,7 +2,6 @@ package wire
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math/big"
@@ -273,14 +272,6 @@ func (f Forecast) Incomplete(a Facts, err error, output int64) (used, rest cost.
 		spent = f.Estimated(min(output, f.MaxOutput))
 	}
 	return used, spent.Minus(used)
-}
-
-// End books a call without a whole answer.
-func End(ctx context.Context, call session.Call, used, rest cost.Usage) error {
-	if rest == (cost.Usage{}) {
-		return call.Abandon(ctx, used)
-	}
-	return call.Unsettle(ctx, used, rest)
 }
 
 // Checked returns the facts with a note if the provider states another cost than its prices in the worker
