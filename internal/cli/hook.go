@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // hookCommand is the commands on hooks.
@@ -97,7 +98,7 @@ func (c hookCommand) printSecret(doc control.AddedHook) {
 }
 
 func (c hookCommand) newRotate(a *app) *cobra.Command {
-	var overlap time.Duration
+	overlap := textfmt.Duration(control.UsualOverlap)
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Give a hook a new secret, and print it once",
@@ -110,7 +111,7 @@ func (c hookCommand) newRotate(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			doc, err := hooks.Rotate(cmd.Context(), args[0], overlap)
+			doc, err := hooks.Rotate(cmd.Context(), args[0], control.Rotation{Overlap: &overlap})
 			if err != nil {
 				return hookError(err)
 			}
@@ -120,7 +121,7 @@ func (c hookCommand) newRotate(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", control.UsualOverlap, "how long the secret before is accepted, like 24h")
+	cmd.Flags().DurationVar((*time.Duration)(&overlap), "overlap", control.UsualOverlap, "how long the secret before is accepted, like 24h")
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -84,7 +85,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 		return err
 	}
 	defer p.close()
-	found, err := p.requests.Inbox(ctx)
+	found, err := invoke(ctx, p, httpapi.ListRequests, httpapi.None{})
 	if err != nil {
 		return err
 	}
@@ -101,8 +102,8 @@ func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 		case e.Lost:
 			continue
 		case e.ID == "" && (c.batch.team == "" || c.batch.team == e.Team): // its store is elsewhere
-			known := false
-			if open, known, err = p.requests.Open(ctx, e.Session); err != nil || !known {
+			doc, err := p.open(ctx, e.Session)
+			if open = doc.Requests; err != nil || !doc.Known {
 				c.printErr("session %s is skipped: no worker answers, and its store is not available here", e.Session)
 				continue
 			}
@@ -116,7 +117,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 	if c.batch.dryRun || !c.batch.yes {
 		return c.listPending(all)
 	}
-	return c.sendAll(ctx, p.requests, all)
+	return c.sendAll(ctx, p, all)
 }
 
 // listPending lists the requests that would be answered. Without --dry-run that is
@@ -124,7 +125,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 func (c *resolveCommand) listPending(all []pending) error {
 	doc := batchDocument{DryRun: true, Answers: []control.Answered{}}
 	for _, p := range all {
-		doc.Answers = append(doc.Answers, control.Answered{Session: p.session, Kind: p.request.Kind, Answer: c.answerTo(p.request)})
+		doc.Answers = append(doc.Answers, control.Answered{Session: p.session, Kind: p.request.Kind, Answer: c.answerTo(p.session, p.request).Answer()})
 		if c.output == outputTable {
 			c.print("%s: %s %s: %s", p.session, c.action, p.request.Subject(), safetext.Clip(messageOf(p.request), 100))
 		}
@@ -143,17 +144,20 @@ func (c *resolveCommand) listPending(all []pending) error {
 	return nil
 }
 
-func (c *resolveCommand) answerTo(h session.Request) session.Answer {
-	return session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
+func (c *resolveCommand) answerTo(sessionID string, h session.Request) control.AnswerInput {
+	return control.AnswerInput{Session: sessionID, Request: h.ID, Body: control.Answer{Action: c.action, Note: c.note, By: c.by}}
 }
 
 // sendAll answers one request after the other. Once no worker has answered, the
 // rest is sent without waiting for one.
-func (c *resolveCommand) sendAll(ctx context.Context, requests requestOperations, all []pending) error {
+func (c *resolveCommand) sendAll(ctx context.Context, p *plane, all []pending) error {
 	doc := batchDocument{Answers: []control.Answered{}}
 	served, failed := true, 0
-	for _, p := range all {
-		d, err := c.answerPending(ctx, requests, p, served)
+	for _, one := range all {
+		answer := c.answerTo(one.session, one.request)
+		answer.Body.Leave = !served
+		d, err := invoke(ctx, p, httpapi.AnswerRequest, answer)
+		d.Session, d.Kind, d.Answer = one.session, one.request.Kind, cmp.Or(d.Answer, answer.Answer())
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -166,10 +170,10 @@ func (c *resolveCommand) sendAll(ctx context.Context, requests requestOperations
 			d.Trouble = c.describeError(err)
 			line = d.Trouble
 		case d.Taken:
-			line = answerSentence(d, p.request)
+			line = answerSentence(d, one.request)
 		default:
 			served = false
-			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Action, p.request.Subject())
+			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Action, one.request.Subject())
 		}
 		doc.Answers = append(doc.Answers, d)
 		if c.output == outputTable {
@@ -188,15 +192,4 @@ func (c *resolveCommand) sendAll(ctx context.Context, requests requestOperations
 		return failf("%d of %s could not be answered", failed, textfmt.Count(len(all), "request"))
 	}
 	return nil
-}
-
-// answerPending answers by an update or, where no worker serves, by a signal.
-func (c *resolveCommand) answerPending(ctx context.Context, requests requestOperations, p pending, served bool) (doc control.Answered, err error) {
-	if served {
-		doc, err = requests.Answer(ctx, p.session, c.answerTo(p.request))
-	} else {
-		doc, err = requests.Leave(ctx, p.session, c.answerTo(p.request))
-	}
-	doc.Session, doc.Kind, doc.Answer = p.session, p.request.Kind, cmp.Or(doc.Answer, c.answerTo(p.request))
-	return doc, err
 }

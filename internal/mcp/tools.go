@@ -7,7 +7,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // The limits of what one call returns or waits for.
@@ -52,7 +51,11 @@ func (t tools) sessions(s control.Sessions) {
 		if in.Limit == 0 {
 			in.Limit = usualLimit
 		}
-		return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Labels: in.Labels, Cursor: in.Cursor, Limit: min(in.Limit, 200)})
+		f := control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Cursor: in.Cursor, Limit: min(in.Limit, 200)}
+		for key, value := range in.Labels {
+			f.Labels = append(f.Labels, key+"="+value)
+		}
+		return s.List(ctx, f)
 	})
 	reads(t, "read_session", "Read a session's status: its phases, assignments, cost, decisions, open requests, and what people did to its course.",
 		func(ctx context.Context, in ofSession) (sessionstatus.Document, error) {
@@ -117,7 +120,7 @@ func (t tools) requests(r control.Requests) {
 		func(ctx context.Context, _ none) (control.Inbox, error) { return r.Inbox(ctx) })
 	changes(t, "answer_request", "Answer an open request of a session.",
 		func(ctx context.Context, in answerInput) (control.Answered, error) {
-			return r.Answer(ctx, in.Session, session.Answer{Request: in.Request, Action: session.Action(in.Action), Note: in.Note})
+			return r.Answer(ctx, control.AnswerInput{Session: in.Session, Request: in.Request, Body: control.Answer{Action: session.Action(in.Action), Note: in.Note}})
 		})
 }
 
@@ -159,11 +162,11 @@ type logInput struct {
 func (t tools) attempts(a control.Attempts) {
 	reads(t, "list_attempts", "List what agents have tried in a session: finished attempts with their outcome and cost, and those at work.",
 		func(ctx context.Context, in attemptsInput) (control.AttemptList, error) {
-			return a.List(ctx, in.Session, control.Select(in.Select))
+			return a.List(ctx, control.AttemptFilter{Session: in.Session, Assignment: control.Select(in.Select)})
 		})
 	reads(t, "read_log", "Read a part of the transcript of a finished attempt, 64 KiB at most.",
 		func(ctx context.Context, in logInput) (control.TranscriptRange, error) {
-			id := control.AttemptRef{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Round: in.Round, Attempt: in.Attempt}
-			return a.Range(ctx, in.Session, id, in.From, maxOutput)
+			id := control.AttemptInput{Session: in.Session, Phase: in.Phase, Persona: in.Persona, Round: in.Round, Attempt: in.Attempt}
+			return a.Range(ctx, control.RangeInput{AttemptInput: id, From: in.From, Limit: maxOutput})
 		})
 }

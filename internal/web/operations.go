@@ -5,14 +5,12 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/workerpool"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // Operations are what pages show and do: those of the control plane.
@@ -37,37 +35,37 @@ type Sessions interface {
 	List(context.Context, control.SessionFilter) (control.SessionList, error)
 	Read(ctx context.Context, session string) (sessionstatus.Session, error)
 	Cancel(ctx context.Context, session string) (control.Cancellation, error)
-	Statistics(ctx context.Context, by []string, f state.Filter) ([]state.Statistic, error)
+	Statistics(context.Context, control.HistoryFilter) (control.Statistics, error)
 }
 
 // Requests lists and answers what waits for people.
 type Requests interface {
 	Inbox(context.Context) (control.Inbox, error)
-	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
+	Answer(context.Context, control.AnswerInput) (control.Answered, error)
 }
 
 // Money raises budgets, settles calls, and adds costs up.
 type Money interface {
 	Budgets(ctx context.Context, session string) (control.Budgets, error)
-	Days(context.Context) ([]control.Day, error)
+	Days(context.Context) (control.DayList, error)
 	RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
-	Settle(ctx context.Context, session, call string, as control.Settlement) (control.Settled, error)
+	Settle(context.Context, control.SettleInput) (control.Settled, error)
 	SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
-	Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
+	Raise(ctx context.Context, session string, r control.Raise) (control.Raised, error)
 	Usage(context.Context, control.UsageFilter) (control.Usage, error)
 }
 
 // Pool has the workers and breakers.
 type Pool interface {
 	Workers(context.Context) (workerpool.Roster, error)
-	Breakers(context.Context) ([]workerpool.Breaker, error)
-	Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error)
-	Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error)
+	Breakers(context.Context) (control.BreakerList, error)
+	Trip(ctx context.Context, name string, r control.Trip) (workerpool.Breaker, error)
+	Reset(ctx context.Context, name string, r control.Reset) (workerpool.Breaker, error)
 }
 
 // Health examines the installation.
 type Health interface {
-	Examine(ctx context.Context, again bool) (control.Examination, error)
+	Examine(context.Context, control.ExamineInput) (control.Examination, error)
 	Size(context.Context) (control.StoreSize, error)
 }
 
@@ -90,7 +88,7 @@ type Audit interface {
 // Reviews compares trees of files.
 type Reviews interface {
 	Diff(context.Context, control.DiffInput) (control.Diff, error)
-	DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
+	DiffFile(context.Context, control.DiffInput) (control.FileDiff, error)
 }
 
 // Attempts lists what assignments have tried, and reads what attempts have written.
@@ -113,10 +111,10 @@ type Teams interface {
 }
 
 // NewOperations are those of a control plane.
-func NewOperations(base *control.Base, health *control.Health) Operations {
+func NewOperations(base *control.Base) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
 	}
 }
 

@@ -57,13 +57,14 @@ func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 		_, err = s.Money.SettleAll(r.Context(), id, as)
 	default:
 		if as.As == control.SettledByCost {
-			if as.Usage, err = readUsage(r); err != nil {
+			used, err := readUsage(r)
+			if err != nil {
 				s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the cost", Text: err.Error(), Back: sessionURL(id)})
 				return
 			}
-			as.Priced = r.PostFormValue("usd") != ""
+			as.Usage, as.Unpriced = used, r.PostFormValue("usd") == ""
 		}
-		_, err = s.Money.Settle(r.Context(), id, call, as)
+		_, err = s.Money.Settle(r.Context(), control.SettleInput{Session: id, Call: call, Body: as})
 	}
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id))
@@ -72,8 +73,8 @@ func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 	done(w, r, sessionURL(id), "settled", id)
 }
 
-// readUsage reads what a call has cost.
-func readUsage(r *http.Request) (cost.Usage, error) {
+// readUsage reads what a call has cost; nil: nothing is given.
+func readUsage(r *http.Request) (*cost.Usage, error) {
 	var used cost.Usage
 	for name, to := range map[string]*int64{"input": &used.InputTokens, "output": &used.OutputTokens} {
 		text := strings.ReplaceAll(strings.TrimSpace(r.PostFormValue(name)), ",", "")
@@ -82,14 +83,17 @@ func readUsage(r *http.Request) (cost.Usage, error) {
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return used, errors.New(name + " tokens: enter a whole number, like 1200")
+			return nil, errors.New(name + " tokens: enter a whole number, like 1200")
 		}
 		*to = n
 	}
 	if usd := strings.TrimSpace(r.PostFormValue("usd")); usd != "" {
 		if err := used.CostUSD.UnmarshalJSON([]byte(usd)); err != nil {
-			return used, err
+			return nil, err
 		}
 	}
-	return used, nil
+	if used == (cost.Usage{}) && r.PostFormValue("usd") == "" {
+		return nil, nil
+	}
+	return &used, nil
 }
