@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -75,11 +76,7 @@ func (c hookCommand) newAdd(a *app) *cobra.Command {
 }
 
 func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
-	hooks, err := c.hooks()
-	if err != nil {
-		return err
-	}
-	doc, err := hooks.Add(ctx, in)
+	doc, err := administer(ctx, c.storeOpener, httpapi.AddHook, httpapi.Body[control.NewHook]{Body: in})
 	if err != nil {
 		return hookError(err)
 	}
@@ -107,11 +104,8 @@ func (c hookCommand) newRotate(a *app) *cobra.Command {
 		Example: "  maestro hook rotate tickets\n  maestro hook rotate tickets --overlap 24h",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hooks, err := c.hooks()
-			if err != nil {
-				return err
-			}
-			doc, err := hooks.Rotate(cmd.Context(), args[0], control.Rotation{Overlap: &overlap})
+			in := httpapi.NameBody[control.Rotation]{Name: args[0], Body: control.Rotation{Overlap: &overlap}}
+			doc, err := administer(cmd.Context(), c.storeOpener, httpapi.RotateHook, in)
 			if err != nil {
 				return hookError(err)
 			}
@@ -140,11 +134,7 @@ func (c hookCommand) newList(a *app) *cobra.Command {
 }
 
 func (c hookCommand) list(ctx context.Context) error {
-	hooks, err := c.hooks()
-	if err != nil {
-		return err
-	}
-	doc, err := hooks.List(ctx)
+	doc, err := administer(ctx, c.storeOpener, httpapi.ListHooks, httpapi.None{})
 	if err != nil {
 		return err
 	}
@@ -181,11 +171,7 @@ func (c hookCommand) newRemove(a *app) *cobra.Command {
 		Short: "Remove a hook at once; its sessions continue",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hooks, err := c.hooks()
-			if err != nil {
-				return err
-			}
-			doc, err := hooks.Remove(cmd.Context(), args[0])
+			doc, err := administer(cmd.Context(), c.storeOpener, httpapi.RemoveHook, httpapi.OfName{Name: args[0]})
 			if err != nil {
 				return hookError(err)
 			}
@@ -195,15 +181,6 @@ func (c hookCommand) newRemove(a *app) *cobra.Command {
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
-}
-
-// hooks are those of the store, which open opens.
-func (c hookCommand) hooks() (control.Hooks, error) {
-	s, err := c.openStore()
-	if err != nil {
-		return control.Hooks{}, err
-	}
-	return control.Hooks{Base: &control.Base{Store: s, Audit: access.NewAudit(s.State, c.now), Now: c.now}}, nil
 }
 
 // hookError adds the exit code of bad input.

@@ -27,11 +27,8 @@ type usageDocument struct {
 	// Since is the first day that counts, by UTC; empty: all do.
 	Since string `json:"since,omitempty"`
 	// By are the rows' keys.
-	By    []string       `json:"by"`
-	Rows  []usage.Row    `json:"rows"`
-	Total usage.Spending `json:"total"`
-	// Budgets are those of the session that was requested.
-	Budgets []control.Budget `json:"budgets,omitempty"`
+	By []string `json:"by"`
+	control.Usage
 }
 
 // usageCommand is `usage`.
@@ -155,20 +152,18 @@ func (c *usageCommand) show() error {
 
 // storeCosts adds up the costs of the session, or of all sessions of the store.
 func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
-	var sums control.Usage
 	if c.doc.Session == "" {
-		sums, err = invoke(ctx, p, httpapi.ReadUsage, control.UsageFilter{
+		c.doc.Usage, err = invoke(ctx, p, httpapi.ReadUsage, control.UsageFilter{
 			HistoryFilter: control.HistoryFilter{By: c.doc.By, Labels: c.labels}, CostFilter: control.CostFilter{From: c.doc.Since},
 		})
 	} else {
-		sums, err = invoke(ctx, p, httpapi.ReadSessionUsage, control.SessionUsageFilter{
+		c.doc.Usage, err = invoke(ctx, p, httpapi.ReadSessionUsage, control.SessionUsageFilter{
 			Session: c.doc.Session, By: c.doc.By, CostFilter: control.CostFilter{From: c.doc.Since},
 		})
 		err = c.explainIn(ctx, p, err)
 	}
-	for _, fault := range sums.Faults {
+	for _, fault := range c.doc.Faults {
 		c.printErr("damaged: %s", fault)
 	}
-	c.doc.Rows, c.doc.Total, c.doc.Budgets = sums.Rows, sums.Total, sums.Budgets
 	return err
 }

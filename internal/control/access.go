@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -22,30 +21,16 @@ func (a Access) Me(ctx context.Context) (access.Actor, error) {
 	return actor, nil
 }
 
-// EventFilter selects events of the audit log.
-type EventFilter struct {
-	Since   time.Time `query:"since" doc:"only events at this time or later"`
-	Until   time.Time `query:"until" doc:"only events before this time"`
-	Actor   string    `query:"actor" maxLength:"300" doc:"only what this person or token did, and the tokens of this person"`
-	Session string    `query:"session" maxLength:"200" doc:"only events of this session"`
-	Team    string    `query:"team" maxLength:"100" doc:"only events of this team"`
-	Action  string    `query:"action" maxLength:"100" doc:"only this action, like session.cancel, or those of a noun, like session"`
-	Cursor  string    `query:"cursor" maxLength:"100" doc:"continue after the page that ended with this cursor"`
-	Limit   int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"how many at most"`
-}
-
 // Events lists the events of the audit log that a filter selects, newest first. An admin of a team
 // may read the team's.
-func (a Access) Events(ctx context.Context, in EventFilter) (access.EventPage, error) {
+func (a Access) Events(ctx context.Context, in access.EventFilter) (access.EventPage, error) {
 	if err := access.Check(ctx, access.Admin, cmp.Or(in.Team, access.AllTeams)); err != nil {
 		return access.EventPage{}, err
 	}
 	if _, err := a.stored(); err != nil {
 		return access.EventPage{}, err
 	}
-	page, err := a.Audit.Events(ctx, access.EventFilter{
-		Since: in.Since, Until: in.Until, Actor: in.Actor, Session: in.Session, Team: in.Team, Action: in.Action, Limit: in.Limit,
-	}, in.Cursor)
+	page, err := a.Audit.Events(ctx, in)
 	if errors.Is(err, access.ErrCursor) {
 		err = invalidf("cursor", "%w", err)
 	}

@@ -43,18 +43,28 @@ type FileSide struct {
 	TooLarge bool   `json:"too_large"`
 }
 
-// DiffFile compares one file, which the input names.
-func (r Reviews) DiffFile(ctx context.Context, in DiffInput) (FileDiff, error) {
-	doc := FileDiff{Session: in.Session}
-	if len(in.Paths) != 1 {
-		return doc, invalidf("path", "%d files are named; name one", len(in.Paths))
-	}
-	path := in.Paths[0]
+// FileDiffInput names one file of a comparison.
+type FileDiffInput struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Which   string `query:"which" maxLength:"300" doc:"as for the whole difference"`
+	With    string `query:"with" maxLength:"400" doc:"as for the whole difference"`
+	Path    string `query:"path" required:"true" maxLength:"1024" doc:"the file"`
+	// Attempt is as in [DiffInput].
+	Attempt *AttemptRef
+}
+
+// File names one file of the comparison.
+func (in DiffInput) File(path string) FileDiffInput {
+	return FileDiffInput{Session: in.Session, Which: in.Which, With: in.With, Path: path, Attempt: in.Attempt}
+}
+
+// DiffFile compares one file of a comparison.
+func (r Reviews) DiffFile(ctx context.Context, in FileDiffInput) (FileDiff, error) {
+	doc, path := FileDiff{Session: in.Session}, in.Path
 	if err := cas.CheckPath(path); err != nil {
 		return doc, invalidf("path", "%w", err)
 	}
-	in.Paths, in.Stat = []string{literal(path)}, false
-	all, err := r.Diff(ctx, in)
+	all, err := r.Diff(ctx, DiffInput{Session: in.Session, Which: in.Which, With: in.With, Attempt: in.Attempt, Paths: []string{literal(path)}, MaxFiles: 1})
 	var wrong *Error
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "paths":

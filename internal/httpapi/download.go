@@ -14,7 +14,7 @@ import (
 
 func (o Download[I]) register(s *server) {
 	op := o.described()
-	op.Responses = answers("the bytes", map[string]*huma.MediaType{o.ContentType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}})
+	op.Responses = answers("the bytes", o.ContentType, binary())
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		d, err := o.Do(ctx, s.base, *in)
 		if err != nil {

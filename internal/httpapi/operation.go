@@ -76,21 +76,32 @@ func route(methodAndPath, name, doc string) Route {
 	return Route{method, path, name, doc}
 }
 
-// document adds an operation that answers with a document: a method of the control plane.
-func document[N noun, I, O any](methodAndPath, name, doc string, do func(N, context.Context, I) (O, error)) Operation[I, O] {
-	return add(Operation[I, O]{route(methodAndPath, name, doc), func(ctx context.Context, b *control.Base, in I) (O, error) { return do(N{b}, ctx, in) }})
+// method is a method of a part of the control plane, and named one that takes a name, too.
+type (
+	method[N noun, I, O any] func(N, context.Context, I) (O, error)
+	named[N noun, B, O any]  func(N, context.Context, string, B) (O, error)
+)
+
+// on runs a method on a control plane.
+func (do method[N, I, O]) on(ctx context.Context, b *control.Base, in I) (O, error) {
+	return do(N{b}, ctx, in)
+}
+
+// document adds an operation that answers with a document.
+func document[N noun, I, O any](methodAndPath, name, doc string, do method[N, I, O]) Operation[I, O] {
+	return add(Operation[I, O]{route(methodAndPath, name, doc), do.on})
 }
 
 // download adds an operation that answers with a stream of bytes.
-func download[N noun, I any](methodAndPath, name, doc, contentType string, do func(N, context.Context, I) (control.Download, error)) Download[I] {
-	return add(Download[I]{route(methodAndPath, name, doc), contentType, func(ctx context.Context, b *control.Base, in I) (control.Download, error) { return do(N{b}, ctx, in) }})
+func download[N noun, I any](methodAndPath, name, doc, contentType string, do method[N, I, control.Download]) Download[I] {
+	return add(Download[I]{route(methodAndPath, name, doc), contentType, do.on})
 }
 
 // None is the input of an operation that takes none.
 type None struct{}
 
 // none is a method without an input.
-func none[N noun, O any](do func(N, context.Context) (O, error)) func(N, context.Context, None) (O, error) {
+func none[N noun, O any](do func(N, context.Context) (O, error)) method[N, None, O] {
 	return func(n N, ctx context.Context, _ None) (O, error) { return do(n, ctx) }
 }
 
@@ -98,7 +109,7 @@ func none[N noun, O any](do func(N, context.Context) (O, error)) func(N, context
 type Body[B any] struct{ Body B }
 
 // body is a method whose input is a body.
-func body[N noun, B, O any](do func(N, context.Context, B) (O, error)) func(N, context.Context, Body[B]) (O, error) {
+func body[N noun, B, O any](do method[N, B, O]) method[N, Body[B], O] {
 	return func(n N, ctx context.Context, in Body[B]) (O, error) { return do(n, ctx, in.Body) }
 }
 
@@ -108,7 +119,7 @@ type OfSession struct {
 }
 
 // ofSession is a method that takes the id of a session.
-func ofSession[N noun, O any](do func(N, context.Context, string) (O, error)) func(N, context.Context, OfSession) (O, error) {
+func ofSession[N noun, O any](do method[N, string, O]) method[N, OfSession, O] {
 	return func(n N, ctx context.Context, in OfSession) (O, error) { return do(n, ctx, in.Session) }
 }
 
@@ -119,12 +130,12 @@ type SessionBody[B any] struct {
 }
 
 // sessionBody is a method that takes the id of a session and a body.
-func sessionBody[N noun, B, O any](do func(N, context.Context, string, B) (O, error)) func(N, context.Context, SessionBody[B]) (O, error) {
+func sessionBody[N noun, B, O any](do named[N, B, O]) method[N, SessionBody[B], O] {
 	return func(n N, ctx context.Context, in SessionBody[B]) (O, error) { return do(n, ctx, in.Session, in.Body) }
 }
 
 // sessionOption is like sessionBody where the body may be left out.
-func sessionOption[N noun, B, O any](do func(N, context.Context, string, B) (O, error)) func(N, context.Context, SessionBody[*B]) (O, error) {
+func sessionOption[N noun, B, O any](do named[N, B, O]) method[N, SessionBody[*B], O] {
 	return func(n N, ctx context.Context, in SessionBody[*B]) (O, error) {
 		if in.Body == nil {
 			in.Body = new(B)
@@ -139,7 +150,7 @@ type OfName struct {
 }
 
 // ofName is a method that takes a name.
-func ofName[N noun, O any](do func(N, context.Context, string) (O, error)) func(N, context.Context, OfName) (O, error) {
+func ofName[N noun, O any](do method[N, string, O]) method[N, OfName, O] {
 	return func(n N, ctx context.Context, in OfName) (O, error) { return do(n, ctx, in.Name) }
 }
 
@@ -150,7 +161,7 @@ type NameBody[B any] struct {
 }
 
 // nameBody is a method that takes a name and a body.
-func nameBody[N noun, B, O any](do func(N, context.Context, string, B) (O, error)) func(N, context.Context, NameBody[B]) (O, error) {
+func nameBody[N noun, B, O any](do named[N, B, O]) method[N, NameBody[B], O] {
 	return func(n N, ctx context.Context, in NameBody[B]) (O, error) { return do(n, ctx, in.Name, in.Body) }
 }
 
@@ -178,10 +189,13 @@ func (r Route) described() huma.Operation {
 	return op
 }
 
-// answers describes an answer that is no document.
-func answers(description string, content map[string]*huma.MediaType) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: description, Content: content}}
+// answers describes an answer that is no document of JSON.
+func answers(description, contentType string, schema *huma.Schema) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: description, Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}}
 }
+
+// binary is the schema of bytes.
+func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
 // asDocument is an answer of an operation.
 type asDocument[T any] struct{ Body T }
@@ -204,7 +218,8 @@ func (o Operation[I, O]) register(s *server) {
 func (o Operation[I, O]) registerCosts(s *server) {
 	op := o.described()
 	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[O](), true, "")
-	op.Responses = answers("OK", map[string]*huma.MediaType{"application/json": {Schema: schema}, control.CSV: {Schema: &huma.Schema{Type: huma.TypeString}}})
+	op.Responses = answers("OK", "application/json", schema)
+	op.Responses["200"].Content[control.CSV] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		out, err := o.Do(ctx, s.base, *in)
 		if err != nil {

@@ -50,7 +50,7 @@ type sent struct {
 func (o Stream[I, E]) register(s *server) {
 	op := o.described()
 	op.Description = o.Description
-	op.Responses = answers("a stream of events", map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}})
+	op.Responses = answers("a stream of events", "text/event-stream", &huma.Schema{Type: huma.TypeString})
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		if o.Check != nil {
 			if err := o.Check(ctx, s.base, *in); err != nil {

@@ -137,7 +137,8 @@ func (c conflict) As(target any) bool {
 }
 
 func (f fakeSessions) Statistics(_ context.Context, in control.HistoryFilter) (control.Statistics, error) {
-	return control.Statistics{By: in.By, Groups: statisticsBy(in.By)}, nil
+	_, err := control.ParseLabels(in.Labels)
+	return control.Statistics{By: in.By, Groups: statisticsBy(in.By)}, err
 }
 
 func statisticsBy(by []string) []state.Statistic {
@@ -272,7 +273,7 @@ func (f fakePool) Reset(context.Context, string, control.Reset) (workerpool.Brea
 	return workerpool.Breaker{}, nil
 }
 
-func (f fakeAudit) Events(context.Context, access.EventFilter, string) (access.EventPage, error) {
+func (f fakeAudit) Events(context.Context, access.EventFilter) (access.EventPage, error) {
 	return f.events, nil
 }
 
@@ -323,7 +324,7 @@ func (f fakeReviews) Diff(_ context.Context, in control.DiffInput) (control.Diff
 	return f.diff, nil
 }
 
-func (f fakeReviews) DiffFile(context.Context, control.DiffInput) (control.FileDiff, error) {
+func (f fakeReviews) DiffFile(context.Context, control.FileDiffInput) (control.FileDiff, error) {
 	return control.FileDiff{Session: f.diff.Session, ChangedFile: f.diff.Files[0]}, nil
 }
 

@@ -82,13 +82,13 @@ type Hooks interface {
 
 // Audit reads the audit log.
 type Audit interface {
-	Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
+	Events(context.Context, access.EventFilter) (access.EventPage, error)
 }
 
 // Reviews compares trees of files.
 type Reviews interface {
 	Diff(context.Context, control.DiffInput) (control.Diff, error)
-	DiffFile(context.Context, control.DiffInput) (control.FileDiff, error)
+	DiffFile(context.Context, control.FileDiffInput) (control.FileDiff, error)
 }
 
 // Attempts lists what assignments have tried, and reads what attempts have written.

@@ -116,8 +116,7 @@ func (s *site) compared(ctx context.Context, in control.DiffInput, file string) 
 		in.MaxFiles, in.MaxBytes = maxDiffFiles, maxDiffBytes
 		return s.Reviews.Diff(ctx, in)
 	}
-	in.Paths = []string{file}
-	doc, err := s.Reviews.DiffFile(ctx, in)
+	doc, err := s.Reviews.DiffFile(ctx, in.File(file))
 	return control.Diff{Session: doc.Session, Before: doc.Before, After: doc.After, Files: []control.ChangedFile{doc.ChangedFile}}, err
 }
 
@@ -127,8 +126,7 @@ func (s *site) raw(w http.ResponseWriter, r *http.Request, in control.DiffInput)
 	if q.Get("raw") == "" || q.Get("file") == "" {
 		return false
 	}
-	in.Paths = []string{q.Get("file")}
-	doc, err := s.Reviews.DiffFile(r.Context(), in)
+	doc, err := s.Reviews.DiffFile(r.Context(), in.File(q.Get("file")))
 	if err != nil {
 		s.failed(w, r, err, r.URL.Path)
 		return true
