@@ -113,9 +113,9 @@ func body[N noun, B, O any](do method[N, B, O]) method[N, Body[B], O] {
 	return func(n N, ctx context.Context, in Body[B]) (O, error) { return do(n, ctx, in.Body) }
 }
 
-// OfSession names a session.
+// OfSession names a session. A tool for agents has it as JSON.
 type OfSession struct {
-	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Session string `path:"session" json:"session" jsonschema:"the session's id" maxLength:"200" doc:"the session's id"`
 }
 
 // ofSession is a method that takes the id of a session.
