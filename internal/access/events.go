@@ -21,14 +21,15 @@ const (
 
 // EventFilter selects events of the audit log; what is zero selects all.
 type EventFilter struct {
-	Since, Until time.Time
-	Actor        string
-	Session      string
-	Team         string
-	// Action is an action, or the beginning of several up to a dot: session.cancel, session.
-	Action string
-	// Limit is the number of events of a page; zero: 100. At most 1000.
-	Limit int
+	Since   time.Time `query:"since" doc:"only events at this time or later"`
+	Until   time.Time `query:"until" doc:"only events before this time"`
+	Actor   string    `query:"actor" maxLength:"300" doc:"only what this person or token did, and the tokens of this person"`
+	Session string    `query:"session" maxLength:"200" doc:"only events of this session"`
+	Team    string    `query:"team" maxLength:"100" doc:"only events of this team"`
+	Action  string    `query:"action" maxLength:"100" doc:"only this action, like session.cancel, or those of a noun, like session"`
+	Cursor  string    `query:"cursor" maxLength:"100" doc:"continue after the page that ended with this cursor"`
+	// Limit is the number of events of a page; zero: 100.
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"how many at most"`
 }
 
 // EventPage is events of the audit log, the newest first.
@@ -43,14 +44,14 @@ var ErrCursor = errors.New("not a cursor of the audit log; use one that a page h
 
 // Events returns a page of the events that a filter selects, after the page that ended with a
 // cursor; an empty cursor: the first page. Their texts are fit to be shown.
-func (a *Audit) Events(ctx context.Context, f EventFilter, cursor string) (EventPage, error) {
+func (a *Audit) Events(ctx context.Context, f EventFilter) (EventPage, error) {
 	page := EventPage{Events: []Event{}}
 	if a == nil {
 		return page, nil
 	}
-	before, err := strconv.ParseInt(cmp.Or(cursor, "0"), 10, 64)
-	if err != nil || before < 0 || cursor != "" && before == 0 {
-		return page, fmt.Errorf("%q is %w", textfmt.Shorten(cursor, 80), ErrCursor)
+	before, err := strconv.ParseInt(cmp.Or(f.Cursor, "0"), 10, 64)
+	if err != nil || before < 0 || f.Cursor != "" && before == 0 {
+		return page, fmt.Errorf("%q is %w", textfmt.Shorten(f.Cursor, 80), ErrCursor)
 	}
 	limit := defaultEvents
 	if f.Limit > 0 {

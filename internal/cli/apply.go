@@ -90,7 +90,7 @@ func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) e
 		return err
 	}
 	defer p.close()
-	result, err := p.reviews.Result(ctx, sessionID)
+	result, err := p.result(ctx, sessionID)
 	if err != nil {
 		return c.explainIn(ctx, p, err)
 	}

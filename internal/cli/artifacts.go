@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -85,7 +86,7 @@ func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer p.close()
-	doc, err := p.reviews.Artifacts(ctx, sessionID)
+	doc, err := invoke(ctx, p, httpapi.ListArtifacts, httpapi.OfSession{Session: sessionID})
 	if err != nil {
 		return c.explainIn(ctx, p, err)
 	}
@@ -113,7 +114,7 @@ func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []s
 		return err
 	}
 	defer p.close()
-	newest, err := p.reviews.Selected(ctx, sessionID, wanted)
+	newest, err := p.newest(ctx, sessionID, wanted)
 	if err != nil {
 		return c.explainIn(ctx, p, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -65,7 +66,7 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer p.close()
-	doc, err := p.reviews.Diff(ctx, c.DiffInput)
+	doc, err := invoke(ctx, p, httpapi.DiffSession, c.DiffInput)
 	if err != nil {
 		return c.explainIn(ctx, p, err)
 	}

@@ -18,7 +18,6 @@ type auditCommand struct {
 	*console
 	*storeOpener
 	filter access.EventFilter
-	cursor string
 }
 
 func newAudit(a *app) *cobra.Command {
@@ -49,7 +48,7 @@ func newAudit(a *app) *cobra.Command {
 	flags.StringVar(&c.filter.Team, "team", "", "only events of this team")
 	flags.StringVar(&c.filter.Action, "action", "", "only this action, like session.cancel, or those of a noun, like session")
 	flags.IntVar(&c.filter.Limit, "limit", 100, "maximum number of events")
-	flags.StringVar(&c.cursor, "cursor", "", "continue after the page that ended with this cursor")
+	flags.StringVar(&c.filter.Cursor, "cursor", "", "continue after the page that ended with this cursor")
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
@@ -60,7 +59,7 @@ func (c *auditCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := access.NewAudit(s.State, c.now).Events(ctx, c.filter, c.cursor)
+	page, err := access.NewAudit(s.State, c.now).Events(ctx, c.filter)
 	if errors.Is(err, access.ErrCursor) {
 		return usagef("--cursor: %w", err)
 	}

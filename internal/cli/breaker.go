@@ -3,28 +3,19 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
-
-// breakerListDocument is the document of `breaker list -o json`.
-type breakerListDocument struct {
-	// Breakers are sorted by name.
-	Breakers []workerpool.Breaker `json:"breakers"`
-}
 
 func newBreaker(a *app) *cobra.Command {
 	return group("breaker", "Show and set the circuit breakers of agents",
@@ -81,9 +72,8 @@ func newBreakerTrip(a *app) *cobra.Command {
 			if lasting == 0 && cmd.Flags().Changed("for") {
 				return usagef("--for: %s is not positive; omit it to keep the breaker open until it is reset", lasting)
 			}
-			request := breaker.TripRequest{By: c.env.person(), Why: why, For: textfmt.Duration(lasting)}
-			return c.set(cmd.Context(), args[0], func(p control.Pool, id string) (workerpool.Breaker, error) {
-				return p.Trip(cmd.Context(), id, args[0], request)
+			return c.set(cmd.Context(), args[0], func(p control.Pool) (workerpool.Breaker, error) {
+				return p.Trip(cmd.Context(), args[0], control.Trip{Why: why, For: textfmt.Duration(lasting)})
 			})
 		},
 	}
@@ -102,9 +92,8 @@ func newBreakerReset(a *app) *cobra.Command {
 		Long:  "Close a breaker manually and reset its failure count. A worker must be running.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := breaker.ResetRequest{By: c.env.person(), Why: why}
-			return c.set(cmd.Context(), args[0], func(p control.Pool, id string) (workerpool.Breaker, error) {
-				return p.Reset(cmd.Context(), id, args[0], request)
+			return c.set(cmd.Context(), args[0], func(p control.Pool) (workerpool.Breaker, error) {
+				return p.Reset(cmd.Context(), args[0], control.Reset{Why: why})
 			})
 		},
 	}
@@ -113,29 +102,36 @@ func newBreakerReset(a *app) *cobra.Command {
 	return cmd
 }
 
-// read reads the store's breakers for a command that changes nothing. Without Temporal, it prints a
-// message.
-func (c *breakerCommand) read(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
+// pool is the store's breakers for a command that changes nothing. Without Temporal, it prints a
+// message. The returned function ends it.
+func (c *breakerCommand) pool(ctx context.Context) (control.Pool, func(), error) {
+	s, err := c.openStore()
+	if err != nil {
+		return control.Pool{}, nil, err
+	}
 	conn, err := c.dialToLook(ctx, "showing the store's copy")
 	if err != nil {
-		return nil, err
+		return control.Pool{}, nil, err
 	}
-	if conn != nil {
-		defer conn.Close()
+	done := func() {
+		if conn != nil {
+			conn.Close()
+		}
 	}
-	return workerpool.Breakers(ctx, s, conn, c.env.Now())
+	return control.Pool{Base: c.base(conn, s, "")}, done, nil
 }
 
 func (c *breakerCommand) list(ctx context.Context) error {
-	s, err := c.openStore()
+	pool, done, err := c.pool(ctx)
 	if err != nil {
 		return err
 	}
-	known, err := c.read(ctx, s)
+	defer done()
+	known, err := pool.Breakers(ctx)
 	if err != nil {
 		return err
 	}
-	return c.result(breakerListDocument{known}, func() { c.writeList(known) })
+	return c.result(known, func() { c.writeList(known.Breakers) })
 }
 
 func (c *breakerCommand) writeList(known []workerpool.Breaker) {
@@ -167,18 +163,12 @@ func breakerColour(s session.BreakerState) terminal.Colour {
 }
 
 func (c *breakerCommand) show(ctx context.Context, name string) error {
-	s, err := c.openStore()
+	pool, done, err := c.pool(ctx)
 	if err != nil {
 		return err
 	}
-	conn, err := c.dialToLook(ctx, "showing the store's copy")
-	if err != nil {
-		return err
-	}
-	if conn != nil {
-		defer conn.Close()
-	}
-	b, err := control.Pool{Base: c.base(conn, s, "")}.Breaker(ctx, name)
+	defer done()
+	b, err := pool.Breaker(ctx, name)
 	if err != nil {
 		return explainBreaker(name, err)
 	}
@@ -227,19 +217,13 @@ func reason(why string) string {
 }
 
 // set changes a breaker, and shows it.
-func (c *breakerCommand) set(ctx context.Context, name string, change func(control.Pool, string) (workerpool.Breaker, error)) error {
+func (c *breakerCommand) set(ctx context.Context, name string, change func(control.Pool) (workerpool.Breaker, error)) error {
 	s, conn, err := c.storeAndTemporal(ctx, c.openStore)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	id := fmt.Sprintf("cli/%s/%d/%d", c.env.Host, c.env.PID, c.env.Now().UnixNano())
-	base := c.base(conn, s, conn.Namespace)
-	b, err := change(control.Pool{Base: base}, id)
-	if control.IsStaleCopy(err) {
-		c.printErr("%v", err)
-		err = nil
-	}
+	b, err := change(control.Pool{Base: c.base(conn, s, conn.Namespace)})
 	if err != nil {
 		return explainBreaker(name, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -74,7 +75,7 @@ func (c *budgetShow) session(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer p.close()
-	doc, err := p.money.Budgets(ctx, sessionID)
+	doc, err := invoke(ctx, p, httpapi.ListBudgets, httpapi.OfSession{Session: sessionID})
 	if err != nil {
 		return c.explainIn(ctx, p, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -36,7 +37,7 @@ func (c *budgetShow) day(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	day, err := p.money.Day(ctx, c.team)
+	day, err := invoke(ctx, p, httpapi.ReadDayBudget, httpapi.OfName{Name: c.team})
 	if err != nil {
 		return storeError(err)
 	}
@@ -45,15 +46,14 @@ func (c *budgetShow) day(ctx context.Context) error {
 
 // raiseDay raises a team's daily budget for today. It needs only the store.
 func (c *budgetRaise) raiseDay(ctx context.Context, name string, r control.Raise) error {
-	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		base, err := c.storeBase()
-		return base, func() {}, err
-	})
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	day, err := p.money.RaiseDay(ctx, name, control.DayRaise{Tokens: r.Tokens, USD: r.USD, Note: r.Note})
+	day, err := invoke(ctx, p, httpapi.RaiseDayBudget, httpapi.NameBody[control.DayRaise]{
+		Name: name, Body: control.DayRaise{Tokens: r.Tokens, USD: r.USD, Note: r.Note},
+	})
 	if err != nil {
 		return storeError(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -16,11 +17,10 @@ import (
 type budgetRaise struct {
 	*console
 	*connector
-	env Env
 }
 
 func newBudgetRaise(a *app) *cobra.Command {
-	c := budgetRaise{a.console, a.connector, a.env}
+	c := budgetRaise{a.console, a.connector}
 	var r control.Raise
 	var usd, team string
 	cmd := &cobra.Command{
@@ -41,7 +41,6 @@ func newBudgetRaise(a *app) *cobra.Command {
 			if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
 				return usagef("missing --tokens or --usd; give a positive amount to add")
 			}
-			r.By = c.env.person()
 			if team != "" {
 				return c.raiseDay(cmd.Context(), team, r)
 			}
@@ -66,7 +65,7 @@ func (c *budgetRaise) raise(ctx context.Context, sessionID string, r control.Rai
 		return err
 	}
 	defer p.close()
-	doc, err := p.money.Raise(ctx, sessionID, r)
+	doc, err := invoke(ctx, p, httpapi.RaiseBudget, httpapi.SessionBody[control.Raise]{Session: sessionID, Body: r})
 	var ended *control.EndedError
 	switch {
 	case errors.As(err, &ended) && ended.State == session.Completed:

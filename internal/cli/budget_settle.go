@@ -18,6 +18,7 @@ type settleCommand struct {
 	*console
 	*connector
 	as   control.Settlement
+	used cost.Usage
 	cost string
 
 	writeOff, asEstimated bool
@@ -39,8 +40,7 @@ func newBudgetSettle(a *app) *cobra.Command {
 			return cmdline.Arguments(2, 2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.as.Priced = cmd.Flags().Changed("cost-usd")
-			if err := c.check(); err != nil {
+			if err := c.check(cmd.Flags().Changed("cost-usd")); err != nil {
 				return err
 			}
 			if c.all {
@@ -50,11 +50,11 @@ func newBudgetSettle(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&c.as.Usage.InputTokens, "input-tokens", 0, "input tokens not read from the cache")
-	flags.Int64Var(&c.as.Usage.OutputTokens, "output-tokens", 0, "output tokens, including reasoning")
-	flags.Int64Var(&c.as.Usage.CacheReadTokens, "cache-read-tokens", 0, "input tokens read from the cache")
-	flags.Int64Var(&c.as.Usage.CacheWriteTokens, "cache-write-tokens", 0, "input tokens written to the cache")
-	flags.Int64Var(&c.as.Usage.ReasoningTokens, "reasoning-tokens", 0, "output tokens used for reasoning")
+	flags.Int64Var(&c.used.InputTokens, "input-tokens", 0, "input tokens not read from the cache")
+	flags.Int64Var(&c.used.OutputTokens, "output-tokens", 0, "output tokens, including reasoning")
+	flags.Int64Var(&c.used.CacheReadTokens, "cache-read-tokens", 0, "input tokens read from the cache")
+	flags.Int64Var(&c.used.CacheWriteTokens, "cache-write-tokens", 0, "input tokens written to the cache")
+	flags.Int64Var(&c.used.ReasoningTokens, "reasoning-tokens", 0, "output tokens used for reasoning")
 	flags.StringVar(&c.cost, "cost-usd", "", "cost in USD, like 0.25")
 	flags.BoolVar(&c.writeOff, "write-off", false, "count it as zero")
 	flags.BoolVar(&c.asEstimated, "as-estimated", false, "count it at its estimate")
@@ -65,14 +65,16 @@ func newBudgetSettle(a *app) *cobra.Command {
 }
 
 // check reads the cost and rejects contradictions.
-func (c *settleCommand) check() error {
-	used := &c.as.Usage
-	if c.as.Priced {
-		if err := used.CostUSD.UnmarshalText([]byte(c.cost)); err != nil {
+func (c *settleCommand) check(priced bool) error {
+	if priced {
+		if err := c.used.CostUSD.UnmarshalText([]byte(c.cost)); err != nil {
 			return usagef("--cost-usd: %w", err)
 		}
 	}
-	given := c.as.Priced || *used != cost.Usage{}
+	given := priced || c.used != cost.Usage{}
+	if given {
+		c.as.Usage, c.as.Unpriced = &c.used, !priced
+	}
 	c.as.As = control.SettledByCost
 	switch {
 	case c.writeOff && c.asEstimated:
@@ -99,7 +101,7 @@ func (c *settleCommand) settle(ctx context.Context, sessionID, call string) erro
 	if err != nil {
 		return err
 	}
-	doc, err := control.Money{Base: base}.Settle(ctx, sessionID, call, c.as)
+	doc, err := control.Money{Base: base}.Settle(ctx, control.SettleInput{Session: sessionID, Call: call, Body: c.as})
 	if err != nil {
 		return inputError(c.explain(ctx, base, err))
 	}

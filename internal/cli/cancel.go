@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -38,7 +39,7 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer p.close()
-	doc, err := p.sessions.Cancel(ctx, sessionID)
+	doc, err := invoke(ctx, p, httpapi.CancelSession, httpapi.OfSession{Session: sessionID})
 	var ended *control.EndedError
 	if errors.As(err, &ended) {
 		return usagef("session %s has already ended: it is %s", sessionID, ended.State)

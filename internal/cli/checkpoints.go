@@ -78,7 +78,7 @@ func (c *checkpointsCommand) show(ctx context.Context, sessionID, which string) 
 	if err != nil {
 		return err
 	}
-	checkpoint, err := control.Checkpoints{Base: base}.Read(ctx, sessionID, which)
+	checkpoint, err := control.Checkpoints{Base: base}.Read(ctx, control.CheckpointInput{Session: sessionID, Checkpoint: which})
 	if err != nil {
 		return c.explain(ctx, base, err)
 	}

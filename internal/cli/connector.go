@@ -99,12 +99,12 @@ func (c *connector) explainLook(ctx context.Context, p *plane, sessionID string,
 	if !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
 	}
-	return c.sessionNotFound(sessionID, p.where(), p.sessions.Known(ctx))
+	return c.sessionNotFound(sessionID, p.where(), p.known(ctx))
 }
 
 // explain is [connector.explainIn] for operations of this process.
 func (c *connector) explain(ctx context.Context, base *control.Base, err error) error {
-	return c.explainIn(ctx, planeOf(base, func() {}), err)
+	return c.explainIn(ctx, &plane{base: base}, err)
 }
 
 // explainIn adds to an error of an operation what a person can do.

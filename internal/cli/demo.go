@@ -97,7 +97,7 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err == nil && !doc.Admitted {
 		err = cmp.Or(ctx.Err(), launch.ErrNotAdmitted)
 	}
-	p := planeOf(base, func() {})
+	p := &plane{base: base}
 	return p.lookout(doc.Session, c.env.Now), c.explainStart(ctx, p, err)
 }
 
@@ -107,7 +107,7 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *loo
 		c.reportFailure(v.Status)
 	}
 	c.print("")
-	shown, err := w.sessions.Status(ctx, w.session)
+	shown, err := w.status(ctx, w.session)
 	if err != nil {
 		return err
 	}

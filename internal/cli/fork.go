@@ -8,6 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 )
 
 // forkCommand is `fork`.
@@ -57,7 +58,9 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
 		return err
 	}
 	defer p.close()
-	start := func() (control.Started, error) { return p.starts.Fork(ctx, sessionID, c.fork) }
+	start := func() (control.Started, error) {
+		return invoke(ctx, p, httpapi.ForkSession, httpapi.SessionBody[control.Fork]{Session: sessionID, Body: c.fork})
+	}
 	if server == nil {
 		doc, err := start()
 		return c.begun(ctx, p, doc, err, c.watch)
@@ -75,7 +78,7 @@ func (c *forkCommand) teamOf(ctx context.Context, p *plane, sessionID string) (s
 	if t := c.fork.Team.Loaded; t != nil {
 		return t.Name, nil
 	}
-	v, err := p.sessions.Status(ctx, sessionID)
+	v, err := p.status(ctx, sessionID)
 	return v.Team, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -73,11 +74,7 @@ func (c hookCommand) newAdd(a *app) *cobra.Command {
 }
 
 func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
-	hooks, err := c.hooks()
-	if err != nil {
-		return err
-	}
-	doc, err := hooks.Add(ctx, in)
+	doc, err := administer(ctx, c.storeOpener, httpapi.AddHook, httpapi.Body[control.NewHook]{Body: in})
 	if err != nil {
 		return hookError(err)
 	}
@@ -89,6 +86,11 @@ func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
 			c.printErr("no server runs for this store; its address goes before the path. Start one with `maestro serve`")
 		}
 	})
+}
+
+func (c hookCommand) printSecret(doc control.AddedHook) {
+	c.print("URL     %s", doc.URL)
+	c.print("secret  %s", doc.Secret)
 }
 
 func (c hookCommand) newList(a *app) *cobra.Command {
@@ -104,11 +106,7 @@ func (c hookCommand) newList(a *app) *cobra.Command {
 }
 
 func (c hookCommand) list(ctx context.Context) error {
-	hooks, err := c.hooks()
-	if err != nil {
-		return err
-	}
-	doc, err := hooks.List(ctx)
+	doc, err := administer(ctx, c.storeOpener, httpapi.ListHooks, httpapi.None{})
 	if err != nil {
 		return err
 	}
@@ -145,11 +143,7 @@ func (c hookCommand) newRemove(a *app) *cobra.Command {
 		Short: "Remove a hook at once; its sessions continue",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hooks, err := c.hooks()
-			if err != nil {
-				return err
-			}
-			doc, err := hooks.Remove(cmd.Context(), args[0])
+			doc, err := administer(cmd.Context(), c.storeOpener, httpapi.RemoveHook, httpapi.OfName{Name: args[0]})
 			if err != nil {
 				return hookError(err)
 			}
@@ -159,15 +153,6 @@ func (c hookCommand) newRemove(a *app) *cobra.Command {
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
-}
-
-// hooks are those of the store, which open opens.
-func (c hookCommand) hooks() (control.Hooks, error) {
-	s, err := c.openStore()
-	if err != nil {
-		return control.Hooks{}, err
-	}
-	return control.Hooks{Base: &control.Base{Store: s, Audit: access.NewAudit(s.State, c.now), Now: c.now}}, nil
 }
 
 // hookError adds the exit code of bad input.

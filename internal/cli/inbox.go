@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -41,7 +42,7 @@ func (c *inboxCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	doc, err := p.requests.Inbox(ctx)
+	doc, err := invoke(ctx, p, httpapi.ListRequests, httpapi.None{})
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,8 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
 	case errors.As(err, &waits):
 		if len(waits.Requests) == 0 {
-			waits.Requests, _, _ = p.requests.Open(ctx, waits.Session) // a server reports only that there are requests
+			open, _ := p.open(ctx, waits.Session) // a server reports only that there are requests
+			waits.Requests = open.Requests
 		}
 		return a.openRequests(waits)
 	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session":

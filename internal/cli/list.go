@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -25,7 +26,6 @@ type listCommand struct {
 func newList(a *app) *cobra.Command {
 	c := listCommand{console: a.console, connector: a.connector}
 	var status, since string
-	var labels []string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, newest first",
@@ -39,9 +39,6 @@ func newList(a *app) *cobra.Command {
 			if c.Since, err = parseStart(since, c.now()); err != nil {
 				return err
 			}
-			if c.Labels, err = control.ParseLabels(labels); err != nil {
-				return inputError(err)
-			}
 			if err := c.Check(); err != nil {
 				return inputError(err)
 			}
@@ -52,7 +49,7 @@ func newList(a *app) *cobra.Command {
 	flags.IntVar(&c.Limit, "limit", 50, "maximum number of sessions")
 	flags.StringVar(&c.Team, "team", "", "only sessions of this team")
 	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(words(control.States()), ", "))
-	flags.StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
+	flags.StringArrayVar(&c.Labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	flags.StringVar(&since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
 	flags.StringVar(&c.Cursor, "cursor", "", "continue after the page that ended with this cursor")
 	a.addServedFlags(cmd)
@@ -65,7 +62,7 @@ func (c *listCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	doc, err := p.sessions.List(ctx, c.SessionFilter)
+	doc, err := invoke(ctx, p, httpapi.ListSessions, c.SessionFilter)
 	if err != nil {
 		return inputError(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -146,9 +147,14 @@ type logReader struct {
 	plane *plane
 }
 
+// filter selects the attempts.
+func (r *logReader) filter() control.AttemptFilter {
+	return control.AttemptFilter{Session: r.session, Assignment: control.Select(r.selection)}
+}
+
 // attempts lists the selected finished attempts in the order of the team file.
 func (r *logReader) attempts(ctx context.Context) (control.AttemptList, error) {
-	list, err := r.plane.attempts.List(ctx, r.session, control.Select(r.selection))
+	list, err := invoke(ctx, r.plane, httpapi.ListAttempts, r.filter())
 	if list.Damage.Damage != "" {
 		r.printErr("%s", list.Damage.Damage)
 	}
@@ -180,7 +186,7 @@ func (r *logReader) newest(ctx context.Context, list control.AttemptList) ([]att
 // read reads an attempt's texts.
 func (r *logReader) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
 	l.Attempt = a
-	l.AttemptLog, err = r.plane.attempts.Log(ctx, r.session, a)
+	l.AttemptLog, err = invoke(ctx, r.plane, httpapi.ReadAttemptLog, a.Input(r.session))
 	return l, err
 }
 

@@ -55,7 +55,7 @@ func (r *logReader) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for e, err := range r.plane.attempts.Follow(ctx, r.session, control.Select(r.selection), from) {
+	for e, err := range r.plane.follow(ctx, control.FollowInput{AttemptFilter: r.filter(), From: from}) {
 		if err == nil {
 			err = f.take(ctx, e)
 		}

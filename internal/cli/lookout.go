@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -34,12 +35,12 @@ func (p *plane) lookout(sessionID string, now func() time.Time) *lookout {
 func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()
-	p, err := l.sessions.Progress(ctx, l.session)
+	p, err := invoke(ctx, l.plane, httpapi.ReadProgress, httpapi.OfSession{Session: l.session})
 	switch {
 	case err == nil:
 		l.progress = p
 	case l.base == nil && errors.Is(err, context.DeadlineExceeded):
-		err = &client.UnreachableError{URL: l.server, Err: fmt.Errorf("no answer within %s", lostAfter)}
+		err = &client.UnreachableError{URL: l.server.URL(), Err: fmt.Errorf("no answer within %s", lostAfter)}
 	}
 	return p.Session, err
 }

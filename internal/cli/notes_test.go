@@ -33,7 +33,7 @@ func TestNotesAreOnlySeen(t *testing.T) {
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()
-	newLineObserver(a.console, planeOf(&control.Base{Temporal: control.Connected(nil), Now: a.env.Now}, nil).lookout("s", a.env.Now)).update(t.Context(), v)
+	newLineObserver(a.console, (&plane{base: &control.Base{Temporal: control.Connected(nil), Now: a.env.Now}}).lookout("s", a.env.Now)).update(t.Context(), v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 }
@@ -45,7 +45,7 @@ func TestLinesOfAMergeAndOfAQuietTime(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
 	a := newApp(Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return now }})
-	lines := newLineObserver(a.console, planeOf(&control.Base{Temporal: control.Connected(nil), Now: a.env.Now}, nil).lookout("s", a.env.Now))
+	lines := newLineObserver(a.console, (&plane{base: &control.Base{Temporal: control.Connected(nil), Now: a.env.Now}}).lookout("s", a.env.Now))
 	look := func(states ...session.State) string {
 		out.Reset()
 		p := session.PhaseStatus{Name: "build", Status: session.Running}

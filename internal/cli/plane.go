@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,105 +16,66 @@ import (
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// plane has the operations that commands use: those of the control plane in this process, on
-// Temporal and the store, or those of a server.
+// plane is where the operations of commands run: in this process, on Temporal and the store, or at a
+// server.
 type plane struct {
-	sessions sessionOperations
-	requests requestOperations
-	reviews  reviewOperations
-	attempts attemptOperations
-	starts   startOperations
-	money    moneyOperations
-	// base is the base of the operations of this process; nil with a server, whose address is
-	// server.
+	// base is that of the operations of this process; nil with a server.
 	base   *control.Base
-	server string
+	server *client.Client
+	// transit has the files that go to the server or come from it.
+	transit *transit
 	// close ends connections.
 	close func()
 }
 
-// sessionOperations are those of [control.Sessions] that commands use.
-type sessionOperations interface {
-	List(context.Context, control.SessionFilter) (control.SessionList, error)
-	Status(ctx context.Context, session string) (sessionstatus.Session, error)
-	Progress(ctx context.Context, session string) (control.Progress, error)
-	Cancel(ctx context.Context, session string) (control.Cancellation, error)
-	Known(context.Context) []string
-	Dashboard(ctx context.Context, session string) string
-}
-
-// requestOperations are those of [control.Requests] that commands use.
-type requestOperations interface {
-	Inbox(context.Context) (control.Inbox, error)
-	Open(ctx context.Context, session string) (open []session.Request, known bool, err error)
-	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
-}
-
-// reviewOperations are those of [control.Reviews] that commands use.
-type reviewOperations interface {
-	Artifacts(ctx context.Context, session string) (control.Artifacts, error)
-	Diff(context.Context, control.DiffInput) (control.Diff, error)
-	DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
-	// Result has the files that the session has changed, Selected those of its newest tree that
-	// paths select.
-	Result(ctx context.Context, session string) (control.Result, error)
-	Selected(ctx context.Context, session string, paths []string) (control.Result, error)
-}
-
-// attemptOperations are those of [control.Attempts] that commands use.
-type attemptOperations interface {
-	List(ctx context.Context, session string, selected control.Select) (control.AttemptList, error)
-	Log(ctx context.Context, session string, at control.Attempt) (control.AttemptLog, error)
-	Follow(ctx context.Context, session string, selected control.Select, from string) iter.Seq2[control.Event, error]
-}
-
-// startOperations are those of [control.Starts] that commands use.
-type startOperations interface {
-	Check(context.Context, control.NewSession) error
-	Start(context.Context, control.NewSession) (control.Started, error)
-	Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
-	Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
-	// Files is the store for a session's files before they are sent to the session's store.
-	Files() (*store.Store, error)
-	Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error
-}
-
-// moneyOperations are those of [control.Money] that commands use.
-type moneyOperations interface {
-	Budgets(ctx context.Context, session string) (control.Budgets, error)
-	Raise(ctx context.Context, session string, r control.Raise) (control.Raised, error)
-	Day(ctx context.Context, team string) (control.Day, error)
-	RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
-	Usage(context.Context, control.UsageFilter) (control.Usage, error)
-	SessionUsage(ctx context.Context, session string, by []string, since string) (control.Usage, error)
-}
-
-// planeOf has the operations of this process.
-func planeOf(base *control.Base, done func()) *plane {
-	return &plane{
-		sessions: control.Sessions{Base: base}, requests: control.Requests{Base: base}, reviews: control.Reviews{Base: base}, starts: localStarts{control.Starts{Base: base}},
-		attempts: control.Attempts{Base: base}, money: control.Money{Base: base},
-		base: base, close: done,
+// invoke runs an operation in this process or at the server.
+func invoke[I, O any](ctx context.Context, p *plane, o httpapi.Operation[I, O], in I) (O, error) {
+	if p.base == nil {
+		return client.Call(ctx, p.server, o, in)
 	}
+	return o.Do(ctx, p.base, in)
 }
 
-// planeAt has the operations of a server.
-func planeAt(c *client.Client, now func() time.Time) *plane {
-	between := &transit{now: now}
-	return &plane{
-		sessions: client.Sessions{Client: c}, requests: client.Requests{Client: c},
-		reviews: servedReviews{client.Reviews{Client: c}, between}, starts: servedStarts{client.Starts{Client: c}, between},
-		attempts: client.Attempts{Client: c}, money: client.Money{Client: c}, server: c.URL(), close: func() {
-			between.close()
-			c.Close()
-		},
+// follow yields the events of attempts until their session ends.
+func (p *plane) follow(ctx context.Context, in control.FollowInput) iter.Seq2[control.Event, error] {
+	if p.base == nil {
+		return client.FollowAttempts(ctx, p.server, in)
 	}
+	return control.Attempts{Base: p.base}.Follow(ctx, in)
+}
+
+// open lists the open requests of a session.
+func (p *plane) open(ctx context.Context, sessionID string) (control.OpenRequests, error) {
+	return invoke(ctx, p, httpapi.ListSessionRequests, httpapi.OfSession{Session: sessionID})
+}
+
+// status is the status of a session.
+func (p *plane) status(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
+	return invoke(ctx, p, httpapi.ReadSession, httpapi.OfSession{Session: sessionID})
+}
+
+// known lists sessions, for suggestions: a hint that is missing does no harm.
+func (p *plane) known(ctx context.Context) (ids []string) {
+	if p.base != nil {
+		return control.Sessions{Base: p.base}.Known(ctx)
+	}
+	all, _ := client.Call(ctx, p.server, httpapi.ListSessions, control.SessionFilter{Limit: 1000})
+	for _, l := range all.Sessions {
+		ids = append(ids, l.Session)
+	}
+	return ids
+}
+
+// dashboard is the address of the page of a session; empty: no server serves the store.
+func (p *plane) dashboard(ctx context.Context, sessionID string) string {
+	if p.base == nil {
+		return p.server.SessionPage(sessionID)
+	}
+	return control.Sessions{Base: p.base}.Dashboard(ctx, sessionID)
 }
 
 // plane is that of the server in a command's flags or the environment; otherwise local creates it.
@@ -125,19 +85,20 @@ func (c *connector) plane(ctx context.Context, local func(context.Context) (*con
 		return nil, err
 	}
 	if at != nil {
-		return planeAt(at, c.now), nil
+		between := &transit{now: c.now}
+		return &plane{server: at, transit: between, close: func() {
+			between.close()
+			at.Close()
+		}}, nil
 	}
 	base, done, err := local(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return planeOf(base, done), nil
+	return &plane{base: base, close: done}, err
 }
 
 // where describes the Temporal and the store, or the server.
 func (p *plane) where() string {
 	if p.base == nil {
-		return "the Maestro server at " + p.server
+		return "the Maestro server at " + p.server.URL()
 	}
 	var where []string
 	if conn := p.base.Temporal(); conn != nil {

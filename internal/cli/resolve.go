@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
@@ -97,7 +98,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return err
 	}
 	defer p.close()
-	h, open, err := c.find(ctx, p.requests, sessionID)
+	h, open, err := c.find(ctx, p, sessionID)
 	if err != nil {
 		return c.explainAnswer(ctx, p, err)
 	}
@@ -105,14 +106,14 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s", h.Phase,
 			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
 	}
-	answer := session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
+	answer := control.AnswerInput{Session: sessionID, Request: h.ID, Body: control.Answer{Action: c.action, Note: c.note, By: c.by}}
 	if c.action == session.AnswerSupply {
-		answer.Whole = c.whole
-		if answer.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
+		answer.Body.Whole = c.whole
+		if answer.Body.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
 			return err
 		}
 	}
-	doc, err := p.requests.Answer(ctx, sessionID, answer)
+	doc, err := invoke(ctx, p, httpapi.AnswerRequest, answer)
 	if err != nil {
 		return c.explainAnswer(ctx, p, err)
 	}
@@ -161,14 +162,14 @@ func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error)
 }
 
 // find finds the request that a selector means, and all that are open.
-func (s selector) find(ctx context.Context, requests requestOperations, sessionID string) (h session.Request, open []session.Request, err error) {
-	open, known, err := requests.Open(ctx, sessionID)
+func (s selector) find(ctx context.Context, p *plane, sessionID string) (h session.Request, open []session.Request, err error) {
+	doc, err := p.open(ctx, sessionID)
 	switch {
 	case err != nil:
 		return h, nil, err
-	case known:
-		h, err = s.choose(sessionID, open)
-		return h, open, err
+	case doc.Known:
+		h, err = s.choose(sessionID, doc.Requests)
+		return h, doc.Requests, err
 	case s.request == "":
 		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", sessionID)
 	}
@@ -179,7 +180,7 @@ func (s selector) find(ctx context.Context, requests requestOperations, sessionI
 // storeSupplied stores the files that a person supplies as an assignment's work.
 func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, err error) {
 	if p.base == nil {
-		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(ctx, sessionID))
+		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.dashboard(ctx, sessionID))
 	}
 	w := watcherOf(p.base, sessionID)
 	info, err := w.Describe(ctx)

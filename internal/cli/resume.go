@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -75,7 +76,9 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 		return err
 	}
 	defer p.close()
-	resume := func() (control.Started, error) { return p.starts.Resume(ctx, sessionID, in) }
+	resume := func() (control.Started, error) {
+		return invoke(ctx, p, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: sessionID, Body: &in})
+	}
 	if server != nil {
 		doc, err := c.startServed(ctx, &sessionID, "", resume)
 		return c.begun(ctx, p, doc, err, c.watch)

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -89,20 +90,27 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if in.Labels, err = control.ParseLabels(c.labels); err != nil {
 		return inputError(err)
 	}
-	if err := p.starts.Check(ctx, in); err != nil {
+	if err := p.checkStart(ctx, in); err != nil {
 		return c.explainStart(ctx, p, err)
 	}
-	files, err := p.starts.Files()
+	files, err := p.files()
 	if err != nil {
 		return err
 	}
 	if err := c.storeFiles(ctx, files, t, ticket, &in); err != nil {
 		return err
 	}
-	if err := c.sendFiles(ctx, p.starts, files, t, in); err != nil {
-		return c.explainStart(ctx, p, err)
+	for _, files := range append(slices.Collect(maps.Values(in.Supplied)), in.Workspace) {
+		if files == "" {
+			continue
+		}
+		if err := p.send(ctx, t.Name, files); err != nil {
+			return c.explainStart(ctx, p, err)
+		}
 	}
-	start := func() (control.Started, error) { return p.starts.Start(ctx, in) }
+	start := func() (control.Started, error) {
+		return invoke(ctx, p, httpapi.StartSession, httpapi.Body[control.NewSession]{Body: in})
+	}
 	if server == nil {
 		doc, err := start()
 		return c.begun(ctx, p, doc, err, c.watch)
@@ -119,25 +127,12 @@ func (o *storeOpener) teamFor(ctx context.Context, server *client.Client, name s
 		t, err = o.teamNamed(ctx, name)
 		return t, "", err
 	}
-	found, err := client.Teams{Client: server}.Read(ctx, team, version)
+	found, err := client.Call(ctx, server, httpapi.ReadTeam, httpapi.TeamVersion{Name: team, Version: version})
 	var failed *control.Error
 	if errors.As(err, &failed) && failed.Kind == control.NotFound {
 		return t, "", usagef("file %s not found, and %w", name, err)
 	}
 	return found.Team, team + "@" + string(found.Digest), err
-}
-
-// sendFiles sends stored files to the store or server of the session.
-func (c *runCommand) sendFiles(ctx context.Context, to startOperations, from *store.Store, t spec.Team, in control.NewSession) error {
-	for _, files := range append(slices.Collect(maps.Values(in.Supplied)), in.Workspace) {
-		if files == "" {
-			continue
-		}
-		if err := to.Send(ctx, from, t.Name, files); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // storeFiles stores what the session starts from.

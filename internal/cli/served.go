@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -37,61 +38,63 @@ func (t *transit) close() {
 	}
 }
 
-// servedReviews are the reviews of a server. Files that they read are stored in transit.
-type servedReviews struct {
-	client.Reviews
-	transit *transit
-}
-
-// Result reads a session's result, with the files that it has changed.
-func (r servedReviews) Result(ctx context.Context, sessionID string) (control.Result, error) {
-	return r.read(ctx, sessionID, control.BundleInput{})
-}
-
-// Selected reads a session's result, with files of its newest tree.
-func (r servedReviews) Selected(ctx context.Context, sessionID string, paths []string) (control.Result, error) {
-	return r.read(ctx, sessionID, control.BundleInput{Tree: true, Paths: paths})
-}
-
-func (r servedReviews) read(ctx context.Context, sessionID string, in control.BundleInput) (control.Result, error) {
-	into, err := r.transit.open()
-	if err != nil {
-		return control.Result{}, err
+// result reads a session's result, with the files that it has changed.
+func (p *plane) result(ctx context.Context, sessionID string) (control.Result, error) {
+	if p.base != nil {
+		return control.Reviews{Base: p.base}.Result(ctx, sessionID)
 	}
-	return r.Reviews.Result(ctx, sessionID, in, into)
+	return p.bundle(ctx, control.BundleInput{Session: sessionID})
 }
 
-// servedStarts start sessions of a server. Their files are stored in transit first.
-type servedStarts struct {
-	client.Starts
-	transit *transit
+// newest reads a session's result, with the files of its newest tree that paths select.
+func (p *plane) newest(ctx context.Context, sessionID string, paths []string) (control.Result, error) {
+	if p.base != nil {
+		return control.Reviews{Base: p.base}.Newest(ctx, sessionID)
+	}
+	return p.bundle(ctx, control.BundleInput{Session: sessionID, Tree: true, Paths: paths})
 }
 
-// Check does nothing: the server rejects an invalid session at the start.
-func (servedStarts) Check(context.Context, control.NewSession) error { return nil }
+func (p *plane) bundle(ctx context.Context, in control.BundleInput) (doc control.Result, err error) {
+	into, err := p.transit.open()
+	if err != nil {
+		return doc, err
+	}
+	err = client.Download(ctx, p.server, httpapi.BundleSession, in, func(r io.Reader) error {
+		doc, err = control.ReadBundle(ctx, r, into)
+		return err
+	})
+	return doc, err
+}
 
-// Files is the store that takes a session's files first.
-func (s servedStarts) Files() (*store.Store, error) { return s.transit.open() }
+// checkStart rejects a session that cannot start, before its files are stored. A server rejects it at the start.
+func (p *plane) checkStart(ctx context.Context, in control.NewSession) error {
+	if p.base == nil {
+		return nil
+	}
+	return control.Starts{Base: p.base}.Check(ctx, in)
+}
 
-// Send uploads files. The server has to store them unchanged: ignored files were left out before.
-func (s servedStarts) Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error {
+// files is the store that takes a session's files first.
+func (p *plane) files() (*store.Store, error) {
+	if p.base != nil {
+		return p.base.Store, nil
+	}
+	return p.transit.open()
+}
+
+// send uploads files to a server. It has to store them unchanged: ignored files were left out before.
+func (p *plane) send(ctx context.Context, team string, files spec.Digest) error {
+	if p.base != nil {
+		return nil
+	}
 	archive := func() (io.Reader, error) {
 		r, w := io.Pipe()
-		go func() { _ = w.CloseWithError(control.Pack(ctx, from.Content, files, w)) }() // the reader has the error
+		go func() { _ = w.CloseWithError(control.Pack(ctx, p.transit.store.Content, files, w)) }() // the reader has the error
 		return r, nil
 	}
-	stored, err := s.Upload(ctx, team, archive, []string{"**"})
+	stored, err := client.Upload(ctx, p.server, httpapi.UploadWorkspace, httpapi.UploadInput{Team: team, Include: []string{"**"}}, archive)
 	if err == nil && stored.Workspace != files {
 		err = failf("the server stored other files than were sent; its version may be another: see `maestro version`")
 	}
 	return err
 }
-
-// localStarts start sessions of a store of this host.
-type localStarts struct{ control.Starts }
-
-// Files is the session's store.
-func (s localStarts) Files() (*store.Store, error) { return s.Store, nil }
-
-// Send does nothing: the store has the files.
-func (localStarts) Send(context.Context, *store.Store, string, spec.Digest) error { return nil }

@@ -56,7 +56,7 @@ func (c *statusCommand) run(ctx context.Context, sessionID string) error {
 
 // show prints the status of a session.
 func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) error {
-	v, err := p.sessions.Status(ctx, sessionID)
+	v, err := p.status(ctx, sessionID)
 	if err != nil {
 		return c.explainIn(ctx, p, err)
 	}
@@ -67,7 +67,7 @@ func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) er
 		return c.printJSON(v.Document())
 	}
 	writeStatus(c.guide, v)
-	if at := p.sessions.Dashboard(ctx, sessionID); at != "" {
+	if at := p.dashboard(ctx, sessionID); at != "" {
 		c.print("dashboard: %s", at)
 	}
 	return nil

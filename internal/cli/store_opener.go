@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -169,6 +171,24 @@ func (o *storeOpener) storedTeam(ctx context.Context, s *store.Store, key sessio
 		return t, failf("%w; give its file with --team", err)
 	}
 	return t, nil
+}
+
+// adminBase is what operations on the teams, tokens and hooks of the store work on.
+func (o *storeOpener) adminBase() (*control.Base, error) {
+	s, err := o.openStore()
+	if err != nil {
+		return nil, err
+	}
+	return &control.Base{Store: s, Audit: access.NewAudit(s.State, o.now), Now: o.now}, nil
+}
+
+// administer runs an operation on the teams, tokens or hooks of the store.
+func administer[I, O any](ctx context.Context, o *storeOpener, operation httpapi.Operation[I, O], in I) (doc O, err error) {
+	base, err := o.adminBase()
+	if err != nil {
+		return doc, err
+	}
+	return operation.Do(ctx, base, in)
 }
 
 // storeError adds the exit code to an error of a state directory.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -51,11 +51,11 @@ func (c teamCommand) register(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	teams, err := c.teams()
+	base, err := c.adminBase()
 	if err != nil {
 		return err
 	}
-	doc, err := teams.Register(ctx, control.Registration{Text: text, Team: &crew})
+	doc, err := control.Teams{Base: base}.Register(ctx, control.Registration{Text: text, Team: &crew})
 	if err != nil {
 		return err
 	}
@@ -81,11 +81,7 @@ func (c teamCommand) newList(a *app) *cobra.Command {
 }
 
 func (c teamCommand) list(ctx context.Context) error {
-	teams, err := c.teams()
-	if err != nil {
-		return err
-	}
-	doc, err := teams.List(ctx)
+	doc, err := administer(ctx, c.storeOpener, httpapi.ListTeams, httpapi.None{})
 	if err != nil {
 		return err
 	}
@@ -122,11 +118,7 @@ func (c teamCommand) newShow(a *app) *cobra.Command {
 }
 
 func (c teamCommand) show(ctx context.Context, name, version string) error {
-	teams, err := c.teams()
-	if err != nil {
-		return err
-	}
-	doc, err := teams.Read(ctx, name, version)
+	doc, err := administer(ctx, c.storeOpener, httpapi.ReadTeam, httpapi.TeamVersion{Name: name, Version: version})
 	if err != nil {
 		return inputError(err)
 	}
@@ -164,11 +156,7 @@ func (c teamCommand) newRemove(a *app) *cobra.Command {
 		Short: "Remove a registered team with its versions; its sessions keep what they use",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			teams, err := c.teams()
-			if err != nil {
-				return err
-			}
-			doc, err := teams.Remove(cmd.Context(), args[0])
+			doc, err := administer(cmd.Context(), c.storeOpener, httpapi.RemoveTeam, httpapi.OfName{Name: args[0]})
 			if err != nil {
 				return err
 			}
@@ -205,13 +193,4 @@ func (o *storeOpener) teamNamed(ctx context.Context, name string) (spec.Team, er
 func isFile(name string) bool {
 	_, err := os.Lstat(name)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// teams are those of the store, which open opens.
-func (c teamCommand) teams() (control.Teams, error) {
-	s, err := c.openStore()
-	if err != nil {
-		return control.Teams{}, err
-	}
-	return control.Teams{Base: &control.Base{Store: s, Audit: access.NewAudit(s.State, c.now), Now: c.now}}, nil
 }

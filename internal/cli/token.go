@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -10,22 +9,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
-
-// tokenDocument is a token in `token create -o json` and its like.
-type tokenDocument struct {
-	access.Token
-	State string `json:"state"`
-	// Secret is the token itself, which is shown once.
-	Secret string `json:"token,omitempty"`
-}
-
-// tokenListDocument is the document of `token list -o json`.
-type tokenListDocument struct {
-	Tokens []tokenDocument `json:"tokens"`
-}
 
 // tokenCommand is the commands on tokens.
 type tokenCommand struct {
@@ -42,7 +30,7 @@ func newToken(a *app) *cobra.Command {
 const usualLifetime = "90d"
 
 func (c tokenCommand) newCreate(a *app) *cobra.Command {
-	var grants, groups []string
+	var in control.NewToken
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -52,22 +40,22 @@ func (c tokenCommand) newCreate(a *app) *cobra.Command {
 		Example: "  maestro token create ci --role operator:web --expires 30d",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(grants) == 0 {
+			if len(in.Roles) == 0 {
 				return usagef("missing --role; use viewer, approver, operator or admin, and ROLE:TEAM for one team")
 			}
-			roles, err := access.ParseRoles(grants...)
-			if err != nil {
+			if _, err := access.ParseRoles(in.Roles...); err != nil {
 				return usagef("--role: %w", err)
 			}
 			lifetime, err := parseLifetime(expires)
 			if err != nil {
 				return err
 			}
-			return c.create(cmd.Context(), access.NewToken{Name: args[0], Roles: roles, Groups: groups, Lifetime: lifetime})
+			in.Name, in.For = args[0], textfmt.Duration(lifetime)
+			return c.create(cmd.Context(), in)
 		},
 	}
-	cmd.Flags().StringArrayVar(&grants, "role", nil, "role, or ROLE:TEAM; may be given several times")
-	cmd.Flags().StringArrayVar(&groups, "group", nil, "group of the token, as a phase's approve.by names it; may be given several times")
+	cmd.Flags().StringArrayVar(&in.Roles, "role", nil, "role, or ROLE:TEAM; may be given several times")
+	cmd.Flags().StringArrayVar(&in.Groups, "group", nil, "group of the token, as a phase's approve.by names it; may be given several times")
 	cmd.Flags().StringVar(&expires, "expires", usualLifetime, "how long it is good, like 30d or 12h; never: until it is revoked")
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -86,17 +74,13 @@ func parseLifetime(expires string) (time.Duration, error) {
 	return lifetime, nil
 }
 
-func (c tokenCommand) create(ctx context.Context, n access.NewToken) error {
-	tokens, err := c.tokens()
+func (c tokenCommand) create(ctx context.Context, in control.NewToken) error {
+	made, err := administer(ctx, c.storeOpener, httpapi.CreateToken, httpapi.Body[control.NewToken]{Body: in})
 	if err != nil {
 		return err
 	}
-	secret, made, err := tokens.Create(ctx, n)
-	if err != nil {
-		return tokenError(err)
-	}
-	return c.result(tokenDocument{made, made.State(c.now()), secret}, func() {
-		c.print("%s", secret)
+	return c.result(made, func() {
+		c.print("%s", made.Secret)
 		c.printErr("token %s (id %s) has the roles %s; it is not shown again. Revoke it with `maestro token revoke %s`", made.Name, made.ID, strings.Join(access.Roles(made.Roles).Grants(), ", "), made.ID)
 	})
 }
@@ -114,17 +98,9 @@ func (c tokenCommand) newList(a *app) *cobra.Command {
 }
 
 func (c tokenCommand) list(ctx context.Context) error {
-	tokens, err := c.tokens()
+	doc, err := administer(ctx, c.storeOpener, httpapi.ListTokens, httpapi.None{})
 	if err != nil {
 		return err
-	}
-	all, err := tokens.List(ctx)
-	if err != nil {
-		return err
-	}
-	doc := tokenListDocument{Tokens: []tokenDocument{}}
-	for _, t := range all {
-		doc.Tokens = append(doc.Tokens, tokenDocument{Token: t, State: t.State(c.now())})
 	}
 	return c.result(doc, func() {
 		if len(doc.Tokens) == 0 {
@@ -157,31 +133,9 @@ func (c tokenCommand) newRevoke(a *app) *cobra.Command {
 }
 
 func (c tokenCommand) revoke(ctx context.Context, id string) error {
-	tokens, err := c.tokens()
+	t, err := administer(ctx, c.storeOpener, httpapi.RevokeToken, httpapi.OfName{Name: id})
 	if err != nil {
 		return err
 	}
-	t, err := tokens.Revoke(ctx, id)
-	if err != nil {
-		return tokenError(err)
-	}
-	return c.result(tokenDocument{Token: t, State: t.State(c.now())}, func() { c.print("token %s (id %s) is revoked", t.Name, t.ID) })
-}
-
-// tokens opens the tokens of the store.
-func (c tokenCommand) tokens() (*access.Tokens, error) {
-	s, err := c.openStore()
-	if err != nil {
-		return nil, err
-	}
-	return access.NewTokens(s.State, access.NewAudit(s.State, c.now)), nil
-}
-
-// tokenError adds the exit code of bad input.
-func tokenError(err error) error {
-	var refused *access.NameError
-	if errors.As(err, &refused) {
-		return usagef("%w", err)
-	}
-	return err
+	return c.result(t, func() { c.print("token %s (id %s) is revoked", t.Name, t.ID) })
 }

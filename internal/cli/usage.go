@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -27,11 +27,8 @@ type usageDocument struct {
 	// Since is the first day that counts, by UTC; empty: all do.
 	Since string `json:"since,omitempty"`
 	// By are the rows' keys.
-	By    []string       `json:"by"`
-	Rows  []usage.Row    `json:"rows"`
-	Total usage.Spending `json:"total"`
-	// Budgets are those of the session that was requested.
-	Budgets []control.Budget `json:"budgets,omitempty"`
+	By []string `json:"by"`
+	control.Usage
 }
 
 // usageCommand is `usage`.
@@ -40,13 +37,12 @@ type usageCommand struct {
 	*connector
 	doc usageDocument
 	// labels select sessions.
-	labels map[string]string
+	labels []string
 }
 
 func newUsage(a *app) *cobra.Command {
 	c := usageCommand{console: a.console, connector: a.connector}
 	var since, by string
-	var labels []string
 	cmd := &cobra.Command{
 		Use:   "usage [SESSION]",
 		Short: "Show what sessions have cost",
@@ -62,16 +58,16 @@ func newUsage(a *app) *cobra.Command {
 			if c.doc.Since, err = parseSince(since, c.now()); err != nil {
 				return err
 			}
-			if c.labels, err = control.ParseLabels(labels); err != nil {
+			if _, err = control.ParseLabels(c.labels); err != nil {
 				return inputError(err)
 			}
-			if c.doc.Session != "" && len(labels) > 0 {
+			if c.doc.Session != "" && len(c.labels) > 0 {
 				return usagef("--label selects among all sessions; leave SESSION or --label out")
 			}
 			return c.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
+	cmd.Flags().StringArrayVar(&c.labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day this long ago, like 7d or 12h (default: all)")
 	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+" (default: phase,persona of a session, session,team of all)")
 	a.addServedFlags(cmd, outputCSV)
@@ -152,13 +148,15 @@ func (c *usageCommand) show() error {
 
 // storeCosts adds up the costs of the session, or of all sessions of the store.
 func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
-	var sums control.Usage
 	if c.doc.Session == "" {
-		sums, err = p.money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: state.Filter{Labels: c.labels}})
+		c.doc.Usage, err = invoke(ctx, p, httpapi.ReadUsage, control.UsageFilter{
+			HistoryFilter: control.HistoryFilter{By: c.doc.By, Labels: c.labels}, CostFilter: control.CostFilter{From: c.doc.Since},
+		})
 	} else {
-		sums, err = p.money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
+		c.doc.Usage, err = invoke(ctx, p, httpapi.ReadSessionUsage, control.SessionUsageFilter{
+			Session: c.doc.Session, By: c.doc.By, CostFilter: control.CostFilter{From: c.doc.Since},
+		})
 		err = c.explainIn(ctx, p, err)
 	}
-	c.doc.Rows, c.doc.Total, c.doc.Budgets = sums.Rows, sums.Total, sums.Budgets
 	return err
 }

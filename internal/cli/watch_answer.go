@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/tui"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // Answer sends an answer that the user typed in the live view, and returns what the command for
@@ -21,7 +21,7 @@ func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, err
 	quiet, out := c.captured()
 	quiet.stderr, quiet.palette.On = out, false
 	if answer.Action == tui.Raise {
-		err := (&budgetRaise{quiet.console, quiet.connector, quiet.env}).raiseTyped(ctx, c.session, answer)
+		err := (&budgetRaise{quiet.console, quiet.connector}).raiseTyped(ctx, c.session, answer)
 		return out.String(), err
 	}
 	command := resolveCommandOf(quiet)
@@ -40,7 +40,7 @@ func (c *resolveCommand) answerTyped(ctx context.Context, sessionID string, answ
 
 // raiseTyped raises a budget like `budget raise`.
 func (c *budgetRaise) raiseTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
-	r := workflows.Raise{By: c.env.person(), Note: answer.Note}
+	r := control.Raise{Note: answer.Note}
 	if err := addAmount(&r, answer.Amount, answer.Request.Amounts); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *budgetRaise) raiseTyped(ctx context.Context, sessionID string, answer t
 
 // addAmount parses a typed amount: a number of tokens, also like 50k, or dollars with a $ before them. unit is the unit
 // of a number without one.
-func addAmount(r *workflows.Raise, text, unit string) error {
+func addAmount(r *control.Raise, text, unit string) error {
 	invalid := usagef("%q is not an amount; use a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
 	number, money := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), ",", "")), "$")
 	if money || unit == unitUSD {

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/httpapi"
 )
 
 const (
-	// prefix begins the path of every operation.
-	prefix = "/api/v1"
 	// maxDocument bounds a document that is read, and maxProblem one that says what is wrong, in bytes.
 	maxDocument = 64 << 20
 	maxProblem  = 1 << 20
@@ -84,7 +84,7 @@ func cause(err error) string {
 
 // New returns a client. It does not call the server yet.
 func New(o Options) (*Client, error) {
-	at, err := url.Parse(strings.TrimSuffix(strings.TrimRight(o.URL, "/"), prefix))
+	at, err := url.Parse(strings.TrimSuffix(strings.TrimRight(o.URL, "/"), httpapi.Prefix))
 	switch {
 	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.Path != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil:
 		return nil, optionErrorf("%q is not the address of a server; give it like https://maestro.example.org or http://127.0.0.1:8234", o.URL)
@@ -114,8 +114,8 @@ func (c *Client) URL() string { return c.base }
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// call is a request of an operation.
-type call struct {
+// request is a request of an operation.
+type request struct {
 	method, path string
 	query        url.Values
 	// body makes the body, for each try anew; nil: there is none.
@@ -126,7 +126,7 @@ type call struct {
 
 // do sends a request until it is answered, at most so often or so long, and returns the answer if it is
 // a success. A change has one key for all tries, by which the server makes it once.
-func (c *Client) do(ctx context.Context, in call) (*http.Response, error) {
+func (c *Client) do(ctx context.Context, in request) (*http.Response, error) {
 	key := ""
 	if in.method != http.MethodGet {
 		key = rand.Text()
@@ -178,7 +178,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (c *Client) send(ctx context.Context, in call, key string) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, in request, key string) (*http.Response, error) {
 	var body io.Reader
 	if in.body != nil {
 		var err error
@@ -186,7 +186,7 @@ func (c *Client) send(ctx context.Context, in call, key string) (*http.Response,
 			return nil, err
 		}
 	}
-	at := c.base + prefix + in.path
+	at := c.base + httpapi.Prefix + in.path
 	if len(in.query) > 0 {
 		at += "?" + in.query.Encode()
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -54,7 +55,7 @@ func TestARequestThatIsUnderWayIsWaitedFor(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"session": "s"}`)
 	})
-	started, err := client.Starts{Client: c}.Start(t.Context(), control.NewSession{Session: "s"})
+	started, err := client.Call(t.Context(), c, httpapi.StartSession, httpapi.Body[control.NewSession]{Body: control.NewSession{Session: "s"}})
 	require.NoError(t, err)
 	require.Equal(t, "s", started.Session)
 	require.EqualValues(t, 8, calls.Load())
@@ -67,7 +68,7 @@ func TestABusyServerIsNotAskedAgainBeforeItsTime(t *testing.T) {
 			w.Header().Set("Retry-After", "3600")
 			problem(w, status, "too many calls")
 		})
-		_, err := client.Sessions{Client: c}.Status(t.Context(), "s")
+		_, err := client.Call(t.Context(), c, httpapi.ReadSession, httpapi.OfSession{Session: "s"})
 		var busy *client.BusyError
 		require.ErrorAs(t, err, &busy)
 		require.ErrorContains(t, err, "is busy: too many calls")
@@ -83,7 +84,7 @@ func TestAWrongTokenIsNotTriedAgain(t *testing.T) {
 		w.Header().Set("Retry-After", "6")
 		problem(w, http.StatusTooManyRequests, "the token is unknown, revoked or expired")
 	})
-	_, err := client.Sessions{Client: c}.Status(t.Context(), "s")
+	_, err := client.Call(t.Context(), c, httpapi.ReadSession, httpapi.OfSession{Session: "s"})
 	var refused *client.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.Nobody)
@@ -104,10 +105,10 @@ func TestFilesThatCannotBeReadAreNotTheServersFault(t *testing.T) {
 		},
 	} {
 		opened := 0
-		_, err := client.Starts{Client: c}.Upload(t.Context(), "web", func() (io.Reader, error) {
+		_, err := client.Upload(t.Context(), c, httpapi.UploadWorkspace, httpapi.UploadInput{Team: "web"}, func() (io.Reader, error) {
 			opened++
 			return archive()
-		}, nil)
+		})
 		require.Equal(t, damaged, err)
 		require.Equal(t, 1, opened, "what cannot be sent is not sent again")
 	}
@@ -124,7 +125,10 @@ func TestAResultThatCannotBeReadSaysWhy(t *testing.T) {
 	require.NoError(t, w.Close())
 	result := func(answer http.HandlerFunc) error {
 		c, _ := answering(t, answer)
-		_, err := client.Reviews{Client: c}.Result(context.WithoutCancel(t.Context()), "s", control.BundleInput{}, into)
+		err := client.Download(t.Context(), c, httpapi.BundleSession, control.BundleInput{Session: "s"}, func(r io.Reader) error {
+			_, err := control.ReadBundle(context.WithoutCancel(t.Context()), r, into)
+			return err
+		})
 		require.Error(t, err)
 		return err
 	}

@@ -1,4 +1,3 @@
-// Package client calls the HTTP API of a `maestro serve`. Its operations have the signatures of
-// those of the control plane, and return its documents and errors, so that the same command works
-// with both.
+// Package client calls the HTTP API of a `maestro serve`: the operations of internal/httpapi's table,
+// with their inputs, documents and errors, so that the same command works with a server and without.
 package client

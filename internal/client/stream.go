@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -34,13 +33,17 @@ var errBroken = errors.New("the stream has ended")
 // errStopped says that the reader wants no more events.
 var errStopped = errors.New("the reader has stopped")
 
-// stream follows server-sent events from a position on, over losses of the connection: the server is
-// asked for what comes after the last event.
-func stream[T any](ctx context.Context, c *Client, path string, query url.Values, from string) iter.Seq2[event[T], error] {
+// lastEvent is the header with the position from which events are followed.
+const lastEvent = "Last-Event-ID"
+
+// stream follows server-sent events, over losses of the connection: the server is asked for what comes
+// after the last event.
+func stream[T any](ctx context.Context, c *Client, in request) iter.Seq2[event[T], error] {
+	in.head["Accept"] = "text/event-stream"
 	return func(yield func(event[T], error) bool) {
 		connected, lost := false, false // connected: the server has once taken the request
 		for ctx.Err() == nil {
-			err := follow(ctx, c, path, query, from, func(id string, data []byte) error {
+			err := follow(ctx, c, in, func(id string, data []byte) error {
 				if lost = lost && !yield(event[T]{back: true}, nil); lost {
 					return errStopped
 				}
@@ -49,7 +52,7 @@ func stream[T any](ctx context.Context, c *Client, path string, query url.Values
 					return fmt.Errorf("the Maestro server at %s: an event cannot be read: %w", c.base, err)
 				}
 				if id != "" {
-					from = id
+					in.head[lastEvent] = id
 				}
 				if !yield(e, nil) {
 					return errStopped
@@ -76,14 +79,10 @@ func stream[T any](ctx context.Context, c *Client, path string, query url.Values
 }
 
 // follow reads one connection's events until it ends; the error is never nil.
-func follow(ctx context.Context, c *Client, path string, query url.Values, from string, take func(id string, data []byte) error) error {
+func follow(ctx context.Context, c *Client, in request, take func(id string, data []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	head := map[string]string{"Accept": "text/event-stream"}
-	if from != "" {
-		head["Last-Event-ID"] = from
-	}
-	got, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, head: head})
+	got, err := c.do(ctx, in)
 	if err != nil {
 		return err
 	}

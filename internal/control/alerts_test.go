@@ -43,7 +43,7 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 func TestAlertsOfSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	s.Shared = true
+	s.Serves = true
 	raise := func(team string) {
 		key := session.Key{Namespace: "default", Session: "of-" + team}
 		statetest.Put(t, s.Store.State, key, func(e *session.Execution) {

@@ -180,14 +180,6 @@ func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) 
 	return text, err == nil && at.Log != "", err
 }
 
-// Changes is the difference of a failed attempt's files from the input.
-func (a Attempts) Changes(ctx context.Context, sessionID string, at Attempt) (string, error) {
-	if _, _, err := a.inStore(ctx, sessionID); err != nil {
-		return "", err
-	}
-	return a.orLost(ctx, at.Diff)
-}
-
 // AttemptLog is the texts of an attempt.
 type AttemptLog struct {
 	// Changes is the difference of a failed attempt's files from the input.
@@ -197,20 +189,15 @@ type AttemptLog struct {
 }
 
 // Log has the texts of a finished attempt, or the reasons why they cannot be read.
-func (a Attempts) Log(ctx context.Context, sessionID string, at Attempt) (l AttemptLog, err error) {
-	if l.Text, _, err = a.Transcript(ctx, sessionID, at); err == nil {
-		l.Changes, err = a.Changes(ctx, sessionID, at)
+func (a Attempts) Log(ctx context.Context, in AttemptInput) (l AttemptLog, err error) {
+	_, found, _, err := a.find(ctx, in)
+	if err != nil {
+		return l, err
+	}
+	if l.Text, err = a.orLost(ctx, found.Log); err == nil {
+		l.Changes, err = a.orLost(ctx, found.Diff)
 	}
 	return l, err
-}
-
-// LogOf has the texts of the named finished attempt.
-func (a Attempts) LogOf(ctx context.Context, sessionID string, id AttemptRef) (AttemptLog, error) {
-	_, found, _, err := a.find(ctx, sessionID, id)
-	if err != nil {
-		return AttemptLog{}, err
-	}
-	return a.Log(ctx, sessionID, found)
 }
 
 // orLost reads a text for display. If it cannot be read, the result is the reason.

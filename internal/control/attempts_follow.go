@@ -87,15 +87,25 @@ type liveLog struct {
 // errStopped reports that the reader has stopped.
 var errStopped = errors.New("the reader has stopped")
 
+// Event is the kind of the event, and the position after it.
+func (e Event) Event() (kind, position string) { return string(e.Kind), e.ID }
+
+// FollowInput selects attempts of a session, and the position from which they are followed: that of
+// the last event that the reader has. The empty position is the beginning.
+type FollowInput struct {
+	AttemptFilter
+	From string `header:"Last-Event-ID" maxLength:"4096" doc:"the id of the last event that the reader has"`
+}
+
 // Follow yields the events of the selected attempts, from a position until the session has ended.
-// The empty position is the beginning. It continues while Temporal cannot be reached.
-func (a Attempts) Follow(ctx context.Context, sessionID string, selected Select, from string) iter.Seq2[Event, error] {
+// It continues while Temporal cannot be reached.
+func (a Attempts) Follow(ctx context.Context, in FollowInput) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := &follower{
-			Attempts: a, selected: selected, muted: from == FollowNew, yield: yield,
+			Attempts: a, selected: in.Assignment, muted: in.From == FollowNew, yield: yield,
 			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, live: map[spec.AssignmentID]liveLog{},
 		}
-		err := f.begin(ctx, sessionID, from)
+		err := f.begin(ctx, in.Session, in.From)
 		if err == nil {
 			err = f.run(ctx)
 		}

@@ -46,15 +46,21 @@ func (s Select) Matches(id spec.AssignmentID) bool {
 	return (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
 }
 
+// AttemptFilter selects attempts of a session.
+type AttemptFilter struct {
+	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
+	Assignment Select `query:"assignment" maxLength:"210" doc:"PHASE or PHASE/PERSONA; empty: all"`
+}
+
 // List lists the selected attempts. It needs the store; without Temporal, it lists no attempts at
 // work.
-func (a Attempts) List(ctx context.Context, sessionID string, selected Select) (AttemptList, error) {
-	doc := AttemptList{Session: sessionID, Running: []RunningAttempt{}}
-	_, key, err := a.inStore(ctx, sessionID)
+func (a Attempts) List(ctx context.Context, in AttemptFilter) (AttemptList, error) {
+	doc := AttemptList{Session: in.Session, Running: []RunningAttempt{}}
+	_, key, err := a.inStore(ctx, in.Session)
 	if err != nil {
 		return doc, err
 	}
-	if doc.Attempts, doc.Damage.Damage, err = a.finished(ctx, key, selected); err != nil {
+	if doc.Attempts, doc.Damage.Damage, err = a.finished(ctx, key, in.Assignment); err != nil {
 		return doc, err
 	}
 	at := followPosition{}
@@ -62,15 +68,15 @@ func (a Attempts) List(ctx context.Context, sessionID string, selected Select) (
 		at.passed(done.AssignmentID, endOf(done))
 	}
 	doc.Next = at.String()
-	w, err := a.watcher(sessionID)
+	w, err := a.watcher(in.Session)
 	if err != nil || w.Conn == nil {
 		return doc, err
 	}
 	v, err := w.Look(ctx)
 	if err != nil {
-		return doc, looked(sessionID, err)
+		return doc, looked(in.Session, err)
 	}
-	doc.Running = runningOf(v, selected)
+	doc.Running = runningOf(v, in.Assignment)
 	return doc, nil
 }
 

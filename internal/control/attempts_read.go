@@ -12,6 +12,25 @@ import (
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
+// AttemptInput names a finished attempt of a session.
+type AttemptInput struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Phase   string `path:"phase" maxLength:"100"`
+	Persona string `path:"persona" maxLength:"100"`
+	Round   int    `path:"round" minimum:"1"`
+	Attempt int    `path:"attempt" minimum:"1" doc:"counts in the round"`
+	Pass    int    `query:"pass" minimum:"0" doc:"the pass; without it, the last one that has the attempt"`
+}
+
+// Input names the attempt in its session.
+func (a AttemptRef) Input(sessionID string) AttemptInput {
+	return AttemptInput{Session: sessionID, Phase: a.Phase, Persona: a.Persona, Round: a.Round, Attempt: a.Attempt, Pass: a.Pass}
+}
+
+func (in AttemptInput) ref() AttemptRef {
+	return AttemptRef{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Pass: in.Pass, Round: in.Round, Attempt: in.Attempt}
+}
+
 // isOf reports whether an attempt is the named one. Pass zero matches any pass.
 func (a AttemptRef) isOf(at Attempt) bool {
 	return at.AssignmentID == a.AssignmentID && at.Round == a.Round && at.Attempt == a.Attempt && (a.Pass == 0 || at.Pass == a.Pass)
@@ -41,9 +60,9 @@ type Task struct {
 }
 
 // Read reads one finished attempt.
-func (a Attempts) Read(ctx context.Context, sessionID string, id AttemptRef) (AttemptDetail, error) {
-	doc := AttemptDetail{Session: sessionID}
-	key, found, before, err := a.find(ctx, sessionID, id)
+func (a Attempts) Read(ctx context.Context, in AttemptInput) (AttemptDetail, error) {
+	doc := AttemptDetail{Session: in.Session}
+	key, found, before, err := a.find(ctx, in)
 	if err != nil {
 		return doc, err
 	}
@@ -67,11 +86,12 @@ func (a Attempts) Read(ctx context.Context, sessionID string, id AttemptRef) (At
 }
 
 // find finds an attempt, and the failed one before it in its pass; nil: there is none.
-func (a Attempts) find(ctx context.Context, sessionID string, id AttemptRef) (key session.Key, found Attempt, before *Attempt, err error) {
+func (a Attempts) find(ctx context.Context, in AttemptInput) (key session.Key, found Attempt, before *Attempt, err error) {
+	id := in.ref()
 	if err := id.Check(); err != nil {
 		return key, found, nil, &Error{Kind: Invalid, Field: "assignment", err: err}
 	}
-	if _, key, err = a.inStore(ctx, sessionID); err != nil {
+	if _, key, err = a.inStore(ctx, in.Session); err != nil {
 		return key, found, nil, err
 	}
 	record, err := a.Store.State.Record(ctx, state.Assignment{Key: key, AssignmentID: id.AssignmentID})
@@ -132,9 +152,6 @@ func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDeta
 	}
 }
 
-// MaxRange is the maximum size of one read of a transcript, in bytes.
-const MaxRange = 1 << 20
-
 // TranscriptRange is a part of a transcript.
 type TranscriptRange struct {
 	// Log is the transcript's blob, and Size its size in bytes.
@@ -147,22 +164,25 @@ type TranscriptRange struct {
 	Text string `json:"text"`
 }
 
-// Range reads a part of an attempt's transcript: at most limit bytes from an offset, or, with a
-// negative offset, from that many bytes before the end.
-func (a Attempts) Range(ctx context.Context, sessionID string, id AttemptRef, from int64, limit int) (TranscriptRange, error) {
+// RangeInput is a part of an attempt's transcript.
+type RangeInput struct {
+	AttemptInput
+	From  int64 `query:"from" doc:"the offset in bytes; a negative one counts from the end"`
+	Limit int   `query:"limit" minimum:"1" maximum:"1048576" default:"262144" doc:"how many bytes at most"`
+}
+
+// Range reads a part of an attempt's transcript.
+func (a Attempts) Range(ctx context.Context, in RangeInput) (TranscriptRange, error) {
 	var doc TranscriptRange
-	if limit <= 0 || limit > MaxRange {
-		return doc, invalidf("limit", "%d is not between 1 and %d bytes", limit, MaxRange)
-	}
-	data, log, err := a.transcript(ctx, sessionID, id)
+	data, log, err := a.transcript(ctx, in.AttemptInput)
 	if err != nil {
 		return doc, err
 	}
 	doc.Log, doc.Size = log, int64(len(data))
-	if doc.From = min(from, doc.Size); from < 0 {
-		doc.From = lineFrom(data, max(doc.Size+from, 0))
+	if doc.From = min(in.From, doc.Size); in.From < 0 {
+		doc.From = lineFrom(data, max(doc.Size+in.From, 0))
 	}
-	doc.To = min(doc.From+int64(limit), doc.Size)
+	doc.To = min(doc.From+int64(in.Limit), doc.Size)
 	part := data[doc.From:doc.To]
 	if end := bytes.LastIndexByte(part, '\n'); doc.To < doc.Size && end >= 0 {
 		part = part[:end+1]
@@ -186,8 +206,8 @@ func lineFrom(data []byte, from int64) int64 {
 }
 
 // transcript reads a whole transcript and verifies it; its size is limited when it is written.
-func (a Attempts) transcript(ctx context.Context, sessionID string, id AttemptRef) ([]byte, spec.Digest, error) {
-	_, found, _, err := a.find(ctx, sessionID, id)
+func (a Attempts) transcript(ctx context.Context, in AttemptInput) ([]byte, spec.Digest, error) {
+	_, found, _, err := a.find(ctx, in)
 	if err != nil || found.Log == "" {
 		return nil, "", err
 	}

@@ -90,7 +90,7 @@ func (s *bench) prints(text string) {
 // following follows from a position, and calls take with each event until that is enough.
 func (s *bench) following(from string, enough func(control.Event) bool) (last string, texts []string) {
 	s.Helper()
-	for e, err := range s.Follow(s.ctx, "s", "", from) {
+	for e, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: from}) {
 		require.NoError(s.T, err)
 		last, texts = e.ID, append(texts, string(e.Kind)+" "+e.Text+string(e.Status))
 		if enough(e) {
@@ -106,10 +106,10 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 	s.is(session.Running)
 	long := strings.Repeat("-- a line of the transcript, with an é\n", 10<<20/40)
 	s.fails(1, long)
-	id := control.AttemptRef{AssignmentID: s.dev, Round: 1, Attempt: 1}
+	id := control.AttemptRef{AssignmentID: s.dev, Round: 1, Attempt: 1}.Input("s")
 	var read strings.Builder
 	for at := int64(0); ; {
-		part, err := s.Range(s.ctx, "s", id, at, control.MaxRange)
+		part, err := s.Range(s.ctx, control.RangeInput{AttemptInput: id, From: at, Limit: 1 << 20})
 		require.NoError(t, err)
 		require.Equal(t, int64(len(long)), part.Size)
 		read.WriteString(part.Text)
@@ -118,19 +118,19 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 		}
 	}
 	require.Equal(t, digestOf(long), digestOf(read.String()), "the parts are the whole")
-	end, err := s.Range(s.ctx, "s", id, -1000, 4096)
+	end, err := s.Range(s.ctx, control.RangeInput{AttemptInput: id, From: -1000, Limit: 4096})
 	require.NoError(t, err)
 	require.Equal(t, end.Size, end.To)
 	require.True(t, strings.HasPrefix(end.Text, "-- a line"), "a part begins with a line")
-	_, err = s.Range(s.ctx, "s", control.AttemptRef{AssignmentID: s.dev, Round: 7, Attempt: 1}, 0, 10)
+	_, err = s.Range(s.ctx, control.RangeInput{AttemptInput: control.AttemptRef{AssignmentID: s.dev, Round: 7, Attempt: 1}.Input("s"), Limit: 10})
 	var failed *control.Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, control.NotFound, failed.Kind)
-	_, err = s.Range(context.Background(), "s", id, 0, 10)
+	_, err = s.Range(context.Background(), control.RangeInput{AttemptInput: id, Limit: 10})
 	require.ErrorIs(t, err, access.ErrNotSignedIn)
 
 	s.fails(2, "")
-	second, err := s.Read(s.ctx, "s", control.AttemptRef{AssignmentID: s.dev, Pass: 1, Round: 1, Attempt: 2})
+	second, err := s.Read(s.ctx, control.AttemptRef{AssignmentID: s.dev, Pass: 1, Round: 1, Attempt: 2}.Input("s"))
 	require.NoError(t, err)
 	require.Equal(t, "want 1", second.Feedback.Output, "it was told how the first one failed")
 }
@@ -166,7 +166,7 @@ func TestAReaderGoesOnWhereItWas(t *testing.T) {
 	require.Equal(t, []string{"attempt ", "session completed"}, texts, "it ends with the session")
 	_, texts = s.following(control.FollowNew, func(control.Event) bool { return false })
 	require.Equal(t, []string{"session completed"}, texts)
-	for _, err := range s.Follow(s.ctx, "s", "", "nonsense") {
+	for _, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: "nonsense"}) {
 		require.ErrorContains(t, err, "not a position")
 	}
 }

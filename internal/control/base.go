@@ -22,8 +22,9 @@ type Base struct {
 	Temporal func() *temporalutil.Connection
 	// Store is nil if none is available. Then operations use only Temporal's data.
 	Store *store.Store
-	// Shared: callers share answers about the store for a moment. It needs a store.
-	Shared bool
+	// Serves: the callers are on other hosts. They share answers about the store for a moment,
+	// answers are bounded, and they name no directory of this host. It needs a store.
+	Serves bool
 	// Namespace is the namespace of the sessions.
 	Namespace string
 	// Audit records who changes what; nil: changes are not recorded.
@@ -33,10 +34,17 @@ type Base struct {
 	// Now returns the current time.
 	Now func() time.Time
 
-	// inboxes and looks are answers that are shared between callers.
-	inboxes shares[viewOf, Inbox]
-	alerted shares[viewOf, []RaisedAlert]
-	looks   shares[string, sessionstatus.Session]
+	// Feed reports which sessions change; nil if this process serves nobody.
+	Feed *Feed
+	// Examiner checks what sessions need, for [Health].
+	Examiner Examiner
+
+	// These are answers that are shared between callers.
+	inboxes  shares[viewOf, Inbox]
+	alerted  shares[viewOf, []RaisedAlert]
+	looks    shares[string, sessionstatus.Session]
+	examined shared[[]Finding]
+	counted  shared[Size]
 }
 
 // Connected returns a fixed connection, for one command.

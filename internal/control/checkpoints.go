@@ -78,9 +78,16 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 	return doc, nil
 }
 
+// CheckpointInput names a checkpoint.
+type CheckpointInput struct {
+	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
+	Checkpoint string `path:"checkpoint" maxLength:"200" doc:"the phase that it was taken after, or the beginning of its digest"`
+}
+
 // Read finds a checkpoint by its phase or a prefix of its digest; without one, the newest.
-func (c Checkpoints) Read(ctx context.Context, sessionID, which string) (ShownCheckpoint, error) {
-	s, key, err := c.inStore(ctx, sessionID)
+func (c Checkpoints) Read(ctx context.Context, in CheckpointInput) (ShownCheckpoint, error) {
+	which := in.Checkpoint
+	s, key, err := c.inStore(ctx, in.Session)
 	if err != nil {
 		return ShownCheckpoint{}, err
 	}
@@ -95,7 +102,7 @@ func (c Checkpoints) Read(ctx context.Context, sessionID, which string) (ShownCh
 		}
 		phases = append(phases, one.CurrentPhase)
 	}
-	return ShownCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
+	return ShownCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), in.Session, strings.Join(phases, ", "))
 }
 
 // Verify reads a session's rows, mirror and blobs, and repairs them if possible; damaged blobs are

@@ -26,6 +26,15 @@ type Change struct {
 	Session string `json:"session"`
 }
 
+// Event is the kind of the event, and the position after it.
+func (c Change) Event() (kind, position string) { return "change", c.ID }
+
+// ChangesInput says which changes are followed.
+type ChangesInput struct {
+	Session string `query:"session" maxLength:"200" doc:"only changes of this session"`
+	From    string `header:"Last-Event-ID" maxLength:"200" doc:"the id of the last event that the reader has"`
+}
+
 // Feed notifies followers of changed sessions. One read of the store serves all of them.
 type Feed struct {
 	*Base
@@ -97,7 +106,7 @@ func (f *Feed) next() <-chan struct{} {
 // Follow yields the changes after a position. If the position is empty or no longer valid, the
 // first change is one of all sessions. Only sessions that the caller may view are yielded; if one is
 // named, only that one.
-func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change, error] {
+func (f *Feed) Follow(ctx context.Context, in ChangesInput) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if f.count(1) == 1 {
 			select {
@@ -106,7 +115,7 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 			}
 		}
 		defer f.count(-1)
-		at := parsePosition(after)
+		at := parsePosition(in.From)
 		for {
 			woken := f.next()
 			changes, now, reset, err := f.Store.State.Changes(ctx, f.Namespace, at)
@@ -117,7 +126,7 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 				yield(Change{}, err)
 				return
 			}
-			if !f.emit(ctx, changes, now, only, yield) {
+			if !f.emit(ctx, changes, now, in.Session, yield) {
 				return
 			}
 			at = now

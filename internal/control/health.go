@@ -21,12 +21,7 @@ const (
 )
 
 // Health is the state of a store, of its Temporal and its workers. Answers are shared between callers.
-type Health struct {
-	*Base
-	examiner Examiner
-	examined shared[[]Finding]
-	counted  shared[Size]
-}
+type Health struct{ *Base }
 
 // Examiner checks what the sessions of a store need. The connection is nil where Temporal cannot be reached.
 type Examiner func(context.Context, *store.Store, *temporalutil.Connection, func() time.Time) ([]Finding, error)
@@ -50,11 +45,6 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Command is a shell command that does it, if there is one.
 	Command string `json:"command,omitempty"`
-}
-
-// NewHealth returns the state of the base's store, Temporal and workers.
-func NewHealth(b *Base, examiner Examiner) *Health {
-	return &Health{Base: b, examiner: examiner}
 }
 
 // Examination is the document of an examination.
@@ -86,9 +76,14 @@ type StoreSize struct {
 	FreeBytes int64     `json:"free_bytes"`
 }
 
+// ExamineInput says how new an examination has to be.
+type ExamineInput struct {
+	Again bool `query:"again" doc:"examine now; left out: the findings may be a minute old"`
+}
+
 // Examine checks what sessions need, and returns remedies. It shows data of all teams, and takes
 // some seconds: without again, the result may be a minute old.
-func (h *Health) Examine(ctx context.Context, again bool) (Examination, error) {
+func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, error) {
 	s, err := h.stored()
 	if err == nil {
 		err = access.Check(ctx, access.View, access.AllTeams)
@@ -97,11 +92,11 @@ func (h *Health) Examine(ctx context.Context, again bool) (Examination, error) {
 		return Examination{}, err
 	}
 	fresh := examinedFor
-	if again {
+	if in.Again {
 		fresh = askedFor
 	}
 	found, at, err := h.examined.get(ctx, h.Now, fresh, func(ctx context.Context) ([]Finding, error) {
-		findings, err := h.examiner(ctx, s, h.conn(), h.Now)
+		findings, err := h.Examiner(ctx, s, h.conn(), h.Now)
 		for _, d := range h.Directories {
 			if dir := d.Source(ctx).Dir; unreadable(dir) != nil {
 				findings = append(findings, Finding{
@@ -120,7 +115,7 @@ func (h *Health) Examine(ctx context.Context, again bool) (Examination, error) {
 }
 
 // Size counts the files of the store, at most once in a while.
-func (h *Health) Size(ctx context.Context) (StoreSize, error) {
+func (h Health) Size(ctx context.Context) (StoreSize, error) {
 	s, err := h.stored()
 	if err == nil {
 		err = access.Check(ctx, access.View, access.NoTeam)
@@ -136,7 +131,7 @@ func (h *Health) Size(ctx context.Context) (StoreSize, error) {
 	return doc, err
 }
 
-func (h *Health) count(ctx context.Context) (size Size, err error) {
+func (h Health) count(ctx context.Context) (size Size, err error) {
 	used, err := diskspace.Below(ctx, h.Store.Dir())
 	if err != nil {
 		return size, err

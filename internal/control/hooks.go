@@ -30,14 +30,14 @@ type HookList struct {
 
 // NewHook is a hook to add.
 type NewHook struct {
-	Name      string            `json:"name"`
-	Kind      access.HookKind   `json:"kind,omitempty"`
-	Team      string            `json:"team"`
-	Directory string            `json:"directory,omitempty"`
-	Labels    map[string]string `json:"labels,omitempty"`
-	Map       map[string]string `json:"map,omitempty"`
-	On        []string          `json:"on,omitempty"`
-	EachEvent bool              `json:"each_event,omitempty"`
+	Name      string            `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
+	Kind      access.HookKind   `json:"kind,omitempty" enum:"generic,github" doc:"who calls it; left out: generic"`
+	Team      string            `json:"team" minLength:"1" maxLength:"200" doc:"the registered team whose sessions it starts: NAME, or NAME@DIGEST for a version"`
+	Directory string            `json:"directory,omitempty" maxLength:"63" doc:"the directory of the server's host that sessions start from, by its name"`
+	Labels    map[string]string `json:"labels,omitempty" doc:"labels of its sessions"`
+	Map       map[string]string `json:"map,omitempty" doc:"kind generic: where the requirement, decision.NAME and label.KEY are, as JSON pointers; left out: the requirement at /requirement"`
+	On        []string          `json:"on,omitempty" maxItems:"20" doc:"kind github: issues.labeled:LABEL, issues.opened or issue_comment.created:COMMAND; left out: the label maestro and the command /maestro"`
+	EachEvent bool              `json:"each_event,omitempty" doc:"kind github: start a session for each event; left out: one for each issue, and one for each comment with the command"`
 }
 
 // AddedHook is the document of a new hook.

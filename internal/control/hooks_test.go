@@ -28,14 +28,14 @@ func TestAWorkspaceThatIsGone(t *testing.T) {
 		_, err := control.Starts{Base: s.Base}.Preview(s.ctx, control.NewSession{Team: control.TeamInput{Loaded: &crew}, Directory: "site"})
 		return err
 	}
-	health := control.NewHealth(s.Base, func(context.Context, *store.Store, *temporalutil.Connection, func() time.Time) ([]control.Finding, error) {
+	s.Examiner = func(context.Context, *store.Store, *temporalutil.Connection, func() time.Time) ([]control.Finding, error) {
 		return nil, nil
-	})
+	}
 	var failed *control.Error
 	require.ErrorAs(t, start(), &failed)
 	require.Equal(t, control.Unavailable, failed.Kind)
 	require.Equal(t, "directory site of this server cannot be read: no such file or directory; bring it back, or start the server with --workspace site=DIR", failed.Error())
-	found, err := health.Examine(s.ctx, true)
+	found, err := control.Health{Base: s.Base}.Examine(s.ctx, control.ExamineInput{Again: true})
 	require.NoError(t, err)
 	require.Len(t, found.Findings, 1)
 	require.Equal(t, "workspace site", found.Findings[0].Check)

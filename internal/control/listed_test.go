@@ -9,7 +9,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -58,25 +57,25 @@ func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 	require.Equal(t, "three", doc.Sessions[0].Session, "who may see one team gets pages of its sessions")
 	require.False(t, doc.More)
 
-	groups, err := sessions.Statistics(ctx, []string{"team"}, state.Filter{})
+	groups, err := sessions.Statistics(ctx, HistoryFilter{By: []string{"team"}})
 	require.NoError(t, err)
-	require.Len(t, groups, 2)
-	require.Equal(t, "web", groups[1].Team)
-	require.InDelta(t, 1, groups[1].Sessions.SuccessRate(), 0)
-	require.InDelta(t, 2, groups[1].Assignments.AttemptsEach(), 0)
-	require.InDelta(t, 0, groups[0].Assignments.SuccessRate(), 0)
+	require.Len(t, groups.Groups, 2)
+	require.Equal(t, "web", groups.Groups[1].Team)
+	require.InDelta(t, 1, groups.Groups[1].Sessions.SuccessRate(), 0)
+	require.InDelta(t, 2, groups.Groups[1].Assignments.AttemptsEach(), 0)
+	require.InDelta(t, 0, groups.Groups[0].Assignments.SuccessRate(), 0)
 
 	var denied *access.DeniedError
-	_, err = sessions.Statistics(one, []string{"team"}, state.Filter{Teams: []string{""}})
+	_, err = sessions.Statistics(one, HistoryFilter{By: []string{"team"}, Teams: []string{""}})
 	require.ErrorAs(t, err, &denied, "sessions of an unknown team")
 
 	var wrong *Error
-	_, err = sessions.Statistics(ctx, []string{"session"}, state.Filter{})
+	_, err = sessions.Statistics(ctx, HistoryFilter{By: []string{"session"}})
 	require.ErrorAs(t, err, &wrong)
 	require.Equal(t, Invalid, wrong.Kind)
-	_, err = money.Usage(ctx, UsageFilter{By: []string{"day", "day"}})
+	_, err = money.Usage(ctx, UsageFilter{HistoryFilter: HistoryFilter{By: []string{"day", "day"}}})
 	require.ErrorAs(t, err, &wrong)
-	sums, err := money.Usage(ctx, UsageFilter{By: []string{"team"}})
+	sums, err := money.Usage(ctx, UsageFilter{HistoryFilter: HistoryFilter{By: []string{"team"}}})
 	require.NoError(t, err)
 	require.Empty(t, sums.Rows)
 }

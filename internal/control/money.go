@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -15,7 +16,14 @@ import (
 type Money struct{ *Base }
 
 // Raise is the raise of a session's budget.
-type Raise = workflows.Raise
+type Raise struct {
+	Tokens  int64    `json:"tokens,omitempty" minimum:"0" doc:"tokens to add"`
+	USD     cost.USD `json:"usd,omitempty" doc:"dollars to add"`
+	Persona string   `json:"persona,omitempty" maxLength:"100" doc:"raise this persona's budget"`
+	Phase   string   `json:"phase,omitempty" maxLength:"100" doc:"raise this phase's budget"`
+	Session bool     `json:"session,omitempty" doc:"raise the session's own budget"`
+	Note    string   `json:"note,omitempty" maxLength:"4096" doc:"why, for the record"`
+}
 
 // Raised is the document of a raised budget.
 type Raised struct {
@@ -26,14 +34,14 @@ type Raised struct {
 
 // Raise raises a budget of a running session; work that waits for it continues. Errors of kind
 // [Conflict] are a [*LostError] or an [*EndedError].
-func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, error) {
+func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, error) {
 	doc := Raised{Session: sessionID}
 	w, err := m.watcher(sessionID)
 	if err != nil {
 		return doc, err
 	}
-	r.By = cmp.Or(r.By, actor(ctx))
-	r.ID = cmp.Or(changeID(ctx, "raise", sessionID, r), fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano()))
+	r := workflows.Raise{Tokens: in.Tokens, USD: in.USD, Persona: in.Persona, Phase: in.Phase, Session: in.Session, Note: in.Note, By: actor(ctx)}
+	r.ID = cmp.Or(changeID(ctx, "raise", sessionID, in), fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano()))
 	event := access.Event{Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona), Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
 	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
 		if _, err := m.running(ctx, w); err != nil {
@@ -53,7 +61,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, er
 
 // checkRaise refuses a raise of a budget that the session does not have. Its sender would not hear that from a worker that
 // reads it later.
-func (m Money) checkRaise(ctx context.Context, sessionID string, r Raise) error {
+func (m Money) checkRaise(ctx context.Context, sessionID string, r workflows.Raise) error {
 	scope := r.Scope()
 	if scope == "" || m.Store == nil {
 		return nil

@@ -53,10 +53,14 @@ type DaySession struct {
 
 // DayRaise is a raise of a team's daily budget, for today only.
 type DayRaise struct {
-	Tokens int64
-	USD    cost.USD
-	// Note is the reason.
-	Note string
+	Tokens int64    `json:"tokens,omitempty" minimum:"0" doc:"tokens to add"`
+	USD    cost.USD `json:"usd,omitempty" doc:"dollars to add"`
+	Note   string   `json:"note,omitempty" maxLength:"4096" doc:"why, for the record"`
+}
+
+// DayList is the daily budgets of teams, sorted by team.
+type DayList struct {
+	Days []Day `json:"days"`
 }
 
 // Budget is the day in the form of a budget.
@@ -84,30 +88,31 @@ func (m Money) Day(ctx context.Context, team string) (Day, error) {
 }
 
 // Days lists the daily budgets of the teams that the caller may view, sorted by team.
-func (m Money) Days(ctx context.Context) ([]Day, error) {
+func (m Money) Days(ctx context.Context) (DayList, error) {
+	doc := DayList{Days: []Day{}}
 	s, err := m.stored()
 	if err == nil {
 		err = access.Check(ctx, access.View, access.NoTeam)
 	}
 	if err != nil {
-		return nil, err
+		return doc, err
 	}
 	teams, err := s.State.DayTeams(ctx)
 	if err != nil {
-		return nil, err
+		return doc, err
 	}
-	days, may := []Day{}, access.Visible(ctx)
+	may := access.Visible(ctx)
 	for _, team := range teams {
 		if !may(team) {
 			continue
 		}
 		d, err := s.State.Day(ctx, team)
 		if err != nil {
-			return nil, err
+			return doc, err
 		}
-		days = append(days, dayOf(d))
+		doc.Days = append(doc.Days, dayOf(d))
 	}
-	return days, nil
+	return doc, nil
 }
 
 // RaiseDay raises a team's daily budget for today. Sessions that wait for it continue.

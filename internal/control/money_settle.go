@@ -31,12 +31,18 @@ const (
 
 // Settlement is the cost of a call, as a person states it.
 type Settlement struct {
-	As SettledAs
-	// Usage is the cost, with [SettledByCost] only. Priced: its money is known, too.
-	Usage  cost.Usage
-	Priced bool
-	// Note is the source of the figure.
-	Note string
+	As    SettledAs   `json:"as" enum:"cost,estimated,nothing" doc:"what it counts as: its cost, which is in usage, its estimate, or nothing"`
+	Usage *cost.Usage `json:"usage,omitempty" doc:"what it has cost"`
+	Note  string      `json:"note,omitempty" maxLength:"4096" doc:"where the figure comes from"`
+	// Unpriced: only the tokens of the cost are known.
+	Unpriced bool `json:"-"`
+}
+
+// SettleInput settles a call whose cost was not known.
+type SettleInput struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Call    string `path:"call" maxLength:"64" doc:"the call's id, as the session's budgets list it"`
+	Body    Settlement
 }
 
 // Settled is the document of a settled call.
@@ -64,41 +70,50 @@ type SettledCalls struct {
 
 // Check rejects a contradictory settlement.
 func (s Settlement) Check() error {
-	given := s.Usage != cost.Usage{}
 	switch s.As {
 	case SettledByCost:
-		if !given && !s.Priced {
+		if s.Usage == nil {
 			return invalidf("usage", "missing; give what the call has cost")
 		}
 	case SettledAsEstimated, WrittenOff:
-		if given {
+		if s.Usage != nil {
 			return invalidf("usage", "it has a cost, but the call is to count as %s; leave one out", s.As)
 		}
 	default:
 		return invalidf("as", "%q is unknown; use %s, %s or %s", textfmt.Shorten(string(s.As), 40), SettledByCost, SettledAsEstimated, WrittenOff)
 	}
-	if err := s.Usage.Validate(); err != nil {
+	used := s.used()
+	if err := used.Validate(); err != nil {
 		return &Error{Kind: Invalid, err: err}
 	}
-	if s.Usage.ReasoningTokens > s.Usage.OutputTokens {
-		return invalidf("reasoning_tokens", "%d is more than the output tokens, which include it (%d)", s.Usage.ReasoningTokens, s.Usage.OutputTokens)
+	if used.ReasoningTokens > used.OutputTokens {
+		return invalidf("reasoning_tokens", "%d is more than the output tokens, which include it (%d)", used.ReasoningTokens, used.OutputTokens)
 	}
 	return CheckNote(s.Note)
 }
 
+// used is the cost that a person states.
+func (s Settlement) used() cost.Usage {
+	if s.Usage == nil {
+		return cost.Usage{}
+	}
+	return *s.Usage
+}
+
 // Settle records the cost of a call with unknown cost, whose worker or connection was lost. An
 // error of kind [Conflict] reports that the call is in progress, or that its cost is known.
-func (m Money) Settle(ctx context.Context, sessionID, call string, as Settlement) (doc Settled, err error) {
+func (m Money) Settle(ctx context.Context, in SettleInput) (doc Settled, err error) {
+	as := in.Body
 	if err := as.Check(); err != nil {
 		return doc, err
 	}
-	s, key, err := m.inStore(ctx, sessionID)
+	s, key, err := m.inStore(ctx, in.Session)
 	if err != nil {
 		return doc, err
 	}
-	event := access.Event{Action: "budget.settle", Subject: "call " + textfmt.Shorten(call, 40), Detail: as.detail()}
-	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
-		doc, err = m.settle(ctx, s, key, call, as)
+	event := access.Event{Action: "budget.settle", Subject: "call " + textfmt.Shorten(in.Call, 40), Detail: as.detail()}
+	err = m.change(ctx, access.Operate, in.Session, event, func(ctx context.Context) error {
+		doc, err = m.settle(ctx, s, key, in.Call, as)
 		return err
 	})
 	return doc, err
@@ -143,7 +158,7 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 func (s Settlement) detail() string {
 	text := "as " + string(s.As)
 	if s.As == SettledByCost {
-		text = amountOf(s.Usage)
+		text = amountOf(s.used())
 	}
 	if s.Note != "" {
 		text += ". " + s.Note
@@ -182,11 +197,11 @@ func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id s
 			return doc, err
 		}
 	}
-	used := as.Usage
+	used := as.used()
 	switch {
 	case as.As == SettledAsEstimated:
 		used = call.Usage.Add(cost.Usage{OutputTokens: call.Estimated.Tokens, CostUSD: call.Estimated.USD})
-	case as.As == SettledByCost && !as.Priced && call.Estimated.USD > 0:
+	case as.As == SettledByCost && as.Unpriced && call.Estimated.USD > 0:
 		return doc, invalidf("cost_usd", "call %s may have cost money (estimated: %s USD); give its cost, or 0", id, call.Estimated.USD)
 	}
 	doc = Settled{

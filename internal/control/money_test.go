@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 // TestARaiseOfNoBudgetIsRefusedWithoutAWorker: nobody would hear that the worker has refused the signal.
@@ -19,7 +20,7 @@ func TestARaiseOfNoBudgetIsRefusedWithoutAWorker(t *testing.T) {
 	require.NoError(t, err)
 	m := Money{&Base{Store: s, Namespace: "default"}}
 	statetest.Admit(t, s.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}), statetest.Limit(session.BudgetOfPhase, "build", spec.Cap{USD: 5}))
-	for says, r := range map[string]Raise{
+	for says, r := range map[string]workflows.Raise{
 		"":                                {Tokens: 5, Session: true},
 		"no USD budget for the session":   {USD: 5, Session: true},
 		"no token budget for phase build": {Tokens: 5, Phase: "build"},

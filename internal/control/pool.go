@@ -3,7 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"time"
@@ -30,16 +30,24 @@ func (p Pool) Workers(ctx context.Context) (workerpool.Roster, error) {
 	return workerpool.Look(ctx, s, p.conn(), spec.Team{}, p.Now())
 }
 
+// BreakerList is the breakers of a store, sorted by name.
+type BreakerList struct {
+	Breakers []workerpool.Breaker `json:"breakers"`
+}
+
 // Breakers lists the breakers of the store's agents.
-func (p Pool) Breakers(ctx context.Context) ([]workerpool.Breaker, error) {
+func (p Pool) Breakers(ctx context.Context) (BreakerList, error) {
+	doc := BreakerList{Breakers: []workerpool.Breaker{}}
 	s, err := p.stored()
 	if err == nil {
 		err = access.Check(ctx, access.View, access.NoTeam)
 	}
 	if err != nil {
-		return nil, err
+		return doc, err
 	}
-	return workerpool.Breakers(ctx, s, p.conn(), p.Now())
+	all, err := workerpool.Breakers(ctx, s, p.conn(), p.Now())
+	doc.Breakers = append(doc.Breakers, all...)
+	return doc, err
 }
 
 // Breaker reads one breaker.
@@ -52,7 +60,7 @@ func (p Pool) Breaker(ctx context.Context, name string) (workerpool.Breaker, err
 		return workerpool.Breaker{}, err
 	}
 	var names []string
-	for _, b := range known {
+	for _, b := range known.Breakers {
 		if b.Name == name {
 			return b, nil
 		}
@@ -61,42 +69,42 @@ func (p Pool) Breaker(ctx context.Context, name string) (workerpool.Breaker, err
 	return workerpool.Breaker{}, notFoundf("breaker %q not found in the store in %s%s", name, p.Store.Dir(), textfmt.DidYouMean(name, names))
 }
 
-// Trip opens a breaker: rounds of its agents wait. id makes the request idempotent.
-func (p Pool) Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error) {
+// Trip says why a breaker is opened, and for how long.
+type Trip struct {
+	Why string           `json:"why" minLength:"1" maxLength:"1000" doc:"the reason, shown where sessions wait"`
+	For textfmt.Duration `json:"for,omitempty" doc:"how long; left out: until it is reset"`
+}
+
+// Reset says why a breaker is closed.
+type Reset struct {
+	Why string `json:"why,omitempty" maxLength:"1000" doc:"the reason"`
+}
+
+// Trip opens a breaker: rounds of its agents wait.
+func (p Pool) Trip(ctx context.Context, name string, r Trip) (workerpool.Breaker, error) {
 	switch {
 	case strings.TrimSpace(r.Why) == "":
 		return workerpool.Breaker{}, invalidf("why", "missing; give the reason: it is shown wherever sessions wait for breaker %s", name)
 	case r.For < 0:
 		return workerpool.Breaker{}, invalidf("for", "%s is not positive; omit it to keep the breaker open until it is reset", time.Duration(r.For))
 	}
-	r.By = cmp.Or(r.By, actor(ctx))
 	event := access.Event{Action: "breaker.trip", Subject: name, Detail: r.Why}
-	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client) (breaker.Answer, error) {
-		return client.Trip(ctx, id, name, r)
+	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
+		return client.Trip(ctx, id, name, breaker.TripRequest{By: actor(ctx), Why: r.Why, For: r.For})
 	})
 }
 
-// Reset closes a breaker and sets its count of failures to zero. id makes the request idempotent.
-func (p Pool) Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error) {
-	r.By = cmp.Or(r.By, actor(ctx))
+// Reset closes a breaker and sets its count of failures to zero.
+func (p Pool) Reset(ctx context.Context, name string, r Reset) (workerpool.Breaker, error) {
 	event := access.Event{Action: "breaker.reset", Subject: name, Detail: r.Why}
-	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client) (breaker.Answer, error) {
-		return client.Reset(ctx, id, name, r)
+	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
+		return client.Reset(ctx, id, name, breaker.ResetRequest{By: actor(ctx), Why: r.Why})
 	})
 }
 
-// StaleCopyError reports that a breaker was changed, and that the store's copy of it was not.
-type StaleCopyError struct {
-	Name string
-	Err  error
-}
-
-func (e *StaleCopyError) Error() string {
-	return fmt.Sprintf("the store's copy of breaker %s is out of date: %v", e.Name, e.Err)
-}
-
-// setBreaker changes a breaker. With a [*StaleCopyError] the change was made.
-func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client) (breaker.Answer, error)) (workerpool.Breaker, error) {
+// setBreaker changes a breaker. The id of the change is that of each try.
+func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) (workerpool.Breaker, error) {
+	id := cmp.Or(changeID(ctx, event), rand.Text())
 	var answer breaker.Answer
 	var before workerpool.Breaker
 	err := p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
@@ -109,7 +117,7 @@ func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, c
 		}
 		bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
 		defer cancel()
-		answer, err = change(bounded, &breaker.Client{Temporal: conn.Client, Store: p.Store.ID()})
+		answer, err = change(bounded, &breaker.Client{Temporal: conn.Client, Store: p.Store.ID()}, id)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -123,15 +131,6 @@ func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, c
 	if err != nil {
 		return before, err
 	}
-	after := workerpool.Breaker{BreakerStatus: answer.Status().At(p.Now()), Agents: before.Agents}
-	if err := p.Store.State.PutBreaker(ctx, answer.Status()); err != nil {
-		return after, &StaleCopyError{name, err}
-	}
-	return after, nil
-}
-
-// IsStaleCopy reports whether the change was made, and only the store's copy is out of date.
-func IsStaleCopy(err error) bool {
-	var stale *StaleCopyError
-	return errors.As(err, &stale)
+	_ = p.Store.State.PutBreaker(ctx, answer.Status()) // the change is made; workers write this copy, too
+	return workerpool.Breaker{BreakerStatus: answer.Status().At(p.Now()), Agents: before.Agents}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -285,20 +286,47 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// Open lists the open requests of a running session. known is false if neither a worker nor the
-// store has them. Errors are as of [Requests.Answer].
-func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Request, known bool, err error) {
+// OpenRequests is what a session waits for.
+type OpenRequests struct {
+	Session  string            `json:"session"`
+	Requests []session.Request `json:"requests"`
+	// Known is false where neither a worker nor the store says what the session waits for.
+	Known bool `json:"known"`
+}
+
+// Open lists the open requests of a running session. Errors are as of [Requests.Answer].
+func (r Requests) Open(ctx context.Context, sessionID string) (OpenRequests, error) {
+	doc := OpenRequests{Session: sessionID, Requests: []session.Request{}}
 	w, err := r.watcher(sessionID)
 	if err != nil {
-		return nil, false, err
+		return doc, err
 	}
 	if err := r.may(ctx, access.View, sessionID); err != nil {
-		return nil, false, err
+		return doc, err
 	}
 	if _, err := r.running(ctx, w); err != nil {
-		return nil, false, err
+		return doc, err
 	}
-	return w.Requests(ctx)
+	open, known, err := w.Requests(ctx)
+	doc.Requests, doc.Known = append(doc.Requests, open...), known
+	return doc, err
+}
+
+// AnswerInput is an answer to a request. Who answers is who calls.
+type AnswerInput struct {
+	Session string `path:"session" maxLength:"200"`
+	Request string `path:"request" maxLength:"300" doc:"the request's id"`
+	Body    Answer
+}
+
+// Answer is how a request is answered.
+type Answer struct {
+	Action session.Action `json:"action" enum:"retry,skip,supply,abort,approve,reject" doc:"one of the request's actions"`
+	Note   string         `json:"note,omitempty" maxLength:"4096" doc:"the reason, for the agents that work next"`
+	Files  spec.Digest    `json:"files,omitempty" doc:"the manifest of supplied files"`
+	// By is the name that a person gives at a command line, and Whole is as in [session.Answer].
+	By    string `json:"-"`
+	Whole bool   `json:"-"`
 }
 
 // Answered is the document of an answer.
@@ -312,15 +340,21 @@ type Answered struct {
 	Taken bool `json:"taken"`
 }
 
+// Answer is the answer as a session takes it.
+func (in AnswerInput) Answer() session.Answer {
+	return session.Answer{Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files, Whole: in.Body.Whole, By: in.Body.By}
+}
+
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
 // kind [Conflict] are a [*LostError], an [*EndedError], or name who has answered before.
-func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
+func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) {
+	answer := in.Answer()
 	answer.By = cmp.Or(answer.By, actor(ctx))
-	doc := Answered{Session: sessionID, Answer: answer}
+	doc := Answered{Session: in.Session, Answer: answer}
 	if err := checkAnswer(answer); err != nil {
 		return doc, err
 	}
-	w, err := r.watcher(sessionID)
+	w, err := r.watcher(in.Session)
 	if err != nil {
 		return doc, err
 	}
@@ -329,7 +363,7 @@ func (r Requests) Answer(ctx context.Context, sessionID string, answer session.A
 		p = access.Approve
 	}
 	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
-	err = r.change(ctx, p, sessionID, event, func(ctx context.Context) error {
+	err = r.change(ctx, p, in.Session, event, func(ctx context.Context) error {
 		if _, err := r.running(ctx, w); err != nil {
 			return err
 		}
@@ -338,13 +372,13 @@ func (r Requests) Answer(ctx context.Context, sessionID string, answer session.A
 			return err
 		}
 		if answer.Files != "" && r.Store != nil {
-			if err := r.checkFiles(ctx, r.teamName(ctx, sessionID), "files", answer.Files); err != nil {
+			if err := r.checkFiles(ctx, r.teamName(ctx, in.Session), "files", answer.Files); err != nil {
 				return err
 			}
 		}
 		var taken session.Answer
-		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, w.Conn, sessionID, doc.Answer, q) }}
-		answered, err := send(ctx, w.Conn, sessionID, m, &taken)
+		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, w.Conn, in.Session, doc.Answer, q) }}
+		answered, err := send(ctx, w.Conn, in.Session, m, &taken)
 		if err == nil && answered {
 			doc.Answer, doc.Taken = taken, true
 		}

@@ -16,22 +16,24 @@ type Reviews struct{ *Base }
 // DiffInput selects what is compared. Without Which, With and Attempt, the session's tree at
 // its start is compared with its newest one.
 type DiffInput struct {
-	Session string
-	// Which is a phase, whose changes are shown, or the trees after two phases, A..B. An empty side
-	// is the start or the newest tree.
-	Which string
-	// With is another session, OTHER[:PHASE], that the session's tree (after Which, if given)
-	// is compared with.
-	With string
+	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
+	Which   string   `query:"which" maxLength:"300" doc:"a phase, whose changes are compared, or PHASE..PHASE; left out: the session's start and its newest tree"`
+	With    string   `query:"with" maxLength:"400" doc:"OTHER[:PHASE]: another session to compare with"`
+	Stat    bool     `query:"stat" doc:"leave out the texts"`
+	Binary  bool     `query:"binary" doc:"include the content of binary files"`
+	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
 	// Attempt compares the start of an attempt with its result; nil: none.
 	Attempt *AttemptRef
-	// Paths selects files: a path, a directory or a pattern each; none selects everything.
-	Paths []string
-	// Stat leaves out the patches, Binary includes the content of binary files.
-	Stat, Binary bool
-	// MaxFiles and MaxBytes limit the files, and the sum of their patches; zero: no limit.
+	// MaxFiles and MaxBytes limit the files, and the sum of their patches; zero: no limit, but that
+	// of a server.
 	MaxFiles, MaxBytes int
 }
+
+// The limits of a difference that a server sends.
+const (
+	maxDiffFiles = 1000
+	maxDiffBytes = 4 << 20
+)
 
 // Diff is the document of a comparison.
 type Diff struct {
@@ -73,6 +75,9 @@ type ChangedFile struct {
 
 // Diff compares two trees of files.
 func (r Reviews) Diff(ctx context.Context, in DiffInput) (Diff, error) {
+	if r.Serves && in.MaxFiles == 0 {
+		in.MaxFiles, in.MaxBytes = maxDiffFiles, maxDiffBytes
+	}
 	if in.Attempt != nil {
 		return r.attemptDiff(ctx, in)
 	}

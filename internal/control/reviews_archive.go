@@ -23,31 +23,39 @@ const (
 // earliest is the time of an archive's files: equal trees have equal archives.
 var earliest = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Archive writes files of a session's newest tree as an archive, below a directory that has
-// the session's name. paths selects: a path, a directory or a pattern each; none selects
-// everything. Names are [safetext.Portable]. Without begun, nothing was written; with it and an error, what was written must
-// not be used.
-func (r Reviews) Archive(ctx context.Context, sessionID, format string, paths []string, w io.Writer) (begun bool, err error) {
-	if format != TarGz && format != Zip {
-		return false, invalidf("format", "unknown format; use %s or %s", TarGz, Zip)
+// ArchiveInput selects the files of an archive.
+type ArchiveInput struct {
+	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
+	Format  string   `query:"format" enum:"tar.gz,zip" default:"tar.gz"`
+	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
+}
+
+// Archive is files of a session's newest tree as an archive, below a directory that has
+// the session's name. Names are [safetext.Portable].
+func (r Reviews) Archive(ctx context.Context, in ArchiveInput) (Download, error) {
+	if in.Format != TarGz && in.Format != Zip {
+		return Download{}, invalidf("format", "unknown format; use %s or %s", TarGz, Zip)
 	}
-	k, err := r.kept(ctx, sessionID)
+	k, err := r.kept(ctx, in.Session)
 	if err != nil {
-		return false, err
+		return Download{}, err
 	}
 	m, err := k.store.Content.Manifest(ctx, k.Tree)
 	if err != nil {
-		return false, err
+		return Download{}, err
 	}
-	selected, err := m.Select(paths)
+	selected, err := m.Select(in.Paths)
 	if err != nil {
-		return false, unselected(err, paths)
+		return Download{}, unselected(err, in.Paths)
 	}
 	write := writeZip
-	if format == TarGz {
+	if in.Format == TarGz {
 		write = writeTar
 	}
-	return true, write(ctx, k.store.Content, func(p string) string { return safetext.Portable(sessionID + "/" + p) }, safetext.Portable, m, selected, w)
+	named := func(p string) string { return safetext.Portable(in.Session + "/" + p) }
+	return Download{Name: in.Session + "." + in.Format, WriteTo: func(ctx context.Context, w io.Writer) error {
+		return write(ctx, k.store.Content, named, safetext.Portable, m, selected, w)
+	}}, nil
 }
 
 // writeTar writes files under the names that named gives to their paths, and linked to the targets of links.

@@ -29,10 +29,9 @@ const (
 
 // BundleInput selects the part of a session's result in a bundle.
 type BundleInput struct {
-	// Tree: the files of the newest tree, selected by Paths. Otherwise the files that the session
-	// has changed, before and after.
-	Tree  bool
-	Paths []string
+	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
+	Tree    bool     `query:"tree" doc:"the files of the newest tree; otherwise those that the session has changed, as they were and as they are"`
+	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern of the tree; repeatable"`
 }
 
 // bundled is the first entry of a bundle.
@@ -47,40 +46,39 @@ type bundled struct {
 	Commit string `json:"commit"`
 }
 
-// Bundle writes a session's result for another host: a tar.gz archive with the document of the
+// Bundle is a session's result for another host: a tar.gz archive with the document of the
 // result, and the manifests and files as objects, whose names are the digests of their contents.
-// Without begun, nothing was written; with begun and an error, the output is incomplete and must
-// not be used.
-func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w io.Writer) (begun bool, err error) {
+func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 	read := r.Result
 	if in.Tree {
-		read = func(ctx context.Context, sessionID string) (Result, error) {
-			return r.Selected(ctx, sessionID, in.Paths)
-		}
+		read = r.Newest
 	}
-	result, err := read(ctx, sessionID)
+	result, err := read(ctx, in.Session)
 	if err != nil {
-		return false, err
+		return Download{}, err
 	}
 	content, work := result.Work.Store.Content, result.Work
 	needed, err := bundleBlobs(ctx, content, work, in)
 	if err != nil {
-		return false, err
+		return Download{}, err
 	}
 	head, err := json.Marshal(bundled{Result: result, Part: result.Part, Workspace: work.Workspace, Tree: work.Tree, Commit: result.Source.Commit})
 	if err == nil {
 		err = checkBundle(content, head, needed)
 	}
-	if err != nil {
-		return false, err
-	}
+	return Download{Name: in.Session + ".bundle.tar.gz", WriteTo: func(ctx context.Context, w io.Writer) error {
+		return writeBundle(ctx, content, head, needed, w)
+	}}, err
+}
+
+func writeBundle(ctx context.Context, content *cas.Store, head []byte, needed []spec.Digest, w io.Writer) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	if err := archive.WriteHeader(&tar.Header{Name: bundleHead, Mode: 0o644, Size: int64(len(head)), ModTime: earliest}); err != nil {
-		return true, err
+		return err
 	}
 	if _, err := archive.Write(head); err != nil {
-		return true, err
+		return err
 	}
 	for _, name := range needed {
 		size, err := content.BlobSize(name)
@@ -91,10 +89,10 @@ func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w
 			_, err = content.CopyBlob(ctx, name, archive)
 		}
 		if err != nil {
-			return true, err
+			return err
 		}
 	}
-	return true, errors.Join(archive.Close(), compressed.Close())
+	return errors.Join(archive.Close(), compressed.Close())
 }
 
 // checkBundle rejects a bundle that [ReadBundle] would reject.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -42,14 +43,28 @@ type FileSide struct {
 	TooLarge bool   `json:"too_large"`
 }
 
+// FileDiffInput names one file of a comparison.
+type FileDiffInput struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Which   string `query:"which" maxLength:"300" doc:"as for the whole difference"`
+	With    string `query:"with" maxLength:"400" doc:"as for the whole difference"`
+	Path    string `query:"path" required:"true" maxLength:"1024" doc:"the file"`
+	// Attempt is as in [DiffInput].
+	Attempt *AttemptRef
+}
+
+// File names one file of the comparison.
+func (in DiffInput) File(path string) FileDiffInput {
+	return FileDiffInput{Session: in.Session, Which: in.Which, With: in.With, Path: path, Attempt: in.Attempt}
+}
+
 // DiffFile compares one file of a comparison.
-func (r Reviews) DiffFile(ctx context.Context, in DiffInput, path string) (FileDiff, error) {
-	doc := FileDiff{Session: in.Session}
+func (r Reviews) DiffFile(ctx context.Context, in FileDiffInput) (FileDiff, error) {
+	doc, path := FileDiff{Session: in.Session}, in.Path
 	if err := cas.CheckPath(path); err != nil {
 		return doc, invalidf("path", "%w", err)
 	}
-	in.Paths, in.Stat = []string{literal(path)}, false
-	all, err := r.Diff(ctx, in)
+	all, err := r.Diff(ctx, DiffInput{Session: in.Session, Which: in.Which, With: in.With, Attempt: in.Attempt, Paths: []string{literal(path)}, MaxFiles: 1})
 	var wrong *Error
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "paths":
@@ -109,39 +124,44 @@ func (r Reviews) fileIn(ctx context.Context, tree spec.Digest, path string) (sid
 	return side, nil
 }
 
-// File is a file of a session's newest tree.
-type File struct {
-	Path string `json:"path"`
-	cas.Entry
-
-	content *cas.Store
+// Download is a stream of bytes.
+type Download struct {
+	// Name is that of a file for them.
+	Name string
+	// Size is in bytes; zero: unknown.
+	Size int64
+	// WriteTo writes the bytes. After an error, what was written must not be used: it is damaged or
+	// incomplete.
+	WriteTo func(context.Context, io.Writer) error
 }
 
-// WriteTo writes the content. After an error, the output must not be used: it is damaged or
-// incomplete.
-func (f File) WriteTo(ctx context.Context, w io.Writer) error {
-	_, err := f.content.CopyBlob(ctx, f.SHA256, w)
-	return err
+// FileInput names a file of a session's newest tree.
+type FileInput struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Path    string `query:"path" required:"true" maxLength:"1024" doc:"the file"`
 }
 
-// File finds a file of a session's newest tree; a link has no content.
-func (r Reviews) File(ctx context.Context, sessionID, path string) (File, error) {
-	k, err := r.kept(ctx, sessionID)
+// File is a file of a session's newest tree; a link has no content.
+func (r Reviews) File(ctx context.Context, in FileInput) (Download, error) {
+	k, err := r.kept(ctx, in.Session)
 	if err != nil {
-		return File{}, err
+		return Download{}, err
 	}
 	t, err := k.store.Content.Tree(ctx, k.Tree)
 	if err != nil {
-		return File{}, err
+		return Download{}, err
 	}
-	e, ok, err := t.Get(ctx, path)
+	e, ok, err := t.Get(ctx, in.Path)
 	if err != nil {
-		return File{}, err
+		return Download{}, err
 	}
-	if !ok || cas.CheckPath(path) != nil {
-		return File{}, notFoundf("%q not found in the newest tree of session %s", textfmt.Shorten(path, 200), sessionID)
+	if !ok || cas.CheckPath(in.Path) != nil {
+		return Download{}, notFoundf("%q not found in the newest tree of session %s", textfmt.Shorten(in.Path, 200), in.Session)
 	}
-	return File{Path: path, Entry: e, content: k.store.Content}, nil
+	return Download{path.Base(in.Path), e.Size, func(ctx context.Context, w io.Writer) error {
+		_, err := k.store.Content.CopyBlob(ctx, e.SHA256, w)
+		return err
+	}}, nil
 }
 
 // Artifacts is the document of the files that a session's assignments have made.

@@ -44,9 +44,9 @@ type Completeness struct {
 	Part string `json:"-"`
 }
 
-// Selected is the result of a session's newest checkpoint, without its changes: a caller reads the
-// files that paths select. It needs no readable team.
-func (r Reviews) Selected(ctx context.Context, sessionID string, _ []string) (Result, error) {
+// Newest is the result of a session's newest checkpoint, without its changes. It needs no readable
+// team.
+func (r Reviews) Newest(ctx context.Context, sessionID string) (Result, error) {
 	k, err := r.kept(ctx, sessionID)
 	return Result{Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Damage: k.Damage, Work: k.work()}, err
 }
@@ -68,28 +68,34 @@ func (r Reviews) Result(ctx context.Context, sessionID string) (Result, error) {
 	}, nil
 }
 
-// Patch writes a session's changes as a patch for `git apply`, binary files included. paths selects
-// them. Without partial, an incomplete result is a [Conflict]. Without begun, nothing was written;
-// with begun and an error, the output is incomplete and must not be used.
-func (r Reviews) Patch(ctx context.Context, sessionID string, paths []string, partial bool, w io.Writer) (begun bool, err error) {
-	result, err := r.Result(ctx, sessionID)
+// PatchInput selects the changes of a patch.
+type PatchInput struct {
+	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
+	Partial bool     `query:"partial" doc:"also of a result that is not whole; otherwise that is a conflict"`
+	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
+}
+
+// Patch is a session's changes as a patch for `git apply`, binary files included.
+func (r Reviews) Patch(ctx context.Context, in PatchInput) (Download, error) {
+	result, err := r.Result(ctx, in.Session)
 	if err != nil {
-		return false, err
+		return Download{}, err
 	}
-	if !result.Whole && !partial {
-		return false, conflictf(sessionID, "%s", result.Reason)
+	if !result.Whole && !in.Partial {
+		return Download{}, conflictf(in.Session, "%s", result.Reason)
 	}
 	work := result.Work
-	for d, err := range work.Store.Content.Patch(ctx, work.Workspace, work.Tree, cas.PatchOptions{Paths: paths, Binary: true}) {
-		if err == nil {
-			begun = true
-			_, err = io.WriteString(w, d.Text)
+	return Download{Name: in.Session + ".patch", WriteTo: func(ctx context.Context, w io.Writer) error {
+		for d, err := range work.Store.Content.Patch(ctx, work.Workspace, work.Tree, cas.PatchOptions{Paths: in.Paths, Binary: true}) {
+			if err == nil {
+				_, err = io.WriteString(w, d.Text)
+			}
+			if err != nil {
+				return unselected(err, in.Paths)
+			}
 		}
-		if err != nil {
-			return begun, unselected(err, paths)
-		}
-	}
-	return begun, nil
+		return nil
+	}}, nil
 }
 
 // completeness compares a checkpoint with the session's selected phases. A completed session is

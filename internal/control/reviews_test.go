@@ -122,16 +122,16 @@ func TestADiffIsBounded(t *testing.T) {
 	require.Empty(t, some.Files[2].Diff)
 	require.Equal(t, 1000, some.Files[2].Added)
 
-	one, err := r.DiffFile(s.ctx, control.DiffInput{Session: "s"}, "a")
+	one, err := r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "a"})
 	require.NoError(t, err)
 	require.Equal(t, [2]string{"one\n", "two\n"}, [2]string{one.Old.Text, one.New.Text})
-	one, err = r.DiffFile(s.ctx, control.DiffInput{Session: "s"}, "b[1]*")
+	one, err = r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "b[1]*"})
 	require.NoError(t, err)
 	require.False(t, one.Old.Exists)
 	require.Equal(t, "new\n", one.New.Text)
-	_, err = r.DiffFile(s.ctx, control.DiffInput{Session: "s"}, "*")
+	_, err = r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "*"})
 	require.Equal(t, control.NotFound, kind(err), "a path is no pattern")
-	_, err = r.DiffFile(s.ctx, control.DiffInput{Session: "s"}, "../s")
+	_, err = r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "../s"})
 	require.Equal(t, control.Invalid, kind(err))
 
 	_, err = r.Diff(s.ctx, control.DiffInput{Session: "s", Which: "build"})
@@ -167,7 +167,7 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, done.Files, failed.Files, "the stored text says as much as the trees")
 	require.Len(t, failed.Files, 3)
-	one, err := s.reviews().DiffFile(s.ctx, control.DiffInput{Session: "s", Attempt: &ref}, "a")
+	one, err := s.reviews().DiffFile(s.ctx, control.FileDiffInput{Session: "s", Attempt: &ref, Path: "a"})
 	require.NoError(t, err)
 	require.Equal(t, "one\nmore\n", one.New.Text)
 	ref.Attempt = 2
@@ -181,16 +181,14 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	s.keep("s", session.Completed, nil, map[string]string{"run": "#!/bin/sh\n", "docs/a.md": "text\n", "latest": "->docs/a.md", "empty": ""})
 	var first, second bytes.Buffer
 	for _, b := range []*bytes.Buffer{&first, &second} {
-		_, err := s.reviews().Archive(s.ctx, "s", control.TarGz, nil, b)
-		require.NoError(t, err)
+		download(t, b)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "s", Format: control.TarGz}))
 	}
 	require.Equal(t, first.Bytes(), second.Bytes())
 	want := map[string]string{"s/run": "#!/bin/sh\n", "s/docs/a.md": "text\n", "s/latest": "docs/a.md", "s/empty": ""}
 	require.Equal(t, want, unpacked(t, &first))
 
 	var zipped bytes.Buffer
-	_, err := s.reviews().Archive(s.ctx, "s", control.Zip, []string{"docs", "latest"}, &zipped)
-	require.NoError(t, err)
+	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "s", Format: control.Zip, Paths: []string{"docs", "latest"}}))
 	archive, err := zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
 	require.NoError(t, err)
 	require.Len(t, archive.File, 2)
@@ -199,8 +197,7 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	// Names that Windows takes for something else than files, and a link to one.
 	s.keep("hostile", session.Completed, nil, map[string]string{`..\..\autoexec.bat`: "x", "nul": `->..\x/..\..`, `C:\x`: "y"})
 	zipped.Reset()
-	_, err = s.reviews().Archive(s.ctx, "hostile", control.Zip, nil, &zipped)
-	require.NoError(t, err)
+	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.Zip}))
 	archive, err = zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
 	require.NoError(t, err)
 	var names []string
@@ -208,9 +205,18 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	require.ElementsMatch(t, []string{"hostile/..%5C..%5Cautoexec.bat", "hostile/%6Eul", "hostile/C%3A%5Cx"}, names)
-	_, err = s.reviews().Archive(s.ctx, "hostile", control.TarGz, nil, &first)
-	require.NoError(t, err)
+	download(t, &first)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.TarGz}))
 	require.Equal(t, map[string]string{"hostile/..%5C..%5Cautoexec.bat": "x", "hostile/%6Eul": "..%5Cx/..%5C.%2E", "hostile/C%3A%5Cx": "y"}, unpacked(t, &first))
+}
+
+// download reads what an operation answers with.
+func download(t *testing.T, into *bytes.Buffer) func(control.Download, error) {
+	t.Helper()
+	return func(d control.Download, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.NoError(t, d.WriteTo(t.Context(), into))
+	}
 }
 
 // unpacked returns the contents, or targets, of an archive by name.
@@ -237,12 +243,10 @@ func TestAPatchIsOfWhatIsWhole(t *testing.T) {
 	s := newShelf(t)
 	s.keep("s", session.Failed, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
 	var out bytes.Buffer
-	begun, err := s.reviews().Patch(s.ctx, "s", nil, false, &out)
+	_, err := s.reviews().Patch(s.ctx, control.PatchInput{Session: "s"})
 	require.Equal(t, control.Conflict, kind(err))
-	require.False(t, begun)
 	require.ErrorContains(t, err, "1 of 2 phases (design)")
-	_, err = s.reviews().Patch(s.ctx, "s", nil, true, &out)
-	require.NoError(t, err)
+	download(t, &out)(s.reviews().Patch(s.ctx, control.PatchInput{Session: "s", Partial: true}))
 	require.Contains(t, out.String(), "-one\n+two\n")
 }
 
@@ -254,23 +258,30 @@ func TestFilesAreForThoseWhoMayViewTheTeam(t *testing.T) {
 	as := func(team string) context.Context {
 		return access.With(t.Context(), access.Actor{Name: "bob", Via: access.ViaToken, Roles: access.Roles{team: {access.RoleViewer}}})
 	}
-	f, err := r.File(as("craft"), "s", "a")
-	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, f.WriteTo(t.Context(), &out))
+	download(t, &out)(r.File(as("craft"), control.FileInput{Session: "s", Path: "a"}))
 	require.Equal(t, "one\n", out.String())
 	var denied *access.DeniedError
 	for name, read := range map[string]func(context.Context) error{
-		"diff":      func(ctx context.Context) error { _, err := r.Diff(ctx, control.DiffInput{Session: "s"}); return err },
-		"file":      func(ctx context.Context) error { _, err := r.File(ctx, "s", "a"); return err },
+		"diff": func(ctx context.Context) error { _, err := r.Diff(ctx, control.DiffInput{Session: "s"}); return err },
+		"file": func(ctx context.Context) error {
+			_, err := r.File(ctx, control.FileInput{Session: "s", Path: "a"})
+			return err
+		},
 		"artifacts": func(ctx context.Context) error { _, err := r.Artifacts(ctx, "s"); return err },
-		"archive":   func(ctx context.Context) error { _, err := r.Archive(ctx, "s", control.Zip, nil, &out); return err },
-		"patch":     func(ctx context.Context) error { _, err := r.Patch(ctx, "s", nil, true, &out); return err },
-		"unknown":   func(ctx context.Context) error { _, err := r.Artifacts(ctx, "other"); return err },
+		"archive": func(ctx context.Context) error {
+			_, err := r.Archive(ctx, control.ArchiveInput{Session: "s", Format: control.Zip})
+			return err
+		},
+		"patch": func(ctx context.Context) error {
+			_, err := r.Patch(ctx, control.PatchInput{Session: "s", Partial: true})
+			return err
+		},
+		"unknown": func(ctx context.Context) error { _, err := r.Artifacts(ctx, "other"); return err },
 	} {
 		require.ErrorAs(t, read(as("other")), &denied, name)
 		require.ErrorAs(t, read(t.Context()), &denied, name)
 	}
-	_, err = r.Diff(as("craft"), control.DiffInput{Session: "s", With: "other"})
+	_, err := r.Diff(as("craft"), control.DiffInput{Session: "s", With: "other"})
 	require.ErrorAs(t, err, &denied)
 }

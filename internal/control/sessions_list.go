@@ -70,18 +70,15 @@ func States() []session.State {
 
 // SessionFilter selects the listed sessions. They are sorted newest first.
 type SessionFilter struct {
-	Team   string
-	Status session.State
-	// Labels are required labels, with these values.
-	Labels map[string]string
-	// Since leaves out sessions that started before; zero: none.
-	Since time.Time
-	// Cursor continues after the page that ended with it; empty: the first page.
-	Cursor string
-	// Limit is the maximum number of sessions, at least 1.
-	Limit int
+	Team   string        `query:"team" maxLength:"100" doc:"only sessions of this team"`
+	Status session.State `query:"status" maxLength:"40" doc:"only sessions in this state"`
+	Labels []string      `query:"label,explode" maxItems:"16" doc:"only sessions with this label, as KEY=VALUE; may be given several times"`
+	Since  time.Time     `query:"since" doc:"only sessions that started at this time or later"`
+	Cursor string        `query:"cursor" maxLength:"1000" doc:"continue after the page that ended with this cursor"`
+	Limit  int           `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many at most"`
 
-	after *ListedSession
+	labels map[string]string
+	after  *ListedSession
 	// may reports whether the caller may view the sessions of a team; nil: those of every team.
 	may func(team string) bool
 }
@@ -91,13 +88,13 @@ func (f SessionFilter) All() bool {
 	return f.Team == "" && f.Status == "" && len(f.Labels) == 0 && f.Since.IsZero() && f.Cursor == ""
 }
 
-// Check rejects an invalid filter, and reads its cursor.
-func (f *SessionFilter) Check() error {
+// Check rejects an invalid filter, and reads its labels and its cursor.
+func (f *SessionFilter) Check() (err error) {
 	if f.Limit < 1 {
 		return invalidf("limit", "%d is less than 1", f.Limit)
 	}
-	if err := session.CheckLabels(f.Labels); err != nil {
-		return &Error{Kind: Invalid, Field: "label", err: err}
+	if f.labels, err = ParseLabels(f.Labels); err != nil {
+		return err
 	}
 	if f.Status != "" && !slices.Contains(States(), f.Status) {
 		names := make([]string, 0, len(States()))
@@ -139,7 +136,7 @@ func (f SessionFilter) condition() string {
 }
 
 func (f SessionFilter) has(l ListedSession) bool {
-	for key, value := range f.Labels {
+	for key, value := range f.labels {
 		if l.Labels[key] != value {
 			return false
 		}
@@ -283,7 +280,7 @@ func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []
 
 // indexed is the filter for sessions that only the store is read for.
 func (f SessionFilter) indexed(namespace string) state.Filter {
-	wanted := state.Filter{Namespace: namespace, Since: f.Since, Labels: f.Labels, Limit: f.Limit + 1}
+	wanted := state.Filter{Namespace: namespace, Since: f.Since, Labels: f.labels, Limit: f.Limit + 1}
 	if f.Team != "" {
 		wanted.Teams = []string{f.Team}
 	}

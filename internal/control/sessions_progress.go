@@ -64,7 +64,11 @@ func ProgressOf(r session.Record) AssignmentProgress {
 func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, error) {
 	p := Progress{Work: []AssignmentProgress{}, Reworks: []session.Rework{}, Needs: map[string][]string{}}
 	var err error
-	if p.Session, err = s.Read(ctx, sessionID); err != nil || s.Store == nil {
+	p.Session, err = s.Read(ctx, sessionID)
+	if s.Serves {
+		p.Session.Course.Source = nil // a directory of somebody's machine
+	}
+	if err != nil || s.Store == nil {
 		return p, err
 	}
 	s.addOutput(ctx, &p.Session)

@@ -23,6 +23,9 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 		return v, err
 	}
 	v.Status = v.Clone()
+	if s.Serves {
+		v.Course.Source = nil // a directory of somebody's machine
+	}
 	s.addTickets(ctx, &v)
 	s.addDurations(ctx, &v)
 	s.addInterventions(ctx, &v)

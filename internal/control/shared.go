@@ -22,7 +22,7 @@ type viewOf struct {
 // seenBy is an answer about the store that callers with the same roles share, for the time of fresh
 // while nothing in the store changes. A command computes it once.
 func seenBy[T any](ctx context.Context, b *Base, kept *shares[viewOf, T], fresh time.Duration, ask func(context.Context) (T, error)) (T, error) {
-	if !b.Shared {
+	if !b.Serves {
 		return ask(ctx)
 	}
 	at, err := b.Store.State.LastChange(ctx)

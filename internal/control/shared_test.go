@@ -65,7 +65,7 @@ func TestAnswersAboutAnEarlierStateOfTheStoreAreDropped(t *testing.T) {
 	t.Parallel()
 	s, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	b := &Base{Store: s, Shared: true, Namespace: "default", Now: time.Now}
+	b := &Base{Store: s, Serves: true, Namespace: "default", Now: time.Now}
 	for i := range 5 {
 		statetest.Put(t, s.State, b.key("one"), func(e *session.Execution) { e.Team, e.Reason = "web", strconv.Itoa(i) })
 		for _, name := range []string{"ann", "bob"} {

@@ -30,6 +30,19 @@ type Registration struct {
 	Team *spec.Team
 }
 
+// MarshalJSON writes a loaded team as the text of a team file, unless the input names a registered one.
+func (t TeamInput) MarshalJSON() ([]byte, error) {
+	type written TeamInput
+	if t.Loaded != nil && t.Name == "" {
+		text, err := json.Marshal(t.Loaded)
+		if err != nil {
+			return nil, err
+		}
+		t.File = string(text)
+	}
+	return json.Marshal(written(t))
+}
+
 // TeamList is the registered teams, sorted by name.
 type TeamList struct {
 	Teams []ListedTeam `json:"teams"`

@@ -80,7 +80,7 @@ func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	require.Equal(t, second.Digest, removed.Digest)
 	_, err = teams.Remove(s.ctx, "web")
 	require.ErrorContains(t, err, "is not registered")
-	page, err := s.Audit.Events(s.ctx, access.EventFilter{Team: "web", Limit: 10}, "")
+	page, err := s.Audit.Events(s.ctx, access.EventFilter{Team: "web", Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, page.Events, 5)
 	require.Equal(t, "team.remove", page.Events[1].Action)

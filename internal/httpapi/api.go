@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -14,40 +13,19 @@ import (
 // Prefix begins the path of every operation.
 const Prefix = "/api/v1"
 
-// Options are the parts of the API.
-type Options struct {
-	Base *control.Base
-	// Feed reports which sessions change.
-	Feed   *control.Feed
-	Health *control.Health
-	// Version is the program's.
-	Version string
-}
-
-// New returns the API: what is below [Prefix], and its description at Prefix/openapi.json.
-func New(o Options) http.Handler {
+// New returns the API: what is below [Prefix], and its description at Prefix/openapi.json. version is
+// the program's.
+func New(base *control.Base, version string) http.Handler {
 	mux := http.NewServeMux()
-	api := humago.NewWithPrefix(mux, Prefix, config(o.Version))
-	sessions(api, control.Sessions{Base: o.Base})
-	requests(api, control.Requests{Base: o.Base})
-	money(api, control.Money{Base: o.Base})
-	running := newFollowing()
-	attempts(api, running, control.Attempts{Base: o.Base})
-	pool(api, control.Pool{Base: o.Base})
-	who(api, control.Access{Base: o.Base})
-	hooks(api, control.Hooks{Base: o.Base})
-	alerts(api, control.Alerts{Base: o.Base})
-	reviews(api, control.Reviews{Base: o.Base})
-	checkpoints(api, control.Checkpoints{Base: o.Base})
-	teams(api, control.Teams{Base: o.Base})
-	history(api, control.Sessions{Base: o.Base}, control.Money{Base: o.Base})
-	health(api, o.Health)
-	starts(api, control.Starts{Base: o.Base})
-	events(api, running, o.Feed)
+	api := humago.NewWithPrefix(mux, Prefix, config(version))
+	s := &server{api, base, newFollowing()}
+	for _, o := range table {
+		o.register(s)
+	}
 	allowNull(api.OpenAPI().Components.Schemas)
 	describeProblems(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", noOperation(mux))
-	return repeatable(o.Base, mux)
+	return repeatable(base, mux)
 }
 
 // noOperation answers requests without an operation, and lists the methods of the path.
@@ -81,37 +59,4 @@ func config(version string) huma.Config {
 	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil // documents have no $schema, and pages load no script of others
 	c.RejectUnknownQueryParameters = true
 	return c
-}
-
-// document is the answer of an operation.
-type document[T any] struct{ Body T }
-
-// none is the input of an operation that takes none.
-type none struct{}
-
-// ofSession is the input of an operation on a session.
-type ofSession struct {
-	Session string `path:"session" maxLength:"200" doc:"the session's id"`
-}
-
-// operation describes an operation by its method and path, its id and what it does.
-func operation(methodAndPath, id, summary string) huma.Operation {
-	method, path, _ := strings.Cut(methodAndPath, " ")
-	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return huma.Operation{Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}}
-}
-
-// register adds an operation whose answer is a document.
-func register[I, O any](api huma.API, op huma.Operation, f func(context.Context, *I) (O, error)) {
-	if op.Method != http.MethodGet {
-		op.Parameters = append(op.Parameters, idempotencyParameter())
-	}
-	op.BodyReadTimeout = -1 // the guard paces bodies; a deadline that stays would end the request
-	huma.Register(api, op, func(ctx context.Context, in *I) (*document[O], error) {
-		out, err := f(ctx, in)
-		if err != nil {
-			return nil, problemOf(ctx, err)
-		}
-		return &document[O]{out}, nil
-	})
 }

@@ -80,7 +80,7 @@ func (c *contract) fitting(described map[string]any) request {
 		value := text(c.value(schema, 0))
 		switch {
 		case p["in"] == "path":
-			known := map[string]string{"session": "one", "team": "web", "phase": "design", "persona": "ann"}[name]
+			known := map[string]string{"session": "one", "name": "web", "phase": "design", "persona": "ann"}[name]
 			if in.path[name] = value; value == "" || known != "" && c.r.IntN(2) == 0 {
 				in.path[name] = known
 			}

@@ -37,7 +37,7 @@ func (h *service) unsettled(id string, calls int) (ids []string) {
 // events are the lines of the audit log, as `action subject: outcome`.
 func (h *service) events() (lines []string) {
 	h.t.Helper()
-	page, err := h.base.Audit.Events(h.t.Context(), access.EventFilter{}, "")
+	page, err := h.base.Audit.Events(h.t.Context(), access.EventFilter{})
 	require.NoError(h.t, err)
 	for _, e := range page.Events {
 		lines = append(lines, e.Actor+" "+e.Action+" "+e.Team+" "+e.Subject+": "+string(e.Outcome))

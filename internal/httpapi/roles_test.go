@@ -17,19 +17,19 @@ import (
 // [access.View], and all others have to be here.
 var needs = map[string]access.Permission{
 	"get /audit":  access.Admin,
-	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{id}": access.Admin,
+	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{name}": access.Admin,
 	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin,
 	"post /sessions/{session}/checkpoints/verify":        access.Operate,
 	"post /sessions/{session}/cancel":                    access.Operate,
 	"post /sessions/{session}/budget/raise":              access.Operate,
 	"post /sessions/{session}/requests/{request}/answer": access.Operate, // by action: an approval takes another
-	"post /budgets/{team}/raise":                         access.Operate,
+	"post /budgets/{name}/raise":                         access.Operate,
 	"post /sessions/{session}/calls/settle":              access.Operate,
 	"post /sessions/{session}/calls/{call}/settle":       access.Operate,
 	"post /breakers/{name}/trip":                         access.Operate,
 	"post /breakers/{name}/reset":                        access.Operate,
-	"put /teams/{team}":                                  access.Admin, // it decides what others run
-	"delete /teams/{team}":                               access.Admin,
+	"put /teams/{name}":                                  access.Admin, // it decides what others run
+	"delete /teams/{name}":                               access.Admin,
 	"post /sessions":                                     access.Operate, "post /plan": access.Operate, "post /workspaces": access.Operate,
 	"post /sessions/{session}/resume": access.Operate, "post /sessions/{session}/resume/preview": access.Operate,
 	"post /sessions/{session}/fork": access.Operate, "post /sessions/{session}/fork/preview": access.Operate,
@@ -46,8 +46,8 @@ var bodies = map[string]map[string]any{
 	"post /sessions/{session}/fork/preview":        {"from": "design"},
 	"post /breakers/{name}/trip":                   {"why": "test"},
 	"post /breakers/{name}/reset":                  {},
-	"put /teams/{team}":                            webTeam,
-	"post /budgets/{team}/raise":                   {"tokens": 1},
+	"put /teams/{name}":                            webTeam,
+	"post /budgets/{name}/raise":                   {"tokens": 1},
 	"post /sessions/{session}/calls/settle":        {"as": "nothing"},
 	"post /sessions/{session}/calls/{call}/settle": {"as": "nothing"},
 	"post /sessions/{session}/budget/raise":        {"tokens": 1},
@@ -102,7 +102,7 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 				if role != "" {
 					h.actor = access.Actor{Name: "ann", Roles: access.Roles{access.AllTeams: {role}}}
 				}
-				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann", "{team}", "web").Replace(path)
+				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann", "{name}", "web").Replace(path)
 				at = placeholder.ReplaceAllString(at, "1") + required(described)
 				var body any
 				if bodies[name] != nil {

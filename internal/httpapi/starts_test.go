@@ -95,7 +95,7 @@ func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 		require.NoError(t, json.Unmarshal(got.body, &problem))
 		require.Equal(t, field, problem.Errors[0].Location, string(got.body))
 	}
-	events, err := control.Access{Base: h.base}.Events(access.With(t.Context(), h.actor), access.EventFilter{Action: "workspace.upload"}, "")
+	events, err := control.Access{Base: h.base}.Events(access.With(t.Context(), h.actor), access.EventFilter{Action: "workspace.upload"})
 	require.NoError(t, err)
 	require.Len(t, events.Events, 1)
 }

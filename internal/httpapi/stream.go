@@ -41,24 +41,23 @@ func (f following) begin(ctx context.Context) (done func(), err error) {
 	return nil, &access.RefusedError{Status: http.StatusServiceUnavailable, Text: "too many streams of events are followed; try again later"}
 }
 
-// sent is an event of a stream.
+// sent is an event of a stream as it is written.
 type sent struct {
-	Kind, ID string
-	Data     any
+	kind, position string
+	data           any
 }
 
-// streamed registers an operation that answers with server-sent events. check refuses before
-// the stream begins.
-func streamed[I any](api huma.API, running following, op huma.Operation, check func(context.Context, *I) error, follow func(context.Context, *I) iter.Seq2[sent, error]) {
-	op.Responses = map[string]*huma.Response{"200": {
-		Description: "a stream of events",
-		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
-	}}
-	huma.Register(api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
-		if err := check(ctx, in); err != nil {
-			return nil, problemOf(ctx, err)
+func (o Stream[I, E]) register(s *server) {
+	op := o.described()
+	op.Description = o.Description
+	op.Responses = answers("a stream of events", "text/event-stream", &huma.Schema{Type: huma.TypeString})
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		if o.Check != nil {
+			if err := o.Check(ctx, s.base, *in); err != nil {
+				return nil, problemOf(ctx, err)
+			}
 		}
-		done, err := running.begin(ctx)
+		done, err := s.streams.begin(ctx)
 		if err != nil {
 			return nil, problemOf(ctx, err)
 		}
@@ -69,19 +68,21 @@ func streamed[I any](api huma.API, running following, op huma.Operation, check f
 			w, _ := hctx.BodyWriter().(http.ResponseWriter)
 			ctx, cancel := context.WithCancel(hctx.Context())
 			defer cancel()
-			stream(ctx, w, follow(ctx, in))
+			stream(ctx, w, o.Do(ctx, s.base, *in))
 		}}, nil
 	})
 }
 
 // stream writes events until there are no more, or the context or the reader ends.
-func stream(ctx context.Context, w http.ResponseWriter, events iter.Seq2[sent, error]) {
+func stream[E Event](ctx context.Context, w http.ResponseWriter, events iter.Seq2[E, error]) {
 	found := make(chan sent)
 	go func() {
 		defer close(found)
-		for e, err := range events {
+		for event, err := range events {
+			kind, position := event.Event()
+			e := sent{kind, position, event}
 			if err != nil {
-				e = sent{Kind: "problem", Data: problemOf(ctx, err)}
+				e = sent{kind: "problem", data: problemOf(ctx, err)}
 			}
 			select {
 			case found <- e:
@@ -113,11 +114,11 @@ func stream(ctx context.Context, w http.ResponseWriter, events iter.Seq2[sent, e
 
 // write writes an event.
 func (e sent) write(w http.ResponseWriter) error {
-	data, _ := json.Marshal(e.Data) // never fails
+	data, _ := json.Marshal(e.data) // never fails
 	id := ""
-	if e.ID != "" {
-		id = "id: " + e.ID + "\n"
+	if e.position != "" {
+		id = "id: " + e.position + "\n"
 	}
-	_, err := fmt.Fprintf(w, "event: %s\n%sdata: %s\n\n", e.Kind, id, data)
+	_, err := fmt.Fprintf(w, "event: %s\n%sdata: %s\n\n", e.kind, id, data)
 	return err
 }

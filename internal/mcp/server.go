@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
@@ -48,7 +49,7 @@ func Serve(ctx context.Context, base *control.Base, version string, in io.ReadCl
 func newServer(base *control.Base, version string, actor access.Actor) *mcp.Server {
 	actor.Program = access.ProgramMCP
 	server := mcp.NewServer(&mcp.Implementation{Name: "maestro", Title: "Maestro", Version: version}, &mcp.ServerOptions{Instructions: instructions})
-	t := tools{server, actor}
+	t := tools{server, base, actor}
 	t.sessions(control.Sessions{Base: base})
 	t.starts(control.Starts{Base: base})
 	t.requests(control.Requests{Base: base})
@@ -60,7 +61,14 @@ func newServer(base *control.Base, version string, actor access.Actor) *mcp.Serv
 // tools adds tools to a server.
 type tools struct {
 	server *mcp.Server
+	base   *control.Base
 	actor  access.Actor
+}
+
+// is adds a tool that is an operation of the API.
+func is[I, O any](t tools, name, description string, o httpapi.Operation[I, O]) {
+	add(t, &mcp.Tool{Name: name, Description: description, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: o.Method == http.MethodGet}},
+		func(ctx context.Context, in I) (O, error) { return o.Do(ctx, t.base, in) })
 }
 
 // reads adds a tool that changes nothing, and changes one that does.

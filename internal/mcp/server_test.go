@@ -101,7 +101,7 @@ func TestToolsOverStreams(t *testing.T) {
 	require.Equal(t, "session not found", failure)
 	_, failure = call(t, client, "answer_request", map[string]any{"session": "waits", "request": "design.ann.1", "action": "retry"})
 	require.Equal(t, "Temporal cannot be reached", failure)
-	log, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "request.retry"}, "")
+	log, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "request.retry"})
 	require.NoError(t, err)
 	require.Equal(t, "ann@host", log.Events[0].Actor)
 	require.Equal(t, "ann@host (a program, over MCP)", log.Events[0].Who(), "no person has answered")

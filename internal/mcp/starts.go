@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 )
 
 type startInput struct {
@@ -22,14 +23,14 @@ type startInput struct {
 }
 
 type resumeInput struct {
-	ofSession
+	httpapi.OfSession
 	Preview bool     `json:"preview,omitempty" jsonschema:"only list what would be reused and run"`
 	Force   []string `json:"force,omitempty" jsonschema:"phases that run although they are finished, with those that depend on them"`
 	Only    []string `json:"only,omitempty" jsonschema:"run only these phases"`
 }
 
 type forkInput struct {
-	ofSession
+	httpapi.OfSession
 	Preview bool   `json:"preview,omitempty" jsonschema:"only list what would be reused and run"`
 	From    string `json:"from" jsonschema:"the phase to run again, with all that depend on it"`
 	As      string `json:"as,omitempty" jsonschema:"the id of the new session; one is chosen if left out"`

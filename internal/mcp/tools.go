@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // The limits of what one call returns or waits for.
@@ -21,12 +21,6 @@ const (
 	usualLimit = 20
 )
 
-type none struct{}
-
-type ofSession struct {
-	Session string `json:"session" jsonschema:"the session's id"`
-}
-
 type listInput struct {
 	Team   string            `json:"team,omitempty" jsonschema:"only sessions of this team"`
 	Status string            `json:"status,omitempty" jsonschema:"only sessions in this state: admitted, running, waiting_breaker, help_needed, awaiting_approval, completed, failed or cancelled"`
@@ -36,7 +30,7 @@ type listInput struct {
 }
 
 type waitInput struct {
-	ofSession
+	httpapi.OfSession
 	Seconds int `json:"seconds,omitempty" jsonschema:"how long to wait at most, 1 to 300; 60 if left out"`
 }
 
@@ -52,10 +46,14 @@ func (t tools) sessions(s control.Sessions) {
 		if in.Limit == 0 {
 			in.Limit = usualLimit
 		}
-		return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Labels: in.Labels, Cursor: in.Cursor, Limit: min(in.Limit, 200)})
+		f := control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Cursor: in.Cursor, Limit: min(in.Limit, 200)}
+		for key, value := range in.Labels {
+			f.Labels = append(f.Labels, key+"="+value)
+		}
+		return s.List(ctx, f)
 	})
 	reads(t, "read_session", "Read a session's status: its phases, assignments, cost, decisions, open requests, and what people did to its course.",
-		func(ctx context.Context, in ofSession) (sessionstatus.Document, error) {
+		func(ctx context.Context, in httpapi.OfSession) (sessionstatus.Document, error) {
 			v, err := s.Status(ctx, in.Session)
 			return v.Document(), err
 		})
@@ -67,10 +65,7 @@ func (t tools) sessions(s control.Sessions) {
 			}
 			return wait(ctx, s, in.Session, limit)
 		})
-	changes(t, "cancel_session", "Cancel a session: its agents are stopped, finished work stays.",
-		func(ctx context.Context, in ofSession) (control.Cancellation, error) {
-			return s.Cancel(ctx, in.Session)
-		})
+	is(t, "cancel_session", "Cancel a session: its agents are stopped, finished work stays.", httpapi.CancelSession)
 }
 
 // wait looks at a session until it is ready or the time is over.
@@ -106,23 +101,23 @@ func ready(v session.Status) bool {
 }
 
 type answerInput struct {
-	ofSession
+	httpapi.OfSession
 	Request string `json:"request" jsonschema:"the request's id"`
 	Action  string `json:"action" jsonschema:"one of the request's actions: retry, skip or abort; approve or reject"`
 	Note    string `json:"note,omitempty" jsonschema:"the reason, for the agents that work next; needed to reject"`
 }
 
 func (t tools) requests(r control.Requests) {
-	reads(t, "list_requests", "List what waits for a person, over all sessions: the kind, since when, the cost, and the actions that answer it.",
-		func(ctx context.Context, _ none) (control.Inbox, error) { return r.Inbox(ctx) })
+	is(t, "list_requests", "List what waits for a person, over all sessions: the kind, since when, the cost, and the actions that answer it.",
+		httpapi.ListRequests)
 	changes(t, "answer_request", "Answer an open request of a session.",
 		func(ctx context.Context, in answerInput) (control.Answered, error) {
-			return r.Answer(ctx, in.Session, session.Answer{Request: in.Request, Action: session.Action(in.Action), Note: in.Note})
+			return r.Answer(ctx, control.AnswerInput{Session: in.Session, Request: in.Request, Body: control.Answer{Action: session.Action(in.Action), Note: in.Note}})
 		})
 }
 
 type diffInput struct {
-	ofSession
+	httpapi.OfSession
 	Phase string   `json:"phase,omitempty" jsonschema:"the phase whose changes are shown, or A..B for the trees after two phases; all changes if left out"`
 	With  string   `json:"with,omitempty" jsonschema:"another session, OTHER or OTHER:PHASE, to compare with"`
 	Paths []string `json:"paths,omitempty" jsonschema:"only these files, directories or patterns"`
@@ -136,19 +131,16 @@ func (t tools) reviews(r control.Reviews) {
 				Session: in.Session, Which: in.Phase, With: in.With, Paths: in.Paths, Stat: in.Stat, MaxFiles: maxFiles, MaxBytes: maxDiff,
 			})
 		})
-	reads(t, "list_artifacts", "List the files that a session's phases have created or changed.",
-		func(ctx context.Context, in ofSession) (control.Artifacts, error) {
-			return r.Artifacts(ctx, in.Session)
-		})
+	is(t, "list_artifacts", "List the files that a session's phases have created or changed.", httpapi.ListArtifacts)
 }
 
 type attemptsInput struct {
-	ofSession
+	httpapi.OfSession
 	Select string `json:"select,omitempty" jsonschema:"PHASE or PHASE/PERSONA; all if left out"`
 }
 
 type logInput struct {
-	ofSession
+	httpapi.OfSession
 	Phase   string `json:"phase"`
 	Persona string `json:"persona"`
 	Round   int    `json:"round"`
@@ -159,11 +151,11 @@ type logInput struct {
 func (t tools) attempts(a control.Attempts) {
 	reads(t, "list_attempts", "List what agents have tried in a session: finished attempts with their outcome and cost, and those at work.",
 		func(ctx context.Context, in attemptsInput) (control.AttemptList, error) {
-			return a.List(ctx, in.Session, control.Select(in.Select))
+			return a.List(ctx, control.AttemptFilter{Session: in.Session, Assignment: control.Select(in.Select)})
 		})
 	reads(t, "read_log", "Read a part of the transcript of a finished attempt, 64 KiB at most.",
 		func(ctx context.Context, in logInput) (control.TranscriptRange, error) {
-			id := control.AttemptRef{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Round: in.Round, Attempt: in.Attempt}
-			return a.Range(ctx, in.Session, id, in.From, maxOutput)
+			id := control.AttemptInput{Session: in.Session, Phase: in.Phase, Persona: in.Persona, Round: in.Round, Attempt: in.Attempt}
+			return a.Range(ctx, control.RangeInput{AttemptInput: id, From: in.From, Limit: maxOutput})
 		})
 }

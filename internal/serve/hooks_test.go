@@ -165,7 +165,7 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 	got = s.post(tickets.URL, body, with("webhook-signature", "v1,AAAA "+right.Get("webhook-signature")), nil)
 	require.Contains(t, got.text, wouldStart, "a sender may sign with two secrets")
 
-	page, err := s.base.Audit.Events(s.ctx, access.EventFilter{Action: "hook.call"}, "")
+	page, err := s.base.Audit.Events(s.ctx, access.EventFilter{Action: "hook.call"})
 	require.NoError(t, err)
 	require.NotEmpty(t, page.Events)
 	require.Equal(t, access.Denied, page.Events[0].Outcome)

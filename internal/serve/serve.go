@@ -81,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	audit := access.NewAudit(o.Store.State, o.Now)
-	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now, Shared: true}
+	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now, Serves: true, Examiner: doctor.ExamineStore}
 	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{
 		DB: o.Store.State, Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
@@ -93,9 +93,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("the store cannot be written: %w", err)
 	}
 	s.work.Go(s.stayAnnounced)
-	feed := control.NewFeed(base, o.Log)
-	s.work.Go(func() { feed.Run(s.life) })
-	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
+	base.Feed = control.NewFeed(base, o.Log)
+	s.work.Go(func() { base.Feed.Run(s.life) })
+	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, inbound))))
 	dialled := make(chan struct{})
 	s.work.Go(func() { s.stayConnected(sync.OnceFunc(func() { close(dialled) })) })
 	select {
@@ -112,13 +112,13 @@ func starting(w http.ResponseWriter, _ *http.Request) {
 }
 
 // routes are the handlers behind the guard.
-func (s *Server) routes(base *control.Base, feed *control.Feed, inbound http.Handler) http.Handler {
-	mux, health := http.NewServeMux(), control.NewHealth(base, doctor.ExamineStore)
+func (s *Server) routes(base *control.Base, inbound http.Handler) http.Handler {
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Health: health, Version: s.o.Version}))
+	mux.Handle(httpapi.Prefix+"/", httpapi.New(base, s.o.Version))
 	mux.Handle(control.HooksPath, inbound)
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
-	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base, health)))
+	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base)))
 	return mux
 }
 

@@ -124,7 +124,7 @@ func TestNothingIsReadOfAnUploadThatIsRefused(t *testing.T) {
 		require.Equal(t, refused.status, h.send(refused.token, refused.path, body, length).StatusCode, refused.path)
 		require.Less(t, body.sent.Load(), int64(32<<20), "%s: no more is sent than what lies between two programs", refused.path)
 	}
-	page, err := h.audit.Events(access.With(t.Context(), access.Local("ann@desk")), access.EventFilter{Action: "workspace.upload"}, "")
+	page, err := h.audit.Events(access.With(t.Context(), access.Local("ann@desk")), access.EventFilter{Action: "workspace.upload"})
 	require.NoError(t, err)
 	require.NotEmpty(t, page.Events)
 	require.Equal(t, access.Denied, page.Events[0].Outcome)

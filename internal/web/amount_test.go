@@ -8,24 +8,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 func TestTokensAreWholeNumbersAndDollarsAreNot(t *testing.T) {
 	t.Parallel()
-	read := func(field, text string) (workflows.Raise, error) {
+	read := func(field, text string) (control.Raise, error) {
 		r, err := http.NewRequest(http.MethodPost, "/", strings.NewReader(url.Values{field: {text}, "scope": {"session"}}.Encode()))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		var raise workflows.Raise
+		var raise control.Raise
 		err = readAmount(r, &raise)
 		return raise, err
 	}
 	for text, want := range map[string]int64{"500000": 500_000, " 1,500,000 ": 1_500_000, "9223372037": 9_223_372_037} {
 		raise, err := read("tokens", text)
 		require.NoError(t, err, text)
-		require.Equal(t, workflows.Raise{Tokens: want, Session: true}, raise)
+		require.Equal(t, control.Raise{Tokens: want, Session: true}, raise)
 	}
 	for _, text := range []string{"1.5", "0.5", "1e3", "5 USD", "99999999999999999999"} {
 		_, err := read("tokens", text)

@@ -25,7 +25,7 @@ func (s *site) audit(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	content := auditPage{Actor: strings.TrimSpace(q.Get("actor")), Action: strings.TrimSpace(q.Get("action")), Session: strings.TrimSpace(q.Get("session"))}
 	var err error
-	content.EventPage, err = s.Audit.Events(r.Context(), access.EventFilter{Actor: content.Actor, Action: content.Action, Session: content.Session}, q.Get("cursor"))
+	content.EventPage, err = s.Audit.Events(r.Context(), access.EventFilter{Actor: content.Actor, Action: content.Action, Session: content.Session, Cursor: q.Get("cursor")})
 	switch {
 	case errors.Is(err, access.ErrCursor):
 		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Page not found", Text: err.Error(), Back: "/audit"})

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
@@ -22,7 +21,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/usage"
 	"github.com/maestro-hive/maestro/internal/workerpool"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // plane is a control plane with fixed documents.
@@ -35,14 +33,14 @@ type plane struct {
 	work     control.Work
 	roster   workerpool.Roster
 	breakers []workerpool.Breaker
-	trips    []breaker.TripRequest
+	trips    []control.Trip
 	events   access.EventPage
 	// transcript is that of every attempt.
 	transcript string
 	// conflict is the error of answers; nil: they are taken.
 	conflict error
 	answers  []session.Answer
-	raises   []workflows.Raise
+	raises   []control.Raise
 	filters  []control.SessionFilter
 	teams    control.TeamList
 	plan     control.Plan
@@ -113,7 +111,8 @@ func (f fakeRequests) Inbox(context.Context) (control.Inbox, error) {
 	return control.Inbox{Waiting: slices.Clone(f.inbox.Waiting)}, nil
 }
 
-func (f fakeRequests) Answer(_ context.Context, id string, a session.Answer) (control.Answered, error) {
+func (f fakeRequests) Answer(_ context.Context, in control.AnswerInput) (control.Answered, error) {
+	a := session.Answer{Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.conflict != nil {
@@ -121,7 +120,7 @@ func (f fakeRequests) Answer(_ context.Context, id string, a session.Answer) (co
 	}
 	f.answers = append(f.answers, a)
 	f.answered(a.Request)
-	return control.Answered{Session: id, Answer: a, Taken: true}, nil
+	return control.Answered{Session: in.Session, Answer: a, Taken: true}, nil
 }
 
 // conflict is an error of the control plane that says who was first.
@@ -137,7 +136,12 @@ func (c conflict) As(target any) bool {
 	return ok
 }
 
-func (f fakeSessions) Statistics(_ context.Context, by []string, _ state.Filter) ([]state.Statistic, error) {
+func (f fakeSessions) Statistics(_ context.Context, in control.HistoryFilter) (control.Statistics, error) {
+	_, err := control.ParseLabels(in.Labels)
+	return control.Statistics{By: in.By, Groups: statisticsBy(in.By)}, err
+}
+
+func statisticsBy(by []string) []state.Statistic {
 	one := state.Statistic{Assignments: state.AssignmentOutcomes{All: 40, Finished: 36, Failed: 2, Attempts: 57, Failures: 17, LostWorkers: 1}}
 	if len(by) == 0 || by[0] == "team" || by[0] == "day" {
 		one.Sessions = &state.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000, Approvals: 4, ApprovalSeconds: 12_000}
@@ -145,16 +149,16 @@ func (f fakeSessions) Statistics(_ context.Context, by []string, _ state.Filter)
 	two := one
 	switch {
 	case len(by) == 0:
-		return []state.Statistic{one}, nil
+		return []state.Statistic{one}
 	case by[0] == "team":
 		one.Team, two.Team = "developer <script>", "tester"
 	case by[0] == "day":
 		one.Day, two.Day = "2026-11-23", "2026-11-22"
 	default:
 		one.Persona, one.Agent, one.Model, one.Phase = "tester", "tester", "tester", "tester"
-		return []state.Statistic{one}, nil
+		return []state.Statistic{one}
 	}
-	return []state.Statistic{one, two}, nil
+	return []state.Statistic{one, two}
 }
 
 func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control.Usage, error) {
@@ -183,7 +187,7 @@ func (p *plane) answered(request string) {
 	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return e.ID == request })
 }
 
-func (f fakeMoney) Raise(_ context.Context, id string, r workflows.Raise) (control.Raised, error) {
+func (f fakeMoney) Raise(_ context.Context, id string, r control.Raise) (control.Raised, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.raises = append(f.raises, r)
@@ -192,20 +196,26 @@ func (f fakeMoney) Raise(_ context.Context, id string, r workflows.Raise) (contr
 
 func (f fakeMoney) Budgets(context.Context, string) (control.Budgets, error) { return f.open, nil }
 
-func (f fakeMoney) Days(context.Context) ([]control.Day, error) { return f.days, nil }
+func (f fakeMoney) Days(context.Context) (control.DayList, error) {
+	return control.DayList{Days: f.days}, nil
+}
 
 func (f fakeMoney) RaiseDay(_ context.Context, team string, r control.DayRaise) (control.Day, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.raises = append(f.raises, workflows.Raise{Tokens: r.Tokens, USD: r.USD, Note: team + ": " + r.Note})
+	f.raises = append(f.raises, control.Raise{Tokens: r.Tokens, USD: r.USD, Note: team + ": " + r.Note})
 	return control.Day{}, nil
 }
 
-func (f fakeMoney) Settle(_ context.Context, _, call string, as control.Settlement) (control.Settled, error) {
+func (f fakeMoney) Settle(_ context.Context, in control.SettleInput) (control.Settled, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settled = append(f.settled, fmt.Sprintf("%s %s %d %s", call, as.As, as.Usage.Tokens(), as.Usage.CostUSD))
-	return control.Settled{}, as.Check()
+	var used cost.Usage
+	if in.Body.Usage != nil {
+		used = *in.Body.Usage
+	}
+	f.settled = append(f.settled, fmt.Sprintf("%s %s %d %s", in.Call, in.Body.As, used.Tokens(), used.CostUSD))
+	return control.Settled{}, in.Body.Check()
 }
 
 func (f fakeMoney) SettleAll(_ context.Context, _ string, as control.Settlement) (control.SettledCalls, error) {
@@ -215,7 +225,7 @@ func (f fakeMoney) SettleAll(_ context.Context, _ string, as control.Settlement)
 	return control.SettledCalls{}, nil
 }
 
-func (f fakeHealth) Examine(context.Context, bool) (control.Examination, error) {
+func (f fakeHealth) Examine(context.Context, control.ExamineInput) (control.Examination, error) {
 	return f.examined, nil
 }
 
@@ -250,20 +260,22 @@ func sampleMoney(p *plane) {
 
 func (f fakePool) Workers(context.Context) (workerpool.Roster, error) { return f.roster, nil }
 
-func (f fakePool) Breakers(context.Context) ([]workerpool.Breaker, error) { return f.breakers, nil }
+func (f fakePool) Breakers(context.Context) (control.BreakerList, error) {
+	return control.BreakerList{Breakers: f.breakers}, nil
+}
 
-func (f fakePool) Trip(_ context.Context, _, _ string, r breaker.TripRequest) (workerpool.Breaker, error) {
+func (f fakePool) Trip(_ context.Context, _ string, r control.Trip) (workerpool.Breaker, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.trips = append(f.trips, r)
 	return workerpool.Breaker{}, nil
 }
 
-func (f fakePool) Reset(context.Context, string, string, breaker.ResetRequest) (workerpool.Breaker, error) {
+func (f fakePool) Reset(context.Context, string, control.Reset) (workerpool.Breaker, error) {
 	return workerpool.Breaker{}, nil
 }
 
-func (f fakeAudit) Events(context.Context, access.EventFilter, string) (access.EventPage, error) {
+func (f fakeAudit) Events(context.Context, access.EventFilter) (access.EventPage, error) {
 	return f.events, nil
 }
 
@@ -314,7 +326,7 @@ func (f fakeReviews) Diff(_ context.Context, in control.DiffInput) (control.Diff
 	return f.diff, nil
 }
 
-func (f fakeReviews) DiffFile(_ context.Context, _ control.DiffInput, path string) (control.FileDiff, error) {
+func (f fakeReviews) DiffFile(context.Context, control.FileDiffInput) (control.FileDiff, error) {
 	return control.FileDiff{Session: f.diff.Session, ChangedFile: f.diff.Files[0]}, nil
 }
 

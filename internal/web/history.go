@@ -81,7 +81,7 @@ func (p historyPage) With(name, value string) string {
 }
 
 // filters reads the filters, and what selects the sessions.
-func (p *historyPage) filters(q url.Values, now time.Time) (state.Filter, error) {
+func (p *historyPage) filters(q url.Values, now time.Time) control.HistoryFilter {
 	p.Label = strings.TrimSpace(q.Get("label"))
 	p.Team, p.Text = strings.TrimSpace(q.Get("team")), strings.TrimSpace(q.Get("text"))
 	p.Since, p.By, p.Groups = cmp.Or(q.Get("since"), "30d"), historyGroups[0], historyGroups
@@ -94,7 +94,7 @@ func (p *historyPage) filters(q url.Values, now time.Time) (state.Filter, error)
 			p.filter.Set(name, value)
 		}
 	}
-	f := state.Filter{Text: p.Text}
+	f := control.HistoryFilter{Text: p.Text}
 	if p.Team != "" {
 		f.Teams = []string{p.Team}
 	}
@@ -104,21 +104,16 @@ func (p *historyPage) filters(q url.Values, now time.Time) (state.Filter, error)
 			f.Since = f.Since.UTC().Truncate(24 * time.Hour)
 		}
 	}
-	var err error
 	if p.Label != "" {
-		f.Labels, err = control.ParseLabels([]string{p.Label})
+		f.Labels = []string{p.Label}
 	}
-	return f, err
+	return f
 }
 
 func (s *site) history(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	content := historyPage{}
-	f, err := content.filters(r.URL.Query(), s.Now())
-	if err != nil {
-		s.failed(w, r, err, "/history")
-		return
-	}
+	f := content.filters(r.URL.Query(), s.Now())
 	total, err := s.came(ctx, "", f)
 	if err == nil && len(total) > 0 {
 		content.Total = total[0]
@@ -140,16 +135,16 @@ const maxHistoryRows = 60
 
 // came is what sessions came to and have cost, in groups by a key; without one, all together. Days are
 // the newest first, others the dearest.
-func (s *site) came(ctx context.Context, key string, f state.Filter) ([]HistoryRow, error) {
-	var by []string
+func (s *site) came(ctx context.Context, key string, f control.HistoryFilter) ([]HistoryRow, error) {
+	f.By = nil
 	if key != "" {
-		by = []string{key}
+		f.By = []string{key}
 	}
-	outcomes, err := s.Sessions.Statistics(ctx, by, f)
+	outcomes, err := s.Sessions.Statistics(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	used, err := s.Money.Usage(ctx, control.UsageFilter{By: by, Sessions: f})
+	used, err := s.Money.Usage(ctx, control.UsageFilter{HistoryFilter: f})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +156,7 @@ func (s *site) came(ctx context.Context, key string, f state.Filter) ([]HistoryR
 		}
 		return &rows[at[name]]
 	}
-	for _, o := range outcomes {
+	for _, o := range outcomes.Groups {
 		one := row(map[string]string{"team": o.Team, "day": o.Day, "persona": o.Persona, "agent": o.Agent, "model": o.Model, "phase": o.Phase}[key])
 		one.Work = o.Assignments
 		if o.Sessions != nil {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -47,9 +46,11 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 	content.readBudgets(ctx, s)
 	content.readHooks(ctx, s)
 	content.readHealth(ctx, s)
-	if content.Breakers, err = s.Pool.Breakers(ctx); err != nil {
+	breakers, err := s.Pool.Breakers(ctx)
+	if err != nil {
 		content.Trouble = append(content.Trouble, "Breakers: "+err.Error())
 	}
+	content.Breakers = breakers.Breakers
 	s.show(w, r, http.StatusOK, page{View: "operate", Title: "Operate", Tab: "operate", Content: content})
 }
 
@@ -87,14 +88,13 @@ func lookOfBreaker(s session.BreakerState) Look {
 	return Look{"good", "check", "Closed"}
 }
 
-// setBreaker is the form that trips or resets a breaker. Its id makes it idempotent.
+// setBreaker is the form that trips or resets a breaker.
 func (s *site) setBreaker(w http.ResponseWriter, r *http.Request) {
 	name, why := r.PathValue("breaker"), strings.TrimSpace(r.PostFormValue("why"))
-	id := "web/" + keyOf(who(r.Context()), name, r.PostFormValue("action"), s.Now().Format(time.RFC3339Nano))
 	what, err := "reset", error(nil)
 	if r.PostFormValue("action") == "trip" {
 		what = "trip"
-		request := breaker.TripRequest{Why: why}
+		request := control.Trip{Why: why}
 		if text := strings.TrimSpace(r.PostFormValue("for")); text != "" {
 			var d textfmt.Duration
 			if err := d.UnmarshalText([]byte(text)); err != nil {
@@ -103,11 +103,11 @@ func (s *site) setBreaker(w http.ResponseWriter, r *http.Request) {
 			}
 			request.For = d
 		}
-		_, err = s.Pool.Trip(r.Context(), id, name, request)
+		_, err = s.Pool.Trip(r.Context(), name, request)
 	} else {
-		_, err = s.Pool.Reset(r.Context(), id, name, breaker.ResetRequest{Why: why})
+		_, err = s.Pool.Reset(r.Context(), name, control.Reset{Why: why})
 	}
-	if err != nil && !control.IsStaleCopy(err) {
+	if err != nil {
 		s.failed(w, r, err, "/operate")
 		return
 	}

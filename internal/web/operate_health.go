@@ -11,7 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // healthPatience is how long the page waits for what takes a while. It is shown when it is there.
@@ -27,11 +26,11 @@ type DayView struct {
 
 // readBudgets reads the daily budgets of the teams that the person may see.
 func (p *operatePage) readBudgets(ctx context.Context, s *site) {
-	days, err := s.Money.Days(ctx)
+	doc, err := s.Money.Days(ctx)
 	if err != nil {
 		p.Trouble = append(p.Trouble, "Daily budgets: "+err.Error())
 	}
-	for _, d := range days {
+	for _, d := range doc.Days {
 		b := budget.Budget{Kind: session.BudgetOfDay, Name: d.Team, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved}
 		p.Days = append(p.Days, DayView{Day: d, Mine: may(ctx, access.Operate, d.Team), Rows: budgetRows([]budget.Budget{b})})
 	}
@@ -52,7 +51,7 @@ func (p *operatePage) readHealth(ctx context.Context, s *site) {
 	if !p.MayExamine {
 		return
 	}
-	doc, err := s.Health.Examine(bounded, false)
+	doc, err := s.Health.Examine(bounded, control.ExamineInput{})
 	switch {
 	case err == nil:
 		p.Examined = &doc
@@ -74,7 +73,7 @@ func lookOfResult(result string) Look {
 
 // examine is the button that examines the installation now.
 func (s *site) examine(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.Health.Examine(r.Context(), true); err != nil {
+	if _, err := s.Health.Examine(r.Context(), control.ExamineInput{Again: true}); err != nil {
 		s.failed(w, r, err, "/operate")
 		return
 	}
@@ -83,7 +82,7 @@ func (s *site) examine(w http.ResponseWriter, r *http.Request) {
 
 // raiseDay is the form that raises a team's daily budget.
 func (s *site) raiseDay(w http.ResponseWriter, r *http.Request) {
-	var amount workflows.Raise
+	var amount control.Raise
 	if err := readAmount(r, &amount); err != nil {
 		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: "/operate"})
 		return

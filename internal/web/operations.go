@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/workerpool"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // Operations are what pages show and do: those of the control plane.
@@ -23,37 +21,37 @@ type Operations struct {
 		List(context.Context, control.SessionFilter) (control.SessionList, error)
 		Read(ctx context.Context, session string) (sessionstatus.Session, error)
 		Cancel(ctx context.Context, session string) (control.Cancellation, error)
-		Statistics(ctx context.Context, by []string, f state.Filter) ([]state.Statistic, error)
+		Statistics(context.Context, control.HistoryFilter) (control.Statistics, error)
 	}
 	Requests interface {
 		Inbox(context.Context) (control.Inbox, error)
-		Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
+		Answer(context.Context, control.AnswerInput) (control.Answered, error)
 	}
 	Money interface {
 		Budgets(ctx context.Context, session string) (control.Budgets, error)
-		Days(context.Context) ([]control.Day, error)
+		Days(context.Context) (control.DayList, error)
 		RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
-		Settle(ctx context.Context, session, call string, as control.Settlement) (control.Settled, error)
+		Settle(context.Context, control.SettleInput) (control.Settled, error)
 		SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
-		Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
+		Raise(ctx context.Context, session string, r control.Raise) (control.Raised, error)
 		Usage(context.Context, control.UsageFilter) (control.Usage, error)
 	}
 	Pool interface {
 		Workers(context.Context) (workerpool.Roster, error)
-		Breakers(context.Context) ([]workerpool.Breaker, error)
-		Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error)
-		Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error)
+		Breakers(context.Context) (control.BreakerList, error)
+		Trip(ctx context.Context, name string, r control.Trip) (workerpool.Breaker, error)
+		Reset(ctx context.Context, name string, r control.Reset) (workerpool.Breaker, error)
 	}
 	Reviews interface {
 		Diff(context.Context, control.DiffInput) (control.Diff, error)
-		DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
+		DiffFile(context.Context, control.FileDiffInput) (control.FileDiff, error)
 	}
 	Attempts interface {
 		Work(ctx context.Context, session string) (control.Work, error)
 		Transcript(ctx context.Context, session string, a control.Attempt) (text string, known bool, err error)
 	}
 	Audit interface {
-		Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
+		Events(context.Context, access.EventFilter) (access.EventPage, error)
 	}
 	Checkpoints interface {
 		List(ctx context.Context, session string) (control.CheckpointList, error)
@@ -75,7 +73,7 @@ type Operations struct {
 		Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
 	}
 	Health interface {
-		Examine(ctx context.Context, again bool) (control.Examination, error)
+		Examine(context.Context, control.ExamineInput) (control.Examination, error)
 		Size(context.Context) (control.StoreSize, error)
 	}
 	Alerts interface {
@@ -88,10 +86,10 @@ type Operations struct {
 }
 
 // NewOperations are those of a control plane.
-func NewOperations(base *control.Base, health *control.Health) Operations {
+func NewOperations(base *control.Base) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
 	}
 }
 

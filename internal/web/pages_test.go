@@ -10,13 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // allPages are the addresses of one page of each kind.
@@ -110,7 +108,7 @@ func TestABudgetIsRaised(t *testing.T) {
 	p := samplePlane()
 	server := dashboard(t, p)
 	require.Equal(t, http.StatusSeeOther, post(t, server.URL+"/sessions/web-6/raise", url.Values{"usd": {"2.5"}, "tokens": {"500,000"}, "scope": {"phase design"}}).StatusCode)
-	require.Equal(t, []workflows.Raise{{USD: cost.USD(2.5e9), Tokens: 500_000, Phase: "design"}}, p.raises)
+	require.Equal(t, []control.Raise{{USD: cost.USD(2.5e9), Tokens: 500_000, Phase: "design"}}, p.raises)
 	for _, bad := range []url.Values{{}, {"usd": {"-1"}}, {"usd": {"five"}}, {"tokens": {"1e99"}}} {
 		require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/sessions/web-6/raise", bad).StatusCode)
 	}
@@ -122,7 +120,7 @@ func TestABreakerIsOpened(t *testing.T) {
 	server := dashboard(t, p)
 	answer := post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "why": {"the provider is down"}, "for": {"30m"}})
 	require.Equal(t, "/operate?said=trip", answer.Header.Get("Location"))
-	require.Equal(t, []breaker.TripRequest{{Why: "the provider is down", For: textfmt.Duration(30 * time.Minute)}}, p.trips)
+	require.Equal(t, []control.Trip{{Why: "the provider is down", For: textfmt.Duration(30 * time.Minute)}}, p.trips)
 	require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "for": {"soon"}}).StatusCode)
 }
 
@@ -134,7 +132,7 @@ func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
 	says(t, text, "Sessions cannot run", "no worker serves the store st-1", "42.0 GiB", "/operate/budgets/web-service/raise", "2 calls with unknown cost in", "by alice")
 	answer := post(t, server.URL+"/operate/budgets/web-service/raise", url.Values{"usd": {"2.5"}, "note": {"release"}})
 	require.Equal(t, "/operate?of=web-service&said=day", answer.Header.Get("Location"))
-	require.Equal(t, []workflows.Raise{{USD: 2.5e9, Note: "web-service: release"}}, p.raises)
+	require.Equal(t, []control.Raise{{USD: 2.5e9, Note: "web-service: release"}}, p.raises)
 	require.Equal(t, "/operate?said=examined", post(t, server.URL+"/operate/examine", nil).Header.Get("Location"))
 
 	_, text = visit(t, server.URL+"/sessions/web-7")

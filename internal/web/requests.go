@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // RequestCard is a request and the form that answers it.
@@ -149,10 +148,8 @@ func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
 // answer is a form of a card.
 func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	id, back := r.PathValue("session"), backTo(r)
-	a := session.Answer{
-		Request: r.PathValue("request"), Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note")),
-	}
-	doc, err := s.Requests.Answer(r.Context(), id, a)
+	a := control.Answer{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	doc, err := s.Requests.Answer(r.Context(), control.AnswerInput{Session: id, Request: r.PathValue("request"), Body: a})
 	switch {
 	case failedWith(err, control.Conflict):
 		p := problemOf(err, back)
@@ -180,7 +177,9 @@ func (s *site) supply(w http.ResponseWriter, r *http.Request) {
 	defer file.Close() //nolint:errcheck // only read
 	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
 	if err == nil {
-		_, err = s.Requests.Answer(r.Context(), id, session.Answer{Request: r.PathValue("request"), Action: session.AnswerSupply, Files: files.Workspace})
+		_, err = s.Requests.Answer(r.Context(), control.AnswerInput{
+			Session: id, Request: r.PathValue("request"), Body: control.Answer{Action: session.AnswerSupply, Files: files.Workspace},
+		})
 	}
 	if err != nil {
 		s.failed(w, r, err, back)
@@ -192,7 +191,7 @@ func (s *site) supply(w http.ResponseWriter, r *http.Request) {
 // raise is a form that raises a budget.
 func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 	id, back := r.PathValue("session"), backTo(r)
-	raise := workflows.Raise{Note: strings.TrimSpace(r.PostFormValue("note"))}
+	raise := control.Raise{Note: strings.TrimSpace(r.PostFormValue("note"))}
 	if err := readAmount(r, &raise); err != nil {
 		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: back})
 		return
@@ -205,7 +204,7 @@ func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 }
 
 // readAmount reads what is added to a budget.
-func readAmount(r *http.Request, raise *workflows.Raise) error {
+func readAmount(r *http.Request, raise *control.Raise) error {
 	if err := readUSD(r, &raise.USD); err != nil {
 		return err
 	}

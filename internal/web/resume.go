@@ -131,7 +131,7 @@ func (s *site) edit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Session = v.Status
-	doc, err := s.Reviews.DiffFile(ctx, control.DiffInput{Session: id, Which: p.Phase}, p.Path)
+	doc, err := s.Reviews.DiffFile(ctx, control.FileDiffInput{Session: id, Which: p.Phase, Path: p.Path})
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id))
 		return

@@ -102,7 +102,7 @@ func (s *site) compared(ctx context.Context, in control.DiffInput, file string) 
 		in.MaxFiles, in.MaxBytes = maxDiffFiles, maxDiffBytes
 		return s.Reviews.Diff(ctx, in)
 	}
-	doc, err := s.Reviews.DiffFile(ctx, in, file)
+	doc, err := s.Reviews.DiffFile(ctx, in.File(file))
 	return control.Diff{Session: doc.Session, Before: doc.Before, After: doc.After, Files: []control.ChangedFile{doc.ChangedFile}}, err
 }
 
@@ -112,7 +112,7 @@ func (s *site) raw(w http.ResponseWriter, r *http.Request, in control.DiffInput)
 	if q.Get("raw") == "" || q.Get("file") == "" {
 		return false
 	}
-	doc, err := s.Reviews.DiffFile(r.Context(), in, q.Get("file"))
+	doc, err := s.Reviews.DiffFile(r.Context(), in.File(q.Get("file")))
 	if err != nil {
 		s.failed(w, r, err, r.URL.Path)
 		return true

@@ -35,13 +35,10 @@ func (s *site) sessions(w http.ResponseWriter, r *http.Request) {
 	if since, ok := sinceTimes[content.Since]; ok {
 		f.Since = s.Now().Add(-since)
 	}
-	var err error
 	if content.Label != "" {
-		if f.Labels, err = control.ParseLabels([]string{content.Label}); err != nil {
-			s.failed(w, r, err, "/sessions")
-			return
-		}
+		f.Labels = []string{content.Label}
 	}
+	var err error
 	if content.SessionList, err = s.Sessions.List(r.Context(), f); err != nil {
 		s.failed(w, r, err, "/sessions")
 		return

@@ -57,13 +57,14 @@ func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 		_, err = s.Money.SettleAll(r.Context(), id, as)
 	default:
 		if as.As == control.SettledByCost {
-			if as.Usage, err = readUsage(r); err != nil {
+			used, err := readUsage(r)
+			if err != nil {
 				s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the cost", Text: err.Error(), Back: sessionURL(id)})
 				return
 			}
-			as.Priced = r.PostFormValue("usd") != ""
+			as.Usage, as.Unpriced = used, r.PostFormValue("usd") == ""
 		}
-		_, err = s.Money.Settle(r.Context(), id, call, as)
+		_, err = s.Money.Settle(r.Context(), control.SettleInput{Session: id, Call: call, Body: as})
 	}
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id))
@@ -72,15 +73,23 @@ func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 	done(w, r, sessionURL(id), "settled", id)
 }
 
-// readUsage reads what a call has cost.
-func readUsage(r *http.Request) (used cost.Usage, err error) {
+// readUsage reads what a call has cost; nil if nothing is given.
+func readUsage(r *http.Request) (*cost.Usage, error) {
+	var used cost.Usage
+	var err error
 	if used.InputTokens, err = wholeNumber(r, "input", "input tokens", 1200); err != nil {
-		return used, err
+		return nil, err
 	}
 	if used.OutputTokens, err = wholeNumber(r, "output", "output tokens", 1200); err != nil {
-		return used, err
+		return nil, err
 	}
-	return used, readUSD(r, &used.CostUSD)
+	if err := readUSD(r, &used.CostUSD); err != nil {
+		return nil, err
+	}
+	if used == (cost.Usage{}) && r.PostFormValue("usd") == "" {
+		return nil, nil
+	}
+	return &used, nil
 }
 
 // wholeNumber reads a field of a form; zero if it is empty. An error has its name, and an example.
