@@ -12,7 +12,7 @@ COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags='-s -w' -o /out/maestro ./starter \
  && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags='-s -w' -o /out/maestro-worker ./worker \
- && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags='-s -w' -o /out/maestro-shim ./internal/room/maestro-shim \
+ && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags='-s -w' -o /out/maestro-shim ./internal/sandbox/room/maestro-shim \
  && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags='-s -w' -o /out/maestro-namespace ./deploy/namespace
 
 # Everything that is written goes to the volume and to /tmp: the root file system

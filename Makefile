@@ -47,7 +47,7 @@ endef
 build: bin/maestro-server ## build what bin/ has: maestro, maestro-worker, maestro-shim, maestro-namespace, maestro-server
 	$(call compile,building 2 of 5: bin/maestro (a minute or two the first time),.,-o bin/maestro ./starter)
 	$(call compile,building 3 of 5: bin/maestro-worker,.,-o bin/maestro-worker ./worker)
-	$(call compile,building 4 of 5: bin/maestro-shim,.,-o bin/maestro-shim ./internal/room/maestro-shim)
+	$(call compile,building 4 of 5: bin/maestro-shim,.,-o bin/maestro-shim ./internal/sandbox/room/maestro-shim)
 	$(call compile,building 5 of 5: bin/maestro-namespace,.,-o bin/maestro-namespace ./deploy/namespace)
 
 bin/maestro-server: $(SERVER_SOURCES)
@@ -152,7 +152,7 @@ WITHIN ?= 9m
 
 .PHONY: chaos
 chaos: build ## kill workers and the server KILLS times under SESSIONS sessions, chosen by SEED, WITHIN 9m
-	@$(GO) test -count=1 -timeout 15m -v -run '^TestChaos$$' ./internal/system -args \
+	@$(GO) test -count=1 -timeout 15m -v -run '^TestChaos$$' ./internal/testkit/system -args \
 		-chaos.seed $(SEED) -chaos.sessions $(SESSIONS) -chaos.kills $(KILLS) -chaos.workers 3 -chaos.within $(WITHIN)
 
 SEEDS ?= 60s
@@ -160,11 +160,11 @@ FROM ?= 1
 
 .PHONY: simulate
 simulate: ## run sessions in virtual time with faults chosen by a seed: SEEDS=1000 or SEEDS=10m, FROM the first seed
-	@$(GO) test -count=1 -timeout 0 -v -run '^TestSimulate$$' ./internal/simulator -args -simulate.seeds $(SEEDS) -simulate.from $(FROM)
+	@$(GO) test -count=1 -timeout 0 -v -run '^TestSimulate$$' ./internal/testkit/simulator -args -simulate.seeds $(SEEDS) -simulate.from $(FROM)
 
 .PHONY: simulate-faults
 simulate-faults: ## put mended faults back one at a time, and tell how many seeds find each
-	@$(GO) test -count=1 -timeout 0 -v -run '^TestFaultsAreFound$$' ./internal/simulator -args -simulate.faults -simulate.seeds 1000
+	@$(GO) test -count=1 -timeout 0 -v -run '^TestFaultsAreFound$$' ./internal/testkit/simulator -args -simulate.faults -simulate.seeds 1000
 
 .PHONY: histories
 histories: build ## record the histories that the replay tests of workflows and breaker replay

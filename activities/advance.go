@@ -7,9 +7,9 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // Boundaries does the steps between phases: it writes checkpoints and the session's status.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 const (

@@ -7,11 +7,11 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/logs"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/logs"
 )
 
 // dollar is a dollar, as an amount.

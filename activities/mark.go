@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // Mark writes the session's status. After it has returned, a checkpoint has the person's answer:

@@ -6,8 +6,8 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // PruneName removes data that a store does not need any more; see [Pruning.Prune].

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/platform/failpoint"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // The times of calls.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // load reads the session and the state of earlier executions of the round. It returns the

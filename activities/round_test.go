@@ -22,15 +22,15 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/internal/workdir"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // desk is a store with an admitted session of one persona in one phase.

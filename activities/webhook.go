@@ -6,8 +6,8 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // CallWebhookName delivers a notice to the webhook, on [spec.WebhookQueue]; see

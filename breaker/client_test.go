@@ -14,12 +14,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 )
 
 // stand is a real server and a client of one store's breakers.

@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // remembered is the number of applied updates that a breaker recognizes after it has continued as

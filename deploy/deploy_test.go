@@ -18,9 +18,9 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/worker/service"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
 // limit bounds every wait in these tests.
@@ -37,7 +37,7 @@ func run(t *testing.T, argv ...string) string {
 func TestScriptsAreSound(t *testing.T) {
 	t.Parallel()
 	scripts := []string{"cluster/run.sh", "temporal/schema.sh", "validation/images.sh", "../.ci/run"}
-	for _, agents := range []string{"../examples/*/*.sh", "../examples/*/agents/*.sh", "../internal/cli/scaffold/*/agents/*.sh"} {
+	for _, agents := range []string{"../examples/*/*.sh", "../examples/*/agents/*.sh", "../internal/app/cli/scaffold/*/agents/*.sh"} {
 		found, err := filepath.Glob(agents)
 		require.NoError(t, err)
 		require.NotEmpty(t, found)

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 func readPage(t *testing.T, file string) string {
@@ -77,7 +77,7 @@ func TestThePageShowsTheExample(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "writing-an-agent.md")
 	for file, language := range map[string]string{"python/counter.py": "python", "shell/writer.sh": "sh"} {
-		program, err := os.ReadFile("../examples/" + file)
+		program, err := os.ReadFile("../examples" + file)
 		require.NoError(t, err)
 		require.Contains(t, page, "```"+language+"\n"+string(program)+"```\n", "%s is not what the page shows", file)
 	}
@@ -139,8 +139,8 @@ func TestDiagramsHaveTheCodesStates(t *testing.T) {
 	all := diagrams(t)
 	drawn := slices.Concat(states(all[0]), states(all[1]), states(all[2]))
 	slices.Sort(drawn)
-	require.Equal(t, constants(t, "../internal/session/status.go", "State"), slices.Compact(drawn))
-	require.Equal(t, constants(t, "../internal/session/breaker.go", "BreakerState"), states(all[3]))
+	require.Equal(t, constants(t, "../internal/core/session/status.go", "State"), slices.Compact(drawn))
+	require.Equal(t, constants(t, "../internal/core/session/breaker.go", "BreakerState"), states(all[3]))
 	for _, arrow := range all[0] {
 		if session.State(arrow[0]).Closed() {
 			require.Equal(t, string(session.Admitted), arrow[1], "only resume leads on from %s", arrow[0])

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// graph is the packages that the page on architecture draws, and what each has
-// arrows to.
-func graph(t *testing.T) map[string][]string {
+// drawnRooms is the rooms that the page on architecture draws, and what each has arrows to.
+func drawnRooms(t *testing.T) map[string][]string {
 	t.Helper()
 	m := regexp.MustCompile("(?s)```mermaid\ngraph TD\n(.*?)```").FindStringSubmatch(readPage(t, "architecture.md"))
 	require.NotNil(t, m)
@@ -37,7 +36,38 @@ func graph(t *testing.T) map[string][]string {
 	return drawn
 }
 
-// reach adds to found what a package comes to over arrows.
+// roomOf is the room of a package of ours: internal/cli/x is in internal/cli, workflows/x in workflows.
+func roomOf(pkg string) string {
+	parts := strings.Split(pkg, "/")
+	if parts[0] == "internal" && len(parts) > 1 {
+		return "internal/" + parts[1]
+	}
+	return parts[0]
+}
+
+// roomImports is what the packages of each room import of other rooms.
+func roomImports(t *testing.T) map[string][]string {
+	t.Helper()
+	const module = "github.com/maestro-hive/maestro/"
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
+	list.Dir = ".."
+	out, err := list.Output()
+	require.NoError(t, err)
+	imports := map[string][]string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		words := strings.Fields(line)
+		from := roomOf(strings.TrimPrefix(words[0], module))
+		for _, w := range words[1:] {
+			to, ours := strings.CutPrefix(w, module)
+			if to = roomOf(to); ours && to != from && !slices.Contains(imports[from], to) {
+				imports[from] = append(imports[from], to)
+			}
+		}
+	}
+	return imports
+}
+
+// reach adds to found what a room comes to over arrows.
 func reach(arrows map[string][]string, from string, found map[string]bool) {
 	for _, to := range arrows[from] {
 		if !found[to] {
@@ -47,30 +77,26 @@ func reach(arrows map[string][]string, from string, found map[string]bool) {
 	}
 }
 
-// TestDrawnPackagesImportEachOther finds an import for every arrow, and a way over
-// arrows for every import.
-func TestDrawnPackagesImportEachOther(t *testing.T) {
+// TestDrawnRoomsImportEachOther finds an import for every arrow, a way over arrows for every import, and no circle.
+func TestDrawnRoomsImportEachOther(t *testing.T) {
 	t.Parallel()
-	const module = "github.com/maestro-hive/maestro/"
-	drawn := graph(t)
-	args := []string{"list", "-f", `{{.ImportPath}} {{join .Imports " "}}`}
-	for name := range drawn {
-		args = append(args, "../"+name)
-	}
-	out, err := exec.Command("go", args...).Output()
-	require.NoError(t, err)
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
-		words := strings.Fields(strings.ReplaceAll(line, module, ""))
-		name, imports := words[0], words[1:]
-		for _, to := range drawn[name] {
-			require.Contains(t, imports, to, "%s does not import %s", name, to)
-		}
+	drawn, imports := drawnRooms(t), roomImports(t)
+	for room, arrows := range drawn {
 		found := map[string]bool{}
-		reach(drawn, name, found)
-		for to := range drawn {
-			if slices.Contains(imports, to) {
-				require.True(t, found[to], "%s imports %s, which is not drawn", name, to)
+		reach(drawn, room, found)
+		require.False(t, found[room], "the arrows from %s lead back to it", room)
+		for _, to := range arrows {
+			require.Contains(t, imports[room], to, "%s does not import %s", room, to)
+		}
+		for _, to := range imports[room] {
+			if _, isDrawn := drawn[to]; isDrawn {
+				require.True(t, found[to], "%s imports %s, which is not drawn", room, to)
 			}
+		}
+	}
+	for room := range imports {
+		if strings.HasPrefix(room, "internal/") && room != "internal/testkit" {
+			require.Contains(t, drawn, room, "the picture lacks a room")
 		}
 	}
 }

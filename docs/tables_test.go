@@ -14,7 +14,7 @@ import (
 // the picture that the page has to have.
 func TestThePictureOfTheTables(t *testing.T) {
 	t.Parallel()
-	schema, err := os.ReadFile("../internal/state/schema.sql")
+	schema, err := os.ReadFile("../internal/store/state/schema.sql")
 	require.NoError(t, err)
 	picture := "```mermaid\nerDiagram\n"
 	for _, m := range regexp.MustCompile(`(?s)\ncreate table (\w+) \((.*?)\n\);`).FindAllStringSubmatch(string(schema), -1) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/cli"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/app/cli"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 )
 
 // stand is a server, a store and a worker that offers what the audit needs.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/models/config"
 )
 
 // pages are the project's texts for people.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/cli"
+	"github.com/maestro-hive/maestro/internal/app/cli"
 )
 
 func main() {

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // command returns the shortest command that answers a request. several: the session waits for

@@ -1,8 +1,8 @@
 package workflows
 
 import (
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // agentOf returns the agent for an assignment.

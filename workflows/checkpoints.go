@@ -4,7 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // boundary returns the common input of the steps between phases. It has a copy of the status,

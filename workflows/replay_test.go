@@ -3,7 +3,7 @@ package workflows_test
 import (
 	"testing"
 
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 

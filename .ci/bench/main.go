@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
 func main() {

@@ -24,7 +24,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
 // limit bounds every wait in these tests. The first start may have to build

@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 )
 
 // environment is the environment of a command.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
 // limit bounds every wait in these tests.

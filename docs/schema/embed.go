@@ -4,7 +4,7 @@ package schema
 
 import _ "embed"
 
-//go:generate go run ../../internal/schemagen -source ../.. -out . -pages ..
+//go:generate go run ../../internal/app/schemagen -source ../.. -out . -pages ..
 
 // Team is the JSON Schema (draft 2020-12) of team files, Worker that of worker
 // files.

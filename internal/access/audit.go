@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 const (

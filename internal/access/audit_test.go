@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // clock is a clock that a test sets.

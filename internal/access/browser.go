@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 const (

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // Outcome is how a change ended.

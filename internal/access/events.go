@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // The number of events of a page.

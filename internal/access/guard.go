@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // DefaultBody is the largest body of a request, in bytes, where Options says nothing else.

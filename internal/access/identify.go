@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/httpserver"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/platform/httpserver"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // credential is the credential of a request.

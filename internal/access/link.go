@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // linkLifetime is for how long a one-time link is good.

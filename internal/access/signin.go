@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 //go:embed login.html login.css

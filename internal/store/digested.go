@@ -8,7 +8,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 // digestStart and digestEnd enclose the digest at the end of each document.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 // faultsIn separates the faults in an error from the rest, which says that the store cannot be

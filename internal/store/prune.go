@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
 // The default limits of what a prune keeps.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/backup"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/backup"
 )
 
 const (

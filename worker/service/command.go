@@ -13,16 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/buildinfo"
-	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/httpserver"
-	"github.com/maestro-hive/maestro/internal/logs"
-	"github.com/maestro-hive/maestro/internal/procgroup"
-	"github.com/maestro-hive/maestro/internal/room"
-	"github.com/maestro-hive/maestro/internal/telemetry"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
+	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/httpserver"
+	"github.com/maestro-hive/maestro/internal/platform/logs"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
+	"github.com/maestro-hive/maestro/internal/sandbox/room"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
 // Process has the process's resources for the worker command.

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/maestro-hive/maestro/internal/httpserver"
-	"github.com/maestro-hive/maestro/internal/telemetry"
+	"github.com/maestro-hive/maestro/internal/platform/httpserver"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
 // The paths of the health checks.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 )
 
 // HealthPortVariable names the variable with the default of --health-port.

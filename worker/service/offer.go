@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // publishedOffer is the worker's offer in the store, for new sessions.

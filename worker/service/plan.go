@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/caches"
-	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/diskspace"
-	"github.com/maestro-hive/maestro/internal/layers"
-	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/workdir"
+	"github.com/maestro-hive/maestro/internal/core/secrets"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/platform/diskspace"
+	"github.com/maestro-hive/maestro/internal/sandbox/caches"
+	"github.com/maestro-hive/maestro/internal/sandbox/layers"
+	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
+	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 // plan is one version of the worker file, with the objects made from it. New work uses

@@ -9,12 +9,12 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/entityworkflow"
-	"github.com/maestro-hive/maestro/internal/jira"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/webhook"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/outside/jira"
+	"github.com/maestro-hive/maestro/internal/outside/webhook"
+	"github.com/maestro-hive/maestro/internal/platform/entityworkflow"
 	"github.com/maestro-hive/maestro/workflows"
 )
 

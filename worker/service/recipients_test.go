@@ -15,10 +15,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/workflows"
 )

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/config"
 )
 
 // WorkerFile describes the loaded worker file.

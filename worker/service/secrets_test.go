@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/models/agent"
 )
 
 // TestSecretsStayMaskedWhenTheFileNamesThemNoMore: what has begun with them continues.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/caches"
-	"github.com/maestro-hive/maestro/internal/diskspace"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/diskspace"
+	"github.com/maestro-hive/maestro/internal/sandbox/caches"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 const (

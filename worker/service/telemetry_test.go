@@ -11,15 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/state/statetest"
-	"github.com/maestro-hive/maestro/internal/telemetry"
-	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/worker/service"
+	"github.com/maestro-hive/maestro/worker/telemetry"
+	"github.com/maestro-hive/maestro/worker/telemetry/telemetrytest"
 )
 
 func noVariable(string) string { return "" }

@@ -1,0 +1,203 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// applied is the document of `apply -o json`.
+type applied struct {
+	Session, Status, Phase, Dir, Patch string
+	DryRun                             bool `json:"dry_run"`
+	Files                              []struct {
+		Path, Change string
+		Already      bool
+	}
+	Conflicts []struct {
+		Path, Reason string
+		Blocked      bool
+	}
+	Branch  struct{ Name, Commit, Parent string }
+	Whole   bool
+	Missing []string
+	Reason  string
+}
+
+func TestAResultIsWrittenWhereItBegan(t *testing.T) {
+	t.Parallel()
+	d := crafted(t)
+	ws := filepath.Join(d.dir, "ws")
+	before := tree(t, ws)
+	lines := "changed  README.md\nadded    data.bin\nadded    docs/design.md\nadded    latest\nremoved  old.txt\nchanged  script\nadded    tool.sh\n"
+	got := d.run("apply", "s", "--dry-run")
+	require.Equal(t, lines, got.stdout.String(), got.stderr.String())
+	require.Contains(t, got.stderr.String(), "would apply 7 files of s after make to "+ws)
+	require.Equal(t, before, tree(t, ws))
+
+	d.file("ws/README.md", "hello, mine\n")
+	d.file("ws/tool.sh", "mine\n")
+	d.file("ws/other.txt", "mine\n")
+	mine := tree(t, ws)
+	got = d.run("apply", "s")
+	require.Equal(t, 1, got.code)
+	require.Empty(t, got.stdout.String())
+	for _, want := range []string{
+		"nothing was written to " + ws + ": 2 files are not as they were when session s started\n",
+		"  README.md: was changed in the directory and by the session\n  tool.sh: already exists in the directory with other content\n",
+		"maestro apply s --force", "maestro apply s --patch",
+	} {
+		require.Contains(t, got.stderr.String(), want)
+	}
+	require.NotContains(t, got.stderr.String(), "--branch", "the directory is not in a git repository")
+	require.Equal(t, mine, tree(t, ws))
+	var doc applied
+	got = d.run("apply", "s", "-o", "json")
+	require.Equal(t, 1, got.code)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
+	require.Len(t, doc.Conflicts, 2)
+	require.Equal(t, "README.md", doc.Conflicts[0].Path)
+
+	require.Equal(t, "added    docs/design.md\n", d.must(0, "apply", "s", "docs"), "a part that is in no conflict")
+	d.json(&doc, "apply", "s", "--force")
+	require.Equal(t, "completed", doc.Status)
+	require.True(t, doc.Whole)
+	require.Equal(t, ws, doc.Dir)
+	require.Equal(t, 1, strings.Count(got.stdout.String(), `"docs/design.md"`))
+	want := maps.Clone(result)
+	want["other.txt"] = "mine\n"
+	require.Equal(t, want, tree(t, ws))
+	got = d.run("apply", "s")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stderr.String(), "applied 0 files of s after make to "+ws+"; 7 files were already up to date")
+
+	t.Run("elsewhere", func(t *testing.T) { testApplyElsewhere(t, d) })
+	t.Run("misuse", func(t *testing.T) {
+		for want, args := range map[string][]string{
+			"is not a readable directory":                {"s", "--dir", d.dir + "/nowhere"},
+			`"nowhere" is not found`:                     {"s", "nowhere"},
+			"--branch is empty":                          {"s", "--branch", ""},
+			"--branch and --patch exclude each other":    {"s", "--patch", "--branch", "x"},
+			"--branch needs a git repository, but " + ws: {"s", "--branch", "x"},
+			`session "nobody" not found`:                 {"nobody"},
+			"missing SESSION; usage: maestro apply ":     {},
+		} {
+			got := d.run(append([]string{"apply"}, args...)...)
+			require.Equal(t, 2, got.code, "%v: %s", args, got.stderr.String())
+			require.Contains(t, got.stderr.String(), want)
+		}
+	})
+}
+
+// testApplyElsewhere brings the result to other directories, and as a patch.
+func testApplyElsewhere(t *testing.T, d *desk) {
+	clean := filepath.Join(d.dir, "clean")
+	for _, name := range []string{"README.md", "old.txt", "script"} {
+		content := map[string]string{"README.md": "hello\n", "old.txt": "old\n", "script": "#!/bin/sh\n"}[name]
+		d.file("clean/"+name, content)
+		d.file("patched/"+name, content)
+	}
+	want := maps.Clone(result)
+	delete(want, ".env")
+	d.must(0, "apply", "s", "--dir", clean)
+	require.Equal(t, want, tree(t, clean))
+	runGit(t, filepath.Join(d.dir, "patched"), d.must(0, "apply", "s", "--patch"), "apply", "-")
+	require.Equal(t, want, tree(t, filepath.Join(d.dir, "patched")))
+	onScreen := *d
+	onScreen.terminal = true
+	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo \\x1b]0;done\x1b[0m\n", "only colours reach a terminal")
+	var doc applied
+	d.json(&doc, "apply", "s", "--patch", "data.bin")
+	require.Len(t, doc.Files, 1)
+	require.Contains(t, doc.Patch, "GIT binary patch\n")
+
+	away := *d // the store came from another machine
+	away.host = "another"
+	got := away.run("apply", "s")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "on host desk, not on this machine; give a directory with --dir")
+}
+
+func TestASessionUnderWayIsAppliedAsFarAsItIs(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": craftWriter, "coder": "sleep 600"})
+	d.must(0, "run", d.file("team.yaml", craftTeam), "Make it so.", "--session", "s")
+	here := filepath.Join(d.dir, "here")
+	require.NoError(t, os.Mkdir(here, 0o700))
+	until(t, func() bool {
+		var s session.Status
+		d.json(&s, "status", "s")
+		return len(s.Phases) == 2 && s.Phases[0].Status == session.Completed && s.Phases[1].Status == session.Running
+	}, "the second phase does not begin")
+	there := *d
+	there.cwd = here // it was started from nowhere
+	got := there.run("apply", "s")
+	require.Equal(t, 1, got.code, "not without being asked to")
+	require.Contains(t, got.stderr.String(), "session s has not ended and its result is incomplete: 1 of 2 phases (think) is in its newest checkpoint; make was not done;"+
+		" run `maestro watch s` or `maestro apply s --partial`")
+	require.Empty(t, tree(t, here))
+	require.Contains(t, there.must(0, "apply", "s", "--dry-run"), "added    docs/design.md\n")
+	got = there.run("apply", "s", "--partial")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "applied 2 files of s (partial: 1 of 2 phases (think)) to "+here)
+	require.Equal(t, map[string]string{"README.md": "more\n", "docs/design.md": "# Design\n"}, tree(t, here))
+	d.file("here/README.md", "mine\n")
+	got = there.run("apply", "s", "--partial")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "README.md: already exists in the directory with other content")
+}
+
+func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{
+		"writer": "echo plan > plan.txt",
+		"coder":  `[ -f ` + d.dir + `/sent ] && exec sleep 600; echo code > code.txt`,
+		"critic": `touch ` + d.dir + `/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"`,
+	})
+	d.must(0, "run", d.file("team.yaml", strings.NewReplacer(
+		"phases:", "  analyst: {role: Analyst, agent: writer, instructions: \"Plan.\"}\nphases:\n  - {name: plan, personas: [analyst]}",
+	).Replace(reviewedTeam)), "Make it so.", "--session", "s")
+	until(t, func() bool {
+		var s session.Status
+		d.json(&s, "status", "s")
+		return len(s.Phases) == 3 && s.Phases[1].Status == session.Running && s.Phases[2].Status == session.Pending && fileExists(d.dir+"/sent")
+	}, "the work is not sent back")
+	d.must(0, "cancel", "s", "--watch")
+	here := filepath.Join(d.dir, "here")
+	require.NoError(t, os.Mkdir(here, 0o700))
+	d.cwd = here
+	why := "session s is cancelled and its result is incomplete: 1 of 3 phases (plan) is in its newest checkpoint; build and review were sent back and not redone"
+	for _, flags := range [][]string{{}, {"--patch"}, {"--branch", "x"}} {
+		got := d.run(append([]string{"apply", "s"}, flags...)...)
+		require.Equal(t, 1, got.code)
+		require.Contains(t, got.stderr.String(), why+"; run `maestro resume s` or `maestro apply s --partial`")
+		require.Empty(t, got.stdout.String())
+	}
+	require.Empty(t, tree(t, here))
+	var doc applied
+	got := d.run("apply", "s", "-o", "json")
+	require.Equal(t, 1, got.code)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
+	require.False(t, doc.Whole)
+	require.Equal(t, []string{"build", "review"}, doc.Missing)
+	require.Equal(t, why, doc.Reason)
+	got = d.run("apply", "s", "--partial")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stderr.String(), why)
+	require.Contains(t, got.stderr.String(), "applied 1 file of s (partial: 1 of 3 phases (plan)) to "+here)
+	require.Equal(t, map[string]string{"plan.txt": "plan\n"}, tree(t, here))
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

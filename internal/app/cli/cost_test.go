@@ -1,0 +1,346 @@
+package cli_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+)
+
+// costs is the document of `usage -o json`.
+type costs struct {
+	Session, Since string
+	By             []string
+	Rows           []costRow
+	Total          costRow
+	Budgets        []struct {
+		Scope string
+		Cap   spec.Cap
+		Spent cost.Amount
+		Left  map[string]float64
+	}
+}
+
+type costRow struct {
+	Team, Session, Phase, Persona, Agent, Model, Day string
+
+	Calls     int
+	Usage     cost.Usage
+	Tokens    int64
+	Unsettled struct {
+		Calls int
+		Usage cost.Usage
+	}
+	Reserved struct {
+		Calls  int
+		Tokens int64
+		USD    cost.USD
+	}
+}
+
+// bank is a store in which sessions have paid for calls.
+type bank struct {
+	*desk
+	store *store.Store
+	clock *statetest.Clock
+	// teams are those of the sessions.
+	teams map[string]string
+}
+
+func newBank(t *testing.T) *bank {
+	t.Helper()
+	d := newDesk(t)
+	clock := &statetest.Clock{}
+	clock.Set(time.Now())
+	s, err := store.Create(d.state, store.Options{Clock: clock.Now})
+	require.NoError(t, err)
+	return &bank{d, s, clock, map[string]string{}}
+}
+
+func key(sessionID string) session.Key {
+	return session.Key{Namespace: "default", Session: sessionID}
+}
+
+// session makes a session of team that started so long ago, of the phases plan
+// and build with a persona each, the first of which has paid for a call.
+func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
+	b.t.Helper()
+	started := time.Now().Add(-ago)
+	b.teams[name] = of
+	statetest.Put(b.t, b.store.State, key(name), func(e *session.Execution) {
+		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
+		e.Phases = []session.PhaseStatus{
+			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "ann", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
+			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
+		}
+	})
+	if used != (cost.Usage{}) {
+		b.pay(name, planned, "writer", ago, state.CallAnswered, used)
+	}
+}
+
+// pay books a call that began so long ago, and returns its id.
+func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago time.Duration, end state.CallState, used cost.Usage) string {
+	b.t.Helper()
+	b.clock.Set(time.Now().Add(-ago))
+	defer b.clock.Set(time.Now())
+	return statetest.Book(b.t, b.store.State, statetest.Booking{
+		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: b.teams[sessionID], Agent: agent, Model: agent + "-1", End: end, Cost: used,
+	})
+}
+
+var (
+	planned = spec.AssignmentID{Phase: "plan", Persona: "ann"}
+	built   = spec.AssignmentID{Phase: "build", Persona: "bob"}
+)
+
+const day = 24 * time.Hour
+
+func tokensOf(input, output int64, usd cost.USD) cost.Usage {
+	return cost.Usage{InputTokens: input, OutputTokens: output, CostUSD: usd}
+}
+
+func TestWhatASessionCost(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("s", "crew", time.Hour, cost.Usage{})
+	b.pay("s", built, "coder", time.Hour, state.CallAnswered, cost.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
+	b.pay("s", built, "cheap", 3*day, state.CallFailed, tokensOf(10, 0, 0))
+	b.pay("s", built, "coder", time.Hour, state.CallUnsettled, tokensOf(7, 70, 2_500_000_000))
+	b.pay("s", planned, "writer", 9*day, state.CallAnswered, tokensOf(1000, 200, 100_000_000))
+	b.pay("s", planned, "writer", time.Minute, state.CallBegun, tokensOf(500, 5, 0))
+	statetest.Admit(t, b.store.State, key("s"), "crew", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10_000}), statetest.Limit(session.BudgetOfPersona, "bob", spec.Cap{USD: 2_500_000_001}))
+
+	var doc costs
+	b.json(&doc, "usage", "s")
+	require.Equal(t, []string{"phase", "persona"}, doc.By)
+	require.Len(t, doc.Rows, 2)
+	require.Equal(t, "plan", doc.Rows[0].Phase, "phases come in the team's order")
+	require.Equal(t, 1, doc.Rows[0].Reserved.Calls)
+	require.EqualValues(t, 505, doc.Rows[0].Reserved.Tokens)
+	require.Equal(t, cost.Usage{InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1}, doc.Rows[1].Usage)
+	require.Equal(t, 2, doc.Rows[1].Calls, "an abandoned call whose cost is known is one, too")
+	require.Equal(t, 1, doc.Rows[1].Unsettled.Calls)
+	require.Equal(t, cost.USD(2_500_000_000), doc.Rows[1].Unsettled.Usage.CostUSD)
+	require.EqualValues(t, 5531, doc.Total.Tokens, "what is unsettled or reserved is in no other figure")
+	require.Equal(t, cost.USD(100_000_001), doc.Total.Usage.CostUSD)
+	require.Equal(t, "persona bob", doc.Budgets[1].Scope)
+	require.Equal(t, map[string]float64{"usd": 0}, doc.Budgets[1].Left)
+	require.Equal(t, map[string]float64{"tokens": 10_000 - 5531 - 77 - 505}, doc.Budgets[0].Left)
+
+	b.json(&doc, "usage", "s", "--by", "agent,model", "--since", "4d")
+	require.Len(t, doc.Rows, 3)
+	require.Equal(t, "writer-1", doc.Rows[0].Model)
+	require.EqualValues(t, 4331, doc.Total.Tokens, "what was spent nine days ago does not count")
+	require.Equal(t, 1, doc.Total.Unsettled.Calls)
+
+	b.json(&doc, "usage", "s", "--by", "day")
+	require.Equal(t, budget.Date(time.Now().Add(-9*day)), doc.Rows[len(doc.Rows)-1].Day, "the newest day comes first")
+	table := b.must(0, "usage", "s")
+	require.Contains(t, table, "PHASE  PERSONA  CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS  USD")
+	require.Contains(t, table, "1 call: about 77 tokens, 2.5 USD")
+	require.Contains(t, table, "session      10,000 tokens")
+	require.Contains(t, table, "1 call with unknown cost; see `maestro budget show s`")
+}
+
+func TestWhatAllSessionsCost(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("old", "crew", 5*day, tokensOf(100, 10, 7))
+	b.session("other", "band", 3*day, tokensOf(60, 0, 0))
+	b.pay("other", built, "writer", 3*day, state.CallAnswered, tokensOf(40, 10, 7))
+	b.session("new", "crew", time.Hour, tokensOf(5, 0, 3))
+	b.pay("lost", built, "coder", time.Hour, state.CallAnswered, tokensOf(2, 0, 0))
+
+	var doc costs
+	b.json(&doc, "usage")
+	var got []string
+	for _, r := range doc.Rows {
+		got = append(got, fmt.Sprintf("%s of %s: %d tokens, %s USD, %d calls", r.Session, r.Team, r.Tokens, r.Usage.CostUSD, r.Calls))
+	}
+	require.Equal(t, []string{
+		"lost of : 2 tokens, 0 USD, 1 calls",
+		"new of crew: 5 tokens, 0.000000003 USD, 1 calls",
+		"other of band: 110 tokens, 0.000000007 USD, 2 calls",
+		"old of crew: 110 tokens, 0.000000007 USD, 1 calls",
+	}, got)
+	doc = costs{}
+	b.json(&doc, "usage", "--by", "team", "--since", "4d")
+	require.Equal(t, []string{"", "band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team, doc.Rows[2].Team}, "teams come by name")
+	require.EqualValues(t, 5, doc.Rows[2].Tokens)
+	require.EqualValues(t, 117, doc.Total.Tokens)
+
+	empty := newBank(t).run("usage")
+	require.Zero(t, empty.code)
+	require.Contains(t, empty.stderr.String(), "no costs")
+}
+
+func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	random := rand.New(rand.NewPCG(7, 7))
+	var want cost.Usage
+	for i := range 5 {
+		name := fmt.Sprintf("s%d", i)
+		b.session(name, fmt.Sprintf("team%d", i%2), time.Duration(i)*day, cost.Usage{})
+		for range 12 {
+			used := cost.Usage{
+				InputTokens: random.Int64N(1e6), OutputTokens: random.Int64N(1e6), CacheReadTokens: random.Int64N(1e6),
+				CacheWriteTokens: random.Int64N(1e6), ReasoningTokens: random.Int64N(1e6), CostUSD: cost.USD(random.Int64N(1e12)),
+			}
+			id := []spec.AssignmentID{planned, built}[random.IntN(2)]
+			b.pay(name, id, string(rune('a'+random.IntN(3))), time.Duration(random.IntN(200))*time.Hour, state.CallAnswered, used)
+			want = want.Add(used)
+		}
+	}
+	for _, by := range []string{"team", "session", "phase", "persona", "agent", "model", "day", "day,agent,team", "phase,persona,session,model"} {
+		var doc costs
+		b.json(&doc, "usage", "--by", by)
+		var sum cost.Usage
+		calls := 0
+		for _, r := range doc.Rows {
+			require.Equal(t, r.Usage.Tokens(), r.Tokens)
+			sum, calls = sum.Add(r.Usage), calls+r.Calls
+		}
+		require.Equal(t, want, sum, by)
+		require.Equal(t, want, doc.Total.Usage, by)
+		require.Equal(t, 60, calls, by)
+	}
+	rows, err := csv.NewReader(strings.NewReader(b.must(0, "usage", "--by", "day,agent", "-o", "csv"))).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, []string{"day", "agent", "calls", "input_tokens"}, rows[0][:4])
+	var tokens int64
+	var money cost.USD
+	for _, row := range rows[1:] {
+		n, err := strconv.ParseInt(row[8], 10, 64)
+		require.NoError(t, err)
+		var usd cost.USD
+		require.NoError(t, usd.UnmarshalJSON([]byte(row[9])))
+		tokens, money = tokens+n, money+usd
+	}
+	require.Equal(t, want.Tokens(), tokens)
+	require.Equal(t, want.CostUSD, money)
+}
+
+// TestAPersonSettlesAllCallsAtOnce: as nothing, or as they were estimated; not those that
+// somebody still makes.
+func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("s", "crew", time.Hour, cost.Usage{})
+	b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(0, 0, 250_000_000))
+	b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(50, 0, 0))
+	dead := b.pay("s", planned, "writer", time.Hour, state.CallBegun, tokensOf(25, 0, 0))
+	_, _, err := b.store.State.Report(t.Context(), dead, state.Progress{Known: cost.Usage{InputTokens: 7}, Estimated: cost.Amount{Tokens: 20}})
+	require.NoError(t, err)
+	b.pay("s", built, "coder", time.Hour, state.CallBegun, tokensOf(1000, 0, 0))
+	lock, ok, err := b.store.Lock(key("s"), built)
+	require.NoError(t, err)
+	require.True(t, ok)
+	defer lock.Unlock()
+
+	require.Equal(t, 2, b.run("budget", "settle", "s", "--all", "--output-tokens", "3").code)
+	require.Equal(t, 2, b.run("budget", "settle", "s", "--all", "--write-off", "--as-estimated").code)
+	got := b.must(0, "budget", "settle", "s", "--all", "--as-estimated")
+	require.Contains(t, got, "counts as 0.25 USD; it was estimated at 0.25 USD")
+	require.Equal(t, 3, strings.Count(got, "counts as"))
+	account, err := b.store.State.Account(t.Context(), key("s"))
+	require.NoError(t, err)
+	require.Equal(t, tokensOf(7, 70, 250_000_000), account.Usage(), "what was reported once, and the estimates")
+	require.Zero(t, account.Of(planned).Unsettled)
+	require.Contains(t, b.must(0, "budget", "settle", "s", "--all", "--write-off"), "no unsettled call")
+}
+
+func TestAPersonSettlesACall(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("s", "crew", time.Hour, cost.Usage{})
+	known := b.pay("s", planned, "writer", time.Hour, state.CallAnswered, tokensOf(1, 0, 0))
+	first := b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(100, 0, 1_000_000_000))
+	second := b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(50, 0, 0))
+	dead := b.pay("s", planned, "writer", time.Hour, state.CallBegun, tokensOf(25, 0, 0))
+	settle := func(call string, args ...string) *command {
+		return b.run(append([]string{"budget", "settle", "s", call}, args...)...)
+	}
+
+	var shown struct {
+		Open []struct {
+			Phase, Persona, State, Agent, Call string
+		}
+	}
+	b.json(&shown, "budget", "show", "s")
+	require.Len(t, shown.Open, 3)
+	require.Equal(t, first, shown.Open[0].Call)
+	require.Contains(t, b.must(0, "budget", "show", "s"), "session s has no budget")
+
+	lock, ok, err := b.store.Lock(key("s"), planned)
+	require.NoError(t, err)
+	require.True(t, ok)
+	got := settle(dead, "--write-off")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "is running")
+	lock.Unlock()
+
+	got = settle(first, "--output-tokens", "5")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "--cost-usd: call "+first+" may have cost money (estimated: 1 USD)")
+	require.Equal(t, 2, settle("99", "--write-off").code)
+	got = settle(known, "--write-off")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "is known: 1 tokens")
+
+	got = settle(first, "--input-tokens", "90", "--output-tokens", "5", "--cost-usd", "0.75", "--note", "by the bill", "-o", "json")
+	require.Zero(t, got.code, got.stderr.String())
+	require.Contains(t, got.stdout.String(), `"unsettled": 1`)
+	require.Contains(t, settle(second, "--write-off").stdout.String(), "counts as nothing; it was estimated at 50 tokens")
+	require.Zero(t, settle(dead, "--output-tokens", "3").code, "its worker is dead")
+	require.Equal(t, 1, settle(first, "--write-off").code)
+
+	calls, err := b.store.State.Calls(t.Context(), state.Assignment{Key: key("s")})
+	require.NoError(t, err)
+	require.Equal(t, []string{known, first, second, dead}, []string{calls[0].ID, calls[1].ID, calls[2].ID, calls[3].ID})
+	require.Contains(t, calls[1].ClosedBy, "@desk")
+	require.Equal(t, "by the bill", calls[1].ClosedNote)
+	require.Equal(t, state.CallClosed, calls[3].State)
+	account, err := b.store.State.Account(t.Context(), key("s"))
+	require.NoError(t, err)
+	require.Equal(t, tokensOf(91, 8, 750_000_000), account.Usage())
+	require.Zero(t, account.Of(planned).Unsettled)
+	require.Zero(t, account.Of(planned).Reserved)
+	logged := b.must(0, "audit", "--session", "s")
+	require.Contains(t, logged, "budget.settle")
+	require.Contains(t, logged, "95 tokens, 0.75 USD. by the bill")
+	report, err := b.store.VerifyAll(t.Context())
+	require.NoError(t, err)
+	for _, f := range report.Faults {
+		require.NotContains(t, f.Path, "state.db", f.What)
+	}
+}
+
+// testCost asks what the session s-1 has cost, with its store and without.
+func testCost(t *testing.T, d *desk) {
+	var doc costs
+	d.json(&doc, "usage", "s-1")
+	require.Len(t, doc.Rows, 2)
+	require.EqualValues(t, 1320, doc.Total.Tokens)
+	require.Equal(t, []string{"think", "build"}, []string{doc.Rows[0].Phase, doc.Rows[1].Phase})
+	doc = costs{}
+	d.json(&doc, "usage", "s-1", "--by", "agent,day")
+	require.Equal(t, []string{"writer", "coder"}, []string{doc.Rows[0].Agent, doc.Rows[1].Agent})
+	require.Equal(t, budget.Date(time.Now()), doc.Rows[0].Day)
+	require.Equal(t, 2, doc.Total.Calls)
+	require.EqualValues(t, 1320, doc.Total.Tokens)
+}

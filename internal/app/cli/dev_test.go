@@ -1,0 +1,229 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+)
+
+// serverOf finds the server process that a state directory belongs to; 0 for none.
+func serverOf(t *testing.T, state string) int {
+	t.Helper()
+	database := []byte(filepath.Join(state, "temporal", "temporal.db"))
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, p := range processes {
+		line, err := os.ReadFile(p)
+		if err == nil && bytes.Contains(line, database) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+			require.NoError(t, err)
+			return pid
+		}
+	}
+	return 0
+}
+
+// address reads where a `dev` said that Temporal is.
+func address(t *testing.T, said string) string {
+	t.Helper()
+	found := regexp.MustCompile(`Temporal  (\S+), namespace default`).FindStringSubmatch(said)
+	require.Len(t, found, 2, said)
+	return found[1]
+}
+
+func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	script := d.file("coder.sh", `while [ ! -f `+d.dir+`/go ]; do sleep 0.05; done; echo code > code.txt`)
+	agents := d.file("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  coder: {kind: command, argv: [sh, %s]}\n", script))
+	dev := d.begin("dev", "--port", "0", "--headless", "--agents", agents)
+	dev.says("Stop with Ctrl-C")
+	require.Contains(t, dev.stderr.String(), "agents    coder (command), from "+agents)
+	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
+	require.Regexp(t, `search attributes +all registered`, d.must(0, "doctor"))
+
+	second := d.run("dev", "--port", "0", "--headless", "--agents", agents)
+	require.Equal(t, 1, second.code)
+	require.Contains(t, second.stderr.String(), fmt.Sprintf("another `maestro dev` or `maestro demo` (process %d) is running on %s", os.Getpid(), d.state))
+
+	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
+	watch := d.begin("watch", "s")
+	watch.shows("build: started")
+	pid := serverOf(t, d.state)
+	require.NotZero(t, pid)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	dev.says("the Temporal server is running again")
+	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); restarting in 1s")
+	d.file("go", "")
+	require.Equal(t, 0, watch.wait(), watch.stderr.String())
+	require.Contains(t, watch.stdout.String(), "session s: completed")
+
+	dev.interrupt()
+	require.Equal(t, 0, dev.wait(), dev.stderr.String())
+	require.Zero(t, serverOf(t, d.state), "the server outlives dev")
+}
+
+func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	port := proctest.FreePort(t)
+	start := func() (*exec.Cmd, *proctest.Output) {
+		cmd := exec.Command(os.Args[0], "dev", "--port", port, "--headless", "--agents",
+			d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sleep, \"600\"]}\n"))
+		cmd.Env = append(d.environ, asProgram+"="+d.bin)
+		stderr := &proctest.Output{}
+		cmd.Stderr = stderr
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		until(t, func() bool { return strings.Contains(stderr.String(), "Stop with Ctrl-C") }, "dev is not up: %s", stderr)
+		return cmd, stderr
+	}
+	first, stderr := start()
+	d.set("TEMPORAL_ADDRESS", "") // the store says where the server is
+	d.host = "test"
+	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
+	require.Contains(t, d.must(0, "doctor"), "127.0.0.1:"+port+", ")
+	announced, lives := temporalutil.FindLocal(d.state, "test")
+	require.True(t, lives)
+	require.Equal(t, temporalutil.LocalServer{Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid}, announced)
+	_, lives = temporalutil.FindLocal(d.state, "another-machine")
+	require.False(t, lives)
+	info, err := os.Stat(filepath.Join(d.state, "temporal", "dev.json"))
+	require.NoError(t, err)
+	require.Equal(t, "-rw-------", info.Mode().String())
+	elsewhere := *d
+	elsewhere.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
+	require.Contains(t, elsewhere.run("status", "s").stderr.String(), "cannot reach Temporal at 127.0.0.1:1;", "the environment wins")
+
+	server := serverOf(t, d.state)
+	require.NotZero(t, server)
+	require.NoError(t, first.Process.Kill())
+	_ = first.Wait()
+	until(t, func() bool { return serverOf(t, d.state) == 0 }, "the server outlives a killed dev")
+	stale, lives := temporalutil.FindLocal(d.state, "test")
+	require.False(t, lives, "its process was killed")
+	require.Equal(t, announced, stale)
+
+	again, stderr := start()
+	require.Equal(t, "127.0.0.1:"+port, address(t, stderr.String()))
+	var s session.Status
+	d.json(&s, "status", "s")
+	require.Equal(t, session.Running, s.Status)
+	require.NoError(t, again.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, again.Wait(), stderr.String())
+	require.Zero(t, serverOf(t, d.state))
+	require.NoFileExists(t, filepath.Join(d.state, "temporal", "dev.json"))
+}
+
+func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	file := func(agent string) string {
+		return d.file("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  %s: {kind: command, argv: [\"true\"]}\n", agent))
+	}
+	cmd := exec.Command(os.Args[0], "dev", "--port", "0", "--headless", "--health-port", "0", "--log-format", "json", "--agents", file("coder"))
+	cmd.Env = append(d.environ, asProgram+"="+d.bin)
+	stderr := &proctest.Output{}
+	cmd.Stderr = stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal whose end SIGHUP could tell of
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	until(t, func() bool { return strings.Contains(stderr.String(), "Stop with Ctrl-C") }, "dev is not up: %s", stderr)
+	d.set("TEMPORAL_ADDRESS", address(t, stderr.String()))
+	port := regexp.MustCompile(`health    http://127.0.0.1:(\d+)/healthz and /readyz`).FindStringSubmatch(stderr.String())
+	require.Len(t, port, 2, stderr.String())
+	until(t, func() bool { return d.run("worker", "health", "--health-port", port[1]).code == 0 }, "the worker is not ready: %s", stderr)
+	file("reviewer")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	until(t, func() bool { return strings.Contains(d.run("agents").stdout.String(), "reviewer") }, "nothing is reloaded: %s", stderr)
+	require.NotContains(t, d.must(0, "agents"), "coder")
+	d.file("agents.yaml", "version: 2\n")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	until(t, func() bool {
+		return strings.Contains(stderr.String(), `"msg":"worker file not reloaded`)
+	}, "nobody complains: %s", stderr)
+	require.Contains(t, d.must(0, "agents"), "reviewer")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), stderr.String())
+}
+
+func TestDevRefusesAPortInUseBeforeAnythingStarts(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"dev", "--headless", "--port", port},
+		{"dev", "--port", "0", "--ui-port", port},
+	} {
+		d := newDesk(t).withProgram()
+		got := d.run(args...)
+		require.Equal(t, 1, got.code)
+		require.Contains(t, got.stderr.String(), "port "+port+" is in use by another process")
+		require.NoFileExists(t, filepath.Join(d.state, "temporal", "temporal.db"))
+	}
+}
+
+func TestDevSaysWhatIsMissingBesideIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	got := d.run("dev")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "maestro-server is not in the directory of this program")
+	require.NoDirExists(t, d.state)
+}
+
+func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	_, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	proctest.ShareGoCache(t, d.state)
+	out := d.must(0, "demo")
+	for _, want := range []string{
+		"requirements: started", "attempt 1 failed: test_failure", "session shortener-", ": completed",
+		"decisions: code_length=7, storage=memory", "69,460 tokens, 0.3027 USD",
+		"artifacts    ", "checkpoints  ", "maestro logs shortener-",
+	} {
+		require.Contains(t, out, want)
+	}
+	exported := regexp.MustCompile(`artifacts    \d+ files in (\S+)`).FindStringSubmatch(out)
+	require.Len(t, exported, 2, out)
+	require.FileExists(t, filepath.Join(exported[1], "go.mod"))
+	require.Zero(t, serverOf(t, d.state))
+
+	demo := d.begin("demo", "--keep") // in the same place
+	demo.says("Running until Ctrl-C.")
+	link := regexp.MustCompile(`Web UI       http://(127\.0\.0\.1:\d+)/namespaces/default/workflows/shortener-`).FindStringSubmatch(demo.stdout.String())
+	require.Len(t, link, 2, demo.stdout.String())
+	conn, err := net.Dial("tcp", link[1])
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	demo.interrupt()
+	require.Equal(t, 0, demo.wait(), demo.stderr.String())
+	require.Zero(t, serverOf(t, d.state))
+}

@@ -1,0 +1,399 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+type finding struct{ Check, Result, Message, Remedy, Command string }
+
+// findings runs `doctor -o json`, and holds it to what every finding has: a remedy, if
+// it is not ok, and an exit code that goes by the worst.
+func (d *desk) findings(args ...string) findings {
+	d.t.Helper()
+	c := d.run(append([]string{"doctor", "-o", "json"}, args...)...)
+	var doc struct {
+		OK       bool
+		Findings findings
+	}
+	require.NoError(d.t, json.Unmarshal([]byte(c.stdout.String()), &doc), c.stderr.String())
+	worst := slices.ContainsFunc(doc.Findings, func(f finding) bool { return f.Result == "bad" })
+	require.Equal(d.t, !worst, doc.OK)
+	require.Equal(d.t, worst, c.code == 1, "exit code %d", c.code)
+	for _, f := range doc.Findings {
+		require.Equal(d.t, f.Result != "ok", f.Remedy != "", "%+v", f)
+		require.NotEmpty(d.t, f.Message, f.Check)
+	}
+	return doc.Findings
+}
+
+type findings []finding
+
+// of is the first finding of a check with a result.
+func (fs findings) of(t *testing.T, check, result string) finding {
+	t.Helper()
+	for _, f := range fs {
+		if f.Check == check && f.Result == result {
+			return f
+		}
+	}
+	require.Fail(t, "no such finding", "%s %s among %+v", result, check, fs)
+	return finding{}
+}
+
+// follow does what a finding's command says, as a person would.
+func (d *desk) follow(f finding) {
+	d.t.Helper()
+	require.NotEmpty(d.t, f.Command, "%+v", f)
+	if args, ours := strings.CutPrefix(f.Command, "maestro "); ours {
+		d.must(0, strings.Fields(args)...)
+		return
+	}
+	out, err := exec.Command("sh", "-c", f.Command).CombinedOutput()
+	require.NoError(d.t, err, "%s: %s", f.Command, out)
+}
+
+func TestDoctorWithoutAnything(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: [NOT_SET_HERE]}\n"))
+	fs := d.findings()
+	require.Contains(t, fs.of(t, "temporal", "bad").Message, "cannot reach Temporal at 127.0.0.1:1")
+	require.Contains(t, fs.of(t, "store", "warning").Message, "(by MAESTRO_STATE_DIR)")
+	require.Equal(t, "make build", fs.of(t, "server program", "warning").Command)
+	require.Contains(t, fs.of(t, "agent a in file", "warning").Message, "NOT_SET_HERE")
+	require.NoDirExists(t, d.state, "doctor only looks")
+	require.Contains(t, d.findings(d.file("team.yaml", oneTeam)).of(t, "team solo", "bad").Message, "there is no store")
+}
+
+func TestDoctorSaysWhatKeepsItFromTemporal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	address := other.Listener.Addr().String()
+
+	listens := d.findings("--address", address).of(t, "temporal", "bad")
+	require.Contains(t, listens.Message, "a server listens at "+address)
+	require.Contains(t, listens.Remedy, "--tls")
+	require.Empty(t, listens.Command, "another server would not help")
+
+	options := d.findings("--tls-cert-path", d.file("only-half.pem", "")).of(t, "temporal", "bad")
+	require.Contains(t, options.Message, "key path")
+	require.Contains(t, options.Remedy, "fix the flag")
+	require.Empty(t, options.Command)
+}
+
+func TestDoctorFitsThePage(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  an-agent-with-a-long-name: {kind: command, argv: [no-such-program], env: [NOT_SET_HERE]}\n"))
+	for line := range strings.Lines(d.must(1, "doctor")) {
+		line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), d.dir, "/dir")
+		command := strings.HasPrefix(line, "         $ ")
+		word := len(strings.Fields(line)) == 1 // a path
+		require.True(t, len([]rune(line)) <= 80 || command || word, line)
+	}
+}
+
+func TestDoctorsRemediesForTheStore(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	files := func() map[string]string {
+		found := tree(t, b.state)
+		delete(found, "state.db-shm") // the memory that processes with the database share
+		return found
+	}
+	untouched := files()
+	fs := b.findings()
+	require.Equal(t, untouched, files(), "it leaves nothing behind")
+	for _, check := range []string{"store", "store writable", "store private", "store space", "git"} {
+		fs.of(t, check, "ok")
+	}
+	b.follow(findings{fs.of(t, "workers", "bad")}.asDryRun(t))
+
+	require.NoError(t, os.Chmod(b.state, 0o755))
+	b.follow(b.findings().of(t, "store private", "warning"))
+	b.findings().of(t, "store private", "ok")
+
+	identity := filepath.Join(b.state, "store.json")
+	sound, err := os.ReadFile(identity)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(identity, []byte(strings.Replace(string(sound), `"version": 1`, `"version": 2`, 1)), 0o600))
+	newer := b.findings().of(t, "store", "bad")
+	require.Contains(t, newer.Message, "has format 2, but this program supports 1")
+	require.Contains(t, newer.Remedy, "use the version of Maestro that created it")
+	require.NoError(t, os.WriteFile(identity, []byte("{}"), 0o600))
+	require.Contains(t, b.findings().of(t, "store", "bad").Remedy, "restore it from a backup")
+}
+
+func TestDoctorWritesIntoTheStore(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	b := newBank(t)
+	require.NoError(t, os.Chmod(b.state, 0o500))
+	defer os.Chmod(b.state, 0o700)
+	f := b.findings().of(t, "store writable", "bad")
+	require.NoError(t, os.Chmod(b.state, 0o700))
+	b.follow(f)
+	b.findings().of(t, "store writable", "ok")
+}
+
+func TestDoctorLooksAtWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	ctx, now := t.Context(), time.Now()
+	offer := func(worker, version string, renewed time.Time) {
+		require.NoError(t, b.store.State.PutOffer(ctx, spec.Offer{
+			Worker: worker, Identity: "maestro@" + worker, Host: "h-" + worker, Version: version, StartedAt: time.Now(), RenewedAt: renewed,
+			Agents:    map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
+			Isolation: spec.Isolation{WithoutRooms: "a filter forbids them", WithoutLayers: "it is NFS", WithoutShim: "it is of another build"},
+		}))
+	}
+	offer("fine", buildinfo.This().String(), now)
+	offer("other", "v9.9.9", now)
+	offer("killed", buildinfo.This().String(), now.Add(-time.Minute))
+	fs := b.findings()
+	fs.of(t, "worker fine", "ok")
+	require.Contains(t, fs.of(t, "worker fine rooms", "warning").Message, "work without rooms: a filter forbids them")
+	require.Contains(t, fs.of(t, "worker fine layers", "warning").Message, "cannot be layered: it is NFS")
+	require.Contains(t, fs.of(t, "worker fine shim", "warning").Message, "supervises it: it is of another build")
+	require.Contains(t, fs.of(t, "worker other", "warning").Message, "its version is v9.9.9")
+	require.Contains(t, fs.of(t, "worker killed", "warning").Message, "no heartbeat for 1m")
+}
+
+// asDryRun is a finding whose command starts a worker, as one that shows its help.
+func (fs findings) asDryRun(t *testing.T) finding {
+	t.Helper()
+	require.True(t, strings.HasPrefix(fs[0].Command, "maestro worker "), fs[0].Command)
+	fs[0].Command += " --help"
+	return fs[0]
+}
+
+func TestDoctorLooksAtTheWorkerFile(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	script := d.file("work.sh", "#!/bin/sh\n")
+	file := d.file("agents.yaml", `
+version: 1
+agents:
+  coder: {kind: command, argv: [./work.sh]}
+  ghost: {kind: command, argv: [no-such-program]}
+  lost: {kind: command, argv: [sh, /no/such/script.sh]}
+  tool: {kind: command, preset: codex, argv: [./codex]}
+  model: {kind: model, provider: main, model: m}
+  fine: {kind: command, argv: ["true"]}
+  web: {kind: command, argv: ["true"], gateway: [main], network: none, web_tools: true}
+  list: {kind: command, argv: ["true"], network: [api.example.com]}
+checks:
+  build: {argv: [no-such-check]}
+webhook: {url_env: NO_HOOK}
+providers: {main: {format: anthropic, key_env: NO_KEY}}
+`)
+	codex := d.file("codex", "#!/bin/sh\necho codex-cli 1.2.3\n")
+	require.NoError(t, os.Chmod(codex, 0o700))
+	fs := d.findings("--agents", file)
+	require.Contains(t, fs.of(t, "agent ghost in file", "bad").Message, "no-such-program is not in PATH")
+	require.Contains(t, fs.of(t, "agent lost in file", "bad").Message, "/no/such/script.sh does not exist")
+	require.Contains(t, fs.of(t, "provider main in file", "warning").Message, "NO_KEY")
+	require.Contains(t, fs.of(t, "check build in file", "bad").Message, "no-such-check is not in PATH")
+	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
+	require.Contains(t, fs.of(t, "programs", "ok").Message, "fine")
+	require.Contains(t, fs.of(t, "tool in file", "ok").Message, "codex, version codex-cli 1.2.3")
+	f := fs.of(t, "agent coder in file", "bad")
+	require.Equal(t, "chmod +x "+script, f.Command)
+	d.follow(f)
+	require.Contains(t, d.findings("--agents", file).of(t, "programs", "ok").Message, "coder, fine")
+
+	broken := d.findings("--agents", d.file("broken.yaml", "version: 1\nagents:\n  a: {kind: comand, argv: [x]}\n  b: {kind: command}\n"))
+	require.Contains(t, broken.of(t, "worker file", "bad").Message, "broken.yaml:3: ")
+}
+
+// TestDoctorTriesARoom runs a program as agents are.
+func TestDoctorTriesARoom(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	check := func(more string) findings {
+		return d.findings("--agents", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"+more))
+	}
+	if permitsRooms() {
+		require.Contains(t, check("isolation: required\n").of(t, "processes", "ok").Message, "a test program ran in a room, on the host as ")
+		broken := check("isolation: required\nmounts: [{path: /no/such/path}]\n").of(t, "processes", "bad")
+		require.Contains(t, broken.Message, "show /no/such/path in the room")
+	} else {
+		require.Contains(t, check("isolation: required\n").of(t, "processes", "bad").Message, "this host permits no rooms")
+		require.Contains(t, check("").of(t, "processes", "warning").Message, "without rooms")
+	}
+	if os.Geteuid() == 0 {
+		require.Contains(t, check("isolation: none\nrun_as: nobody\n").of(t, "processes", "ok").Message, "a test program ran as nobody")
+		require.Contains(t, check("run_as: no-such-user\n").of(t, "processes", "bad").Remedy, "use a user of this host")
+	} else {
+		require.Contains(t, check("run_as: nobody\n").of(t, "processes", "warning").Command, "sudo maestro doctor --agents")
+	}
+}
+
+// TestDoctorDoesNotHang: what takes too long is a finding.
+func TestDoctorDoesNotHang(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	git := d.file("slow/git", "#!/bin/sh\nexec sleep 600\n")
+	require.NoError(t, os.Chmod(git, 0o700))
+	d.set("PATH", filepath.Dir(git)+":"+os.Getenv("PATH"))
+	d.set("TEMPORAL_ADDRESS", "192.0.2.1:7233") // an address that nobody has
+	fs := d.findings()
+	require.Contains(t, fs.of(t, "git", "warning").Message, "--version did not end within")
+	fs.of(t, "temporal", "bad")
+	fs.of(t, "store", "warning")
+}
+
+func TestDoctorOnAServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "true"})
+	fs := d.findings(d.file("team.yaml", oneTeam))
+	require.Regexp(t, `version 1\.\d+\.\d+, answers in \d+ms`, fs.of(t, "temporal", "ok").Message)
+	fs.of(t, "namespace", "ok")
+	for _, check := range []string{"search attributes", "store writes", "store pruning", "breakers"} {
+		fs.of(t, check, "ok")
+	}
+	require.Regexp(t, `polled by maestro-.+@desk-`, fs.of(t, "sessions", "ok").Message)
+	require.Regexp(t, `polled by maestro-.+@desk-`, fs.of(t, "agent coder", "ok").Message)
+	fs.of(t, "team solo", "ok")
+
+	lacking := d.findings(d.file("two.yaml", planTeam)).of(t, "team web", "bad")
+	require.NotEmpty(t, lacking.Remedy)
+	require.Equal(t, 2, d.run("doctor", d.file("broken.yaml", "version: 1\n")).code)
+
+	d.must(0, "breaker", "trip", "coder", "--why", "it moves")
+	open := d.findings().of(t, "breaker coder", "warning")
+	require.Contains(t, open.Message, "it moves")
+	d.follow(open)
+	require.Contains(t, d.findings().of(t, "breakers", "ok").Message, "1 breaker is closed")
+
+	// A copy of the store, which the worker does not use.
+	copied := filepath.Join(d.dir, "copied")
+	require.NoError(t, os.CopyFS(copied, os.DirFS(d.state)))
+	require.NoError(t, os.Chmod(copied, 0o700))
+	other, err := store.Open(copied, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	offers, err := other.State.Offers(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, other.State.RemoveOffer(t.Context(), offers[0].Worker))
+	require.NoError(t, other.Close())
+	require.Contains(t, d.findings("--state-dir", copied).of(t, "same store", "warning").Message, "it uses another copy of the store")
+}
+
+// flagsOf reads a command of Temporal's own tool: what it does, and its flags.
+func flagsOf(command string) (does string, flags map[string][]string) {
+	flags = map[string][]string{}
+	words := strings.Fields(command)
+	for i, w := range words {
+		if name, ok := strings.CutPrefix(w, "--"); ok && name != "yes" {
+			flags[name] = append(flags[name], words[i+1])
+		}
+	}
+	does, _, _ = strings.Cut(command, " --")
+	return does, flags
+}
+
+// TestDoctorsRemediesForTemporal does what the commands say by the server's API.
+func TestDoctorsRemediesForTemporal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	address := temporaltest.Start(t, "--search-attribute", "MaestroTeam=Int")
+	d.set("TEMPORAL_ADDRESS", address)
+	c, err := client.Dial(client.Options{HostPort: address})
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	var missing, wrong finding
+	for _, f := range d.findings() {
+		switch {
+		case f.Check != "search attributes":
+		case strings.Contains(f.Message, "missing"):
+			missing = f
+		default:
+			wrong = f
+		}
+	}
+	require.Contains(t, wrong.Message, "MaestroTeam is of the wrong type")
+	remove, add, _ := strings.Cut(wrong.Command, " && ")
+	does, flags := flagsOf(remove)
+	require.Equal(t, "temporal operator search-attribute remove", does)
+	_, err = c.OperatorService().RemoveSearchAttributes(ctx, &operatorservice.RemoveSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: flags["name"]})
+	require.NoError(t, err)
+	for _, command := range []string{add, missing.Command} {
+		does, flags := flagsOf(command)
+		require.Equal(t, "temporal operator search-attribute create", does)
+		require.Equal(t, []string{address}, flags["address"])
+		types := map[string]enumspb.IndexedValueType{}
+		for i, name := range flags["name"] {
+			types[name], err = enumspb.IndexedValueTypeFromString(flags["type"][i])
+			require.NoError(t, err)
+		}
+		_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: types})
+		require.NoError(t, err)
+	}
+	until(t, func() bool {
+		return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"all registered"`)
+	}, "the attributes did not come")
+
+	absent := d.findings("--namespace", "short").of(t, "namespace", "bad")
+	require.Equal(t, "temporal operator namespace create --address "+address+" --namespace short --retention 7d", absent.Command)
+	_, err = c.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
+		Namespace: "short", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+	require.NoError(t, err)
+	var short finding
+	until(t, func() bool {
+		for _, f := range d.findings("--namespace", "short") {
+			if f.Check == "namespace" {
+				short = f
+			}
+		}
+		return short.Result == "warning"
+	}, "the namespace did not come")
+	require.Contains(t, short.Message, "short removes sessions 1 day after their end")
+	require.Contains(t, short.Command, "namespace update --address "+address+" --namespace short --retention 7d")
+}
+
+// TestCommandsAreQuotedForAShell follows what commands say to type, in a directory that
+// a shell would take for two words.
+func TestCommandsAreQuotedForAShell(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.state = filepath.Join(d.dir, "my state")
+	d.set("MAESTRO_STATE_DIR", d.state)
+	require.NoError(t, os.MkdirAll(d.state, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(d.state, "store.json"), []byte(`{"id": "abcdefgh", "version": 1}`), 0o600))
+	d.follow(d.findings().of(t, "store private", "warning"))
+	d.findings().of(t, "store private", "ok")
+	started := d.run("init", filepath.Join(d.dir, "my team"))
+	require.Zero(t, started.code)
+	require.Contains(t, started.stderr.String(), "maestro plan '"+filepath.Join(d.dir, "my team", "team.yaml")+"'")
+}

@@ -1,0 +1,237 @@
+package cli_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+)
+
+func TestHooksAreAddedListedAndRemoved(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
+	got := d.run("hook", "add", "tickets", "--team", "pair", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key", "--label", "from=tickets")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	secret := regexp.MustCompile(`whsec_\S+`).FindString(got.stdout.String())
+	require.Len(t, secret, len("whsec_")+44)
+	require.Contains(t, got.stdout.String(), "/hooks/tickets")
+	require.Contains(t, got.stderr.String(), "not shown again")
+	d.must(0, "hook", "add", "github", "--team", "pair", "--kind", "github")
+
+	list := d.must(0, "hook", "list")
+	require.Regexp(t, `github +github +pair .*issues.labeled:maestro, issue_comment.created:/maestro`, list)
+	require.Contains(t, list, "requirement=/issue/text")
+	for _, out := range []string{list, d.must(0, "hook", "list", "-o", "json"), d.must(0, "audit", "-o", "json")} {
+		require.NotContains(t, out, secret, "it is shown once")
+	}
+	for _, bad := range []string{
+		"add", "add x", "add x --team nowhere", "add tickets --team pair", "add a/b --team pair", "add x --team pair --kind jira", "add x --team pair --map requirement=title",
+		"add x --team pair --map title=/title", "add x --team pair --map label.a=/a --label a=b", "add x --team pair --label hook=b", "add x --team pair --on issues.opened",
+		"add x --team pair --map requirement=/a~2", "add x --team pair --kind github --on push", "add x --team pair --kind github --on issues.labeled:",
+		"add x --team pair --kind github --map requirement=/a", "add x --team pair --workspace ../x", "remove nowhere",
+	} {
+		require.Equal(t, 2, d.run(append([]string{"hook"}, strings.Fields(bad)...)...).code, bad)
+	}
+	d.must(0, "hook", "remove", "tickets")
+	require.NotContains(t, d.must(0, "hook", "list"), "tickets")
+	audit := d.must(0, "audit")
+	require.Contains(t, audit, "hook.add")
+	require.Contains(t, audit, "hook.remove")
+}
+
+// signed calls a hook as Standard Webhooks says.
+func signed(t *testing.T, url, secret, id, body string) (status int, text string) {
+	t.Helper()
+	key, err := standardwebhooks.NewWebhook(secret)
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	now := time.Now()
+	signature, _ := key.Sign(id, now, []byte(body)) // it cannot fail
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("webhook-id", id)
+	r.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	r.Header.Set("webhook-signature", signature)
+	got, err := http.DefaultClient.Do(r)
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	assert.NoError(t, err)
+	return got.StatusCode, string(data)
+}
+
+// delivered calls a hook as GitHub does.
+func delivered(t *testing.T, h control.AddedHook, event, body, id string) (status int, text string) {
+	t.Helper()
+	mac := hmac.New(sha256.New, []byte(h.Secret))
+	mac.Write([]byte(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-GitHub-Event", event)
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	require.NoError(t, err)
+	return got.StatusCode, string(data)
+}
+
+// pageCalls calls a hook as the example on the page about hooks does.
+func pageCalls(t *testing.T, h control.AddedHook) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/hooks.md")
+	require.NoError(t, err)
+	example := regexp.MustCompile("(?s)```sh\n(SECRET=.*?)```").FindStringSubmatch(string(page))
+	require.NotNil(t, example)
+	call := exec.Command("sh", "-c", regexp.MustCompile(`(?m)^(SECRET|URL)=.*$`).ReplaceAllString(example[1], ""))
+	call.Env = append(os.Environ(), "SECRET="+h.Secret, "URL="+h.URL)
+	out, err := call.Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// dashboard serves the desk's store, and returns the address.
+func (d *desk) dashboard(flags ...string) (url string) {
+	d.t.Helper()
+	server := d.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
+	server.says("sign in")
+	return regexp.MustCompile(`dashboard +(\S+)`).FindStringSubmatch(server.stderr.String())[1]
+}
+
+func TestAHookStartsASessionOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md README.md > code.txt"})
+	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
+	readme := d.file("site/README.md", "of the directory\n")
+	site := []string{"--workspace", "site=" + filepath.Dir(readme)}
+	c := d.served(site, "viewer:pair")
+	var hook control.AddedHook
+	d.json(&hook, "hook", "add", "tickets", "--team", "pair", "--workspace", "site", "--map", "requirement=/text")
+	require.Equal(t, strings.TrimSuffix(c.url, "/api/v1")+"/hooks/tickets", hook.URL)
+
+	// Two servers of one store, and several calls at once at each.
+	urls := []string{hook.URL, d.dashboard(site...) + "/hooks/tickets"}
+	type answer struct {
+		status int
+		text   string
+	}
+	answers := make(chan answer)
+	for i := range 20 {
+		go func() {
+			status, text := signed(t, urls[i%2], hook.Secret, "msg_1", `{"text": "Make it so."}`)
+			answers <- answer{status, text}
+		}()
+	}
+	first := <-answers
+	require.Equal(t, http.StatusOK, first.status, first.text)
+	for range 19 {
+		require.Equal(t, first, <-answers, "every call gets the same answer")
+	}
+	var doc control.Delivered
+	require.NoError(t, json.Unmarshal([]byte(first.text), &doc))
+	c.until(doc.Session, session.Completed)
+	_, code := c.call("GET", "/sessions/"+doc.Session+"/file?path=code.txt", nil, nil)
+	require.Contains(t, code, "of the directory\n")
+
+	// GitHub's deliveries have ids that are not signed.
+	var gh control.AddedHook
+	d.json(&gh, "hook", "add", "gh", "--team", "pair", "--kind", "github", "--workspace", "site")
+	event := `{"action": "created", "issue": {"number": 7, "title": "Prices", "body": null, "user": {"login": "eve", "type": "User"}, "author_association": "NONE"},
+		"comment": {"body": "/maestro in euros", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
+		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
+	status, text := delivered(t, gh, "issue_comment", event, "11")
+	require.Equal(t, http.StatusOK, status, text)
+	status, again := delivered(t, gh, "issue_comment", event, "12")
+	require.Equal(t, answer{http.StatusOK, text}, answer{status, again})
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
+	c.until(doc.Session, session.Completed)
+	var list struct{ Sessions []struct{ Session string } }
+	d.json(&list, "list", "--label", "repository=octo/site", "--label", "issue=7", "--label", "hook=gh")
+	require.Len(t, list.Sessions, 1)
+
+	// An issue that is opened with a label is two events.
+	d.json(&gh, "hook", "add", "issues", "--team", "pair", "--kind", "github", "--on", "issues.opened", "--on", "issues.labeled:agent")
+	issue := `"issue": {"number": 8, "title": "Prices", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
+		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
+	status, text = delivered(t, gh, "issues", `{"action": "labeled", "label": {"name": "agent"}, `+issue, "13")
+	require.Equal(t, http.StatusOK, status, text)
+	status, again = delivered(t, gh, "issues", `{"action": "opened", `+issue, "14")
+	require.Equal(t, answer{http.StatusOK, text}, answer{status, again})
+
+	if _, err := exec.LookPath("openssl"); err == nil {
+		var page control.AddedHook
+		d.json(&page, "hook", "add", "page", "--team", "pair", "--workspace", "site", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key")
+		require.Contains(t, pageCalls(t, page), `"session":"page-`)
+		d.json(&list, "list", "--label", "ticket=WEB-7")
+		require.Len(t, list.Sessions, 1)
+		c.until(list.Sessions[0].Session, session.Completed)
+	}
+
+	d.file("site/.env", "KEY=1\n")
+	var private control.AddedHook
+	d.json(&private, "hook", "add", "private", "--team", "pair", "--workspace", "site", "--map", "requirement=/text")
+	status, text = signed(t, private.URL, private.Secret, "msg_1", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusOK, status, text)
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
+	require.Equal(t, []string{"because they look like secrets: .env"}, doc.LeftOut)
+	require.Equal(t, doc.LeftOut, c.until(doc.Session, session.Completed).LeftOut)
+
+	require.NoError(t, os.Truncate(d.file("site/large.bin", ""), cas.DefaultFileBytes+1))
+	status, text = signed(t, private.URL, private.Secret, "msg_2", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusOK, status, text)
+	require.Contains(t, text, `large.bin\": has 104857601 bytes; at most 104857600 are allowed`, "one odd file is left out and named")
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
+	c.until(doc.Session, session.Completed)
+
+	require.NoError(t, os.RemoveAll(filepath.Dir(readme)))
+	status, text = signed(t, private.URL, private.Secret, "msg_3", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
+	require.Contains(t, text, "directory site of this server cannot be read: no such file or directory")
+
+	d.must(0, "team", "remove", "pair")
+	status, text = signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)
+	require.Equal(t, answer{http.StatusOK, first.text}, answer{status, text}, "the id decides, also long after")
+	status, text = signed(t, hook.URL, hook.Secret, "msg_2", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
+	require.Contains(t, text, "team pair of hook tickets is not registered")
+	status, text = signed(t, d.dashboard("--read-only")+"/hooks/tickets", hook.Secret, "msg_3", `{"text": "x"}`)
+	require.Equal(t, http.StatusForbidden, status, text)
+
+	d.json(&list, "list", "--label", "hook=tickets")
+	require.Len(t, list.Sessions, 1)
+	audit := d.must(0, "audit", "--action", "session.start", "-o", "json")
+	require.Contains(t, audit, `"actor": "hook tickets"`)
+	require.Contains(t, audit, `"from": "127.0.0.1"`)
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/faces/client"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+)
+
+// lookout polls one session.
+type lookout struct {
+	*plane
+	session string
+	now     func() time.Time
+	// exists is true if the session was started or found before.
+	exists bool
+	// progress is the newest answer.
+	progress control.Progress
+}
+
+// lookout returns a lookout for a session of the plane.
+func (p *plane) lookout(sessionID string, now func() time.Time) *lookout {
+	return &lookout{plane: p, session: sessionID, now: now}
+}
+
+// look is the current state of the session. It has a time limit.
+func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, lostAfter)
+	defer cancel()
+	p, err := invoke(ctx, l.plane, httpapi.ReadProgress, httpapi.OfSession{Session: l.session})
+	switch {
+	case err == nil:
+		l.progress = p
+	case l.base == nil && errors.Is(err, context.DeadlineExceeded):
+		err = &client.UnreachableError{URL: l.server.URL(), Err: fmt.Errorf("no answer within %s", lostAfter)}
+	}
+	return p.Session, err
+}
+
+// whom is the name of what answers: Temporal or the server.
+func (l *lookout) whom() string {
+	if l.base == nil {
+		return l.where()
+	}
+	return l.temporal()
+}
+
+// lostConnection reports whether an error is only a missing answer.
+func lostConnection(err error) bool {
+	return temporalutil.Lost(err) || client.Away(err) || errors.Is(err, control.ErrNoTemporal)
+}
+
+// work is the progress of assignments which have started.
+func (l *lookout) work() map[spec.AssignmentID]control.AssignmentProgress {
+	work := map[spec.AssignmentID]control.AssignmentProgress{}
+	for _, p := range l.progress.Work {
+		work[p.AssignmentID] = p
+	}
+	return work
+}
+
+// sentBack counts how often, since a time, a phase was started again because work was sent back.
+func (l *lookout) sentBack(phase string, since time.Time) int {
+	return session.Checkpoint{Reworks: l.progress.Reworks}.SentBack(phase, since)
+}
+
+// passes returns the current pass of each assignment and, under an id without a persona, of each phase.
+func (l *lookout) passes(v sessionstatus.Session) map[spec.AssignmentID]int {
+	work, passes := l.work(), map[spec.AssignmentID]int{}
+	for _, p := range v.Phases {
+		phase := spec.AssignmentID{Phase: p.Name}
+		ordered := l.sentBack(p.Name, time.Time{}) + 1
+		passes[phase] = ordered // its records may have yet to begin
+		for _, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			passes[id] = work[id].Pass
+			if _, atWork := v.Live[id]; atWork && work[id].Finished { // the record gets the round when it ends
+				passes[id] = max(passes[id], ordered)
+			}
+			passes[phase] = max(passes[phase], passes[id])
+		}
+	}
+	return passes
+}

@@ -1,0 +1,191 @@
+package cli_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+const planTeam = `
+version: 1
+name: web
+description: Builds a page.
+personas:
+  analyst: {role: Analyst, agent: writer, instructions: Write., budget: {tokens: 1000, usd: 0.5}}
+  backend: {role: Backend developer, agent: coder, instructions: Write., attempts: 2, timeout: 30m}
+  frontend: {role: Frontend developer, agent: coder, instructions: Write., fallback: true, produces: ["web/*.js"]}
+  tester: {role: Tester, agent: writer, instructions: Test., max_turns: 9}
+phases:
+  - {name: design, personas: [analyst], produces: [docs/design.md], approve: true}
+  - {name: survey, personas: [analyst], needs: []}
+  - {name: build, personas: [backend, frontend], needs: [design, survey], order: sequence, checks: [go-test], integrator: backend, budget: {usd: 3}}
+  - {name: test, personas: [tester, analyst], sends_back: {to: build, times: 2}, approve: {by: [leads, security], count: 2}}
+budget: {tokens: 50000, on_exceeded: ask, daily: {usd: 20}}
+help: {give_up_after: 2h, jira: {project: MD}}
+`
+
+// plannedDocument is what the tests read of `plan -o json`.
+type plannedDocument struct {
+	Team   string
+	Agents []string
+	Checks []string
+	Phases []struct {
+		Name     string
+		Needs    []string
+		Without  []string
+		Pause    bool `json:"pause_after"`
+		Personas []struct {
+			Persona string
+			Action  session.PlanAction
+			Reason  string
+		}
+	}
+}
+
+func TestPlanInWords(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	out := d.must(0, "plan", d.file("team.yaml", planTeam))
+	require.Equal(t, `team web: Builds a page.
+4 phases; with agents coder, writer and checks go-test
+
+1. design, first
+   analyst  runs  Analyst  agent writer
+     may spend 1,000 tokens, 0.5 USD
+   produces docs/design.md
+   then waits for approval
+
+2. survey, first
+   analyst  runs  Analyst  agent writer
+     may spend 1,000 tokens, 0.5 USD
+
+3. build, after design and survey
+   backend   runs  Backend developer   agent coder
+     30m per attempt
+   frontend  runs  Frontend developer  agent coder
+     or its fallback; produces web/*.js
+   they work in sequence, each on the previous one's result; backend fixes
+     merge conflicts and failing checks
+   checked by go-test
+   may spend 3 USD
+
+4. test, after build
+   tester   runs  Tester   agent writer
+     9 turns at most
+   analyst  runs  Analyst  agent writer
+     may spend 1,000 tokens, 0.5 USD
+   they work in parallel; analyst fixes merge conflicts and failing checks
+   may send the work of build back at most 2 times
+   then waits for approval by 2 persons of leads or security
+
+retries: 3 attempts per round, 2 for backend; 2 rounds each; then a person has
+  2h to help, and a ticket is created in MD
+budget: 50,000 tokens; then a person is asked for a larger budget
+daily budget of all sessions of the team: 20 USD; then a person is asked for a
+  larger budget
+`, out)
+	require.NoDirExists(t, d.state, "a plan makes no store")
+}
+
+func TestPlanOfAPart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", planTeam)
+	var doc plannedDocument
+	d.json(&doc, "plan", file, "--from", "build", "--input", "design="+d.file("my.md", "# Design\n"), "--pause-after", "build")
+	require.Equal(t, []string{"coder", "writer"}, doc.Agents)
+	require.Equal(t, []string{"go-test"}, doc.Checks)
+	actions, without := map[string]session.PlanAction{}, map[string][]string{}
+	for _, p := range doc.Phases {
+		require.Equal(t, p.Name == "build", p.Pause)
+		without[p.Name] = p.Without
+		for _, who := range p.Personas {
+			actions[p.Name+"/"+who.Persona] = who.Action
+		}
+	}
+	require.Equal(t, map[string]session.PlanAction{
+		"design/analyst": session.SupplyIt, "survey/analyst": session.Leave, "build/backend": session.RunIt, "build/frontend": session.RunIt,
+		"test/tester": session.RunIt, "test/analyst": session.RunIt,
+	}, actions)
+	require.Equal(t, map[string][]string{"design": {}, "survey": {}, "build": {"survey"}, "test": {"survey"}}, without)
+}
+
+func TestPlanRefusesWhatARunWould(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", planTeam)
+	d.file("empty-handed/other.md", "x")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--only", "biuld"}, `did you mean "build"?`},
+		{[]string{"--only", "build", "--from", "design"}, "--only: excludes from and until"},
+		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
+		{[]string{"--input", "design=nowhere"}, "cannot be read"},
+		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},
+		{[]string{"-o", "table"}, "use text or json"},
+	} {
+		got := d.run(append([]string{"plan", file}, c.args...)...)
+		require.Equal(t, 2, got.code, "%v", c.args)
+		require.Contains(t, got.stderr.String(), c.says)
+	}
+}
+
+func TestPlanCompletes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", planTeam)
+	require.Equal(t, "design\nsurvey\nbuild\ntest\n:36\n", d.must(0, "__complete", "plan", file, "--only", ""))
+	require.Equal(t, "text\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
+}
+
+// TestInputsAreTakenLikeAWorkspace: git is asked which files belong to a directory.
+func TestInputsAreTakenLikeAWorkspace(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", twoTeam)
+	site := filepath.Dir(d.file("mine/.gitignore", "docs/\n"))
+	d.file("mine/docs/a.md", "hi\n")
+	d.file("mine/local.txt", "hi\n")
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--force", ".gitignore", "docs/a.md"}} {
+		out, err := exec.Command("git", append([]string{"-C", site}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	d.file("mine/.git/info/exclude", "local.txt\n")
+	got := d.run("plan", file, "--from", "build", "--input", "think="+site)
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "because they are ignored: local.txt\n")
+}
+
+// TestPlanIsTheAdmissions runs what was planned, and compares.
+func TestPlanIsTheAdmissions(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo hi > docs/a.md\n", "coder": "echo x > code.txt\n"})
+	file := d.file("team.yaml", twoTeam)
+	d.file("mine/docs/mine.md", "hi\n")
+	for _, flags := range [][]string{
+		{"--only", "think"},
+		{"--from", "build", "--input", "think=" + filepath.Join(d.dir, "mine")},
+	} {
+		var doc plannedDocument
+		d.json(&doc, append([]string{"plan", file}, flags...)...)
+		var foreseen []session.PlanEntry
+		for _, p := range doc.Phases {
+			for _, who := range p.Personas {
+				foreseen = append(foreseen, session.PlanEntry{
+					AssignmentID: spec.AssignmentID{Phase: p.Name, Persona: who.Persona}, Action: who.Action, Reason: who.Reason,
+				})
+			}
+		}
+		var run struct{ Plan []session.PlanEntry }
+		d.json(&run, append([]string{"run", file, "Do it."}, flags...)...)
+		require.Equal(t, run.Plan, foreseen, "%v", flags)
+	}
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/terminal"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// resolveActions are the answers of `resolve`. Approvals have separate commands.
+var resolveActions = session.ForHelp.Rule().Actions
+
+// resolveCommand is `resolve`, and `approve` and `reject`.
+type resolveCommand struct {
+	*console
+	*connector
+	env Env
+	selector
+	note, by string
+	whole    bool
+}
+
+func resolveCommandOf(a *app) resolveCommand {
+	return resolveCommand{console: a.console, connector: a.connector, env: a.env}
+}
+
+func newResolve(a *app) *cobra.Command {
+	c := resolveCommandOf(a)
+	cmd := &cobra.Command{
+		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH",
+		Short: "Answer a session's request for help",
+		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work, or keeps the later version of a conflict; " +
+			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
+			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing.",
+		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
+			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend",
+		Args: func(cmd *cobra.Command, args []string) error { return c.check(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.action = session.Action(args[1])
+			return c.resolve(cmd.Context(), args[0], strings.Join(args[2:], ""))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.request, "request", "", "id of the request to answer, if there are several")
+	flags.StringVar(&c.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
+	flags.BoolVar(&c.whole, "whole", false, "with supply: PATH has the whole tree, so that files which it lacks are removed")
+	c.addAnswerFlags(cmd)
+	a.addServedFlags(cmd)
+	return cmd
+}
+
+// addAnswerFlags gives a command the flags of every answer.
+func (c *resolveCommand) addAnswerFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.note, "note", "", "the reason, recorded and passed to the next attempt")
+	cmd.Flags().StringVar(&c.by, "by", "", "who answers (default: user@host)")
+}
+
+// check rejects invalid arguments of `resolve`.
+func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
+	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
+		return err
+	}
+	action := session.Action(args[1])
+	switch {
+	case action.OfPhase():
+		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", action, args[0])
+	case !slices.Contains(resolveActions, action):
+		return usagef("unknown answer %q; use retry, skip, supply PATH or abort", textfmt.Shorten(args[1], 40))
+	case action.Rule().NeedsFiles && len(args) < 3:
+		return usagef("missing PATH; give the file or directory to use as the work: `maestro resolve %s supply PATH`", args[0])
+	case !action.Rule().NeedsFiles && len(args) == 3:
+		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note gives the reason)", args[2], action)
+	}
+	return checkNote(c.note)
+}
+
+// checkNote rejects a note that is too large or not text.
+func checkNote(note string) error { return inputError(control.CheckNote(note)) }
+
+// resolve answers one request of a session.
+func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) error {
+	p, err := c.answering(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	h, open, err := c.find(ctx, p, sessionID)
+	if err != nil {
+		return c.explainAnswer(ctx, p, err)
+	}
+	if c.action.OfPhase() && c.request == "" && h.Again() {
+		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s", h.Phase,
+			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
+	}
+	answer := control.AnswerInput{Session: sessionID, Request: h.ID, Body: control.Answer{Action: c.action, Note: c.note, By: c.by}}
+	if c.action == session.AnswerSupply {
+		answer.Body.Whole = c.whole
+		if answer.Body.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
+			return err
+		}
+	}
+	doc, err := invoke(ctx, p, httpapi.AnswerRequest, answer)
+	if err != nil {
+		return c.explainAnswer(ctx, p, err)
+	}
+	doc.Kind = h.Kind
+	if c.output == outputJSON {
+		return c.printJSON(doc)
+	}
+	c.print("%s", answerSentence(doc, h))
+	if c.request == "" && h.Again() {
+		c.printErr("this answers request %s, which %s waits for since %s; there may have been an earlier one about it", h.ID, h.Subject(), terminal.Moment(&h.Since))
+	}
+	if doc.Taken && c.action == session.AnswerReject {
+		c.printErr("then the phase waits for approval again; follow the session: %s", c.commandLine("watch "+sessionID))
+	}
+	if left := len(open) - 1; left > 0 {
+		c.printErr("%s still open: `%s`", textfmt.Count(left, "request"), c.commandLine("status "+sessionID))
+	}
+	return nil
+}
+
+// answering has the operations that answer requests. With a server, the person is that of the
+// token.
+func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
+	p, err := c.plane(ctx, c.temporalBase)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.base == nil && c.by != "":
+		return nil, usagef("--by cannot be used with a server: it records who the token is of")
+	case c.by == "":
+		c.by = c.env.person()
+	}
+	return p, nil
+}
+
+// explainAnswer adds a remedy to the error of an answer.
+func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
+	var ended *control.EndedError
+	switch {
+	case errors.As(err, &ended) && ended.State == session.Completed:
+		return failf("%w; no request is open", ended)
+	case errors.As(err, &ended):
+		return failf("%w, and no request is open; resume it: %s", ended, c.commandLine("resume "+ended.Session))
+	}
+	return c.explainIn(ctx, p, err)
+}
+
+// find finds the request that a selector means, and all that are open.
+func (s selector) find(ctx context.Context, p *plane, sessionID string) (h session.Request, open []session.Request, err error) {
+	doc, err := p.open(ctx, sessionID)
+	switch {
+	case err != nil:
+		return h, nil, err
+	case doc.Known:
+		h, err = s.choose(sessionID, doc.Requests)
+		return h, doc.Requests, err
+	case s.request == "":
+		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", sessionID)
+	}
+	phase, persona, _ := strings.Cut(s.of, "/")
+	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
+}
+
+// storeSupplied stores the files that a person supplies as an assignment's work.
+func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, err error) {
+	if p.base == nil {
+		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.dashboard(ctx, sessionID))
+	}
+	w := watcherOf(p.base, sessionID)
+	info, err := w.Describe(ctx)
+	if err != nil {
+		return "", c.explainIn(ctx, p, err)
+	}
+	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
+	if w.Store == nil || owner != "" && owner != w.Store.ID() {
+		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
+	}
+	t, err := c.storedTeam(ctx, w.Store, w.Key())
+	if err != nil {
+		return "", err
+	}
+	phase, ok := t.Phase(h.Phase)
+	if !ok {
+		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
+	}
+	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
+	return suppliedFiles(ctx, c.console, c.environ, w.Store, t, phase, "supply", path)
+}
+
+// answerSentence describes in one line what an answer does.
+func answerSentence(d control.Answered, h session.Request) string {
+	if !d.Taken {
+		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
+			control.AnswerTimeout, d.Session, d.Answer.Action, h.ID)
+	}
+	if d.Answer.Left > 0 {
+		return fmt.Sprintf("your approval of phase %s is recorded; session %s waits for %s more", d.Answer.Phase, d.Session, textfmt.Count(d.Answer.Left, "approval"))
+	}
+	of, told := h.Subject(), ""
+	if d.Answer.Note != "" {
+		told = " with your note"
+	}
+	if d.Answer.Action == session.AnswerSkip && h.SkipEffect != "" {
+		return fmt.Sprintf("session %s continues, and %s", d.Session, safetext.Line(h.SkipEffect))
+	}
+	does := map[session.Action]string{
+		session.AnswerRetry:   fmt.Sprintf("continues: %s tries again%s", of, told),
+		session.AnswerSkip:    fmt.Sprintf("continues without the work of %s", of),
+		session.AnswerSupply:  fmt.Sprintf("continues: your files are used as the work of %s once they pass its checks", of),
+		session.AnswerAbort:   fmt.Sprintf("ends without the work of %s", of),
+		session.AnswerApprove: fmt.Sprintf("continues after phase %s", of),
+		session.AnswerReject:  fmt.Sprintf("continues: the work of phase %s is done again%s", of, told),
+	}
+	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Action])
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/app/serve"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/ops/apply"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
+	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/httpserver"
+	"github.com/maestro-hive/maestro/internal/platform/logs"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+)
+
+const (
+	// dashboardPort is where `serve` and `dev` serve the dashboard.
+	dashboardPort = 8088
+	defaultListen = "127.0.0.1:8088"
+)
+
+// serveCommand is `serve`.
+type serveCommand struct {
+	*console
+	*connector
+	env        Env
+	log        logs.Options
+	options    serve.Options
+	proxies    []string
+	workspaces []string
+	oidc       oidcFlags
+	link       bool
+}
+
+func newServe(a *app) *cobra.Command {
+	c := serveCommand{console: a.console, connector: a.connector, env: a.env}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the dashboard and the HTTP API",
+		Long: "Serve the dashboard and the HTTP API of the store and its Temporal namespace, until Ctrl-C. It prints a link that signs in once; --link prints another one while the server runs.\n\n" +
+			"On another address than a loopback one, put a proxy with TLS in front of it, and name it with --behind-proxy and --host.",
+		Example: "  maestro serve\n  maestro serve --link\n  maestro serve --listen 0.0.0.0:8088 --host maestro.example.org --behind-proxy 10.0.0.0/8",
+		Args:    cmdline.Arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.options.Listen, "listen", defaultListen, "address to listen on; port 0: a free port")
+	flags.StringSliceVar(&c.options.Hosts, "host", nil, "other name by which the server may be called; repeatable")
+	flags.StringSliceVar(&c.proxies, "behind-proxy", nil, "network of proxies, like 10.0.0.0/8, whose X-Forwarded headers are believed; repeatable")
+	flags.StringArrayVar(&c.workspaces, "workspace", nil, "NAME=DIR: a directory of this host that sessions may start from, by its name; repeatable")
+	flags.BoolVar(&c.options.ReadOnly, "read-only", false, "change nothing")
+	c.oidc.add(flags)
+	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
+	c.log.AddFlags(flags, quietly)
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	return cmd
+}
+
+func (c *serveCommand) run(ctx context.Context) error {
+	if _, _, err := net.SplitHostPort(c.options.Listen); err != nil {
+		return usagef("--listen: %q is not an address; give host:port, like %s", c.options.Listen, defaultListen)
+	}
+	for _, text := range c.proxies {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return usagef("--behind-proxy: %q is not a network, like 10.0.0.0/8", text)
+		}
+		c.options.Proxies = append(c.options.Proxies, network)
+	}
+	var err error
+	if c.options.Directories, err = c.directories(); err != nil {
+		return err
+	}
+	if c.options.OIDC, err = c.oidc.provider(c.environ.get); err != nil {
+		return err
+	}
+	s, namespace, err := c.inNamespace(c.openStore)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // everything is committed
+	if c.link {
+		link, err := access.NewLink(ctx, s.State, access.NewAudit(s.State, c.env.Now), c.env.Host, c.env.person())
+		if err != nil {
+			return failf("%w", err)
+		}
+		c.print("%s", link)
+		return nil
+	}
+	o := c.options
+	log, err := c.log.New(c.stderr, c.environ.get)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	o.Log = log.Logger
+	o.Store, o.Namespace, o.Dial = s, namespace, c.dial
+	server, err := serve.Start(ctx, c.env.serving(o))
+	if err != nil {
+		return startError("--listen", err)
+	}
+	defer server.Stop(ctx)
+	if err := c.describe(ctx, server); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// startError returns the error of a server that does not start. The flag is the one of its address.
+func startError(flag string, err error) error {
+	if errors.Is(err, httpserver.ErrListen) {
+		return usagef("%s: %w", flag, err)
+	}
+	return err
+}
+
+// directories are those that sessions may start from.
+func (c *serveCommand) directories() (all []control.Directory, err error) {
+	for _, text := range c.workspaces {
+		name, dir, err := pair("--workspace", "NAME=DIR", text)
+		if err != nil {
+			return nil, err
+		}
+		if err := spec.CheckName(name); err != nil {
+			return nil, usagef("--workspace: %w", err)
+		}
+		if dir, err = directory(c.env.Dir, "--workspace", dir); err != nil {
+			return nil, err
+		}
+		all = append(all, control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
+			return session.Source{Host: c.env.Host, Dir: dir, Commit: apply.Head(ctx, dir, c.environ)}
+		}, Options: func(ctx context.Context, o cas.SnapshotOptions) cas.SnapshotOptions {
+			return apply.WithTracked(ctx, dir, c.environ, o)
+		}})
+	}
+	return all, nil
+}
+
+// serving completes options with what the environment says.
+func (e Env) serving(o serve.Options) serve.Options {
+	o.User, o.Host, o.Version, o.Now = e.person(), e.Host, buildinfo.This().Version, e.Now
+	return o
+}
+
+// describe prints where the server is.
+func (c *serveCommand) describe(ctx context.Context, server *serve.Server) error {
+	link, err := server.LoginURL(ctx)
+	if err != nil {
+		return err
+	}
+	c.printErr("Maestro serves the store in %s", c.stateDirectory())
+	c.printErr("  API        %s%s", server.URL(), httpapi.Prefix)
+	c.printErr("  dashboard  %s", server.URL())
+	c.printErr("  sign in    %s", link)
+	c.printErr("\nThe link signs in once, within 10 minutes; `%s` prints another. Stop with Ctrl-C.", c.commandLine("serve --link"))
+	return nil
+}

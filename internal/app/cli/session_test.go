@@ -1,0 +1,388 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+// writer writes a document; coder fails its first attempt and heeds the feedback.
+const (
+	writerScript = `mkdir -p docs; echo "# Design" > docs/design.md; echo "wrote the design" >&2
+echo '{"summary": "a design", "decisions": {"storage": "memory"}, "usage": {"input_tokens": 100, "output_tokens": 20}}' > "$MAESTRO_RESULT"`
+	coderScript = `brief=$(cat); echo "thinking hard" >&2
+case "$brief" in *'"feedback":null'*) echo "not yet" >&2; exit 3;; esac
+echo "package code" > code.txt; cat docs/design.md >> code.txt
+echo '{"summary": "the code", "usage": {"input_tokens": 1000, "output_tokens": 200}}' > "$MAESTRO_RESULT"`
+)
+
+func TestASessionFromItsStartToItsFiles(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": coderScript})
+	teamFile := d.file("team.yaml", twoTeam)
+	workspace := filepath.Join(d.dir, "ws")
+	d.file("ws/README.md", "hello\n")
+	d.file("ws/.env", "KEY=secret\n")
+
+	got := d.run("run", teamFile, "Make it so.", "--session", "s-1", "--workspace", workspace, "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	lines := strings.Split(got.stdout.String(), "\n")
+	require.Equal(t, "s-1", lines[0])
+	for _, want := range []string{
+		"think: started", "think/analyst: completed: a design", "build/dev: attempt 1 failed: unknown",
+		"build/dev: completed: the code", "session s-1: completed",
+	} {
+		require.Contains(t, got.stdout.String(), want)
+	}
+	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: .env")
+
+	var s session.Status
+	d.json(&s, "status", "s-1")
+	require.Equal(t, session.Completed, s.Status)
+	require.Equal(t, "pair", s.Team)
+	require.Equal(t, []string{"because they look like secrets: .env"}, s.LeftOut)
+	require.Equal(t, int64(1320), s.Usage.Tokens())
+	require.Equal(t, map[string]string{"storage": "memory"}, s.Decisions)
+	require.Equal(t, 2, s.Phases[1].Assignments[0].Attempts)
+	require.Len(t, s.Phases[1].Assignments[0].Failures, 1)
+	require.Positive(t, s.HistoryEvents)
+	require.NotNil(t, s.ClosedAt)
+	require.True(t, s.Checkpoint.Valid())
+	table := d.must(0, "status", "s-1")
+	require.Contains(t, table, "not taken of the workspace, because they look like secrets: .env")
+	require.Contains(t, table, "failed attempts of build/dev:\n  1. unknown:")
+
+	t.Run("listed", func(t *testing.T) { testListed(t, d) })
+	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
+	t.Run("diff", func(t *testing.T) { testDiff(t, d) })
+	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
+	t.Run("cost", func(t *testing.T) { testCost(t, d) })
+	t.Run("taken", func(t *testing.T) {
+		got := d.run("run", teamFile, "Again.", "--session", "s-1")
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stderr.String(), `session "s-1" already exists in Temporal`)
+	})
+	t.Run("watched again", func(t *testing.T) {
+		require.Contains(t, d.must(0, "watch", "s-1"), "session s-1 of team pair: completed")
+	})
+	t.Run("no more to cancel", func(t *testing.T) {
+		got := d.run("cancel", "s-1")
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stderr.String(), "has already ended: it is completed")
+	})
+	t.Run("forgotten by Temporal", func(t *testing.T) {
+		other := *d
+		other.t = t
+		other.withAnotherServer(d.namespace)
+		got := other.run("status", "s-1")
+		require.Equal(t, 0, got.code)
+		require.Contains(t, got.stdout.String(), "Temporal no longer has this session")
+		require.Contains(t, other.must(0, "list"), "completed (store only)")
+		got = other.run("run", teamFile, "Again.", "--session", "s-1")
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store in `+d.state)
+	})
+	t.Run("completion", func(t *testing.T) {
+		require.Contains(t, d.must(0, "__complete", "status", ""), "s-1\tcompleted, team pair")
+		require.Contains(t, d.must(0, "__complete", "logs", "s-1", ""), "build/dev")
+	})
+	t.Run("checkpoints", func(t *testing.T) { testCheckpoints(t, d) }) // damages the store: the last
+}
+
+func testListed(t *testing.T, d *desk) {
+	var doc struct {
+		Sessions []struct {
+			Session, Team, Status, Store, Requirement string
+			Tokens                                    int64
+			Temporal                                  bool
+		}
+		More bool
+	}
+	until(t, func() bool { // visibility lags a moment behind
+		d.json(&doc, "list")
+		return len(doc.Sessions) == 1 && doc.Sessions[0].Temporal && doc.Sessions[0].Status == "completed"
+	}, "the session is not listed")
+	require.Equal(t, "pair", doc.Sessions[0].Team)
+	require.Equal(t, "Make it so.", doc.Sessions[0].Requirement)
+	require.Equal(t, int64(1320), doc.Sessions[0].Tokens)
+	require.Contains(t, d.must(0, "list"), "Make it so.")
+	for flag, listed := range map[string]int{
+		"--team=pair": 1, "--team=other": 0, "--status=completed": 1, "--status=failed": 0, "--since=1h": 1, "--since=2999-01-01": 0,
+	} {
+		d.json(&doc, "list", flag)
+		require.Len(t, doc.Sessions, listed, flag)
+	}
+	require.Equal(t, 2, d.run("list", "--status", "done").code)
+	require.Equal(t, 2, d.run("list", "--cursor", "x").code)
+	away := *d
+	away.environ = append(slices.Clone(d.environ), "TEMPORAL_ADDRESS=127.0.0.1:1")
+	got := away.run("list", "-o", "json")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "Temporal cannot be reached")
+	unknown := away.run("watch", "nosuch")
+	require.Equal(t, 4, unknown.code, "Temporal may know it")
+	require.Contains(t, unknown.stderr.String(), `session "nosuch" not found in the store`)
+	require.Contains(t, got.stdout.String(), `"Make it so."`, "the store has the requirement, too")
+}
+
+func testArtifacts(t *testing.T, d *desk) {
+	var doc struct {
+		Session, Phase string
+		Artifacts      []session.Artifact
+	}
+	d.json(&doc, "artifacts", "list", "s-1")
+	require.Equal(t, "build", doc.Phase)
+	require.Len(t, doc.Artifacts, 2)
+	require.Equal(t, "code.txt", doc.Artifacts[0].Path)
+	require.Contains(t, d.must(0, "artifacts", "list", "s-1"), "docs/design.md")
+
+	out := filepath.Join(t.TempDir(), "out")
+	require.Equal(t, "README.md\ncode.txt\ndocs/design.md\n", d.must(0, "artifacts", "get", "s-1", "--out", out))
+	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "package code\n# Design\n", string(code))
+	require.NoFileExists(t, filepath.Join(out, ".env"))
+	got := d.run("artifacts", "get", "s-1", "--out", out)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "already exist")
+	d.must(0, "artifacts", "get", "s-1", "--out", out, "--overwrite")
+
+	some := filepath.Join(t.TempDir(), "some")
+	var exported struct{ Files []string }
+	d.json(&exported, "artifacts", "get", "s-1", "docs", "--out", some)
+	require.Equal(t, []string{"docs/design.md"}, exported.Files)
+	require.NoFileExists(t, filepath.Join(some, "code.txt"))
+	got = d.run("artifacts", "get", "s-1", "nowhere.txt", "--out", some)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "nowhere.txt")
+}
+
+func testDiff(t *testing.T, d *desk) {
+	require.Equal(t, `diff --git a/code.txt b/code.txt
+new file mode 100644
+index 0000000000000000000000000000000000000000..8d0bfd2b657984c663d3ea66f14c55b45be3c9b1
+--- /dev/null
++++ b/code.txt
+@@ -0,0 +1,2 @@
++package code
++# Design
+`, d.must(0, "artifacts", "diff", "s-1", "build"), "the first phase's document is no part of it")
+	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n", d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
+	var doc struct {
+		Phase    string
+		From, To spec.Digest
+		Files    []struct {
+			Path, Change, Diff string
+			Added, Removed     int
+		}
+	}
+	d.json(&doc, "artifacts", "diff", "s-1", "build")
+	require.Len(t, doc.Files, 1)
+	require.Equal(t, 2, doc.Files[0].Added)
+	require.Contains(t, doc.Files[0].Diff, "+package code")
+	require.NotEqual(t, doc.From, doc.To)
+	got := d.run("artifacts", "diff", "s-1", "biuld")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `did you mean`)
+}
+
+func testLogs(t *testing.T, d *desk) {
+	all := d.must(0, "logs", "s-1")
+	require.Less(t, strings.Index(all, "== think/analyst, round 1, attempt 1: completed"),
+		strings.Index(all, "== build/dev, round 1, attempt 1: failed"))
+	require.Contains(t, all, "wrote the design")
+	require.Contains(t, all, "not yet")
+	one := d.must(0, "logs", "s-1", "build/dev")
+	require.NotContains(t, one, "think/analyst")
+	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
+	require.Regexp(t, `(?m)^coder, \d+m?s, 1,200 tokens$`, one)
+	var doc struct {
+		Logs []struct {
+			Phase, Persona, Status, Category, Text string
+			Attempt                                int
+		}
+	}
+	d.json(&doc, "logs", "s-1", "build")
+	require.Len(t, doc.Logs, 2)
+	require.Equal(t, "failed", doc.Logs[0].Status)
+	require.Contains(t, doc.Logs[0].Text, "not yet")
+	got := d.run("logs", "s-1", "build/nobody")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "it has think/analyst, build/dev")
+}
+
+func testCheckpoints(t *testing.T, d *desk) {
+	var list struct {
+		Checkpoints []struct {
+			Checkpoint, Phase, Previous, File string
+			Artifacts                         int
+		}
+	}
+	d.json(&list, "checkpoints", "list", "s-1")
+	require.Len(t, list.Checkpoints, 3)
+	require.Equal(t, "build", list.Checkpoints[0].Phase)
+	require.Equal(t, list.Checkpoints[1].Checkpoint, list.Checkpoints[0].Previous)
+	require.Equal(t, "init", list.Checkpoints[2].Phase)
+	require.FileExists(t, list.Checkpoints[0].File)
+
+	var shown session.Checkpoint
+	d.json(&shown, "checkpoints", "show", "s-1", "think")
+	require.Equal(t, "think", shown.CurrentPhase)
+	require.Equal(t, "Make it so.", shown.Requirement)
+	require.Contains(t, d.must(0, "checkpoints", "show", "s-1"), "storage = memory")
+	d.must(0, "checkpoints", "show", "s-1", list.Checkpoints[1].Checkpoint[:12])
+	require.Equal(t, 2, d.run("checkpoints", "show", "s-1", "nowhere").code)
+
+	require.Contains(t, d.must(0, "checkpoints", "verify", "s-1"), "all intact")
+	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
+	require.Equal(t, 2, d.run("checkpoints", "verify", "nobody").code)
+
+	name := list.Checkpoints[1].Checkpoint
+	blob := filepath.Join(d.state, "blobs", "sha256", name[:2], name[2:])
+	data, err := os.ReadFile(blob)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.Chmod(blob, 0o600))
+	require.NoError(t, os.WriteFile(blob, data, 0o600))
+	got := d.run("checkpoints", "verify", "s-1", "-o", "json")
+	require.Equal(t, 1, got.code)
+	var report struct {
+		Faults []struct {
+			Path, What string
+			MovedTo    string `json:"moved_to"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &report))
+	require.Len(t, report.Faults, 1)
+	require.Contains(t, report.Faults[0].Path, name[2:])
+	require.NotEmpty(t, report.Faults[0].MovedTo)
+}
+
+func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the model is out' >&2; exit 7"})
+	got := d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
+	require.Equal(t, 2, got.code, "standard input is empty")
+	d.stdin = "Build it."
+	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
+	require.Equal(t, 1, got.code, got.stderr.String())
+	var started struct{ Session string }
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &started), "the progress is no part of the document")
+	require.Equal(t, "s-2", started.Session)
+	for _, want := range []string{
+		"think: completed", "build/dev failed: unknown:", "  attempt 1-2: unknown:",
+		"its output: maestro logs s-2 build/dev",
+	} {
+		require.Contains(t, got.stderr.String(), want)
+	}
+	var s session.Status
+	d.json(&s, "status", "s-2")
+	require.Equal(t, session.Failed, s.Status)
+	require.Len(t, s.Help, 1)
+	require.Len(t, s.Help[0].Attempts, 2)
+	require.Equal(t, session.Completed, s.Phases[0].Status)
+	require.Equal(t, session.Failed, s.Phases[1].Status)
+	require.Positive(t, s.Phases[1].Assignments[0].Seconds)
+	require.GreaterOrEqual(t, s.Phases[1].Seconds, s.Phases[1].Assignments[0].Seconds)
+	require.Equal(t, 1, d.run("watch", "s-2").code)
+	require.Contains(t, d.must(0, "logs", "s-2", "build/dev"), "the model is out")
+}
+
+// TestWorkIsDoneOnWhatWasDoneAgain: files of an attempt that failed on the old input are not kept.
+func TestWorkIsDoneOnWhatWasDoneAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	word := d.file("word", "old")
+	d.withWorker(map[string]string{
+		"writer": "mkdir -p docs; cat " + word + " > docs/plan.md",
+		"coder":  "cat docs/plan.md > built.txt; if grep -q new docs/plan.md; then touch code.txt; fi",
+	})
+	require.Equal(t, 1, d.run("run", d.file("team.yaml", twoTeam), "Build it.", "--session", "s", "--watch").code)
+	d.file("word", "new")
+	got := d.run("resume", "s", "--force", "think", "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	out := filepath.Join(d.dir, "out")
+	d.must(0, "artifacts", "get", "s", "--out", out)
+	for _, name := range []string{"docs/plan.md", "built.txt"} {
+		data, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		require.Equal(t, "new", string(data), name)
+	}
+}
+
+func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "exit 7"})
+	ask := strings.Replace(oneTeam, "phases:", "retry: {attempts: 1, rounds: 1}\nhelp: {mode: ask}\nphases:", 1)
+	require.Equal(t, 3, d.run("run", d.file("team.yaml", ask), "Build.", "--session", "waiting", "--watch").code)
+	got := d.run("cancel", "waiting", "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(), "it may have ended before it is looked at")
+	again := d.run("cancel", "waiting", "--watch")
+	require.Equal(t, 2, again.code)
+	require.Contains(t, again.stderr.String(), "session waiting has already ended: it is cancelled")
+}
+
+func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	worker := d.withWorker(map[string]string{"coder": "echo 'step one' >&2; sleep 600"})
+	var started struct{ Session, Store, RunID string }
+	out := d.must(0, "run", d.file("team.yaml", oneTeam), "Take your time.", "-o", "json")
+	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(out, "run_id", "RunID")), &started))
+	require.Regexp(t, `^solo-\d{8}-[a-z2-7]{6}$`, started.Session)
+	require.NotEmpty(t, started.RunID)
+
+	watch := d.begin("watch", started.Session)
+	watch.shows("build/dev: step one")
+	watch.interrupt()
+	require.Equal(t, 130, watch.wait())
+	require.Contains(t, watch.stderr.String(), "session "+started.Session+" continues; watch it again")
+
+	var s session.Status
+	require.Eventually(t, func() bool { // the next heartbeat tells the server
+		d.json(&s, "status", started.Session)
+		return s.Phases[0].Assignments[0].Progress == "step one"
+	}, time.Minute, 50*time.Millisecond)
+	require.Equal(t, session.Running, s.Status)
+
+	elsewhere := *d // the store is not at hand, a worker is
+	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
+	elsewhere.json(&s, "status", started.Session)
+	require.Equal(t, session.Running, s.Status)
+	require.Equal(t, "step one", s.Phases[0].Assignments[0].Progress)
+
+	worker.interrupt()
+	require.Equal(t, 0, worker.wait(), worker.stderr.String())
+	until(t, func() bool {
+		d.json(&s, "status", started.Session)
+		return strings.Contains(s.Reason, "no worker")
+	}, "status does not say that nobody works")
+	require.Equal(t, session.Running, s.Status)
+	require.Equal(t, session.Waiting, s.Phases[0].Assignments[0].Status)
+	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
+
+	d.withWorker(map[string]string{"coder": "echo 'step two' >&2; sleep 600"})
+	until(t, func() bool {
+		d.json(&s, "status", started.Session)
+		return s.Phases[0].Assignments[0].Progress == "step two"
+	}, "the work does not go on")
+	got := d.run("cancel", started.Session, "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stdout.String(), "cancelled")
+	require.Equal(t, 1, d.run("watch", started.Session).code)
+	d.json(&s, "status", started.Session)
+	require.Equal(t, session.WasCancelled, s.Status)
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/maestro-hive/maestro/internal/models/agent"
+	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+)
+
+// target is the Temporal and the store that a command's flags name.
+type target struct {
+	temporal temporalutil.Options
+	stateDir string
+	// ownersDir is the state directory whose owner this process of root has become; empty: it has not.
+	ownersDir string
+	server    serverFlags
+	environ   environ
+}
+
+// addTemporalFlags gives a command the flags that say where Temporal is.
+func (t *target) addTemporalFlags(cmd *cobra.Command) {
+	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, t.temporal.AddFlags)
+}
+
+func (t *target) addStateDirFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of the user)")
+}
+
+// addNamespaceFlags gives a command that reads only the store what tells the
+// namespace of a session.
+func (t *target) addNamespaceFlags(cmd *cobra.Command) {
+	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, func(flags *pflag.FlagSet) {
+		flags.StringVarP(&t.temporal.Namespace, "namespace", "n", "", `Temporal namespace of the session (default "default")`)
+		flags.StringVar(&t.temporal.Profile, "profile", "", "profile in temporal.toml that names the namespace")
+		flags.StringVar(&t.temporal.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
+	})
+}
+
+// namespace is the namespace that flags, environment and profile name.
+func (t *target) namespace() (string, error) {
+	options, err := t.temporal.ClientOptions(t.environ)
+	return options.Namespace, err
+}
+
+// namedFlag is a flag with its value; empty: it is not given.
+type namedFlag struct{ name, value string }
+
+// places are the flags that name a Temporal or a store, without credentials.
+func (t *target) places() []namedFlag {
+	return []namedFlag{
+		{"address", t.temporal.Address},
+		{"namespace", t.temporal.Namespace},
+		{"profile", t.temporal.Profile},
+		{"config-file", t.temporal.ConfigFile},
+		{"state-dir", t.stateDir},
+	}
+}
+
+// commandLine is a command with this command's connection and store flags.
+func (t *target) commandLine(command string) string {
+	for _, f := range t.places() {
+		takesAddress := !strings.HasPrefix(command, "artifacts ") && !strings.HasPrefix(command, "apply ")
+		if f.value != "" && (takesAddress || f.name != "address") {
+			command += " --" + f.name + " " + agent.ShellWord(f.value)
+		}
+	}
+	return "maestro " + command + t.server.commandLine()
+}
+
+// stateFlag is this command's --state-dir flag, for printed commands.
+func (t *target) stateFlag() string {
+	if t.stateDir == "" {
+		return ""
+	}
+	return " --state-dir " + t.stateDir
+}
+
+// newConnectionTopic is a page of help: how commands find Temporal.
+func newConnectionTopic() *cobra.Command {
+	return &cobra.Command{
+		Use: "connection", Short: "How commands find Temporal (help topic)",
+		Long: "Commands look for Temporal in this order; the first that is set is used:\n\n" +
+			"  1. flags: --address, --namespace, --api-key, --tls-... (`maestro list --help` lists them)\n" +
+			"  2. the environment: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_...\n" +
+			"  3. a profile in temporal.toml: --profile or TEMPORAL_PROFILE, --config-file or TEMPORAL_CONFIG_FILE\n" +
+			"  4. the `maestro dev` that runs for the store of --state-dir\n" +
+			"  5. 127.0.0.1:7233, namespace default\n\n" +
+			"`maestro doctor` shows which address is used and whether it answers.",
+	}
+}

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/terminal"
+)
+
+// watchEvery is the polling interval of a watched session.
+const watchEvery = time.Second
+
+// stillRunningAfter is the time without a change after which a line says what runs.
+const stillRunningAfter = 30 * time.Second
+
+// lostAfter bounds one poll of a watched session: a server that does not answer
+// counts as lost.
+const lostAfter = 12 * time.Second
+
+// observer receives the states of a watched session.
+type observer interface {
+	// update passes the session's current state.
+	update(ctx context.Context, v sessionstatus.Session)
+	// disconnected reports a lost connection; the next update means that it is back.
+	disconnected(why string)
+}
+
+func newWatch(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch SESSION",
+		Short: "Follow a session until it ends, and exit with its outcome",
+		Long: "Follow a session until it ends or waits for a person. On a terminal, show a live view of its phases, with keys for details and answers (? lists them), until it ends or you quit; " +
+			"otherwise, or with --plain, print a line for each change. The exit code is the session's outcome: " +
+			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
+		Args: cmdline.Arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := spec.CheckSession(args[0]); err != nil {
+				return usagef("%w", err)
+			}
+			p, err := a.plane(cmd.Context(), a.storeOrTemporalBase)
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			if p.base == nil || p.base.Temporal() != nil {
+				return a.follow(cmd.Context(), p.lookout(args[0], a.env.Now))
+			}
+			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), p, args[0])
+			return &codeError{exitUnreachable, err} // Temporal may know more
+		},
+	}
+	a.addPlainFlag(cmd.Flags())
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addServerFlags(cmd)
+	return cmd
+}
+
+// addPlainFlag gives a command that follows a session the flag for plain lines.
+func (a *app) addPlainFlag(flags *pflag.FlagSet) {
+	flags.BoolVar(&a.plain, "plain", false, "print a line for each change, also on a terminal")
+}
+
+// follow shows a session until it ends or waits for a person, and returns its outcome as an
+// exit code.
+func (a *app) follow(ctx context.Context, w *lookout) error {
+	v, err := a.show(ctx, w)
+	if errors.Is(err, context.Canceled) {
+		a.printErr("session %s continues; watch it again: %s", w.session, a.commandLine("watch "+w.session))
+		return exit(exitInterrupted)
+	}
+	if err != nil {
+		return a.explainLook(ctx, w.plane, w.session, err)
+	}
+	code := outcomeCode(v.Status.Status)
+	if code != exitDone {
+		a.reportFailure(v.Status)
+	} else if w.base == nil || w.base.Store != nil { // else its files are elsewhere
+		a.printErr("show its changes:  %s\napply them:        %s", a.commandLine("artifacts diff "+w.session), a.commandLine("apply "+w.session))
+	}
+	return exit(code)
+}
+
+// show shows a session until it ends or waits for a person: in the live view if the terminal
+// allows it, otherwise with a line for each change. The error is context.Canceled if ctx ended
+// or the user quit before.
+func (a *app) show(ctx context.Context, w *lookout) (sessionstatus.Session, error) {
+	if terminal, ok := a.viewTerminal(); ok {
+		return a.runView(ctx, w, terminal)
+	}
+	return track(ctx, w, newLineObserver(a.console, w), hasOutcome)
+}
+
+// track sends a session's states to an observer until over accepts one, or ctx ends, and
+// returns the last one. It waits for a lost connection.
+func track(ctx context.Context, w *lookout, to observer, over func(session.State) bool) (sessionstatus.Session, error) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	var last sessionstatus.Session
+	lost, known, unexplained := false, false, false
+	for {
+		v, err := w.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return last, ctx.Err()
+		case err == nil:
+			lost, known = false, true
+			to.update(ctx, v)
+			last = v
+			if over(v.Status.Status) {
+				// Without a document and a worker, only the next look may say what it waits for.
+				if v.Status.Status.Closed() || len(v.Help) > 0 || unexplained {
+					return v, nil
+				}
+				unexplained = true
+			}
+		case !lostConnection(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
+			return last, err
+		case w.base == nil && !known && !w.exists: // the address may be wrong; Temporal was reached before
+			return last, err
+		case !lost:
+			lost = true
+			to.disconnected(fmt.Sprintf("lost the connection to %s; retrying (the session is not affected)", w.whom()))
+		}
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// lineObserver prints a line for each event, once.
+type lineObserver struct {
+	*console
+	lookout        *lookout
+	printed        map[string]bool // by the keys of events
+	before         session.Status  // of the last update
+	notes          []string        // of the last update
+	printedAt      time.Time
+	connectionLost bool
+}
+
+func newLineObserver(out *console, w *lookout) *lineObserver {
+	if out.output == outputJSON { // standard output has the result only
+		progress := *out
+		progress.stdout = out.stderr
+		out = &progress
+	}
+	return &lineObserver{console: out, lookout: w, printed: map[string]bool{}}
+}
+
+// update prints new events and notes.
+func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) {
+	if l.connectionLost {
+		l.printErr("reconnected")
+		l.connectionLost = false
+	}
+	first := l.before.Session == ""
+	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, l.lookout.passes(v), !first}.all()...) {
+		if l.printed[e.key] {
+			continue
+		}
+		l.printed[e.key] = true
+		l.line(e.text, !first)
+	}
+	switch {
+	case first:
+		l.line(fmt.Sprintf("session %s of team %s: %s", v.Session, terminal.Dash(v.Team), l.palette.State(v.Status.Status)), true)
+	case l.before.Status != v.Status.Status:
+		l.line(fmt.Sprintf("session %s: %s", v.Session, l.palette.State(v.Status.Status)), true)
+	}
+	if v.Status.Status == session.WaitingForBreaker && l.before.Reason != v.Reason {
+		l.line(safetext.Line(v.Reason), true)
+	}
+	notes := notesOf(v)
+	for _, note := range notes {
+		if !slices.Contains(l.notes, note) {
+			l.printErr("%s", safetext.Line(note))
+		}
+	}
+	if working := atWork(v.Status); len(working) > 0 && l.lookout.now().Sub(l.printedAt) >= stillRunningAfter {
+		l.line("still running: "+strings.Join(working, ", "), true)
+	}
+	l.before, l.notes = v.Status, notes
+}
+
+// line prints a line with the time. What the first look finds happened earlier, and gets no time.
+func (l *lineObserver) line(text string, timed bool) {
+	l.printedAt = l.lookout.now()
+	at := strings.Repeat(" ", len(time.TimeOnly))
+	if timed {
+		at = l.palette.Paint(terminal.Dim, l.printedAt.Local().Format(time.TimeOnly))
+	}
+	l.print("%s  %s", at, text)
+}
+
+// continued lists the requests that are no longer open.
+func (l *lineObserver) continued(now session.Status) (all []event) {
+	if now.Status.Closed() {
+		return nil
+	}
+	for _, h := range l.before.Help {
+		if !slices.ContainsFunc(now.Help, func(o session.Request) bool { return o.ID == h.ID }) {
+			all = append(all, event{h.ID + " continues", h.Subject() + ": continues"})
+		}
+	}
+	return all
+}
+
+// atWork lists the running assignments, and the phases whose work is merged and checked.
+func atWork(s session.Status) []string {
+	var names []string
+	for _, p := range s.Phases {
+		if merging(p) {
+			names = append(names, p.Name+" (merging and checking its work)")
+		}
+		for _, as := range p.Assignments {
+			if as.Status == session.Running {
+				names = append(names, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
+			}
+		}
+	}
+	return names
+}
+
+// merging reports whether a phase's assignments are done and their work is merged and checked.
+func merging(p session.PhaseStatus) bool {
+	unfinished := func(as session.AssignmentStatus) bool { return !as.Status.Done() }
+	return p.Status == session.Running && len(p.Assignments) > 1 && !slices.ContainsFunc(p.Assignments, unfinished)
+}
+
+func (l *lineObserver) disconnected(why string) {
+	l.connectionLost = true
+	l.printErr("%s", why)
+}

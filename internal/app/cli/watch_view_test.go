@@ -1,0 +1,247 @@
+package cli_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
+)
+
+// crewTeam has two personas in parallel after a phase of one.
+const crewTeam = `
+version: 1
+name: side
+personas:
+  analyst: {role: Analyst, agent: writer, instructions: "Write docs."}
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+  tester: {role: Tester, agent: coder, instructions: "Write tests."}
+phases:
+  - {name: think, personas: [analyst]}
+  - {name: build, personas: [dev, tester]}
+retry: {rounds: 1, attempts: 1, initial: 10ms, max: 10ms}
+`
+
+// gated is an agent that says what it is doing until there is a file named go.
+func (d *desk) gated() string {
+	return "echo 'reading the \x1b[31mdesign\x1b[0m' >&2; while [ ! -f " + filepath.Join(d.dir, "go") + " ]; do sleep 0.05; done; mkdir -p out; echo done > out/$$.txt"
+}
+
+func TestASessionIsDrawnOnATerminal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
+	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", crewTeam), "Make it so, and make it good.", "--session", "s", "--watch")
+	x.shows("● running")
+	x.shows("✓ analyst")
+	x.shows("reading the design")
+	require.True(t, x.altered())
+	require.Contains(t, x.sees(), "team side · Make it so, and make it good.")
+	x.shows("▸ ● dev")
+
+	x.resize(130, 40)
+	x.showsLine(`● dev +running, attempt 1 .*reading the design`)
+	x.resize(80, 24)
+
+	x.types("k")
+	x.shows("▸ ✓ analyst")
+	d.file("go", "")
+	code, printed := x.ends()
+	require.Equal(t, 0, code, printed)
+	require.Contains(t, x.sees(), "✓ completed", "the last picture stays")
+	require.Contains(t, x.sees(), "✓ tester")
+	require.Contains(t, x.sees(), "2/2 phases")
+}
+
+func TestLeavingATerminalLeavesTheSession(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
+	d.must(0, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s")
+	for name, leave := range map[string]func(*terminal){
+		"q":       func(x *terminal) { x.types("q") },
+		"Ctrl-C":  func(x *terminal) { x.types("\x03") },
+		"SIGINT":  func(x *terminal) { require.NoError(t, x.cmd.Process.Signal(syscall.SIGINT)) },
+		"SIGTERM": func(x *terminal) { require.NoError(t, x.cmd.Process.Signal(syscall.SIGTERM)) },
+		"SIGHUP":  func(x *terminal) { require.NoError(t, x.cmd.Process.Signal(syscall.SIGHUP)) },
+	} {
+		x := d.onTerminal(80, 24, nil, "watch", "s")
+		x.shows("● dev")
+		leave(x)
+		code, _ := x.ends()
+		require.Equal(t, 130, code, name)
+		require.Contains(t, x.sees(), "session s continues; watch it again: maestro watch s", name)
+		require.Contains(t, x.sees(), "● dev", "%s: the last picture stays", name)
+	}
+	var s session.Status
+	d.json(&s, "status", "s")
+	require.Equal(t, session.Running, s.Status)
+}
+
+func TestATerminalIsToldWhatToTypeWhenAPersonIsNeeded(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the key is missing' >&2; exit 1"})
+	mute := func(cmd *exec.Cmd) { cmd.Stdin = nil } // who can type may answer
+	x := d.onTerminal(100, 60, mute, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
+	code, _ := x.ends()
+	require.Equal(t, 3, code)
+	require.Contains(t, x.sees(), "! needs help")
+	require.Contains(t, x.sees(), "✓ analyst")
+	require.Contains(t, x.sees(), "maestro resolve s retry") // of one request, or with --for of both: whichever waits first
+}
+
+// Where nobody can type, or the terminal cannot be drawn on, a session is followed
+// all the same.
+func TestTerminalsThatCannot(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
+	d.must(0, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s")
+
+	mute := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Stdin = nil }, "watch", "s")
+	mute.shows("Ctrl-C quits; the session continues")
+	colourless := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "NO_COLOR=1") }, "watch", "s")
+	colourless.shows("● dev")
+	dumb := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TERM=dumb") }, "watch", "s")
+	dumb.shows("build/dev: reading the")
+	lines := d.onTerminal(80, 24, nil, "watch", "s", "--plain")
+	lines.shows("build/dev: reading the")
+	piped, write, err := os.Pipe()
+	require.NoError(t, err)
+	into := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Stdout = write; cmd.SysProcAttr.Ctty = 0 }, "watch", "s")
+	require.NoError(t, write.Close())
+	d.file("go", "")
+	buf := make([]byte, 1<<16)
+	var text strings.Builder
+	for n, err := piped.Read(buf); err == nil; n, err = piped.Read(buf) {
+		text.Write(buf[:n])
+	}
+	require.Contains(t, text.String(), "build/dev: completed")
+	require.NotContains(t, text.String(), "\x1b")
+	for _, x := range []*terminal{mute, colourless, dumb, lines, into} {
+		code, printed := x.ends()
+		require.Equal(t, 0, code, printed)
+		if x == dumb || x == lines || x == into {
+			require.NotContains(t, printed, "\x1b[?1049h", "nothing is drawn")
+		}
+	}
+	_, printed := colourless.ends()
+	require.NotRegexp(t, `\x1b\[[0-9;]*3[0-9][0-9;]*m`, printed)
+	require.Contains(t, colourless.sees(), "✓ completed")
+}
+
+func TestADrawingSurvivesTheDeathOfTheServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	agents := d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sh, "+d.file("coder.sh", d.gated())+"]}\n")
+	dev := d.begin("dev", "--port", "0", "--ui-port", proctest.FreePort(t), "--agents", agents)
+	dev.says("Stop with Ctrl-C")
+	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
+	d.must(0, "run", d.file("team.yaml", strings.Replace(oneTeam, ", produces: [code.txt]", "", 1)), "Build.", "--session", "s")
+	line := d.wire() // also cut, because the server may be back before anybody misses it
+	x := d.onTerminal(100, 24, nil, "watch", "s", "--address", line.address)
+	x.shows("● dev")
+	pid := serverOf(t, d.state)
+	require.NotZero(t, pid)
+	back := func() bool { return !strings.Contains(x.sees(), "lost the connection") }
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	x.shows("! lost the connection to Temporal at") // it hangs, while the line stands
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	x.eventually(back, "the server goes on, and nobody looks")
+	line.cut()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	x.shows("! lost the connection to Temporal at")
+	require.Contains(t, x.sees(), "● dev", "the picture stays")
+	dev.says("the Temporal server is running again")
+	line.mend()
+	x.eventually(back, "the connection is not back")
+	d.file("go", "")
+	code, printed := x.ends()
+	require.Equal(t, 0, code, printed)
+	require.Contains(t, x.sees(), "✓ completed")
+}
+
+// A session that is watched has the same history as one that nobody looks at. Workflow tasks, timers
+// and updates of the search attributes, which depend on how long it takes, are left out.
+func TestWatchingCostsNoHistory(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
+	c := d.temporal()
+	events := func(sessionID string) map[enumspb.EventType]int {
+		own := map[enumspb.EventType]int{}
+		for history := c.GetWorkflowHistory(t.Context(), sessionID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); {
+			e, err := history.Next()
+			require.NoError(t, err)
+			if !regexp.MustCompile("WorkflowTask|Timer|SearchAttributes").MatchString(e.GetEventType().String()) {
+				own[e.GetEventType()]++
+			}
+		}
+		return own
+	}
+	teamFile := d.file("team.yaml", crewTeam)
+	for _, sessionID := range []string{"unseen", "seen"} {
+		d.must(0, "run", teamFile, "Make it so.", "--session", sessionID)
+		until(t, func() bool { return strings.Count(d.must(0, "status", sessionID), "reading the") == 2 }, "the agents do not work")
+	}
+	before := events("seen")
+	drawn := d.onTerminal(80, 24, nil, "watch", "seen")
+	drawn.shows("● tester")
+	began := drawn.sees()
+	told := d.begin("watch", "seen")
+	told.shows("build/tester: reading the")
+	drawn.eventually(func() bool { return strings.Contains(drawn.sees(), "● tester") && drawn.sees() != began }, "it is not looked at again")
+	require.Equal(t, before, events("seen"))
+
+	d.file("go", "")
+	code, printed := drawn.ends()
+	require.Equal(t, 0, code, printed)
+	require.Equal(t, 0, told.wait())
+	require.Equal(t, 0, d.run("watch", "unseen").code)
+	require.Equal(t, events("unseen"), events("seen"))
+}
+
+// reviewedTeam has work that is sent back once.
+const reviewedTeam = `
+version: 1
+name: reviewed
+personas:
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+  critic: {role: Reviewer, agent: critic, instructions: "Review it."}
+phases:
+  - {name: build, personas: [dev], produces: [code.txt]}
+  - {name: review, personas: [critic], sends_back: {to: build, times: 1}}
+`
+
+func TestWatchingTellsThePassOfWorkThatWasSentBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{
+		"coder": "date +%N > code.txt",
+		"critic": `if [ ! -f ` + d.dir + `/sent ]; then touch ` + d.dir + `/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"; exit; fi
+while [ ! -f ` + d.dir + `/go ]; do sleep 0.05; done; echo good > review.txt`,
+	})
+	teamFile := d.file("team.yaml", reviewedTeam)
+	d.must(0, "run", teamFile, "Make it so.", "--session", "s")
+	lines := d.begin("watch", "s")
+	drawn := d.onTerminal(80, 24, nil, "watch", "s")
+	lines.shows("build (pass 2): completed")
+	lines.shows("review (pass 2): started")
+	drawn.showsLine(`✓ build .*\n.*work was sent back\n.*✓ dev .*, pass 2`)
+	drawn.showsLine(`● review .*\n.*work was sent back\n.*● critic .*, pass 2`)
+	d.file("go", "")
+	require.Equal(t, 0, lines.wait())
+	require.Contains(t, lines.stdout.String(), "review/critic (pass 2): completed")
+	code, printed := drawn.ends()
+	require.Equal(t, 0, code, printed)
+	require.Regexp(t, `✓ review .*\n.*work was sent back\n.*✓ critic .*, pass 2`, drawn.sees(), "also once it is done")
+}

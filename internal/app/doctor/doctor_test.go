@@ -1,0 +1,198 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/platform/diskspace"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+func again(command string) string { return "maestro " + command }
+
+// examined is a host whose store would be in a directory of the test, without a Temporal.
+func examined(t *testing.T, dir string) Options {
+	t.Helper()
+	away := func(context.Context) (*temporalutil.Connection, error) {
+		return nil, &temporalutil.UnreachableError{Address: "192.0.2.1:7233", Err: errors.New("refused")}
+	}
+	return Options{StateDir: dir, Dial: away, Again: again, Getenv: os.Getenv, Environ: os.Environ(), Now: time.Now}
+}
+
+// of returns the first finding of a check.
+func of(t *testing.T, found []control.Finding, check string) control.Finding {
+	t.Helper()
+	for _, f := range found {
+		if f.Check == check {
+			return f
+		}
+	}
+	require.Fail(t, "no such finding", "%s among %+v", check, found)
+	return control.Finding{}
+}
+
+func TestChecksRunWhereTheyHaveWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	opened := &store.Store{}
+	h := &host{}
+	found := h.examine(t.Context(), []check{
+		{"unneeded", aStore, func(context.Context, *host) []control.Finding { return ok("run") }, ""},
+		{"opens", nothing, func(_ context.Context, h *host) []control.Finding { h.store = opened; return nil }, ""},
+		{"needed", aStore, func(_ context.Context, h *host) []control.Finding { return warn("mend it", "see %p", h.store) }, ""},
+		{"of several", nothing, func(context.Context, *host) []control.Finding {
+			return append(about("one", ok("fine")), bad("do", "bad")...)
+		}, ""},
+		{"remote", both, func(context.Context, *host) []control.Finding { return ok("run") }, ""},
+	})
+	require.Equal(t, []control.Finding{
+		{Check: "needed", Result: Warning, Message: fmt.Sprintf("see %p", opened), Remedy: "mend it"},
+		{Check: "one", Result: OK, Message: "fine"},
+		{Check: "of several", Result: Bad, Message: "bad", Remedy: "do"},
+	}, found)
+}
+
+// TestACheckThatHangsIsAFinding: the others run, and what it finds later is dropped.
+func TestACheckThatHangsIsAFinding(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		end := make(chan bool)
+		found := h.examine(t.Context(), []check{
+			{"hangs", nothing, func(_ context.Context, h *host) []control.Finding { <-end; h.dir = "late"; return ok("late") }, ""},
+			{"next", nothing, func(context.Context, *host) []control.Finding { return ok("run") }, ""},
+		})
+		close(end)
+		synctest.Wait()
+		require.Empty(t, h.dir)
+		require.Equal(t, "no answer within 6s", of(t, found, "hangs").Message)
+		require.Equal(t, Bad, found[0].Result)
+		require.Equal(t, "run", of(t, found, "next").Message)
+	})
+}
+
+// TestAHostWithoutAnything: the checks say what is missing.
+func TestAHostWithoutAnything(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "absent")
+	o := examined(t, dir)
+	o.Agents, o.Team = filepath.Join(dir, "agents.yaml"), spec.Team{Name: "solo"}
+	found, err := Examine(t.Context(), o)
+	require.NoError(t, err)
+	require.Contains(t, of(t, found, "store").Message, "there is no store in "+dir+" yet (from --state-dir)")
+	temporal := of(t, found, "temporal")
+	require.Equal(t, []string{Bad, "maestro dev"}, []string{temporal.Result, temporal.Command})
+	require.Equal(t, "maestro worker --agents "+o.Agents, of(t, found, "team solo").Command)
+	require.Contains(t, of(t, found, "worker file").Message, "does not exist")
+	require.NoDirExists(t, dir, "it changes nothing")
+}
+
+func TestAStoreIsExamined(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	s, err := store.Create(dir, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	for by, examine := range map[string]func() ([]control.Finding, error){
+		"from --state-dir":         func() ([]control.Finding, error) { return Examine(t.Context(), examined(t, dir)) },
+		"which this server serves": func() ([]control.Finding, error) { return ExamineStore(t.Context(), s, nil, time.Now) },
+	} {
+		found, err := examine()
+		require.NoError(t, err)
+		require.Equal(t, s.ID()+" in "+dir+", "+by, of(t, found, "store").Message)
+		require.Equal(t, OK, of(t, found, "store writable").Result)
+		require.Equal(t, "chmod 700 "+dir, of(t, found, "store private").Command)
+		require.Equal(t, Bad, of(t, found, "workers").Result)
+		require.Equal(t, Bad, of(t, found, "temporal").Result)
+		require.Equal(t, by == "from --state-dir", strings.Contains(fmt.Sprint(found), "server program"), "a server has no programs to look for")
+	}
+}
+
+func TestRoomInBytesAndFiles(t *testing.T) {
+	t.Parallel()
+	h := &host{Options: Options{Again: again}}
+	for _, c := range []struct {
+		left          diskspace.Left
+		result, wants string
+	}{
+		{diskspace.Left{Bytes: 50 << 30, Files: 1_000_000, LowFiles: 1}, OK, "50.0 GiB free, and room for 1,000,000 files"},
+		{diskspace.Left{Bytes: 50 << 30}, OK, "50.0 GiB free"}, // some file systems count no files
+		{diskspace.Left{Bytes: 100 << 20, Files: 1_000_000, LowFiles: 1}, Warning, "only 100.0 MiB free"},
+		{diskspace.Left{Bytes: 50 << 30, Files: 900, LowFiles: 1}, Warning, "50.0 GiB free, but room for only 900 files (inodes)"},
+	} {
+		f := h.free(c.left)[0]
+		require.Equal(t, c.result, f.Result)
+		require.Equal(t, c.wants, f.Message)
+		require.Equal(t, c.result != OK, f.Command == "maestro checkpoints prune --dry-run")
+	}
+}
+
+func TestRemediesForAStoreThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	h := &host{dir: "/proc", Options: Options{Again: again}}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&os.PathError{Op: "open", Path: "x", Err: unix.EROFS}, "sudo mount -o remount,rw /"},
+		{fmt.Errorf("write: %w", unix.ENOSPC), "maestro checkpoints prune --dry-run"},
+		{&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}, "chmod -R u+rwX /proc"},
+		{errors.New("something else"), ""},
+	} {
+		f := h.unwritable(c.err)[0]
+		require.Equal(t, Bad, f.Result)
+		require.NotEmpty(t, f.Remedy)
+		require.True(t, strings.HasPrefix(f.Command, c.want), f.Command)
+	}
+}
+
+func TestVersionsThatAreOlder(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"1.28.3": true, "1.9": true, "0.30.0": true, "1.29.0": false, "1.32.1": false, "2.0": false, "": false, "edge": false,
+	} {
+		require.Equal(t, want, older(version, "1.29"), version)
+	}
+}
+
+func TestRemediesInErrors(t *testing.T) {
+	t.Parallel()
+	remedy, what := remedyOf(errors.New("it is shut; see why; open it"), "wait")
+	require.Equal(t, "it is shut; see why", what)
+	require.Equal(t, "open it", remedy)
+	remedy, _ = remedyOf(errors.New("it is shut"), "wait")
+	require.Equal(t, "wait", remedy)
+}
+
+// TestRemediesInAContainer: no command of the host is advised there, and those that work stay.
+func TestRemediesInAContainer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ own, command, remedy, left string }{
+		{"mount the volume writable", "sudo mount -o remount,rw /", "mount the volume writable", ""},
+		{"mount the volume writable", "maestro checkpoints prune", "do it", "maestro checkpoints prune"},
+		{"start a container of a worker", "maestro worker --agents a.yaml", "start a container of a worker", ""},
+		{"", "sudo apt-get install git", "do it, in the image", ""},
+		{"", "sudo timedatectl set-ntp true", "do it, on the host of the container", ""},
+		{"", "chmod 700 /x", "do it", "chmod 700 /x"},
+	} {
+		look := func(context.Context, *host) []control.Finding { return with(warn("do it", "it is so"), c.command) }
+		table := []check{{"thing", nothing, look, c.own}}
+		require.Equal(t, c.command, (&host{}).examine(t.Context(), table)[0].Command, "outside of a container")
+		f := (&host{Options: Options{Container: true}}).examine(t.Context(), table)[0]
+		require.Equal(t, c.remedy, f.Remedy)
+		require.Equal(t, c.left, f.Command)
+	}
+}

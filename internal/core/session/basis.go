@@ -1,0 +1,80 @@
+package session
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+// Basis has the digests of an assignment's inputs. Work whose basis is unchanged is restored when a
+// session is resumed or forked; work whose basis has changed is stale and runs again. Limits,
+// checks and the number of concurrent attempts are not part of it: they define how work is done,
+// not what it is.
+type Basis struct {
+	// Persona is the persona's name and role.
+	Persona spec.Digest `json:"persona"`
+	// Agent is the agent's name, kind and model. Its command line is not part of it: a corrected
+	// command line makes no finished work stale.
+	Agent        spec.Digest `json:"agent"`
+	Instructions spec.Digest `json:"instructions"`
+	Requirement  spec.Digest `json:"requirement"`
+	// Input is the manifest that the work started from.
+	Input spec.Digest `json:"input"`
+	// Decisions are the decisions that were passed to the work.
+	Decisions spec.Digest `json:"decisions"`
+}
+
+// BasisOf computes the basis of an assignment's work.
+func BasisOf(id spec.AssignmentID, p spec.Persona, agent spec.OfferedAgent, requirement string, input spec.Digest, decisions map[string]string) Basis {
+	if len(decisions) == 0 {
+		decisions = nil
+	}
+	return Basis{
+		Persona:      digestOf([]string{id.Persona, p.Role}),
+		Agent:        digestOf([]string{p.Agent, agent.Kind, agent.Model}),
+		Instructions: digestOf(p.Instructions),
+		Requirement:  digestOf(requirement),
+		Input:        input,
+		Decisions:    digestOf(decisions),
+	}
+}
+
+// SameWork reports whether two bases differ in the agent at most.
+func (b Basis) SameWork(as Basis) bool {
+	b.Agent = as.Agent
+	return b == as
+}
+
+// Digest names the basis as a whole: an assignment's input digest.
+func (b Basis) Digest() spec.Digest { return digestOf(b) }
+
+// Changed names the parts in which the basis differs from another.
+func (b Basis) Changed(from Basis) []string {
+	var parts []string
+	for _, part := range []struct {
+		name      string
+		now, then spec.Digest
+	}{
+		{"persona", b.Persona, from.Persona},
+		{"agent or model", b.Agent, from.Agent},
+		{"instructions", b.Instructions, from.Instructions},
+		{"requirement", b.Requirement, from.Requirement},
+		{"input files", b.Input, from.Input},
+		{"decisions", b.Decisions, from.Decisions},
+	} {
+		if part.now != part.then {
+			parts = append(parts, part.name)
+		}
+	}
+	return parts
+}
+
+// digestOf hashes v's JSON, which is the same for the same value: fields come in
+// their order and map keys sorted. v is plain data, so encoding cannot fail.
+func digestOf(v any) spec.Digest {
+	data, _ := json.Marshal(v)
+	sum := sha256.Sum256(data)
+	return spec.Digest(hex.EncodeToString(sum[:]))
+}

@@ -1,0 +1,85 @@
+package session_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+// TestOutageWaitsLongerAndLonger with half of each wait spread, and begins anew for another
+// agent.
+func TestOutageWaitsLongerAndLonger(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	f := *failures.Failf(failures.APIError, "down")
+	var o *session.Outage
+	for n, most := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		least := o.After(f, "a", now, 0, 0)
+		next := o.After(f, "a", now, 0, 1)
+		require.Equal(t, most*time.Second, next.Until.Sub(now))
+		require.Equal(t, most*time.Second/2, least.Until.Sub(now))
+		require.Equal(t, n+1, next.Waits)
+		o = &next
+	}
+	later := o.After(f, "a", now.Add(time.Hour), 0, 0)
+	require.Equal(t, now, later.Since)
+	other := o.After(f, "b", now.Add(time.Hour), 0, 0)
+	require.Equal(t, now.Add(time.Hour), other.Since)
+	require.Equal(t, 1, other.Waits)
+}
+
+// TestStatedWaitsWinAndExtendPatience, unless one short wait is stated after another.
+func TestStatedWaitsWinAndExtendPatience(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	const patience = textfmt.Duration(30 * time.Minute)
+	stated := func(d time.Duration) failures.Failure {
+		f := failures.Failf(failures.RateLimited, "slow down")
+		f.RetryAfter = textfmt.Duration(d)
+		return *f
+	}
+	var none *session.Outage
+	o := none.After(stated(5*time.Hour), "a", now, patience, 0)
+	require.Equal(t, 5*time.Hour, o.Until.Sub(now))
+	require.Equal(t, 5*time.Hour+30*time.Minute, o.PatienceUntil(patience).Sub(now))
+
+	o = none.After(stated(time.Minute), "a", now, patience, 0)
+	at := now
+	for range 40 {
+		at = o.Until
+		o = o.After(stated(time.Minute), "a", at, patience, 0)
+	}
+	require.Equal(t, 31*time.Minute, o.PatienceUntil(patience).Sub(now), "short waits extend it once")
+	o = o.After(stated(48*time.Hour), "a", at, patience, 0)
+	require.Equal(t, at.Add(48*time.Hour).Add(patience.Std()), o.PatienceUntil(patience), "a long one does")
+
+	o = none.After(stated(1000*time.Hour), "a", now, patience, 0)
+	require.Equal(t, session.MaxRetryAfter.Std(), o.Until.Sub(now))
+	for range 5 {
+		o = o.After(stated(1000*time.Hour), "a", o.Until, patience, 0)
+	}
+	require.LessOrEqual(t, o.PatienceFrom.Sub(now), session.MaxRetryAfter.Std(), "people hear of it some time")
+}
+
+// TestTroubleOfProvidersAndHostsIsWaitedOut and no other.
+func TestTroubleOfProvidersAndHostsIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range failures.Categories() {
+		f := failures.Failf(c, "m")
+		require.NotEmpty(t, failures.RuleFor(c).Owner, c)
+		require.Equal(t, c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError, f.WaitedOut(), c)
+		counts := func() int {
+			return session.CountedAttempts(session.RoundLog{Attempts: []session.AttemptReport{{Failure: *f}}}.Failures())
+		}
+		person, agent := failures.RuleFor(c).Owner == failures.OwnerPerson, failures.RuleFor(c).Owner == failures.OwnerAgent
+		require.Equal(t, !person, counts() == 1, "%s, after patience", c)
+		f.Final = true
+		require.False(t, f.WaitedOut(), c)
+		require.Equal(t, agent, counts() == 1, "final %s", c)
+	}
+}

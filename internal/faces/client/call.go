@@ -1,0 +1,172 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+)
+
+// Call calls an operation of the server.
+func Call[I, O any](ctx context.Context, c *Client, o httpapi.Operation[I, O], in I) (doc O, err error) {
+	r, err := requestOf(o.Route, in)
+	if err != nil {
+		return doc, err
+	}
+	return ask[O](ctx, c, r)
+}
+
+// Upload sends an archive to the server. archive opens it, for each try anew.
+func Upload[I, O any](ctx context.Context, c *Client, o httpapi.Upload[I, O], in I, archive func() (io.Reader, error)) (doc O, err error) {
+	r, err := requestOf(o.Route, in)
+	if err != nil {
+		return doc, err
+	}
+	r.kind, r.body = "application/octet-stream", archive
+	return ask[O](ctx, c, r)
+}
+
+// Download reads bytes of the server.
+func Download[I any](ctx context.Context, c *Client, o httpapi.Download[I], in I, read func(io.Reader) error) error {
+	r, err := requestOf(o.Route, in)
+	if err != nil {
+		return err
+	}
+	got, err := c.do(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer got.Body.Close() //nolint:errcheck // only read
+	body := &remembering{ReadCloser: got.Body}
+	err = read(body)
+	if lost := body.failed.Load(); err != nil && lost != nil && ctx.Err() == nil {
+		err = &UnreachableError{URL: c.base, Err: *lost}
+	}
+	return err
+}
+
+// The kinds of events that a client adds to those of a server: the server cannot be reached, until it
+// is back.
+const (
+	ServerLost control.EventKind = "server_lost"
+	ServerBack control.EventKind = "server_back"
+)
+
+// FollowAttempts yields the events of attempts of the server, from a position until their session has
+// ended. It continues after a restart of the server.
+func FollowAttempts(ctx context.Context, c *Client, in control.FollowInput) iter.Seq2[control.Event, error] {
+	return func(yield func(control.Event, error) bool) {
+		r, err := requestOf(httpapi.FollowAttempts.Route, in)
+		if err != nil {
+			yield(control.Event{}, err)
+			return
+		}
+		for e, err := range stream[control.Event](ctx, c, r) {
+			switch {
+			case err != nil:
+			case e.lost:
+				e.data = control.Event{Kind: ServerLost}
+			case e.back:
+				e.data = control.Event{Kind: ServerBack}
+			case e.data.Kind == control.AttemptEnded && (e.data.Attempt == nil || e.data.Of == nil): // of another version
+				continue
+			}
+			if !yield(e.data, err) || err != nil {
+				return
+			}
+			if e.data.Kind == control.SessionIs && e.data.Status.Closed() {
+				return
+			}
+		}
+	}
+}
+
+// ask sends a request, and decodes the document of the answer.
+func ask[T any](ctx context.Context, c *Client, in request) (doc T, err error) {
+	got, err := c.do(ctx, in)
+	if err != nil {
+		return doc, err
+	}
+	defer got.Body.Close() //nolint:errcheck // only read
+	body := &io.LimitedReader{R: got.Body, N: maxDocument + 1}
+	err = json.NewDecoder(body).Decode(&doc)
+	switch {
+	case body.N <= 0:
+		err = fmt.Errorf("the Maestro server at %s: the answer to %s %s is larger than %d MiB", c.base, in.method, in.path, maxDocument>>20)
+	case err != nil && ctx.Err() != nil:
+		err = ctx.Err()
+	case err != nil:
+		err = fmt.Errorf("the Maestro server at %s: the answer to %s %s cannot be read: %w", c.base, in.method, in.path, err)
+	}
+	return doc, err
+}
+
+// requestOf is the request of an operation with an input, by the tags of the input's fields.
+func requestOf(o httpapi.Route, in any) (request, error) {
+	r := request{method: o.Method, path: o.Path, query: url.Values{}, head: map[string]string{}}
+	v := reflect.ValueOf(in)
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		value := v.FieldByIndex(f.Index)
+		query, explode, _ := strings.Cut(f.Tag.Get("query"), ",")
+		switch {
+		case f.Tag.Get("path") != "":
+			r.path = strings.ReplaceAll(r.path, "{"+f.Tag.Get("path")+"}", segment(text(value)))
+		case f.Name == "Body":
+			if value.Kind() == reflect.Pointer && value.IsNil() {
+				continue
+			}
+			data, err := json.Marshal(value.Interface())
+			if err != nil {
+				return r, err
+			}
+			r.kind, r.body = "application/json", func() (io.Reader, error) { return bytes.NewReader(data), nil }
+		case value.IsZero(): // not given
+		case query != "" && explode != "":
+			for i := range value.Len() {
+				r.query.Add(query, text(value.Index(i)))
+			}
+		case query != "":
+			r.query.Set(query, text(value))
+		case f.Tag.Get("header") != "":
+			r.head[f.Tag.Get("header")] = text(value)
+		}
+	}
+	return r, nil
+}
+
+// text is a value in a path, a query or a header.
+func text(v reflect.Value) string {
+	if at, ok := v.Interface().(time.Time); ok {
+		return at.UTC().Format(time.RFC3339Nano)
+	}
+	if v.Kind() != reflect.Slice {
+		return fmt.Sprint(v.Interface())
+	}
+	var all []string
+	for i := range v.Len() {
+		all = append(all, text(v.Index(i)))
+	}
+	return strings.Join(all, ",")
+}
+
+// segment is a segment of a path. Other characters than names have are escaped.
+func segment(name string) string {
+	if strings.Trim(name, ".") == "" { // it would name another path
+		name = "-" + name
+	}
+	return url.PathEscape(name)
+}
+
+// SessionPage is the address of the page of a session.
+func (c *Client) SessionPage(sessionID string) string {
+	return c.base + "/sessions/" + segment(sessionID)
+}

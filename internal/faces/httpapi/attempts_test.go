@@ -1,0 +1,55 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+)
+
+func TestAttemptsAreReadAndFollowed(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	now := time.Now().UTC()
+	h.session("one", "web", now, func(e *session.Execution) { e.Status.Status = session.Completed })
+	log, err := h.base.Store.Content.PutBlob(t.Context(), []byte("-- turn 1\n<script>alert(1)</script>\n"))
+	require.NoError(t, err)
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "one"}, AssignmentID: spec.AssignmentID{Phase: "design", Persona: "ann"}}
+	statetest.PutRounds(t, h.base.Store.State, of, session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
+		{Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "red"}, Log: log, StartedAt: now, EndedAt: now},
+	}}})
+	var list control.AttemptList
+	h.call("GET", "/sessions/one/attempts", nil).read(t, &list)
+	require.Len(t, list.Attempts, 1)
+	const one = "/sessions/one/attempts/design/ann/1/1"
+	var detail control.AttemptDetail
+	h.call("GET", one, nil).read(t, &detail)
+	require.Equal(t, "red", detail.Message)
+	require.Equal(t, int64(36), detail.Size)
+	var part control.TranscriptRange
+	h.call("GET", one+"/transcript?from=-30&limit=100", nil).read(t, &part)
+	require.Equal(t, "<script>alert(1)</script>\n", part.Text)
+	require.Equal(t, http.StatusNotFound, h.call("GET", "/sessions/one/attempts/design/ann/2/1", nil).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", one+"/transcript?limit=0", nil).status)
+	events := string(h.call("GET", "/sessions/one/attempts/events", nil).body)
+	require.Contains(t, events, "event: attempt\nid: ")
+	require.True(t, strings.HasSuffix(events, "\n\n"))
+	require.Contains(t, events, `"status":"completed"`)
+}
+
+func TestARaiseIsForTheSessionInThePath(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	got := h.call("POST", "/sessions/one/budget/raise", map[string]any{"tokens": 5})
+	require.Equal(t, http.StatusServiceUnavailable, got.status, string(got.body)) // it takes Temporal
+}

@@ -1,0 +1,213 @@
+package httpapi_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
+)
+
+// soloTeam has one persona.
+const soloTeam = `
+version: 1
+name: web
+personas:
+  ann: {role: Developer, agent: coder, instructions: "Write code."}
+phases:
+  - {name: design, personas: [ann], produces: [design.md]}
+  - {name: build, personas: [ann], produces: [code.txt]}
+`
+
+// upload sends an archive of files, by name, and returns the answer.
+func (h *service) upload(path string, archive []byte) answer {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, bytes.NewReader(archive))
+	require.NoError(h.t, err)
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(h.t, err)
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	require.NoError(h.t, err)
+	return answer{got.StatusCode, got.Header, data}
+}
+
+func tarOf(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, text := range files {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
+		_, err := w.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	var files control.Workspace
+	h.upload("/workspaces?team=web", tarOf(t, map[string]string{
+		"design.md": "# Design\n", ".env": "TOKEN=x", ".gitignore": "out/\n", "out/a.bin": "x", ".git/config": "x",
+	})).read(t, &files)
+	require.Equal(t, 2, files.Files)
+	require.Equal(t, []string{".env"}, files.Private)
+	require.Equal(t, []string{"out/"}, files.Ignored)
+	stored, err := h.base.Store.Content.Manifest(t.Context(), files.Workspace)
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "design.md"}, stored.Paths())
+
+	var plan control.Plan
+	in := map[string]any{"team": map[string]any{"file": soloTeam}, "from": "build", "supplied": map[string]any{"design": files.Workspace}}
+	h.call("POST", "/plan", in).read(t, &plan)
+	require.Equal(t, session.SupplyIt, plan.Phases[0].Personas[0].Action)
+	require.Equal(t, session.RunIt, plan.Phases[1].Personas[0].Action)
+
+	for field, wrong := range map[string]map[string]any{
+		"workspace":   {"workspace": "no digest"},
+		"supplied":    {"supplied": map[string]any{"design": "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"}},
+		"from":        {"from": "nowhere"},
+		"only":        {"only": []string{"build"}, "until": "build"},
+		"session":     {"session": "../x"},
+		"team":        {"team": map[string]any{"file": "version: 1\nname: web\n"}},
+		"pause_after": {"pause_after": []string{"biuld"}},
+	} {
+		body := map[string]any{"team": map[string]any{"file": soloTeam}}
+		for k, v := range wrong {
+			body[k] = v
+		}
+		got := h.call("POST", "/plan", body)
+		require.Equal(t, http.StatusUnprocessableEntity, got.status, "%s: %s", field, got.body)
+		var problem struct{ Errors []struct{ Location string } }
+		require.NoError(t, json.Unmarshal(got.body, &problem))
+		require.Equal(t, field, problem.Errors[0].Location, string(got.body))
+	}
+	events, err := control.Access{Base: h.base}.Events(access.With(t.Context(), h.actor), access.EventFilter{Action: "workspace.upload"})
+	require.NoError(t, err)
+	require.Len(t, events.Events, 1)
+}
+
+// TestATeamIgnoresFilesOfUploads uploads for a registered team, and for one of its versions.
+func TestATeamIgnoresFilesOfUploads(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	teams, ctx := control.Teams{Base: h.base}, access.With(t.Context(), h.actor)
+	old, err := teams.Register(ctx, control.Registration{Text: soloTeam + "ignore: ['*.log']\n"})
+	require.NoError(t, err)
+	_, err = teams.Register(ctx, control.Registration{Text: soloTeam + "ignore: ['*.log', dist/]\n"})
+	require.NoError(t, err)
+	archive := tarOf(t, map[string]string{"design.md": "# Design\n", "a.log": "x", "dist/a.js": "x"})
+	for path, ignored := range map[string][]string{
+		"/workspaces?team=web":                       {"a.log", "dist/"},
+		"/workspaces?team=web@" + old.Digest.Short(): {"a.log"},
+		"/workspaces?team=not-registered":            {},
+	} {
+		var files control.Workspace
+		h.upload(path, archive).read(t, &files)
+		require.ElementsMatch(t, ignored, files.Ignored, path)
+		require.Equal(t, 3-len(ignored), files.Files)
+	}
+	require.Equal(t, http.StatusNotFound, h.upload("/workspaces?team=web@ff00", archive).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.upload("/workspaces", archive).status)
+}
+
+// TestHostileArchives leaves out what leads out of the tree, and refuses what is no archive.
+func TestHostileArchives(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	for name, says := range map[string]string{"../out": "must stay inside the tree", "/etc/passwd": "the path is absolute", "a\x01b": "control characters"} {
+		var files control.Workspace
+		got := h.upload("/workspaces?team=web", tarOf(t, map[string]string{name: "x", "kept": "x"}))
+		got.read(t, &files)
+		require.Equal(t, 1, files.Files)
+		require.Len(t, files.Odd, 1)
+		require.Contains(t, files.Odd[0], says)
+		require.NotContains(t, string(got.body), "maestro-upload", "nobody learns of directories of the server")
+	}
+	got := h.upload("/workspaces?team=web", []byte("no archive at all"))
+	require.Equal(t, http.StatusUnprocessableEntity, got.status, string(got.body))
+	require.Contains(t, string(got.body), "make a tar, tar.gz or zip file")
+	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"web": {access.RoleViewer}, "api": {access.RoleOperator}}}
+	require.Equal(t, http.StatusForbidden, h.upload("/workspaces?team=web", nil).status)
+}
+
+func TestWhatIsStartedNeedsTemporal(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	for path, body := range map[string]any{
+		"/sessions":                    map[string]any{"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
+		"/sessions/one/resume":         nil,
+		"/sessions/one/resume/preview": map[string]any{"force": []string{"design"}},
+	} {
+		got := h.call("POST", path, body)
+		require.Equal(t, http.StatusServiceUnavailable, got.status, "%s: %s", path, got.body)
+		require.Contains(t, string(got.body), "Temporal cannot be reached")
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/sessions", map[string]any{"team": map[string]any{"file": soloTeam}}).status)
+	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/fork", map[string]any{"from": "design"}).status, "it has no checkpoint")
+}
+
+// TestADigestIsNoPermission: an operator of one team names files of another one, and ids of its sessions.
+func TestADigestIsNoPermission(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	var theirs, ours control.Workspace
+	h.upload("/workspaces?team=other", tarOf(t, map[string]string{"secret.txt": "theirs"})).read(t, &theirs)
+	h.upload("/workspaces?team=web", tarOf(t, map[string]string{"a.txt": "ours"})).read(t, &ours)
+	roles, err := access.ParseRoles("operator:web")
+	require.NoError(t, err)
+	ctx := access.With(t.Context(), access.Actor{Name: "olga@example.com", Via: access.ViaOIDC, Roles: roles})
+	starts := control.Starts{Base: h.base}
+	refusal := func(in control.NewSession) string {
+		in.Team = control.TeamInput{File: soloTeam}
+		if _, err := starts.Preview(ctx, in); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	nobodys := spec.Digest(strings.Repeat("0", len(theirs.Workspace)))
+	digest := func(text string, of spec.Digest) string { return strings.ReplaceAll(text, of.Short(), "DIGEST") }
+	for name, with := range map[string]func(spec.Digest) control.NewSession{
+		"the files at the start": func(d spec.Digest) control.NewSession { return control.NewSession{Workspace: d} },
+		"supplied work": func(d spec.Digest) control.NewSession {
+			return control.NewSession{Supplied: map[string]spec.Digest{"design": d}}
+		},
+	} {
+		got := refusal(with(theirs.Workspace))
+		require.Contains(t, got, "upload the files again", name)
+		require.Equal(t, digest(refusal(with(nobodys)), nobodys), digest(got, theirs.Workspace), "%s: whether they exist is not told", name)
+	}
+	require.Empty(t, refusal(control.NewSession{Workspace: ours.Workspace}))
+	for team, text := range map[string]string{"web": "", "other": "upload the files again"} {
+		h.session("of-"+team, team, time.Now(), nil)
+		h.checkpoint("of-"+team, map[string]string{"made-by.txt": team})
+		e, err := h.base.Store.State.Execution(t.Context(), session.Key{Namespace: "default", Session: "of-" + team})
+		require.NoError(t, err)
+		c, err := h.base.Store.Checkpoint(t.Context(), e.Checkpoint)
+		require.NoError(t, err)
+		require.Contains(t, refusal(control.NewSession{Workspace: c.Tree}), text, team)
+		if text == "" {
+			require.Empty(t, refusal(control.NewSession{Workspace: c.Tree}), "who sees a session's files may start one with them")
+		}
+	}
+	for _, theirs := range []string{"other-1", "web-shop-1", "web-shop.1", "web-shop-20260301-abcdef", "website", "webs.1", "web"} {
+		require.Contains(t, refusal(control.NewSession{Session: theirs}), "has to begin with web-", theirs)
+	}
+	for _, ours := range []string{"", "web-1", "web-url_shortener", "web.url-shortener.2", launch.NewID("web", time.Now())} {
+		require.Empty(t, refusal(control.NewSession{Session: ours}), ours)
+	}
+}

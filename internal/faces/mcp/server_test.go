@@ -1,0 +1,193 @@
+package mcp_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/faces/mcp"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+)
+
+// newBase is a store with a session that has ended and one that waits, without Temporal.
+func newBase(t *testing.T) *control.Base {
+	t.Helper()
+	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	crew := spec.Team{Name: "web", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}}
+	for id, state := range map[string]session.State{"done": session.Completed, "waits": session.HelpIsNeeded} {
+		statetest.Put(t, s.State, session.Key{Namespace: "default", Session: id}, func(e *session.Execution) {
+			now := time.Now()
+			e.Status = session.NewStatus(id, crew)
+			e.Status.Status, e.StartedAt = state, &now
+			if state == session.HelpIsNeeded {
+				e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
+				_, err := s.State.AddRaise(t.Context(), session.Key{Namespace: "default", Session: id}, budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob"}, "cli")
+				require.NoError(t, err)
+				e.Help = []session.Request{{ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Message: "stuck", Actions: []session.Action{session.AnswerRetry}}}
+			}
+		})
+	}
+	return &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
+}
+
+// call calls a tool.
+func call(t *testing.T, client *sdk.ClientSession, tool string, in map[string]any) (out map[string]any, failure string) {
+	t.Helper()
+	got, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: in})
+	require.NoError(t, err)
+	if got.IsError {
+		return nil, got.Content[0].(*sdk.TextContent).Text
+	}
+	out, _ = got.StructuredContent.(map[string]any)
+	return out, ""
+}
+
+func connect(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
+	t.Helper()
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestToolsOverStreams(t *testing.T) {
+	t.Parallel()
+	fromClient, toServer := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	ended := make(chan error, 1)
+	ctx := access.With(context.Background(), access.Local("ann@host"))
+	base := newBase(t)
+	go func() { ended <- mcp.Serve(ctx, base, "1", fromClient, toClient) }()
+	client := connect(t, &sdk.IOTransport{Reader: fromServer, Writer: toServer})
+
+	listed, err := client.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, tool := range listed.Tools {
+		names[tool.Name] = tool.Annotations.ReadOnlyHint
+	}
+	require.True(t, names["diff"], names)
+	require.Contains(t, names, "answer_request")
+	require.False(t, names["answer_request"])
+
+	found, _ := call(t, client, "list_sessions", map[string]any{"team": "web"})
+	require.Len(t, found["sessions"], 2)
+	waiting, _ := call(t, client, "wait_session", map[string]any{"session": "waits", "seconds": 1})
+	require.Equal(t, true, waiting["ready"])
+	require.Equal(t, "help_needed", waiting["status"])
+	read, _ := call(t, client, "read_session", map[string]any{"session": "waits"})
+	for tool, doc := range map[string]map[string]any{"wait_session": waiting, "read_session": read} {
+		require.Len(t, doc["interventions"], 1, tool)
+		require.Equal(t, "bob", doc["interventions"].([]any)[0].(map[string]any)["by"], tool)
+	}
+	open, _ := call(t, client, "list_requests", nil)
+	require.Len(t, open["waiting"], 1)
+	_, failure := call(t, client, "read_session", map[string]any{"session": "unknown"})
+	require.Equal(t, "session not found", failure)
+	_, failure = call(t, client, "answer_request", map[string]any{"session": "waits", "request": "design.ann.1", "action": "retry"})
+	require.Equal(t, "Temporal cannot be reached", failure)
+	log, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "request.retry"})
+	require.NoError(t, err)
+	require.Equal(t, "ann@host", log.Events[0].Actor)
+	require.Equal(t, "ann@host (a program, over MCP)", log.Events[0].Who(), "no person has answered")
+
+	require.NoError(t, client.Close())
+	require.NoError(t, <-ended)
+}
+
+// header sends a header with each request.
+type header struct{ name, value string }
+
+func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(h.name, h.value)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
+	t.Parallel()
+	handler := mcp.Handler(newBase(t), "1", slog.New(slog.DiscardHandler))
+	roles := map[string]string{"ann": "viewer:web", "bob": "viewer:api", "eve": "operator:web"}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.Header.Get("X-Test-User")
+		granted, err := access.ParseRoles(roles[name])
+		if err != nil {
+			http.Error(w, "who?", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Actor{Name: name, Roles: granted})))
+	}))
+	t.Cleanup(server.Close)
+	as := func(name string) *sdk.ClientSession {
+		return connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: header{"X-Test-User", name}}})
+	}
+	found, _ := call(t, as("ann"), "list_sessions", map[string]any{})
+	require.Len(t, found["sessions"], 2)
+	found, _ = call(t, as("bob"), "list_sessions", map[string]any{})
+	require.Empty(t, found["sessions"])
+	answer := map[string]any{"session": "waits", "request": "design.ann.1", "action": "retry"}
+	_, failure := call(t, as("ann"), "answer_request", answer)
+	require.Contains(t, failure, "the role operator or admin for team web is missing")
+	_, failure = call(t, as("eve"), "answer_request", answer)
+	require.Equal(t, "Temporal cannot be reached", failure)
+}
+
+const webTeam = `
+version: 1
+name: web
+personas:
+  ann: {role: Developer, agent: coder, instructions: "Write code."}
+phases:
+  - {name: design, personas: [ann]}
+  - {name: build, personas: [ann]}
+`
+
+func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
+	t.Parallel()
+	base := newBase(t)
+	handler := mcp.Handler(base, "1", slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		roles, _ := access.ParseRoles(r.Header.Get("X-Test-Role"))
+		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Actor{Name: "ann", Roles: roles})))
+	}))
+	t.Cleanup(server.Close)
+	as := func(role string) *sdk.ClientSession {
+		return connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: header{"X-Test-Role", role}}})
+	}
+	in := map[string]any{"team": map[string]any{"file": webTeam}, "requirement": "Build it.", "from": "build", "files": map[string]any{"src/a.go": "package a\n"}}
+	operator := as("operator:web")
+	plan, failure := call(t, operator, "preview_session", in)
+	require.Empty(t, failure)
+	require.Equal(t, "web", plan["team"])
+	require.Len(t, plan["phases"], 2)
+	_, failure = call(t, operator, "start_session", in)
+	require.Equal(t, "Temporal cannot be reached", failure)
+	_, failure = call(t, operator, "fork_session", map[string]any{"session": "done", "from": "design", "preview": true})
+	require.Contains(t, failure, "no readable checkpoint")
+	_, failure = call(t, as("viewer:web"), "preview_session", in)
+	require.Contains(t, failure, "the role operator or admin for team web is missing")
+
+	for path, says := range map[string]string{"../a.go": "must stay inside the tree", "/a.go": "absolute"} {
+		in["files"] = map[string]any{path: "x"}
+		_, failure = call(t, operator, "start_session", in)
+		require.Contains(t, failure, says)
+	}
+	in["files"] = map[string]any{"a": strings.Repeat("x", 600<<10)}
+	_, failure = call(t, operator, "start_session", in)
+	require.Contains(t, failure, "more than 512.0 KiB together")
+}

@@ -1,0 +1,216 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/faces/web/conversation"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+)
+
+const (
+	// windowLines is how many lines of a conversation a page has.
+	windowLines = 1500
+	// maxMatches bounds what a search shows.
+	maxMatches = 100
+)
+
+// AttemptView is an attempt in a list.
+type AttemptView struct {
+	control.Attempt
+	Look
+	URL, Name, Started string
+	Current            bool
+}
+
+// assignmentPage is the content of an assignment's page, and of one of its attempts.
+type assignmentPage struct {
+	Session  session.Status
+	ID       spec.AssignmentID
+	Status   session.AssignmentStatus
+	Attempts []AttemptView
+	Cards    []RequestCard
+	Said     string
+	Now      time.Time
+	// Attempt is the one that is shown; nil: none is.
+	Attempt *AttemptView
+	Talk    talk
+	Changes Changes
+}
+
+// talk is a conversation, as far as a page shows it.
+type talk struct {
+	conversation.Window
+	// Known: there is a transcript. Running: it grows.
+	Known, Running bool
+	// Hit is the number of the line that is looked for; zero: none is.
+	Hit               int
+	Query             string
+	Matches           []conversation.Match
+	More              bool
+	EarlierURL, Later string
+	Path              string
+}
+
+// Has reports whether the line that is looked for is in an item.
+func (t talk) Has(i conversation.Item) bool {
+	return t.Hit > 0 && t.Hit >= i.Line && t.Hit <= i.Line+len(i.Body)+strings.Count(i.Head, "\n")
+}
+
+func (s *site) assignment(w http.ResponseWriter, r *http.Request) {
+	content, ok := s.assignmentOf(w, r)
+	if !ok {
+		return
+	}
+	s.show(w, r, http.StatusOK, page{View: "assignment", Title: content.ID.String() + " of " + content.Session.Session, Tab: "sessions", Content: content})
+}
+
+// assignmentOf reads what the pages of an assignment and of its attempts have in common.
+func (s *site) assignmentOf(w http.ResponseWriter, r *http.Request) (content assignmentPage, ok bool) {
+	id := r.PathValue("session")
+	content = assignmentPage{ID: spec.AssignmentID{Phase: r.PathValue("phase"), Persona: r.PathValue("persona")}, Said: said(r), Now: s.Now()}
+	v, err := s.Sessions.Read(r.Context(), id)
+	if err != nil {
+		s.failed(w, r, err, "/sessions")
+		return content, false
+	}
+	content.Session = v.Status
+	status := content.Session.Assignment(content.ID)
+	if status == nil {
+		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Assignment not found", Text: "Session " + id + " has no assignment " + content.ID.String() + ".", Back: sessionURL(id)})
+		return content, false
+	}
+	content.Status = *status
+	work, err := s.Attempts.Work(r.Context(), id)
+	if err != nil && !unavailable(err) {
+		s.failed(w, r, err, sessionURL(id))
+		return content, false
+	}
+	content.Attempts = attemptViews(id, content.ID, work.Attempts)
+	for _, c := range s.cardsOf(r.Context(), v.Status, r.URL.Path) {
+		if c.Phase == content.ID.Phase && c.Persona == content.ID.Persona {
+			content.Cards = append(content.Cards, c)
+		}
+	}
+	return content, true
+}
+
+// unavailable reports whether an operation failed only because something is not at hand, or
+// not there yet: the rest of a page is shown without it.
+func unavailable(err error) bool {
+	return failedWith(err, control.Unavailable, control.NotFound, control.Conflict)
+}
+
+var startTexts = map[failures.Start]string{failures.FromFiles: "from the files of the attempt before", failures.FromConversation: "in the conversation of the attempt before"}
+
+// attemptViews are the attempts of one assignment.
+func attemptViews(id string, as spec.AssignmentID, all []control.Attempt) []AttemptView {
+	var views []AttemptView
+	passes := 0
+	for _, a := range all {
+		if a.AssignmentID == as {
+			passes = max(passes, a.Pass)
+		}
+	}
+	for _, a := range all {
+		if a.AssignmentID != as {
+			continue
+		}
+		v := AttemptView{Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: fmt.Sprintf("%s/attempts/%d.%d", assignmentURL(id, as.Phase, as.Persona), a.Round, a.Attempt)}
+		v.Name = fmt.Sprintf("round %d, attempt %d", a.Round, a.Attempt)
+		if passes > 1 {
+			v.Name = fmt.Sprintf("pass %d, %s", a.Pass, v.Name)
+			v.URL = fmt.Sprintf("%s/attempts/%d.%d.%d", assignmentURL(id, as.Phase, as.Persona), a.Pass, a.Round, a.Attempt)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// refOf reads ROUND.ATTEMPT or PASS.ROUND.ATTEMPT. Without a pass it is the last one that has
+// such an attempt.
+func refOf(text string) (pass, round, attempt int) {
+	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &pass, &round, &attempt); n < 3 {
+		pass = 0
+		_, _ = fmt.Sscanf(text, "%d.%d", &round, &attempt) // no attempt has the number 0
+	}
+	return pass, round, attempt
+}
+
+func (s *site) attempt(w http.ResponseWriter, r *http.Request) {
+	content, ok := s.assignmentOf(w, r)
+	if !ok {
+		return
+	}
+	pass, round, n := refOf(r.PathValue("attempt"))
+	for i := range slices.Backward(content.Attempts) {
+		a := &content.Attempts[i]
+		if a.Round == round && a.Attempt.Attempt == n && (pass == 0 || a.Pass == pass) {
+			a.Current, content.Attempt = true, a
+			break
+		}
+	}
+	if content.Attempt == nil {
+		s.problem(w, r, problem{
+			Status: http.StatusNotFound, Title: "Attempt not found", Text: content.ID.String() + " has no attempt " + r.PathValue("attempt") + ".",
+			Back: assignmentURL(content.Session.Session, content.ID.Phase, content.ID.Persona),
+		})
+		return
+	}
+	in := control.DiffInput{Session: content.Session.Session, Attempt: &content.Attempt.AttemptRef}
+	if s.raw(w, r, in) {
+		return
+	}
+	var err error
+	if content.Talk, err = s.talk(r.Context(), r, content.Session.Session, content.Attempt.Attempt); err != nil {
+		s.failed(w, r, err, sessionURL(content.Session.Session))
+		return
+	}
+	if content.Attempt.Status != session.Running {
+		if content.Changes, err = s.changes(r.Context(), r, in); err != nil {
+			content.Changes = Changes{None: "The changes of this attempt cannot be shown: " + err.Error()}
+		}
+	}
+	s.show(w, r, http.StatusOK, page{View: "attempt", Title: content.Attempt.Name + " of " + content.ID.String(), Tab: "sessions", Content: content})
+}
+
+// talk reads the part of a conversation that a request is for.
+func (s *site) talk(ctx context.Context, r *http.Request, id string, a control.Attempt) (talk, error) {
+	q := r.URL.Query()
+	t := talk{Running: a.Status == session.Running, Query: q.Get("q"), Path: r.URL.Path}
+	text, known, err := s.Attempts.Transcript(ctx, id, a)
+	if err != nil || !known {
+		return t, err
+	}
+	t.Known = true
+	last, _ := strconv.Atoi(q.Get("upto"))
+	t.Hit, _ = strconv.Atoi(q.Get("line"))
+	if t.Hit > 0 && last == 0 {
+		last = t.Hit + windowLines/2
+	}
+	t.Window = conversation.WindowOf(text, max(last, 0), windowLines)
+	t.Matches, t.More = conversation.Find(text, t.Query, maxMatches)
+	link := func(name string, line int) string {
+		next := url.Values{name: {strconv.Itoa(line)}}
+		if t.Query != "" {
+			next.Set("q", t.Query)
+		}
+		return "?" + next.Encode() + "#conversation"
+	}
+	if t.Earlier() {
+		t.EarlierURL = link("upto", t.First-1)
+	}
+	if t.Window.Later() {
+		t.Later = link("upto", t.Last+windowLines)
+	}
+	return t, nil
+}

@@ -1,0 +1,186 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/platform/terminal"
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+// historyPage is the content of the page of what sessions came to.
+type historyPage struct {
+	Team, Since, Text, Label string
+
+	Total HistoryRow
+	// Teams and Days have the sessions' outcomes, and Rows those of assignments in groups by By.
+	Teams, Days, Rows []HistoryRow
+	// By is the key of Rows; Groups are the keys that there are.
+	By     string
+	Groups []string
+	// filter is the page's own query.
+	filter url.Values
+}
+
+// historyGroups are the keys that the work of assignments is grouped by.
+var historyGroups = []string{"persona", "agent", "model", "phase"}
+
+// HistoryRow is what sessions, or the assignments of a group, came to.
+type HistoryRow struct {
+	Name string
+	state.SessionOutcomes
+	Work  state.AssignmentOutcomes
+	Usage cost.Usage
+	// Share is its part of all costs, in percent.
+	Share float64
+}
+
+// Ended counts the sessions that have.
+func (r HistoryRow) Ended() int { return r.Completed + r.Failed + r.Cancelled }
+
+// Success is the part of the sessions that completed or failed which completed, in percent.
+func (r HistoryRow) Success() int { return int(r.SuccessRate()*100 + .5) }
+
+// WorkSuccess is likewise of assignments.
+func (r HistoryRow) WorkSuccess() int { return int(r.Work.SuccessRate()*100 + .5) }
+
+// Took is how long a session that has ended took on average; empty: none has.
+func (r HistoryRow) Took() string { return average(r.Seconds, r.Ended()) }
+
+// Waited is how long a request waited for its answer on average; empty: none was answered.
+func (r HistoryRow) Waited() string { return average(r.WaitedSeconds, r.Answers) }
+
+// Approved is how long an approval of a phase waited on average; empty: there was none.
+func (r HistoryRow) Approved() string { return average(r.ApprovalSeconds, r.Approvals) }
+
+// Helped is how long another request waited on average; empty: there was none.
+func (r HistoryRow) Helped() string {
+	return average(r.WaitedSeconds-r.ApprovalSeconds, r.Answers-r.Approvals)
+}
+
+func average(seconds float64, n int) string {
+	if n == 0 {
+		return ""
+	}
+	return terminal.Age(time.Duration(seconds / float64(n) * float64(time.Second)))
+}
+
+// With is the address of this page with another value of a filter.
+func (p historyPage) With(name, value string) string {
+	q := maps.Clone(p.filter)
+	q.Set(name, value)
+	return "/history?" + q.Encode()
+}
+
+// filters reads the filters, and what selects the sessions.
+func (p *historyPage) filters(q url.Values, now time.Time) control.HistoryFilter {
+	p.Label = strings.TrimSpace(q.Get("label"))
+	p.Team, p.Text = strings.TrimSpace(q.Get("team")), strings.TrimSpace(q.Get("text"))
+	p.Since, p.By, p.Groups = cmp.Or(q.Get("since"), "30d"), historyGroups[0], historyGroups
+	if by := q.Get("by"); slices.Contains(historyGroups, by) {
+		p.By = by
+	}
+	p.filter = url.Values{}
+	for name, value := range map[string]string{"team": p.Team, "text": p.Text, "label": p.Label, "since": p.Since, "by": p.By} {
+		if value != "" {
+			p.filter.Set(name, value)
+		}
+	}
+	f := control.HistoryFilter{Text: p.Text}
+	if p.Team != "" {
+		f.Teams = []string{p.Team}
+	}
+	if since, ok := sinceTimes[p.Since]; ok {
+		f.Since = now.Add(-since)
+		if since > 24*time.Hour { // whole days are found faster
+			f.Since = f.Since.UTC().Truncate(24 * time.Hour)
+		}
+	}
+	if p.Label != "" {
+		f.Labels = []string{p.Label}
+	}
+	return f
+}
+
+func (s *site) history(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	content := historyPage{}
+	f := content.filters(r.URL.Query(), s.Now())
+	total, err := s.came(ctx, "", f)
+	if err == nil && len(total) > 0 {
+		content.Total = total[0]
+	}
+	for key, rows := range map[string]*[]HistoryRow{"team": &content.Teams, "day": &content.Days, content.By: &content.Rows} {
+		if err == nil {
+			*rows, err = s.came(ctx, key, f)
+		}
+	}
+	if err != nil {
+		s.failed(w, r, err, "/history")
+		return
+	}
+	s.show(w, r, http.StatusOK, page{View: "history", Title: "History", Tab: "history", Content: content})
+}
+
+// maxHistoryRows bounds the groups that are shown, the dearest first.
+const maxHistoryRows = 60
+
+// came is what sessions came to and have cost, in groups by a key; without one, all together. Days are
+// the newest first, others the dearest.
+func (s *site) came(ctx context.Context, key string, f control.HistoryFilter) ([]HistoryRow, error) {
+	f.By = nil
+	if key != "" {
+		f.By = []string{key}
+	}
+	outcomes, err := s.Sessions.Statistics(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	used, err := s.Money.Usage(ctx, control.UsageFilter{HistoryFilter: f})
+	if err != nil {
+		return nil, err
+	}
+	rows, at := []HistoryRow{}, map[string]int{}
+	row := func(name string) *HistoryRow {
+		if _, ok := at[name]; !ok {
+			at[name] = len(rows)
+			rows = append(rows, HistoryRow{Name: name})
+		}
+		return &rows[at[name]]
+	}
+	for _, o := range outcomes.Groups {
+		one := row(map[string]string{"team": o.Team, "day": o.Day, "persona": o.Persona, "agent": o.Agent, "model": o.Model, "phase": o.Phase}[key])
+		one.Work = o.Assignments
+		if o.Sessions != nil {
+			one.SessionOutcomes = *o.Sessions
+		}
+	}
+	for _, u := range used.Rows {
+		one := row(*u.Key(cmp.Or(key, "day")))
+		one.Usage, one.Share = u.Usage, amountOf(u.Usage, used.Total.Usage)/max(amountOf(used.Total.Usage, used.Total.Usage), 1)*100
+	}
+	if key == "day" {
+		slices.SortFunc(rows, func(a, b HistoryRow) int { return cmp.Compare(b.Name, a.Name) })
+	} else {
+		slices.SortStableFunc(rows, func(a, b HistoryRow) int {
+			return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return rows[:min(len(rows), maxHistoryRows)], nil
+}
+
+// amountOf is money or, where nothing has cost any, tokens.
+func amountOf(u, of cost.Usage) float64 {
+	if of.CostUSD == 0 {
+		return float64(u.Tokens())
+	}
+	return float64(u.CostUSD)
+}

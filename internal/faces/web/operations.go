@@ -1,0 +1,150 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/ops/workerpool"
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+// Operations are what pages show and do: those of the control plane.
+type Operations struct {
+	Sessions interface {
+		List(context.Context, control.SessionFilter) (control.SessionList, error)
+		Read(ctx context.Context, session string) (sessionstatus.Session, error)
+		Cancel(ctx context.Context, session string) (control.Cancellation, error)
+		Statistics(context.Context, control.HistoryFilter) (control.Statistics, error)
+	}
+	Requests interface {
+		Inbox(context.Context) (control.Inbox, error)
+		Answer(context.Context, control.AnswerInput) (control.Answered, error)
+	}
+	Money interface {
+		Budgets(ctx context.Context, session string) (control.Budgets, error)
+		Days(context.Context) (control.DayList, error)
+		RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
+		Settle(context.Context, control.SettleInput) (control.Settled, error)
+		SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
+		Raise(ctx context.Context, session string, r control.Raise) (control.Raised, error)
+		Usage(context.Context, control.UsageFilter) (control.Usage, error)
+	}
+	Pool interface {
+		Workers(context.Context) (workerpool.Roster, error)
+		Breakers(context.Context) (control.BreakerList, error)
+		Trip(ctx context.Context, name string, r control.Trip) (workerpool.Breaker, error)
+		Reset(ctx context.Context, name string, r control.Reset) (workerpool.Breaker, error)
+	}
+	Reviews interface {
+		Diff(context.Context, control.DiffInput) (control.Diff, error)
+		DiffFile(context.Context, control.FileDiffInput) (control.FileDiff, error)
+	}
+	Attempts interface {
+		Work(ctx context.Context, session string) (control.Work, error)
+		Transcript(ctx context.Context, session string, a control.Attempt) (text string, known bool, err error)
+	}
+	Audit interface {
+		Events(context.Context, access.EventFilter) (access.EventPage, error)
+	}
+	Checkpoints interface {
+		List(ctx context.Context, session string) (control.CheckpointList, error)
+	}
+	Starts interface {
+		Upload(ctx context.Context, to control.Recipient, archive io.Reader) (control.Workspace, error)
+		Keep(ctx context.Context, to control.Recipient, files map[string]string) (control.Workspace, error)
+		Preview(context.Context, control.NewSession) (control.Plan, error)
+		Start(context.Context, control.NewSession) (control.Started, error)
+		PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
+		Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
+		PreviewFork(ctx context.Context, session string, in control.Fork) (control.Foreseen, error)
+		Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
+	}
+	Teams interface {
+		List(context.Context) (control.TeamList, error)
+		Form(context.Context, control.TeamInput) (control.TeamForm, error)
+		Register(context.Context, control.Registration) (control.TeamChange, error)
+		Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
+	}
+	Health interface {
+		Examine(context.Context, control.ExamineInput) (control.Examination, error)
+		Size(context.Context) (control.StoreSize, error)
+	}
+	Alerts interface {
+		List(context.Context) (control.AlertList, error)
+	}
+	Hooks interface {
+		List(context.Context) (control.HookList, error)
+		Newest(ctx context.Context, of []access.Hook) (map[string]state.Session, error)
+	}
+}
+
+// NewOperations are those of a control plane.
+func NewOperations(base *control.Base) Operations {
+	return Operations{
+		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
+	}
+}
+
+// failed shows why an operation did not succeed.
+func (s *site) failed(w http.ResponseWriter, r *http.Request, err error, back string) {
+	if errors.Is(err, context.Canceled) {
+		return // nobody reads it
+	}
+	p := problemOf(err, back)
+	if _, known := errors.AsType[*control.Error](err); p.Status == http.StatusInternalServerError && !known {
+		s.Log.ErrorContext(r.Context(), "an operation failed", "path", r.URL.Path, "error", err)
+	}
+	s.problem(w, r, p)
+}
+
+// failedWith reports whether an operation failed with an error of one of these kinds.
+func failedWith(err error, kinds ...control.Kind) bool {
+	e, known := errors.AsType[*control.Error](err)
+	return known && slices.Contains(kinds, e.Kind)
+}
+
+// problemOf says what an error means to a person.
+func problemOf(err error, back string) problem {
+	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error(), Back: back}
+	_, denied := errors.AsType[*access.DeniedError](err)
+	switch {
+	case denied:
+		p.Status, p.Title = http.StatusForbidden, "You may not do this"
+	case failedWith(err, control.Invalid):
+		p.Status, p.Title = http.StatusUnprocessableEntity, "Please correct the input"
+		if e, _ := errors.AsType[*control.Error](err); e.Field != "" {
+			p.Text = e.Field + ": " + p.Text
+		}
+	case failedWith(err, control.NotFound), errors.Is(err, session.ErrNotFound):
+		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
+	case failedWith(err, control.Conflict):
+		p.Status, p.Title = http.StatusConflict, "The state has changed"
+		if lost, ok := errors.AsType[*control.LostError](err); ok {
+			p.Command = "maestro resume " + lost.Session
+		}
+	case failedWith(err, control.Unavailable):
+		p.Status, p.Title, p.Command = http.StatusServiceUnavailable, "Not available now", "maestro doctor"
+	default:
+		p.Command = "maestro doctor"
+	}
+	return p
+}
+
+// who is the name of the person who looks; empty: nobody is known.
+func who(ctx context.Context) string {
+	a, _ := access.Of(ctx)
+	return a.Person()
+}
+
+// may reports whether the person who looks may do something.
+func may(ctx context.Context, p access.Permission, team string) bool {
+	return access.Check(ctx, p, team) == nil
+}

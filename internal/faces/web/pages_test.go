@@ -1,0 +1,234 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+)
+
+// allPages are the addresses of one page of each kind.
+var allPages = []string{
+	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
+	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
+}
+
+// Whatever agents and others have written into the documents, pages show it as text.
+func TestHostileTextsAreText(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	hostile(&p.inbox)
+	hostile(&p.sessions)
+	hostile(&p.read)
+	hostile(&p.diff)
+	hostile(&p.work)
+	hostile(&p.transcript)
+	hostile(&p.roster)
+	hostile(&p.breakers)
+	hostile(&p.events)
+	hostile(&p.teams)
+	hostile(&p.plan)
+	hostile(&p.foreseen)
+	hostile(&p.days)
+	hostile(&p.open)
+	hostile(&p.examined)
+	server := dashboard(t, p)
+	for _, path := range allPages {
+		answer, text := visit(t, server.URL+path)
+		require.Equal(t, strings.Contains(path, "absent") || strings.Contains(path, "9.9"), answer.StatusCode == http.StatusNotFound, path)
+		require.Less(t, answer.StatusCode, 500, path)
+		inert(t, text)
+		require.False(t, strings.ContainsAny(text, "\x1b\u202e"), path)
+	}
+	_, text := visit(t, server.URL+"/inbox")
+	says(t, text, "&lt;script&gt;alert(2)&lt;/script&gt;")
+}
+
+func TestTheInboxSaysWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	_, text := visit(t, dashboard(t, samplePlane()).URL+"/inbox")
+	says(t, text,
+		"phase frontend</a> needs approval", "backend/developer</a> needs help", "design/architect</a> needs a larger budget", "1d 2h", "TestStore", "$12.40",
+		`action="/sessions/web-7/requests/r-1/answer"`, `value="approve" title="starts the dependent phases" formnovalidate`, `href="https://jira.example/browse/MD-41"`, `action="/sessions/web-5/requests/r-9/supply" enctype="multipart/form-data"`, "maestro status far-1",
+		`<span class="count hot">4<`,
+	)
+}
+
+// post sends a form and does not follow where it leads.
+func post(t *testing.T, address string, form url.Values) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer
+}
+
+func TestAnAnswerLeadsBackToThePage(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	answer := post(t, server.URL+"/sessions/web-7/requests/r-1/answer", url.Values{"action": {"reject"}, "note": {" too slow "}, "return": {"/sessions/web-7?x=1"}})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	require.Equal(t, "/sessions/web-7?of=web-7&said=reject&x=1", answer.Header.Get("Location"))
+	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
+	_, text := visit(t, server.URL+answer.Header.Get("Location"))
+	require.Contains(t, text, "Rejected. Session web-7 does the phase again with your note.")
+	_, text = visit(t, server.URL+"/inbox?said=reject&of=%3Cb%3E")
+	require.NotContains(t, text, "Rejected.")
+
+	for _, elsewhere := range []string{"https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", ""} {
+		answer := post(t, server.URL+"/sessions/web-7/requests/r-1/answer", url.Values{"action": {"approve"}, "return": {elsewhere}})
+		require.True(t, strings.HasPrefix(answer.Header.Get("Location"), "/inbox?"), elsewhere)
+	}
+}
+
+func TestTheSecondAnswerSaysWhoWasFirst(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.conflict = conflict("bob answered with retry")
+	require.Equal(t, http.StatusConflict, post(t, dashboard(t, p).URL+"/sessions/web-5/requests/r-9/answer", url.Values{"action": {"retry"}}).StatusCode)
+}
+
+func TestABudgetIsRaised(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	require.Equal(t, http.StatusSeeOther, post(t, server.URL+"/sessions/web-6/raise", url.Values{"usd": {"2.5"}, "tokens": {"500,000"}, "scope": {"phase design"}}).StatusCode)
+	require.Equal(t, []control.Raise{{USD: cost.USD(2.5e9), Tokens: 500_000, Phase: "design"}}, p.raises)
+	for _, bad := range []url.Values{{}, {"usd": {"-1"}}, {"usd": {"five"}}, {"tokens": {"1e99"}}} {
+		require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/sessions/web-6/raise", bad).StatusCode)
+	}
+}
+
+func TestABreakerIsOpened(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	answer := post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "why": {"the provider is down"}, "for": {"30m"}})
+	require.Equal(t, "/operate?said=trip", answer.Header.Get("Location"))
+	require.Equal(t, []control.Trip{{Why: "the provider is down", For: textfmt.Duration(30 * time.Minute)}}, p.trips)
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "for": {"soon"}}).StatusCode)
+}
+
+func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/operate")
+	says(t, text, "Sessions cannot run", "no worker serves the store st-1", "42.0 GiB", "/operate/budgets/web-service/raise", "2 calls with unknown cost in", "by alice")
+	answer := post(t, server.URL+"/operate/budgets/web-service/raise", url.Values{"usd": {"2.5"}, "note": {"release"}})
+	require.Equal(t, "/operate?of=web-service&said=day", answer.Header.Get("Location"))
+	require.Equal(t, []control.Raise{{USD: 2.5e9, Note: "web-service: release"}}, p.raises)
+	require.Equal(t, "/operate?said=examined", post(t, server.URL+"/operate/examine", nil).Header.Get("Location"))
+
+	_, text = visit(t, server.URL+"/sessions/web-7")
+	require.Equal(t, 3, strings.Count(text, `value="nothing">Write off<`))
+	require.Contains(t, text, "because they look like secrets: &lt;b&gt;.env")
+	require.Contains(t, text, "left out by ignore rules: &lt;b&gt;node_modules/")
+	_, text = visit(t, server.URL+"/sessions/web-7/phases/frontend")
+	require.Contains(t, text, "left out by ignore rules: &lt;b&gt;node_modules/")
+	_, text = visit(t, server.URL+"/sessions/web-7")
+	require.Contains(t, text, "call call7<", "it is unsettled, although its assignment is at work")
+	require.NotContains(t, text, "call call8<", "it is in progress")
+	settle := func(form url.Values) int { return post(t, server.URL+"/sessions/web-7/settle", form).StatusCode }
+	one := url.Values{"call": {"call3"}, "as": {"cost"}, "usd": {"0.25"}, "input": {"1,200"}}
+	require.Equal(t, http.StatusSeeOther, settle(one))
+	require.Equal(t, http.StatusSeeOther, settle(url.Values{"call": {"all"}, "as": {"nothing"}}))
+	require.Equal(t, []string{"call3 cost 1200 0.25", "all nothing"}, p.settled)
+	one.Set("input", "many")
+	require.Equal(t, http.StatusUnprocessableEntity, settle(one))
+}
+
+func TestHistoryAddsUp(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/history?by=agent&team=web")
+	require.Regexp(t, `(?s)90% <small>9 of 10.*1\.43 <small>17 failed<.*50m 0s <small>average of 4.*1h 6m <small>average of 10.*By agent.*tester.*95%.*67% of the cost.*\$2\.00.*developer`, text)
+	require.Contains(t, text, `href="/history?by=model&amp;since=30d&amp;team=web"`)
+	says(t, text, `<td class="main">2026-11-22</td>`)
+	bad, _ := visit(t, server.URL+"/history?label=area")
+	require.Equal(t, http.StatusUnprocessableEntity, bad.StatusCode)
+	_, text = visit(t, server.URL+"/history?label=area%3Dweb&by=agent")
+	says(t, text, `href="/history?by=model&amp;label=area%3Dweb&amp;since=30d"`)
+}
+
+func TestSessionsAreFilteredByALabel(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	_, text := visit(t, server.URL+"/sessions?label=for%3Da%2C%20b")
+	inert(t, text)
+	require.Contains(t, text, `href="/sessions?label=for%3da%2c%20b"`)
+	require.Contains(t, text, `&lt;b&gt;\u202eweb`)
+}
+
+func TestATeamShowsItsPhasesAndVersions(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	_, text := visit(t, server.URL+"/teams")
+	require.Contains(t, text, `href="/teams/web"`)
+	_, text = visit(t, server.URL+"/teams/web")
+	inert(t, text)
+	says(t, text, `href="#phase-design"`, `id="phase-build"`, "design, 1 persona, needs approval", "2 persons", "A &lt;b&gt;web&lt;/b&gt; service", `href="/start?team=web"`, `href="/teams/web?version=12ab"`)
+}
+
+// TestAlertsAreShown on the inbox, with their sessions, and on the page of a session.
+func TestAlertsAreShown(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/inbox")
+	says(t, text, "Alerts of the last 24 hours", "request r-1 has waited for 30m", `<a href="/sessions/web-7">web-7</a>`)
+	_, text = visit(t, server.URL+"/sessions/web-7")
+	says(t, text, "the session has cost 10.2 USD; the threshold is 10 USD")
+
+	p.alerts = control.AlertList{}
+	_, text = visit(t, server.URL+"/inbox")
+	says(t, text, `<p class="muted">None.</p>`)
+	p.noAlerts = errors.New("the index cannot be read")
+	resp, text := visit(t, server.URL+"/inbox")
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	says(t, text, "Alerts: the index cannot be read", "Alerts of the last 24 hours")
+}
+
+// TestHooksAreShown to admins of a team.
+func TestInterventionsAreShown(t *testing.T) {
+	t.Parallel()
+	_, text := visit(t, dashboard(t, samplePlane()).URL+"/sessions/web-7")
+	says(t, text,
+		"Approve, 1 approval to go", ">Reject<", `href="/sessions/web-7/phases/design">design</a>`, "<summary>Use &lt;b&gt;SQLite&lt;/b&gt;, not files.",
+		"Send back", "frontend/designer", "the API has no paging", `href="/sessions/web-7/phases/backend/developer">backend/developer</a>`, "The port is taken; use 9090.",
+		"Raise of 5 USD", "carol", "approved by finance",
+	)
+}
+
+func TestHooksAreShown(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/operate")
+	says(t, text, "github", "by ann@&lt;b&gt;", `<a href="/sessions/tickets-1">tickets-1</a>`, `<span class="faint">none</span>`)
+	p.hooks = nil
+	_, text = visit(t, server.URL+"/operate")
+	says(t, text, "maestro hook add NAME --team TEAM")
+	p.noHooks = &access.DeniedError{}
+	_, text = visit(t, server.URL+"/operate")
+	require.NotContains(t, text, "Hooks")
+	p.noHooks = errors.New("the database is damaged")
+	_, text = visit(t, server.URL+"/operate")
+	says(t, text, "Hooks: the database is damaged")
+}

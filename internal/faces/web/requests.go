@@ -1,0 +1,287 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+)
+
+// RequestCard is a request and the form that answers it.
+type RequestCard struct {
+	control.InboxEntry
+	Look
+	// Key names the card's elements on the page.
+	Key string
+	// Subject is whose work it is about, and Need what it is for.
+	Subject, Need        string
+	Answers, FurtherOnes []AnswerButton
+	Supply, Notice       bool
+	// Raise is the budget that can be raised here; nil: none can.
+	Raise *session.BudgetRaise
+	// Scope names it in the form.
+	Scope string
+	// Command answers it where the page cannot.
+	Command string
+	// Denied: the person who looks may not answer it.
+	Denied bool
+	// Return is the page that the form returns to.
+	Return string
+	Now    time.Time
+	// OwnPage: the card is on its session's page, or with Review on that of its phase.
+	OwnPage, Review bool
+}
+
+// AnswerButton is an answer that a request takes.
+type AnswerButton struct {
+	session.Choice
+	Class string
+}
+
+// answerClasses are how the buttons of answers look.
+var answerClasses = map[session.Action]string{
+	session.AnswerApprove: "primary", session.AnswerReject: "danger", session.AnswerRetry: "primary", session.AnswerAbort: "danger",
+}
+
+// card makes a card of an entry of the inbox.
+func (s *site) card(ctx context.Context, e control.InboxEntry, back string) RequestCard {
+	c := RequestCard{
+		InboxEntry: e, Look: lookOfRequest(e.Kind), Key: keyOf(e.Session, e.ID), Subject: subject(e.Request), Need: e.Need(),
+		Notice: e.NoticeOnly(), Return: back, Now: s.Now(),
+	}
+	if e.ID == "" {
+		c.Subject, c.Need = "session "+e.Session, e.Kind.Rule().Need
+	}
+	if e.Stuck {
+		c.Need = "makes no progress"
+	}
+	permission := access.Operate
+	if e.Kind.OfPhase() {
+		permission = access.Approve
+	}
+	c.Denied = !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
+	if e.Raise != nil && e.Raise.Scope != session.BudgetOfDay {
+		c.Raise, c.Scope = e.Raise, strings.TrimSpace(string(e.Raise.Scope)+" "+e.Raise.Name)
+	}
+	for _, choice := range e.Choices {
+		button := AnswerButton{choice, answerClasses[choice.Action]}
+		if c.Notice || c.Raise != nil && button.Class == "primary" {
+			button.Class = ""
+		}
+		switch {
+		case choice.NeedsFiles:
+			c.Supply = true
+		case len(c.Answers) == 0 || choice.NeedsNote:
+			c.Answers = append(c.Answers, button)
+		default:
+			c.FurtherOnes = append(c.FurtherOnes, button)
+		}
+	}
+	if len(e.Commands) > 0 {
+		c.Command = e.Commands[0]
+	}
+	return c
+}
+
+// keyOf is a short name for what other names identify, fit for an element's id.
+func keyOf(names ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return hex.EncodeToString(sum[:5])
+}
+
+// cardsOf are the cards of a session's own page.
+func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []RequestCard {
+	var cards []RequestCard
+	for _, h := range v.Help {
+		e := control.EntryOf(v, h)
+		e.Choices = control.ChoicesFor(ctx, h.Quorum, e.Choices)
+		c := s.card(ctx, e, back)
+		c.OwnPage = true
+		cards = append(cards, c)
+	}
+	return cards
+}
+
+// inboxPage is the content of the inbox.
+type inboxPage struct {
+	Open, Notices []RequestCard
+	// Alerts are those of the last 24 hours.
+	Alerts []control.RaisedAlert
+	// Trouble says why alerts cannot be read.
+	Trouble string
+	Said    string
+}
+
+func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
+	doc, err := s.Requests.Inbox(r.Context())
+	if err != nil {
+		s.failed(w, r, err, "")
+		return
+	}
+	content := inboxPage{Said: said(r)}
+	alerts, err := s.Alerts.List(r.Context())
+	if err != nil && !unavailable(err) {
+		content.Trouble = "Alerts: " + err.Error()
+	}
+	content.Alerts = alerts.Alerts
+	for _, e := range doc.Waiting {
+		c := s.card(r.Context(), e, "/inbox")
+		if c.Notice {
+			content.Notices = append(content.Notices, c)
+		} else {
+			content.Open = append(content.Open, c)
+		}
+	}
+	s.show(w, r, http.StatusOK, page{View: "inbox", Title: "Inbox", Tab: "inbox", Content: content})
+}
+
+// answer is a form of a card.
+func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	id, back := r.PathValue("session"), backTo(r)
+	a := control.Answer{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	doc, err := s.Requests.Answer(r.Context(), control.AnswerInput{Session: id, Request: r.PathValue("request"), Body: a})
+	switch {
+	case failedWith(err, control.Conflict):
+		p := problemOf(err, back)
+		p.Title = "The request was not answered"
+		s.problem(w, r, p)
+	case err != nil:
+		s.failed(w, r, err, back)
+	case !doc.Taken:
+		done(w, r, back, "left", id)
+	case doc.Answer.Left > 0:
+		done(w, r, back, "counted", id)
+	default:
+		done(w, r, back, string(a.Action), id)
+	}
+}
+
+// supply is a form with the files that stand for the work of an assignment.
+func (s *site) supply(w http.ResponseWriter, r *http.Request) {
+	id, back := r.PathValue("session"), backTo(r)
+	file, _, err := r.FormFile("files")
+	if err != nil {
+		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive.", Back: back})
+		return
+	}
+	defer file.Close() //nolint:errcheck // only read
+	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
+	if err == nil {
+		_, err = s.Requests.Answer(r.Context(), control.AnswerInput{
+			Session: id, Request: r.PathValue("request"), Body: control.Answer{Action: session.AnswerSupply, Files: files.Workspace},
+		})
+	}
+	if err != nil {
+		s.failed(w, r, err, back)
+		return
+	}
+	done(w, r, back, string(session.AnswerSupply), id)
+}
+
+// raise is a form that raises a budget.
+func (s *site) raise(w http.ResponseWriter, r *http.Request) {
+	id, back := r.PathValue("session"), backTo(r)
+	raise := control.Raise{Note: strings.TrimSpace(r.PostFormValue("note"))}
+	if err := readAmount(r, &raise); err != nil {
+		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: back})
+		return
+	}
+	if _, err := s.Money.Raise(repeatable(r), id, raise); err != nil {
+		s.failed(w, r, err, back)
+		return
+	}
+	done(w, r, back, "raised", id)
+}
+
+// readAmount reads what is added to a budget.
+func readAmount(r *http.Request, raise *control.Raise) error {
+	if err := readUSD(r, &raise.USD); err != nil {
+		return err
+	}
+	var err error
+	if raise.Tokens, err = wholeNumber(r, "tokens", "tokens", 500_000); err != nil {
+		return err
+	}
+	if raise.USD <= 0 && raise.Tokens <= 0 {
+		return errors.New("enter an amount in USD or in tokens that is more than 0")
+	}
+	scope := r.PostFormValue("scope")
+	raise.Session = scope == budget.SessionScope
+	raise.Phase, raise.Persona = budget.Part(scope)
+	return nil
+}
+
+// backTo is the page that a form is on. It is one of this site.
+func backTo(r *http.Request) string {
+	back := r.PostFormValue("return")
+	if u, err := url.Parse(back); err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
+		return "/inbox"
+	}
+	return back
+}
+
+// saidTexts say what a form has done. %s is a session.
+var saidTexts = map[string]string{
+	string(session.AnswerApprove): "Approved. Session %s continues.",
+	string(session.AnswerReject):  "Rejected. Session %s does the phase again with your note.",
+	string(session.AnswerRetry):   "Session %s tries again.",
+	string(session.AnswerSkip):    "Session %s continues as the request says.",
+	string(session.AnswerSupply):  "Session %s checks your files.",
+	string(session.AnswerAbort):   "Session %s ends.",
+	"counted":                     "Approved. Session %s waits for the approval of others.",
+	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
+	"resumed":                     "Session %s goes on.",
+	"forked":                      "Session %s is started.",
+	"raised":                      "The budget of session %s is raised.",
+	"cancel":                      "Session %s ends as soon as its agents have stopped.",
+	"settled":                     "The cost of session %s is settled.",
+	"day":                         "The daily budget of team %s is raised, until midnight UTC.",
+	"registered":                  "The version is registered. New sessions of the team get it.",
+	"unchanged":                   "This is the newest version already.",
+	"examined":                    "Everything was examined again.",
+	"trip":                        "The breaker is open.",
+	"reset":                       "The breaker is closed.",
+}
+
+// done leads from a form to the page that it is on, which says what was done.
+func done(w http.ResponseWriter, r *http.Request, back, what, id string) {
+	u, err := url.Parse(back)
+	if err != nil {
+		u = &url.URL{Path: "/inbox"}
+	}
+	q := u.Query()
+	q.Set("said", what)
+	if id != "" {
+		q.Set("of", id)
+	}
+	u.RawQuery = q.Encode()
+	lead(w, r, u.String())
+}
+
+// lead has the browser go to a page of this site.
+func lead(w http.ResponseWriter, r *http.Request, page string) {
+	http.Redirect(w, r, page, http.StatusSeeOther) //nolint:gosec // it is a path: backTo and sessionURL return no others
+}
+
+// said is what the form has done that led to a page; empty: none has.
+func said(r *http.Request) string {
+	q := r.URL.Query()
+	text := saidTexts[q.Get("said")]
+	if id := q.Get("of"); strings.Contains(text, "%s") {
+		if spec.CheckSession(id) != nil {
+			return ""
+		}
+		return strings.Replace(text, "%s", id, 1)
+	}
+	return text
+}

@@ -1,0 +1,141 @@
+//go:build system
+
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/testkit/webtest"
+)
+
+// screen is a Chromium that one test looks at pages with.
+type screen struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func newScreen(t *testing.T) screen {
+	t.Helper()
+	return screen{t, webtest.Start(t, 1440, 900)}
+}
+
+// look sets the width of the window and the colours.
+func (s screen) look(width int64, dark bool) {
+	s.t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	_, err := chromedp.Call(s.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
+	require.NoError(s.t, err)
+	_, err = chromedp.Call(s.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	require.NoError(s.t, err)
+}
+
+// fits visits a page at three widths, light and dark, and fails where the page is wider than the
+// window. With MAESTRO_SCREENS it keeps a picture of each.
+func (s screen) fits(name, url string) {
+	s.t.Helper()
+	for _, width := range []int64{375, 768, 1440} {
+		for _, dark := range []bool{false, true} {
+			s.look(width, dark)
+			require.NoError(s.t, chromedp.Do(s.ctx, chromedp.Navigate(url)))
+			wide, err := webtest.Evaluate[[]string](s.ctx, `[...document.querySelectorAll("body *")].filter(e => document.documentElement.scrollWidth > innerWidth && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest("svg *, .scroll, .body-scroll")).slice(0, 5).map(e => e.outerHTML.slice(0, 120))`)
+			require.NoError(s.t, err)
+			require.Empty(s.t, wide, "%s is wider than %d pixels", name, width)
+			s.keep(fmt.Sprintf("%s-%d-%s.png", name, width, map[bool]string{false: "light", true: "dark"}[dark]))
+		}
+	}
+}
+
+func (s screen) keep(file string) {
+	dir := os.Getenv("MAESTRO_SCREENS")
+	if dir == "" {
+		return
+	}
+	beyond := true
+	picture, err := chromedp.Call(s.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{CaptureBeyondViewport: &beyond})
+	require.NoError(s.t, err)
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, file), picture.Data, 0o600))
+}
+
+func TestComponentsFit(t *testing.T) {
+	t.Parallel()
+	text := componentsPage(t)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /assets/{file}", serveAsset)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		protect(w.Header())
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(text)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	newScreen(t).fits("components", server.URL)
+}
+
+// violation is a rule of accessibility that a page breaks.
+type violation struct {
+	ID     string   `json:"id"`
+	Impact string   `json:"impact"`
+	Nodes  []string `json:"nodes"`
+}
+
+// accessible holds the page that is open against axe's rules.
+func (s screen) accessible(name string) {
+	s.t.Helper()
+	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
+	require.NoError(s.t, err, "run npm ci in internal/faces/web/testdata/axe")
+	_, err = webtest.Evaluate[bool](s.ctx, string(axe)+"; true")
+	require.NoError(s.t, err)
+	found, err := webtest.Evaluate[[]violation](s.ctx,
+		`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v => ({id: v.id, impact: v.impact, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + " " + (n.failureSummary ?? "").slice(0, 200))})))`,
+		chromedp.EvalAwaitPromise)
+	require.NoError(s.t, err)
+	require.Empty(s.t, found, "%s is not accessible", name)
+}
+
+// pagePaths is a page of each kind.
+var pagePaths = map[string]string{
+	"inbox": "/inbox", "sessions": "/sessions", "session": "/sessions/web-7", "absent": "/sessions/absent",
+	"phase": "/sessions/web-7/phases/frontend", "early": "/sessions/web-7/phases/documentation", "changes": "/sessions/web-7/changes", "history": "/history", "operate": "/operate", "audit": "/audit", "start": "/start?team=web", "choose": "/start?choose", "register": "/register-team", "teams": "/teams", "team": "/teams/web", "checkpoints": "/sessions/web-7/checkpoints",
+	"assignment": "/sessions/web-7/phases/backend/developer", "attempt": "/sessions/web-7/phases/backend/developer/attempts/1.1?q=store", "running": "/sessions/web-7/phases/backend/database-expert/attempts/1.1",
+}
+
+// TestPagesFit looks at every page as a person does.
+func TestPagesFit(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	s := newScreen(t)
+	for name, path := range pagePaths {
+		t.Run(name, func(t *testing.T) { screen{t, s.ctx}.fits(name, server.URL+path) })
+	}
+}
+
+// TestPagesAreAccessible holds every page against the rules of accessibility, light and dark.
+func TestPagesAreAccessible(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	s := newScreen(t)
+	for name, path := range pagePaths {
+		t.Run(name, func(t *testing.T) {
+			s := screen{t, s.ctx}
+			for _, dark := range []bool{false, true} {
+				s.look(1024, dark)
+				require.NoError(t, chromedp.Do(s.ctx, chromedp.Navigate(server.URL+path)))
+				s.accessible(name)
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+//go:build system
+
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/testkit/webtest"
+)
+
+// liveDashboard is a dashboard whose events a test sends.
+func liveDashboard(t *testing.T, p *plane) (url string, changed func()) {
+	t.Helper()
+	pages := New(testOptions(), p.operations())
+	admin := as(access.Local("alice"))
+	signal := make(chan struct{}, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/events" {
+			pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-signal:
+				fmt.Fprint(w, "event: change\ndata: {}\n\n")
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL, func() { signal <- struct{}{} }
+}
+
+// eval runs a script on the page.
+func eval[T any](s screen, script string) T {
+	s.t.Helper()
+	value, err := webtest.Evaluate[T](s.ctx, script)
+	require.NoError(s.t, err, script)
+	return value
+}
+
+// until waits until a script says true.
+func (s screen) until(what, script string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return eval[bool](s, script) }, time.Minute, 50*time.Millisecond, what)
+}
+
+func (s screen) visit(url string) {
+	s.t.Helper()
+	require.NoError(s.t, chromedp.Do(s.ctx, chromedp.Navigate(url)))
+}
+
+const card = `[...document.querySelectorAll(".request")].find(e => e.textContent.includes("%s"))`
+
+// TestAPageChangesUnderAPersonsHands has a person write a note while another request is answered
+// by somebody else: the page follows, and what is written, opened and focused stays.
+func TestAPageChangesUnderAPersonsHands(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	url, changed := liveDashboard(t, p)
+	s := newScreen(t)
+	s.visit(url + "/inbox")
+	s.until("events arrive", `document.getElementById("live").dataset.state === "on"`)
+	mine := fmt.Sprintf(card, "needs approval")
+	eval[bool](s, `(() => { window.node = `+mine+`; const d = [...document.querySelectorAll("details")][0]; d.open = true; window.opened = d; const a = node.querySelector("textarea"); a.focus(); return true; })()`)
+	require.NoError(t, chromedp.Do(s.ctx, chromedp.KeyEvent("half a thought")))
+	p.mu.Lock()
+	p.answered("r-2")
+	p.mu.Unlock()
+	changed()
+	s.until("the other card is gone", `!document.body.textContent.includes("needs a larger budget")`)
+	require.True(t, eval[bool](s, `window.node.isConnected && node.querySelector("textarea").value === "half a thought" && document.activeElement === node.querySelector("textarea")`))
+	require.True(t, eval[bool](s, `window.opened.isConnected && opened.open`))
+	require.Equal(t, "(3) Inbox · Maestro", eval[string](s, `document.title`))
+	require.Contains(t, eval[string](s, `document.getElementById("tabs").textContent`), "3")
+}
+
+func TestAnAnswerIsGivenWithoutLeavingThePage(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	url, _ := liveDashboard(t, p)
+	s := newScreen(t)
+	s.visit(url + "/inbox")
+	mine := fmt.Sprintf(card, "needs approval")
+	eval[bool](s, mine+`.querySelector("button[value=reject]").click() ?? true`)
+	require.Empty(t, p.answers, "a rejection needs a note")
+	eval[bool](s, `(() => { window.stays = true; const a = `+mine+`.querySelector("textarea"); a.value = "too slow"; `+mine+`.querySelector("button[value=reject]").click(); return true; })()`)
+	s.until("the page says what was done", `document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
+	require.True(t, eval[bool](s, `window.stays && location.pathname === "/inbox" && !document.body.textContent.includes("phase frontend needs approval")`))
+	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
+}
+
+func TestTheSecondOfTwoAnswersIsAConflict(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.conflict = conflict("request r-9 was answered: bob chose retry 3 s ago")
+	url, _ := liveDashboard(t, p)
+	s := newScreen(t)
+	s.visit(url + "/inbox")
+	eval[bool](s, fmt.Sprintf(card, "TestStore")+`.querySelector("button[value=retry]").click() ?? true`)
+	s.until("the page says who was first", `document.getElementById("toasts").textContent.includes("bob chose retry 3 s ago")`)
+}
+
+// TestAnAnswerThatIsLostIsNoSecondRaise has a connection end after the server got a raise.
+func TestAnAnswerThatIsLostIsNoSecondRaise(t *testing.T) {
+	t.Parallel()
+	pages := New(testOptions(), samplePlane().operations())
+	admin := as(access.Local("alice"))
+	keys := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+			return
+		}
+		keys <- r.PostFormValue("once")
+		if len(keys) == 1 {
+			fmt.Fprint(w, "the beginning of an answer")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	s := newScreen(t)
+	s.visit(server.URL + "/inbox")
+	const raise = `(() => { const f = document.querySelector("form[action$='/raise']"); f.querySelector("[name=usd]").value = "5"; f.requestSubmit(); return true; })()`
+	eval[bool](s, raise)
+	s.until("the page says what is known", `document.querySelector("form[action$='/raise'] [role=alert]")?.textContent.includes("may have been done") ?? false`)
+	eval[bool](s, raise)
+	s.until("it is done", `document.getElementById("toasts").textContent.includes("is raised")`)
+	first := <-keys
+	require.Len(t, first, 32)
+	require.Equal(t, first, <-keys)
+}
+
+// TestALongConversationIsUsable opens an attempt with ten megabytes of output.
+func TestALongConversationIsUsable(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.transcript = strings.Repeat("> run make\n< run make\n  │ "+strings.Repeat("x", 170)+"\n", 54_000) + "the Needle\n"
+	url, _ := liveDashboard(t, p)
+	s := newScreen(t)
+	s.visit(url + "/sessions/web-7/phases/backend/developer/attempts/1.1")
+	require.True(t, eval[bool](s, `document.body.textContent.includes("the Needle") && document.querySelectorAll(".talk > *").length < 3000`))
+	s.visit(url + "/sessions/web-7/phases/backend/developer/attempts/1.1?q=needle")
+	require.Equal(t, 1, eval[int](s, `document.querySelectorAll(".matches li").length`))
+	eval[bool](s, `document.querySelector(".matches a").click() ?? true`)
+	s.until("the line is shown", `document.getElementById("hit")?.textContent.includes("the Needle") ?? false`)
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+)
+
+// attemptTurn is the turn under which the cost of an attempt is booked for an agent that is paid
+// by the attempt.
+const attemptTurn = 0
+
+// booked runs an attempt of an agent that is paid by the attempt, and books its cost. The
+// estimated cost is reserved before the program starts. If it cannot be reserved, the attempt is
+// not started. An interrupted attempt with unknown cost stays unsettled with an estimate.
+func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+	aside := cost.Amount(d.Reserve)
+	estimate := usageOfAmount(aside)
+	if aside == (cost.Amount{}) {
+		estimate = d.estimateUnreported(unknownTime)
+	}
+	var call *programCall
+	if d.Preset != "" {
+		call = s.beginCall(d, job)
+		estimate = d.priced(call.begin.Opening)
+	}
+	if job.Calls == nil {
+		got, err := s.attempt(ctx, d, job, call, nil)
+		got.out.Usage = d.priced(got.out.Usage)
+		return got.out, err
+	}
+	paid, err := job.Calls.Begin(ctx, session.CallPlan{
+		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: estimate,
+	})
+	if err != nil {
+		return session.Outcome{}, err
+	}
+	began := s.now()
+	if call != nil {
+		call.begun(job.Home, paid)
+	}
+	got, err := s.attempt(ctx, d, job, call, nil)
+	got.out.Usage = d.priced(got.out.Usage)
+	if err == nil && got.known && job.Ended != nil {
+		err = job.Ended(ctx, got.out)
+	}
+	end := context.WithoutCancel(ctx) // book the cost in any case
+	var booking error
+	switch {
+	case !got.known:
+		if got.estimate == (cost.Usage{}) && paid.Granted() != (cost.Amount{}) {
+			got.estimate = limitEstimate(d.estimateUnreported(s.now().Sub(began)), paid.Granted())
+		}
+		booking = paid.Unsettle(end, got.out.Usage, d.priced(got.estimate))
+	case err != nil && got.out.Usage == cost.Usage{}: // which is not what the next one costs
+		booking = paid.Abandon(end, cost.Usage{})
+	default:
+		booking = paid.Settle(end, nil, got.out.Usage)
+	}
+	if booking != nil {
+		err = errors.Join(err, booking)
+	}
+	return got.out, err
+}
+
+// usageOfAmount converts an amount into a usage. Its division into kinds of tokens is arbitrary.
+func usageOfAmount(a cost.Amount) cost.Usage {
+	return cost.Usage{OutputTokens: a.Tokens, CostUSD: a.USD}
+}
+
+// The estimated usage of a program that reports none, until a person settles it: a prompt, and
+// the tokens that an agent reads and writes in a second.
+const (
+	unreportedPrompt = 4000
+	unreportedRead   = 500
+	unreportedWrite  = 50
+	// unknownTime is the assumed duration of an attempt whose worker was lost.
+	unknownTime = time.Minute
+)
+
+// usualPrices are the assumed prices for an agent without prices.
+var usualPrices = cost.Prices{Input: 3_000_000_000, Output: 15_000_000_000}
+
+// estimateUnreported estimates the usage of a program that has worked for this time.
+func (d Definition) estimateUnreported(worked time.Duration) cost.Usage {
+	seconds := int64(worked / time.Second)
+	u := d.priced(cost.Usage{InputTokens: unreportedPrompt + unreportedRead*seconds, OutputTokens: unreportedWrite * (seconds + 1)})
+	if d.Prices == nil {
+		u.CostUSD = usualPrices.Cost(u, "")
+	}
+	return u
+}
+
+// limitEstimate limits an estimate to the reserved amount. Money is estimated only if it is limited;
+// tokens are always estimated.
+func limitEstimate(u cost.Usage, granted cost.Amount) cost.Usage {
+	if granted.Tokens > 0 && u.Tokens() > granted.Tokens {
+		u.OutputTokens = min(u.OutputTokens, granted.Tokens)
+		u.InputTokens = granted.Tokens - u.OutputTokens
+	}
+	u.CostUSD = min(u.CostUSD, granted.USD)
+	return u
+}
+
+// Unpriced reports whether the cost of an agent's tokens is unknown: neither its provider nor its
+// definition has prices, and its program does not report costs.
+func (c Config) Unpriced(agent string) bool {
+	d := c.Agents[agent]
+	if names := d.providers(); len(names) > 0 {
+		return slices.ContainsFunc(names, func(name string) bool { return c.Providers[name].Models == nil })
+	}
+	program := preset.For(d.Preset)
+	return d.Prices == nil && program != nil && !program.StatesCost
+}
+
+// priced adds the cost to a usage: the cost that the agent has reported, or the cost at the
+// definition's prices.
+func (d Definition) priced(u cost.Usage) cost.Usage {
+	if u.CostUSD == 0 && d.Prices != nil {
+		u.CostUSD = d.Prices.Cost(u, "")
+	}
+	return u
+}

@@ -1,0 +1,486 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+)
+
+func TestCommandFailures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, shell string
+		category    failures.Category
+		message     string
+	}{
+		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
+		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
+		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not valid JSON"},
+		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "sumry"`},
+		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, failures.InvalidOutput, "summary is a JSON number; it must be a string"},
+		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "input_tokens is -1"},
+		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"oops" is not a failure category`},
+		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
+		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
+		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
+		{"prints without end", `yes`, failures.InvalidOutput, "printed more than"},
+		{"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput, "printed more than"},
+		{"no stderr", `exit 7`, failures.Unknown, "agent x: exit status 7"},
+		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
+		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an object but a JSON array"},
+		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "unexpected data after the JSON object"},
+		{"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON string; it must be a whole number"},
+		{"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON number 7.5; it must be a whole number"},
+		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an amount in USD"},
+		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "decisions is a JSON array; it must be a string"},
+		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not a usable decision name"},
+		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "reserved for Maestro"},
+		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "write sends_back instead of error"},
+		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `did you mean "timeout"?`},
+		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: missing reasons; list at least one"},
+		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: reason 2 is empty"},
+		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "reason"`},
+		{"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back.reasons is a JSON string; it must be an array"},
+		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back and error exclude each other"},
+		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
+		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, failures.Unknown, "exit status 5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			_, err := b.shell(c.shell).Run(t.Context(), b.job())
+			f := failure(t, err)
+			require.Equal(t, c.category, f.Category)
+			require.Contains(t, f.Message, c.message)
+			require.LessOrEqual(t, len(f.Message), session.MaxMessage)
+		})
+	}
+}
+
+func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.LiveLog = filepath.Join(t.TempDir(), "live.log")
+	victim := filepath.Join(t.TempDir(), "victim")
+	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink(victim, job.LiveLog)) // an agent's doing
+	type end struct {
+		out session.Outcome
+		err error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		out, err := b.shell(`echo "one $API_KEY" >&2; echo two >&2; while [ ! -e go ]; do sleep 0.05; done; echo three >&2; exit 3`).Run(t.Context(), job)
+		ended <- end{out, err}
+	}()
+	require.Eventually(t, func() bool {
+		said, _ := os.ReadFile(job.LiveLog)
+		return string(said) == "one ***\ntwo\n"
+	}, time.Minute, 10*time.Millisecond, "nothing is heard while it works")
+	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
+	e := <-ended
+	require.Error(t, e.err)
+	said, err := os.ReadFile(job.LiveLog)
+	require.NoError(t, err)
+	require.Equal(t, "one ***\ntwo\nthree\n", string(said))
+	require.True(t, strings.HasPrefix(string(e.out.Log), string(said)))
+	untouched, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(untouched))
+
+	job.LiveLog = filepath.Join(t.TempDir(), "nowhere", "live.log")
+	_, err = b.shell(`true`).Run(t.Context(), job)
+	require.NoError(t, err, "who cannot be followed works all the same")
+}
+
+// TestTranscriptOfAResumedAttempt cuts an attempt off twice: its transcript has what each
+// execution said, whose preset it is or none, and none of the attempt before.
+func TestTranscriptOfAResumedAttempt(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"", preset.Claude} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			job := b.job()
+			job.LiveLog = filepath.Join(t.TempDir(), "live.log")
+			job.Continues = true
+			run := func(say, ends string) (session.Outcome, error) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				job.Progress = func(line string) {
+					if line == say && ends != "" {
+						cancel(errors.New("the worker stops"))
+					}
+				}
+				if program == "" {
+					return b.shell("echo "+say+" >&2;"+ends).Run(ctx, job)
+				}
+				return b.standIn(program, says(claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"`+say+`"}]}}`)+ends+says(claudeEnds)).Run(ctx, job)
+			}
+			_, err := run("before", "")
+			require.NoError(t, err)
+			begun := time.Now()
+			later := begun.Add(-time.Hour)
+			require.NoError(t, os.Chtimes(job.LiveLog, later, later))
+			job.Begun = begun
+			_, err = run("one", "exec sleep 100;")
+			require.Error(t, err)
+			f, err := os.OpenFile(job.LiveLog, os.O_WRONLY|os.O_APPEND, 0)
+			require.NoError(t, err)
+			_, err = f.WriteString("torn " + secret)
+			require.NoError(t, errors.Join(err, f.Close()))
+			_, err = run("two", "exec sleep 100;")
+			require.Error(t, err)
+			out, err := run("three", "")
+			require.NoError(t, err)
+			require.Regexp(t, `(?s)^one\n.*torn \*\*\*\n.*continues\n.*two\n.*continues\n.*three\n`, string(out.Log))
+			require.NotContains(t, string(out.Log), "before")
+			require.Equal(t, 1, strings.Count(string(out.Log), "one\n"))
+			said, err := os.ReadFile(job.LiveLog)
+			require.NoError(t, err)
+			require.Equal(t, strings.ReplaceAll(string(said), secret, "***"), string(out.Log), "who follows it reads on")
+		})
+	}
+}
+
+func TestCommandIsToldOfNotesAndWhetherItMaySendWorkBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
+	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 2}
+	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
+	require.NoError(t, err)
+	brief, err := os.ReadFile(b.path("brief.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(brief), `"feedback":{"category":"","message":"","output":"","advice":"","note":"mind the tests"}`)
+	require.Contains(t, string(brief), `"may_send_back":{"to":"design","left":2}`)
+}
+
+func TestCommandGetsBriefAndEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.shell(`cat > brief.json; env | sort > env.txt`).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	brief, err := os.ReadFile(b.path("brief.json"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
+		"decisions":{"color":"blue"},"inputs":[],"input_count":0,"round":1,"attempt":1,"feedback":null}`, string(brief))
+	env, err := os.ReadFile(b.path("env.txt"))
+	require.NoError(t, err)
+	for _, want := range []string{"PLAIN=seen", "HOME=" + filepath.Join(b.dir, "home"), "TMPDIR=" + filepath.Join(b.dir, "tmp"), "GOFLAGS=-buildvcs=false"} {
+		require.Contains(t, string(env), want)
+	}
+}
+
+func TestIdleAgentIsStopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: textfmt.Duration(300 * time.Millisecond),
+	}}})
+	_, err := s.Run(t.Context(), b.job())
+	f := failure(t, err)
+	require.Equal(t, failures.Timeout, f.Category)
+	require.Contains(t, f.Message, "idle_timeout")
+}
+
+// TestWaitingAgentIsNotStopped: its program hangs because a call of it waits for a budget or for the store.
+func TestWaitingAgentIsNotStopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "sleep 1; echo x > a.txt"}, IdleTimeout: textfmt.Duration(100 * time.Millisecond), Timeout: textfmt.Duration(200 * time.Millisecond),
+	}}})
+	job := b.job()
+	job.Waits = session.NewWaits(time.Now)
+	defer job.Waits.Begin()()
+	_, err := s.Run(t.Context(), job)
+	require.NoError(t, err)
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	check := func(script string, category failures.Category) CheckDefinition {
+		return CheckDefinition{Argv: []string{"/bin/sh", "-c", script}, Category: category, Keep: []string{"*.out"}}
+	}
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+		Checks: map[string]CheckDefinition{
+			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", failures.Syntax),
+		},
+	})
+	run := func(name string) (session.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
+	_, err := run("good")
+	require.NoError(t, err)
+	out, err := run("bad")
+	f := failure(t, err)
+	require.Equal(t, failures.TestFailure, f.Category)
+	require.Contains(t, f.Output, "why not")
+	require.Contains(t, string(out.Log), "why not")
+	_, err = run("syntax")
+	require.Equal(t, failures.Syntax, failure(t, err).Category)
+	require.Equal(t, []string{"*.out"}, s.Keep("good"))
+}
+
+func TestGitAgentFindsItsInputCommitted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("x"), 0o600))
+	// Git refuses these: an encoding that the files do not have, and a link with this name.
+	require.NoError(t, os.WriteFile(b.path(".gitattributes"), []byte("* working-tree-encoding=UTF-16\n"), 0o600))
+	require.NoError(t, os.Symlink("input.txt", b.path(".gitmodules")))
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Git: true, Argv: []string{"/bin/sh", "-c", `git ls-files > listed; test -z "$(git status --porcelain input.txt)"`},
+	}}})
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	listed, err := os.ReadFile(b.path("listed"))
+	require.NoError(t, err)
+	require.Equal(t, ".gitattributes\ninput.txt\n", string(listed))
+}
+
+func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"true", ": > $MAESTRO_RESULT", "echo > $MAESTRO_RESULT", "echo '{}' > $MAESTRO_RESULT", "echo '{\"error\":null,\"decisions\":null}' > $MAESTRO_RESULT"} {
+		b := newBench(t)
+		out, err := b.shell(script).Run(t.Context(), b.job())
+		require.NoError(t, err, script)
+		require.Empty(t, out.Summary)
+		require.Empty(t, out.Decisions)
+	}
+}
+
+func TestAgentsTmpIsEmpty(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell(`ls -A $TMPDIR > left.txt; ls -A $HOME >> left.txt; mkdir -p $TMPDIR/d/e && chmod 0 $TMPDIR/d; touch $HOME/kept`)
+	for _, want := range []string{"", "kept\n"} {
+		_, err := s.Run(t.Context(), b.job())
+		require.NoError(t, err)
+		left, err := os.ReadFile(b.path("left.txt"))
+		require.NoError(t, err)
+		require.Equal(t, want, string(left))
+	}
+}
+
+func TestAgentNeedNotReadItsBrief(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"exec true", "exec <&-; sleep 0.05", "head -c 10 > head", "cat > all; test $(wc -c < all) -gt 1000000"} {
+		b := newBench(t)
+		job := b.job()
+		job.Brief.Requirement = strings.Repeat("long ", 200_000)
+		_, err := b.shell(script).Run(t.Context(), job)
+		require.NoError(t, err, script)
+	}
+}
+
+func TestAgentThatCannotStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "plain"), []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bad"), []byte("#!/no/such/interpreter\n"), 0o700))
+	for program, want := range map[string]string{
+		"no-such-program": `cannot start no-such-program: not found in PATH`,
+		"./gone":          "no such file or directory",
+		"./plain":         "permission denied",
+		"./bad":           "no such file or directory",
+	} {
+		s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{program}}}})
+		_, err := s.Run(t.Context(), b.job())
+		f := failure(t, err)
+		require.Equal(t, failures.ResourceError, f.Category, program)
+		require.True(t, f.Final, "waiting does not bring it")
+		require.Contains(t, f.Message, want)
+	}
+}
+
+func TestProgramsOfTheWorkerFileStartFromItsDirectory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "bin"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bin/agent"), []byte("#!/bin/sh\ntouch ran\n"), 0o700))
+	require.NoError(t, os.WriteFile(b.path("check"), []byte("#!/bin/sh\nexit 0\n"), 0o700))
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bin/agent"}}},
+		Checks: map[string]CheckDefinition{"of-the-tree": {Argv: []string{"./check"}}, "gone": {Argv: []string{"./gone"}}},
+	})
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.FileExists(t, b.path("ran"))
+	_, err = s.Check(t.Context(), b.checkJob("of-the-tree"))
+	require.NoError(t, err)
+	_, err = s.Check(t.Context(), b.checkJob("gone"))
+	require.Equal(t, failures.TestFailure, failure(t, err).Category, "what the tree lacks is the work's fault")
+}
+
+func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.vars["HIDDEN"], b.vars["LANG"] = "hidden", "de_DE.UTF-8"
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"env"}, Env: []string{"PLAIN", "UNSET"}, Caches: []string{"c"}}},
+		Caches: map[string]Cache{"c": {Env: "MY_CACHE", Shared: true}},
+	})
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	got := map[string]string{}
+	for line := range strings.Lines(string(out.Log)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		got[name] = value
+	}
+	require.Equal(t, map[string]string{
+		"PATH": os.Getenv("PATH"), "LANG": "de_DE.UTF-8", "PLAIN": "seen", "GOFLAGS": "-buildvcs=false",
+		"HOME": filepath.Join(b.dir, "home"), "TMPDIR": filepath.Join(b.dir, "tmp"), "GIT_CEILING_DIRECTORIES": b.dir,
+		"MY_CACHE": filepath.Join(b.dir, "caches", "c"), "MAESTRO_RESULT": filepath.Join(b.dir, "result", "result.json"),
+	}, got)
+	info, err := os.Stat(filepath.Join(b.dir, "caches", "c"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+// TestABriefOfAnySize arrives whole, or is not read: pipes hold 64 KB.
+func TestABriefOfAnySize(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Brief.Instructions = strings.Repeat("x", 1<<20)
+	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
+	require.NoError(t, err)
+	var got session.Brief
+	data, err := os.ReadFile(b.path("brief.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &got))
+	require.Equal(t, 1<<20, strings.Count(got.Instructions, "x"))
+	_, err = b.shell(`true`).Run(t.Context(), job)
+	require.NoError(t, err)
+}
+
+func TestResultOfTheLastAttemptIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "result"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "result", "result.json"), []byte(`{"summary":"old"}`), 0o600))
+	out, err := b.shell("true").Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Empty(t, out.Summary)
+}
+
+func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	outside := filepath.Join(t.TempDir(), "result.json")
+	require.NoError(t, os.WriteFile(outside, []byte(`{"summary":"foreign"}`), 0o600))
+	out, err := b.shell(`mv ../result ../moved; ln -s `+filepath.Dir(outside)+` ../result`).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Empty(t, out.Summary)
+	_, err = b.shell("true").Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.FileExists(t, outside, "what is cleared away is the link")
+}
+
+func TestAgentThatIsNotPrepared(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell("true")
+	for _, change := range []func(*session.Job){
+		func(j *session.Job) { j.Agent = "nobody" },
+		func(j *session.Job) { j.Tree = "relative" },
+		func(j *session.Job) { j.Home = filepath.Join(b.dir, "gone") },
+		func(j *session.Job) { j.Tmp = "" },
+	} {
+		job := b.job()
+		change(&job)
+		_, err := s.Run(t.Context(), job)
+		require.Equal(t, failures.ResourceError, failure(t, err).Category)
+	}
+	_, err := s.Check(t.Context(), b.checkJob("nothing"))
+	require.ErrorContains(t, err, `check "nothing" not found in this worker's file`)
+}
+
+func TestSmallerTimeoutWins(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, time.Second, smaller(time.Second, 0))
+	require.Equal(t, time.Second, smaller(time.Second, time.Minute))
+	require.Equal(t, time.Second, smaller(time.Minute, time.Second))
+}
+
+func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`}}}})
+	for _, want := range []string{"2\n", "3\n"} {
+		out, err := s.Run(t.Context(), b.job())
+		require.NoError(t, err)
+		require.Equal(t, want, string(out.Log))
+	}
+}
+
+func TestGitTakesNoOrdersFromHome(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "home", ".gitconfig"), []byte("[core]\n\tfsmonitor = touch "+b.path("ran")+"; false\n"), 0o600))
+	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `git log --format='%an %at %s'`}}}})
+	s.now = func() time.Time { return time.Unix(1_700_000_000, 0) }
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(out.Log))
+	require.NoFileExists(t, b.path("ran"))
+}
+
+func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cfg := Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+		Checks: map[string]CheckDefinition{
+			"crash": {Argv: []string{"sh", "-c", "echo " + secret + " >&2; kill -SEGV $$"}},
+			"gone":  {Argv: []string{"no-such-check"}},
+		},
+		Secrets: []string{"API_KEY"},
+	}
+	var s *Set
+	var f *failures.Failure
+	for timeout := textfmt.Duration(300 * time.Millisecond); len(b.said) == 0 && timeout.Std() < patience; timeout *= 4 { // a slow machine needs some to print
+		cfg.Checks["slow"] = CheckDefinition{Argv: []string{"sh", "-c", "echo on my way; exec sleep 100"}, Timeout: timeout}
+		s = b.set(cfg)
+		_, err := s.Check(t.Context(), b.checkJob("slow"))
+		f = failure(t, err)
+		require.Equal(t, failures.Timeout, f.Category)
+		require.Equal(t, "check slow exceeded its timeout of "+timeout.String(), f.Message)
+	}
+	require.Equal(t, "on my way", f.Output)
+	require.Equal(t, []string{"on my way"}, b.said)
+	out, err := s.Check(t.Context(), b.checkJob("crash"))
+	f = failure(t, err)
+	require.Equal(t, failures.TestFailure, f.Category)
+	require.Equal(t, "check crash failed: killed by signal 11 (segmentation fault)", f.Message)
+	require.Equal(t, "***", f.Output)
+	require.NotContains(t, string(out.Log), secret)
+	_, err = s.Check(t.Context(), b.checkJob("gone"))
+	require.Equal(t, failures.ResourceError, failure(t, err).Category)
+}
+
+// TestResultNamesTheWaitThatAProviderAskedFor, for whoever waits it out.
+func TestResultNamesTheWaitThatAProviderAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.shell(`echo '{"error":{"category":"rate_limited","message":"slow down","retry_after":"90s"}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+	require.Equal(t, textfmt.Duration(90*time.Second), failure(t, err).RetryAfter)
+}

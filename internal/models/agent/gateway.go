@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/secrets"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+	"github.com/maestro-hive/maestro/internal/models/gateway"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/platform/bounded"
+	"github.com/maestro-hive/maestro/internal/platform/diskspace"
+	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
+	"github.com/maestro-hive/maestro/internal/sandbox/room"
+)
+
+// Gateway is a worker's gateway to providers. It is kept when the worker file is reloaded and a
+// new [Set] is made, with its counts for the limits of providers.
+type Gateway struct{ *gateway.Gateway }
+
+// NewGateway returns a gateway without providers; see [Set.UseProviders].
+func NewGateway(now func() time.Time, log *slog.Logger) *Gateway {
+	return &Gateway{gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})}
+}
+
+// listen returns an address on the host of the gateway for one attempt, until its access is closed.
+func (via *gatewayAccess) listen() (address string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen for the gateway: %w", err)
+	}
+	go via.Serve(l) //nolint:errcheck // it ends with the access
+	return "http://" + l.Addr().String(), nil
+}
+
+// UseProviders makes the gateway serve the set's providers.
+func (s *Set) UseProviders() {
+	var all []gateway.Provider
+	for name, p := range s.config.Providers {
+		key := s.keys[name]
+		all = append(all, gateway.Provider{
+			Name: name, API: p.Format, BaseURL: p.BaseURL, Limits: gateway.Limits(p.Limits),
+			Key: func() (string, error) { return key.value, key.err },
+			Prices: func(model string) (*cost.Prices, error) {
+				prices, offered := p.Prices(model)
+				if !offered {
+					return nil, fmt.Errorf("model %s is not among the models of provider %s in the worker file", textfmt.Shorten(model, 80), name)
+				}
+				return prices, nil
+			},
+		})
+	}
+	s.gateway.Use(all)
+}
+
+// gateway checks the gateway of an agent.
+func (v *validator) gateway(path string, d Definition) {
+	formats := map[wire.API]string{}
+	for i, name := range d.Gateway {
+		at := spec.ItemPath(path+".gateway", i)
+		v.knownProvider(at, name)
+		format := v.config.Providers[name].Format
+		if other, taken := formats[format]; taken && format != "" {
+			v.add(at, "has format %s, as %s has; a program is given one address of each format", format, textfmt.Shorten(other, 80))
+		}
+		formats[format] = name
+	}
+	_, unknown := formats[""]
+	if program := preset.For(d.Preset); program != nil && formats[program.API] == "" && !unknown {
+		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API, d.Preset)
+	}
+	if d.Prices != nil {
+		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models", d.Gateway[0])
+	}
+	if d.Reserve != (spec.Cap{}) {
+		v.add(path+".reserve", "is set, but the gateway sets aside what each call may cost; leave it out")
+	}
+	for i, name := range d.Env {
+		if v.withheld(formats, name) {
+			v.add(spec.ItemPath(path+".env", i), "is %s, which leads past the gateway or holds a key; leave it out: the gateway gives the agent an address and a token", name)
+		}
+	}
+}
+
+// withheld reports whether a variable contains a key, or the address of a provider whose format
+// the agent uses through the gateway.
+func (v *validator) withheld(formats map[wire.API]string, name string) bool {
+	for _, p := range v.config.Providers {
+		if p.KeyEnv == name {
+			return true
+		}
+	}
+	for format := range formats {
+		if its := format.Programs(); name == its.BaseURL || name == its.Key || slices.Contains(its.Others, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// withhold hides the keys of providers from rooms and from agents with a gateway.
+func (s *Set) withhold() (err error) {
+	for agent, d := range s.config.Agents {
+		for _, name := range d.Env {
+			for provider, key := range s.keys {
+				if len(d.Gateway) > 0 && key.value != "" && strings.Contains(s.getenv(name), key.value) {
+					err = errors.Join(err, fmt.Errorf("agent %s: variable %s, which env names, has the key of provider %s; leave it out", agent, name, provider))
+				}
+			}
+		}
+	}
+	for name, p := range s.config.Providers {
+		if p.KeyFile == "" || !s.rooms {
+			continue
+		}
+		for _, file := range []string{s.relative(p.KeyFile), evalLinks(s.relative(p.KeyFile))} {
+			dir := filepath.Dir(file)
+			if s.shows(dir) {
+				err = errors.Join(err, fmt.Errorf("provider %s: key_file is in %s, which rooms show; move it to a directory of its own", name, dir))
+			}
+			s.hidden = append(slices.Clone(s.hidden), dir)
+		}
+	}
+	return err
+}
+
+// shows reports whether rooms show a directory of the host under its own path.
+func (s *Set) shows(dir string) bool {
+	argvs := [][]string{}
+	for _, d := range s.config.Agents {
+		argvs = append(argvs, d.Argv)
+	}
+	for _, d := range s.config.Checks {
+		argvs = append(argvs, d.Argv)
+	}
+	return room.Shows(dir) && filepath.Dir(dir) == "/" || slices.ContainsFunc(s.config.Mounts, func(m Mount) bool { return m.Path == dir }) ||
+		slices.ContainsFunc(argvs, func(argv []string) bool { return len(argv) > 0 && slices.Contains(s.programDirs(s.resolve(argv)), dir) })
+}
+
+// gatewayPort is the port of the gateway in a room with a network of its own.
+const gatewayPort = 3129
+
+// gatewayAccess is an attempt's access to the gateway.
+type gatewayAccess struct {
+	*gateway.Access
+	// secrets are the set's secrets and the token.
+	secrets *secrets.Set
+	// log is the log of the running process; nil: none.
+	log atomic.Pointer[procgroup.Capture]
+	// failed gets the failure that ends the attempt. Then halt stops its program.
+	failed, halt chan *failures.Failure
+}
+
+// openPassage gives an attempt access to the gateway until it is closed.
+func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *gatewayAccess {
+	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
+	mask := func(text string) string { return via.secrets.Mask(text) }
+	via.Access = s.gateway.Open(ctx, gateway.Attempt{
+		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
+		Failed: func(f *failures.Failure) {
+			via.failed <- f
+			select {
+			case via.halt <- &failures.Failure{Category: f.Category, Message: "was stopped: " + f.Message}:
+			default: // it is being ended already
+			}
+		},
+	})
+	via.secrets = secrets.New(append(s.secrets.Secrets(), secrets.Secret{Name: "the gateway's token", Value: via.Token}))
+	return via
+}
+
+// Write adds an item of the transcript to the log.
+func (via *gatewayAccess) Write(item []byte) (int, error) {
+	if log := via.log.Load(); log != nil {
+		log.Print(strings.TrimSuffix(string(item), "\n"))
+	}
+	return len(item), nil
+}
+
+// connect makes the gateway reachable for the programs of a place.
+func (s *Set) connect(at *place, d Definition, via *gatewayAccess) (err error) {
+	address := fmt.Sprintf("http://127.0.0.1:%d", gatewayPort)
+	if at.room != nil && at.room.Network == room.NetworkNone {
+		at.services = append(at.services, procgroup.Service{Port: gatewayPort, Serve: func(l net.Listener, log *procgroup.Capture) {
+			if err := via.Serve(l); err != nil {
+				log.Note("the gateway serves no longer: %v", err)
+			}
+		}})
+	} else if address, err = via.listen(); err != nil {
+		return err
+	}
+	variables := map[string]string{}
+	for _, name := range d.Gateway {
+		its := s.config.Providers[name].Format.Programs()
+		variables[its.Key] = via.Token
+		if variables[its.BaseURL], err = via.URL(address, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		others := ""
+		if slices.Contains(d.Env, name) {
+			others = s.getenv(name)
+		}
+		variables[name] = strings.Trim(cmp.Or(at.variables[name], others)+",127.0.0.1", ",")
+	}
+	if at.variables == nil {
+		at.variables = map[string]string{}
+	}
+	maps.Copy(at.variables, variables)
+	return nil
+}
+
+// writeSettings writes the file below HOME that a preset's program needs to use the gateway,
+// unless it exists.
+func writeSettings(home string, program *preset.Program) error {
+	name, text := program.SettingsFile, program.Settings
+	if name == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // a directory
+	f, err := createBelow(root, name)
+	if err != nil && !errors.Is(err, os.ErrExist) && !diskspace.IsFull(err) {
+		first, _, _ := strings.Cut(name, "/")
+		if err = bounded.RemoveAll(root, first); err == nil { // an agent has put something else there
+			f, err = createBelow(root, name)
+		}
+	}
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// createBelow creates a file and the directories above it. The error is [os.ErrExist] only if the
+// file exists.
+func createBelow(root *os.Root, name string) (*os.File, error) {
+	err := root.MkdirAll(filepath.Dir(name), 0o755)
+	if errors.Is(err, os.ErrExist) { // a link that leads nowhere
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return nil, err
+	}
+	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+}

@@ -1,0 +1,488 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+)
+
+// standIn is an agent of a preset whose program is a shell script.
+func (b *bench) standIn(program, script string) *Set {
+	b.t.Helper()
+	return b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Preset: program, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"},
+	}}})
+}
+
+// printed is a shell command that prints a stream of testdata.
+func printed(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", "streams", name+".jsonl"))
+	require.NoError(t, err)
+	return "cat '" + path + "';"
+}
+
+// says is a shell command that prints events.
+func says(events ...string) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "printf '%%s\\n' '%s';", strings.ReplaceAll(e, "'", `'\''`))
+	}
+	return b.String()
+}
+
+// The beginnings of streams.
+const (
+	claudeBegins = `{"type":"system","subtype":"init","session_id":"c1"}`
+	codexBegins  = `{"type":"thread.started","thread_id":"c1"}`
+	geminiBegins = `{"type":"init","session_id":"c1"}`
+	claudeEnds   = `{"type":"result","subtype":"success","is_error":false,"result":"done","usage":{"input_tokens":1,"output_tokens":1}}`
+	codexEnds    = `{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}`
+	geminiEnds   = `{"type":"result","status":"success","stats":{"total_tokens":2,"input_tokens":1,"output_tokens":1}}`
+)
+
+func TestPresetsReadTheirStreams(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]struct {
+		id      string
+		usage   cost.Usage
+		garbage string
+		live    []cost.Usage
+	}{
+		preset.Claude: {
+			"c0ffee00-0000-4000-8000-000000000001",
+			cost.Usage{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
+			"Warning: this is no event",
+			[]cost.Usage{
+				{InputTokens: 10, OutputTokens: 1, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 20, OutputTokens: 23, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 30, OutputTokens: 26, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
+			},
+		},
+		preset.Codex: {
+			"0dec0dec-0000-7000-8000-000000000001",
+			cost.Usage{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24},
+			"2026-11-21T15:01:19Z ERROR no event at all",
+			[]cost.Usage{{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24}},
+		},
+		preset.Gemini: {
+			"9e311111-0000-4000-8000-000000000001",
+			cost.Usage{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
+			"",
+			[]cost.Usage{{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24}},
+		},
+	} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &callLog{}
+			job := b.job()
+			job.Calls = calls
+			out, err := b.standIn(program, printed(t, program+"-done")).Run(t.Context(), job)
+			require.NoError(t, err)
+			require.Equal(t, "All is done.", out.Summary)
+			require.Equal(t, want.usage, out.Usage)
+			require.Equal(t, want.live, calls.spending)
+			require.Equal(t, []cost.Usage{want.usage}, calls.settled)
+			log := string(out.Log)
+			for _, text := range []string{"ls -l", "< total 0\n", "a.go\n", "All is done.\n", want.garbage} {
+				require.Contains(t, log, text)
+			}
+			require.NotContains(t, log, `"type"`, "events are not the log")
+			require.NotContains(t, log, "the prompt")
+			require.NotContains(t, strings.Join(b.said, "\n"), `"type"`)
+			c, ok := preset.ReadConversation(job.Home, program)
+			require.True(t, ok)
+			require.Equal(t, want.id, c.ID)
+		})
+	}
+}
+
+func TestPresetFailures(t *testing.T) {
+	t.Parallel()
+	result := func(fields string) string {
+		return says(claudeBegins, `{"type":"result","is_error":true,"usage":{},"modelUsage":{},`+fields+`}`) + "exit 1"
+	}
+	fault := func(word, fields string) string {
+		return says(claudeBegins, `{"type":"assistant","message":{"id":"s","content":[{"type":"text","text":"`+word+`"}]},"error":"`+word+`"}`,
+			`{"type":"result","is_error":true,"subtype":"success",`+fields+`}`) + "exit 1"
+	}
+	turn := func(text string) string {
+		return says(codexBegins, `{"type":"turn.failed","error":{"message":"`+text+`"}}`) + "exit 1"
+	}
+	status := func(text string) string {
+		return says(geminiBegins, `{"type":"result","status":"error","error":{"type":"unknown","message":"`+text+`"}}`) + "exit 144"
+	}
+	resetsAt := strconv.FormatInt(time.Now().Add(90*time.Minute).Unix(), 10)
+	for _, c := range []struct {
+		preset, name, script string
+		category             failures.Category
+		message              string
+		wait                 time.Duration
+	}{
+		{preset.Claude, "429", printed(t, "claude-429") + "exit 1", failures.RateLimited, "slow down", 2 * time.Second},
+		{preset.Claude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), failures.Auth, "Invalid API key", 0},
+		{preset.Claude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), failures.Auth, "Not logged in", 0},
+		{preset.Claude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), failures.Auth, "Credit balance", 0},
+		{preset.Claude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), failures.Auth, "credit balance", 0},
+		{
+			preset.Claude, "a session limit", says(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":`+resetsAt+`,"rateLimitType":"five_hour"}}`) +
+				fault("rate_limit", `"api_error_status":429,"result":"You've hit your session limit · resets 3pm (UTC)"`), failures.RateLimited, "session limit", 90 * time.Minute,
+		},
+		{preset.Claude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), failures.RateLimited, "weekly limit", 12 * time.Minute},
+		{preset.Claude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), failures.Auth, "spend limit", 0},
+		{preset.Claude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), failures.APIError, "API Error: 500", 0},
+		{preset.Claude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), failures.APIError, "overloaded", 0},
+		{preset.Claude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), failures.APIError, "Unable to connect", 0},
+		{preset.Claude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), failures.ContextOverflow, "Prompt is too long", 0},
+		{preset.Claude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), failures.InvalidOutput, "64000", 0},
+		{preset.Claude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), failures.InvalidRequest, "bad", 0},
+		{preset.Claude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), failures.Refused, "unable to respond", 0},
+		{preset.Claude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), failures.TurnLimit, "turns (2)", 0},
+		{preset.Claude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), failures.TokenBudget, "$1", 0},
+		{preset.Claude, "no reason", result(`"subtype":"error_during_execution"`), failures.Unknown, "error_during_execution", 0},
+		{preset.Claude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
+		{preset.Claude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
+		{preset.Claude, "a cut stream", says(claudeBegins), failures.Unknown, "its output stream ended", 0},
+		{preset.Claude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
+		{preset.Claude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
+
+		{preset.Codex, "429 in the stream", printed(t, "codex-429") + "exit 1", failures.RateLimited, "try again", 1500 * time.Millisecond},
+		{preset.Codex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), failures.RateLimited, "429", 0},
+		{preset.Codex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), failures.Auth, "401", 0},
+		{preset.Codex, "quota", turn("Quota exceeded. Check your plan and billing details."), failures.Auth, "Quota", 0},
+		{preset.Codex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), failures.RateLimited, "usage limit", 5 * time.Minute},
+		{preset.Codex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), failures.RateLimited, "usage limit", 130 * time.Minute},
+		{preset.Codex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), failures.RateLimited, "usage limit", 0},
+		{preset.Codex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), failures.Auth, "spend cap", 0},
+		{preset.Codex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), failures.Auth, "out of credits", 0},
+		{preset.Codex, "at capacity", turn("Selected model is at capacity. Please try a different model."), failures.APIError, "at capacity", 0},
+		{preset.Codex, "500", turn("We are currently experiencing high demand"), failures.APIError, "high demand", 0},
+		{preset.Codex, "overflow", turn("Codex ran out of room in the model context window."), failures.ContextOverflow, "ran out of room", 0},
+		{preset.Codex, "cut", turn("stream disconnected before completion: Transport error"), failures.APIError, "stream disconnected", 0},
+		{preset.Codex, "not found", turn("unexpected status 404 Not Found: no such model"), failures.InvalidRequest, "404", 0},
+		{preset.Codex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", failures.RateLimited, "rate limit", 0},
+		{preset.Codex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", failures.Unknown, "Not inside a trusted directory", 0},
+		{preset.Codex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", failures.APIError, "cannot reach its provider", 0},
+
+		{preset.Gemini, "429", printed(t, "gemini-429") + "exit 173", failures.RateLimited, "Quota exceeded", 2 * time.Second},
+		{preset.Gemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), failures.RateLimited, "daily quota", 0},
+		{preset.Gemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), failures.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
+		{preset.Gemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), failures.Auth, "limit: 0", 0},
+		{preset.Gemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), failures.Auth, "API key not valid", 0},
+		{preset.Gemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), failures.ContextOverflow, "input token count", 0},
+		{preset.Gemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), failures.APIError, "internal", 0},
+		{preset.Gemini, "cut", status(`[API Error: terminated]`), failures.APIError, "terminated", 0},
+		{preset.Gemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), failures.Refused, "PROHIBITED_CONTENT", 0},
+		{preset.Gemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", failures.Auth, "Invalid auth method", 0},
+		{preset.Gemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", failures.TurnLimit, "max session turns", 0},
+		{preset.Gemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", failures.Unknown, "exit status 1: odd", 0},
+	} {
+		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &callLog{}
+			job := b.job()
+			job.Calls = calls
+			_, err := b.standIn(c.preset, c.script).Run(t.Context(), job)
+			f := failure(t, err)
+			require.Equal(t, c.category, f.Category, f.Message)
+			require.Contains(t, f.Message, c.message)
+			require.Contains(t, f.Message, "agent x")
+			tolerance := 0.0
+			if c.name == "a session limit" { // which ends at a time, and the test may have waited for others
+				tolerance = float64(30 * time.Minute)
+			}
+			require.InDelta(t, float64(c.wait), float64(f.RetryAfter), tolerance)
+			useless := c.category == failures.Auth || c.category == failures.TokenBudget || c.name == "bad request" || c.name == "not found"
+			require.Equal(t, !useless, f.RetryRound())
+			require.NotContains(t, f.Output, `"type"`)
+			if c.name != "a cut stream" && c.name != "something else" {
+				require.Len(t, calls.settled, 1, "what it cost is known")
+			}
+		})
+	}
+}
+
+func TestPresetsStartTheirPrograms(t *testing.T) {
+	t.Parallel()
+	const results = "/w/result"
+	goesOn := session.Conversation{ID: "c1"}
+	for _, c := range []struct {
+		name, preset string
+		argv         []string
+		run          preset.Invocation
+		want         string
+	}{
+		{"claude as usual", preset.Claude, nil, preset.Invocation{}, "claude --permission-mode acceptEdits --allowedTools Bash --print --output-format stream-json --verbose --include-partial-messages --add-dir /w/result"},
+		{
+			"claude with flags of its own", preset.Claude,
+			[]string{"claude", "-p", "--output-format=stream-json", "--model", "other", "--max-turns", "9"},
+			preset.Invocation{Model: "m", MaxTurns: 3, Conversation: goesOn},
+			"claude -p --output-format=stream-json --model other --max-turns 9 --verbose --include-partial-messages --add-dir /w/result --resume c1",
+		},
+		{"claude with bounds", preset.Claude, []string{"claude"}, preset.Invocation{Model: "m", MaxTurns: 3}, "claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result"},
+		{"codex as usual", preset.Codex, nil, preset.Invocation{}, "codex exec --sandbox workspace-write -c sandbox_workspace_write.exclude_slash_tmp=true --json --add-dir /w/result -"},
+		{"codex goes on", preset.Codex, []string{"codex", "exec", "--json", "-m", "other", "-"}, preset.Invocation{Model: "m", Conversation: goesOn}, "codex exec --json -m other --add-dir /w/result resume c1 -"},
+		{"codex in a wrapper", preset.Codex, []string{"./codex.sh"}, preset.Invocation{Model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
+		{"gemini as usual", preset.Gemini, nil, preset.Invocation{}, "gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result"},
+		{"gemini goes on", preset.Gemini, []string{"gemini", "-o", "stream-json"}, preset.Invocation{Model: "m", Conversation: goesOn}, "gemini -o stream-json --model m --include-directories /w/result --resume c1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := Definition{Kind: KindCommand, Preset: c.preset, Argv: c.argv}.withDefaults()
+			c.run.ResultDir = results
+			before := strings.Join(d.Argv, " ")
+			require.Equal(t, c.want, strings.Join(preset.For(c.preset).Command(d.Argv, c.run), " "))
+			require.Equal(t, before, strings.Join(d.Argv, " "), "the definition stays as it is")
+		})
+	}
+	require.True(t, Definition{Kind: KindCommand, Preset: preset.Codex}.withDefaults().Git)
+	require.False(t, Definition{Kind: KindCommand, Preset: preset.Codex, Argv: []string{"codex", "exec", "--skip-git-repo-check"}}.withDefaults().Git)
+	require.False(t, Definition{Kind: KindCommand, Preset: preset.Claude}.withDefaults().Git)
+}
+
+func TestPresetMasksSecrets(t *testing.T) {
+	t.Parallel()
+	for program, events := range map[string][]string{
+		preset.Claude: {
+			claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"key %s"},{"type":"tool_use","name":"Bash","input":{"command":"echo %s"}}]}}`,
+			`{"type":"user","message":{"content":[{"type":"tool_result","content":"%s"}]}}`, `%s`, `{"type":"result","is_error":true,"subtype":"success","result":"bad key %s"}`,
+		},
+		preset.Codex: {
+			codexBegins, `{"type":"item.completed","item":{"type":"agent_message","text":"key %s"}}`, `{"type":"error","message":"%s"}`,
+			`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"%s"}}`, `%s`, `{"type":"turn.failed","error":{"message":"bad key %s"}}`,
+		},
+		preset.Gemini: {
+			geminiBegins, `{"type":"message","role":"assistant","content":"key ` + secret[:9] + `"}`, `{"type":"message","role":"assistant","content":"` + secret[9:] + `"}`,
+			`{"type":"tool_result","output":"%s"}`, `{"type":"tool_use","tool_name":"x","parameters":{"command":"echo %s"}}`, `%s`, `{"type":"result","status":"error","error":{"message":"bad key %s"}}`,
+		},
+	} {
+		for _, form := range []string{secret, `\u0073` + secret[1:]} { // as it is, and as JSON may spell it
+			t.Run(program, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				script := says(strings.Split(strings.ReplaceAll(strings.Join(events, "\n"), "%s", form), "\n")...)
+				out, err := b.standIn(program, "echo "+secret+" >&2; "+script+" exit 1").Run(t.Context(), b.job())
+				f := failure(t, err)
+				require.Contains(t, f.Message, "bad key ***")
+				for what, text := range map[string]string{
+					"log": string(out.Log), "message": f.Message, "output": f.Output, "summary": out.Summary, "progress": strings.Join(b.said, "\n"),
+				} {
+					require.NotContains(t, text, secret, what)
+				}
+				require.Contains(t, string(out.Log), "key ***")
+			})
+		}
+	}
+}
+
+func TestPresetResultCounts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	script := says(claudeBegins, claudeEnds) + `echo '{"summary":"mine","decisions":{"db":"sqlite"},"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`
+	out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, "mine", out.Summary)
+	require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
+	require.Equal(t, cost.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
+
+	out, err = b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, cost.Usage{InputTokens: 99}, out.Usage, "the stream has none")
+}
+
+// TestAReportedEndCounts however the process ends after it, or if it does not end.
+func TestAReportedEndCounts(t *testing.T) {
+	t.Parallel()
+	ends := map[string]string{preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds)}
+	for how, script := range map[string]string{
+		"exits 1": "exit 1", "is killed": "kill -9 $$", "stays": "exec sleep 100", "stays and prints": "while :; do echo waiting; sleep 1; done",
+		"leaves a child": "sleep 100 & exit 0",
+	} {
+		for program, says := range ends {
+			t.Run(program+" "+how, func(t *testing.T) {
+				t.Parallel()
+				b, calls := newBench(t), &callLog{}
+				job := b.job()
+				job.Calls = calls
+				out, err := b.standIn(program, says+script).Run(t.Context(), job)
+				require.NoError(t, err)
+				require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled, "%+v", out)
+			})
+		}
+	}
+}
+
+// TestAReportedEndThatIsFollowedByEventsForEver counts long before the agent's timeout.
+func TestAReportedEndThatIsFollowedByEventsForEver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds)+`while :; do echo '{"type":"system"}'; sleep 1; done`).Run(ctx, b.job())
+	require.NoError(t, err)
+}
+
+// TestWorkAfterAReportedEnd is waited for, however long it is quiet.
+func TestWorkAfterAReportedEnd(t *testing.T) {
+	t.Parallel()
+	const request = `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m3"}}}`
+	more := says(strings.Replace(claudeEnds, "done", "more is done", 1))
+	for what, script := range map[string]string{
+		"an event, and a request": says(claudeBegins, claudeEnds) + "sleep 3;" + says(`{"type":"system"}`, request) + "sleep 6;" + more,
+		"a report":                says(claudeBegins, claudeEnds, request) + more + "exec sleep 100",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
+			require.NoError(t, err)
+			require.Equal(t, "more is done", out.Summary)
+		})
+	}
+	b, calls := newBench(t), &callLog{}
+	job := b.job()
+	job.Calls = calls
+	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds, request)+"kill -9 $$").Run(t.Context(), job)
+	require.NoError(t, err)
+	require.Len(t, calls.abandoned, 1, "the request after the report is not forgotten")
+}
+
+func TestPresetsSendWorkBack(t *testing.T) {
+	t.Parallel()
+	for program, script := range map[string]string{
+		preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds),
+	} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			out, err := b.standIn(program, script+`echo '{"sends_back":{"reasons":["it does not build"]}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+			require.NoError(t, err)
+			require.Equal(t, []string{"it does not build"}, out.SendsBack)
+		})
+	}
+}
+
+func TestPresetPassesItsBudget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job, calls := b.job(), &callLog{cap: 100}
+	job.Calls = calls
+	script := says(claudeBegins,
+		`{"type":"assistant","message":{"id":"m1","content":[],"usage":{"input_tokens":60}}}`,
+		`{"type":"assistant","message":{"id":"m2","content":[],"usage":{"input_tokens":60}}}`) + "exec sleep 100"
+	out, err := b.standIn(preset.Claude, script).Run(t.Context(), job)
+	f := failure(t, err)
+	require.Equal(t, failures.TokenBudget, f.Category)
+	require.Contains(t, f.Message, "was stopped: 120 tokens are spent, and nothing is left")
+	require.Equal(t, cost.Usage{InputTokens: 120}, out.Usage)
+	require.Equal(t, []cost.Usage{{InputTokens: 120}}, calls.known)
+	require.Equal(t, []cost.Usage{{InputTokens: 60}}, calls.abandoned, "a request may have been under way")
+}
+
+// TestPresetThatIsCutOff stops programs while a request may be under way, and while a
+// tool works: what is known is booked, and only a request is estimated.
+func TestPresetThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	known := cost.Usage{InputTokens: 60, OutputTokens: 5}
+	begun := `{"type":"message_start","message":{"id":"m1","usage":{"input_tokens":60,"output_tokens":1}}}`
+	answered := `{"type":"message_delta","usage":{"output_tokens":5},"delta":{"stop_reason":"tool_use"}}`
+	streamed := func(events ...string) string {
+		all := []string{claudeBegins}
+		for _, e := range events {
+			all = append(all, `{"type":"stream_event","parent_tool_use_id":null,"event":`+e+`}`)
+		}
+		return says(all...)
+	}
+	const rollout = `d=$HOME/.codex/sessions/2026/11/21; mkdir -p $d; printf '%s\n' '{"payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":60,"output_tokens":5},"last_token_usage":{"input_tokens":60,"output_tokens":5}}}}' > $d/rollout-2026-11-21T14-51-44-c1.jsonl;`
+	const chat = `d=$HOME/.gemini/tmp/tree/chats; mkdir -p $d; printf '%s\n' '{"id":"m1","type":"gemini","tokens":{"input":60,"output":5,"cached":0,"total":65}}' > $d/session-1.jsonl;`
+	for name, c := range map[string]struct {
+		script string
+		used   cost.Usage
+		rest   cost.Usage
+	}{
+		"claude, at its first request": {says(claudeBegins), cost.Usage{}, cost.Usage{InputTokens: 20_000, OutputTokens: openingAnswer}},
+		"claude, in an answer":         {streamed(begun), cost.Usage{InputTokens: 60, OutputTokens: 1}, cost.Usage{InputTokens: 61, OutputTokens: 1}},
+		"claude, in a tool":            {streamed(begun, answered), known, cost.Usage{}},
+		"claude, after a tool": {
+			streamed(begun, answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`),
+			known,
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
+		},
+		"codex, at its first request": {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
+		"codex, in a tool":            {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
+		"codex, after a tool": {
+			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, `{"type":"item.completed","item":{"type":"command_execution"}}`),
+			known,
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
+		},
+		"gemini, at its first request": {says(geminiBegins), cost.Usage{}, cost.Usage{InputTokens: 12_000, OutputTokens: openingAnswer}},
+		"gemini, after a tool": {
+			chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`, `{"type":"tool_result","output":"y"}`),
+			known,
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &callLog{}
+			program, _, _ := strings.Cut(name, ",")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("the worker stops")
+			job := b.job()
+			job.Calls = calls
+			job.Progress = func(line string) {
+				if line == "ready" {
+					cancel(stop)
+				}
+			}
+			s := b.standIn(program, c.script+"echo ready >&2; exec sleep 100")
+			out, err := s.Run(ctx, job)
+			require.ErrorIs(t, err, stop)
+			require.Equal(t, c.used, out.Usage)
+			require.True(t, continuable(s, "x", job.WorkDir))
+			if c.rest == (cost.Usage{}) {
+				require.Equal(t, []cost.Usage{c.used}, calls.settled)
+				return
+			}
+			require.Equal(t, []cost.Usage{c.used}, calls.known)
+			rest := calls.abandoned[0]
+			require.GreaterOrEqual(t, rest.InputTokens, c.rest.InputTokens)
+			require.Less(t, rest.InputTokens, c.rest.InputTokens+1000, "and the prompt")
+			require.Equal(t, c.rest.OutputTokens, rest.OutputTokens)
+		})
+	}
+}
+
+func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	long := `{"type":"something_new","data":"` + strings.Repeat("x", 2000) + `"}`
+	s := b.standIn(preset.Claude, "for i in 1 2 3 4 5 6 7 8 9 10; do "+says(long)+" done;"+says(claudeBegins, claudeEnds))
+	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err, "events are not printed to anyone")
+	s = b.standIn(preset.Claude, "while :; do echo "+strings.Repeat("x", 2000)+"; done")
+	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
+	_, err = s.Run(t.Context(), b.job())
+	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
+	s = b.standIn(preset.Claude, "while :; do "+says(long)+" done")
+	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
+	_, err = s.Run(t.Context(), b.job())
+	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
+	require.Contains(t, failure(t, err).Message, "16 times limits.output_bytes", "events have an end, too")
+}

@@ -1,0 +1,269 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/bounded"
+	"github.com/maestro-hive/maestro/internal/sandbox/room"
+)
+
+const (
+	// resultVariable is the variable with the path at which an agent leaves its result.
+	resultVariable = "MAESTRO_RESULT"
+	resultName     = "result.json"
+	// maxResult bounds a result, in bytes.
+	maxResult = 1 << 20
+)
+
+// result is the optional document in $MAESTRO_RESULT.
+type result struct {
+	Summary   string            `json:"summary"`
+	Decisions map[string]string `json:"decisions"`
+	Usage     cost.Usage        `json:"usage"`
+	// Kept says which versions of conflicts are kept, by path or decision.
+	Kept      map[string]session.Kept `json:"kept,omitempty"`
+	SendsBack *sentBack               `json:"sends_back,omitempty"`
+	Error     *resultError            `json:"error,omitempty"`
+}
+
+// sentBack is the part of a result that sends an earlier phase's work back, with reasons.
+type sentBack struct {
+	Reasons []string `json:"reasons"`
+}
+
+func (b *sentBack) check() error {
+	if b == nil {
+		return nil
+	}
+	return session.CheckReasons(b.Reasons)
+}
+
+// resultError is the part of a result that reports a failure.
+type resultError struct {
+	// Category defaults to unknown.
+	Category failures.Category `json:"category"`
+	Message  string            `json:"message"`
+	// Output is evidence; empty: the end of the agent's output.
+	Output string `json:"output,omitempty"`
+	// RetryAfter is the wait that the agent's provider has asked for, like "90s"; zero: none.
+	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
+	// Retryable defaults to true.
+	Retryable *bool `json:"retryable,omitempty"`
+}
+
+// parseResult parses a result. An unknown field is an error, because it would be lost silently.
+// Empty data is an empty result. A rejected result still has its usage if that can be read,
+// because it has to be paid.
+func parseResult(data []byte) (result, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return result{}, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var r result
+	err := decoder.Decode(&r)
+	if err != nil {
+		err = explain(err)
+	} else if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+		err = errors.New("unexpected data after the JSON object; write one object only")
+	}
+	for _, check := range []func() error{
+		r.Usage.Validate,
+		func() error { return session.CheckDecisions(r.Decisions) },
+		func() error { return session.CheckKept(r.Kept) },
+		func() error {
+			if err := r.SendsBack.check(); err != nil {
+				return fmt.Errorf("sends_back: %w", err)
+			}
+			return nil
+		},
+		func() error {
+			if r.SendsBack != nil && r.Error != nil {
+				return errors.New("sends_back and error exclude each other; write one of them")
+			}
+			return nil
+		},
+		func() error {
+			if err := r.Error.check(); err != nil {
+				return fmt.Errorf("error.category %w", err)
+			}
+			return nil
+		},
+	} {
+		if err == nil {
+			err = check()
+		}
+	}
+	if err != nil {
+		return result{Usage: usageOf(data)}, err
+	}
+	return r, nil
+}
+
+// usageOf parses only the usage; zero if it cannot be parsed.
+func usageOf(data []byte) cost.Usage {
+	var r struct {
+		Usage cost.Usage `json:"usage"`
+	}
+	if json.NewDecoder(bytes.NewReader(data)).Decode(&r) != nil || r.Usage.Validate() != nil {
+		return cost.Usage{}
+	}
+	return r.Usage
+}
+
+func (e *resultError) check() error {
+	if e == nil {
+		return nil
+	}
+	switch {
+	case e.Category == failures.Rejected:
+		return fmt.Errorf("%q is only for work that was sent back; to send work back, write sends_back instead of error", e.Category)
+	case e.Category == failures.WorkerLost || e.Category == failures.Cancelled:
+		return fmt.Errorf("%q is reserved for Maestro; use unknown or a more precise category", e.Category)
+	case e.Category != "" && !failures.ValidCategory(e.Category):
+		return fmt.Errorf("%q is not a failure category%s",
+			textfmt.Shorten(string(e.Category), 80), categoryHint(e.Category))
+	}
+	return nil
+}
+
+// categoryHint returns the end of a message about an invalid category: the allowed ones.
+func categoryHint(c failures.Category) string {
+	var names []string
+	for _, known := range failures.Categories() {
+		if known != failures.WorkerLost && known != failures.Cancelled && known != failures.Rejected {
+			names = append(names, string(known))
+		}
+	}
+	if hint := textfmt.DidYouMean(string(c), names); hint != "" {
+		return hint
+	}
+	return "; use one of " + strings.Join(names, ", ")
+}
+
+// explain describes an error of parsing in terms of the document.
+func explain(err error) error {
+	var wrong *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("not an object but a JSON %s", wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s is a JSON %s; it must be %s", wrong.Field, wrong.Value, describeKind(wrong.Type))
+	case errors.As(err, &syntax):
+		return fmt.Errorf("not valid JSON: %s at byte %d", syntax.Error(), syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("not valid JSON: unexpected end")
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("unknown field %s; a result has summary, decisions, usage, sends_back and error", textfmt.Shorten(field, 80))
+	}
+	return err
+}
+
+func describeKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int64:
+		return "a whole number"
+	case reflect.Slice:
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+// resultBox is the directory in which an agent leaves its result, beside the tree and new for
+// each attempt.
+type resultBox struct{ root *os.Root }
+
+// resultDir returns the directory for the result of the agent with this HOME.
+func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
+
+// newResultBox makes the directory.
+func newResultBox(home string, user *room.Account) (*resultBox, error) {
+	dir := resultDir(home)
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) { // that of the last attempt
+		err = errors.Join(removeAll(dir), os.Mkdir(dir, 0o700))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create the directory of the result: %w", err)
+	}
+	if err := user.Chown(dir); err != nil {
+		return nil, err
+	}
+	// It is kept open, so that renaming the directory has no effect.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory of the result: %w", err)
+	}
+	return &resultBox{root: root}, nil
+}
+
+// read returns the result, nil if there is none. The agent controls the file at that path. So
+// read does not follow links out of the directory, does not block on a pipe, and reads at most
+// maxResult bytes.
+func (b *resultBox) read() ([]byte, error) {
+	f, err := b.root.OpenFile(resultName, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot be opened: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxResult+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	if len(data) > maxResult {
+		return nil, fmt.Errorf("it has more than %d bytes; put long texts into files", maxResult)
+	}
+	return data, nil
+}
+
+// result reads and parses the result.
+func (b *resultBox) result() (result, error) {
+	data, err := b.read()
+	if err != nil {
+		return result{}, err
+	}
+	return parseResult(data)
+}
+
+func (b *resultBox) close() { _ = b.root.Close() } // a directory
+
+// removeAll removes a directory that an agent has written to.
+func removeAll(dir string) error {
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	return bounded.RemoveAll(root, filepath.Base(dir))
+}

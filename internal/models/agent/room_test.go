@@ -1,0 +1,305 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/secrets"
+	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
+	"github.com/maestro-hive/maestro/internal/sandbox/room"
+)
+
+// inRooms skips a test where the kernel permits no rooms.
+func inRooms(t *testing.T) {
+	t.Helper()
+	if err := (&procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: procgroup.Threads{Each: 100}}).TryRoom(nil); err != nil {
+		t.Skipf("this host permits no rooms: %v", err)
+	}
+}
+
+// atWork lists the host's processes whose arguments have a text.
+func atWork(text string) (pids []string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, line := range lines {
+		if data, err := os.ReadFile(line); err == nil && bytes.Contains(data, []byte(text)) {
+			pids = append(pids, strings.Split(line, "/")[2])
+		}
+	}
+	return pids
+}
+
+// TestWhatAnAgentSeesOfTheHost has an agent look and reach for everything around it.
+func TestWhatAnAgentSeesOfTheHost(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	outside, shared, given := t.TempDir(), t.TempDir(), t.TempDir()
+	for dir, name := range map[string]string{outside: "secret", shared: "tool", given: "store/blob"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name+" of the host"), 0o644))
+	}
+	require.NoError(t, os.WriteFile(b.path("input"), []byte("input"), 0o600))
+	mark := "7" + strconv.Itoa(os.Getpid()) + ".25"
+	script := `
+name() { echo "$1: $(eval "$2" 2>&1 | tr '\n' ' ')"; }
+name user 'id -u; id -g; id -un'
+name place 'pwd; echo $HOME $TMPDIR; cat input'
+name capabilities 'grep -h "Cap[PEBA]" /proc/self/status | cut -f2 | sort -u'
+name processes 'ls /proc | grep -c "^[0-9]*$"'
+name outside 'cat ` + outside + `/secret'
+name shared 'cat ` + shared + `/tool'
+name shared-write 'echo x > ` + shared + `/new'
+name hidden 'ls ` + given + `/store'
+name given 'echo x > ` + given + `/new && echo written'
+name system 'touch /usr/x /etc/x /x'
+name root 'ls -A /root /home /run'
+name devices 'ls /dev | grep -v -e pts -e shm -e std -e fd'
+name first 'kill -9 1; kill -STOP 1; echo alive'
+name ptrace 'cat /proc/1/environ | wc -c; ls /proc/1/fd'
+name threads 'cd /proc/1/task && for t in *; do for f in environ maps mem auxv; do (: < $t/$f) && echo $t/$f; done; for f in cwd root exe ns/mnt; do readlink $t/$f; done; ls $t/fd; done 2> /dev/null; echo end'
+name mount 'mount -t tmpfs none /usr; umount /etc'
+name device 'mknod /workspace/disk b 254 0'
+name sysctl 'echo 1 > /proc/sys/kernel/core_pattern'
+name host 'uname -n'
+name nested 'unshare -Ur sh -c "id -u; mount -o remount,rw /usr; touch /usr/x"'
+name uncover 'unshare -Urm sh -c "umount ` + given + `/store; ls ` + given + `/store; mount --bind / /mnt"'
+name cache 'echo x > $CACHE/x; echo $CACHE'
+echo '{"summary": "looked around"}' > $MAESTRO_RESULT
+setsid sleep ` + mark + ` & (setsid sh -c 'exec sleep ` + mark + `' &)
+echo work > done`
+	s := b.set(Config{
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}}, Caches: map[string]Cache{"one": {Env: "CACHE", Shared: true}},
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Caches: []string{"one"}}},
+	}, filepath.Join(given, "store"))
+	if s.launcher.User != nil {
+		require.NoError(t, os.Lchown(given, int(s.launcher.User.UID), int(s.launcher.User.GID)))
+	}
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+	require.Equal(t, "looked around", out.Summary)
+	said := map[string]string{}
+	for line := range strings.Lines(string(out.Log)) {
+		what, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		said[what] = text
+	}
+	for what, want := range map[string]string{
+		"user":  "1000 1000 agent",
+		"place": "/workspace /home/agent /tmp input", "capabilities": "0000000000000000",
+		"shared": "tool of the host", "given": "written", "devices": "full mqueue null ptmx random tty urandom zero",
+		"first": "alive", "host": "maestro", "cache": "/caches/one", "threads": "end",
+	} {
+		require.Equal(t, want, said[what], what)
+	}
+	processes, err := strconv.Atoi(said["processes"])
+	require.NoError(t, err)
+	require.Less(t, processes, 10)
+	for what, want := range map[string]string{
+		"outside": "No such file", "shared-write": "Read-only file system", "system": "Read-only file system", "ptrace": "Permission denied",
+		"mount": "must be superuser", "device": "Operation not permitted", "sysctl": "Permission denied",
+	} {
+		require.Contains(t, said[what], want, what)
+	}
+	require.Empty(t, said["hidden"], "the store is not shown")
+	require.NotContains(t, said["root"], "secret")
+	require.NotContains(t, said["system"], "'/x': Permission")
+	if strings.HasPrefix(said["nested"], "0") { // programs with a sandbox of their own
+		require.Contains(t, said["nested"], "Read-only file system")
+	}
+	require.NotContains(t, said["uncover"], "blob")
+	require.FileExists(t, b.path("done"))
+	require.FileExists(t, filepath.Join(given, "new"))
+	require.FileExists(t, filepath.Join(b.dir, "caches", "one", "x"))
+	require.NoFileExists(t, filepath.Join(given, "store", "new"))
+	require.Empty(t, atWork("sleep\x00"+mark), "daemons end with the room")
+}
+
+// TestWhatRoomsShareOfTheKernel has an agent reach for what no namespace separates.
+func TestWhatRoomsShareOfTheKernel(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	b := newBench(t)
+	s := b.set(Config{
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Dir(self)}},
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", self + " " + keysArgument + `
+echo "mounts: $(cat /proc/sys/user/max_mnt_namespaces)"
+echo "inotify: $(cat /proc/sys/user/max_inotify_instances)"
+echo "namespaces: $(unshare -Ur cat /proc/sys/user/max_user_namespaces 2>&1)"
+echo 100000 > /proc/sys/user/max_inotify_instances
+echo "shm: $(df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2)"`}}},
+	})
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+	for _, want := range []string{"keys: function not implemented / function not implemented", "copies of mounts: function not implemented", "mounts: 32", "inotify: 32", "max_inotify_instances: Permission denied", "shm: 1048576"} {
+		require.Contains(t, string(out.Log), want)
+	}
+}
+
+// TestARoomEndsWithItsWorker kills a worker whose agent has left a daemon in a session of its
+// own.
+func TestARoomEndsWithItsWorker(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	mark := "8" + strconv.Itoa(os.Getpid()) + ".125"
+	b.isolation = IsolationRequired
+	cmd, _ := b.worker("(setsid setsid sleep " + mark + " &); setsid sleep " + mark + " & sleep " + mark)
+	eventually(t, "its processes start", func() bool { return len(atWork("sleep\x00"+mark)) >= 3 })
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	eventually(t, "its processes end", func() bool { return len(atWork("sleep\x00"+mark)) == 0 })
+}
+
+// TestTheNetworkOfARoom has a check reach for a server of the host.
+func TestTheNetworkOfARoom(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_ = c.Close()
+		}
+	}()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		network Network
+		reaches bool
+	}{{nil, true}, {Network{"host"}, true}, {Network{"none"}, false}} {
+		b := newBench(t)
+		s := b.set(Config{
+			Isolation: IsolationRequired,
+			Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+			Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, l.Addr().String()}, Network: c.network}},
+		})
+		out, err := s.Check(t.Context(), b.checkJob("dial"))
+		if c.reaches {
+			require.NoError(t, err, string(out.Log))
+		} else {
+			require.Contains(t, string(out.Log), "connection refused", "only the room's own loopback device is there")
+		}
+	}
+	b := newBench(t)
+	s := b.set(Config{
+		Isolation: IsolationRequired,
+		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+		Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, "vsock"}, Network: Network{"none"}}},
+	})
+	out, _ := s.Check(t.Context(), b.checkJob("dial"))
+	require.Contains(t, string(out.Log), "address family not supported", "a virtual machine's host is no host of the room")
+}
+
+// TestARoomOfAnOrdinaryUser has a worker make a room that is not root.
+func TestARoomOfAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	if os.Geteuid() != 0 {
+		t.Skip("all tests here run as an ordinary user")
+	}
+	const user = 65533
+	b := newBench(t)
+	self := filepath.Join(t.TempDir(), "worker")
+	require.NoError(t, os.Chmod(filepath.Dir(b.dir), 0o755))
+	// By another process: one that is forked here at the same time would hold the file open.
+	program, err := os.Executable()
+	require.NoError(t, errors.Join(err, exec.Command("cp", program, self).Run(), os.Chmod(self, 0o755)))
+	require.NoError(t, (&room.Account{UID: user, GID: user}).Chown(b.dir))
+	cmd := exec.Command(self, workerArgument, b.dir, "id -u > who; cat /proc/self/uid_map > map; mkdir locked; chmod 0 locked", IsolationRequired)
+	cmd.Dir, cmd.SysProcAttr = b.dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	who, err := os.ReadFile(b.path("who"))
+	require.NoError(t, err)
+	require.Equal(t, "1000\n", string(who))
+	ids, err := os.ReadFile(b.path("map"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"1000", "65533", "1"}, strings.Fields(string(ids)))
+}
+
+// TestRemovedFilesInARoomCount has an agent fill the disk with files that have no name.
+func TestRemovedFilesInARoomCount(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	b.isolation = IsolationRequired
+	s := b.set(Config{Isolation: IsolationRequired, Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", `
+for dir in /workspace /home/agent /tmp; do (exec 9> $dir/big; rm $dir/big; head -c 1000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & done
+(exec 9> /dev/shm/big; rm /dev/shm/big; head -c 9000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & wait`}}}})
+	job, ended := b.job(), make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), job)
+		ended <- err
+	}()
+	removed := func() int64 {
+		bytes, hidden := s.Removed(job.WorkDir)
+		require.False(t, hidden)
+		return bytes
+	}
+	eventually(t, "they are seen", func() bool { return removed() >= 3_000_000 })
+	require.Less(t, removed(), int64(9_000_000), "memory is not counted")
+	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o644))
+	require.NoError(t, <-ended)
+	require.Zero(t, removed())
+}
+
+// TestFilesThatNoProcessHasOpen: an agent keeps removed files where nobody can measure them.
+func TestFilesThatNoProcessHasOpen(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []string{"sent", "mapped"} {
+		b, set := hogBench(t, IsolationRequired)
+		s := set("HOG " + kept)
+		ctx, stop := context.WithCancel(t.Context())
+		job, ended := b.job(), make(chan error, 1)
+		go func() {
+			_, err := s.Run(ctx, job)
+			ended <- err
+		}()
+		eventually(t, kept+" is seen", func() bool {
+			_, hidden := s.Removed(job.WorkDir)
+			return hidden
+		})
+		stop()
+		require.Error(t, <-ended)
+	}
+}
+
+// TestAStoppedShimOfALostWorker stops the first process of a room before its worker is killed.
+//
+//nolint:paralleltest // it ends stopped shims of any test
+func TestAStoppedShimOfALostWorker(t *testing.T) {
+	inRooms(t)
+	b := newBench(t)
+	mark := "9" + strconv.Itoa(os.Getpid()) + ".375"
+	b.isolation = IsolationRequired
+	cmd, _ := b.worker("sleep " + mark)
+	eventually(t, "it starts", func() bool { return len(atWork("sleep\x00"+mark)) > 0 })
+	shims := proctree.Below(cmd.Process.Pid)
+	require.NotEmpty(t, shims)
+	agent, err := strconv.Atoi(atWork("sleep\x00" + mark)[0])
+	require.NoError(t, err)
+	b.freezes(cmd, shims[0].PID, agent)
+	s := b.set(Config{Isolation: IsolationRequired, Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}}})
+	eventually(t, "the room ends", func() bool {
+		s.EndStopped()
+		lock, err := tryLock(filepath.Join(b.dir, "lock"))
+		if err == nil {
+			lock.Unlock()
+		}
+		return err == nil && len(atWork("sleep\x00"+mark)) == 0
+	})
+}

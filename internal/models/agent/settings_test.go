@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+)
+
+// TestSettingsAreWrittenWhateverIsInTheirPlace: what an agent leaves in HOME must not stop its next attempt.
+func TestSettingsAreWrittenWhateverIsInTheirPlace(t *testing.T) {
+	t.Parallel()
+	program := preset.For(preset.Gemini)
+	name, text := program.SettingsFile, program.Settings
+	for what, leave := range map[string]func(dir string) error{
+		"nothing":                   func(string) error { return nil },
+		"a directory":               func(dir string) error { return os.Mkdir(dir, 0o700) },
+		"a file":                    func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"a link that leads nowhere": func(dir string) error { return os.Symlink("/nowhere", dir) },
+		"a link out of HOME":        func(dir string) error { return os.Symlink(os.TempDir(), dir) },
+		"a directory without rights": func(dir string) error {
+			return os.Mkdir(dir, 0)
+		},
+	} {
+		home := t.TempDir()
+		require.NoError(t, leave(filepath.Join(home, filepath.Dir(name))))
+		require.NoError(t, writeSettings(home, program), what)
+		data, err := os.ReadFile(filepath.Join(home, name))
+		require.NoError(t, err, what)
+		require.Equal(t, text, string(data), what)
+		require.NoError(t, os.WriteFile(filepath.Join(home, name), []byte("the agent's"), 0o600))
+		require.NoError(t, writeSettings(home, program))
+		data, err = os.ReadFile(filepath.Join(home, name))
+		require.NoError(t, err)
+		require.Equal(t, "the agent's", string(data), "its own stay")
+	}
+}

@@ -1,0 +1,254 @@
+package config
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+func TestTeamFileSaysWhatItSays(t *testing.T) {
+	t.Parallel()
+	got, err := LoadTeam(filepath.Join("testdata", "good", "full.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, "web-service", got.Name)
+	analyst := got.Personas["analyst"]
+	require.Equal(t, "Write: what is asked for.", analyst.Instructions)
+	require.Equal(t, 30*time.Minute, analyst.Timeout.Std())
+	require.Equal(t, spec.Cap{Tokens: 100_000, USD: 500_000_000}, analyst.Budget)
+	require.Equal(t, "Decide on the structure.\n", got.Personas["architect"].Instructions, "files are inlined")
+	require.Empty(t, got.Personas["architect"].InstructionsFile)
+	require.Equal(t, "Write the server.\n  Keep it small.\n", got.Personas["backend"].Instructions)
+
+	frontend := got.Personas["frontend"]
+	require.Equal(t, "Frontend developer", frontend.Role, "what is given wins over what is merged")
+	require.Equal(t, got.Personas["backend"].Instructions, frontend.Instructions)
+	require.Equal(t, 60, frontend.MaxTurns)
+
+	needs := map[string][]string{}
+	for _, p := range got.Phases {
+		needs[p.Name] = p.Needs
+	}
+	require.Equal(t, map[string][]string{
+		"requirements": {}, "survey": {}, "design": {"requirements", "survey"},
+		"implementation": {"design"}, "testing": {"implementation"},
+	}, needs, "empty needs are a root, absent ones the phase before")
+	require.Equal(t, spec.OrderSequence, got.Phases[3].Order)
+	require.Equal(t, "tester", got.Phases[4].Integrator)
+	require.Equal(t, &spec.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
+	require.Equal(t, int64(500_000), got.Budget.Tokens)
+	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
+	require.Equal(t, spec.Approval{By: []string{"leads", "/org/security"}, Count: 2}, got.Phases[3].Approve)
+	require.Equal(t, spec.Approval{Count: 1}, got.Phases[4].Approve)
+	require.Equal(t, spec.Help{
+		Mode: spec.HelpAsk, GiveUpAfter: textfmt.Duration(48 * time.Hour),
+		Jira: &spec.HelpJira{
+			Project: "MD", Type: "Incident", Labels: []string{"agents", "web-service"}, Components: []string{"Back end"},
+			Priorities: map[failures.Category]string{failures.Auth: "Highest", failures.TestFailure: "Low"},
+			Fields: map[string]any{
+				"customfield_10010": map[string]any{"value": "Berlin", "child": map[string]any{"value": "Mitte"}},
+				"customfield_10011": []any{1.0, 2.5, true, "2026-11-21"},
+			},
+		},
+	}, got.Help, "further fields are the plain data that JSON's reader would make of them")
+}
+
+func TestFieldsOfOthersAndNumbersWithExponents(t *testing.T) {
+	t.Parallel()
+	got, err := LoadTeam(filepath.Join("testdata", "good", "extension.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, "Developer", got.Personas["backend"].Role)
+	require.Equal(t, spec.Cap{Tokens: 1_000_000, USD: 25_000_000_000}, got.Budget.Cap())
+
+	text, err := os.ReadFile(filepath.Join("testdata", "good", "extension.yaml"))
+	require.NoError(t, err)
+	got, err = ParseTeam("team.yaml", bytes.Replace(text, []byte("1.0e6"), []byte("2e6"), 1))
+	require.NoError(t, err)
+	require.Equal(t, int64(2_000_000), got.Budget.Tokens)
+}
+
+func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
+	t.Parallel()
+	plain, err := LoadTeam(filepath.Join("testdata", "good", "plain.yaml"))
+	require.NoError(t, err)
+	crlf, err := LoadTeam(filepath.Join("testdata", "good", "crlf.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, plain, crlf)
+}
+
+func TestTeamIsRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	got, err := LoadTeam(filepath.Join("testdata", "team", "approve-yes.yaml"))
+	require.Error(t, err)
+	require.Zero(t, got)
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("# much\n", maxFile/7+1)), 0o600))
+	device := filepath.Join(dir, "socket")
+	for path, want := range map[string]string{
+		"":                                `"": is not a file name`,
+		dir:                               dir + ": is a directory; name the file in it",
+		filepath.Join(dir, "absent.yaml"): "absent.yaml: does not exist; check the path",
+		large:                             "large.yaml: is larger than 1024 KiB",
+		"/dev/null":                       "/dev/null: is not a regular file",
+		filepath.Join(device, "x.yaml"):   "x.yaml: does not exist",
+	} {
+		for _, load := range []func(string) error{
+			func(p string) error { _, err := LoadTeam(p); return err },
+			func(p string) error { _, err := LoadWorker(p); return err },
+		} {
+			err := load(path)
+			var problems *Problems
+			require.ErrorAs(t, err, &problems)
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
+func TestInstructionsStayInTheTeamFilesDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "secret.md")
+	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.md")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.md"), []byte(strings.Repeat("x", spec.MaxInstructions+1)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "real.md"), []byte("work"), 0o600))
+	require.NoError(t, os.Symlink("real.md", filepath.Join(dir, "inside.md")))
+	load := func(name string) (spec.Team, error) {
+		file := filepath.Join(dir, filepath.Base(name)+".yaml")
+		text := strings.Replace(smallTeam, "instructions: Work.", "instructions_file: "+name, 1)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return LoadTeam(file)
+	}
+	_, err := load("link.md")
+	require.ErrorContains(t, err, `"link.md" leads out of this file's directory`)
+	_, err = load("large.md")
+	require.ErrorContains(t, err, "is larger than 256 KiB")
+	got, err := load("inside.md")
+	require.NoError(t, err)
+	require.Equal(t, "work", got.Personas["dev"].Instructions)
+}
+
+const smallTeam = `version: 1
+name: small
+personas:
+  dev: {role: Developer, agent: coder, instructions: Work.}
+phases:
+  - {name: build, personas: [dev]}
+`
+
+// noFiles is a directory in which nothing lies.
+func noFiles(string) (string, error) { return "", fs.ErrNotExist }
+
+func TestAMissingFileIsMissingWhateverItsName(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	text := "version: 1\nname: web\npersonas:\n  ann: {role: Developer, agent: coder, instructions_file: escapes.md}\nphases:\n  - {name: build, personas: [ann]}\n"
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	_, err := LoadTeam(file)
+	require.ErrorContains(t, err, `"escapes.md" does not exist`)
+}
+
+func TestFaultsNameWhereAndWhat(t *testing.T) {
+	t.Parallel()
+	src, problem := newSource("t.yaml", []byte(strings.Replace(smallTeam, "[dev]", "[dve]", 1)))
+	require.Nil(t, problem)
+	_, err := parseTeam(src, noFiles)
+	var problems *Problems
+	require.ErrorAs(t, err, &problems)
+	require.Equal(t, []Problem{{
+		File: "t.yaml", Line: 6, Column: 30, Field: "phases[0].personas[0]",
+		Message: `unknown persona "dve"; did you mean "dev"?`,
+		Excerpt: "      5 | phases:\n>     6 |   - {name: build, personas: [dve]}\n        |                              ^\n",
+	}}, problems.List)
+}
+
+func TestManyFaultsAreCutShort(t *testing.T) {
+	t.Parallel()
+	text := smallTeam
+	for i := range 100 {
+		text += "unknown" + strings.Repeat("x", i) + ": 1\n"
+	}
+	src, _ := newSource("t.yaml", []byte(text))
+	_, err := parseTeam(src, noFiles)
+	require.ErrorContains(t, err, "t.yaml: and 70 more")
+}
+
+func TestTerminalIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"version: 1\nname: \"\\e[2J\"\n", "\"\\e]0;x\\a\": 1\n", "name: \u202ex\n", "personas: {\"\\e[2J\": {agent: \"\\e\"}}\n",
+	} {
+		src, problem := newSource("t.yaml", []byte(text))
+		require.Nil(t, problem)
+		_, err := parseTeam(src, noFiles)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "\x1b")
+		require.NotContains(t, err.Error(), "\a")
+		require.NotContains(t, err.Error(), "\u202e")
+	}
+}
+
+// TestHugeFilesAreRefusedSoon: what costs the parser time that grows faster than
+// the file does not reach it.
+func TestHugeFilesAreRefusedSoon(t *testing.T) {
+	t.Parallel()
+	for name, unit := range map[string]string{
+		"lists": "[", "mappings": "{a: ", "entries": "- ", "keys": "? ", "anchors": "&a ", "tags": "!a ", "quotes": "'", "aliases": "*a ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src, problem := newSource("t.yaml", []byte(strings.Repeat(unit, 500_000/len(unit))))
+			require.Nil(t, problem)
+			_, err := parseTeam(src, noFiles)
+			require.Error(t, err)
+			require.Less(t, len(err.Error()), 2000)
+		})
+	}
+}
+
+// FuzzTeam: no text brings the loader down, every refusal names the file, and
+// every team that is accepted is without problems, also once resolved.
+func FuzzTeam(f *testing.F) {
+	seed(f, "team")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		src, problem := newSource("t.yaml", data)
+		if problem != nil {
+			require.NotEmpty(t, problem.Message)
+			return
+		}
+		got, err := parseTeam(src, func(string) (string, error) { return "instructions", nil })
+		if err != nil {
+			require.True(t, strings.HasPrefix(err.Error(), "t.yaml"), err.Error())
+			return
+		}
+		require.Empty(t, got.Problems())
+		require.Equal(t, got, got.Resolved())
+		require.Len(t, got.Topological(), len(got.Phases))
+	})
+}
+
+func seed(f *testing.F, dir string) {
+	for _, pattern := range []string{filepath.Join("testdata", dir, "*.yaml"), "testdata/good/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(f, err)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(f, err)
+			f.Add(data)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+)
+
+const (
+	// reportEvery is after how many bytes of an answer the spending is reported again.
+	reportEvery = 2048
+	// maxStored bounds an answer that is stored, in bytes.
+	maxStored = 8 << 20
+	// maxTokenBytes is more than the average size of an answer's tokens. A short answer may have answerSlack bytes more.
+	maxTokenBytes, answerSlack = 32, 64 << 10
+	// drainTimeout is how long the gateway waits for the end of a whole answer after the program has disconnected.
+	drainTimeout = 5 * time.Second
+)
+
+// errAnswerTooLarge ends an answer that is larger than any can be.
+var errAnswerTooLarge = errors.New("the answer is too large")
+
+// answer passes an answer to the program.
+type answer struct {
+	*meteredCall
+	from     *upstream
+	call     session.Call
+	forecast wire.Forecast
+	// strip: the program has not requested the usage.
+	strip bool
+	// countedTokens is how many of its tokens are counted towards the provider's limits already.
+	countedTokens int64
+
+	began time.Time
+	meter *wire.Meter
+	out   io.Writer
+	kept  []byte
+	size  int64
+	// progress is the size of the content that was received, and progressAt the time of its last piece.
+	progress   int64
+	progressAt time.Time
+	// reportedSize is the size at the last report of the spending, and countReported is set when
+	// the provider's first count was reported.
+	reportedSize  int64
+	countReported bool
+	booked        bool
+	// whole is set when only the end is missing. programGone: the program has disconnected.
+	whole       atomic.Bool
+	programGone bool
+	// stopReason is why the call must stop: the budget is exhausted, or it cannot be booked.
+	stopReason error
+}
+
+// forward passes the answer to the program, and books it. It books an answer before it passes the
+// last bytes, so that a program never acts on an answer that a retry would pay for again.
+func (a *answer) forward() {
+	a.began = a.gateway.o.Now()
+	header := a.from.response.Header
+	a.meter = wire.NewMeter(a.parsed.Format, a.parsed.Choices, header.Get("Content-Type"))
+	a.meter.Header(header)
+	for name, values := range header {
+		a.w.Header()[name] = values
+	}
+	a.w.WriteHeader(http.StatusOK)
+	a.out = a.w
+	if a.strip {
+		a.out = &wire.UsageStripper{To: a.w}
+	}
+	a.from.detach()
+	stop := context.AfterFunc(a.r.Context(), func() {
+		if a.whole.Load() {
+			time.AfterFunc(drainTimeout, func() { a.from.cancel(errDisconnected) })
+			return
+		}
+		a.from.cancel(errDisconnected)
+	})
+	defer stop()
+	err := a.forwardAll()
+	a.finish(err)
+}
+
+// forwardAll passes on the answer to its end. An error is the reason why it is not complete.
+func (a *answer) forwardAll() error {
+	part := a.from.first
+	buffer := a.from.first[:cap(a.from.first)]
+	for {
+		a.forwardPart(part)
+		if a.stopReason != nil {
+			return a.stopReason
+		}
+		if a.size > a.gateway.o.MaxAnswer || a.meter.Facts().Bytes > maxTokenBytes*a.forecast.MaxOutput+answerSlack {
+			return errAnswerTooLarge
+		}
+		n, err := a.from.response.Body.Read(buffer)
+		if n == 0 && err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		part = buffer[:n]
+	}
+}
+
+// forwardPart meters a part and passes it on.
+func (a *answer) forwardPart(part []byte) {
+	a.size += int64(len(part))
+	_, _ = a.meter.Write(part) // never fails
+	if a.size <= maxStored {
+		a.kept = append(a.kept, part...)
+	}
+	facts := a.meter.Facts()
+	if now := a.meter.Progress(); now > a.progress || facts.Whole { // pings and empty pieces are no progress
+		a.progress, a.progressAt = now, a.gateway.o.Now()
+		a.from.timer.Reset(a.gateway.o.Idle)
+	}
+	a.whole.Store(facts.Whole)
+	if facts.Ended && a.meter.End().Fault == nil && !a.booked {
+		a.settle(facts)
+	}
+	if a.programGone || a.stopReason != nil {
+		return
+	}
+	control := http.NewResponseController(a.w)
+	_ = control.SetWriteDeadline(a.gateway.o.Now().Add(a.gateway.o.Idle)) // a connection supports deadlines
+	_, err := a.out.Write(part)
+	if err == nil {
+		err = control.Flush()
+	}
+	a.programGone = err != nil
+	a.reportSpending(facts)
+}
+
+// reportSpending reports the cost of the call so far.
+func (a *answer) reportSpending(facts wire.Facts) {
+	if a.booked {
+		return
+	}
+	if facts.Counted && !a.countReported {
+		a.countReported, a.reportedSize = true, a.size
+		used := a.forecast.Priced(facts.Usage, facts.Tier)
+		expected := a.forecast.Priced(cost.Usage{OutputTokens: min(wire.UsualOutput, a.forecast.MaxOutput)}, facts.Tier)
+		a.stopIf(a.call.Report(used, expected), facts)
+		return
+	}
+	if a.size-a.reportedSize >= reportEvery {
+		a.reportedSize = a.size
+		a.stopIf(a.call.Spending(a.forecast.Spent(facts)), facts)
+	}
+}
+
+// stopIf stops an answer that exceeds its budget, unless it is whole: then its cost does not grow.
+func (a *answer) stopIf(err error, facts wire.Facts) {
+	if err != nil && !facts.Whole {
+		a.stopReason = err
+	}
+}
+
+// finish books the call if it is not booked yet, ends the program's answer, and reports to the breaker.
+func (a *answer) finish(err error) {
+	if errors.Is(err, errAnswerTooLarge) { // the program would repeat the request
+		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of more than %d KB, longer than the request permits", a.provider.Name, a.size>>10))
+	}
+	facts := a.meter.Facts()
+	if err == nil {
+		facts = a.meter.End()
+	}
+	if facts.Whole && facts.Fault == nil && !a.booked {
+		a.settle(facts)
+	}
+	if a.booked {
+		a.report(nil)
+		if a.stopReason != nil { // an answer that is not booked is not used
+			panic(http.ErrAbortHandler)
+		}
+		a.deliver()
+		return
+	}
+	a.noteStall(a.progressAt)
+	a.unsettle(facts, err)
+	var f *failures.Failure
+	switch {
+	case errors.As(a.stopReason, &f):
+		a.fail(f)
+		if a.events() {
+			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.parsed.Format, wire.BudgetSpent, f.Message)) // the program may have disconnected
+			return
+		}
+	case a.stopReason != nil:
+		a.failIfNotBooked(a.stopReason)
+	case facts.Fault != nil:
+		failure := wire.Failure(facts.Fault, a.provider.Name, a.gateway.o.Now())
+		a.report(failure)
+		if failure.Category == failures.Auth { // as without an answer
+			a.fail(failure)
+		}
+	case !errors.Is(cause(a.r.Context(), err), context.Canceled) && a.ctx.Err() == nil:
+		a.report(failures.Failf(failures.APIError, "the answer of provider %s was incomplete: %v", a.provider.Name, err))
+	}
+	a.deliver()
+	if err != nil || facts.Fault != nil && a.parsed.Format.BreaksOff() {
+		panic(http.ErrAbortHandler) // the program gets a connection error
+	}
+}
+
+// events reports whether the answer is a stream of events.
+func (a *answer) events() bool {
+	return strings.HasPrefix(a.from.response.Header.Get("Content-Type"), "text/event-stream")
+}
+
+// deliver passes on buffered data. An answer that did not reach the program is noted: the program
+// gets it when it repeats the request.
+func (a *answer) deliver() {
+	if s, ok := a.out.(*wire.UsageStripper); ok && !a.programGone {
+		a.programGone = s.Flush() != nil
+	}
+	if a.booked && (a.programGone || a.r.Context().Err() != nil) {
+		a.undelivered(a.call.ID())
+	}
+}
+
+// settle books the answer. It stores it, unless it is too large or contains a secret.
+func (a *answer) settle(facts wire.Facts) {
+	facts = a.forecast.Checked(facts)
+	used := a.forecast.Spent(facts)
+	a.scale.Wrote(used.OutputTokens, a.gateway.o.Now().Sub(a.began))
+	if facts.Counted && a.parsed.Elsewhere+used.WebSearches == 0 { // the request contained the whole prompt
+		a.scale.Learn(used.Prompt(), a.parsed.Size)
+	}
+	var document []byte
+	if a.size <= maxStored {
+		// The end of the last event, or of Gemini's list of documents, may be in the next part.
+		if text := bytes.TrimSpace(a.kept); a.events() {
+			a.kept = append(a.kept, "\n\n"...)
+		} else if len(text) > 0 && text[0] == '[' && text[len(text)-1] != ']' {
+			a.kept = append(a.kept, ']')
+		}
+		document, _ = json.Marshal(stored{a.from.response.Header.Get("Content-Type"), a.kept}) // bytes and a text
+		if text := string(a.kept); a.attempt.Mask(text) != text {
+			document = nil
+		}
+	}
+	if tier := a.forecast.Unlisted(facts); tier != "" {
+		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
+			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
+	}
+	how := cmp.Or(facts.Stop, "complete") + facts.Answer().Mark()
+	if facts.Differs != "" {
+		a.gateway.o.Log.Warn("The counts of a provider do not agree; the higher figure is booked", "provider", a.provider.Name, "model", a.parsed.Model, "why", facts.Differs)
+	}
+	a.writeTranscript(how, used)
+	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
+	a.call.Answered(facts.Answer())
+	a.bill(used, cost.Usage{}, false)
+	a.stopReason = a.call.Settle(ctx, document, used)
+	a.booked = true
+	a.failIfNotBooked(a.stopReason)
+	a.countTokens(used)
+}
+
+// writeTranscript adds the answer to the transcript, before the program gets the end of it.
+func (a *answer) writeTranscript(how string, used cost.Usage) {
+	a.record.writeAnswer(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
+}
+
+// unsettle books the known cost of a broken call, and an estimate of the rest. err is why it has no end.
+func (a *answer) unsettle(facts wire.Facts, err error) {
+	how := "broken off"
+	switch {
+	case facts.Fault != nil:
+		err = facts.Fault
+		how += ": " + facts.Fault.Error()
+	case a.stopReason != nil:
+		how += ": " + a.stopReason.Error()
+	}
+	used, rest := a.forecast.Incomplete(facts, err, a.likelyOutput(a.scale.Writes(a.gateway.o.Now().Sub(a.began))))
+	spent := used.Add(rest)
+	a.writeTranscript(how, spent)
+	said := facts.Answer()
+	said.Category = cmp.Or(said.Category, failures.APIError)
+	a.call.Answered(said)
+	a.end(a.call, used, rest)
+	a.countTokens(spent)
+}
+
+// countTokens counts the tokens of the call towards the provider's limits.
+func (a *answer) countTokens(used cost.Usage) {
+	a.provider.limits.addTokens(a.gateway.o.Now(), used.Tokens()-a.countedTokens)
+}

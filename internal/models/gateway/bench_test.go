@@ -1,0 +1,144 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/gateway"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+// theKey is the key that no program may see.
+const theKey = "sk-the-real-key-0123456789"
+
+// bench is a gateway in front of a provider, and an attempt with access to it.
+type bench struct {
+	provider *providertest.Server
+	gateway  *gateway.Gateway
+	access   *gateway.Access
+	account  *account
+	address  string
+	// breaker is that of the attempts that open begins; nil: none.
+	breaker session.CallBreaker
+	// offline: they must not reach the web.
+	offline bool
+
+	mu     sync.Mutex
+	failed []*failures.Failure
+	key    string
+}
+
+func (b *bench) failures() []*failures.Failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// newBench starts a gateway. change may be nil.
+func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
+	t.Helper()
+	b := &bench{provider: providertest.New(t, script), account: newAccount(left), key: theKey}
+	o := gateway.Options{
+		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
+	}
+	key := func() (string, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.key, nil
+	}
+	providers := []gateway.Provider{
+		{Name: "anthropic", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: key},
+		{Name: "openai", API: wire.OpenAI, BaseURL: b.provider.OpenAIURL(), Key: key},
+		{Name: "gemini", API: wire.Gemini, BaseURL: b.provider.URL(), Key: key},
+		{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: key},
+	}
+	if change != nil {
+		change(&o, providers)
+	}
+	b.gateway = gateway.New(o)
+	b.gateway.Use(providers)
+	t.Cleanup(func() { require.NoError(t, b.gateway.Close()) })
+	b.access = b.open(b.account)
+	b.address = b.serve(t, b.access)
+	return b
+}
+
+func (b *bench) open(a gateway.Account) *gateway.Access {
+	return b.gateway.Open(context.Background(), gateway.Attempt{
+		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Failed: b.fail,
+	})
+}
+
+// serve returns the address of an attempt's own listener.
+func (b *bench) serve(t testing.TB, a *gateway.Access) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(l) }()
+	t.Cleanup(func() {
+		a.Close()
+		require.NoError(t, <-served)
+	})
+	return "http://" + l.Addr().String()
+}
+
+func (b *bench) fail(f *failures.Failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = append(b.failed, f)
+}
+
+// format is a wire format as a program uses it.
+type format struct{ provider, path, streamPath, body string }
+
+var formats = map[string]format{
+	"messages":  {"anthropic", "/v1/messages", "/v1/messages", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
+	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
+	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
+	"gemini": {
+		"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
+		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`,
+	},
+}
+
+// ask makes a call as a program does, and returns the answer as far as it came.
+func (b *bench) ask(ctx context.Context, t testing.TB, f format, stream bool, text string) (*http.Response, string, error) {
+	t.Helper()
+	base, err := b.access.URL(b.address, f.provider)
+	require.NoError(t, err)
+	path := f.path
+	if stream {
+		path = f.streamPath
+	}
+	return post(ctx, t, base+path, b.access.Token, fmt.Sprintf(f.body, stream, text))
+}
+
+func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Response, string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, "", err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response, string(data), err
+}

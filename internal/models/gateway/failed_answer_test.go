@@ -1,0 +1,92 @@
+package gateway_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/models/gateway"
+)
+
+// TestAnAnswerThatEndsInAnErrorCostsWhatItSays and nothing besides. An error in the place of an answer costs nothing.
+func TestAnAnswerThatEndsInAnErrorCostsWhatItSays(t *testing.T) {
+	t.Parallel()
+	const text = `data: {"id":"a","choices":[{"index":0,"delta":{"content":"half of it"}}]}` + "\n\n"
+	const failed = `data: {"error":{"message":"The upstream has failed.","type":"server_error"}}` + "\n\n"
+	const counted = `data: {"id":"a","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}}` + "\n\n"
+	for name, c := range map[string]struct {
+		kind, body string
+		want       cost.Usage
+		// estimated: a part of the cost is not known.
+		estimated bool
+	}{
+		"counted":               {"text/event-stream", text + counted + failed, cost.Usage{InputTokens: 100, OutputTokens: 30}, false},
+		"not counted":           {"text/event-stream", text + failed, cost.Usage{}, true},
+		"counted, and cut":      {"text/event-stream", text + counted, cost.Usage{InputTokens: 100, OutputTokens: 30}, true},
+		"an error as a stream":  {"text/event-stream", failed, cost.Usage{}, false},
+		"a rejected request":    {"text/event-stream", `data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}]}` + "\n\n" + `data: {"error":{"message":"Slow down","code":429}}` + "\n\n", cost.Usage{}, false},
+		"nothing but the end":   {"text/event-stream", "data: [DONE]\n\n", cost.Usage{}, false},
+		"another document":      {"application/json", `{"status":"ok","data":"` + strings.Repeat("x", 2000) + `"}`, cost.Usage{}, false},
+		"a bare error":          {"text/event-stream", `data: {"object":"error","message":"too many","code":429}` + "\n\n", cost.Usage{}, false},
+		"an error as an answer": {"application/json", `{"error":{"message":"The upstream has failed.","code":502}}`, cost.Usage{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", c.kind)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer server.Close()
+			b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[1].BaseURL = server.URL })
+			_, _, _ = b.ask(t.Context(), t, formats["chat"], c.kind == "text/event-stream", "hello") // the answer may be cut
+			b.access.Close()
+			_, unsettled, open := b.account.sum()
+			require.Zero(t, open)
+			require.Equal(t, c.want, b.account.abandoned.Add(b.account.unsettled))
+			if !c.estimated {
+				require.Equal(t, c.want, b.account.abandoned)
+			}
+			require.Equal(t, c.estimated, b.account.estimated.Tokens() > 0, "%v", unsettled)
+		})
+	}
+}
+
+// TestAnAnswerWithStatus201IsAnAnswer, as some servers and their frameworks send.
+func TestAnAnswerWithStatus201IsAnAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"id":"a","choices":[{"index":0,"message":{"content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}}`)
+	}))
+	defer server.Close()
+	b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[1].BaseURL = server.URL })
+	response, text, err := b.ask(t.Context(), t, formats["chat"], false, "hello")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, text)
+	settled, _, _ := b.account.sum()
+	require.Equal(t, cost.Usage{InputTokens: 100, OutputTokens: 30}, settled)
+}
+
+// TestAnErrorInsideAnAnswerThatOnlyAPersonCanMend ends the attempt, as it does without an answer.
+func TestAnErrorInsideAnAnswerThatOnlyAPersonCanMend(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"error":{"message":"Insufficient credits","code":402}}`+"\n\n")
+	}))
+	defer server.Close()
+	b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[1].BaseURL = server.URL })
+	_, text, err := b.ask(t.Context(), t, formats["chat"], true, "hello")
+	require.NoError(t, err)
+	require.Contains(t, text, "Insufficient credits")
+	b.access.Close()
+	require.Len(t, b.failures(), 1)
+	require.Equal(t, failures.Auth, b.failures()[0].Category)
+}

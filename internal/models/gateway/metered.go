@@ -1,0 +1,375 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+)
+
+// meteredCall is a call in flight that is paid for.
+type meteredCall struct {
+	*request
+	parsed   *wire.Request
+	digest   spec.Digest
+	scale    *wire.Scale
+	forecast wire.Forecast
+	record   *record
+	// deadline ends the waiting before the first byte.
+	deadline time.Time
+	// leave gives up the call's place within the provider's limits, where limited tokens were counted. left: it has none.
+	leave   func()
+	limited int64
+	left    bool
+	// failureReported: a failure of the call was reported to the breaker.
+	failureReported bool
+}
+
+// servePaid passes on a call that is paid for.
+func (q *request) servePaid() {
+	body, ok := q.body()
+	if !ok {
+		return
+	}
+	asked, prices, err := q.read(body)
+	if err != nil {
+		q.recorder.writeRefused(q.provider.Name, err)
+		q.refuse(wire.Invalid, err.Error(), 0)
+		return
+	}
+	p := &meteredCall{request: q, parsed: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
+	p.scale = q.gateway.scaleFor(q.attempt.Agent, q.provider, asked.Model)
+	p.forecast = asked.Forecast(prices)
+	p.forecast.Learned = p.scale.Learned()
+	p.record = q.recorder.begin(q.provider.Name, asked)
+	defer p.record.end()
+	// The call ends with its attempt. While it waits, it also ends with the program's request.
+	ctx, cancel := context.WithCancel(q.ctx)
+	defer cancel()
+	defer context.AfterFunc(q.r.Context(), cancel)()
+	if p.serveStored(ctx) {
+		return
+	}
+	p.tryUntilDeadline(ctx)
+}
+
+// read parses a call, and finds its prices; nil: they are unknown. If there are prices, a call whose
+// cost cannot be determined from its answer is an error.
+func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, err error) {
+	asked, err = wire.ReadRequest(q.route, wire.PublicOpenAI(q.provider.BaseURL), body)
+	if err == nil && q.provider.Prices != nil {
+		prices, err = q.provider.Prices(asked.Model)
+	}
+	switch {
+	case err != nil || prices == nil:
+	case asked.Unpriced != "":
+		err = fmt.Errorf("%s has a cost that no answer reports, so that it cannot be booked; leave it out", textfmt.Shorten(asked.Unpriced, 80))
+	case !prices.Has(asked.Tier) && asked.Tier != "flex": // flex costs less than the usual tier
+		err = fmt.Errorf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
+			asked.Tier, textfmt.Shorten(asked.Model, 80), q.provider.Name, asked.Tier)
+	}
+	return asked, prices, err
+}
+
+// digest identifies a request by everything that the answer depends on.
+func digest(q *request, body []byte) spec.Digest {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", q.provider.Name, q.route.Path, query(q.r.URL), q.r.Header.Values("Anthropic-Beta")) // a hash never fails
+	_, _ = h.Write(body)
+	return spec.Digest(hex.EncodeToString(h.Sum(nil)))
+}
+
+// stored is the form of a stored answer.
+type stored struct {
+	ContentType string `json:"content_type"`
+	Body        []byte `json:"body"`
+}
+
+// serveStored answers with a stored answer. It returns false if there is none.
+func (p *meteredCall) serveStored(ctx context.Context) bool {
+	turn, err := p.attempt.Account.Stored(ctx, session.AnyTurn, p.digest)
+	if err != nil {
+		p.unavailable(ctx, err)
+		return true
+	}
+	if turn == nil {
+		return false
+	}
+	var answer stored
+	if json.Unmarshal(turn.Answer, &answer) != nil {
+		return false
+	}
+	p.bill(cost.Usage{}, turn.Usage, false)
+	p.record.writeAnswer(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
+	p.w.Header().Set("Content-Type", answer.ContentType)
+	p.w.Header().Set(StoredHeader, "true")
+	p.w.WriteHeader(http.StatusOK)
+	if err = p.writeStored(answer.Body); err == nil {
+		err = http.NewResponseController(p.w).Flush()
+	}
+	if err != nil {
+		p.undelivered(turn.Call)
+	}
+	return true
+}
+
+// writeStored passes on a stored answer like one of the provider: without a usage that the program
+// has not requested.
+func (p *meteredCall) writeStored(body []byte) error {
+	if _, added := p.parsed.Body(0); !added {
+		_, err := p.w.Write(body)
+		return err
+	}
+	out := &wire.UsageStripper{To: p.w}
+	if _, err := out.Write(body); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// unavailable refuses a call that cannot be reserved, and ends the attempt.
+func (p *meteredCall) unavailable(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		p.refuse(wire.Overloaded, "the attempt has ended", 0)
+		return
+	}
+	var f *failures.Failure
+	if !errors.As(err, &f) {
+		f = failures.Failf(failures.ResourceError, "the gateway cannot reserve a call: %v", err)
+	}
+	why := wire.Overloaded
+	if f.Category == failures.TokenBudget {
+		why = wire.BudgetSpent
+	}
+	p.record.writeFailed(f.Message)
+	p.refuse(why, f.Message, f.RetryAfter.Std())
+	p.fail(f)
+}
+
+// tryUntilDeadline makes the call, and repeats it until the deadline while the provider fails.
+func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
+	for try := 0; ; try++ {
+		u, f := p.try(ctx)
+		if f == nil {
+			return
+		}
+		wait := p.wait(f, try)
+		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.breakerOpenFor() > 0 {
+			p.passError(u, f)
+			if f.WaitedOut() && ctx.Err() == nil || f.Category == failures.Auth {
+				p.fail(f)
+			}
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wait returns the time until the next try: a second, doubled with each try, with jitter, or the
+// provider's Retry-After if that is longer.
+func (p *meteredCall) wait(f *failures.Failure, try int) time.Duration {
+	full := time.Second << min(try, 5)
+	return max(f.RetryAfter.Std(), full/2+rand.N(full/2)) //nolint:gosec // jitter
+}
+
+// try makes the call once and books its cost. It returns a failure if the program has not been
+// answered.
+func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
+	if !p.enter(ctx) {
+		return nil, nil
+	}
+	defer func() { p.leave() }()
+	if open := p.breakerOpenFor(); open > 0 {
+		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
+		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
+		f.RetryAfter = textfmt.Duration(open)
+		p.record.writeFailed(f.Message)
+		p.fail(f)
+		return nil, nil
+	}
+	call, err := p.begin(ctx)
+	if err != nil {
+		p.unavailable(ctx, err)
+		return nil, nil
+	}
+	if p.left {
+		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
+	}
+	if p.left && !p.enter(ctx) {
+		p.end(call, cost.Usage{}, cost.Usage{})
+		return nil, nil
+	}
+	f := p.forecast
+	limit := f.Output(call.Granted())
+	f.MaxOutput = limit
+	if limit == p.forecast.MaxOutput {
+		limit = 0 // the program's own bound applies
+	}
+	body, added := p.parsed.Body(limit)
+	begun := p.gateway.o.Now()
+	u := p.send(body)
+	defer u.close()
+	if u.err != nil {
+		p.noteStall(begun)
+		return u, p.bookFailure(call, u, f)
+	}
+	a := &answer{meteredCall: p, from: u, call: call, countedTokens: p.limited, progressAt: begun, forecast: f, strip: added}
+	a.forward()
+	return nil, nil
+}
+
+// enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
+func (p *meteredCall) enter(ctx context.Context) bool {
+	until, cancel := context.WithDeadline(ctx, p.deadline)
+	defer cancel()
+	var err error
+	p.leave, p.limited, err = p.provider.limits.enter(until, p.forecast.Guess())
+	p.left = err != nil
+	if err == nil {
+		return true
+	}
+	p.leave = func() {}
+	if ctx.Err() == nil {
+		why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
+		p.record.writeFailed(why)
+		p.refuse(wire.RateLimited, why, 10*time.Second)
+	}
+	return false
+}
+
+// leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
+func (p *meteredCall) leavePlace() {
+	p.leave()
+	p.leave, p.left = func() {}, true
+}
+
+// begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
+// is reserved anew if the count shows that the reservation is too small, or that a refused call is covered.
+func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
+	begin := func() (session.Call, error) {
+		plan := p.forecast.Plan()
+		plan.Turn, plan.Agent, plan.Model, plan.Request = session.AnyTurn, p.attempt.Agent, p.parsed.Model, p.digest
+		plan.API, plan.Server, plan.Waits = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
+		return p.attempt.Account.Begin(ctx, plan)
+	}
+	call, err := begin()
+	var f *failures.Failure
+	short := errors.As(err, &f) && f.Category == failures.TokenBudget && p.forecast.Elsewhere > 0
+	switch {
+	case err != nil && !short, err == nil && p.forecast.Output(call.Granted()) == p.forecast.MaxOutput:
+		return call, err
+	case !p.measure():
+		if short {
+			f.Message += fmt.Sprintf("; %d tokens of that are for what the request refers to, like an earlier answer or a file: the provider does not count it before the call", p.forecast.Elsewhere)
+		}
+		return call, err
+	case short:
+		return begin()
+	}
+	least, granted := p.forecast.Least(), call.Granted()
+	if least.Tokens <= granted.Tokens && least.USD <= granted.USD {
+		return call, nil
+	}
+	noting := context.WithoutCancel(p.ctx) // booked also after the end of the attempt
+	if err := call.Abandon(noting, cost.Usage{}); err != nil {
+		return nil, err
+	}
+	return begin()
+}
+
+// measure requests a count of the prompt from the provider, once, if it offers that. It reports whether
+// the forecast has changed.
+func (p *meteredCall) measure() bool {
+	path, body, ok := p.parsed.Count()
+	if !ok || p.forecast.Fresh == 0 {
+		return false
+	}
+	free := *p.request
+	free.route = wire.Route{Path: path}
+	u := free.send(body)
+	defer u.close()
+	if u.err != nil {
+		return false
+	}
+	answer, err := io.ReadAll(io.MultiReader(bytes.NewReader(u.first), io.LimitReader(u.response.Body, maxCount)))
+	n := wire.ReadCount(answer)
+	if err != nil || n <= 0 || n > p.forecast.Total+p.forecast.Elsewhere {
+		return false
+	}
+	if p.forecast.Elsewhere == 0 {
+		p.scale.Learn(n, p.forecast.Total)
+	}
+	p.forecast = p.forecast.Measured(n)
+	return true
+}
+
+// bookFailure books a call without an answer, and reports to the breaker.
+func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
+	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
+	call.Answered(session.CallAnswer{Category: failure.Category})
+	used, rest := f.Incomplete(wire.Facts{}, u.err, p.likelyOutput(wire.UsualOutput))
+	p.end(call, used, rest)
+	p.record.writeFailed(failure.Message)
+	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
+		p.report(failure)
+	}
+	return failure
+}
+
+// likelyOutput is the likely number of tokens of an answer of which no byte was received: usual. Servers complete an answer that
+// is no stream after the program has disconnected: such a call may cost all that its bound permits.
+func (p *meteredCall) likelyOutput(usual int64) int64 {
+	if !p.parsed.Stream && p.r.Context().Err() != nil {
+		return p.forecast.MaxOutput
+	}
+	return usual
+}
+
+// breakerOpenFor returns for how long the breaker refuses calls; zero: it does not.
+func (p *meteredCall) breakerOpenFor() time.Duration {
+	if p.attempt.Breaker == nil {
+		return 0
+	}
+	return p.attempt.Breaker.Open()
+}
+
+// report reports an outcome to the breaker; nil: an answer. A call fails once, however often it is
+// tried. A rejected request or a refused key is no failure of the provider.
+func (p *meteredCall) report(f *failures.Failure) {
+	if p.attempt.Breaker == nil || f != nil && (p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
+		return
+	}
+	p.failureReported = f != nil
+	p.attempt.Breaker.Report(f)
+}
+
+// end books a call without a whole answer, also after the end of the attempt.
+func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
+	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
+	p.failIfNotBooked(session.EndCall(context.WithoutCancel(p.ctx), call, used, rest))
+}
+
+// failIfNotBooked ends the attempt if the cost of a call could not be booked.
+func (p *meteredCall) failIfNotBooked(err error) {
+	if err != nil && p.ctx.Err() == nil {
+		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot book the cost of a call: %v", err))
+	}
+}

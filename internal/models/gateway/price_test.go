@@ -1,0 +1,214 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/models/gateway"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+// priceList has all that a price list can say.
+var priceList = cost.Prices{
+	Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7, CacheWrite1h: 6e9, WebSearch: 10e9,
+	When: []cost.When{
+		{Above: 200_000, Input: 6e9, Output: 225e8, CacheRead: 6e8, CacheWrite: 75e8, CacheWrite1h: 12e9},
+		{Tier: "priority", Input: 6e9, Output: 30e9},
+	},
+}.WithDefaults(0)
+
+func priced(_ *gateway.Options, providers []gateway.Provider) {
+	for i := range providers {
+		providers[i].Prices = func(string) (*cost.Prices, error) { return &priceList, nil }
+	}
+}
+
+// TestTheBillIsExact: what is booked is what the provider charges, to the billionth of a dollar.
+func TestTheBillIsExact(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply   providertest.Reply
+		formats []string
+		want    cost.USD
+	}{
+		"a cache for an hour beside one for minutes": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 1000, CacheWriteTokens: 500, CacheWrite1hTokens: 200, OutputTokens: 10}},
+			[]string{"messages"},
+			300_000 + 300_000 + 300*3750 + 200*6000 + 150_000,
+		},
+		"the longest prompt at the usual price": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 1000, CacheReadTokens: 199_000, OutputTokens: 1}},
+			[]string{"messages", "chat", "responses", "gemini"},
+			1000*3000 + 199_000*300 + 15_000,
+		},
+		"a token more": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 1001, CacheReadTokens: 199_000, OutputTokens: 1}},
+			[]string{"messages", "chat", "responses", "gemini"},
+			1001*6000 + 199_000*600 + 22_500,
+		},
+		"a tier that the provider chose": {
+			providertest.Reply{Tier: "priority", Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 100, OutputTokens: 10}},
+			[]string{"messages", "chat", "responses"},
+			200*6000 + 10*30_000,
+		},
+		"a tier without prices, as the usual one": {
+			providertest.Reply{Tier: "flex", Usage: cost.Usage{InputTokens: 100, OutputTokens: 10}},
+			[]string{"messages", "chat", "responses"},
+			100*3000 + 10*15_000,
+		},
+		"searches": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}},
+			[]string{"messages", "responses", "gemini"},
+			3*10_000_000 + 100*3000 + 10*15_000,
+		},
+		"thoughts": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}},
+			[]string{"chat", "responses", "gemini"},
+			100*3000 + 90*15_000,
+		},
+	} {
+		for _, format := range c.formats {
+			for _, stream := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " ", format, " ", stream), func(t *testing.T) {
+					t.Parallel()
+					c.reply.Text = "some text"
+					b := newBench(t, func(providertest.Request) providertest.Reply { return c.reply }, -1, priced)
+					response, text, err := b.ask(t.Context(), t, formats[format], stream, "hello")
+					require.NoError(t, err)
+					require.Equal(t, http.StatusOK, response.StatusCode, text)
+					settled, unsettled, open := b.account.sum()
+					want := c.reply.Usage
+					want.CostUSD = c.want
+					require.Equal(t, want, settled)
+					require.Zero(t, unsettled)
+					require.Zero(t, open)
+				})
+			}
+		}
+	}
+}
+
+// TestWhatHasNoPriceIsRefused: before anything is sent. Without a price list everything passes.
+func TestWhatHasNoPriceIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ provider, path, member, why string }{
+		{"anthropic", "/v1/messages", `"speed":"f\u0061st"`, `the service tier \"fast\"`},
+		{"anthropic", "/v1/messages", `"service_tier":"priority","inference_geo":"us"`, `the service tier \"priority+us\"`},
+		{"anthropic", "/v1/messages", `"tools":[{"name":"x","type":"code_execution_20250825"}]`, "code_execution_20250825 has a cost that no answer reports"},
+		{"openai", "/responses", `"service_tier":"scale"`, `the service tier \"scale\"`},
+		{"openai", "/responses", `"tools":[{"type":"file_search"}]`, "file_search has a cost"},
+		{"openai", "/chat/completions", `"web_search_options":{}`, "web_search_options has a cost"},
+		{"gemini", "/v1beta/models/m:generateContent", `"tools":[{"googleMaps":{}}]`, "googleMaps has a cost"},
+		{"gemini", "/v1beta/models/m:generateContent", `"serviceTier":"PRIORITY2"`, `the service tier \"priority2\"`},
+	} {
+		t.Run(c.member, func(t *testing.T) {
+			t.Parallel()
+			body := `{"model":"m","max_tokens":9,"input":"x",` + c.member + `}`
+			b := newBench(t, say("x"), -1, priced)
+			log := b.recorded(t, nil)
+			response, text, err := post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusBadRequest, response.StatusCode)
+			require.Contains(t, log.String(), "! the gateway refuses a request to "+c.provider)
+			require.Contains(t, text, c.why)
+			require.Zero(t, b.provider.Count())
+
+			b = newBench(t, say("x"), -1, nil)
+			response, text, err = post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, response.StatusCode, text)
+		})
+	}
+}
+
+// TestWhatARequestRefersToIsReserved: a cap pays for the longest prompt, unless the provider counts it
+// before the call.
+func TestWhatARequestRefersToIsReserved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path, member string
+		// counted: the provider has a count of tokens.
+		counted bool
+	}{
+		"an earlier answer":      {"openai/responses", `"input":"go on","previous_response_id":"resp_1"`, true},
+		"a conversation":         {"openai/responses", `"input":"go on","conversation":{"id":"c"}`, true},
+		"a file":                 {"openai/responses", `"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]`, true},
+		"a picture in a result":  {"openai/responses", `"input":[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://x/y.png"}]}]`, true},
+		"a document":             {"anthropic/v1/messages", `"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x"}}]}]`, true},
+		"a picture":              {"openai/chat/completions", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]`, false},
+		"a file that is counted": {"gemini/v1beta/models/m:generateContent", `"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}]`, true},
+		"a cache":                {"gemini/v1beta/models/m:generateContent", `"cachedContent":"cachedContents/x"`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := `{"model":"m","max_tokens":9,"max_output_tokens":9,` + c.member + `}`
+			b := newBench(t, say("x"), 60_000, nil)
+			response, text, err := post(t.Context(), t, b.address+"/"+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			if c.counted {
+				require.Equal(t, http.StatusOK, response.StatusCode, text)
+				require.Len(t, b.provider.Others(), 1, "the provider was asked to count")
+			} else {
+				require.Zero(t, b.provider.Count())
+				require.Contains(t, b.failures()[0].Message, "65536 tokens of that are for what the request refers to")
+			}
+
+			b = newBench(t, say("x"), -1, nil)
+			response, text, err = post(t.Context(), t, b.address+"/"+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, response.StatusCode, text)
+			require.Empty(t, b.provider.Others(), "nothing limits the call")
+		})
+	}
+}
+
+// TestHiddenReasoningIsEstimated: a program leaves a stream in which nothing was said yet. What is booked
+// is as much as the model writes in that time.
+func TestHiddenReasoningIsEstimated(t *testing.T) {
+	t.Parallel()
+	var elapsed atomic.Int64
+	goOn := make(chan struct{})
+	b := newBench(t, func(r providertest.Request) providertest.Reply {
+		reply := providertest.Reply{Text: "said", Usage: cost.Usage{InputTokens: 50, OutputTokens: 6000}}
+		reply.Fault.Hold = func(sent int) <-chan struct{} {
+			switch {
+			case sent == 0:
+				return nil
+			case r.N == 1:
+				return goOn
+			}
+			return make(chan struct{})
+		}
+		return reply
+	}, -1, func(o *gateway.Options, _ []gateway.Provider) {
+		start := time.Now()
+		o.Now = func() time.Time { return start.Add(time.Duration(elapsed.Load())) }
+	})
+	ask := func(text string, takes time.Duration) *http.Response {
+		body := strings.NewReader(fmt.Sprintf(formats["responses"].body, true, text))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/openai/responses", body)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+b.access.Token)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		elapsed.Add(int64(takes)) // after the first event
+		return response
+	}
+	first := ask("hello", time.Minute) // 100 tokens a second
+	close(goOn)
+	_, err := io.Copy(io.Discard, first.Body)
+	require.NoError(t, err)
+	require.NoError(t, first.Body.Close())
+	require.NoError(t, ask("hello again", 3*time.Minute).Body.Close())
+	require.Eventually(t, func() bool { _, _, open := b.account.sum(); return open == 0 }, 30*time.Second, time.Millisecond)
+	_, unsettled, _ := b.account.sum()
+	require.InDelta(t, 18_000, unsettled.OutputTokens, 6000)
+}

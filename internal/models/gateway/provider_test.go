@@ -1,0 +1,180 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/gateway"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+// breaker is one that is open, or notes what it is told.
+type breaker struct {
+	mu   sync.Mutex
+	open time.Duration
+	told []*failures.Failure
+}
+
+func (b *breaker) Open() time.Duration { return b.open }
+
+func (b *breaker) Report(f *failures.Failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.told = append(b.told, f)
+}
+
+func TestTheBreakerIsAskedAndTold(t *testing.T) {
+	t.Parallel()
+	closed, open := &breaker{}, &breaker{open: 90 * time.Second}
+	var n atomic.Int64
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		if n.Add(1) <= 2 {
+			return providertest.Failing(providertest.Fault{Status: 503, Header: http.Header{"Retry-After-Ms": {"1"}}})
+		}
+		return providertest.Say("yes")
+	}, -1, nil)
+	b.breaker = closed
+	b.access = b.open(b.account)
+	b.address = b.serve(t, b.access)
+	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
+	require.NoError(t, err)
+	require.Len(t, closed.told, 2, "a call fails once, however often it is tried")
+	require.Equal(t, failures.APIError, closed.told[0].Category)
+	require.Nil(t, closed.told[1])
+
+	b.breaker = open
+	b.access = b.open(b.account)
+	b.address = b.serve(t, b.access)
+	response, text, err := b.ask(t.Context(), t, formats["responses"], true, "hello")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	require.Equal(t, "90", response.Header.Get("Retry-After"), text)
+	require.Equal(t, int64(3), n.Load(), "nothing was sent")
+	require.Equal(t, 90*time.Second, b.failures()[0].RetryAfter.Std())
+}
+
+func TestLimitsHoldForAllAttempts(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int64
+	b := newBench(t, func(r providertest.Request) providertest.Reply {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			continue
+		}
+		reply := providertest.Say("x")
+		reply.Fault.Hold = func(sent int) <-chan struct{} {
+			if sent == 0 {
+				now.Add(-1)
+			}
+			return nil
+		}
+		reply.Fault.Delay = 5 * time.Millisecond
+		return reply
+	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 2 })
+	var asking sync.WaitGroup
+	for i := range 12 {
+		asking.Go(func() {
+			access := b.open(b.account)
+			defer access.Close()
+			response, text, err := post(t.Context(), t, b.serve(t, access)+"/anthropic/v1/messages", access.Token, fmt.Sprintf(`{"max_tokens":5,"stream":true,"i":%d,"messages":[]}`, i))
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Errorf("%v %s", err, text)
+			}
+		})
+	}
+	asking.Wait()
+	require.LessOrEqual(t, most.Load(), int64(2))
+
+	// A minute's requests are spent: the program is told when to try again.
+	b = newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
+		p[0].Limits.RequestsPerMinute, o.Patience = 1, time.Millisecond
+	})
+	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "one")
+	require.NoError(t, err)
+	response, _, err := b.ask(t.Context(), t, formats["messages"], true, "two")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+	require.NotEmpty(t, response.Header.Get("Retry-After"))
+	require.Equal(t, 1, b.provider.Count())
+}
+
+// poorAccount has a first call wait for its budget until paid is closed.
+type poorAccount struct {
+	*account
+	waits, paid chan struct{}
+}
+
+func (a *poorAccount) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
+	plan.Waits()
+	close(a.waits)
+	<-a.paid
+	return a.account.Begin(ctx, plan)
+}
+
+// TestACallThatWaitsForItsBudgetHoldsNoPlace of its provider. It takes one again before it is sent.
+func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("x"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 1 })
+	poor := &poorAccount{account: newAccount(-1), waits: make(chan struct{}), paid: make(chan struct{})}
+	access := b.open(poor)
+	address := b.serve(t, access)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		response, text, err := post(t.Context(), t, address+"/anthropic/v1/messages", access.Token, `{"max_tokens":5,"messages":[]}`)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%v %s", err, text)
+		}
+	})
+	<-poor.waits
+	response, text, err := b.ask(t.Context(), t, formats["messages"], true, "another")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, text)
+	close(poor.paid)
+	asking.Wait()
+	require.Equal(t, 2, b.provider.Count())
+	_, _, open := poor.sum()
+	require.Zero(t, open)
+	response, text, err = b.ask(t.Context(), t, formats["messages"], true, "the place is free")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, text)
+}
+
+// TestFreeCallsPass: and cost nothing.
+func TestFreeCallsPass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("x"), 0, nil)
+	for _, path := range []string{"/anthropic/v1/messages/count_tokens", "/gemini/v1beta/models/m:countTokens"} {
+		response, text, err := post(t.Context(), t, b.address+path, b.access.Token, `{"messages":[]}`)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, response.StatusCode, text)
+		require.Contains(t, strings.ToLower(text), "tokens")
+	}
+	_, _, open := b.account.sum()
+	require.Zero(t, open)
+	require.Zero(t, b.account.begun)
+}
+
+// TestAKeyIsReadForEachCall: a new one is used at once.
+func TestAKeyIsReadForEachCall(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("x"), -1, nil)
+	for _, key := range []string{"first-key-of-all", "second-key-of-all"} {
+		b.mu.Lock()
+		b.key = key
+		b.mu.Unlock()
+		_, _, err := b.ask(t.Context(), t, formats["messages"], true, key)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "first-key-of-all", b.provider.Requests()[0].Header.Get("X-Api-Key"))
+	require.Equal(t, "second-key-of-all", b.provider.Requests()[1].Header.Get("X-Api-Key"))
+}

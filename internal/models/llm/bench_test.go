@@ -1,0 +1,169 @@
+package llm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/llm"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+const (
+	secret = "swordfish-0123456789"
+	key    = "sk-test-key"
+)
+
+// today is the clock of the tests.
+var today = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// kinds are the addresses of the APIs at a provider.
+var kinds = map[string]func(url string) string{
+	"anthropic": func(url string) string { return url },
+	"openai":    func(url string) string { return url + "/v1" },
+}
+
+// bench is a directory with a model at work on it.
+type bench struct {
+	t     *testing.T
+	dir   string
+	agent *llm.Agent
+	job   session.Job
+	calls *callStore
+
+	mu   sync.Mutex
+	said []string
+	// log is the transcript of the last run.
+	log bytes.Buffer
+}
+
+// newBench makes a bench whose model is at url. files are the input.
+func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
+	t.Helper()
+	b := &bench{t: t, calls: newCallStore()}
+	b.agent = &llm.Agent{
+		Name: "writer", API: wire.API(kind), Model: "m", BaseURL: kinds[kind](url), Key: key, Transport: http.DefaultTransport,
+		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000, Timeout: time.Minute, IdleTimeout: time.Minute,
+		Mask: func(s string) string { return strings.ReplaceAll(s, secret, "***") },
+		Now:  func() time.Time { return today }, Log: &b.log,
+	}
+	b.job = session.Job{
+		Agent: "writer", Calls: b.calls,
+		Brief: session.Brief{
+			Session: "s", Phase: "design", Persona: "architect", Role: "Solution architect", Instructions: "Be brief.",
+			Requirement: "Write the design.", Decisions: map[string]string{"language": "Go"}, Round: 1, Attempt: 1,
+		},
+		Progress: func(line string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.said = append(b.said, line)
+		},
+	}
+	for name := range files {
+		b.job.Brief.Inputs = append(b.job.Brief.Inputs, name)
+	}
+	b.fill(files)
+	return b
+}
+
+// fill gives the bench a new directory with the input's files.
+func (b *bench) fill(files map[string]string) {
+	b.t.Helper()
+	b.dir = b.t.TempDir()
+	b.job.Tree = b.dir
+	for name, content := range files {
+		path := filepath.Join(b.dir, name)
+		require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(b.t, os.WriteFile(path, []byte(content), 0o644))
+	}
+}
+
+// run does an attempt. Its outcome has the transcript.
+func (b *bench) run() (session.Outcome, error) {
+	b.log.Reset()
+	out, err := b.agent.Run(b.t.Context(), b.job)
+	out.Log = bytes.Clone(b.log.Bytes())
+	return out, err
+}
+
+// files is what the directory holds: path to content, with an x before that of
+// an executable.
+func (b *bench) files() map[string]string {
+	b.t.Helper()
+	out := map[string]string{}
+	require.NoError(b.t, fs.WalkDir(os.DirFS(b.dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(b.dir, path))
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode()&0o100 != 0 {
+			data = append([]byte("x"), data...)
+		}
+		out[path] = string(data)
+		return nil
+	}))
+	return out
+}
+
+// each runs a test against both providers.
+func each(t *testing.T, script providertest.Script, files map[string]string, test func(t *testing.T, b *bench, s *providertest.Server)) {
+	t.Helper()
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := providertest.New(t, script)
+			test(t, newBench(t, kind, server.URL(), files), server)
+		})
+	}
+}
+
+// plays is a script whose replies follow one another by the turn of their
+// conversation; the last one is repeated.
+func plays(replies ...providertest.Reply) providertest.Script {
+	return func(r providertest.Request) providertest.Reply {
+		return replies[min(r.Turn(), len(replies))-1]
+	}
+}
+
+type args = map[string]any
+
+func use(name string, a args) providertest.Reply { return providertest.Use(providertest.Tool(name, a)) }
+
+func finish() providertest.Reply { return use("finish", args{"summary": "all done"}) }
+
+func failed(t *testing.T, err error) *failures.Failure {
+	t.Helper()
+	var f *failures.Failure
+	require.ErrorAs(t, err, &f)
+	return f
+}
+
+// try is a Job.Try that fails until the file ok is there.
+func (b *bench) try(_ context.Context, check string) ([]byte, error) {
+	if _, err := os.Stat(filepath.Join(b.dir, "ok")); err != nil {
+		return []byte("FAIL: " + check + " wants the file ok"), failures.Failf(failures.TestFailure, "check %s failed: exit status 1", check)
+	}
+	return []byte("PASS"), nil
+}
+
+var errStore = errors.New("the store is full")

@@ -1,0 +1,129 @@
+package llm_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+// TestDialects works with servers that are only nearly compatible.
+func TestDialects(t *testing.T) {
+	t.Parallel()
+	for name, dialect := range map[string]providertest.Dialect{
+		"no usage":             {NoUsage: true},
+		"no ids":               {NoIDs: true},
+		"arguments in one":     {WholeArguments: true},
+		"another end of calls": {StopForCalls: true},
+		"no end":               {NoEnd: true},
+		"all of it":            {NoUsage: true, NoIDs: true, WholeArguments: true, StopForCalls: true, SameIndex: true, NoEnd: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := providertest.NewDialect(t, plays(
+				providertest.Use(providertest.Tool("write", args{"path": "a", "content": "b"}), providertest.Tool("write", args{"path": "c", "content": "d"})),
+				finish(),
+			), dialect)
+			b := newBench(t, "openai", server.URL(), nil)
+			b.agent.Prices = &cost.Prices{Input: 1e9, Output: 1e9}
+			out, err := b.run()
+			require.NoError(t, err, "%s", out.Log)
+			require.Equal(t, map[string]string{"a": "b", "c": "d"}, b.files())
+			require.Equal(t, 2, server.Count())
+			require.Positive(t, out.Usage.InputTokens, "an estimate, if the server does not count")
+			require.Positive(t, out.Usage.OutputTokens)
+			require.Positive(t, out.Usage.CostUSD)
+			results := server.Requests()[1].Last().Results
+			require.Len(t, results, 2)
+			require.NotEqual(t, results[0].ID, results[1].ID)
+		})
+	}
+}
+
+// TestWholeAnswersAreUsed although the connection broke behind them.
+func TestWholeAnswersAreUsed(t *testing.T) {
+	t.Parallel()
+	for kind := range kinds {
+		server := providertest.NewDialect(t, plays(finish()), providertest.Dialect{NoEnd: true})
+		b := newBench(t, kind, server.URL(), nil)
+		_, err := b.run()
+		require.NoError(t, err)
+		require.Empty(t, b.calls.abandons)
+	}
+}
+
+// body decodes what the server got in a call.
+func body(t *testing.T, s *providertest.Server, call int) map[string]any {
+	t.Helper()
+	var out map[string]any
+	require.NoError(t, json.Unmarshal(s.Requests()[call].Body, &out))
+	return out
+}
+
+// TestCacheMarks has every call read from the cache what the one before wrote.
+func TestCacheMarks(t *testing.T) {
+	t.Parallel()
+	server := providertest.New(t, plays(use("list", args{}), use("list", args{}), finish()))
+	b := newBench(t, "anthropic", server.URL(), nil)
+	_, err := b.run()
+	require.NoError(t, err)
+	marked := func(v any) bool { _, ok := v.(map[string]any)["cache_control"]; return ok }
+	for call := range 3 {
+		sent := body(t, server, call)
+		require.True(t, marked(sent["system"].([]any)[0]))
+		tools := sent["tools"].([]any)
+		require.True(t, marked(tools[len(tools)-1]))
+		messages := sent["messages"].([]any)
+		require.Len(t, messages, 2*call+1)
+		for i, m := range messages {
+			content := m.(map[string]any)["content"].([]any)
+			newest := i == len(messages)-1 || i == len(messages)-3
+			require.Equal(t, newest, marked(content[len(content)-1]), "call %d, message %d", call, i)
+		}
+	}
+}
+
+// TestThinkingIsGivenBack to the provider that wants it.
+func TestThinkingIsGivenBack(t *testing.T) {
+	t.Parallel()
+	reply := use("list", args{})
+	reply.Thinking = "let me see what there is, and then decide"
+	server := providertest.New(t, plays(reply, finish()))
+	b := newBench(t, "anthropic", server.URL(), nil)
+	_, err := b.run()
+	require.NoError(t, err)
+	answer := body(t, server, 1)["messages"].([]any)[1].(map[string]any)["content"].([]any)
+	require.Equal(t, map[string]any{"type": "thinking", "thinking": reply.Thinking, "signature": "c2lnbmF0dXJl"}, answer[0])
+	require.Equal(t, "tool_use", answer[1].(map[string]any)["type"])
+}
+
+// TestNamesOfTheLongestAnswer: OpenAI has renamed it, and other servers have not.
+func TestNamesOfTheLongestAnswer(t *testing.T) {
+	t.Parallel()
+	server := providertest.New(t, plays(finish()))
+	b := newBench(t, "openai", server.URL(), nil)
+	_, err := b.run()
+	require.NoError(t, err)
+	sent := body(t, server, 0)
+	require.InDelta(t, 8192, sent["max_tokens"], 0)
+	require.NotContains(t, sent, "max_completion_tokens")
+	require.Equal(t, map[string]any{"include_usage": true}, sent["stream_options"])
+}
+
+// TestAddresses takes a base URL in the ways that people write it.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for kind, suffixes := range map[string][]string{"anthropic": {"", "/", "/v1", "/v1/"}, "openai": {"/", ""}} {
+		for _, suffix := range suffixes {
+			server := providertest.New(t, plays(finish()))
+			b := newBench(t, kind, server.URL(), nil)
+			b.agent.BaseURL = kinds[kind](server.URL()) + suffix
+			_, err := b.run()
+			require.NoError(t, err, "%s %q", kind, suffix)
+			require.Equal(t, 1, server.Count())
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package llm_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+// TestFaults has every fault of a provider end in its category, after one call
+// and no more, and with its cost noted as far as it can be known.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	fault := func(f providertest.Fault) providertest.Reply {
+		r := use("write", args{"path": "never", "content": strings.Repeat("a long text ", 100)})
+		r.Fault = f
+		return r
+	}
+	for name, c := range map[string]struct {
+		reply    providertest.Reply
+		category failures.Category
+		message  string
+		after    time.Duration
+		final    bool
+		billed   bool
+	}{
+		"rate limited":          {reply: providertest.RateLimited(""), category: failures.RateLimited, message: "limits the request rate"},
+		"rate limited, seconds": {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
+		"rate limited, a date":  {reply: providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)), category: failures.RateLimited, after: 90 * time.Second},
+		"rate limited, for ever": {
+			reply: providertest.RateLimited("1e300"), category: failures.RateLimited, after: session.MaxRetryAfter.Std(),
+		},
+		"no quota": {
+			reply:    providertest.Failing(providertest.Fault{Status: 429, Type: "billing_error", Code: "insufficient_quota", Message: "pay"}),
+			category: failures.Auth, final: true, message: "billing problem",
+		},
+		"no credit": {
+			reply: providertest.Failing(providertest.Fault{
+				Status: 400, Type: "invalid_request_error",
+				Message: "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
+			}),
+			category: failures.Auth, final: true, message: "billing problem",
+		},
+		"server error": {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
+		"overloaded":   {reply: providertest.Overloaded(), category: failures.APIError, message: "Overloaded"},
+		"unauthorized": {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
+		"unknown model": {
+			reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true, message: "worker file",
+		},
+		"bad request": {
+			reply:    providertest.Failing(providertest.Fault{Status: 400, Type: "invalid_request_error", Message: "no such field"}),
+			category: failures.InvalidRequest, final: true, message: "no such field",
+		},
+		"overflow":        {reply: providertest.ContextOverflow(), category: failures.ContextOverflow, message: "nothing can be left out"},
+		"no answer":       {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},
+		"garbage":         {reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError, message: "a proxy or another server"},
+		"cut early":       {reply: fault(providertest.Fault{CutAfter: 300}), category: failures.APIError, billed: true},
+		"cut late":        {reply: fault(providertest.Fault{CutAfter: 2500}), category: failures.APIError, billed: true},
+		"an error inside": {reply: fault(providertest.Fault{InStream: true, Type: "overloaded_error", Message: "Overloaded"}), category: failures.APIError, message: "Overloaded", billed: true},
+		"slow":            {reply: fault(providertest.Fault{Delay: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
+		"stalled":         {reply: fault(providertest.Fault{Stall: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
+		"refused":         {reply: providertest.Reply{Text: "I cannot help with that.", Stop: providertest.Refused}, category: failures.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, plays(c.reply), nil, func(t *testing.T, b *bench, s *providertest.Server) {
+				if c.message == "idle_timeout" {
+					b.agent.IdleTimeout = 3 * time.Second
+				}
+				out, err := b.run()
+				f := failed(t, err)
+				require.Equal(t, c.category, f.Category, "%s", f.Message)
+				require.Contains(t, f.Message, c.message)
+				require.Contains(t, f.Message, "agent writer: ")
+				require.Equal(t, c.after, f.RetryAfter.Std())
+				require.Equal(t, !c.final, f.RetryRound())
+				require.Equal(t, 1, s.Count(), "no retries of the library's own")
+				require.Empty(t, b.files())
+				require.Contains(t, string(out.Log), string(c.category))
+				if c.category == failures.Refused || c.category == failures.ContextOverflow {
+					require.Empty(t, b.calls.abandons)
+					return
+				}
+				require.Len(t, b.calls.abandons, 1)
+				ended := b.calls.abandons[0]
+				require.Equal(t, !c.billed, ended.known && ended.used == (cost.Usage{}))
+				require.Equal(t, c.billed, ended.used.Tokens() > 0)
+				require.Zero(t, out.Usage.Tokens())
+			})
+		})
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, kind, providertest.RefusingURL(t), nil)
+			_, err := b.run()
+			f := failed(t, err)
+			require.Equal(t, failures.APIError, f.Category)
+			require.Contains(t, f.Message, "refused")
+			require.False(t, f.Final)
+			require.Equal(t, []abandoned{{turn: 1, known: true}}, b.calls.abandons)
+		})
+	}
+}
+
+// TestTimeouts tells the attempt's own end from that of its context.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	stalled := finish()
+	stalled.Fault.Stall = time.Hour
+	each(t, plays(stalled), nil, func(t *testing.T, b *bench, s *providertest.Server) {
+		b.job.Timeout = textfmt.Duration(2 * time.Second)
+		_, err := b.run()
+		f := failed(t, err)
+		require.Equal(t, failures.Timeout, f.Category)
+		require.Contains(t, f.Message, "2s")
+		require.Len(t, b.calls.abandons, 1)
+		require.False(t, b.calls.abandons[0].known)
+
+		b.job.Timeout = 0
+		errStopped := errors.New("the worker stops")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			for s.Count() < 2 && t.Context().Err() == nil { // the call is under way
+				time.Sleep(time.Millisecond)
+			}
+			cancel(errStopped)
+		}()
+		_, err = b.agent.Run(ctx, b.job)
+		require.ErrorIs(t, err, errStopped)
+		require.Len(t, b.calls.abandons, 2)
+		require.False(t, b.calls.abandons[1].known)
+	})
+}
+
+// TestWaitsAreNoPartOfTheTimeout: a budget that others have reserved, or a store that is away, fails no attempt.
+func TestWaitsAreNoPartOfTheTimeout(t *testing.T) {
+	t.Parallel()
+	each(t, plays(finish()), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
+		b.job.Timeout, b.job.Waits = textfmt.Duration(time.Millisecond), session.NewWaits(time.Now)
+		defer b.job.Waits.Begin()()
+		_, err := b.run()
+		require.NoError(t, err)
+	})
+}
+
+// TestStoreErrors are not the agent's failures.
+func TestStoreErrors(t *testing.T) {
+	t.Parallel()
+	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
+		b.calls.budget = func(session.CallPlan) (cost.Amount, error) { return cost.Amount{}, errStore }
+		_, err := b.run()
+		require.ErrorIs(t, err, errStore)
+		var f *failures.Failure
+		require.NotErrorAs(t, err, &f)
+		require.Zero(t, s.Count())
+	})
+}
+
+// TestRedirectsGetNoKey: a key is for the server that the worker file names.
+func TestRedirectsGetNoKey(t *testing.T) {
+	t.Parallel()
+	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
+		elsewhere := httptest.NewServer(http.RedirectHandler(s.URL()+"/v1/messages", http.StatusTemporaryRedirect))
+		defer elsewhere.Close()
+		b.agent.BaseURL = kinds[string(b.agent.API)](elsewhere.URL)
+		_, err := b.run()
+		f := failed(t, err)
+		require.Equal(t, failures.InvalidRequest, f.Category)
+		require.Contains(t, f.Message, "redirects")
+		require.Zero(t, s.Count())
+	})
+}

@@ -1,0 +1,154 @@
+package llm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+)
+
+// answer returns the model's answer in this turn: the stored one if it was paid for already, or
+// else a new one. It also returns the stored turn; nil if turns are not stored.
+func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
+	f, digest := r.talk.forecast(r.MaxOutputTokens, r.Prices), r.talk.digest()
+	if r.job.Calls == nil {
+		answer, _, _, err := r.call(ctx, turn, f, nil)
+		r.usage = r.usage.Add(answer.Usage)
+		return answer, nil, err
+	}
+	stored, err := r.job.Calls.Stored(ctx, turn, digest)
+	if err != nil {
+		return Answer{}, nil, fmt.Errorf("look for a stored answer to turn %d: %w", turn, err)
+	}
+	if stored != nil {
+		var answer Answer
+		if err := json.Unmarshal(stored.Answer, &answer); err != nil {
+			return Answer{}, nil, fmt.Errorf("the answer of turn %d: %w: %w", turn, session.ErrCorrupt, err)
+		}
+		answer.Usage = stored.Usage
+		r.log.Turn("turn %d: using the stored answer, without a new call", turn)
+		r.writeAnswer(answer, false)
+		r.usage = r.usage.Add(stored.Usage)
+		return answer, stored, nil
+	}
+	return r.buy(ctx, turn, f, digest)
+}
+
+// buy reserves, makes and settles a call.
+func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
+	f.Learned = r.Scale.Learned()
+	leave, err := r.enter(ctx, f.Guess())
+	if err != nil {
+		return Answer{}, nil, err
+	}
+	var used cost.Usage
+	left := false
+	defer func() {
+		if !left {
+			leave(used.Tokens())
+		}
+	}()
+	plan := f.Plan()
+	plan.Turn, plan.Agent, plan.Model, plan.Request = turn, r.Name, r.Model, digest
+	plan.API, plan.Server = string(r.API), r.API.Host(r.BaseURL)
+	plan.Waits = func() { leave(0); left = true }
+	call, err := r.job.Calls.Begin(ctx, plan)
+	if err != nil {
+		return Answer{}, nil, err
+	}
+	if left {
+		if leave, err = r.enter(ctx, f.Guess()); err != nil {
+			return Answer{}, nil, errors.Join(err, call.Abandon(context.WithoutCancel(ctx), cost.Usage{}))
+		}
+		left = false
+	}
+	f.MaxOutput = f.Output(call.Granted())
+	answer, counted, rest, err := r.call(ctx, turn, f, call)
+	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped
+	if err != nil {
+		used = counted.Add(rest)
+		if noted := session.EndCall(noting, call, counted, rest); noted != nil {
+			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
+		}
+		return Answer{}, nil, err
+	}
+	used = answer.Usage
+	call.Answered(answer.Said)
+	if u := answer.Usage; answer.Counted {
+		r.Scale.Learn(u.Prompt(), f.Total)
+	}
+	if err := call.Settle(noting, wire.Encode(answer), answer.Usage); err != nil {
+		return Answer{}, nil, fmt.Errorf("settle the call of turn %d: %w", turn, err)
+	}
+	r.usage = r.usage.Add(answer.Usage)
+	return answer, &session.StoredTurn{Call: call.ID()}, nil
+}
+
+// enter waits until the provider's limits permit a call, at most for the time of an attempt.
+func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), err error) {
+	if r.Enter == nil {
+		return func(int64) {}, nil
+	}
+	defer r.job.Waits.Begin()()
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	leave, err = r.Enter(bounded, tokens)
+	if err == nil {
+		return leave, nil
+	}
+	if stopped := ended(ctx); stopped != nil {
+		return nil, stopped
+	}
+	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call within %s: %v", r.timeout, err)
+}
+
+// restore restores the file changes of a turn's tools. whole is false if not all changes were
+// stored, so that the tools have to be executed again.
+func (r *run) restore(ctx context.Context, doc []byte) (d done, whole bool, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(doc))
+	if err := decoder.Decode(&d); err != nil {
+		return done{}, false, nil //nolint:nilerr // the tools are executed again, which costs nothing
+	}
+	contents := make([][]byte, len(d.Effects))
+	for i, e := range d.Effects {
+		if e.Blob == "" {
+			continue
+		}
+		contents[i], err = r.job.Calls.Get(ctx, e.Blob)
+		switch {
+		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+			return done{}, false, nil
+		case err != nil:
+			return done{}, false, fmt.Errorf("put %s back: %w", e.Path, err)
+		}
+	}
+	for i, e := range d.Effects {
+		if err := r.redo(e, contents[i]); err != nil {
+			return done{}, false, failures.Failf(failures.ResourceError, "put %s back: %v", e.Path, err)
+		}
+	}
+	return d, true, nil
+}
+
+// redo repeats a tool's change of a file.
+func (r *run) redo(e effect, content []byte) error {
+	name, err := clean(e.Path)
+	if err != nil {
+		return err
+	}
+	if e.Blob == "" {
+		if _, err := r.tree.root.Lstat(name); err != nil {
+			return nil //nolint:nilerr // it does not exist
+		}
+		return r.tree.remove(name)
+	}
+	_, err = r.tree.write(name, string(content), &e.Executable)
+	return err
+}

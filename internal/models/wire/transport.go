@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+
+	"github.com/maestro-hive/maestro/internal/core/secrets"
+)
+
+// Unsent marks the error of a call of which the provider has got nothing.
+type Unsent struct{ Err error }
+
+func (u Unsent) Error() string { return u.Err.Error() }
+
+// Unwrap returns the error of the call.
+func (u Unsent) Unwrap() error { return u.Err }
+
+// Transport sends calls by another transport. Its error is [Unsent] if no header was sent: the name, the proxy or
+// the server's certificate was not found to be right, or nobody has answered there. The body of an answer
+// is decompressed.
+type Transport struct {
+	http.RoundTripper
+	// Key, if not nil, is replaced in the header and the body of an answer: a provider may repeat it.
+	Key *secrets.Set
+}
+
+// RoundTrip sends a call.
+func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	response, err := t.RoundTripper.RoundTrip(request.WithContext(httptrace.WithClientTrace(request.Context(), trace)))
+	if err != nil && !sent.Load() {
+		return nil, Unsent{err}
+	}
+	if err == nil {
+		decompress(response)
+		t.mask(response)
+	}
+	return response, err
+}
+
+func (t Transport) mask(response *http.Response) {
+	if t.Key == nil {
+		return
+	}
+	for _, values := range response.Header {
+		for i, v := range values {
+			values[i] = t.Key.Mask(v)
+		}
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{t.Key.Reader(response.Body), response.Body}
+}
+
+// decompress replaces the body of an answer by its content. Some servers and edges compress answers also if they are asked
+// not to. The reader of the body bounds what it becomes.
+func decompress(response *http.Response) {
+	encoding := strings.ToLower(response.Header.Get("Content-Encoding"))
+	if encoding == "" || encoding == "identity" {
+		return
+	}
+	response.Body = &packedBody{ReadCloser: response.Body, encoding: encoding}
+	response.Header.Del("Content-Encoding")
+	response.Header.Del("Content-Length")
+	response.ContentLength = -1
+}
+
+// packedBody is a body that is decompressed while it is read. Its beginning is read at the first read.
+type packedBody struct {
+	io.ReadCloser
+	encoding string
+	content  io.Reader
+}
+
+// Read reads the next part of the content.
+func (b *packedBody) Read(p []byte) (n int, err error) {
+	if b.content == nil {
+		if b.encoding != "gzip" && b.encoding != "x-gzip" {
+			return 0, fmt.Errorf("the answer is compressed (%.20s), although it was asked for as it is", b.encoding)
+		}
+		if b.content, err = gzip.NewReader(b.ReadCloser); err != nil {
+			b.content = nil
+			return 0, fmt.Errorf("the answer is compressed, and cannot be read: %w", err)
+		}
+	}
+	return b.content.Read(p)
+}
+
+// head is how many bytes of a document are looked at to tell an answer from something else.
+const head = 512
+
+// Answered reports whether a status is that of an answer. Some frameworks of servers answer with 201.
+func Answered(status int) bool { return status == http.StatusOK || status == http.StatusCreated }
+
+// Open reads the beginning of an answer. It returns a body with all of it, or a *[Fault] if it is
+// no answer of an API: a page of a proxy, nothing, or a short document without anything in it.
+func Open(f Format, response *http.Response) (io.Reader, error) {
+	body, kind, least := bufio.NewReaderSize(response.Body, head), response.Header.Get("Content-Type"), head
+	if strings.HasPrefix(kind, "text/event-stream") { // a document may come in pieces
+		least = 1
+	}
+	_, err := body.Peek(least)
+	first, _ := body.Peek(body.Buffered())
+	ended := errors.Is(err, io.EOF)
+	if err != nil && !ended {
+		return nil, err
+	}
+	if rest, ok := bytes.CutPrefix(first, []byte("\uFEFF")); ok {
+		_, _ = body.Discard(len(first) - len(rest)) // it is buffered
+		first = rest
+	}
+	if what := stranger(f, kind, first, ended); what != "" {
+		return nil, &Fault{Status: http.StatusOK, NoAnswer: true, Message: what}
+	}
+	return body, nil
+}
+
+// stranger says what the beginning of a body is if it is no answer; empty: it may be one.
+func stranger(f Format, contentType string, first []byte, ended bool) string {
+	text := bytes.TrimSpace(first)
+	switch {
+	case len(text) == 0 && ended:
+		return "an empty answer"
+	case isPage(contentType, text):
+		return page(text)
+	case strings.HasPrefix(contentType, "text/event-stream"), len(text) == 0:
+		return ""
+	case text[0] != '{' && text[0] != '[' && !bytes.ContainsRune(text[:min(len(text), 16)], ':'): // events are not always called so
+		return fmt.Sprintf("%q instead of an answer", clip(text))
+	}
+	if !ended || f == "" {
+		return ""
+	}
+	m := NewMeter(f, 1, contentType)
+	_, _ = m.Write(first)
+	if !m.Facts().empty() {
+		return ""
+	}
+	return fmt.Sprintf("%q instead of an answer", clip(text))
+}
+
+// isPage reports whether a body is HTML.
+func isPage(contentType string, text []byte) bool {
+	return len(text) > 0 && (strings.HasPrefix(contentType, "text/html") && text[0] != '{' && text[0] != '[' || text[0] == '<')
+}
+
+// page describes a page by its title.
+func page(text []byte) string {
+	lower := bytes.ToLower(text)
+	if _, rest, ok := bytes.Cut(lower, []byte("<title")); ok {
+		at := len(lower) - len(rest)
+		_, title, _ := bytes.Cut(text[at:], []byte(">"))
+		title, _, _ = bytes.Cut(title, []byte("<"))
+		if title = bytes.TrimSpace(title); len(title) > 0 {
+			return fmt.Sprintf("a page with the title %q", clip(title))
+		}
+	}
+	return "a page"
+}
+
+func clip(text []byte) string { return string(text[:min(len(text), 80)]) }

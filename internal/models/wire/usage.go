@@ -1,0 +1,154 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+)
+
+// Providers that follow OpenAI's formats state the usage in dialects. The name of a count says what it
+// is, wherever in the usage it stands, and whether it is written as input_tokens or as inputTokens. These are the names of
+// OpenAI, DeepSeek, Moonshot (Kimi), Qwen, xAI, OpenRouter, LiteLLM, Perplexity, vLLM, and of Anthropic, Bedrock and Gemini
+// behind an endpoint of OpenAI's format.
+var usageNames = uniform(map[string]func(*counts) *count{
+	"prompt_tokens": inputOf, "input_tokens": inputOf,
+	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
+	"cached_input_tokens": cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf, "created_cache_tokens": cacheWriteOf,
+	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
+	"cache_write_input_tokens": cacheWriteOf, "cached_content_token_count": cacheReadOf,
+	"ephemeral_1h_input_tokens": cacheHourOf, "web_search_requests": searchesOf,
+	"reasoning_tokens": reasoningOf, "thoughts_token_count": reasoningOf,
+	"total_tokens": totalOf,
+})
+
+// uniform makes names uniform.
+func uniform[T any](names map[string]T) map[string]T {
+	out := map[string]T{}
+	for name, value := range names {
+		out[uniformName(name)] = value
+	}
+	return out
+}
+
+func uniformName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+
+func inputOf(c *counts) *count      { return &c.input }
+func cacheReadOf(c *counts) *count  { return &c.cacheRead }
+func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
+func cacheHourOf(c *counts) *count  { return &c.cacheHour }
+func reasoningOf(c *counts) *count  { return &c.reasoning }
+func searchesOf(c *counts) *count   { return &c.searches }
+func totalOf(c *counts) *count      { return &c.total }
+
+// usagePlaces are the keys with a usage: OpenAI's, Moonshot's of the last chunk, and Groq's of a stream.
+var usagePlaces = []string{"usage.", "choices[].usage.", "x_groq.usage."}
+
+// readUsage reads a value of a usage; false: the path is not in one.
+func (m *Meter) readUsage(path string, l leaf) bool {
+	for _, place := range usagePlaces {
+		rest, ok := strings.CutPrefix(path, place)
+		if !ok {
+			continue
+		}
+		name := rest[strings.LastIndexByte(rest, '.')+1:]
+		plain := uniformName(name)
+		switch of := usageNames[plain]; plain {
+		case "completiontokens", "outputtokens":
+			m.countOutput(l)
+		case "cachereadinputtokens", "cachecreationinputtokens", "cachewriteinputtokens":
+			m.counts.beside = true
+			fallthrough
+		default:
+			if of != nil {
+				of(&m.counts).set(l)
+			}
+		}
+		m.readCost(rest, name, l)
+		return true
+	}
+	return false
+}
+
+// ticksPerDollar is xAI's unit of money.
+const ticksPerDollar = 10_000_000_000
+
+// readCost reads what a provider says that the call costs, in USD: OpenRouter's and Perplexity's cost,
+// DeepInfra's estimated_cost, xAI's ticks. With a key of the user's own, OpenRouter states the price of
+// the model apart.
+func (m *Meter) readCost(rest, name string, l leaf) {
+	if rest == "is_byok" {
+		m.stated.ownKey = l.is("true")
+	}
+	amount, err := strconv.ParseFloat(string(l.raw), 64)
+	if err != nil || !(amount >= 0 && amount < 1e6) && name != "cost_in_usd_ticks" {
+		return
+	}
+	usd := cost.USD(amount * 1e9)
+	switch {
+	case rest == "cost", rest == "total_cost", rest == "cost.total_cost", rest == "estimated_cost":
+		m.stated.charged = max(m.stated.charged, usd)
+	case rest == "cost_in_usd_ticks" && amount >= 0 && amount < 1e6*ticksPerDollar:
+		m.stated.charged = max(m.stated.charged, cost.USD(amount*1e9/ticksPerDollar))
+	case rest == "cost_details.upstream_inference_cost":
+		m.stated.upstream = max(m.stated.upstream, usd)
+	}
+}
+
+// statedCost is the money that an answer names.
+type statedCost struct {
+	charged, upstream cost.USD
+	// ownKey: upstream is charged by another provider, in addition.
+	ownKey bool
+}
+
+func (s statedCost) total() cost.USD {
+	if s.ownKey {
+		return s.charged + s.upstream
+	}
+	return max(s.charged, s.upstream)
+}
+
+// usageOfParts returns the usage of a provider whose counts may include each other. Cached tokens are a part
+// of the input for OpenAI, and beside it for Anthropic; reasoning is a part of the output for OpenAI,
+// and beside it for xAI. The reading that adds up to the provider's own total is right. If none does,
+// it is the usual one, and differs says so. If the total is higher, the difference counts as output.
+func usageOfParts(c counts) (u cost.Usage, differs string) {
+	var readings []cost.Usage
+	first := c.beside && !c.total.known
+	for _, cacheBeside := range []bool{first, !first} {
+		for _, reasoningBeside := range []bool{false, true} {
+			cached := c.cacheRead.n + c.cacheWrite.n
+			if !cacheBeside && cached > c.input.n || !reasoningBeside && c.reasoning.n > c.output.n {
+				continue
+			}
+			r := cost.Usage{InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n, CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n}
+			if !cacheBeside {
+				r.InputTokens -= cached
+			}
+			if reasoningBeside {
+				r.OutputTokens += r.ReasoningTokens
+			}
+			readings = append(readings, r)
+		}
+	}
+	u = readings[0] // with both beside each other, there is always one
+	for _, r := range readings {
+		if r.Tokens() == c.total.n {
+			return r, ""
+		}
+	}
+	return upTo(u, c.total)
+}
+
+// upTo compares the usage with the provider's total. A higher one counts: the difference is output.
+func upTo(u cost.Usage, total count) (cost.Usage, string) {
+	sum := u.Tokens()
+	if !total.known || total.n == sum || total.n == 0 {
+		return u, ""
+	}
+	differs := fmt.Sprintf("the provider's total is %d tokens, and its parts add up to %d", total.n, sum)
+	u.OutputTokens += max(total.n-sum, 0)
+	return u, differs
+}

@@ -1,0 +1,353 @@
+package wire_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/providertest"
+)
+
+// call is a paid call of an API, streamed and not.
+type call struct {
+	api                   wire.API
+	path, streamPath      string
+	body                  string
+	wholeStop, streamStop string
+}
+
+var calls = map[string]call{
+	"messages":         {wire.Anthropic, "/v1/messages", "", `{"model":"m","max_tokens":1000,"messages":[{"role":"user","content":"hello"}]%s}`, "tool_use", "tool_use"},
+	"chat":             {wire.OpenAI, "/v1/chat/completions", "", `{"model":"m","max_tokens":1000,"messages":[{"role":"user","content":"hello"}]%s}`, "tool_calls", "tool_calls"},
+	"responses":        {wire.OpenAI, "/v1/responses", "", `{"model":"m","input":"hello"%s}`, "completed", "completed"},
+	"gemini":           {wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP"},
+	"gemini as a list": {wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP"},
+}
+
+// answer asks a provider, and returns what it was asked and what came.
+func (c call) answer(t testing.TB, s *providertest.Server, stream bool) (q *wire.Request, contentType string, body []byte) {
+	t.Helper()
+	path, text := c.path, c.body
+	if strings.Contains(text, "%s") {
+		text = fmt.Sprintf(text, fmt.Sprintf(`,"stream":%v`, stream))
+	}
+	if stream && c.streamPath != "" {
+		path = c.streamPath
+	}
+	bare, _, _ := strings.Cut(path, "?")
+	to, ok := c.api.Route(http.MethodPost, bare)
+	require.True(t, ok)
+	q, err := wire.ReadRequest(to, false, []byte(text))
+	require.NoError(t, err)
+	require.Equal(t, "m", q.Model)
+	require.Equal(t, stream, q.Stream)
+	sent, _ := q.Body(0)
+	response, err := http.Post(s.URL()+path, "application/json", bytes.NewReader(sent))
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, _ = io.ReadAll(response.Body) // cut answers end with an error
+	return q, response.Header.Get("Content-Type"), body
+}
+
+func reply() providertest.Reply {
+	r := providertest.Use(providertest.Tool("read", map[string]string{"path": "näme with \"quotes\", long enough to come in pieces.md"}))
+	r.Text = "I look, \\ and 説明する"
+	r.Usage = cost.Usage{InputTokens: 10, CacheReadTokens: 100, OutputTokens: 70}
+	return r
+}
+
+func meter(q *wire.Request, contentType string, parts ...[]byte) wire.Facts {
+	m := wire.NewMeter(q.Format, q.Choices, contentType)
+	for _, p := range parts {
+		_, _ = m.Write(p)
+	}
+	return m.Facts()
+}
+
+func TestTheMeterCountsWhatTheProviderCounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range calls {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, stream), func(t *testing.T) {
+				t.Parallel()
+				s := providertest.New(t, func(providertest.Request) providertest.Reply { return reply() })
+				q, kind, body := c.answer(t, s, stream)
+				facts := meter(q, kind, body)
+				want := c.wholeStop
+				if stream {
+					want = c.streamStop
+				}
+				require.NotEmpty(t, facts.ID)
+				require.Equal(t, "m", facts.Model)
+				facts.ID, facts.Model, facts.Tier = "", "", ""
+				require.Equal(t, wire.Facts{Usage: reply().Usage, Counted: true, Stop: want, Whole: true, Ended: true}, facts)
+				require.Equal(t, reply().Usage, s.Served(1).Usage)
+
+				// Before its end, an answer is not whole, and what came is known by its bytes.
+				half := meter(q, kind, body[:len(body)/3])
+				require.False(t, half.Whole)
+			})
+		}
+	}
+}
+
+// TestAnyPartsGiveTheSameFacts cuts answers anywhere, also those that are no answers.
+func TestAnyPartsGiveTheSameFacts(t *testing.T) {
+	t.Parallel()
+	type recorded struct {
+		q    *wire.Request
+		kind string
+		body []byte
+	}
+	var all []recorded
+	for _, c := range calls {
+		for _, stream := range []bool{false, true} {
+			for _, r := range []providertest.Reply{
+				reply(),
+				{Text: "cut", Fault: providertest.Fault{CutAfter: 300}},
+				providertest.Overloaded(),
+				{Text: "x", Fault: providertest.Fault{InStream: true, Type: "overloaded_error", Message: "\"busy\""}},
+				{Fault: providertest.Fault{Garbage: true}},
+			} {
+				s := providertest.New(t, func(providertest.Request) providertest.Reply { return r })
+				q, kind, body := c.answer(t, s, stream)
+				all = append(all, recorded{q, kind, body})
+			}
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.SampledFrom(all).Draw(t, "answer")
+		body := a.body
+		if rapid.Bool().Draw(t, "damaged") {
+			body = bytes.Clone(body)
+			body[rapid.IntRange(0, len(body)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
+		}
+		m, parts := wire.NewMeter(a.q.Format, a.q.Choices, a.kind), body
+		for len(parts) > 0 {
+			n := rapid.IntRange(1, min(len(parts), 1+rapid.IntRange(0, 200).Draw(t, "most"))).Draw(t, "n")
+			_, _ = m.Write(parts[:n])
+			parts = parts[n:]
+			_ = m.Facts()
+		}
+		require.Equal(t, meter(a.q, a.kind, body), m.Facts())
+	})
+}
+
+func TestAnErrorInTheMiddleOfAStreamIsAFault(t *testing.T) {
+	t.Parallel()
+	for name, c := range calls {
+		if name == "gemini as a list" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := reply()
+			r.Fault = providertest.Fault{InStream: true, Type: "overloaded_error", Code: "overloaded", Message: "busy"}
+			s := providertest.New(t, func(providertest.Request) providertest.Reply { return r })
+			q, kind, body := c.answer(t, s, true)
+			facts := meter(q, kind, body)
+			require.NotNil(t, facts.Fault)
+			require.Contains(t, facts.Fault.Error(), "busy")
+			require.False(t, facts.Whole)
+		})
+	}
+}
+
+// TestAnEndlessAnswerIsBounded writes what a hostile provider could: the meter keeps nothing of it.
+func TestAnEndlessAnswerIsBounded(t *testing.T) { // allocations are those of the process: not parallel
+	to, _ := wire.Anthropic.Route(http.MethodPost, "/v1/messages")
+	q, err := wire.ReadRequest(to, false, []byte(`{"model":"m","stream":true}`))
+	require.NoError(t, err)
+	for name, beginning := range map[string]string{
+		"text": `data: {"type":"content_block_delta","delta":{"text":"`, "a key": `data: {"`, "a line": "", "a field": "data", "depth": "data: ",
+	} {
+		filler := "x"
+		if name == "depth" {
+			filler = `{"a":[`
+		}
+		part := bytes.Repeat([]byte(filler), 64<<10)
+		m := wire.NewMeter(q.Format, q.Choices, "text/event-stream")
+		_, _ = m.Write([]byte(beginning))
+		perWrite := testing.AllocsPerRun(20, func() { _, _ = m.Write(part) })
+		require.Less(t, perWrite, 2.0, name)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		api    wire.API
+		method string
+		path   string
+		format wire.Format
+		ok     bool
+	}{
+		{wire.Anthropic, "POST", "/v1/messages", wire.Messages, true},
+		{wire.Anthropic, "POST", "/v1/messages/count_tokens", "", true},
+		{wire.Anthropic, "GET", "/v1/models/claude-sonnet-4", "", true},
+		{wire.Anthropic, "GET", "/v1/messages", "", false},
+		{wire.Anthropic, "POST", "/v1/messages/batches", "", false},
+		{wire.Anthropic, "GET", "/v1/files/x", "", false},
+		{wire.Anthropic, "POST", "/v1/messages/", "", false},
+		{wire.Anthropic, "POST", "//v1/messages", "", false},
+		{wire.Anthropic, "POST", "/v1/./messages", "", false},
+		{wire.Anthropic, "POST", "/v1/models/../messages", "", false},
+		{wire.Anthropic, "GET", "/v1/models/..%2fmessages", "", false},
+		{wire.Anthropic, "POST", "/v1/messages;x", "", false},
+		{wire.Anthropic, "POST", `/v1\messages`, "", false},
+		{wire.OpenAI, "POST", "/v1/chat/completions", wire.ChatCompletions, true},
+		{wire.OpenAI, "POST", "/v1/responses", wire.Responses, true},
+		{wire.OpenAI, "GET", "/v1/responses/resp_1", "", false},
+		{wire.OpenAI, "GET", "/v1/models", "", true},
+		{wire.OpenAI, "DELETE", "/v1/models/ft:gpt", "", false},
+		{wire.OpenAI, "POST", "/v1/embeddings", "", false},
+		{wire.Gemini, "POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent", wire.GenerateContent, true},
+		{wire.Gemini, "POST", "/v1beta/models/gemini-2.5-pro:countTokens", "", true},
+		{wire.Gemini, "POST", "/v1beta/models/gemini-2.5-pro:batchGenerateContent", "", false},
+		{wire.Gemini, "POST", "/v1beta/models/a/b:generateContent", "", false},
+		{wire.Gemini, "GET", "/v1beta/models", "", true},
+		{wire.Gemini, "GET", "/v1beta/files", "", false},
+	} {
+		got, ok := c.api.Route(c.method, c.path)
+		require.Equal(t, c.ok, ok, "%s %s", c.method, c.path)
+		if ok {
+			require.Equal(t, c.format, got.Format, c.path)
+		}
+	}
+}
+
+func TestOnlyTheBoundChanges(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		api        wire.API
+		path, body string
+		most       int64
+		want       string
+	}{
+		"lowered":               {wire.Anthropic, "/v1/messages", "{ \"max_tokens\" : 8192 ,\n\"model\":\"m\"}", 100, "{ \"max_tokens\" : 100 ,\n\"model\":\"m\"}"},
+		"low enough":            {wire.Anthropic, "/v1/messages", `{"max_tokens":50}`, 100, `{"max_tokens":50}`},
+		"not below thinking":    {wire.Anthropic, "/v1/messages", `{"max_tokens":8192,"thinking":{"type":"enabled","budget_tokens":4096}}`, 100, `{"max_tokens":4097,"thinking":{"type":"enabled","budget_tokens":4096}}`},
+		"inside of a text":      {wire.Anthropic, "/v1/messages", `{"x":"\"max_tokens\":9","max_tokens":900}`, 10, `{"x":"\"max_tokens\":9","max_tokens":10}`},
+		"an escaped key":        {wire.Anthropic, "/v1/messages", `{"max\u005ftokens":900}`, 10, `{"max\u005ftokens":10}`},
+		"added":                 {wire.OpenAI, "/v1/responses", `{"model":"m"}`, 100, `{"max_output_tokens":100,"model":"m"}`},
+		"a null":                {wire.OpenAI, "/v1/responses", `{"max_output_tokens":null,"model":"m"}`, 100, `{"max_output_tokens":100,"model":"m"}`},
+		"each of two answers":   {wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"n":2}`, 100, `{"max_tokens":50,"n":2}`},
+		"two names":             {wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"max_completion_tokens":900}`, 10, `{"max_tokens":10,"max_completion_tokens":10}`},
+		"and usage":             {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"max_tokens":80}`, 10, `{"stream_options":{"include_usage":true},"stream":true,"max_tokens":10}`},
+		"usage, declined":       {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":false}}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
+		"usage, among others":   {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{ "a":1}}`, 0, `{"stream":true,"stream_options":{"include_usage":true, "a":1}}`},
+		"usage, null":           {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":null}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
+		"usage, asked for":      {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true}}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
+		"within an empty key":   {wire.OpenAI, "/v1/chat/completions", `{"":{"max_tokens":5},"model":"m"}`, 10, `{"max_tokens":10,"":{"max_tokens":5},"model":"m"}`},
+		"Gemini, a text":        {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":"9e2"}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
+		"Gemini":                {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":900}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
+		"Gemini's other names":  {wire.Gemini, "/v1beta/models/m:generateContent", `{"generation_config":{"max_output_tokens":900}}`, 10, `{"generation_config":{"max_output_tokens":10}}`},
+		"Gemini, settings":      {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
+		"Gemini, nothing":       {wire.Gemini, "/v1beta/models/m:generateContent", `{"contents":[]}`, 10, `{"generationConfig":{"maxOutputTokens":10},"contents":[]}`},
+		"Gemini, a similar key": {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":900}}`, 10, `{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":10}}`},
+	} {
+		to, ok := c.api.Route(http.MethodPost, c.path)
+		require.True(t, ok)
+		q, err := wire.ReadRequest(to, false, []byte(c.body))
+		require.NoError(t, err, name)
+		got, _ := q.Body(c.most)
+		require.Equal(t, c.want, string(got), name)
+	}
+}
+
+func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
+	t.Parallel()
+	var manyKeys strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&manyKeys, `"%d":1,`, i)
+	}
+	for _, c := range []struct {
+		api        wire.API
+		path, body string
+	}{
+		{wire.Anthropic, "/v1/messages", `{"max_tokens":1,"max_tokens":100000}`},
+		{wire.Anthropic, "/v1/messages", `{"max_tokens":1,"max\u005ftokens":100000}`},
+		{wire.Anthropic, "/v1/messages", `{"model":"a","model":"b"}`},
+		{wire.Anthropic, "/v1/messages", `{"model":"a"`},
+		{wire.Anthropic, "/v1/messages", `[]`},
+		{wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{},"stream_options":{}}`},
+		{wire.OpenAI, "/v1/chat/completions", `{"n":1000000}`},
+		{wire.OpenAI, "/v1/chat/completions", `{"model":"` + strings.Repeat("m", 201) + `"}`},
+		{wire.OpenAI, "/v1/chat/completions", `{"MAX_TOKENS":100000}`},
+		{wire.OpenAI, "/v1/responses", `{"background":true}`},
+		{wire.OpenAI, "/v1/responses", `{"Service_Tier":"priority"}`},
+		{wire.OpenAI, "/v1/responses", "{" + manyKeys.String() + `"x":1}`},
+		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1},"generation_config":{}}`},
+		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1,"max_output_tokens":10000}}`},
+	} {
+		to, ok := c.api.Route(http.MethodPost, c.path)
+		require.True(t, ok)
+		_, err := wire.ReadRequest(to, false, []byte(c.body))
+		require.Error(t, err, c.body)
+	}
+}
+
+// TestABoundIsTheMostThatTheAnswerMayHave: the larger of two is reserved for, and one that no answer reaches
+// makes no sum negative.
+func TestABoundIsTheMostThatTheAnswerMayHave(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]int64{
+		`{"max_tokens":5,"max_completion_tokens":900}`: 900,
+		`{"max_tokens":9223372036854775807}`:           1 << 30,
+		`{"max_tokens":6148914691236517206,"n":3}`:     3 << 30, // 2 if the product overflows
+		`{"":{"max_tokens":5},"max_tokens":90}`:        90,
+		`{"max_tokens":-1,"service_tier":"default"}`:   0,
+	} {
+		to, ok := wire.OpenAI.Route(http.MethodPost, "/v1/chat/completions")
+		require.True(t, ok)
+		q, err := wire.ReadRequest(to, false, []byte(body))
+		require.NoError(t, err, body)
+		require.Equal(t, want, q.MaxOutput, body)
+		f := wire.Forecast{Fresh: q.Size, Total: q.Size, MaxOutput: q.MaxOutput, Prices: &cost.Prices{Input: 1_000_000_000, Output: 600_000_000}}
+		require.Positive(t, f.Want().Tokens, body)
+		require.Positive(t, f.Want().USD, body)
+	}
+}
+
+// TestAHugeConversationHasABoundedNumberOfItems: an agent could have its worker run out of memory.
+func TestAHugeConversationHasABoundedNumberOfItems(t *testing.T) {
+	t.Parallel()
+	to, ok := wire.Anthropic.Route(http.MethodPost, "/v1/messages")
+	require.True(t, ok)
+	message := `{"content":[` + strings.Repeat(`{},`, 9000) + `{}]},`
+	q, err := wire.ReadRequest(to, false, []byte(`{"messages":[`+strings.Repeat(message, 10)+`{}]}`))
+	require.NoError(t, err)
+	n := 0
+	for range q.Items() {
+		n++
+	}
+	require.Equal(t, 20_000, n)
+}
+
+// TestPartsOfAnAnswerThatAreCountedApart: an answer's own counts leave out a summary that the provider made
+// of the conversation before it, and a prompt with several queries is one search of an older Gemini.
+func TestPartsOfAnAnswerThatAreCountedApart(t *testing.T) {
+	t.Parallel()
+	usage := `"usage":{"input_tokens":30,"output_tokens":7,"cache_creation_input_tokens":5,"iterations":[` +
+		`{"type":"compaction","input_tokens":900,"output_tokens":100,"cache_read_input_tokens":50,"cache_creation":{"ephemeral_1h_input_tokens":4},"cache_creation_input_tokens":4},` +
+		`{"type":"message","input_tokens":30,"output_tokens":7,"cache_creation_input_tokens":5}]}`
+	want := cost.Usage{InputTokens: 930, OutputTokens: 107, CacheReadTokens: 50, CacheWriteTokens: 9, CacheWrite1hTokens: 4}
+	q := &wire.Request{Route: wire.Route{Format: wire.Messages}, Choices: 1}
+	require.Equal(t, want, meter(q, "application/json", []byte(`{"type":"message","stop_reason":"end_turn",`+usage+`}`)).Usage)
+	event := "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}," + usage + "}\n\n"
+	require.Equal(t, want, meter(q, "text/event-stream", []byte(event), []byte(event)).Usage)
+
+	q.Format = wire.GenerateContent
+	for model, searches := range map[string]int64{"gemini-2.5-pro": 1, "gemini-3-pro": 2} {
+		document := `{"candidates":[{"finishReason":"STOP","groundingMetadata":{"webSearchQueries":["","a","b"]}}],"modelVersion":"` + model + `"}`
+		require.Equal(t, searches, meter(q, "application/json", []byte(document)).Usage.WebSearches)
+	}
+}

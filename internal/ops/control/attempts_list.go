@@ -1,0 +1,150 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+)
+
+// RunningAttempt is an attempt at work.
+type RunningAttempt struct {
+	spec.AssignmentID
+	// Attempt is its number in its round; zero: not known yet.
+	Attempt  int        `json:"attempt"`
+	Agent    string     `json:"agent,omitempty"`
+	Since    time.Time  `json:"since"`
+	Progress string     `json:"progress,omitempty"`
+	Usage    cost.Usage `json:"usage"`
+}
+
+// AttemptList is the attempts of a session.
+type AttemptList struct {
+	Session string `json:"session"`
+	// Attempts have finished, in the order of the team file, the oldest first.
+	Attempts []Attempt `json:"attempts"`
+	// Running are at work.
+	Running []RunningAttempt `json:"running"`
+	Damage
+	// Next is the position from which [Attempts.Follow] yields the events after the list.
+	Next string `json:"next"`
+}
+
+// Select is a PHASE, a PHASE/PERSONA, or empty for everything.
+type Select string
+
+// Matches reports whether an assignment is selected.
+func (s Select) Matches(id spec.AssignmentID) bool {
+	phase, persona, _ := strings.Cut(string(s), "/")
+	return (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
+}
+
+// AttemptFilter selects attempts of a session.
+type AttemptFilter struct {
+	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
+	Assignment Select `query:"assignment" maxLength:"210" doc:"PHASE or PHASE/PERSONA; empty: all"`
+}
+
+// List lists the selected attempts. It needs the store; without Temporal, it lists no attempts at
+// work.
+func (a Attempts) List(ctx context.Context, in AttemptFilter) (AttemptList, error) {
+	doc := AttemptList{Session: in.Session, Running: []RunningAttempt{}}
+	_, key, err := a.inStore(ctx, in.Session)
+	if err != nil {
+		return doc, err
+	}
+	if doc.Attempts, doc.Damage.Damage, err = a.finished(ctx, key, in.Assignment); err != nil {
+		return doc, err
+	}
+	at := followPosition{}
+	for _, done := range doc.Attempts {
+		at.passed(done.AssignmentID, endOf(done))
+	}
+	doc.Next = at.String()
+	w, err := a.watcher(in.Session)
+	if err != nil || w.Conn == nil {
+		return doc, err
+	}
+	v, err := w.Look(ctx)
+	if err != nil {
+		return doc, looked(in.Session, err)
+	}
+	doc.Running = runningOf(v, in.Assignment)
+	return doc, nil
+}
+
+// finished lists the selected finished attempts.
+func (a Attempts) finished(ctx context.Context, key session.Key, selected Select) (all []Attempt, damage string, err error) {
+	e, err := a.Store.State.Execution(ctx, key)
+	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
+		return nil, "", err
+	}
+	records, err := a.Store.State.Records(ctx, key)
+	if err != nil {
+		damage = err.Error()
+	}
+	if records, err = selectRecords(inOrder(records, e.Phases), e, selected); err != nil {
+		return nil, damage, err
+	}
+	all = []Attempt{}
+	for _, record := range records {
+		all = append(all, AttemptsOf(record)...)
+	}
+	return all, damage, nil
+}
+
+func runningOf(v sessionstatus.Session, selected Select) []RunningAttempt {
+	all := []RunningAttempt{}
+	for _, p := range v.Phases {
+		for _, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			if at, live := v.Live[id]; live && selected.Matches(id) {
+				all = append(all, RunningAttempt{
+					AssignmentID: id, Attempt: at.Number, Agent: as.Agent, Since: at.Since, Progress: textfmt.Shorten(as.Progress, maxLine), Usage: as.Usage,
+				})
+			}
+		}
+	}
+	return all
+}
+
+// inOrder sorts records in the order of the team file.
+func inOrder(records []session.Record, phases []session.PhaseStatus) []session.Record {
+	rank := map[spec.AssignmentID]int{}
+	for _, p := range phases {
+		for _, as := range p.Assignments {
+			rank[spec.AssignmentID{Phase: p.Name, Persona: as.Persona}] = len(rank)
+		}
+	}
+	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
+	return records
+}
+
+// selectRecords selects the records of a phase or an assignment. An existing assignment without a
+// record is not an error.
+func selectRecords(records []session.Record, e session.Execution, selected Select) ([]session.Record, error) {
+	if selected == "" {
+		return records, nil
+	}
+	var all []string
+	known := false
+	for _, p := range e.Phases {
+		for _, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			all = append(all, id.String())
+			known = known || selected.Matches(id)
+		}
+	}
+	records = slices.DeleteFunc(records, func(r session.Record) bool { return !selected.Matches(r.Assignment) })
+	if len(records) == 0 && !known {
+		return nil, invalidf("assignment", "%s not found in the session; it has %s", textfmt.Shorten(string(selected), 80), strings.Join(all, ", "))
+	}
+	return records, nil
+}

@@ -1,0 +1,98 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
+)
+
+const (
+	// maxLive limits one read of a live log, in bytes.
+	maxLive = 256 << 10
+	// maxLine limits a line of progress, in bytes.
+	maxLine = 4 << 10
+	// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
+	clockSlack = 2 * time.Second
+)
+
+// LiveLogs are the directories on this host in which agents of a store's workers work.
+type LiveLogs []*workdir.Dirs
+
+// LiveLogs lists the directories in which workers of this host work, from their offers.
+func (b *Base) LiveLogs(ctx context.Context) LiveLogs {
+	if b.Store == nil {
+		return nil
+	}
+	roots := map[string]bool{workdir.DefaultRoot(b.Store.Dir()): true}
+	host, err := os.Hostname()
+	offers, _ := b.Store.State.Offers(ctx)
+	for _, o := range offers {
+		if err == nil && o.Host == host && o.Work != "" && o.Live(b.Now()) {
+			roots[o.Work] = true
+		}
+	}
+	var all LiveLogs
+	for root := range roots {
+		all = append(all, workdir.New(workdir.Options{Root: root}))
+	}
+	return all
+}
+
+// open opens the newest live log of an assignment; [fs.ErrNotExist] if there is none.
+func (d LiveLogs) open(key session.Key, id spec.AssignmentID) (newest *os.File, err error) {
+	var at time.Time
+	for _, dirs := range d {
+		f, err := dirs.OpenLiveLog(key, id)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err != nil || newest != nil && !info.ModTime().After(at) {
+			_ = f.Close() // only read
+			continue
+		}
+		if newest != nil {
+			_ = newest.Close()
+		}
+		newest, at = f, info.ModTime()
+	}
+	if newest == nil {
+		return nil, fs.ErrNotExist
+	}
+	return newest, nil
+}
+
+// linesOf reads complete lines from an offset of a file.
+func linesOf(f *os.File, after int64) (from int64, text string, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, "", err
+	}
+	if from = after; after < 0 {
+		from = max(info.Size()+after, 0)
+	} else if after > info.Size() {
+		from = 0
+	}
+	data := make([]byte, maxLive)
+	n, err := f.ReadAt(data, from)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return from, "", err
+	}
+	data = data[:n]
+	if after < 0 && from > 0 { // the rest of a line
+		cut := bytes.IndexByte(data, '\n') + 1
+		data, from = data[cut:], from+int64(cut)
+	}
+	if end := bytes.LastIndexByte(data, '\n'); end >= 0 || n < maxLive {
+		data = data[:end+1]
+	}
+	return from, string(data), nil
+}

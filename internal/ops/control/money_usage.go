@@ -1,0 +1,88 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/ops/usage"
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+// CostFilter selects costs by their day, and says how they are written.
+type CostFilter struct {
+	From   string `query:"from" maxLength:"10" doc:"only costs of this day, by UTC, and later, like 2026-11-21"`
+	Format string `query:"format" enum:"json,csv" doc:"the format; left out: that of Accept, otherwise JSON"`
+	Accept string `header:"Accept" maxLength:"1000" hidden:"true"`
+}
+
+// CSV is the content type of tables.
+const CSV = "text/csv"
+
+// AsCSV reports whether the costs are written as a table.
+func (f CostFilter) AsCSV() bool {
+	return f.Format == "csv" || f.Format == "" && strings.HasPrefix(f.Accept, CSV)
+}
+
+// UsageFilter selects costs and the groups of their sums, by keys of [usage.Keys].
+type UsageFilter struct {
+	HistoryFilter
+	CostFilter
+}
+
+// SessionUsageFilter is like [UsageFilter] for one session.
+type SessionUsageFilter struct {
+	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
+	By      []string `query:"by" maxItems:"20" default:"phase,persona" doc:"fields to group by, separated by commas"`
+	CostFilter
+}
+
+// Usage is the cost of the sessions of the store.
+type Usage struct {
+	// By are the keys of the groups.
+	By    []string       `json:"-"`
+	Rows  []usage.Row    `json:"rows"`
+	Total usage.Spending `json:"total"`
+	// Budgets are those of the session, if one was requested.
+	Budgets []Budget `json:"budgets,omitempty"`
+}
+
+// Usage sums the costs of the sessions of the store.
+func (m Money) Usage(ctx context.Context, in UsageFilter) (Usage, error) {
+	if err := checkKeys(in.By, usage.Keys); err != nil {
+		return Usage{}, err
+	}
+	f, err := in.selected(ctx, m.Base)
+	if err != nil {
+		return Usage{}, err
+	}
+	return m.sums(ctx, in.By, in.From, f)
+}
+
+// sums sums the costs of sessions.
+func (m Money) sums(ctx context.Context, by []string, from string, f state.Filter) (Usage, error) {
+	doc := Usage{By: by, Rows: []usage.Row{}}
+	costs, err := m.Store.State.Usage(ctx, by, from, f)
+	for _, c := range costs {
+		row := usage.Of(c)
+		doc.Rows, doc.Total = append(doc.Rows, row), doc.Total.Add(row.Spending)
+	}
+	return doc, err
+}
+
+// SessionUsage sums the costs of a session, and lists its budgets.
+func (m Money) SessionUsage(ctx context.Context, in SessionUsageFilter) (Usage, error) {
+	doc := Usage{By: in.By}
+	if err := checkKeys(in.By, usage.Keys); err != nil {
+		return doc, err
+	}
+	s, key, err := m.inStore(ctx, in.Session)
+	if err != nil {
+		return doc, err
+	}
+	if doc, err = m.sums(ctx, in.By, in.From, state.Filter{Namespace: m.Namespace, Session: key.Session}); err != nil {
+		return doc, err
+	}
+	account, err := s.State.Account(ctx, key)
+	doc.Budgets = budgetsOf(account.Budgets)
+	return doc, err
+}

@@ -1,0 +1,449 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Requests are the open requests of sessions to people.
+type Requests struct{ *Base }
+
+// Inbox is all open requests.
+type Inbox struct {
+	// Waiting has the open requests, oldest first, and after them the notices of outages, which
+	// need no answer.
+	Waiting []InboxEntry `json:"waiting"`
+}
+
+// InboxEntry is an open request of a session for a person.
+type InboxEntry struct {
+	Session string        `json:"session"`
+	Team    string        `json:"team"`
+	Status  session.State `json:"status"`
+	Store   string        `json:"store"`
+	// Request has no id if only the session's state is known, because its store is not available.
+	session.Request
+	// Choices are the answers that the caller can give, the most common first.
+	Choices []session.Choice `json:"choices"`
+	// Usage is the session's so far.
+	Usage cost.Usage `json:"usage"`
+	// Lost: Temporal no longer has the session. It accepts no answer before it is resumed.
+	Lost bool `json:"lost,omitempty"`
+	// Stuck: the session makes no progress, whatever is answered. The entry is no request.
+	Stuck bool `json:"stuck,omitempty"`
+	// Commands are the commands that answer it. The one that continues the session is first.
+	Commands []string `json:"commands"`
+}
+
+// NoticeOnly reports whether the entry is a notice only: the session continues by itself.
+func (e InboxEntry) NoticeOnly() bool { return e.Kind.NoticeOnly() }
+
+// rank sorts notices after requests.
+func (e InboxEntry) rank() int {
+	if e.NoticeOnly() {
+		return 1
+	}
+	return 0
+}
+
+// waiting is a session that waits for a person.
+type waiting struct {
+	session.Status
+	Store string
+	// Known: its requests are known. Otherwise it has only the fields of a list.
+	Known bool
+	// Lost: Temporal no longer has the session, so it accepts no answer before it is resumed from
+	// the store.
+	Lost bool
+	// Stuck: it makes no progress. The status has the reason.
+	Stuck bool
+}
+
+// inboxFor is how long an inbox is shared while nothing in the store changes. It may lack changes
+// that only Temporal has.
+const inboxFor = time.Second
+
+// Inbox lists the open requests of all sessions. It needs no worker.
+func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
+	all, err := r.shared(ctx)
+	if err != nil {
+		return Inbox{}, err
+	}
+	own := Inbox{Waiting: append([]InboxEntry{}, all.Waiting...)}
+	for i, e := range own.Waiting {
+		own.Waiting[i].Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
+	}
+	return own, nil
+}
+
+// shared is the inbox with all choices. Callers with the same roles share one, which must not be
+// changed.
+func (r Requests) shared(ctx context.Context) (Inbox, error) {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
+		return Inbox{}, err
+	}
+	return seenBy(ctx, r.Base, &r.inboxes, inboxFor, r.inbox)
+}
+
+func (r Requests) inbox(ctx context.Context) (Inbox, error) {
+	found, err := r.waiting(ctx)
+	if err != nil {
+		return Inbox{}, err
+	}
+	doc := Inbox{Waiting: []InboxEntry{}}
+	for _, w := range found {
+		doc.Waiting = append(doc.Waiting, w.entries()...)
+	}
+	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return x.Since.Compare(y.Since) })
+	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
+	return doc, nil
+}
+
+// waiting finds the sessions that wait for a person. Temporal, if it can be reached, confirms the
+// store's sessions, and adds those of other stores.
+func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
+		return nil, err
+	}
+	stored, err := r.atWork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, open := []ListedSession{}, map[string]bool{}
+	if conn := r.conn(); conn != nil {
+		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range running {
+		open[l.Session] = true
+	}
+	may := access.Visible(ctx)
+	var found []waiting
+	for _, e := range stored {
+		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
+			continue
+		}
+		w := waiting{Status: withCosts(ctx, r.Store, r.key(e.Session), e), Store: r.Store.ID(), Known: true}
+		waits, err := r.confirm(ctx, &w, e.RunID, open)
+		if err != nil {
+			return nil, err
+		}
+		if waits {
+			found = append(found, w)
+		}
+	}
+	found = append(found, r.stuck(ctx, running, may)...)
+	for _, l := range running {
+		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
+		if waits && may(l.Team) && !r.keeps(ctx, l) {
+			found = append(found, waiting{Status: session.Status{
+				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
+			}, Store: l.Store})
+		}
+	}
+	return found, nil
+}
+
+// stuckSessions is how many sessions that make no progress an inbox has.
+const stuckSessions = 20
+
+// stuck lists those of the running sessions that make no progress although they have workers: see
+// [sessionstatus.Watcher.Stuck].
+func (r Requests) stuck(ctx context.Context, running []ListedSession, may func(team string) bool) (found []waiting) {
+	for _, l := range running {
+		if !l.failing || !may(l.Team) || len(found) == stuckSessions {
+			continue
+		}
+		w, err := r.watcher(l.Session)
+		if err != nil {
+			continue
+		}
+		if why, err := w.Stuck(ctx); err == nil && why != "" {
+			found = append(found, waiting{Store: l.Store, Stuck: true, Status: session.Status{
+				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: why,
+			}})
+		}
+	}
+	return found
+}
+
+// atWork are the status documents of the store's sessions that have not ended, the newest first.
+// Unreadable ones are reported by `checkpoints verify`.
+func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
+	if r.Store == nil {
+		return nil, nil
+	}
+	states := slices.DeleteFunc(States(), session.State.Closed)
+	known, err := r.Store.State.Sessions(ctx, state.Filter{Namespace: r.Namespace, Status: states})
+	if err != nil {
+		return nil, err
+	}
+	var stored []session.Execution
+	for _, s := range known {
+		if e, err := r.Store.State.Execution(ctx, r.key(s.Session)); err == nil {
+			stored = append(stored, e)
+		}
+	}
+	return stored, nil
+}
+
+// keeps reports whether the store has a session from Temporal's list.
+func (r Requests) keeps(ctx context.Context, l ListedSession) bool {
+	if r.Store == nil || l.Store != r.Store.ID() {
+		return false
+	}
+	_, err := r.Store.State.Execution(ctx, r.key(l.Session))
+	return err == nil
+}
+
+// confirm checks in Temporal whether a session still waits as the store's document says. Temporal's
+// list of running sessions may be late.
+func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[string]bool) (waits bool, err error) {
+	conn := r.conn()
+	if conn == nil || open[w.Session] {
+		return true, nil
+	}
+	look, err := r.watcher(w.Session)
+	if err != nil {
+		return false, err
+	}
+	info, err := look.Describe(ctx)
+	switch {
+	case errors.Is(err, sessionstatus.ErrUnknown):
+		w.Lost = true
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == run, nil
+}
+
+// withCosts is a stored status with its costs.
+func withCosts(ctx context.Context, s *store.Store, key session.Key, e session.Execution) session.Status {
+	if a, err := s.State.Account(ctx, key); err == nil {
+		return a.AddTo(e.Status)
+	}
+	return e.Status
+}
+
+// entries lists the open requests of a session.
+func (w waiting) entries() []InboxEntry {
+	if !w.Known {
+		kind := session.ForHelp
+		if w.Status.Status == session.AwaitingApproval && !w.Stuck {
+			kind = session.ForApproval
+		}
+		return []InboxEntry{{
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Usage: w.Usage, Stuck: w.Stuck,
+			Request: session.Request{Kind: kind, Message: w.Reason}, Choices: []session.Choice{}, Commands: []string{"maestro status " + w.Session},
+		}}
+	}
+	var all []InboxEntry
+	for _, h := range w.Help {
+		e := EntryOf(w.Status, h)
+		e.Store = w.Store
+		if w.Lost {
+			e.Lost, e.Commands, e.Choices, e.Raise = true, []string{"maestro resume " + w.Session}, []session.Choice{}, nil
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// EntryOf is the entry of a session's request.
+func EntryOf(s session.Status, h session.Request) InboxEntry {
+	e := InboxEntry{Session: s.Session, Team: s.Team, Status: s.Status, Request: h, Choices: h.Choices(), Usage: s.Usage, Commands: []string{}}
+	for _, c := range h.Commands(s.Session, s.Help) {
+		e.Commands = append(e.Commands, "maestro "+c.Line)
+	}
+	return e
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// OpenRequests is what a session waits for.
+type OpenRequests struct {
+	Session  string            `json:"session"`
+	Requests []session.Request `json:"requests"`
+	// Known is false where neither a worker nor the store says what the session waits for.
+	Known bool `json:"known"`
+}
+
+// Open lists the open requests of a running session. Errors are as of [Requests.Answer].
+func (r Requests) Open(ctx context.Context, sessionID string) (OpenRequests, error) {
+	doc := OpenRequests{Session: sessionID, Requests: []session.Request{}}
+	w, err := r.watcher(sessionID)
+	if err != nil {
+		return doc, err
+	}
+	if err := r.may(ctx, access.View, sessionID); err != nil {
+		return doc, err
+	}
+	if _, err := r.running(ctx, w); err != nil {
+		return doc, err
+	}
+	open, known, err := w.Requests(ctx)
+	doc.Requests, doc.Known = append(doc.Requests, open...), known
+	return doc, err
+}
+
+// AnswerInput is an answer to a request. Who answers is who calls.
+type AnswerInput struct {
+	Session string `path:"session" maxLength:"200"`
+	Request string `path:"request" maxLength:"300" doc:"the request's id"`
+	Body    Answer
+}
+
+// Answer is how a request is answered.
+type Answer struct {
+	Action session.Action `json:"action" enum:"retry,skip,supply,abort,approve,reject" doc:"one of the request's actions"`
+	Note   string         `json:"note,omitempty" maxLength:"4096" doc:"the reason, for the agents that work next"`
+	Files  spec.Digest    `json:"files,omitempty" doc:"the manifest of supplied files"`
+	// By is the name that a person gives at a command line, and Whole is as in [session.Answer].
+	By    string `json:"-"`
+	Whole bool   `json:"-"`
+}
+
+// Answered is the document of an answer.
+type Answered struct {
+	Session string              `json:"session"`
+	Kind    session.RequestKind `json:"kind,omitempty"`
+	// Answer is the answer; after it was accepted, in the form in which the session recorded it.
+	Answer session.Answer `json:"answer"`
+	// Taken: the session has accepted it. Otherwise no worker has answered yet: a worker accepts
+	// it, or rejects it as stale, when one is available.
+	Taken bool `json:"taken"`
+}
+
+// Answer is the answer as a session takes it.
+func (in AnswerInput) Answer() session.Answer {
+	return session.Answer{Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files, Whole: in.Body.Whole, By: in.Body.By}
+}
+
+// Answer answers an open request, and waits until the session has accepted the answer. Errors of
+// kind [Conflict] are a [*LostError], an [*EndedError], or name who has answered before.
+func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) {
+	answer := in.Answer()
+	answer.By = cmp.Or(answer.By, actor(ctx))
+	doc := Answered{Session: in.Session, Answer: answer}
+	if err := checkAnswer(answer); err != nil {
+		return doc, err
+	}
+	w, err := r.watcher(in.Session)
+	if err != nil {
+		return doc, err
+	}
+	p := access.Operate
+	if answer.Action.OfPhase() {
+		p = access.Approve
+	}
+	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
+	err = r.change(ctx, p, in.Session, event, func(ctx context.Context) error {
+		if _, err := r.running(ctx, w); err != nil {
+			return err
+		}
+		q, err := r.identify(ctx, w, &doc.Answer)
+		if err != nil {
+			return err
+		}
+		if answer.Files != "" && r.Store != nil {
+			if err := r.checkFiles(ctx, r.teamName(ctx, in.Session), "files", answer.Files); err != nil {
+				return err
+			}
+		}
+		var taken session.Answer
+		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, w.Conn, in.Session, doc.Answer, q) }}
+		answered, err := send(ctx, w.Conn, in.Session, m, &taken)
+		if err == nil && answered {
+			doc.Answer, doc.Taken = taken, true
+		}
+		return err
+	})
+	return doc, err
+}
+
+// isRepeated looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
+// by whom. again: it is the same answer of the same person, with the same note and files.
+func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer, q *session.Quorum) (again bool, err error) {
+	var unread []session.Answer
+	if err := conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate, func(payloads *commonpb.Payloads) {
+		var a session.Answer
+		if converter.GetDefaultDataConverter().FromPayloads(payloads, &a) == nil && a.Request == answer.Request {
+			unread = append(unread, a)
+		}
+	}); err != nil {
+		return false, err
+	}
+	for _, a := range slices.Backward(unread) { // the oldest first
+		if a == answer {
+			return true, nil
+		}
+		if q != nil && a.Action == session.AnswerApprove {
+			if q.Refuses(a) != "" {
+				continue
+			}
+			if q = q.With(a); q.Left() > 0 {
+				continue
+			}
+		}
+		return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is back: %s by %s",
+			answer.Request, sessionID, a.Action, cmp.Or(a.By, "somebody"))
+	}
+	if q != nil {
+		if why := q.Refuses(answer); why != "" {
+			return false, conflictf(sessionID, "request %s: %s", answer.Request, why)
+		}
+	}
+	return false, nil
+}
+
+// checkAnswer rejects an answer that no request can have.
+func checkAnswer(a session.Answer) error {
+	switch {
+	case a.Request == "":
+		return invalidf("request", "missing; name the request to answer")
+	case a.Action.Rule() == (session.ActionRule{}):
+		return invalidf("action", "unknown action %q", textfmt.Shorten(string(a.Action), 40))
+	case a.Action.LacksNote(a.Note):
+		return invalidf("note", "missing; describe what is wrong: the personas get this text")
+	case a.Action.Rule().NeedsFiles && a.Files == "":
+		return invalidf("files", "missing; %s takes files", a.Action)
+	}
+	return CheckNote(a.Note)
+}
+
+// CheckNote rejects a note that is too large or not text.
+func CheckNote(note string) error {
+	switch {
+	case len(note) > session.MaxNote:
+		return invalidf("note", "longer than %s; put longer texts into a file and supply it", textfmt.Size(session.MaxNote))
+	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
+		return invalidf("note", "not valid UTF-8")
+	}
+	return nil
+}

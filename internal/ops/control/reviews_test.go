@@ -1,0 +1,287 @@
+package control_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+)
+
+// shelf is a store with sessions that have ended.
+type shelf struct {
+	t *testing.T
+	*control.Base
+	ctx context.Context
+}
+
+func newShelf(t *testing.T) *shelf {
+	t.Helper()
+	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	return &shelf{t, &control.Base{Store: s, Namespace: "default", Now: time.Now}, access.With(t.Context(), access.Local("ann@desk"))}
+}
+
+// team has a phase "design" and a phase "build" after it.
+func team() spec.Team {
+	return spec.Team{
+		Name: "craft", Personas: map[string]spec.Persona{"ann": {Role: "Writer", Agent: "coder"}},
+		Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}, {Name: "build", Personas: []string{"ann"}, Needs: []string{"design"}}},
+	}
+}
+
+// tree stores files; "->" is a link, "#!" an executable.
+func (s *shelf) tree(files map[string]string) (spec.Digest, cas.Manifest) {
+	s.t.Helper()
+	m := cas.Manifest{}
+	for path, content := range files {
+		if target, ok := strings.CutPrefix(content, "->"); ok {
+			m[path] = cas.Entry{Link: target}
+			continue
+		}
+		name, err := s.Store.Content.PutBlob(s.ctx, []byte(content))
+		require.NoError(s.t, err)
+		m[path] = cas.Entry{SHA256: name, Size: int64(len(content)), Executable: strings.HasPrefix(content, "#!")}
+	}
+	name, err := s.Store.Content.PutManifest(s.ctx, m)
+	require.NoError(s.t, err)
+	return name, m
+}
+
+// keep puts a session into the store that has finished its design.
+func (s *shelf) keep(id string, state session.State, before, after map[string]string) {
+	s.t.Helper()
+	from, was := s.tree(before)
+	to, is := s.tree(after)
+	delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
+	require.NoError(s.t, err)
+	data, err := json.Marshal(team())
+	require.NoError(s.t, err)
+	blob, err := s.Store.Content.PutBlob(s.ctx, data)
+	require.NoError(s.t, err)
+	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
+	status := session.NewStatus(id, team())
+	status.Status = state
+	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status}, []session.Checkpoint{{
+		Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design", Tree: to,
+		Assignments: []session.CheckpointAssignment{{AssignmentID: design, BasedWork: session.BasedWork{Input: from, Work: session.Work{Delta: delta}}}},
+		Decisions:   map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
+	}})
+	require.NoError(s.t, err)
+}
+
+func (s *shelf) reviews() control.Reviews { return control.Reviews{Base: s.Base} }
+
+// kind is that of an error.
+func kind(err error) control.Kind {
+	var typed *control.Error
+	if errors.As(err, &typed) {
+		return typed.Kind
+	}
+	return ""
+}
+
+func TestADiffIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.keep("s", session.Failed, map[string]string{"a": "one\n", "gone": "x\n"}, map[string]string{"a": "two\n", "b[1]*": "new\n", "c": strings.Repeat("long\n", 1000)})
+	r := s.reviews()
+
+	whole, err := r.Diff(s.ctx, control.DiffInput{Session: "s"})
+	require.NoError(t, err)
+	require.Len(t, whole.Files, 4)
+	phase, err := r.Diff(s.ctx, control.DiffInput{Session: "s", Which: "design"})
+	require.NoError(t, err)
+	require.Equal(t, whole.Files, phase.Files)
+	require.Equal(t, "design", phase.Phase)
+
+	some, err := r.Diff(s.ctx, control.DiffInput{Session: "s", MaxFiles: 3, MaxBytes: 1000})
+	require.NoError(t, err)
+	require.True(t, some.Truncated)
+	require.Len(t, some.Files, 3)
+	require.True(t, some.Files[2].Omitted)
+	require.Empty(t, some.Files[2].Diff)
+	require.Equal(t, 1000, some.Files[2].Added)
+
+	one, err := r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "a"})
+	require.NoError(t, err)
+	require.Equal(t, [2]string{"one\n", "two\n"}, [2]string{one.Old.Text, one.New.Text})
+	one, err = r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "b[1]*"})
+	require.NoError(t, err)
+	require.False(t, one.Old.Exists)
+	require.Equal(t, "new\n", one.New.Text)
+	_, err = r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "*"})
+	require.Equal(t, control.NotFound, kind(err), "a path is no pattern")
+	_, err = r.DiffFile(s.ctx, control.FileDiffInput{Session: "s", Path: "../s"})
+	require.Equal(t, control.Invalid, kind(err))
+
+	_, err = r.Diff(s.ctx, control.DiffInput{Session: "s", Which: "build"})
+	require.Equal(t, control.NotFound, kind(err))
+	_, err = r.Diff(s.ctx, control.DiffInput{Session: "s", Which: "nowhere"})
+	require.Equal(t, control.Invalid, kind(err))
+	_, err = r.Diff(s.ctx, control.DiffInput{Session: "other"})
+	require.Equal(t, control.NotFound, kind(err))
+}
+
+func TestAnAttemptsChangesAreShown(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.keep("s", session.Failed, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
+	from, _ := s.tree(map[string]string{"a": "one\n", "old": "x\n"})
+	left, _ := s.tree(map[string]string{"a": "one\nmore\n", "sub/new": "y\n"})
+	text, err := s.Store.Content.UnifiedDiff(s.ctx, from, left, 1<<20)
+	require.NoError(t, err)
+	diff, err := s.Store.Content.PutBlob(s.ctx, []byte(text))
+	require.NoError(t, err)
+	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: design}
+	statetest.PutRounds(t, s.Store.State, of, session.RoundRecord{
+		Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Diff: diff, Left: left}}},
+	}, session.RoundRecord{
+		Round: 2, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
+	})
+	ref := control.AttemptRef{AssignmentID: design, Pass: 1, Round: 1, Attempt: 1}
+	failed, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Attempt: &ref})
+	require.NoError(t, err)
+	ref.Round = 2
+	done, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Attempt: &ref})
+	require.NoError(t, err)
+	require.Equal(t, done.Files, failed.Files, "the stored text says as much as the trees")
+	require.Len(t, failed.Files, 3)
+	one, err := s.reviews().DiffFile(s.ctx, control.FileDiffInput{Session: "s", Attempt: &ref, Path: "a"})
+	require.NoError(t, err)
+	require.Equal(t, "one\nmore\n", one.New.Text)
+	ref.Attempt = 2
+	_, err = s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Attempt: &ref})
+	require.Equal(t, control.NotFound, kind(err))
+}
+
+func TestAnArchiveHasTheFiles(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.keep("s", session.Completed, nil, map[string]string{"run": "#!/bin/sh\n", "docs/a.md": "text\n", "latest": "->docs/a.md", "empty": ""})
+	var first, second bytes.Buffer
+	for _, b := range []*bytes.Buffer{&first, &second} {
+		download(t, b)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "s", Format: control.TarGz}))
+	}
+	require.Equal(t, first.Bytes(), second.Bytes())
+	want := map[string]string{"s/run": "#!/bin/sh\n", "s/docs/a.md": "text\n", "s/latest": "docs/a.md", "s/empty": ""}
+	require.Equal(t, want, unpacked(t, &first))
+
+	var zipped bytes.Buffer
+	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "s", Format: control.Zip, Paths: []string{"docs", "latest"}}))
+	archive, err := zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
+	require.NoError(t, err)
+	require.Len(t, archive.File, 2)
+	require.Equal(t, "s/docs/a.md", archive.File[0].Name)
+
+	// Names that Windows takes for something else than files, and a link to one.
+	s.keep("hostile", session.Completed, nil, map[string]string{`..\..\autoexec.bat`: "x", "nul": `->..\x/..\..`, `C:\x`: "y"})
+	zipped.Reset()
+	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.Zip}))
+	archive, err = zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
+	require.NoError(t, err)
+	var names []string
+	for _, f := range archive.File {
+		names = append(names, f.Name)
+	}
+	require.ElementsMatch(t, []string{"hostile/..%5C..%5Cautoexec.bat", "hostile/%6Eul", "hostile/C%3A%5Cx"}, names)
+	download(t, &first)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.TarGz}))
+	require.Equal(t, map[string]string{"hostile/..%5C..%5Cautoexec.bat": "x", "hostile/%6Eul": "..%5Cx/..%5C.%2E", "hostile/C%3A%5Cx": "y"}, unpacked(t, &first))
+}
+
+// download reads what an operation answers with.
+func download(t *testing.T, into *bytes.Buffer) func(control.Download, error) {
+	t.Helper()
+	return func(d control.Download, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.NoError(t, d.WriteTo(t.Context(), into))
+	}
+}
+
+// unpacked returns the contents, or targets, of an archive by name.
+func unpacked(t *testing.T, r io.Reader) map[string]string {
+	t.Helper()
+	unzipped, err := gzip.NewReader(r)
+	require.NoError(t, err)
+	got := map[string]string{}
+	for archive := tar.NewReader(unzipped); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return got
+		}
+		require.NoError(t, err)
+		data, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		got[h.Name] = string(data) + h.Linkname
+		require.Equal(t, h.Name == "s/run", h.Mode == 0o755 && h.Linkname == "")
+	}
+}
+
+func TestAPatchIsOfWhatIsWhole(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.keep("s", session.Failed, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
+	var out bytes.Buffer
+	_, err := s.reviews().Patch(s.ctx, control.PatchInput{Session: "s"})
+	require.Equal(t, control.Conflict, kind(err))
+	require.ErrorContains(t, err, "1 of 2 phases (design)")
+	download(t, &out)(s.reviews().Patch(s.ctx, control.PatchInput{Session: "s", Partial: true}))
+	require.Contains(t, out.String(), "-one\n+two\n")
+}
+
+func TestFilesAreForThoseWhoMayViewTheTeam(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.keep("s", session.Completed, nil, map[string]string{"a": "one\n"})
+	r := s.reviews()
+	as := func(team string) context.Context {
+		return access.With(t.Context(), access.Actor{Name: "bob", Via: access.ViaToken, Roles: access.Roles{team: {access.RoleViewer}}})
+	}
+	var out bytes.Buffer
+	download(t, &out)(r.File(as("craft"), control.FileInput{Session: "s", Path: "a"}))
+	require.Equal(t, "one\n", out.String())
+	var denied *access.DeniedError
+	for name, read := range map[string]func(context.Context) error{
+		"diff": func(ctx context.Context) error { _, err := r.Diff(ctx, control.DiffInput{Session: "s"}); return err },
+		"file": func(ctx context.Context) error {
+			_, err := r.File(ctx, control.FileInput{Session: "s", Path: "a"})
+			return err
+		},
+		"artifacts": func(ctx context.Context) error { _, err := r.Artifacts(ctx, "s"); return err },
+		"archive": func(ctx context.Context) error {
+			_, err := r.Archive(ctx, control.ArchiveInput{Session: "s", Format: control.Zip})
+			return err
+		},
+		"patch": func(ctx context.Context) error {
+			_, err := r.Patch(ctx, control.PatchInput{Session: "s", Partial: true})
+			return err
+		},
+		"unknown": func(ctx context.Context) error { _, err := r.Artifacts(ctx, "other"); return err },
+	} {
+		require.ErrorAs(t, read(as("other")), &denied, name)
+		require.ErrorAs(t, read(t.Context()), &denied, name)
+	}
+	_, err := r.Diff(as("craft"), control.DiffInput{Session: "s", With: "other"})
+	require.ErrorAs(t, err, &denied)
+}

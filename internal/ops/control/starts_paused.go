@@ -1,0 +1,95 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// resumeRunning continues a running session that is paused.
+func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in Resume) (doc Started, err error) {
+	v, foreseen, err := s.paused(ctx, w, in)
+	if err != nil {
+		return doc, err
+	}
+	doc = Started{Foreseen: foreseen, RunID: v.RunID, Admitted: true}
+	if s.Store != nil {
+		doc.Store = s.Store.ID()
+	}
+	for _, phase := range foreseen.Continued {
+		answered, err := goOn(ctx, w, v.Help, phase)
+		if err != nil {
+			return doc, err
+		}
+		doc.Admitted = doc.Admitted && answered
+	}
+	return doc, nil
+}
+
+// goOn answers the request of a phase after which a session is paused. Also while no worker runs, an earlier answer to it
+// counts, and not this one.
+func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request, phase string) (answered bool, err error) {
+	i := slices.IndexFunc(open, func(h session.Request) bool { return h.Kind == session.ForApproval && h.Phase == phase })
+	if i < 0 {
+		return false, conflictf(w.Session, "session %s: the request of phase %s is not known yet; try again", w.Session, phase)
+	}
+	answer := session.Answer{Request: open[i].ID, Action: session.AnswerApprove, By: actor(ctx)}
+	return send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer, before: func() (bool, error) {
+		return isRepeated(ctx, w.Conn, w.Session, answer, nil)
+	}}, nil)
+}
+
+// paused describes what resuming a running session does.
+func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume) (v sessionstatus.Session, doc Foreseen, err error) {
+	if v, err = w.Look(ctx); err != nil {
+		return v, doc, looked(w.Session, err)
+	}
+	if in.changes() {
+		return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &NotEndedError{w.Session, v.Status.Status}}
+	}
+	if queried := w.Query(ctx); queried != nil { // also from other stores
+		v.Phases, v.Help = queried.Phases, queried.Help
+	}
+	doc = Foreseen{Session: w.Session, Run: v.Run, Continued: s.pausedAfter(ctx, v)}
+	if len(doc.Continued) == 0 {
+		if len(v.Help) > 0 {
+			return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &WaitsError{w.Session, v.Help}}
+		}
+		doc.Unchanged = v.Status.Status
+	}
+	return v, doc, nil
+}
+
+// pausedAfter lists the phases after which a session is paused only because of its start options.
+// Phases with approve in the team are not included: they need an approval.
+func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []string {
+	var parked []string
+	for _, p := range v.Phases {
+		if p.Status == session.AwaitingApproval && !s.needsApproval(ctx, v.Session, p.Name) {
+			parked = append(parked, p.Name)
+		}
+	}
+	return parked
+}
+
+// needsApproval reports whether a phase of a session's team needs approval. If the session's store
+// is not available, the result is true.
+func (s Starts) needsApproval(ctx context.Context, sessionID, phase string) bool {
+	if s.Store == nil {
+		return true
+	}
+	all, _, err := chain(ctx, s.Store, s.key(sessionID))
+	if err != nil {
+		return true
+	}
+	t, err := launch.TeamOf(ctx, s.Store, all[0])
+	if err != nil {
+		return true
+	}
+	p, ok := t.Phase(phase)
+	return !ok || p.Approve.Wanted()
+}

@@ -1,0 +1,295 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Resume are the options of a resumed session.
+type Resume struct {
+	// Team is the team of the next run; empty: the session's.
+	Team TeamInput `json:"team,omitzero"`
+	PhaseSelection
+	// Force names phases that run, with those that depend on them, although they are finished.
+	Force []string `json:"force,omitempty"`
+	// Edits are manifests of files that replace those of finished phases.
+	Edits map[string]spec.Digest `json:"edits,omitempty"`
+	// Restart ends the run that Temporal has, and starts a new one from the store: Temporal may be ahead of a restored backup.
+	Restart bool `json:"restart,omitempty"`
+}
+
+// changes reports whether an option changes the session, so that it does not only continue.
+func (r Resume) changes() bool {
+	return r.Team != (TeamInput{}) || len(r.Force)+len(r.Edits)+len(r.PauseAfter) > 0 || r.given()
+}
+
+// Fork are the options of a fork.
+type Fork struct {
+	// From is the phase to run again, with all phases that depend on it.
+	From string `json:"from"`
+	// As is the id of the new session; empty: one is chosen.
+	As string `json:"as,omitempty"`
+	// Team is the new session's; empty: that of the other session.
+	Team TeamInput `json:"team,omitzero"`
+}
+
+// OtherStoreError reports that a session belongs to another store.
+type OtherStoreError struct {
+	Session, Owner string
+	// Store is the id of this store, and Where its directory.
+	Store, Where string
+}
+
+func (e *OtherStoreError) Error() string {
+	return fmt.Sprintf("session %s belongs to store %s, not to the store in %s (%s)", e.Session, e.Owner, e.Where, e.Store)
+}
+
+// NotEndedError reports that a session is at work, so its work cannot be changed.
+type NotEndedError struct {
+	Session string
+	State   session.State
+}
+
+func (e *NotEndedError) Error() string {
+	return fmt.Sprintf("session %s has not ended (%s), so its work cannot be changed; cancel it first", e.Session, e.State)
+}
+
+// WaitsError reports that a session waits for answers, which a resume does not give.
+type WaitsError struct {
+	Session  string
+	Requests []session.Request
+}
+
+func (e *WaitsError) Error() string {
+	return fmt.Sprintf("session %s is running and waits for an answer, which resuming it does not give", e.Session)
+}
+
+// Resume continues a session: one that is paused after a phase continues, and one that has ended, or
+// that Temporal no longer has, starts again from the store. With an error, the document names a
+// session only if it was started.
+func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc Started, err error) {
+	err = s.change(ctx, access.Operate, sessionID, access.Event{Action: "session.resume"}, func(ctx context.Context) error {
+		w, info, err := s.described(ctx, sessionID)
+		if err != nil {
+			return err
+		}
+		runs := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		if runs && !in.Restart {
+			doc, err = s.resumeRunning(ctx, w, in)
+			return err
+		}
+		l, next, foreseen, err := s.restored(ctx, sessionID, info, in)
+		doc.Faults = foreseen.Faults
+		if err != nil {
+			return err
+		}
+		if foreseen.Unchanged == "" {
+			if err := l.Check(ctx, next); err != nil {
+				return startError(err)
+			}
+		}
+		if runs {
+			err := w.Conn.TerminateWorkflow(ctx, sessionID, "", "restarted from the store by "+actor(ctx))
+			if err != nil && !temporalutil.NotFound(err) { // it may just have ended
+				return err
+			}
+		}
+		if foreseen.Unchanged != "" {
+			e, _ := l.Store.State.Execution(ctx, s.key(sessionID))
+			doc = Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}
+			return nil
+		}
+		doc, err = begin(ctx, l, next, true)
+		doc.Faults = foreseen.Faults
+		return startError(err)
+	})
+	return doc, err
+}
+
+// PreviewResume describes what Resume would do.
+func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) (doc Foreseen, err error) {
+	if err := s.may(ctx, access.Operate, sessionID); err != nil {
+		return doc, err
+	}
+	w, info, err := s.described(ctx, sessionID)
+	if err != nil {
+		return doc, err
+	}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && !in.Restart {
+		_, doc, err = s.paused(ctx, w, in)
+		return doc, err
+	}
+	l, next, doc, err := s.restored(ctx, sessionID, info, in)
+	if err != nil || doc.Unchanged != "" {
+		return doc, err
+	}
+	doc.Plan, err = l.Plan(ctx, next)
+	return doc, startError(err)
+}
+
+// described is Temporal's description of a session; nil: Temporal does not have it.
+func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Watcher, *workflowpb.WorkflowExecutionInfo, error) {
+	w, err := s.watcher(sessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := s.connected(); err != nil {
+		return nil, nil, err
+	}
+	info, err := w.Describe(ctx)
+	if errors.Is(err, sessionstatus.ErrUnknown) {
+		return w, nil, nil
+	}
+	return w, info, looked(sessionID, err)
+}
+
+// restored prepares the next run of a session that has ended.
+func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
+	doc.Session = sessionID
+	if l, err = s.launcher(ctx); err != nil {
+		return l, next, doc, err
+	}
+	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != l.Store.ID() {
+		return l, next, doc, &Error{Kind: Conflict, Session: sessionID, err: &OtherStoreError{sessionID, owner, l.Store.ID(), l.Store.Dir()}}
+	}
+	found, t, faults, err := s.lastGood(ctx, sessionID, in.Team)
+	doc.Faults = faults
+	if err != nil {
+		return l, next, doc, err
+	}
+	course, err := in.course(t)
+	if err != nil {
+		return l, next, doc, err
+	}
+	course.Force = in.Force
+	if !in.changes() && found.Finished(t) {
+		doc.Run, doc.Unchanged = found.Execution.Run, session.Completed
+		return l, next, doc, nil
+	}
+	if next, err = found.Next(sessionID, t, course); err != nil {
+		return l, next, doc, invalidf("only", "%w; select phases", err)
+	}
+	doc.Run = found.Execution.Run + 1
+	return l, next, doc, s.edit(ctx, sessionID, t, found.Checkpoint.Tree, &next.Start.Course, in.Edits)
+}
+
+// lastGood is the data in the store of a session to resume, and the team of its next run.
+func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) (found launch.Stored, t spec.Team, faults []string, err error) {
+	st, key, err := s.inStore(ctx, sessionID)
+	if err != nil {
+		return found, t, nil, err
+	}
+	found, err = launch.LastGood(ctx, st, key)
+	for _, f := range found.Faults {
+		faults = append(faults, f.Error())
+	}
+	var none *launch.NoCheckpointError
+	switch {
+	case errors.As(err, &none):
+		return found, t, faults, &Error{Kind: Conflict, Session: sessionID, err: fmt.Errorf("session %s has %w", sessionID, err)}
+	case err != nil:
+		return found, t, faults, err
+	}
+	if team != (TeamInput{}) {
+		t, err = s.permitted(ctx, team)
+		return found, t, faults, err
+	}
+	if t, err = launch.TeamOf(ctx, st, found.Checkpoint); err != nil {
+		err = &Error{Kind: Conflict, Field: "team", Session: sessionID, err: fmt.Errorf("%w; give the team", err)}
+	}
+	return found, t, faults, err
+}
+
+// Fork starts a new session with the finished work of another one. With an error, the document
+// names a session only if it was started.
+func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Started, err error) {
+	own := ""
+	if in.As == "" {
+		own, in.As = s.forkID(ctx, sessionID, in)
+	}
+	event := access.Event{Action: "session.fork", Subject: in.As, Detail: "from phase " + in.From}
+	err = s.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
+		l, next, faults, err := s.forked(ctx, sessionID, in)
+		if err == nil {
+			doc, err = begin(ctx, l, next, true)
+		}
+		if isTaken(err, own) {
+			doc, err = s.startedBefore(ctx, l, own)
+		}
+		doc.Faults = faults
+		return startError(err)
+	})
+	return doc, err
+}
+
+// forkID chooses the id of a fork, and returns the same one as own if it is that of each try; empty:
+// its team is unknown.
+func (s Starts) forkID(ctx context.Context, sessionID string, in Fork) (own, id string) {
+	name := s.teamName(ctx, sessionID)
+	if t, err := s.team(ctx, in.Team); err == nil {
+		name = t.Name
+	}
+	if name == access.AllTeams {
+		return "", ""
+	}
+	own = repeatedID(ctx, name, sessionID, in)
+	return own, cmp.Or(own, launch.NewID(name, s.Now()))
+}
+
+// PreviewFork describes what Fork would do.
+func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc Foreseen, err error) {
+	if err := s.may(ctx, access.Operate, sessionID); err != nil {
+		return doc, err
+	}
+	l, next, faults, err := s.forked(ctx, sessionID, in)
+	doc.Faults = faults
+	if err != nil {
+		return doc, startError(err)
+	}
+	doc.Session, doc.Run = next.ID, 1
+	doc.Plan, err = l.Plan(ctx, next)
+	return doc, startError(err)
+}
+
+// forked prepares a fork.
+func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launch.Launcher, next launch.Session, faults []string, err error) {
+	if in.From == "" {
+		return nil, next, nil, invalidf("from", "missing; give the phase to run again")
+	}
+	if in.As != "" {
+		if err := spec.CheckSession(in.As); err != nil {
+			return nil, next, nil, &Error{Kind: Invalid, Field: "as", err: err}
+		}
+	}
+	found, t, faults, err := s.lastGood(ctx, sessionID, in.Team)
+	if err != nil {
+		return nil, next, faults, err
+	}
+	if err := CheckPhase(t, "from", in.From); err != nil {
+		return nil, next, faults, err
+	}
+	if l, err = s.launcher(ctx); err != nil {
+		return l, next, faults, err
+	}
+	next = found.Fork(sessionID, t, in.From)
+	if in.As != "" {
+		if err := checkChosen(ctx, "as", t.Name, in.As); err != nil {
+			return l, next, faults, err
+		}
+	}
+	next.ID = cmp.Or(in.As, launch.NewID(t.Name, s.Now()))
+	return l, next, faults, l.Check(ctx, next)
+}

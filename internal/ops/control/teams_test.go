@@ -1,0 +1,115 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+)
+
+const teamText = `version: 1
+name: web
+description: Builds web services.
+personas:
+  ann: {role: Writer, agent: coder, instructions: Write it.}
+phases:
+  - {name: design, personas: [ann]}
+  - {name: build, personas: [ann]}
+`
+
+func TestTeamsAreRegisteredInVersions(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.Audit = access.NewAudit(s.Store.State, time.Now)
+	teams := control.Teams{Base: s.Base}
+	first, err := teams.Register(s.ctx, control.Registration{Name: "web", Text: teamText})
+	require.NoError(t, err)
+	require.True(t, first.Changed)
+	again, err := teams.Register(s.ctx, control.Registration{Text: teamText})
+	require.NoError(t, err)
+	require.Equal(t, control.TeamChange{Name: "web", Digest: first.Digest, Versions: 1}, again)
+	second, err := teams.Register(s.ctx, control.Registration{Text: strings.Replace(teamText, "Write it", "Test it", 1)})
+	require.NoError(t, err)
+	require.Equal(t, 2, second.Versions)
+
+	list, err := teams.List(s.ctx)
+	require.NoError(t, err)
+	require.Len(t, list.Teams, 1)
+	require.Equal(t, second.Digest, list.Teams[0].Digest)
+	require.Equal(t, []string{"design", "build"}, list.Teams[0].Phases)
+	newest, err := teams.Read(s.ctx, "web", "")
+	require.NoError(t, err)
+	require.True(t, newest.Newest)
+	require.Equal(t, "ann@desk", newest.By)
+	require.Equal(t, "Test it.", newest.Team.Personas["ann"].Instructions)
+	require.Len(t, newest.Versions, 2)
+	old, err := teams.Read(s.ctx, "web", string(first.Digest[:8]))
+	require.NoError(t, err)
+	require.False(t, old.Newest)
+	require.Equal(t, teamText, old.File)
+	crew, err := teams.Named(s.ctx, "web@"+string(first.Digest[:8]))
+	require.NoError(t, err)
+	require.Equal(t, old.Team, crew)
+
+	for _, wrong := range []struct {
+		in   control.Registration
+		says string
+	}{
+		{control.Registration{Name: "api", Text: teamText}, "the file is of team web, not api"},
+		{control.Registration{Text: strings.Replace(teamText, "agent: coder, ", "", 1)}, "agent"},
+		{control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: /etc/passwd", 1)}, "instructions"},
+		{control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: ann.md", 1)}, "only the text of this file was given"},
+	} {
+		_, err := teams.Register(s.ctx, wrong.in)
+		require.ErrorContains(t, err, wrong.says)
+		var failed *control.Error
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, control.Invalid, failed.Kind)
+	}
+	_, err = teams.Read(s.ctx, "wep", "")
+	require.ErrorContains(t, err, `did you mean "web"?`)
+	_, err = teams.Read(s.ctx, "web", "zz")
+	require.ErrorContains(t, err, "team web has no version zz")
+
+	removed, err := teams.Remove(s.ctx, "web")
+	require.NoError(t, err)
+	require.Equal(t, second.Digest, removed.Digest)
+	_, err = teams.Remove(s.ctx, "web")
+	require.ErrorContains(t, err, "is not registered")
+	page, err := s.Audit.Events(s.ctx, access.EventFilter{Team: "web", Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page.Events, 5)
+	require.Equal(t, "team.remove", page.Events[1].Action)
+	require.Equal(t, second.Digest.Short(), page.Events[2].Subject)
+}
+
+func TestOnlyAnAdminOfATeamRegistersIt(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	teams := control.Teams{Base: s.Base}
+	as := func(grants ...string) access.Actor {
+		roles, err := access.ParseRoles(grants...)
+		require.NoError(t, err)
+		return access.Actor{Name: "eve", Roles: roles}
+	}
+	for grant, may := range map[string]bool{"admin:web": true, "admin": true, "operator": false, "admin:api": false, "viewer:web": false} {
+		ctx := access.With(t.Context(), as(grant))
+		_, err := teams.Register(ctx, control.Registration{Text: teamText})
+		if may {
+			require.NoError(t, err, grant)
+			continue
+		}
+		require.ErrorAs(t, err, new(*access.DeniedError), grant)
+		_, err = teams.Remove(ctx, "web")
+		require.ErrorAs(t, err, new(*access.DeniedError), grant)
+	}
+	list, err := teams.List(access.With(t.Context(), as("viewer:api")))
+	require.NoError(t, err)
+	require.Empty(t, list.Teams)
+	_, err = teams.Read(access.With(t.Context(), as("viewer:api")), "web", "")
+	require.ErrorAs(t, err, new(*access.DeniedError))
+}

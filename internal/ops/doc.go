@@ -1,0 +1,13 @@
+// Package ops is the room of the operations that people and programs use on sessions, through every face.
+//
+//	control       the operations, with the rights that they need and their audit
+//	launch        starts, resumes and forks sessions
+//	sessionstatus reads the status of a session from rows and from its workflow
+//	apply         writes a result into a repository
+//	hook          calls of other systems that start sessions
+//	workerpool    workers and what they offer
+//	usage         sums of costs
+//
+// It imports the engine (workflows, activities, breaker) and the rooms below; faces and programs import it.
+// Start reading in control/requests.go: an answer of a person, until the session has it.
+package ops

@@ -1,0 +1,187 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+const (
+	// AdmissionTimeout limits the wait for a worker to admit a session.
+	AdmissionTimeout = 30 * time.Second
+	admissionPause   = 100 * time.Millisecond
+)
+
+// Launcher starts the sessions of a store.
+type Launcher struct {
+	Conn  *temporalutil.Connection
+	Store *store.Store
+	// By is who starts sessions.
+	By session.Starter
+	// Now returns the current time.
+	Now func() time.Time
+}
+
+// Session is a session to start.
+type Session struct {
+	// ID is chosen by the caller; see [NewID].
+	ID          string
+	Team        spec.Team
+	Requirement string
+	// Start is the rest. [Launcher.Start] adds the store, the blobs of the team and of the requirement, and, of a session
+	// that nobody has started before, its starter.
+	Start session.Start
+}
+
+// resumes reports whether the session has run before, with the same id.
+func (s Session) resumes() bool { return s.Start.Base != "" && s.Start.Origin == nil }
+
+// Started is a session whose workflow runs.
+type Started struct {
+	Session, RunID string
+}
+
+// Check rejects a session whose id is taken, with a [*TakenError], or whose team no worker can
+// serve, with a [*RefusedError], before anything is stored.
+func (l *Launcher) Check(ctx context.Context, s Session) error {
+	if !s.resumes() {
+		if err := l.checkFree(ctx, s.ID); err != nil {
+			return err
+		}
+	}
+	_, err := l.agents(ctx, s.Team)
+	return err
+}
+
+// agents are the agents that live workers offer for a team; or a [*RefusedError].
+func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.OfferedAgent, error) {
+	offers, err := l.Store.State.Offers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	agents, problems := t.Admissible(offers, l.Now())
+	if len(problems) > 0 {
+		return nil, &RefusedError{problems}
+	}
+	return agents, nil
+}
+
+// checkFree rejects a session id that exists in Temporal or the store.
+func (l *Launcher) checkFree(ctx context.Context, id string) error {
+	_, err := l.watcher(id).Describe(ctx)
+	var other *sessionstatus.OtherWorkflowError
+	switch {
+	case err == nil, errors.As(err, &other):
+		return &TakenError{id, "Temporal"}
+	case !errors.Is(err, sessionstatus.ErrUnknown):
+		return err
+	}
+	known, err := l.Store.State.HasSession(ctx, session.Key{Namespace: l.Conn.Namespace, Session: id})
+	if known {
+		return &TakenError{id, "the store in " + l.Store.Dir()}
+	}
+	return err
+}
+
+func (l *Launcher) watcher(id string) *sessionstatus.Watcher {
+	return &sessionstatus.Watcher{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
+}
+
+// Start stores the session's input and starts its workflow. Errors are a [*TakenError], a
+// [*RunningError], and those of the store and of Temporal.
+func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
+	input, err := l.storeInput(ctx, s)
+	if err != nil {
+		return Started{}, fmt.Errorf("the store in %s cannot be written: %w", l.Store.Dir(), err)
+	}
+	options := l.options(ctx, s)
+	run, err := l.Conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
+	var exists *serviceerror.WorkflowExecutionAlreadyStarted
+	var invalid *serviceerror.InvalidArgument
+	if errors.As(err, &invalid) && options.TypedSearchAttributes.Size() > 0 {
+		// A server takes some seconds to accept attributes that were just added.
+		options.TypedSearchAttributes = temporal.SearchAttributes{}
+		run, err = l.Conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
+	}
+	switch {
+	case errors.As(err, &exists) && s.resumes():
+		return Started{}, &RunningError{s.ID}
+	case errors.As(err, &exists):
+		return Started{}, &TakenError{s.ID, "Temporal"}
+	case err != nil:
+		return Started{}, err
+	}
+	return Started{run.GetID(), run.GetRunID()}, nil
+}
+
+// storeInput stores team and requirement.
+func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.SessionInput, error) {
+	in := workflows.SessionInput{Version: workflows.LogicVersion, Start: s.Start}
+	in.Store = l.Store.ID()
+	if in.StartedBy == "" {
+		in.Starter = l.By
+	}
+	data, err := json.Marshal(s.Team)
+	if err != nil {
+		return in, fmt.Errorf("encode team: %w", err)
+	}
+	if in.Team, err = l.Store.Content.PutBlob(ctx, data); err != nil {
+		return in, err
+	}
+	in.Requirement, err = l.Store.Content.PutBlob(ctx, []byte(s.Requirement))
+	return in, err
+}
+
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+
+// NewID makes a readable and unique id: the team's name, the date and six random letters.
+func NewID(teamName string, now time.Time) string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	for i, b := range random {
+		random[i] = idLetters[int(b)%len(idLetters)]
+	}
+	return fmt.Sprintf("%s-%s-%s", teamName, now.Format("20060102"), random)
+}
+
+// Admitted waits until workers have admitted the session. A refusal is a [*RefusedError],
+// and no answer within [AdmissionTimeout] is [ErrNotAdmitted].
+func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus.Session, error) {
+	w := l.watcher(started.Session)
+	bounded, cancel := context.WithTimeout(ctx, AdmissionTimeout)
+	defer cancel()
+	ticker := time.NewTicker(admissionPause)
+	defer ticker.Stop()
+	for {
+		v, err := w.Look(bounded)
+		switch {
+		case len(v.Faults) > 0:
+			return v, &RefusedError{v.Faults}
+		case err == nil && w.Admitted(v, started.RunID):
+			return v, nil
+		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalutil.Lost(err):
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-bounded.Done():
+			return v, cmp.Or(ctx.Err(), ErrNotAdmitted)
+		case <-ticker.C:
+		}
+	}
+}

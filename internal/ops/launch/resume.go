@@ -1,0 +1,106 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+)
+
+// Stored is the data in the store of a session to resume.
+type Stored struct {
+	// Checkpoint is the newest readable one.
+	Checkpoint store.StoredCheckpoint
+	// Execution is the status document; its run is the newest known one.
+	Execution session.Execution
+	// Faults list what was damaged or missing, and what was repaired.
+	Faults []cas.Fault
+}
+
+// Damaged reports whether any data of the session was lost.
+func (s Stored) Damaged() bool {
+	return slices.ContainsFunc(s.Faults, func(f cas.Fault) bool { return f.Repaired == "" })
+}
+
+// LastGood verifies a session in the store and finds the newest readable checkpoint. Without one it
+// returns what was damaged, and a [*NoCheckpointError].
+func LastGood(ctx context.Context, s *store.Store, key session.Key) (found Stored, err error) {
+	report, err := s.VerifySession(ctx, key)
+	if err != nil {
+		return found, err
+	}
+	found.Faults = report.Faults
+	if found.Checkpoint, err = s.Newest(ctx, key); found.Checkpoint.Name == "" {
+		return found, &NoCheckpointError{err}
+	}
+	found.Execution, err = s.State.Execution(ctx, key)
+	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
+		return found, err
+	}
+	rows, err := s.State.Checkpoints(ctx, key)
+	if err != nil || len(rows) == 0 {
+		return found, err
+	}
+	found.Execution.Run = max(found.Execution.Run, int(rows[0].Run)) // the newest may be damaged
+	return found, nil
+}
+
+// TeamOf reads the team that a checkpoint was made with.
+func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (spec.Team, error) {
+	t, err := s.Team(ctx, c.Team.Blob)
+	if err != nil {
+		return t, fmt.Errorf("the session's team cannot be read: %w", err)
+	}
+	return t, nil
+}
+
+// Next is the next run of a session that has ended, with a team, which may be another one.
+// An unfinished session keeps the phases that it was limited to unless the course selects others;
+// if the team has none of them, the error is a [*GoneError].
+func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, error) {
+	c, before := s.Checkpoint, s.Execution.Course
+	course.Given, course.Source = c.Given, before.Source
+	if s.Execution.Status.Status != session.Completed {
+		if len(course.Only) == 0 {
+			course.Only = phasesOf(t, before.Only)
+		}
+		if len(course.Only) == 0 && len(before.Only) > 0 {
+			return Session{}, &GoneError{before.Only}
+		}
+		if len(course.PauseAfter) == 0 {
+			course.PauseAfter = phasesOf(t, before.PauseAfter)
+		}
+	}
+	return Session{ID: id, Team: t, Requirement: c.Requirement, Start: session.Start{
+		Workspace: c.Workspace, Run: max(s.Execution.Run, c.Run) + 1, Course: course, Base: c.Name,
+		ReportTo: c.ReportTo, Labels: c.Labels, Starter: s.Execution.Starter,
+	}}, nil
+}
+
+// phasesOf returns those of the phases that a team has.
+func phasesOf(t spec.Team, phases []string) []string {
+	return slices.DeleteFunc(slices.Clone(phases), func(phase string) bool { _, ok := t.Phase(phase); return !ok })
+}
+
+// Fork is a new session that starts with the finished work of another and runs a phase again, with
+// all its dependent phases.
+func (s Stored) Fork(from string, t spec.Team, phase string) Session {
+	c := s.Checkpoint
+	return Session{Team: t, Requirement: c.Requirement, Start: session.Start{
+		Workspace: c.Workspace, Run: 1, Base: c.Name, Origin: &session.Origin{Session: from, Checkpoint: c.Name}, Labels: c.Labels,
+		Course: session.Course{Force: []string{phase}, Given: c.Given, Source: s.Execution.Course.Source},
+	}}
+}
+
+// Finished reports whether a session is completed and has the work of every assignment of a team.
+func (s Stored) Finished(t spec.Team) bool {
+	return s.Execution.Status.Status == session.Completed && !s.Damaged() &&
+		!slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
+			return !slices.ContainsFunc(s.Checkpoint.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
+		})
+}

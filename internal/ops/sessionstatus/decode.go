@@ -1,0 +1,75 @@
+package sessionstatus
+
+import (
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// memoIn reads a value from a session's memo; zero if it is missing.
+func memoIn[T any](d *workflowservice.DescribeWorkflowExecutionResponse, key string) T {
+	return Memo[T](d.GetWorkflowExecutionInfo(), key)
+}
+
+// Memo reads a value from the memo of a session, or of a listed one; zero if it is missing.
+func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
+	var value, none T
+	payload, ok := info.GetMemo().GetFields()[key]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
+		return none
+	}
+	return value
+}
+
+// heartbeat reads a round's last heartbeat.
+func heartbeat(p *workflowpb.PendingActivityInfo) (activities.Heartbeat, bool) {
+	var h activities.Heartbeat
+	if p.GetHeartbeatDetails() == nil || converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &h) != nil {
+		return h, false
+	}
+	return h, true
+}
+
+// notAdmitted reads the reasons from the error of a session that was not admitted.
+func notAdmitted(err error) ([]string, bool) {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || app.Type() != session.NotAdmitted {
+		return nil, false
+	}
+	var faults []string
+	if app.HasDetails() && app.Details(&faults) == nil && len(faults) > 0 {
+		return faults, true
+	}
+	return []string{app.Message()}, true
+}
+
+// helpNeeded reads the help requests from a session's error.
+func helpNeeded(err error) []session.Request {
+	var app *temporal.ApplicationError
+	var help []session.Request
+	if errors.As(err, &app) && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
+		return help
+	}
+	return nil
+}
+
+// ClosedState is the state of a session whose run is closed in Temporal.
+func ClosedState(s enumspb.WorkflowExecutionStatus) session.State {
+	switch s {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return session.Completed
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return session.WasCancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		return session.Running
+	default:
+		return session.Failed
+	}
+}

@@ -1,0 +1,276 @@
+package sessionstatus
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+func description(t *testing.T, status enumspb.WorkflowExecutionStatus, pending ...*workflowpb.PendingActivityInfo) *workflowservice.DescribeWorkflowExecutionResponse {
+	t.Helper()
+	info := &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: "s", RunId: "r"}, Status: status, HistoryLength: 42,
+		StartTime: timestamppb.New(time.Unix(1000, 0)),
+		Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{
+			workflows.MemoStore: payload(t, "abcd"), workflows.MemoTeam: payload(t, "crew"), workflows.MemoRequirement: payload(t, "Do it."),
+		}},
+	}
+	if status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		info.CloseTime = timestamppb.New(time.Unix(2000, 0))
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info, PendingActivities: pending}
+}
+
+func payload(t *testing.T, value any) *commonpb.Payload {
+	t.Helper()
+	p, err := converter.GetDefaultDataConverter().ToPayload(value)
+	require.NoError(t, err)
+	return p
+}
+
+func pendingRound(t *testing.T, state enumspb.PendingActivityState, h *activities.Heartbeat) *workflowpb.PendingActivityInfo {
+	t.Helper()
+	p := &workflowpb.PendingActivityInfo{
+		ActivityId: "build.dev.1", ActivityType: &commonpb.ActivityType{Name: string(activities.RoundName)}, State: state,
+	}
+	if h != nil {
+		p.HeartbeatDetails = &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(t, *h)}}
+	}
+	return p
+}
+
+func crew() spec.Team {
+	return spec.Team{
+		Version: 1, Name: "crew",
+		Personas: map[string]spec.Persona{"dev": {Role: "Developer", Agent: "coder", Instructions: "x"}},
+		Phases:   []spec.Phase{{Name: "build", Personas: []string{"dev"}}, {Name: "ship", Personas: []string{"dev"}}},
+	}.Resolved()
+}
+
+func execution(state session.State) *session.Execution {
+	e := &session.Execution{Status: session.NewStatus("s", crew()), RunID: "r"}
+	e.Status.Status = state
+	e.Phases[0].Status, e.Phases[0].Assignments[0].Status = session.Running, session.Running
+	return e
+}
+
+func TestHeartbeatsAddWhatHappensNowToTheStatusDocument(t *testing.T) {
+	t.Parallel()
+	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: "thinking", Attempt: 2}))
+	v := merge("s", facts{description: d, document: execution(session.Running)})
+	require.Equal(t, session.Running, v.Status.Status)
+	require.Equal(t, "thinking", v.Phases[0].Assignments[0].Progress)
+	require.Equal(t, session.Running, v.Phases[0].Assignments[0].Status)
+	require.Equal(t, int64(42), v.HistoryEvents)
+	require.Equal(t, "Do it.", v.Requirement)
+	require.Empty(t, v.Notes)
+}
+
+func TestAnAttemptThatWaitsForABudgetIsNotAtWork(t *testing.T) {
+	t.Parallel()
+	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED,
+		&activities.Heartbeat{Progress: "waiting: the budget of the session is reserved for calls in flight", Waits: true, Attempt: 1}))
+	v := merge("s", facts{description: d, document: execution(session.Running)})
+	require.Equal(t, session.Running, v.Status.Status)
+	require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)
+	require.Contains(t, v.Phases[0].Assignments[0].Progress, "the budget of the session")
+}
+
+func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
+	t.Parallel()
+	spent := func(tokens int64) cost.Usage { return cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)} }
+	document := execution(session.Running)
+	document.Help = []session.Request{{Phase: "build", Persona: "dev"}, {Phase: "ship"}}
+	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, account: &state.Account{Costs: []state.Cost{
+		{Phase: "build", Persona: "dev", Calls: 1, Usage: spent(60), Unsettled: 1, Estimated: cost.Amount{Tokens: 9}},
+		{Phase: "build", Persona: "dev", Usage: spent(10), Begun: 1, Reserved: cost.Amount{Tokens: 100, USD: 8}},
+		{Phase: "gone", Persona: "dev", Calls: 1, Usage: spent(3)},
+	}}}
+	v := merge("s", f)
+	require.Equal(t, spent(70), v.Phases[0].Assignments[0].Usage, "what a call in progress has reported counts")
+	require.Zero(t, v.Phases[1].Assignments[0].Usage)
+	require.Equal(t, spent(73), v.Usage)
+	require.Equal(t, spent(3), v.Dropped, "the team has that assignment no more")
+	require.Equal(t, []cost.Usage{spent(70), {}}, []cost.Usage{v.Help[0].Usage, v.Help[1].Usage})
+	require.Equal(t, cost.Usage{OutputTokens: 9}, v.Unsettled)
+	require.Equal(t, cost.Amount{Tokens: 100, USD: 8}, v.Reserved)
+
+	warnings := []budget.Warning{
+		{Scope: "session", At: 0.8, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
+		{Scope: "session", At: 0.5, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
+	}
+	f.account.Budgets = []budget.Budget{{Kind: session.BudgetOfSession, Cap: spec.Cap{Tokens: 100}, Spent: cost.Amount{Tokens: 85}, Warnings: warnings}}
+	v = merge("s", f)
+	require.Equal(t, warnings[:1], v.Warnings, "the greatest")
+	require.Equal(t, spec.Cap{Tokens: 100}, v.Limit)
+	require.Equal(t, cost.Amount{Tokens: 85}, v.Spent)
+
+	f.account = &state.Account{}
+	v = merge("s", f)
+	require.Zero(t, v.Usage)
+	data, err := json.Marshal(v.Status)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "unsettled")
+	require.NotContains(t, string(data), "reserved")
+}
+
+func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {
+	t.Parallel()
+	h := &activities.Heartbeat{Progress: "thinking", Attempt: 2, Log: session.RoundLog{Lost: 1, Attempts: []session.AttemptReport{
+		{Attempt: 1, Failure: failures.Failure{Category: failures.Syntax, Message: "bad"}, Usage: cost.Usage{InputTokens: 5}},
+	}}}
+	answer := execution(session.Running).Status
+	v := merge("s", facts{
+		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),
+		queried:     &answer,
+	})
+	a := v.Phases[0].Assignments[0]
+	require.Equal(t, 1, a.Attempts)
+	require.Equal(t, 1, a.LostWorkers)
+	require.Equal(t, int64(5), a.Usage.Tokens())
+	require.Equal(t, []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}, a.Failures)
+}
+
+func TestOnlyTheMemoIsLeft(t *testing.T) {
+	t.Parallel()
+	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)})
+	require.Equal(t, session.Admitted, v.Status.Status)
+	require.Equal(t, "crew", v.Team)
+	data, err := json.Marshal(v.Status)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), `"phases":null`)
+	require.NotContains(t, string(data), `"help":null`)
+	require.NotContains(t, string(data), `"decisions":null`)
+}
+
+func TestTemporalSaysHowASessionEnded(t *testing.T) {
+	t.Parallel()
+	help := []session.Request{{Phase: "build", Persona: "dev", Category: failures.Syntax, Message: "bad"}}
+	fault := func(kind string, details ...any) error {
+		return temporal.NewApplicationErrorWithOptions("why", kind, temporal.ApplicationErrorOptions{NonRetryable: true, Details: details})
+	}
+	for _, c := range []struct {
+		name    string
+		status  enumspb.WorkflowExecutionStatus
+		end     error
+		want    session.State
+		reason  string
+		phase   session.State
+		refused bool
+	}{
+		{"completed", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil, session.Completed, "", session.Running, false},
+		{"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), session.Failed, "terminated in Temporal", session.Pending, false},
+		{"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "timed out", session.Pending, false},
+		{"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), session.WasCancelled, "was cancelled", session.Pending, false},
+		{"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.HelpNeeded, help), session.Failed, "why", session.Failed, false},
+		{"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed, "not admitted: a; b", session.Pending, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			v := merge("s", facts{description: description(t, c.status), document: execution(session.Running), end: c.end})
+			require.Equal(t, c.want, v.Status.Status)
+			require.Contains(t, v.Reason, c.reason)
+			require.Equal(t, c.phase, v.Phases[0].Status)
+			require.Equal(t, c.refused, len(v.Faults) > 0)
+			require.NotNil(t, v.ClosedAt)
+		})
+	}
+}
+
+func TestTheStatusDocumentOutlivesTheHistory(t *testing.T) {
+	t.Parallel()
+	v := merge("s", facts{document: execution(session.Completed)})
+	require.Equal(t, session.Completed, v.Status.Status)
+	require.Len(t, v.Notes, 1)
+}
+
+func TestTheStatusDocumentMayKnowTheEndBeforeTemporal(t *testing.T) {
+	t.Parallel()
+	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: execution(session.Completed)})
+	require.Equal(t, session.Running, v.Status.Status)
+	require.Nil(t, v.ClosedAt)
+}
+
+// TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker, who may be at work on it
+// where Temporal has not heard of it for too long.
+func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
+	t.Parallel()
+	for want, last := range map[string]*failurepb.Failure{
+		"waits for a free worker": {FailureInfo: &failurepb.Failure_ApplicationFailureInfo{}},
+		"waits for a free worker; the last one stopped sending heartbeats, and may still be running": {
+			FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{TimeoutType: enumspb.TIMEOUT_TYPE_HEARTBEAT}},
+		},
+	} {
+		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
+		p.LastFailure = last
+		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: execution(session.Running)})
+		require.Equal(t, want, v.Phases[0].Assignments[0].Progress)
+	}
+}
+
+// TestWaitWithoutAWorkerSaysWhatItIsFor: the provider's trouble, where there is one.
+func TestWaitWithoutAWorkerSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	away := session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
+	for want, log := range map[string]session.RoundLog{
+		"the next attempt starts at ":               {},
+		"for the provider, which has failed since ": {Outage: &away},
+	} {
+		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, &activities.Heartbeat{Log: log})
+		p.NextAttemptScheduleTime = timestamppb.New(time.Unix(3000, 0))
+		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: execution(session.Running)})
+		require.Contains(t, v.Phases[0].Assignments[0].Progress, want)
+		require.Equal(t, log.Outage != nil, strings.Contains(v.Phases[0].Assignments[0].Progress, "it is on fire"))
+	}
+}
+
+func TestNobodyPolls(t *testing.T) {
+	t.Parallel()
+	for queue, want := range map[string]string{
+		"maestro-abcd":       "no worker serves this session's store (abcd)",
+		"maestro-abcd.coder": "no worker has agent coder",
+	} {
+		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
+		v := merge("s", facts{
+			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p),
+			document:    execution(session.Running), idle: []string{queue},
+		})
+		require.Contains(t, v.Reason, want)
+		require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)
+	}
+}
+
+// TestRoundsThatWaitForTheStore are found by what their heartbeats say.
+func TestRoundsThatWaitForTheStore(t *testing.T) {
+	t.Parallel()
+	for progress, want := range map[string]string{
+		"thinking": "", activities.StoreWaitProgress + "no space\nleft": "build/dev: resource_error: waiting for the store: no space",
+	} {
+		d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, nil),
+			pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: progress, Attempt: 1}))
+		require.Equal(t, want, roundStoreWait(facts{description: d}))
+	}
+}

@@ -1,0 +1,190 @@
+package sessionstatus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// queryPatience limits the wait for a worker's answer if the store is not available.
+const queryPatience = 5 * time.Second
+
+// Watcher reads one session: from Temporal, and from the store if there is one. It writes no
+// history, and has no state.
+type Watcher struct {
+	// Conn is nil if Temporal cannot be reached: then only the store is read.
+	Conn *temporalutil.Connection
+	// Namespace is that of the session if there is no connection.
+	Namespace string
+	// Store is nil if none is available.
+	Store *store.Store
+	// Session is the id.
+	Session string
+	// Now returns the current time.
+	Now func() time.Time
+}
+
+// Key is the session's key in the store.
+func (w *Watcher) Key() session.Key {
+	if w.Conn == nil {
+		return session.Key{Namespace: w.Namespace, Session: w.Session}
+	}
+	return session.Key{Namespace: w.Conn.Namespace, Session: w.Session}
+}
+
+// ErrUnknown reports that neither Temporal nor the store has the session.
+var ErrUnknown = errors.New("session not found")
+
+// OtherWorkflowError reports that the workflow with a session's id is not a session.
+type OtherWorkflowError struct{ id string }
+
+func (e *OtherWorkflowError) Error() string {
+	return e.id + " is a workflow, but not a Maestro session"
+}
+
+// Admitted reports whether a run of the session, or one that continues it as new, was admitted. The
+// store, if it is available, has its document by then.
+func (w *Watcher) Admitted(v Session, run string) bool {
+	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.stored)
+}
+
+// Describe returns Temporal's description of the session: [ErrUnknown] if Temporal does not have
+// it, an [OtherWorkflowError] if the id is that of another workflow.
+func (w *Watcher) Describe(ctx context.Context) (*workflowpb.WorkflowExecutionInfo, error) {
+	d, err := w.description(ctx)
+	info := d.GetWorkflowExecutionInfo()
+	switch {
+	case temporalutil.NotFound(err):
+		return nil, ErrUnknown
+	case err != nil:
+		return nil, err
+	case info.GetType().GetName() != workflows.TeamSessionName:
+		return nil, &OtherWorkflowError{w.Session}
+	}
+	return info, nil
+}
+
+func (w *Watcher) description(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return w.Conn.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: w.Conn.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: w.Session},
+	})
+}
+
+// Kept reports whether the store has the session.
+func (w *Watcher) Kept(ctx context.Context) bool {
+	if w.Store == nil {
+		return false
+	}
+	_, err := w.Store.State.Execution(ctx, w.Key())
+	return err == nil
+}
+
+// Look reads the current state of the session. It fails if Temporal cannot be reached, with
+// [ErrUnknown] if neither Temporal nor the store has the session, and with an [OtherWorkflowError].
+func (w *Watcher) Look(ctx context.Context) (Session, error) {
+	if w.Conn == nil {
+		return w.lookInStore(ctx)
+	}
+	var f facts
+	var err error
+	f.description, err = w.description(ctx)
+	if err != nil && !temporalutil.NotFound(err) {
+		return Session{}, err
+	}
+	if err != nil {
+		f.description = nil
+	}
+	f.document, f.unreadable = w.stored(ctx, memoIn[string](f.description, workflows.MemoStore))
+	if f.document != nil { // read before the costs, which are then no older
+		f.account = w.account(ctx)
+	}
+	if f.description == nil {
+		if f.document == nil {
+			return Session{}, cmp.Or(f.unreadable, ErrUnknown)
+		}
+		return merge(w.Session, f), nil
+	}
+	if f.description.GetWorkflowExecutionInfo().GetType().GetName() != workflows.TeamSessionName {
+		return Session{}, &OtherWorkflowError{w.Session}
+	}
+	running := f.description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	if f.document == nil {
+		f.queried = w.Query(ctx)
+	}
+	f.wait = storeWait(f)
+	if running {
+		var silent error
+		f.idle, silent = w.idleQueues(ctx, f)
+		if f.stalled = w.stuck(ctx, f.description); f.stalled == "" && len(f.idle) == 0 {
+			f.stalled = w.undelivered(f, silent)
+		}
+	} else if f.behind() || f.document == nil || !f.document.Status.Status.Closed() {
+		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)
+	}
+	return merge(w.Session, f), ctx.Err()
+}
+
+// lookInStore is the state of the session in the store alone.
+func (w *Watcher) lookInStore(ctx context.Context) (Session, error) {
+	var f facts
+	if f.document, f.unreadable = w.stored(ctx, ""); f.document == nil {
+		return Session{}, cmp.Or(f.unreadable, ErrUnknown)
+	}
+	f.account = w.account(ctx)
+	v := base(w.Session, f)
+	addCosts(&v, f.account)
+	return complete(v), nil
+}
+
+// account reads the session's costs and budgets; nil if they cannot be read.
+func (w *Watcher) account(ctx context.Context) *state.Account {
+	a, err := w.Store.State.Account(ctx, w.Key())
+	if err != nil {
+		return nil
+	}
+	return &a
+}
+
+// Query queries a worker; nil if none answers in time.
+func (w *Watcher) Query(ctx context.Context) *session.Status {
+	bounded, cancel := context.WithTimeout(ctx, queryPatience)
+	defer cancel()
+	answer, err := w.Conn.QueryWorkflow(bounded, w.Session, "", workflows.StatusQuery)
+	if err != nil {
+		return nil
+	}
+	var s session.Status
+	if err := answer.Get(&s); err != nil || s.Session == "" {
+		return nil
+	}
+	return &s
+}
+
+// Requests lists the open requests of a running session: by a worker's answer or, if none answers,
+// by its status document. known is false if both are missing.
+func (w *Watcher) Requests(ctx context.Context) (open []session.Request, known bool, err error) {
+	if s := w.Query(ctx); s != nil {
+		return s.Help, true, nil
+	}
+	var f facts
+	if f.description, err = w.description(ctx); err != nil || w.Store == nil {
+		return nil, false, err
+	}
+	e, err := w.Store.State.Execution(ctx, w.Key())
+	if f.document = &e; err != nil || f.behind() {
+		return nil, false, nil
+	}
+	return e.Help, true, nil
+}

@@ -1,0 +1,267 @@
+package jira_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/outside/jira"
+	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
+)
+
+var _ activities.Tickets = (*jira.Client)(nil)
+
+const label = "maestro-0123456789abcdef"
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// configOf is a client's configuration for a server.
+func configOf(s *jiratest.Server, o jiratest.Options) jira.Config {
+	c := jira.Config{
+		URL: s.URL(), Deployment: jira.Cloud, Email: jiratest.Email, Token: jiratest.Token,
+		EmailEnv: "JIRA_EMAIL", TokenEnv: "JIRA_TOKEN", Timeout: 10 * time.Second,
+		Now: func() time.Time { return noon },
+	}
+	if o.DataCenter {
+		c.Deployment, c.Email, c.EmailEnv = jira.DataCenter, "", ""
+	}
+	return c
+}
+
+// open starts a server and a client of it.
+func open(t *testing.T, o jiratest.Options) (*jiratest.Server, *jira.Client) {
+	t.Helper()
+	s := jiratest.New(t, o)
+	c, err := jira.New(configOf(s, o))
+	require.NoError(t, err)
+	return s, c
+}
+
+// onBoth runs a test against Cloud and against Data Center under a path.
+func onBoth(t *testing.T, test func(t *testing.T, o jiratest.Options)) {
+	t.Helper()
+	t.Run("cloud", func(t *testing.T) {
+		t.Parallel()
+		test(t, jiratest.Options{})
+	})
+	t.Run("datacenter", func(t *testing.T) {
+		t.Parallel()
+		test(t, jiratest.Options{DataCenter: true, ContextPath: "/jira"})
+	})
+}
+
+// asked is a notice of a session that needs a person.
+func asked() session.Notice {
+	return session.Notice{
+		Schema: session.NoticeSchema, ID: "web-service/s-1/implementation.backend.1/help_needed", Event: session.HelpAsked, At: noon,
+		Session: "s-1", RunID: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Run: 1,
+		Status: session.HelpIsNeeded,
+		Request: &session.Request{
+			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
+			Category: failures.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
+			Suggestion: "See the check's output.", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
+			Attempts: []session.AttemptFailure{
+				{Category: failures.Syntax, Message: "main.go:3: expected '}'"},
+				{Category: failures.TestFailure, Message: "check go-test failed: exit status 1"},
+			},
+			Usage: cost.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
+			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
+		},
+		Usage:      cost.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000},
+		Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d", WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1",
+		Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
+	}
+}
+
+// trouble is an error's *session.TicketTrouble.
+func trouble(t *testing.T, err error) *session.TicketTrouble {
+	t.Helper()
+	require.Error(t, err)
+	var found *session.TicketTrouble
+	require.ErrorAs(t, err, &found)
+	require.NotContains(t, found.Message, jiratest.Token)
+	return found
+}
+
+func TestTicketIsCreatedAndFound(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		o.Projects = []jiratest.Project{{
+			Key: "MD", Types: []jiratest.Type{{Name: "Incident", Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Site", Required: true, Options: []string{"Berlin"}}}}},
+			Components: []string{"Back end"}, Priorities: []string{"High", "Low"},
+		}}
+		s, c := open(t, o)
+		how := spec.HelpJira{
+			Project: "MD", Type: "Incident", Labels: []string{"agents"}, Components: []string{"Back end"},
+			Priorities: map[failures.Category]string{failures.TestFailure: "Low", failures.Auth: "High"},
+			Fields:     map[string]any{"customfield_10010": map[string]any{"value": "Berlin"}},
+		}
+		_, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.False(t, ok)
+
+		ticket, err := c.Create(t.Context(), how, label, asked())
+		require.NoError(t, err)
+		require.Equal(t, session.Ticket{Key: "MD-1", URL: s.URL() + "/browse/MD-1"}, ticket)
+		issue := s.Issues()[0]
+		require.Equal(t, []string{"agents", label}, issue.Labels())
+		require.Equal(t, "[maestro] web-service: implementation/backend: test_failure: check go-test failed: exit status 1 --- FAIL: TestSum (0.00s)", issue.Text("summary"))
+		require.JSONEq(t, `{"name": "Low"}`, string(issue.Fields["priority"]), "the priority of the failure's category")
+		require.Equal(t, []string{"agents"}, how.Labels, "what it was given stays as it is")
+
+		found, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, ticket, found)
+	})
+}
+
+func TestOldestOfSeveralTicketsIsFound(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		s.Add("MD", map[string]any{"labels": []string{"other"}})
+		want := s.Add("MD", map[string]any{"labels": []string{"x", label}})
+		s.Add("MD", map[string]any{"labels": []string{label}})
+		found, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, want, found.Key)
+	})
+}
+
+func TestNewTicketIsNotFoundAtOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		o.IndexDelay = 3 * time.Second
+		_, c := open(t, o)
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
+		require.NoError(t, err)
+		_, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.False(t, ok, "the search lags")
+		require.Eventually(t, func() bool {
+			_, ok, err := c.Find(context.Background(), "MD", label)
+			return err == nil && ok
+		}, time.Minute, 20*time.Millisecond)
+	})
+}
+
+func TestSearchTakesNoQueryFromItsStrings(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, jiratest.Options{Projects: []jiratest.Project{{Key: `M"D\`, Types: []jiratest.Type{{Name: "Bug"}}}}})
+	s.Add(`M"D\`, map[string]any{"labels": []string{`a" OR project = "X`}})
+	_, ok, err := c.Find(t.Context(), `M"D\`, `a" OR project = "X`)
+	require.NoError(t, err)
+	require.True(t, ok, "quotes and backslashes are those of the label")
+}
+
+// TestCloudPagesThatAreEmpty: Cloud may say that there is more without giving any.
+func TestCloudPagesThatAreEmpty(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, jiratest.Options{})
+	s.Add("MD", map[string]any{"labels": []string{label}})
+	s.Fail(jiratest.Fault{Status: 200, Body: `{"issues":[],"nextPageToken":"abc","isLast":false}`}.On("GET", "/search/jql").Once())
+	_, ok, err := c.Find(t.Context(), "MD", label)
+	require.NoError(t, err)
+	require.True(t, ok)
+	requests := s.Requests()
+	require.Equal(t, "abc", requests[len(requests)-1].Query.Get("nextPageToken"))
+}
+
+func TestCommentIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		key := s.Add("MD", map[string]any{})
+		n := asked()
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: n, Occurrences: 2}))
+		other := n
+		other.ID += "2" // ends as the first begins
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: other, Occurrences: 3, Again: true}))
+		require.Len(t, s.Issues()[0].Comments, 2, "another notice is another comment")
+		for range 90 {
+			s.Comment(key, foreign())
+		}
+		for _, notice := range []session.Notice{n, other} {
+			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: notice, Occurrences: 3, Again: true}))
+		}
+		require.Len(t, s.Issues()[0].Comments, 92, "it is found behind others")
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: n, Occurrences: 3}))
+		require.Len(t, s.Issues()[0].Comments, 93, "it is not looked for unless it may be there")
+	})
+}
+
+// foreign is a comment of somebody who repeats what Maestro has said.
+func foreign() string { return "maestro notice " + asked().ID + " is what I mean" }
+
+func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		key := s.Add("MD", map[string]any{})
+		s.Fail(jiratest.Fault{Lost: true}.On("POST", "/comment").Once())
+		require.Equal(t, session.Unclear, trouble(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1})).Kind)
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1, Again: true}))
+		require.Len(t, s.Issues()[0].Comments, 1)
+	})
+}
+
+func TestCommentOnWhatIsGone(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		_, c := open(t, o)
+		for _, again := range []bool{false, true} {
+			got := trouble(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-7", Notice: asked(), Occurrences: 1, Again: again}))
+			require.Equal(t, session.Gone, got.Kind)
+			require.Contains(t, got.Message, "MD-7")
+		}
+	})
+}
+
+// TestTextsFitIntoJira: however much there is to say, Jira takes it.
+func TestTextsFitIntoJira(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		n := asked()
+		long := strings.Repeat("ü\"{}😀 ", 8_000)
+		n.Request.Message, n.Request.Suggestion = long, long
+		n.Request.Attempts = nil
+		for i := range 500 {
+			n.Request.Attempts = append(n.Request.Attempts, session.AttemptFailure{Category: failures.Unknown, Message: fmt.Sprint(i, long[:4000])})
+		}
+		n.Answer = &session.Answer{Action: session.AnswerRetry, Note: long, By: long}
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, n)
+		require.NoError(t, err)
+		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.RequestClosed, session.SessionFailed, "unheard_of"} {
+			n.Event, n.Reason = event, long
+			n.ID = string(event)
+			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2}), event)
+			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2, Again: true}), event)
+		}
+		comments := len(s.Issues()[0].Comments)
+		require.Equal(t, 5, comments, "the line that names the notice is never cut")
+	})
+}
+
+func TestEmptyNoticesAreTold(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, session.Notice{Team: "web"})
+		require.NoError(t, err)
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.RequestClosed, ID: "x"}}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.HelpAsked, ID: "y", Request: &session.Request{}}}))
+		require.Len(t, s.Issues()[0].Comments, 2)
+	})
+}

@@ -1,0 +1,64 @@
+// Package retryafter reads the wait that a server requires before the next request.
+package retryafter
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// Parse returns the wait that the header of an HTTP answer states: in Retry-After or in milliseconds, or else until the
+// reset of a rate limit of which nothing remains; zero if it states none. It is at most [session.MaxRetryAfter].
+func Parse(header http.Header, now time.Time) time.Duration {
+	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
+		if ms, err := strconv.ParseFloat(header.Get(name), 64); err == nil {
+			return bound(ms * float64(time.Millisecond))
+		}
+	}
+	if wait := Value(header.Get("Retry-After"), now); wait > 0 {
+		return wait
+	}
+	wait := time.Duration(0)
+	for name := range header {
+		lower := strings.ToLower(name)
+		if strings.Contains(lower, "ratelimit") && strings.Contains(lower, "reset") && header.Get(strings.Replace(lower, "reset", "remaining", 1)) == "0" {
+			wait = max(wait, Value(header.Get(name), now))
+		}
+	}
+	return wait
+}
+
+// epoch is the smallest number of seconds that is a time, and not a wait.
+const epoch = 1_000_000_000
+
+// Value returns the wait that a value states: seconds, a duration like 6m0s, a date, or seconds or milliseconds since 1970.
+// It has the same bounds.
+func Value(text string, now time.Time) time.Duration {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		switch {
+		case n >= 100*epoch:
+			n = n/1000 - float64(now.Unix())
+		case n >= epoch:
+			n -= float64(now.Unix())
+		}
+		return bound(n * float64(time.Second))
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return bound(float64(d))
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return bound(float64(date.Sub(now)))
+	}
+	return untilISO(text, now)
+}
+
+func bound(wait float64) time.Duration {
+	if !(wait > 0) { // also NaN
+		return 0
+	}
+	return time.Duration(min(wait, float64(session.MaxRetryAfter)))
+}

@@ -1,0 +1,218 @@
+package retryafter
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // the zones that programs name, also where the host has none
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// The bounds of a wait that a program states.
+const (
+	maxReset = time.Duration(session.MaxRetryAfter)
+	// absurdReset bounds valid reset times; later ones are ignored.
+	absurdReset = 400 * 24 * time.Hour
+	// justReset is the time after a stated time of day within which it means today's, not
+	// tomorrow's: clocks differ.
+	justReset = 5 * time.Minute
+)
+
+var (
+	// resetIn finds a wait: "try again in 2 hours 10 minutes", "retry in 36.5s", "wait 42 seconds",
+	// "will reset after 17h28m49s".
+	resetIn = regexp.MustCompile(`(?i)(?:try again (?:in|after)|retry (?:in|after)|resets? (?:in|after)|wait(?: for)?(?: at least)?|"retryDelay"\s*:\s*")\s*((?:\d{1,9}(?:\.\d{1,9})?\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b?[\s,]*(?:and\s+)?)+)`)
+	// resetPart is a part of such a wait.
+	resetPart = regexp.MustCompile(`(?i)([\d.]+)\s*([a-z]+)`)
+	// resetEpoch finds a time in seconds since 1970: "usage limit reached|1795359600".
+	resetEpoch = regexp.MustCompile(`(?i)limit reached\|(\d{10})\b`)
+	// resetISO finds a whole time: "resets at 2026-11-24T15:00:00Z".
+	resetISO = regexp.MustCompile(`(?i)(?:try again|resets?)(?: (?:at|on|after))? (\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)`)
+	// resetAt finds a time as people write it: "resets 3pm (Europe/Berlin)", "resets Nov
+	// 24, 3:30pm (UTC)", "try again at Nov 24th, 2026 3:05 PM", "resets Monday at 9am".
+	resetAt = regexp.MustCompile(`(?i)(?:try again|resets?)(?: (?:at|on|after))? ` +
+		`(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?(?: at)? )?` +
+		`(?:(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?(?:,|,? at)? ?)?` +
+		`(?:(\d{1,2})(?::(\d\d))?(?::\d\d)? ?([ap])\.?m\b\.?|(\d{1,2}):(\d\d)(?::\d\d)?|noon|midnight)?` +
+		`(?: ?\(([A-Za-z0-9_+/-]{1,40})\)| (utc|gmt|[pmce][sd]t)\b)?`)
+)
+
+// zoneNames are zones without a name in the time zone database.
+var zoneNames = map[string]string{
+	"gmt": "UTC", "utc": "UTC",
+	"pst": "America/Los_Angeles", "pdt": "America/Los_Angeles", "mst": "America/Denver", "mdt": "America/Denver",
+	"cst": "America/Chicago", "cdt": "America/Chicago", "est": "America/New_York", "edt": "America/New_York",
+}
+
+// InText returns the wait until a limit's reset that a text states; zero if it states none, or
+// an invalid one. A time without a zone is in the zone of now. The wait is at most [maxReset].
+func InText(text string, now time.Time) time.Duration {
+	text = strings.Join(strings.Fields(text), " ") // spaces come in many kinds
+	if m := resetIn.FindStringSubmatch(text); m != nil {
+		return boundedWait(sumOf(m[1]))
+	}
+	if m := resetEpoch.FindStringSubmatch(text); m != nil {
+		return untilEpoch(m[1], now)
+	}
+	if m := resetISO.FindStringSubmatch(text); m != nil {
+		return untilISO(m[1], now)
+	}
+	for _, m := range resetAt.FindAllStringSubmatch(text, -1) {
+		if at, ok := clockTime(m, now); ok {
+			return boundedWait(at.Sub(now))
+		}
+	}
+	return 0
+}
+
+// Until returns the wait until a stated time, bounded; zero if that time is over, absurd, or not stated.
+func Until(at, now time.Time) time.Duration { return boundedWait(at.Sub(now)) }
+
+// boundedWait returns a valid wait, bounded; zero for an invalid one.
+func boundedWait(wait time.Duration) time.Duration {
+	if wait <= 0 || wait > absurdReset {
+		return 0
+	}
+	return min(wait, maxReset)
+}
+
+// sumOf adds up the parts of a wait.
+func sumOf(text string) time.Duration {
+	units := map[string]time.Duration{"d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "s": time.Second}
+	sum := 0.0
+	for _, part := range resetPart.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(part[1], 64)
+		if err != nil {
+			return 0
+		}
+		unit := strings.ToLower(part[2])
+		each := units[unit[:1]]
+		if unit == "ms" || strings.HasPrefix(unit, "milli") {
+			each = time.Millisecond
+		}
+		sum += n * float64(each)
+	}
+	if sum > float64(absurdReset) {
+		return 0
+	}
+	return time.Duration(sum)
+}
+
+func untilEpoch(seconds string, now time.Time) time.Duration {
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return boundedWait(time.Unix(n, 0).Sub(now))
+}
+
+func untilISO(text string, now time.Time) time.Duration {
+	text = strings.Replace(text, " ", "T", 1)
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return boundedWait(at.Sub(now))
+		}
+	}
+	return 0
+}
+
+// clockTime is the next such time as a match of resetAt says; ok is false for what is
+// none.
+func clockTime(m []string, now time.Time) (at time.Time, ok bool) {
+	day, month := m[1], m[2]
+	whole := strings.ToLower(m[0])
+	if day == "" && month == "" && m[5] == "" && m[8] == "" && !strings.Contains(whole, "noon") && !strings.Contains(whole, "midnight") {
+		return at, false
+	}
+	hour, minute, ok := timeOfDay(m, whole)
+	if !ok {
+		return at, false
+	}
+	zone := zoneOf(cmp.Or(m[10], m[11]), now.Location())
+	here := now.In(zone)
+	if month != "" {
+		return dated(m, hour, minute, here)
+	}
+	at = time.Date(here.Year(), here.Month(), here.Day(), hour, minute, 0, 0, zone)
+	if day != "" {
+		days := (int(weekdays[strings.ToLower(day)]) - int(here.Weekday()) + 7) % 7
+		at = at.AddDate(0, 0, days)
+		if here.Sub(at) > justReset {
+			at = at.AddDate(0, 0, 7)
+		}
+		return at, true
+	}
+	if here.Sub(at) > justReset {
+		at = time.Date(here.Year(), here.Month(), here.Day()+1, hour, minute, 0, 0, zone)
+	}
+	return at, true
+}
+
+var weekdays = map[string]time.Weekday{
+	"sun": time.Sunday, "mon": time.Monday, "tue": time.Tuesday, "wed": time.Wednesday,
+	"thu": time.Thursday, "fri": time.Friday, "sat": time.Saturday,
+}
+
+// timeOfDay is the time in a match of resetAt; a day alone begins at midnight.
+func timeOfDay(m []string, whole string) (hour, minute int, ok bool) {
+	switch {
+	case m[5] != "": // twelve hours
+		hour, _ = strconv.Atoi(m[5])
+		minute, _ = strconv.Atoi(cmp.Or(m[6], "0"))
+		if hour < 1 || hour > 12 || minute > 59 {
+			return 0, 0, false
+		}
+		hour %= 12
+		if strings.EqualFold(m[7], "p") {
+			hour += 12
+		}
+	case m[8] != "":
+		hour, _ = strconv.Atoi(m[8])
+		minute, _ = strconv.Atoi(m[9])
+		if hour > 23 || minute > 59 {
+			return 0, 0, false
+		}
+	case strings.Contains(whole, "noon"):
+		hour = 12
+	}
+	return hour, minute, true
+}
+
+// dated is the time on the day that a match of resetAt names. A day without a year
+// that was over yesterday is next year's.
+func dated(m []string, hour, minute int, here time.Time) (time.Time, bool) {
+	month, err := time.Parse("Jan", strings.ToUpper(m[2][:1])+strings.ToLower(m[2][1:3]))
+	if err != nil {
+		return here, false
+	}
+	day, _ := strconv.Atoi(m[3]) // two digits
+	year, _ := strconv.Atoi(m[4])
+	if year == 0 {
+		year = here.Year()
+	}
+	at := time.Date(year, month.Month(), day, hour, minute, 0, 0, here.Location())
+	if at.Day() != day || day == 0 {
+		return here, false
+	}
+	if m[4] == "" && here.Sub(at) > 24*time.Hour {
+		at = at.AddDate(1, 0, 0)
+	}
+	return at, true
+}
+
+// zoneOf returns the zone of a name; the host's if the name is unknown.
+func zoneOf(name string, host *time.Location) *time.Location {
+	if name == "" {
+		return host
+	}
+	if full, ok := zoneNames[strings.ToLower(name)]; ok {
+		name = full
+	}
+	if zone, err := time.LoadLocation(name); err == nil && !strings.EqualFold(name, "local") {
+		return zone
+	}
+	return host
+}

@@ -1,0 +1,210 @@
+package layers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/platform/failpoint"
+)
+
+// Usage is the number of the layers of a root, and their size on the disk.
+type Usage struct {
+	Layers int
+	Bytes  int64
+}
+
+// entry is a layer as it was found below the root.
+type entry struct {
+	layer
+	name string
+	used time.Time
+	// usable: its note is valid for this boot of the host.
+	usable bool
+	// dependents counts the layers above this one.
+	dependents int
+}
+
+// list returns all layers by name, also those that cannot be used.
+func (l *Layers) list() (map[string]*entry, error) {
+	found, err := os.ReadDir(l.o.Root)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*entry{}
+	for _, f := range found {
+		info, err := f.Info()
+		if err != nil || strings.Index(f.Name(), "-") != nameDigits || !f.IsDir() {
+			continue // it is not a layer, or was removed
+		}
+		e := &entry{name: f.Name(), used: info.ModTime()}
+		e.layer, err = l.readNote(e.name)
+		e.usable = err == nil
+		all[e.name] = e
+	}
+	for _, e := range all {
+		if below := all[e.Below]; e.usable && below != nil && below.ID == e.BelowID {
+			below.dependents++
+		}
+	}
+	return all, nil
+}
+
+// Measure measures the layers below a root. It writes nothing, so it works on a full disk.
+func Measure(root string) (u Usage, err error) {
+	l, err := openRoot(Options{Root: root})
+	if err != nil {
+		return u, err
+	}
+	all, err := l.list()
+	if err != nil {
+		return u, err
+	}
+	for _, e := range all {
+		u.Layers++
+		u.Bytes += e.Bytes
+	}
+	return u, nil
+}
+
+// Collect removes unfinished layers of killed processes, layers that can no longer be used,
+// and then unused layers, least recently used first, until all layers together have no more
+// than MaxBytes.
+func (l *Layers) Collect(ctx context.Context) error {
+	_, err := l.collect(ctx, l.o.MaxBytes)
+	return err
+}
+
+// Free removes all unused layers, whatever their size, for a full disk. It reports whether there
+// were any.
+func (l *Layers) Free(ctx context.Context) (bool, error) { return l.collect(ctx, 0) }
+
+// collect removes unused layers until all layers have no more than most bytes.
+func (l *Layers) collect(ctx context.Context, most int64) (removed bool, err error) {
+	var dead []string
+	// Layers are moved away under the exclusive lock, so that no new layer can need them, and removed later.
+	err = l.withRootLock(exclusive, func() (err error) {
+		if dead, err = l.leftovers(); err != nil {
+			return err
+		}
+		evicted, err := l.evict(ctx, most)
+		dead = append(dead, evicted...)
+		return err
+	})
+	for _, dir := range dead {
+		failpoint.Here("layers: evicted")
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		err = fmt.Errorf("collect layers: %w", err)
+	}
+	return len(dead) > 0, err
+}
+
+// leftovers lists temporary directories that no process has locked.
+func (l *Layers) leftovers() (dead []string, err error) {
+	found, err := os.ReadDir(l.path(tempDir))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		lock, err := l.open(filepath.Join(tempDir, f.Name()), exclusiveNoWait)
+		if errors.Is(err, errInUse) || err == nil && lock == nil {
+			continue
+		}
+		if err == nil {
+			err = unlock(lock)
+		}
+		if err != nil {
+			return dead, err
+		}
+		dead = append(dead, l.path(filepath.Join(tempDir, f.Name())))
+	}
+	return dead, nil
+}
+
+// evict moves layers away until the others have at most most bytes, and returns their new paths.
+func (l *Layers) evict(ctx context.Context, most int64) (dead []string, err error) {
+	all, err := l.list()
+	if err != nil {
+		return nil, err
+	}
+	var total int64
+	for _, e := range all {
+		total += e.Bytes
+	}
+	inUse := map[string]bool{}
+	for ctx.Err() == nil {
+		var next *entry
+		for _, e := range all {
+			if inUse[e.name] || e.dependents > 0 || e.usable && total <= most {
+				continue
+			}
+			if next == nil || e.used.Before(next.used) {
+				next = e
+			}
+		}
+		if next == nil {
+			return dead, nil
+		}
+		to, err := l.moveAway(next.name)
+		if err != nil {
+			return dead, err
+		}
+		if to == "" {
+			inUse[next.name] = true
+			continue
+		}
+		dead = append(dead, to)
+		delete(all, next.name)
+		total -= next.Bytes
+		if below := all[next.Below]; below != nil && next.usable && below.ID == next.BelowID {
+			below.dependents--
+		}
+	}
+	return dead, ctx.Err()
+}
+
+// moveAway moves an unused layer to the temporary directory and returns its path there; empty
+// if the layer is in use.
+func (l *Layers) moveAway(name string) (to string, err error) {
+	lock, err := l.open(name, exclusiveNoWait)
+	if errors.Is(err, errInUse) || err == nil && lock == nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer unlock(lock) //nolint:errcheck // only locked
+	to = l.path(filepath.Join(tempDir, rand.Text()))
+	return to, os.Rename(l.path(name), to)
+}
+
+// discard removes a layer that cannot be used.
+func (l *Layers) discard(name string) error {
+	var dead string
+	err := l.withRootLock(exclusive, func() (err error) {
+		if top, err := l.readNote(name); err == nil {
+			if _, _, err = l.stack(name, top); err == nil { // it was replaced by a usable one meanwhile
+				return nil
+			}
+		}
+		dead, err = l.moveAway(name)
+		if err == nil && dead == "" { // in use: nobody else may use it. [Layers.Collect] removes it later
+			err = os.Rename(l.path(name), l.path(filepath.Join(tempDir, rand.Text())))
+		}
+		return err
+	})
+	if errors.Is(err, os.ErrNotExist) { // others have removed it
+		return nil
+	}
+	if err != nil || dead == "" {
+		return err
+	}
+	return os.RemoveAll(dead)
+}

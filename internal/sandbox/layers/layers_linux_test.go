@@ -1,0 +1,462 @@
+package layers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/sandbox/layers"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/storage"
+)
+
+// tester is a test, a benchmark or a property.
+type tester interface {
+	require.TestingT
+	Context() context.Context
+}
+
+func openStore(t require.TestingT, dir string) *cas.Store {
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	blobs, err := storage.NewDirectory(dir, time.Now)
+	require.NoError(t, err)
+	return cas.New(blobs, cas.Options{StoreDir: dir})
+}
+
+// put stores a tree: a content of "-> target" is a link, one that starts with "#!" a program.
+func put(t tester, s *cas.Store, files map[string]string) spec.Digest {
+	m := cas.Manifest{}
+	for p, text := range files {
+		if target, ok := strings.CutPrefix(text, "-> "); ok {
+			m[p] = cas.Entry{Link: target}
+			continue
+		}
+		blob, err := s.PutBlob(t.Context(), []byte(text))
+		require.NoError(t, err)
+		m[p] = cas.Entry{SHA256: blob, Size: int64(len(text)), Executable: strings.HasPrefix(text, "#!")}
+	}
+	name, err := s.PutManifest(t.Context(), m)
+	require.NoError(t, err)
+	return name
+}
+
+func openLayers(t require.TestingT, s *cas.Store, root string, change func(*layers.Options)) *layers.Layers {
+	o := layers.Options{Root: root, Files: s, Now: time.Now}
+	if change != nil {
+		change(&o)
+	}
+	l, err := layers.New(o)
+	require.NoError(t, err)
+	return l
+}
+
+func acquire(t tester, l *layers.Layers, m spec.Digest, near ...spec.Digest) *layers.Stack {
+	s, err := l.Acquire(t.Context(), m, near...)
+	require.NoError(t, err)
+	return s
+}
+
+// union reads a stack as its mount would show it, with empty directories.
+func union(t require.TestingT, dirs []string) map[string]string {
+	out := map[string]string{}
+	drop := func(p string) {
+		for q := range out {
+			if q == p || strings.HasPrefix(q, p+"/") {
+				delete(out, q)
+			}
+		}
+	}
+	for _, dir := range slices.Backward(dirs) {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			require.NoError(t, err)
+			info, err := e.Info()
+			require.NoError(t, err)
+			p, err := filepath.Rel(dir, path)
+			require.NoError(t, err)
+			switch {
+			case e.IsDir():
+				require.Equal(t, fs.FileMode(0o755), info.Mode().Perm(), p)
+				if before, ok := out[p]; ok && before != "/" {
+					drop(p)
+				}
+				out[p] = "/"
+				return nil
+			case info.Mode()&fs.ModeCharDevice != 0:
+				drop(p)
+				return nil
+			}
+			drop(p)
+			if info.Mode()&fs.ModeSymlink != 0 {
+				target, err := os.Readlink(path)
+				out[p] = "-> " + target
+				return err
+			}
+			text, err := os.ReadFile(path)
+			out[p] = string(text)
+			require.Equal(t, strings.HasPrefix(out[p], "#!"), info.Mode() == 0o755, p)
+			return err
+		}))
+	}
+	return out
+}
+
+// full are a tree's files with its directories.
+func full(files map[string]string) map[string]string {
+	out := map[string]string{".": "/"}
+	for p, text := range files {
+		for dir := filepath.Dir(p); dir != "."; dir = filepath.Dir(dir) {
+			out[dir] = "/"
+		}
+		out[p] = text
+	}
+	return out
+}
+
+var steps = []map[string]string{
+	{"a": "1", "d/x": "1", "d/e/y": "1", "run": "#!x", "l": "-> a"},
+	{"a": "2", "d/x": "1", "d/e/y": "1", "run": "x", "l": "-> d"},
+	{"a": "2", "d": "now a file", "run/now": "a directory"},
+	{"a": "2", "d/new": "1", "run/now": "a directory"},
+	{"run": "#!x", "d/new": "1", "n/e/w": "1"},
+	{},
+	{"a": "2", "d/x": "1", "d/e/y": "1"},
+}
+
+func layersOf(t require.TestingT, root string) []string {
+	found, err := filepath.Glob(filepath.Join(root, strings.Repeat("[0-9a-f]", 32)+"-*"))
+	require.NoError(t, err)
+	return found
+}
+
+func TestAStackIsItsTree(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), filepath.Join(t.TempDir(), "layers")
+	l := openLayers(t, s, root, nil)
+	var before spec.Digest
+	for i, files := range steps {
+		m := put(t, s, files)
+		stack := acquire(t, l, m, before)
+		require.Equal(t, full(files), union(t, stack.Dirs), i)
+		require.LessOrEqual(t, len(stack.Dirs), 2)
+		require.NoError(t, stack.Release())
+		require.NoError(t, stack.Release())
+		before = m
+	}
+	info, err := os.Stat(root)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o711), info.Mode().Perm())
+	usage, err := layers.Measure(root)
+	require.NoError(t, err)
+	require.Equal(t, len(steps), usage.Layers)
+}
+
+// TestALayerHoldsWhatDiffers from the whole layer of a tree near, or the whole tree.
+func TestALayerHoldsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	l := openLayers(t, s, root, nil)
+	files := map[string]string{"gone/a": "1", "same": "#!same"}
+	for i := range 50 {
+		files[fmt.Sprintf("d/f%02d", i)] = "1"
+	}
+	first := put(t, s, files)
+	whole := acquire(t, l, first)
+	files["d/f00"] = "2"
+	second := put(t, s, files)
+	top := acquire(t, l, second, first)
+	require.Equal(t, whole.Dirs, top.Dirs[1:])
+	require.Equal(t, map[string]string{".": "/", "d": "/", "d/f00": "2"}, union(t, top.Dirs[:1]))
+	files["d/f01"], files["new"] = "2", "1"
+	third := acquire(t, l, put(t, s, files), "", second)
+	require.Equal(t, whole.Dirs, third.Dirs[1:], "layers are never deeper")
+	require.Equal(t, map[string]string{".": "/", "d": "/", "d/f00": "2", "d/f01": "2", "new": "1"}, union(t, third.Dirs[:1]))
+
+	delete(files, "gone/a")
+	flat := acquire(t, l, put(t, s, files), second)
+	require.Len(t, flat.Dirs, 1, "a layer removes nothing")
+	require.Equal(t, full(files), union(t, flat.Dirs))
+	for i := range 40 {
+		files[fmt.Sprintf("d/f%02d", i)] = "3"
+	}
+	other := acquire(t, l, put(t, s, files), first)
+	require.Len(t, other.Dirs, 1, "too much differs")
+	usage, err := layers.Measure(root)
+	require.NoError(t, err)
+	require.Greater(t, usage.Bytes, int64(3*50*4096))
+	require.NoError(t, errors.Join(whole.Release(), top.Release(), third.Release(), flat.Release(), other.Release()))
+}
+
+// TestAChangedLayerIsNotUsed, nor what lies above it, even if the time of the change was set back.
+func TestAChangedLayerIsNotUsed(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"d/a": "1234", "d/b": "1", "l": "-> d"} // half of it may differ
+	over := maps.Clone(files)
+	over["d/b"] = "2"
+	for name, change := range map[string]func(dir string) error{
+		"a byte": func(dir string) error { return os.WriteFile(filepath.Join(dir, "d/a"), []byte("1235"), 0o600) },
+		"a byte, back in time": func(dir string) error {
+			path := filepath.Join(dir, "d/a")
+			was, err := os.Stat(path)
+			return errors.Join(err, os.WriteFile(path, []byte("1235"), 0o600), os.Chtimes(path, was.ModTime(), was.ModTime()))
+		},
+		"a file more": func(dir string) error { return os.WriteFile(filepath.Join(dir, "d/c"), nil, 0o600) },
+		"a file less": func(dir string) error { return os.Remove(filepath.Join(dir, "d/a")) },
+		"a mode":      func(dir string) error { return os.Chmod(filepath.Join(dir, "d/a"), 0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, root, now := openStore(t, t.TempDir()), t.TempDir(), time.Now()
+			l := openLayers(t, s, root, func(o *layers.Options) { o.Now = func() time.Time { return now } })
+			lower := acquire(t, l, put(t, s, files))
+			upper := acquire(t, l, put(t, s, over), put(t, s, files))
+			require.Len(t, upper.Dirs, 2)
+			require.NoError(t, upper.Release())
+			require.NoError(t, change(lower.Dirs[0])) // while it is in use
+			now = now.Add(2 * time.Second)
+			for m, want := range map[spec.Digest]map[string]string{put(t, s, over): over, put(t, s, files): files} {
+				again := acquire(t, l, m)
+				require.Equal(t, full(want), union(t, again.Dirs))
+				require.NoError(t, again.Release())
+			}
+			require.NoError(t, lower.Release())
+			require.NoError(t, l.Collect(t.Context()))
+		})
+	}
+}
+
+// TestVerifyRemovesAChangedLayer, and says so once.
+func TestVerifyRemovesAChangedLayer(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	l := openLayers(t, s, root, nil)
+	m := put(t, s, map[string]string{"d/a": "1234"})
+	stack := acquire(t, l, m)
+	require.NoError(t, stack.Release())
+	removed, err := layers.Verify(root)
+	require.NoError(t, err)
+	require.Empty(t, removed)
+
+	require.NoError(t, os.WriteFile(filepath.Join(stack.Dirs[0], "d/a"), []byte("1235"), 0o600))
+	removed, err = layers.Verify(root)
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Base(filepath.Dir(stack.Dirs[0]))}, removed)
+	removed, err = layers.Verify(root)
+	require.NoError(t, err)
+	require.Empty(t, removed)
+
+	_, err = layers.Verify(filepath.Join(root, "none"))
+	require.NoError(t, err)
+}
+
+// A full disk can be measured, and by a user who may not write.
+func TestMeasuringChangesNothing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	_, err := layers.Measure(root)
+	require.NoError(t, err)
+	found, err := os.ReadDir(root)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+// A tree for another owner is another layer: an overlay cannot copy up what is owned by
+// somebody that it does not map.
+func TestLayersOfTwoOwners(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	for _, uid := range []int{64101, 64102} {
+		l := openLayers(t, s, root, func(o *layers.Options) { o.Owner = &cas.Owner{UID: uid, GID: uid + 10} })
+		var near []spec.Digest
+		for _, files := range steps {
+			m := put(t, s, files)
+			stack := acquire(t, l, m, near...)
+			require.NoError(t, filepath.WalkDir(stack.Dirs[0], func(p string, e fs.DirEntry, err error) error {
+				require.NoError(t, err)
+				var st unix.Stat_t
+				require.NoError(t, unix.Lstat(p, &st))
+				if e.Type()&fs.ModeCharDevice == 0 { // the owner of a whiteout is of no consequence
+					require.Equal(t, []int{uid, uid + 10}, []int{int(st.Uid), int(st.Gid)}, p)
+				}
+				return nil
+			}))
+			require.NoError(t, stack.Release())
+			near = []spec.Digest{m}
+		}
+	}
+	require.Len(t, layersOf(t, root), 2*len(steps))
+	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
+	require.Empty(t, layersOf(t, root))
+}
+
+func TestWhatIsUsedStays(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	now := time.Now()
+	l := openLayers(t, s, root, func(o *layers.Options) {
+		o.MaxBytes = 1
+		o.Now = func() time.Time { now = now.Add(time.Second); return now }
+	})
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprint(i)] = "1"
+	}
+	base := put(t, s, many)
+	require.NoError(t, acquire(t, l, base).Release())
+	many["0"] = "2"
+	middle := put(t, s, many)
+	require.NoError(t, acquire(t, l, middle, base).Release())
+	many["1"] = "2"
+	top := acquire(t, l, put(t, s, many), middle)
+	require.Len(t, top.Dirs, 2)
+	other := put(t, s, map[string]string{"other": "1"})
+	require.NoError(t, acquire(t, l, other).Release())
+
+	require.NoError(t, l.Collect(t.Context()))
+	require.Len(t, layersOf(t, root), 2, "the one that is used, and the one below it")
+	usage, err := layers.Measure(root)
+	require.NoError(t, err)
+	require.Equal(t, full(many), union(t, top.Dirs))
+	require.NoError(t, top.Release())
+
+	// Those that were not used for long go first, but none that another needs.
+	roomy := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = usage.Bytes + 4096 })
+	require.NoError(t, acquire(t, l, other).Release())
+	require.NoError(t, acquire(t, l, middle, base).Release())
+	require.NoError(t, roomy.Collect(t.Context()))
+	left := layersOf(t, root)
+	require.Len(t, left, 3)
+	require.NoDirExists(t, filepath.Dir(top.Dirs[0]))
+
+	// A full disk gets them all.
+	for _, want := range []bool{true, false} {
+		freed, err := roomy.Free(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, freed)
+		require.Empty(t, layersOf(t, root))
+	}
+}
+
+func TestLayersOfAnotherStartOfTheHostAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(note string) string{
+		"another start": func(note string) string {
+			boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+			require.NoError(t, err)
+			return strings.ReplaceAll(note, strings.TrimSpace(string(boot)), "another")
+		},
+		"torn":    func(note string) string { return note[:len(note)/2] },
+		"remade":  func(note string) string { return "X" + note },
+		"missing": func(string) string { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, root := openStore(t, t.TempDir()), t.TempDir()
+			l := openLayers(t, s, root, nil)
+			files := map[string]string{"a": "1", "b": "1", "c": "1"}
+			base := put(t, s, files)
+			bottom := acquire(t, l, base)
+			files["a"] = "2"
+			m := put(t, s, files)
+			top := acquire(t, l, m, base)
+			require.Len(t, top.Dirs, 2)
+			require.NoError(t, top.Release())
+			require.NoError(t, bottom.Release())
+			topNote := filepath.Join(filepath.Dir(top.Dirs[0]), "note")
+			before, err := os.Readlink(topNote)
+			require.NoError(t, err)
+			note := filepath.Join(filepath.Dir(bottom.Dirs[0]), "note")
+			text, err := os.Readlink(note)
+			require.NoError(t, err)
+			if text = spoil(text); text == "" {
+				require.NoError(t, os.RemoveAll(filepath.Dir(note)))
+			} else {
+				require.NoError(t, os.Remove(note))
+				require.NoError(t, os.Symlink(text, note))
+			}
+			if name == "another start" || name == "torn" {
+				require.NoError(t, os.Truncate(filepath.Join(bottom.Dirs[0], "b"), 0))
+			}
+			stack := acquire(t, l, m)
+			require.Equal(t, full(files), union(t, stack.Dirs))
+			after, err := os.Readlink(topNote)
+			require.NoError(t, err)
+			require.NotEqual(t, before, after, "it was made again")
+		})
+	}
+}
+
+func TestDamageInTheStoreMakesNoLayer(t *testing.T) {
+	t.Parallel()
+	store, root := t.TempDir(), t.TempDir()
+	s := openStore(t, store)
+	l := openLayers(t, s, root, nil)
+	m := put(t, s, map[string]string{"a": "sound"})
+	blob := cas.DigestOf([]byte("sound"))
+	require.NoError(t, os.WriteFile(filepath.Join(store, filepath.FromSlash(storage.BlobKey(blob))), []byte("wrong"), 0o600))
+	_, err := l.Acquire(t.Context(), m)
+	require.ErrorIs(t, err, session.ErrCorrupt)
+	_, err = l.Acquire(t.Context(), "0123")
+	require.ErrorContains(t, err, "not the digest of a manifest")
+	require.Empty(t, layersOf(t, root))
+	left, err := os.ReadDir(filepath.Join(root, "tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// Many make, use and remove the same few layers, in several instances on one root.
+func TestManyShareOneRoot(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	trees := make([]spec.Digest, len(steps))
+	for i, files := range steps {
+		trees[i] = put(t, s, files)
+	}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
+			for i := range 30 {
+				n := (worker + i*(1+worker)) % len(trees)
+				stack, err := l.Acquire(t.Context(), trees[n], trees[(n+1)%len(trees)])
+				if !assertNoError(t, err) {
+					return
+				}
+				if i%3 == worker%3 && !assertNoError(t, l.Collect(t.Context())) {
+					return
+				}
+				if got := union(t, stack.Dirs); fmt.Sprint(got) != fmt.Sprint(full(steps[n])) {
+					t.Errorf("tree %d is %v", n, got)
+				}
+				assertNoError(t, stack.Release())
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
+	require.Empty(t, layersOf(t, root))
+}
+
+func assertNoError(t *testing.T, err error) bool {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}

@@ -1,0 +1,123 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/store/storage"
+)
+
+// DigestOf returns the digest of data, which is the name of its blob.
+func DigestOf(data []byte) spec.Digest {
+	sum := sha256.Sum256(data)
+	return spec.Digest(hex.EncodeToString(sum[:]))
+}
+
+func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
+
+// PutBlob stores data and returns its digest. When it returns, the blob survives a power loss. If
+// the blob exists, it is not written again, unless it is damaged: then it is replaced.
+func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	name := DigestOf(data)
+	if err := s.backend.PutBlob(name, data); err != nil {
+		return "", fmt.Errorf("store a blob: %w", err)
+	}
+	return name, nil
+}
+
+// Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] if there is no such
+// blob, and [session.ErrCorrupt] if its content does not match its digest; the damaged file is
+// then in the directory damaged.
+func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
+	size, err := s.BlobSize(name)
+	if err != nil {
+		return nil, err
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := s.CopyBlob(ctx, name, buf); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// CopyBlob writes a blob to w and returns its size in bytes. Damage is detected only after the
+// content was written: after an error, the content in w must not be used. Errors are those of
+// [Store.Blob], and w's own.
+func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
+	f, err := s.openBlob(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	h := sha256.New()
+	n, err := storage.Copy(ctx, io.MultiWriter(h, w), f)
+	if err != nil {
+		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
+	}
+	if digestFrom(h) != name {
+		return n, s.moveDamaged(name)
+	}
+	return n, nil
+}
+
+// openBlob opens a blob for reading.
+func (s *Store) openBlob(name spec.Digest) (*os.File, error) {
+	r, err := s.backend.OpenBlob(name)
+	if err != nil {
+		return nil, s.readError(name, err)
+	}
+	return r, nil
+}
+
+// BlobSize returns the size of a blob in bytes. Errors are those of [Store.Blob].
+func (s *Store) BlobSize(name spec.Digest) (int64, error) {
+	info, err := s.backend.StatBlob(name)
+	if err != nil {
+		return 0, s.readError(name, err)
+	}
+	return info.Size, nil
+}
+
+// readError returns the error for a blob that could not be opened or read.
+func (s *Store) readError(name spec.Digest, err error) error {
+	switch {
+	case errors.Is(err, storage.ErrKey):
+		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
+	case errors.Is(err, storage.ErrNotFound):
+		s.dropStamps()
+		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
+	}
+	return fmt.Errorf("read blob %s: %w", name.Short(), err)
+}
+
+// moveDamaged moves a damaged blob to the directory damaged and returns the error to report.
+func (s *Store) moveDamaged(name spec.Digest) error {
+	key := storage.BlobKey(name)
+	moved, err := s.backend.MoveDamaged(name)
+	switch {
+	case err != nil:
+		return &Fault{Path: key, What: "cannot be moved to the directory damaged: " + err.Error(), Kind: session.ErrCorrupt}
+	case moved == "":
+		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
+	}
+	s.dropStamps()
+	return &Fault{Path: key, What: "the blob's content does not match its name", MovedTo: moved, Kind: session.ErrCorrupt}
+}
+
+// WrongKind returns the error for an intact blob that is not of the expected kind.
+func (s *Store) WrongKind(name spec.Digest, what string, cause error) error {
+	return &Fault{Path: storage.BlobKey(name), What: "the blob is no " + what + ": " + cause.Error(), Kind: session.ErrNotFound}
+}

@@ -1,0 +1,188 @@
+package cas
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/secrets"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+// Collect compares a directory with the tree that it was filled from and stores what changed.
+// When it returns, the delta, the output and everything that they refer to survive a power loss.
+//
+// Collect leaves out .git, and files that are ignored by default, by the directory's own
+// .gitignore files or by req.Ignore. Files of the base tree are compared even if they are
+// ignored. Empty directories are not part of a tree.
+//
+// With req.Lower, the directory is the upper layer of an overlay over that tree, and only the
+// upper layer is read. If base and lower are the same tree, the result is that of collecting the
+// merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
+// ignored nor searched for secrets. With req.Only, the lower tree is that of req.Base and req.On.
+//
+// What no tree can hold is left out and listed: a socket, a device, a link that leads out, a file above the limit (whose
+// old version stays). The error is a [*failures.Failure] of category invalid_output that names the path if such a path is
+// one of req.Produces, or if a file contains a secret. Nothing may write to the directory during the call; a change
+// that is detected is an error. If the disk becomes full, nothing of the collection is kept.
+func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
+	out, err := s.collect(ctx, req)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return session.Collected{}, failures.Failf(failures.InvalidOutput, "%s", textfmt.Shorten(refused.Error(), session.MaxMessage))
+	}
+	if err != nil {
+		return session.Collected{}, fmt.Errorf("collect %s: %w", req.Dir, err)
+	}
+	return out, nil
+}
+
+func (s *Store) collect(ctx context.Context, req session.Collect) (out session.Collected, err error) {
+	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only), checkPatterns(req.Protected)); err != nil {
+		return out, err
+	}
+	base := s.emptyTree()
+	if req.Base != "" {
+		if base, err = s.Tree(ctx, req.Base); err != nil {
+			return out, err
+		}
+	}
+	before := base // the assumed content of the directory, except for req.Only
+	if len(req.Only) > 0 && req.On != "" {
+		on, err := s.Delta(ctx, req.On)
+		if err != nil {
+			return out, err
+		}
+		before = base.copied()
+		if err := before.apply(ctx, on); err != nil {
+			return out, err
+		}
+	}
+	lower, err := s.lowerOf(ctx, req.Lower, base)
+	if err != nil {
+		return out, err
+	}
+	left := &leftOut{}
+	in, err := s.ingest(ctx, req, before, lower, left)
+	defer func() { err = errors.Join(err, in.close()) }()
+	if err != nil {
+		return out, err
+	}
+	target, err := in.target(ctx, before, lower, req.Only)
+	if err != nil {
+		return out, err
+	}
+	delta, err := Diff(ctx, base, target)
+	if err != nil {
+		return out, err
+	}
+	if out.Protected = delta.matching(req.Protected); len(out.Protected) > 0 {
+		if err := target.protect(ctx, base, out.Protected); err != nil {
+			return out, err
+		}
+		if delta, err = Diff(ctx, base, target); err != nil {
+			return out, err
+		}
+	}
+	if n := target.Files(); n > s.limits.Files {
+		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.limits.Files)}
+	}
+	left.sort()
+	out.Ignored, out.LeftOut = left.skipped, left.odd
+	out.Output, out.Changed, out.Deleted = target.top.digest(), delta.Changed(), delta.Deleted()
+	if out.Delta, err = in.save(ctx, delta, target); err != nil {
+		return session.Collected{}, err
+	}
+	return out, nil
+}
+
+// save stores the delta and the target tree durably, in one commit with the ingested files.
+// Nothing refers to any of them before.
+func (in *ingestion) save(ctx context.Context, delta Delta, target *Tree) (spec.Digest, error) {
+	data, err := EncodeDelta(delta)
+	if err != nil {
+		return "", fmt.Errorf("write a delta: %w", err)
+	}
+	name := DigestOf(data)
+	if err := in.blobs.Put(name, data); err != nil {
+		return "", fmt.Errorf("store a delta: %w", err)
+	}
+	return name, in.saveTree(ctx, target)
+}
+
+// saveTree stores a tree in one commit with the ingested files.
+func (in *ingestion) saveTree(ctx context.Context, t *Tree) error {
+	if err := t.top.store(in.blobs.Put); err != nil {
+		return fmt.Errorf("store a tree: %w", err)
+	}
+	return in.commit(ctx)
+}
+
+// ingest scans the request's directory and stores what it holds.
+func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, lower *lowerTree, left *leftOut) (_ *ingestion, err error) {
+	dir, err := filepath.Abs(req.Dir)
+	if err != nil {
+		return nil, err
+	}
+	top, err := openTop(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, &RefusedError{".", "the working directory was removed or replaced; do not move it"}
+	}
+	if err != nil {
+		return nil, ofTree(".", "opened", err)
+	}
+	defer closing(top, &err)
+	sc := &scanner{
+		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), fixModes: true, only: req.Only,
+		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
+		wanted: append(patterns(req.Produces), req.Only...), left: left, roots: []string{dir, session.RoomTree},
+	}
+	if err := sc.scan(ctx); err != nil {
+		return nil, err
+	}
+	if lower != nil && len(req.Only) == 0 {
+		if err := lower.check(ctx, sc.files, s.limits, sc.most); err != nil {
+			return nil, err
+		}
+	}
+	in := &ingestion{store: s, root: top, files: sc.files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true}
+	return in, in.run(ctx)
+}
+
+// target returns the tree that results from the collection.
+func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
+	switch {
+	case lower != nil:
+		return lower.withUpper(ctx, in.manifest(), only)
+	case len(only) > 0:
+		return overlay(ctx, before, in.manifest(), only)
+	}
+	return in.store.TreeOf(in.manifest()), nil
+}
+
+// overlay returns before with the paths that match only taken from found.
+func overlay(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
+	gone := Delta{}
+	err := before.walk(ctx, ".", func(p string, _ Entry) error {
+		if _, ok := found[p]; !ok && only.match(p) {
+			gone[p] = Change{Deleted: true}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := before.copied()
+	if err := t.apply(ctx, gone); err != nil {
+		return nil, err
+	}
+	return t, t.setAll(ctx, found)
+}

@@ -1,0 +1,211 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/maestro-hive/maestro/internal/core/secrets"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/storage"
+)
+
+// workers returns how many directories are read or written concurrently.
+func workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
+
+// ingestion stores the content of scanned files in one commit with the documents that refer to
+// it.
+type ingestion struct {
+	store    *Store
+	root     *os.Root
+	secrets  *secrets.Set
+	fixModes bool
+	// clock is the kernel's clock before the scan; zero: stamps cannot be relied on.
+	clock clock
+	// files are the files that the scan found.
+	files []found
+
+	// blobs collects the blobs to be stored.
+	blobs storage.BlobBatch
+}
+
+// run reads the scanned files, except those with a known stamp.
+func (in *ingestion) run(ctx context.Context) (err error) {
+	if in.blobs, err = in.store.backend.NewBatch(); err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	unread := map[string][]*found{} // by their directories
+	for i := range in.files {
+		switch f := &in.files[i]; {
+		case f.keeps, f.stampValid:
+		case f.Link == "":
+			dir := path.Dir(f.path)
+			unread[dir] = append(unread[dir], f)
+		default:
+			if err := in.link(f); err != nil {
+				return err
+			}
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers())
+	for dir, files := range unread {
+		g.Go(func() error { return in.directory(ctx, dir, files) })
+	}
+	return g.Wait()
+}
+
+// manifest returns the files and links that were found.
+func (in *ingestion) manifest() Manifest {
+	m := make(Manifest, len(in.files))
+	for _, f := range in.files {
+		m[f.path] = f.Entry
+	}
+	return m
+}
+
+// stamps returns the valid stamps of the files that were found, whose tree is manifest.
+func (in *ingestion) stamps(manifest spec.Digest) stamps {
+	s := stamps{manifest, make(map[string]stamped, len(in.files))}
+	for i := range in.files {
+		if f := &in.files[i]; f.stampValid {
+			s.Files[f.path] = stamped{f.SHA256, f.listed.stamp}
+		}
+	}
+	return s
+}
+
+func (in *ingestion) link(f *found) error {
+	f.stampValid = in.clock.isAfter(f.listed.stamp)
+	if f.before() == f.Entry {
+		return nil
+	}
+	return checkNames(in.secrets, f.path, f.Link)
+}
+
+// directory stores files of one directory.
+func (in *ingestion) directory(ctx context.Context, at string, files []*found) (err error) {
+	dir, err := in.root.OpenRoot(at)
+	if err != nil {
+		return ofTree(at, "opened", err)
+	}
+	defer closing(dir, &err)
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := in.file(ctx, dir, f)
+		var refused *RefusedError
+		switch {
+		case errors.As(err, &refused):
+			return err
+		case err != nil:
+			return fmt.Errorf("store %q: %w", f.path, err)
+		}
+	}
+	return nil
+}
+
+// file stores one file. The stamp is valid if the file did not change while it was read.
+func (in *ingestion) file(ctx context.Context, dir *os.Root, f *found) error {
+	if f.old == nil {
+		if err := checkNames(in.secrets, f.path, ""); err != nil {
+			return err
+		}
+	}
+	src, err := openFile(dir, f.listed, in.fixModes)
+	if err != nil {
+		return ofTree(f.path, "opened", err)
+	}
+	defer src.Close() //nolint:errcheck // only read
+	f.Entry, err = in.content(ctx, src, f)
+	before := f.listed.stamp
+	after, replaced := checkSame(src, f.listed)
+	if replaced != nil { // also explains a read error, so it comes first
+		return ofTree(f.path, "read", replaced)
+	}
+	if err != nil {
+		return err
+	}
+	f.Executable, f.listed.stamp = f.executable(), after
+	f.stampValid = in.clock.isAfter(before) && after == before && before.Size == f.Size
+	return nil
+}
+
+// tooLarge says why a file is not kept.
+func tooLarge(size, limit int64) string {
+	return fmt.Sprintf("has %d bytes; at most %d are allowed (limits.file_bytes)", size, limit)
+}
+
+// content stores the content of a file, unless the base tree has it at the path.
+func (in *ingestion) content(ctx context.Context, src io.Reader, f *found) (Entry, error) {
+	buf, release := storage.Buffer()
+	defer release()
+	n, err := io.ReadFull(src, buf)
+	switch {
+	case err == nil: // it does not fit
+		return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return Entry{}, err
+	}
+	data := buf[:n]
+	e := Entry{SHA256: DigestOf(data), Size: int64(n)}
+	if e.SHA256 == f.before().SHA256 {
+		return e, nil
+	}
+	if name, found := in.secrets.Find(data); found {
+		return e, holdsSecret(f.path, name)
+	}
+	return e, in.blobs.Put(e.SHA256, data)
+}
+
+// stream is content by way of a temporary file.
+func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Entry, err error) {
+	temp, err := in.blobs.NewBlob()
+	if err != nil {
+		return e, err
+	}
+	defer temp.Close() //nolint:errcheck // a later sweep removes leftovers
+	limit := in.store.limits.FileBytes
+	h := sha256.New()
+	scan := in.secrets.Scanner()
+	e.Size, err = storage.Copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, max(limit, f.before().Size)+1))
+	if err != nil {
+		return e, err
+	}
+	e.SHA256 = digestFrom(h)
+	secret, found := scan.Found()
+	switch {
+	case e.SHA256 == f.before().SHA256:
+		return e, nil
+	case e.Size > limit:
+		return e, &RefusedError{f.path, tooLarge(e.Size, limit)}
+	case found:
+		return e, holdsSecret(f.path, secret)
+	}
+	return e, temp.Add(e.SHA256)
+}
+
+// close discards everything that was not committed.
+func (in *ingestion) close() error {
+	if in == nil || in.blobs == nil {
+		return nil
+	}
+	return in.blobs.Close()
+}
+
+// commit stores everything durably.
+func (in *ingestion) commit(ctx context.Context) error {
+	if err := in.blobs.Commit(ctx); err != nil {
+		return fmt.Errorf("write to the store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package cas_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
+)
+
+func file(content string) cas.Entry {
+	return cas.Entry{SHA256: sha([]byte(content)), Size: int64(len(content))}
+}
+
+func TestADeltaIsWrittenInOneWay(t *testing.T) {
+	t.Parallel()
+	d := cas.Delta{"b": {Entry: file("b")}, "gone": {Deleted: true}}
+	data, err := cas.EncodeDelta(d)
+	require.NoError(t, err)
+	require.Equal(t, `{"changes":{"b":{"sha256":"`+string(sha([]byte("b")))+`","size":1},"gone":{"deleted":true}},"schema":"maestro.delta/v1"}`, string(data))
+	again, err := cas.DecodeDelta(data)
+	require.NoError(t, err)
+	require.Equal(t, d, again)
+}
+
+func TestManifestsThatNoDirectoryCanHold(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ok := file("x")
+	for name, m := range map[string]cas.Manifest{
+		"file under file":     {"a": ok, "a/b": ok},
+		"far under file":      {"a": ok, "a/b/c": ok, "a.b": ok},
+		"link under file":     {"a": {Link: "b"}, "a/b": ok},
+		"up":                  {"../a": ok},
+		"absolute":            {"/a": ok},
+		"git's":               {".git/config": ok},
+		"neither":             {"a": {}},
+		"both":                {"a": {SHA256: ok.SHA256, Link: "b"}},
+		"no digest":           {"a": {SHA256: "abc"}},
+		"upper-case digest":   {"a": {SHA256: ok.SHA256[:63] + "A"}},
+		"negative":            {"a": {SHA256: ok.SHA256, Size: -1}},
+		"executable link":     {"a": {Link: "b", Executable: true}},
+		"link that leads out": {"a/b": {Link: "../../c"}},
+	} {
+		_, err := s.PutManifest(t.Context(), m)
+		require.Error(t, err, name)
+		d := cas.Delta{}
+		for p, e := range m {
+			d[p] = cas.Change{Entry: e}
+		}
+		_, err = cas.EncodeDelta(d)
+		require.Error(t, err, name)
+	}
+	_, err := cas.EncodeDelta(cas.Delta{"a": {Deleted: true, Entry: ok}})
+	require.Error(t, err)
+	_, err = cas.EncodeDelta(cas.Delta{"..": {Deleted: true}})
+	require.Error(t, err)
+}
+
+func TestDocumentsThatAreNoDeltas(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		``, `null`, `[]`, `{}`, `{"changes":{}}`, `{"changes":null,"schema":"maestro.delta/v1"}`,
+		`{"changes":{},"schema":"maestro.tree/v1"}`, `{"changes":{},"schema":"maestro.delta/v1"} x`,
+		`{"changes":{},"schema":"maestro.delta/v1","more":1}`, `{"changes":{"a":{}},"schema":"maestro.delta/v1"}`,
+	} {
+		_, err := cas.DecodeDelta([]byte(text))
+		require.Error(t, err, text)
+	}
+}
+
+// randomTree makes a small tree with many chances to collide with another.
+func randomTree(r *rand.Rand) cas.Manifest {
+	m := cas.Manifest{}
+	for range r.IntN(8) {
+		p := randomPath(r)
+		e := file(strings.Repeat("x", r.IntN(3)))
+		e.Executable = r.IntN(4) == 0
+		m = castest.Apply(m, cas.Delta{p: {Entry: e}})
+	}
+	return m
+}
+
+func randomPath(r *rand.Rand) string {
+	parts := make([]string, 1+r.IntN(3))
+	for i := range parts {
+		parts[i] = string(rune('a' + r.IntN(3)))
+	}
+	return strings.Join(parts, "/")
+}
+
+func FuzzDeltaDecode(f *testing.F) {
+	f.Add([]byte(`{"changes":{"a":{"deleted":true}},"schema":"maestro.delta/v1"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if d, err := cas.DecodeDelta(data); err == nil {
+			again, err := cas.EncodeDelta(d)
+			require.NoError(t, err)
+			back, err := cas.DecodeDelta(again)
+			require.NoError(t, err)
+			require.Equal(t, d, back)
+		}
+	})
+}

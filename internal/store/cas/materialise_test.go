@@ -1,0 +1,165 @@
+package cas_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+)
+
+func TestModesAreNormal(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir, m := materialised(t, s, map[string]string{"plain": "x", "d/run": "#!x"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "plain"), 0o777))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o700))
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	for p, want := range map[string]os.FileMode{"plain": 0o644, "d/run": 0o755, "d": 0o755 | os.ModeDir} {
+		info, err := os.Stat(filepath.Join(dir, p))
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode(), p)
+	}
+}
+
+func TestFilesAreNotShared(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	big := strings.Repeat("x", 400<<10)
+	dir, m := materialised(t, s, map[string]string{"a": "1", "b": "1", "big": big})
+	for _, p := range []string{"a", "big"} {
+		f, err := os.OpenFile(filepath.Join(dir, p), os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString("!")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, s.Materialise(t.Context(), m, other))
+	require.Equal(t, map[string]string{"a": "1", "b": "1", "big": big}, readTree(t, other))
+}
+
+func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{"small": "content", "large": strings.Repeat("content", 100_000)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			files := map[string]string{"a": content, "b": "1"}
+			m := snapshot(t, s, files)
+			blob := sha([]byte(content))
+			damaged := []byte(content)
+			damaged[5] ^= 1
+			require.NoError(t, os.WriteFile(blobPath(s, blob), damaged, 0o600))
+			dir := filepath.Join(t.TempDir(), "tree")
+			err := s.Materialise(t.Context(), m, dir)
+			require.ErrorIs(t, err, session.ErrCorrupt)
+			require.ErrorContains(t, err, string(blob[2:]))
+			err = s.Materialise(t.Context(), m, dir)
+			require.ErrorIs(t, err, session.ErrNotFound)
+
+			require.Equal(t, m, snapshot(t, s, files), "a new snapshot brings it back")
+			require.NoError(t, s.Materialise(t.Context(), m, dir))
+			require.Equal(t, files, readTree(t, dir))
+		})
+	}
+}
+
+func TestASnapshotBringsBackWhatWasLost(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	work := t.TempDir()
+	writeTree(t, work, map[string]string{"a": "1"})
+	backdate(t, work)
+	snap, err := s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(blobPath(s, sha([]byte("1")))))
+	dir := filepath.Join(t.TempDir(), "tree")
+	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), session.ErrNotFound)
+	_, err = s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.Materialise(t.Context(), snap.Manifest, dir))
+}
+
+// backdate lets a tree's files bear a time before now by the kernel's clock.
+func backdate(t *testing.T, dir string) {
+	t.Helper()
+	probe := filepath.Join(t.TempDir(), "probe")
+	newest := time.Now()
+	require.Eventually(t, func() bool {
+		require.NoError(t, os.WriteFile(probe, nil, 0o600))
+		info, err := os.Stat(probe)
+		return err == nil && info.ModTime().After(newest)
+	}, time.Minute, time.Millisecond, "files in %s", dir)
+}
+
+func TestNothingOutsideIsTouched(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	outside := t.TempDir()
+	writeTree(t, outside, map[string]string{"precious": "1", "a": "1"})
+	m := snapshot(t, s, map[string]string{"d/a": "2", "e": "3"})
+
+	dir := filepath.Join(t.TempDir(), "tree")
+	writeTree(t, dir, map[string]string{"d": "-> " + outside, "e": "-> " + filepath.Join(outside, "precious"), "f": "-> " + outside})
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	require.Equal(t, map[string]string{"d/a": "2", "e": "3"}, readTree(t, dir))
+
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.Symlink(outside, dir), "the directory itself is a link")
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	require.Equal(t, map[string]string{"d/a": "2", "e": "3"}, readTree(t, dir))
+
+	require.Equal(t, map[string]string{"precious": "1", "a": "1"}, readTree(t, outside))
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := snapshot(t, s, map[string]string{"README.md": "r", "docs/a.md": "a", "docs/b.txt": "b", "bin/run": "#!x", "l": "-> README.md"})
+	for _, c := range []struct {
+		wanted, want []string
+	}{
+		{nil, []string{"README.md", "bin/run", "docs/a.md", "docs/b.txt", "l"}},
+		{[]string{"."}, []string{"README.md", "bin/run", "docs/a.md", "docs/b.txt", "l"}},
+		{[]string{"docs"}, []string{"docs/a.md", "docs/b.txt"}},
+		{[]string{"docs/", "docs/a.md"}, []string{"docs/a.md", "docs/b.txt"}},
+		{[]string{"**/*.md", "./l"}, []string{"README.md", "docs/a.md", "l"}},
+	} {
+		dir := filepath.Join(t.TempDir(), "out")
+		got, err := s.Export(t.Context(), m, c.wanted, dir, false)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+		require.Len(t, readTree(t, dir), len(c.want))
+	}
+	_, err := s.Export(t.Context(), m, []string{"docs", "nope"}, t.TempDir(), false)
+	require.ErrorIs(t, err, session.ErrNotFound)
+	require.ErrorContains(t, err, "nope")
+}
+
+func TestExportLeavesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := snapshot(t, s, map[string]string{"a": "new", "d/b": "new"})
+	outside := t.TempDir()
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"mine": "1", "d/b": "old"})
+	_, err := s.Export(t.Context(), m, nil, dir, false)
+	require.ErrorContains(t, err, "d/b")
+	require.Equal(t, map[string]string{"mine": "1", "d/b": "old"}, readTree(t, dir), "nothing was written")
+
+	_, err = s.Export(t.Context(), m, nil, dir, true)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"mine": "1", "a": "new", "d/b": "new"}, readTree(t, dir))
+
+	dir = t.TempDir()
+	writeTree(t, dir, map[string]string{"d": "-> " + outside})
+	_, err = s.Export(t.Context(), m, nil, dir, true)
+	require.Error(t, err, "a link must not lead out")
+	require.Empty(t, readTree(t, outside))
+}

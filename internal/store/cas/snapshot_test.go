@@ -1,0 +1,241 @@
+package cas_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+)
+
+func TestSnapshotsLeaveKeysOut(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{
+		"main.go": "1", "environment.go": "1", "monkey.go": "1", ".env": "1", "app/.env.local": "1", "tls/server.pem": "1", "tls/SERVER.KEY": "1",
+		"id_rsa": "1", "id_rsa.pub": "1", "id_ed25519": "1", ".ssh/config": "1", ".gitignore": "*.log\n", "a.log": "1", "node_modules/x/y": "1",
+	})
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	require.NoError(t, err)
+	paths, err := s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "environment.go", "main.go", "monkey.go"}, paths)
+	require.Equal(t, []string{".env", ".ssh/", "app/.env.local", "id_ed25519", "id_rsa", "id_rsa.pub", "tls/SERVER.KEY", "tls/server.pem"}, snap.Private)
+	require.Equal(t, []string{"a.log", "node_modules/"}, snap.Ignored)
+	require.Equal(t, 4, snap.Files)
+	require.EqualValues(t, 9, snap.Bytes)
+
+	snap, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
+	require.NoError(t, err)
+	paths, err = s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"}, paths)
+}
+
+// TestTrackedFiles are taken although a .gitignore or their names exclude them, but not what the team ignores.
+func TestTrackedFiles(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t), t.TempDir()
+	tracked := []string{".gitignore", "dist/a", "gen/b", "gen/c", "x.log", ".env", "gone"}
+	writeTree(t, dir, map[string]string{".gitignore": "dist/\n*.log\n", "dist/a": "1", "dist/new": "1", "gen/b": "1", "gen/c": "1", "x.log": "1", ".env": "1"})
+	taken := func(o cas.SnapshotOptions) (paths, ignored []string) {
+		snap, err := s.Snapshot(t.Context(), dir, o)
+		require.NoError(t, err)
+		paths, err = s.Paths(t.Context(), snap.Manifest)
+		require.NoError(t, err)
+		return paths, snap.Ignored
+	}
+	paths, ignored := taken(cas.SnapshotOptions{Tracked: tracked, Ignore: []string{"gen/", "!gen/c", "*.log"}})
+	require.Equal(t, []string{".env", ".gitignore", "dist/a"}, paths)
+	require.Equal(t, []string{"dist/new", "gen/", "x.log"}, ignored)
+	paths, _ = taken(cas.SnapshotOptions{Known: tracked, Ignore: []string{"gen/"}})
+	require.Equal(t, []string{".env", ".gitignore", "dist/a", "gen/b", "gen/c", "x.log"}, paths)
+}
+
+// TestWhatCannotBeReadIsLeftOut of a workspace, and of a result if it is new and cannot be made readable.
+func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything; make test-user runs this as another user")
+	}
+	s, dir := newStore(t), t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1", "closed/b": "1", "listed/c": "1", "d/.gitignore": "x\n", "d/x": "1", "e": "1"})
+	for p, mode := range map[string]os.FileMode{"closed": 0, "listed": 0o400, "d/.gitignore": 0, "e": 0} {
+		require.NoError(t, os.Chmod(filepath.Join(dir, p), mode))
+		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, p), 0o700) })
+	}
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"closed/b", "e"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`"closed/": cannot be read: permission denied`, `"d/.gitignore": cannot be read: permission denied`,
+		`"d/.gitignore": its ignore rules do not count: it cannot be read: permission denied`, `"e": cannot be read: permission denied`,
+		`"listed/": cannot be read: permission denied`,
+	}, snap.Odd)
+	paths, err := s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "d/x"}, paths)
+}
+
+func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t), t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1"})
+	blobs := filepath.Join(s.Dir(), "blobs", "sha256")
+	require.NoError(t, os.MkdirAll(filepath.Dir(blobs), 0o700))
+	require.NoError(t, os.WriteFile(blobs, nil, 0o600))
+	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	require.ErrorIs(t, err, syscall.ENOTDIR)
+}
+
+func TestASnapshotSeesEveryChange(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	seen := map[spec.Digest]string{}
+	for i := range 20 {
+		content := fmt.Sprintf("%02d", i) // always the same size
+		path := filepath.Join(dir, "a")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		for range 2 {
+			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+			require.NoError(t, err)
+			m, err := s.Manifest(t.Context(), snap.Manifest)
+			require.NoError(t, err)
+			require.Equal(t, cas.Manifest{"a": file(content)}, m)
+			seen[snap.Manifest] = content
+		}
+	}
+	require.Len(t, seen, 20)
+}
+
+// TestStampsAreOnlyACache: a snapshot over damaged stamps reads the files.
+func TestStampsAreOnlyACache(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t), t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1", "d/b": "1"})
+	snapshot := func() cas.Manifest {
+		snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+		require.NoError(t, err)
+		m, err := s.Manifest(t.Context(), snap.Manifest)
+		require.NoError(t, err)
+		return m
+	}
+	stamps := func() (path string, data []byte) {
+		found, err := filepath.Glob(filepath.Join(s.Dir(), "stamps", "*"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		data, err = os.ReadFile(found[0])
+		require.NoError(t, err)
+		return found[0], data
+	}
+	require.Eventually(t, func() bool { // the clock of files ticks seldom
+		snapshot()
+		_, data := stamps()
+		return bytes.Contains(data, []byte("\x01a")) && bytes.Contains(data, []byte("\x03d/b")) // each after its length
+	}, time.Minute, time.Millisecond)
+	path, whole := stamps()
+	for i := range whole {
+		for _, spoiled := range [][]byte{whole[:i], slices.Concat(whole[:i], []byte{whole[i] ^ 1}, whole[i+1:])} {
+			require.NoError(t, os.WriteFile(path, spoiled, 0o600))
+			require.Equal(t, cas.Manifest{"a": file("1"), "d/b": file("1")}, snapshot())
+		}
+	}
+	snap, err := s.Snapshot(t.Context(), t.TempDir(), cas.SnapshotOptions{Once: true})
+	require.NoError(t, err)
+	require.Zero(t, snap.Files)
+	stamps()
+}
+
+func TestASnapshotOnlyReads(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1", "d/b": "2"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o500))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
+	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	require.NoError(t, err)
+	info, err := os.Stat(filepath.Join(dir, "d"))
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|0o500, info.Mode())
+	require.Len(t, readTree(t, dir), 2)
+}
+
+func TestAStoreInsideTheWorkspaceIsSkipped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1"})
+	s := open(t, filepath.Join(dir, "state", "maestro"), cas.Limits{})
+	for range 2 {
+		require.Equal(t, []string{"a"}, snapshotPaths(t, s, dir))
+	}
+}
+
+func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{`because they cannot be kept: "pipe": is a named pipe; only files and links can be kept`}, snap.LeftOut())
+	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"pipe"}})
+	var refused *cas.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "pipe", refused.Path)
+	_, err = s.Snapshot(t.Context(), filepath.Join(dir, "absent"), cas.SnapshotOptions{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"["}})
+	require.ErrorAs(t, err, &refused)
+}
+
+// TestASnapshotIsTheDirectory takes a directory again and again, while it changes at random and
+// while it does not, with a store that remembers it, and compares with what is there.
+func TestASnapshotIsTheDirectory(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		dir, files := t.TempDir(), map[string]string{}
+		for range 6 {
+			if r.IntN(3) > 0 {
+				edit(t, r, dir, files)
+			}
+			want, ignore := maps.Clone(files), []string(nil)
+			if r.IntN(3) == 0 {
+				ignore = []string{"/a"}
+				maps.DeleteFunc(want, func(p, _ string) bool { return p == "a" || strings.HasPrefix(p, "a/") })
+			}
+			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Ignore: ignore})
+			require.NoError(t, err)
+			tree, err := s.Manifest(t.Context(), snap.Manifest)
+			require.NoError(t, err)
+			require.Equal(t, manifestOf(want), tree, "seed %d", seed)
+			require.Equal(t, len(want), snap.Files)
+		}
+	}
+}
+
+// manifestOf is the manifest of files as [edit] keeps them.
+func manifestOf(files map[string]string) cas.Manifest {
+	m := cas.Manifest{}
+	for p, content := range files {
+		m[p] = file(content)
+		if target, ok := strings.CutPrefix(content, "-> "); ok {
+			m[p] = cas.Entry{Link: target}
+		}
+	}
+	return m
+}

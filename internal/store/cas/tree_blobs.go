@@ -1,0 +1,71 @@
+package cas
+
+import (
+	"context"
+	"iter"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+// TreeBlob is a blob that a tree refers to.
+type TreeBlob struct {
+	// Path is the path of the file or directory in the tree; a directory's path ends in a slash.
+	Path string
+	Blob spec.Digest
+	// Dir: the blob is a directory, or a part of one.
+	Dir bool
+}
+
+// TreeBlobs yields the blobs of a tree, a directory after its content. It skips directories in
+// seen, and adds those that it visits. If a directory cannot be read, it yields the error, which
+// is a [*Fault] if the directory's blob is at fault, and continues with the rest of the tree.
+// With anywhere, the tree may be a subdirectory of another tree, so its links may lead out of it.
+func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Digest]bool, anywhere bool) iter.Seq2[TreeBlob, error] {
+	return func(yield func(TreeBlob, error) bool) {
+		w := &namedWalk{s, seen, anywhere, yield}
+		w.dir(ctx, "", &treeDir{blob: tree})
+	}
+}
+
+type namedWalk struct {
+	in       *Store
+	seen     map[spec.Digest]bool
+	anywhere bool
+	yield    func(TreeBlob, error) bool
+}
+
+// dir visits a directory. Its path ends in a slash; the top's path is empty.
+func (w *namedWalk) dir(ctx context.Context, at string, d *treeDir) (more bool) {
+	if w.seen[d.blob] {
+		return true
+	}
+	w.seen[d.blob] = true
+	err := w.in.load(ctx, d)
+	if err == nil && !w.anywhere {
+		err = w.in.checkAt(d, at)
+	}
+	if err != nil {
+		return w.yield(TreeBlob{at, d.blob, true}, err)
+	}
+	for _, e := range d.entries {
+		p := at + e.name
+		if e.sub == nil {
+			more = e.SHA256 == "" || w.yield(TreeBlob{p, e.SHA256, false}, nil)
+		} else { // a longer path is not valid in any tree
+			more = len(p) > MaxPath || w.dir(ctx, p+"/", e.sub)
+		}
+		if !more {
+			return false
+		}
+	}
+	for _, part := range d.parts {
+		if w.seen[part] {
+			continue
+		}
+		w.seen[part] = true // its entries were visited
+		if !w.yield(TreeBlob{at, part, true}, nil) {
+			return false
+		}
+	}
+	return w.yield(TreeBlob{at, d.blob, true}, nil)
+}

@@ -1,0 +1,105 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// ErrRestored means that a backup was restored after this process had opened the database. Nothing was changed.
+var ErrRestored = errors.New("a backup was restored after this process had opened the database; restart this process")
+
+// errNotSQLite says how a database is backed up that Maestro cannot copy.
+var errNotSQLite = errors.New("the database is PostgreSQL; back it up with pg_dump or pg_basebackup, and then the content with `maestro backup --content`")
+
+// CopyTo copies the database, as it is at one moment, to a new file. Other processes may write meanwhile.
+func (d *DB) CopyTo(ctx context.Context, path string) error {
+	if d.turn == nil {
+		return errNotSQLite
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) // SQLite takes an empty file
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only flushed
+	own, err := sql.Open("sqlite", sqliteURL(d.path, nil))
+	if err != nil {
+		return err
+	}
+	defer own.Close() //nolint:errcheck // it has changed nothing
+	if _, err := own.ExecContext(ctx, "vacuum into $1", path); err != nil {
+		return classify(ctx, fmt.Errorf("copy the database: %w", err))
+	}
+	return f.Sync()
+}
+
+// BeginGeneration makes the database that of a restored backup: processes that have opened an earlier generation change
+// nothing any more. The number is not taken from the backup alone, which may be restored twice. The mirror that is there may be
+// another's.
+func (d *DB) BeginGeneration(ctx context.Context) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		if _, err := t.exec(`update installation set generation = case when generation < $1 then $1 else generation + 1 end`, now); err != nil {
+			return err
+		}
+		_, err := t.exec(`update sessions set mirrored = -1 where revision > 0`)
+		return err
+	})
+}
+
+// sameGeneration refuses a change by a process that opened the database before a backup was restored.
+func (t *Tx) sameGeneration(opened int64) error {
+	generation, err := t.generation()
+	if err != nil || generation == opened {
+		return err
+	}
+	return &classed{ErrUnavailable, ErrRestored}
+}
+
+// generation is that of the installation. A database without it is damaged.
+func (t *Tx) generation() (int64, error) {
+	var g sql.Null[int64]
+	err := t.row(`select generation from installation`).Scan(&g)
+	if isNoRows(err) || err == nil && !g.Valid {
+		return 0, fmt.Errorf("%w: the installation has no generation", ErrDamaged)
+	}
+	return g.V, err
+}
+
+// HasSessions reports whether there is any session.
+func (d *DB) HasSessions(ctx context.Context) (some bool, err error) {
+	err = d.Read(ctx, func(t *Tx) error { return t.row(`select exists (select 1 from sessions)`).Scan(&some) })
+	return some, err
+}
+
+// OpenSessions lists the sessions that have not ended, the newest first.
+func (d *DB) OpenSessions(ctx context.Context) ([]session.Key, error) {
+	return list(ctx, d, "sessions", sessionColumns, `where status not in (`+closedStates+`) order by started_at desc, session`)
+}
+
+// SQLite's connections to a database with a write-ahead log hold a lock of this byte of the file with the shared memory.
+const connectedByte = 128
+
+// UsedBy returns the id of a process that has the SQLite database in a directory open; 0 if there is none.
+func UsedBy(dir string) (pid int, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, FileName+"-shm"), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only looked at
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: connectedByte, Len: 1}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK {
+		return 0, err
+	}
+	return int(lock.Pid), nil
+}

@@ -1,0 +1,243 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+// Boundary is what a session's workflow writes between two steps of its work.
+type Boundary struct {
+	session.Key
+	// TemporalRun is the run that writes it, and FirstRun the first of those that continue each other as new.
+	TemporalRun, FirstRun string
+	// At is the workflow's time. A boundary before the newest one changes nothing.
+	At time.Time
+	// Status is the session's status. Its costs are not written: they are sums over calls. Without decisions the stored
+	// ones stay.
+	Status session.Status
+	// Checkpoint is the row of the boundary's checkpoint, whose blob is stored; nil if it has none. Its run is set here.
+	Checkpoint *Checkpoint
+	// Answers are the answers of people that the session has applied.
+	Answers []session.Answer
+	// Undone are phases whose work counts no more.
+	Undone []string
+}
+
+// PutBoundary writes a boundary in one transaction: the session's status with its phases, assignments, requests and alerts,
+// applied answers, and what was sent back. late reports that a later boundary was written before, and that nothing was
+// changed. opened are the requests that are new. The error is [ErrFenced] if a later run was admitted, and [ErrNotFound] if
+// the session was not.
+func (d *DB) PutBoundary(ctx context.Context, b Boundary) (opened []session.Request, late bool, err error) {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
+		opened, late = nil, false
+		run, err := t.enter(b.Key, b.TemporalRun, now)
+		if err != nil {
+			return err
+		}
+		var boundary int64
+		if err := t.row(`select boundary_at from sessions where namespace = $1 and session = $2`,
+			b.Namespace, b.Session).Scan(&boundary); err != nil {
+			return err
+		}
+		if b.Checkpoint != nil {
+			c := *b.Checkpoint
+			c.Run = run.run
+			if err := t.putCheckpoint(c); err != nil {
+				return err
+			}
+		}
+		if late = micros(b.At) < boundary; late {
+			return nil
+		}
+		for _, phase := range b.Undone {
+			if err := t.undo(b.Key, phase, "", session.UndoneSentBack); err != nil {
+				return err
+			}
+		}
+		known, err := t.texts(`select id from requests where namespace = $1 and session = $2`, b.Namespace, b.Session)
+		if err != nil {
+			return err
+		}
+		for _, r := range b.Status.Help {
+			if !slices.Contains(known, r.ID) {
+				opened = append(opened, r)
+			}
+		}
+		if err := t.putStatus(b, run.run, now); err != nil {
+			return err
+		}
+		return t.changed(b.Key)
+	})
+	return opened, late, err
+}
+
+func (t *Tx) putStatus(b Boundary, run, now int64) error {
+	s := b.Status
+	started := b.At
+	if s.StartedAt != nil {
+		started = *s.StartedAt
+	}
+	var origin session.Origin
+	if s.Origin != nil {
+		origin = *s.Origin
+	}
+	_, err := t.exec(`update sessions set team = $3, status = $4, reason = $5, revision = revision + 1, boundary_at = $6,
+			temporal_run = $7, first_run = $8, forked_from = $9, forked_at = $10, started_by = $11, started_by_id = $12, via = $13, started_at = $14,
+			ended_at = $15, updated_at = $16, decisions = case when $17 = 'null' then decisions else $17 end
+		where namespace = $1 and session = $2`,
+		b.Namespace, b.Session, s.Team, string(cmp.Or(s.Status, session.Admitted)), textfmt.Shorten(s.Reason, session.MaxMessage),
+		micros(b.At), b.TemporalRun, b.FirstRun, origin.Session, string(origin.Checkpoint), s.StartedBy, s.StartedByID, s.StartedOver,
+		micros(started), optional{&s.ClosedAt}, now, jsonOf(s.Decisions))
+	if err != nil {
+		return err
+	}
+	if s.Plan != nil {
+		if _, err := t.exec(`update runs set plan = $4 where namespace = $1 and session = $2 and run = $3`,
+			b.Namespace, b.Session, run, jsonOf(s.Plan)); err != nil {
+			return err
+		}
+	}
+	for _, write := range []func(Boundary) error{t.putLabels, t.putPhases, t.putRequests, t.putAnswers, t.putAlerts} {
+		if err := write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) putLabels(b Boundary) error {
+	if _, err := t.exec(`delete from session_labels where namespace = $1 and session = $2`, b.Namespace, b.Session); err != nil {
+		return err
+	}
+	for name, value := range b.Status.Labels {
+		if _, err := t.exec(`insert into session_labels (namespace, session, name, value) values ($1, $2, $3, $4)`,
+			b.Namespace, b.Session, name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putPhases writes the phases, and what the workflow says of their assignments. Both have the order of the team file.
+func (t *Tx) putPhases(b Boundary) error {
+	for _, table := range []string{"phases", "outcomes"} {
+		if _, err := t.exec(`delete from `+table+` where namespace = $1 and session = $2`, b.Namespace, b.Session); err != nil {
+			return err
+		}
+	}
+	for i, p := range b.Status.Phases {
+		if _, err := t.exec(`insert into phases (namespace, session, phase, position, state) values ($1, $2, $3, $4, $5)`,
+			b.Namespace, b.Session, p.Name, i, string(p.Status)); err != nil {
+			return err
+		}
+		for j, a := range p.Assignments {
+			if err := t.putOutcome(Assignment{b.Key, spec.AssignmentID{Phase: p.Name, Persona: a.Persona}}, j, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus) error {
+	_, err := t.exec(`insert into outcomes (namespace, session, phase, persona, position, state, substitute, rounds, attempts,
+			failures, lost_workers,
+			failed, summary, dropped, left_out, awaits, agent, model)
+		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, coalesce(max(agent), $7),
+			coalesce(max(model), '') from (
+			select agent, model from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by begun_at desc, id limit 1) c`,
+		of.Namespace, of.Session, of.Phase, of.Persona, position, string(a.Status), a.Agent, a.Rounds, a.Attempts, session.CountedAttempts(a.Failures),
+		a.LostWorkers, jsonOf(session.LastFailures(a.Failures)), a.Summary, jsonOf(a.Dropped), jsonOf(a.LeftOut), jsonOf(a.Awaits))
+	return err
+}
+
+// requestDetail is what no statement looks for in a request.
+type requestDetail struct {
+	Suggestion string                   `json:"suggestion,omitempty"`
+	Command    string                   `json:"command,omitempty"`
+	Advice     string                   `json:"advice,omitempty"`
+	SkipEffect string                   `json:"skip_effect,omitempty"`
+	Raise      *session.BudgetRaise     `json:"raise,omitempty"`
+	Attempts   []session.AttemptFailure `json:"attempts,omitempty"`
+	Ticket     *session.Ticket          `json:"ticket,omitempty"`
+}
+
+// putRequests writes the open requests, and closes the others.
+func (t *Tx) putRequests(b Boundary) error {
+	at := micros(b.At)
+	if _, err := t.exec(`update requests set closed_at = coalesce(closed_at, $3), position = 0 where namespace = $1 and session = $2 and position > 0`,
+		b.Namespace, b.Session, at); err != nil {
+		return err
+	}
+	for i, h := range b.Status.Help {
+		var closed any
+		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
+			closed = at
+		}
+		detail := requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket}
+		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, quorum,
+				detail, opened_at, until_at, closed_at, position)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message,
+				actions = excluded.actions, quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at,
+				closed_at = excluded.closed_at, position = excluded.position`,
+			b.Namespace, b.Session, h.ID, string(h.Kind), h.Phase, h.Persona, string(h.Category), textfmt.Shorten(h.Message, session.MaxMessage), jsonOf(h.Actions),
+			jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) putAlerts(b Boundary) error {
+	for _, a := range b.Status.Alerts {
+		row := append(sessionColumns(&b.Key), alertColumns(&a)...)
+		if err := t.put("alerts", "namespace, session, rule", row, "true"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alertColumns are those of an alert. The detail has what no statement looks for.
+func alertColumns(a *session.Alert) columns {
+	return columns{{"rule", &a.Rule}, {"detail", document{a}}, {"at", moment{&a.At}}}
+}
+
+// putAnswers writes the answers that a session has applied. A repetition changes nothing.
+func (t *Tx) putAnswers(b Boundary) error {
+	for _, a := range b.Answers {
+		if _, err := t.exec(`insert into answers (namespace, session, request, person, at, action, files, opened_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (namespace, session, request, person, at) do nothing`,
+			b.Namespace, b.Session, a.Request, cmp.Or(a.Person, a.By), micros(a.At), string(a.Action), string(a.Files),
+			moment{&a.Since}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonOf is a value as JSON text. What is stored that way always has one.
+func jsonOf(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return string(data)
+}
+
+// micros is a time in microseconds; zero for the zero time.
+func micros(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMicro()
+}

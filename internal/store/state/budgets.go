@@ -1,0 +1,175 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// dayOf is the UTC day of a time in microseconds.
+func dayOf(micros int64) string { return budget.Date(time.UnixMicro(micros)) }
+
+// setCaps replaces a session's limits, and that of its team's day, which the session that was admitted last decides.
+// Raises and warnings are kept.
+func (t *Tx) setCaps(s session.Key, team string, caps []budget.Budget) error {
+	const these = `where (namespace = $1 and session = $2 or namespace = '' and session = '' and scope = 'day' and name = $3)`
+	if _, err := t.exec(`update caps set tokens = 0, nano_usd = 0 `+these, s.Namespace, s.Session, team); err != nil {
+		return err
+	}
+	for _, c := range caps {
+		of := budgetOwner(s, c.Kind)
+		if _, err := t.exec(`insert into caps (namespace, session, scope, name, tokens, nano_usd, warned) values ($1, $2, $3, $4, $5, $6, '[]')
+			on conflict (namespace, session, scope, name) do update set tokens = excluded.tokens, nano_usd = excluded.nano_usd`,
+			of.Namespace, of.Session, string(c.Kind), c.Name, c.Base.Tokens, int64(c.Base.USD)); err != nil {
+			return err
+		}
+	}
+	_, err := t.exec(`delete from caps `+these+` and tokens = 0 and nano_usd = 0`, s.Namespace, s.Session, team)
+	return err
+}
+
+// budgetOwner is the key of a budget's rows: a team's day belongs to no session.
+func budgetOwner(s session.Key, kind session.BudgetScope) session.Key {
+	if kind == session.BudgetOfDay {
+		return session.Key{}
+	}
+	return s
+}
+
+// Budgets are the budgets that an assignment's calls count against now. Without a phase and a persona, they are all budgets
+// of the session and its team's day.
+func (d *DB) Budgets(ctx context.Context, a Assignment, team string) (found []budget.Budget, err error) {
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
+		found, err = t.budgets(a, team, dayOf(now), "")
+		return err
+	})
+	return found, err
+}
+
+// budgets reads what an assignment's calls count against. Budgets without a cap are left out. lock ends the query.
+func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budget, err error) {
+	var warned []string
+	err = t.each(func(r *sql.Rows) error {
+		var b budget.Budget
+		var w string
+		err := r.Scan(&b.Kind, &b.Name, &b.Base.Tokens, &b.Base.USD, &w)
+		found, warned = append(found, b), append(warned, w)
+		return err
+	}, `select scope, name, tokens, nano_usd, warned from caps
+		where namespace = $1 and session = $2 and session <> '' and ($3 = '' and $4 = '' or scope = 'session' or scope = 'phase' and name = $3 or scope = 'persona' and name = $4)
+			or namespace = '' and session = '' and scope = 'day' and name = $5
+		order by namespace, session, scope, name`+lock, a.Namespace, a.Session, a.Phase, a.Persona, team)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		b := &found[i]
+		if err := t.fill(b, a.Key, day); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(warned[i]), &b.Warnings); err != nil {
+			return nil, err
+		}
+		b.Warnings = b.StillTrue(b.Warnings, day)
+	}
+	return found, nil
+}
+
+// fill reads a budget's raises and sums.
+func (t *Tx) fill(b *budget.Budget, s session.Key, day string) error {
+	on, of := "", budgetOwner(s, b.Kind)
+	if b.Kind == session.BudgetOfDay {
+		on = day
+	}
+	var raised cost.Amount
+	err := t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0) from raises
+		where namespace = $1 and session = $2 and scope = $3 and name = $4 and day = $5`, of.Namespace, of.Session, string(b.Kind), b.Name, on).
+		Scan(&raised.Tokens, &raised.USD)
+	if err != nil {
+		return err
+	}
+	b.Cap = budget.Raised(b.Base, raised)
+	which, args := paidBy(s, *b, day)
+	from, unsettled := `calls`, unsettledSums
+	if b.Kind == session.BudgetOfDay { // the totals stay few however many calls there are
+		from, unsettled = `totals`, `coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0)`
+	}
+	return t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), `+unsettled+`,
+			coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0) from `+from+` where `+which, args...).
+		Scan(&b.Spent.Tokens, &b.Spent.USD, &b.Unsettled.Tokens, &b.Unsettled.USD, &b.Reserved.Tokens, &b.Reserved.USD)
+}
+
+// paidBy is the condition on the calls, or their totals, that a budget of a session pays for, on a day if it is a team's.
+func paidBy(s session.Key, b budget.Budget, day string) (which string, args []any) {
+	which, args = `namespace = $1 and session = $2`, []any{s.Namespace, s.Session}
+	switch b.Kind {
+	case session.BudgetOfDay:
+		return `team = $1 and day = $2`, []any{b.Name, day}
+	case session.BudgetOfPhase:
+		return which + ` and phase = $3`, append(args, b.Name)
+	case session.BudgetOfPersona:
+		return which + ` and persona = $3`, append(args, b.Name)
+	case session.BudgetOfSession:
+	}
+	return which, args
+}
+
+// unsettledSums are the sums of the estimates of unsettled calls.
+const unsettledSums = `coalesce(sum(case when state = 'unsettled' then estimated_tokens else 0 end), 0),
+	coalesce(sum(case when state = 'unsettled' then estimated_nano_usd else 0 end), 0)`
+
+// Warn records the thresholds of an assignment's budgets that are reached, once each, and returns the new ones. It also
+// returns the budgets.
+func (d *DB) Warn(ctx context.Context, a Assignment, team string, at []float64) (due []budget.Warning, budgets []budget.Budget, err error) {
+	var now int64
+	find := func(t *Tx, lock string) (err error) {
+		if now, err = t.Now(); err != nil {
+			return err
+		}
+		if budgets, err = t.budgets(a, team, dayOf(now), lock); err != nil {
+			return err
+		}
+		due = nil
+		for _, b := range budgets {
+			due = append(due, b.Due(at, time.UnixMicro(now))...)
+		}
+		return nil
+	}
+	if err = d.Read(ctx, func(t *Tx) error { return find(t, "") }); err != nil || len(due) == 0 {
+		return nil, budgets, err
+	}
+	err = d.Write(ctx, func(t *Tx) error {
+		if err := find(t, t.lockRows); err != nil {
+			return err
+		}
+		for _, b := range budgets {
+			if more := b.Due(at, time.UnixMicro(now)); len(more) > 0 {
+				if err := t.setWarnings(budgetOwner(a.Key, b.Kind), b, append(b.Warnings, more...)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return due, budgets, err
+}
+
+func (t *Tx) setWarnings(of session.Key, b budget.Budget, warnings []budget.Warning) error {
+	data, err := json.Marshal(warnings)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`update caps set warned = $5 where namespace = $1 and session = $2 and scope = $3 and name = $4`,
+		of.Namespace, of.Session, string(b.Kind), b.Name, string(data))
+	return err
+}
+
+// minus is the difference of both, and not below zero.
+func minus(a, b cost.Amount) cost.Amount {
+	return cost.Amount{Tokens: max(a.Tokens-b.Tokens, 0), USD: max(a.USD-b.USD, 0)}
+}

@@ -1,0 +1,126 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
+)
+
+// Answer finds the oldest answered call of a request that is not in received: those that the running program has. It looks at
+// the running attempt, which is the first one, at those whose conversation it continues, and at all attempts of earlier passes
+// from one on. The error is [ErrNotFound] if there is none.
+func (d *DB) Answer(ctx context.Context, attempts []AttemptKey, from int64, request string, received map[string]bool) (found Call, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		running := attempts[0]
+		calls, err := t.calls(`phase = $3 and persona = $4 and request = $5 and state = 'answered' and answer <> ''`,
+			running.Key, running.Phase, running.Persona, request)
+		if err != nil {
+			return err
+		}
+		for _, c := range calls {
+			inherited := c.Pass >= from && c.Pass < running.Pass
+			if !received[c.ID] && (inherited || slices.Contains(attempts, c.AttemptKey)) {
+				found = c
+				return nil
+			}
+		}
+		return sql.ErrNoRows
+	})
+	return found, err
+}
+
+// Calls lists the calls of a session in the order in which they began; of an assignment alone, if one is given.
+func (d *DB) Calls(ctx context.Context, a Assignment) ([]Call, error) {
+	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4)`)
+}
+
+// Open lists the calls of a session, or of an assignment, whose cost is not known: those in progress and the unsettled ones.
+func (d *DB) Open(ctx context.Context, a Assignment) ([]Call, error) {
+	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4) and state in ('begun', 'unsettled')`)
+}
+
+func (d *DB) listed(ctx context.Context, a Assignment, which string) ([]Call, error) {
+	return read(ctx, d, func(t *Tx) ([]Call, error) { return t.calls(which, a.Key, a.Phase, a.Persona) })
+}
+
+// calls lists calls of a session, verified. which has places from $3 on.
+func (t *Tx) calls(which string, s session.Key, args ...any) (calls []Call, err error) {
+	err = t.eachCall(func(c Call, intact error) error {
+		calls = append(calls, c)
+		return intact
+	}, which, s, args...)
+	return calls, err
+}
+
+// eachCall reads calls of a session. intact is [ErrDamaged] if a row is not as it was written.
+func (t *Tx) eachCall(each func(c Call, intact error) error, which string, s session.Key, args ...any) error {
+	var tokens int64
+	var digest string
+	return t.each(func(r *sql.Rows) error {
+		var c Call
+		all := c.columns(&tokens)
+		if err := r.Scan(append(all.fields(), &digest)...); err != nil {
+			return err
+		}
+		return each(c, intact(c.ID, all, digest))
+	}, `select `+new(Call).columns(&tokens).names()+`, digest from calls where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
+		append([]any{s.Namespace, s.Session}, args...)...)
+}
+
+// largest is the highest cost of one answered call of an agent, in a session or else on its team's day: the guess for the
+// next one. ok is false if there was none.
+func (t *Tx) largest(s session.Key, team, agent, day string) (most cost.Amount, ok bool, err error) {
+	var n int
+	err = t.row(`select count(*), coalesce(max(tokens), 0), coalesce(max(nano_usd), 0) from calls
+		where namespace = $1 and session = $2 and agent = $3 and state in ('answered', 'closed')`, s.Namespace, s.Session, agent).
+		Scan(&n, &most.Tokens, &most.USD)
+	if ok = n > 0; ok || err != nil {
+		return most, ok, err
+	}
+	err = t.row(`select coalesce(max(largest_tokens), 0), coalesce(max(largest_nano_usd), 0) from totals where team = $1 and day = $2 and agent = $3`,
+		team, day, agent).Scan(&most.Tokens, &most.USD)
+	return most, most != cost.Amount{}, err
+}
+
+// Cost is what some calls have cost. It has the keys by which they were summed.
+type Cost struct {
+	Team, Session, Phase, Persona, Agent, Model, Day string
+	// Calls is the number of calls that have ended and cost something, or have an answer, and Usage the known cost.
+	Calls int
+	Usage cost.Usage
+	// Unsettled is the number of unsettled calls, and Estimated the sum of their estimates.
+	Unsettled int
+	Estimated cost.Amount
+	// Begun is the number of calls in progress, and Reserved what is reserved for them.
+	Begun    int
+	Reserved cost.Amount
+}
+
+// callSums are the sums of calls, and totalSums those of totals, in the order of Cost.sums.
+var (
+	callSums  = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.ofCall + "), 0)" })
+	totalSums = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.name + "), 0)" })
+)
+
+func (c *Cost) sums() []any {
+	u := &c.Usage
+	return []any{
+		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD,
+		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD, new(int64),
+	}
+}
+
+func (c *Cost) key(name string) *string {
+	return map[string]*string{
+		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model,
+		"day": &c.Day,
+	}[name]
+}
+
+// Costs sums the calls of a session by keys, as [DB.Usage] does.
+func (d *DB) Costs(ctx context.Context, s session.Key, by ...string) ([]Cost, error) {
+	return d.Usage(ctx, by, "", Filter{Namespace: s.Namespace, Session: s.Session})
+}

@@ -1,0 +1,163 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+// Checkpoint is a row of checkpoints. Its document is a blob.
+type Checkpoint struct {
+	session.Key
+	Run int64
+	// BoundaryAt is in microseconds. It orders the checkpoints of one run.
+	BoundaryAt             int64
+	Phase                  string
+	Digest, Previous, Tree spec.Digest
+	MirroredAt, PrunedAt   sql.Null[int64]
+}
+
+func (c *Checkpoint) columns() columns {
+	return columns{
+		{"namespace", &c.Namespace},
+		{"session", &c.Session},
+		{"run", &c.Run},
+		{"boundary_at", &c.BoundaryAt},
+		{"phase", &c.Phase},
+		{"digest", &c.Digest},
+		{"previous", &c.Previous},
+		{"tree", &c.Tree},
+		{"mirrored_at", &c.MirroredAt},
+		{"pruned_at", &c.PrunedAt},
+	}
+}
+
+// PutCheckpoints writes the rows of checkpoints of one session, whose blobs are stored, without a boundary.
+func (d *DB) PutCheckpoints(ctx context.Context, team string, rows ...Checkpoint) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		for _, c := range rows {
+			if err := t.insertSession(c.Key, team, "", now); err != nil {
+				return err
+			}
+			if err := t.putCheckpoint(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// putCheckpoint writes the row of a checkpoint. A repeated boundary has the same row; if it is decided differently this time, as
+// an admission may be, the row gets the new checkpoint while it is the newest. A checkpoint of an earlier run, or of an earlier
+// boundary, changes nothing.
+func (t *Tx) putCheckpoint(c Checkpoint) error {
+	var run, before int64
+	if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows,
+		c.Namespace, c.Session).Scan(&run); err != nil {
+		return err
+	}
+	// A checkpoint comes after the one that it continues, also if both have the same workflow time.
+	err := t.row(`select boundary_at + 1 from checkpoints where namespace = $1 and session = $2 and run = $3 and digest = $4`,
+		c.Namespace, c.Session, c.Run, c.Previous).Scan(&before)
+	if err != nil && !isNoRows(err) {
+		return err
+	}
+	c.BoundaryAt = max(c.BoundaryAt, before)
+	_, err = t.exec(`insert into checkpoints (namespace, session, run, boundary_at, phase, digest, previous, tree)
+		select $1, $2, $3, $4, $5, $6, $7, $8 where not exists (
+			select 1 from checkpoints where namespace = $1 and session = $2 and (run > $3 or run = $3 and boundary_at > $4))
+		on conflict (namespace, session, run, boundary_at) do update
+			set phase = excluded.phase, digest = excluded.digest, previous = excluded.previous, tree = excluded.tree,
+				mirrored_at = null
+			where checkpoints.digest <> excluded.digest`,
+		c.Namespace, c.Session, c.Run, c.BoundaryAt, c.Phase, c.Digest, c.Previous, c.Tree)
+	if err != nil {
+		return fmt.Errorf("write a checkpoint of session %s: %w", c.Session, err)
+	}
+	return nil
+}
+
+// Checkpoints lists the checkpoints of a session, newest first, with those that were pruned.
+func (d *DB) Checkpoints(ctx context.Context, s session.Key) ([]Checkpoint, error) {
+	return list(ctx, d, "checkpoints", (*Checkpoint).columns, `where namespace = $1 and session = $2 order by run desc, boundary_at desc`,
+		s.Namespace, s.Session)
+}
+
+// ToMirror lists the sessions whose status or checkpoints the mirror lacks.
+func (d *DB) ToMirror(ctx context.Context) ([]session.Key, error) {
+	return list(ctx, d, "sessions", sessionColumns, `where mirrored <> revision order by namespace, session`)
+}
+
+func sessionColumns(s *session.Key) columns {
+	return columns{{"namespace", &s.Namespace}, {"session", &s.Session}}
+}
+
+// SetMirrored notes that the mirror has a revision of a session's status, and its checkpoints up to the first of these.
+func (d *DB) SetMirrored(ctx context.Context, s session.Key, revision int64, newest ...Checkpoint) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		if _, err := t.exec(`update sessions set mirrored = $3 where namespace = $1 and session = $2`,
+			s.Namespace, s.Session, revision); err != nil || len(newest) == 0 {
+			return err
+		}
+		_, err := t.exec(`update checkpoints set mirrored_at = $5
+			where namespace = $1 and session = $2 and (run < $3 or run = $3 and boundary_at <= $4) and mirrored_at is null
+				and exists (select 1 from checkpoints c where c.namespace = $1 and c.session = $2 and c.run = $3 and c.boundary_at = $4 and c.digest = $6)`,
+			s.Namespace, s.Session, newest[0].Run, newest[0].BoundaryAt, now, newest[0].Digest)
+		return err
+	})
+}
+
+// MirroredExecution is Execution, and the revision of the status that the mirror has; -1 if nothing is known of the mirror.
+func (d *DB) MirroredExecution(ctx context.Context, key session.Key) (e session.Execution, mirrored int64, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		if e, err = t.execution(key); err != nil {
+			return err
+		}
+		return t.row(`select mirrored from sessions where namespace = $1 and session = $2`,
+			key.Namespace, key.Session).Scan(&mirrored)
+	})
+	return e, mirrored, err
+}
+
+// SetPruned notes that the documents of checkpoints may be deleted. The newest of a session stays.
+func (d *DB) SetPruned(ctx context.Context, pruned []Checkpoint) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		for _, c := range pruned {
+			if _, err := t.exec(`update checkpoints set pruned_at = $5 where namespace = $1 and session = $2 and run = $3
+					and boundary_at = $4
+				and pruned_at is null and exists (select 1 from checkpoints n where n.namespace = $1 and n.session = $2
+					and (n.run > $3 or n.run = $3 and n.boundary_at > $4))`,
+				c.Namespace, c.Session, c.Run, c.BoundaryAt, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Standing is what a prune has to know of a session.
+type Standing struct {
+	session.Key
+	Status session.State
+	// Revision is zero if the session has no status yet.
+	Revision, StartedAt, UpdatedAt int64
+}
+
+// Standings lists all sessions, sorted.
+func (d *DB) Standings(ctx context.Context) ([]Standing, error) {
+	return list(ctx, d, "sessions", (*Standing).columns, `order by namespace, session`)
+}
+
+// Standing reads one session. The error is [ErrNotFound] if there is none.
+func (d *DB) Standing(ctx context.Context, s session.Key) (Standing, error) {
+	return one(ctx, d, "sessions", (*Standing).columns, "where namespace = $1 and session = $2", s.Namespace, s.Session)
+}
+
+func (s *Standing) columns() columns {
+	return append(sessionColumns(&s.Key), columns{
+		{"status", &s.Status}, {"revision", &s.Revision}, {"started_at", &s.StartedAt}, {"updated_at", &s.UpdatedAt},
+	}...)
+}

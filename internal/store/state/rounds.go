@@ -1,0 +1,250 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+// RoundOrder is what one activity has to do for an assignment.
+type RoundOrder struct {
+	Assignment
+	// TemporalRun is the session's Temporal run. Ordered numbers the orders of the assignment's work in the runs that continue
+	// each other as new, from 0; Because is why the last one was made, and Forced that the whole phase is.
+	TemporalRun string
+	Ordered     int
+	Because     session.Because
+	Forced      bool
+	// Round counts from 1 in the order. Activity is the activity's id, and Seq its number among those of the assignment.
+	Round    int
+	Activity string
+	Seq      int
+	// Agent works in place of the persona's own. Integrating and Supplied are those of [session.RoundRecord].
+	Agent                 string
+	Integrating, Supplied bool
+	// Holder identifies this execution of the activity.
+	Holder string
+}
+
+// OpenedRound is a round that an execution may work on.
+type OpenedRound struct {
+	// Fence names the execution in its statements, and First is the first of the runs that continue each other as new.
+	Fence Fence
+	First int
+	// Order is the order that the round belongs to.
+	Order session.Order
+	// Before is the activity that has worked on the round before; empty if none has.
+	Before string
+	// Record has all that the assignment's activities have done. The round itself may not be among it.
+	Record session.Record
+}
+
+// OpenRound makes an execution of an activity the only one that may write an assignment's work. It finds the order, or makes
+// the next pass for a new one. The caller holds the assignment's local lock: the last holder has ended. The error
+// is [ErrFenced] if a later run or activity has taken over, and [ErrNotFound] if the session was not admitted.
+func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, err error) {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
+		opened = OpenedRound{}
+		run, err := t.enter(o.Key, o.TemporalRun, now)
+		if err != nil {
+			return err
+		}
+		opened.First = int(run.first)
+		opened.Fence = Fence{Run: run.run, Holder: o.Holder}
+		if opened.Record, err = t.record(o.Assignment); err != nil {
+			return err
+		}
+		if opened.Order, err = t.order(o, run, opened.Record); err != nil {
+			return err
+		}
+		for _, r := range opened.Record.Rounds {
+			if r.Run >= opened.First && r.Seq > o.Seq {
+				return fmt.Errorf("activity %s of %s; activity %s is later: %w", o.Activity, o.AssignmentID, r.Activity, ErrFenced)
+			}
+			if r.Pass == opened.Order.Pass && r.Round == o.Round {
+				opened.Before = r.Activity
+			}
+		}
+		_, err = t.exec(`update assignments set holder = case when pass = $5 then $6 else '' end
+			where namespace = $1 and session = $2 and phase = $3 and persona = $4`,
+			o.Namespace, o.Session, o.Phase, o.Persona, opened.Order.Pass, o.Holder)
+		return err
+	})
+	return opened, err
+}
+
+// order finds the pass of an order, or makes it.
+func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Order, error) {
+	var before, found, repeated session.Order
+	var ordered int
+	err := t.each(func(r *sql.Rows) error {
+		if err := r.Scan(&before.Pass, &before.Run, &ordered, &before.Because, &before.AnswersFrom, &before.Undone); err != nil {
+			return err
+		}
+		switch {
+		case ordered != o.Ordered:
+		case before.Run >= int(in.first):
+			found = before
+		case in.reset:
+			repeated = before
+		}
+		return nil
+	}, `select pass, run, ordered, ordered_because, answers_from, undone from assignments
+		where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by pass`,
+		o.Namespace, o.Session, o.Phase, o.Persona)
+	if err != nil || found.Pass != 0 {
+		return found, err
+	}
+	next := session.Order{Pass: before.Pass + 1, Run: int(in.first), Because: cmp.Or(o.Because, because(o, before))}
+	switch next.AnswersFrom = next.Pass; {
+	case repeated.Pass > 0: // a reset repeats this order, with what its work has paid for
+		next.Because, next.AnswersFrom = session.BecauseResumed, repeated.AnswersFrom
+	case before.Pass > 0 && reusesAnswers(next.Because, before, record):
+		next.AnswersFrom = before.AnswersFrom
+	}
+	_, err = t.exec(`insert into assignments (namespace, session, phase, persona, pass, run, ordered, ordered_because,
+			answers_from, undone, holder)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '')`,
+		o.Namespace, o.Session, o.Phase, o.Persona, next.Pass, next.Run, o.Ordered, string(next.Because), next.AnswersFrom)
+	return next, err
+}
+
+// because is why the first order in a run was made.
+func because(o RoundOrder, before session.Order) session.Because {
+	switch {
+	case o.Forced:
+		return session.BecauseForced
+	case before.Pass == 0:
+		return session.BecauseStart
+	}
+	return session.BecauseResumed
+}
+
+// reusesAnswers reports whether a new pass may use the stored answers that the one before it may use. It must not if a person
+// wants the work anew, or if these answers have led to the failure.
+func reusesAnswers(why session.Because, before session.Order, record session.Record) bool {
+	switch {
+	case why == session.BecauseForced || why == session.BecauseSentBack || before.Undone == session.UndoneSentBack:
+		return false
+	case len(record.Rounds) == 0:
+		return true
+	}
+	last := record.Rounds[len(record.Rounds)-1]
+	if last.Pass != before.Pass || !last.Last || len(last.Attempts) == 0 {
+		return true
+	}
+	return failures.RuleFor(last.Attempts[len(last.Attempts)-1].Failure.Category).Start == failures.FromConversation
+}
+
+// PutRound writes a round with its attempts, and the conversation of the assignment's agent. The error is [ErrFenced] if
+// another execution has taken over.
+func (d *DB) PutRound(ctx context.Context, f Fence, a Assignment, r session.RoundRecord, c *session.Conversation) error {
+	return d.Write(ctx, func(t *Tx) error {
+		if err := t.fence(a, f); err != nil {
+			return err
+		}
+		if err := t.putRound(a, r); err != nil {
+			return err
+		}
+		if err := t.putConversation(a, c); err != nil {
+			return err
+		}
+		return t.changed(a.Key)
+	})
+}
+
+func (t *Tx) putRound(a Assignment, r session.RoundRecord) error {
+	row := roundRow{RoundRecord: r, of: a}
+	row.fill()
+	if err := t.put("rounds", row.columns()[:6].names(), row.columns(), "true"); err != nil {
+		return err
+	}
+	attempts := attemptsOf(r)
+	for i := range attempts {
+		attempts[i].of = a
+		if err := t.put("attempts", attempts[i].columns()[:7].names(), attempts[i].columns(), "true"); err != nil {
+			return err
+		}
+	}
+	_, err := t.exec(`delete from attempts where namespace = $1 and session = $2 and phase = $3 and persona = $4 and pass = $5 and round = $6 and attempt > $7`,
+		a.Namespace, a.Session, a.Phase, a.Persona, r.Pass, r.Round, len(attempts))
+	return err
+}
+
+func (t *Tx) putConversation(a Assignment, c *session.Conversation) error {
+	if c == nil {
+		_, err := t.exec(`delete from conversations where namespace = $1 and session = $2 and phase = $3 and persona = $4`,
+			a.Namespace, a.Session, a.Phase, a.Persona)
+		return err
+	}
+	return t.put("conversations", "namespace, session, phase, persona", conversationColumns(&a, c), "true")
+}
+
+// DropRound removes a round that has not begun. The error is [ErrFenced] if another execution has taken over.
+func (d *DB) DropRound(ctx context.Context, f Fence, a Assignment, pass, round int) error {
+	return d.Write(ctx, func(t *Tx) error {
+		if err := t.fence(a, f); err != nil {
+			return err
+		}
+		_, err := t.exec(`delete from rounds where namespace = $1 and session = $2 and phase = $3 and persona = $4 and pass = $5 and round = $6`,
+			a.Namespace, a.Session, a.Phase, a.Persona, pass, round)
+		return err
+	})
+}
+
+// Undo marks the work of assignments as one that counts no more: a resume has decided that it runs again.
+func (d *DB) Undo(ctx context.Context, s session.Key, temporalRun string, ids []spec.AssignmentID) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		if _, err := t.enter(s, temporalRun, now); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := t.undo(s, id.Phase, id.Persona, session.UndoneResumed); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// undo marks all passes of a phase, or of one persona in it. Of a resume it marks only those with work.
+func (t *Tx) undo(s session.Key, phase, persona string, why session.Undone) error {
+	which := ""
+	if why == session.UndoneResumed {
+		which = ` and exists (select 1 from rounds r where r.namespace = assignments.namespace and r.session = assignments.session
+			and r.phase = assignments.phase and r.persona = assignments.persona and r.pass = assignments.pass and r.outcome = 'succeeded')`
+	}
+	_, err := t.exec(`update assignments set undone = $5 where namespace = $1 and session = $2 and phase = $3 and ($4 = '' or persona = $4) and undone = ''`+which,
+		s.Namespace, s.Session, phase, persona, string(why))
+	return err
+}
+
+// Merge changes the state of a phase's merge, which belongs to one activity: another one begins anew.
+func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string, change func(*session.MergeLog)) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		run, err := t.enter(s, temporalRun, now)
+		if err != nil {
+			return err
+		}
+		var log session.MergeLog
+		err = t.row(`select started, lost, outage from merges where namespace = $1 and session = $2 and phase = $3 and run = $4 and activity = $5`,
+			s.Namespace, s.Session, phase, run.run, activity).Scan(&log.Started, &log.Lost, document{&log.Outage})
+		if err != nil && !isNoRows(err) {
+			return err
+		}
+		change(&log)
+		return t.put("merges", "namespace, session, phase", append(sessionColumns(&s), columns{
+			{"phase", &phase},
+			{"run", &run.run},
+			{"activity", &activity},
+			{"started", &log.Started},
+			{"lost", &log.Lost},
+			{"outage", document{&log.Outage}},
+		}...), "true")
+	})
+}

@@ -1,0 +1,54 @@
+package statetest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+func hookNamed(name, secret string) state.SecretHook {
+	return state.SecretHook{
+		Hook: state.Hook{
+			Name: name, Kind: "github", Team: "web", Directory: "src", Labels: map[string]string{"a": "b"}, Map: map[string]string{"requirement": "/text"},
+			On: []string{"issues.opened"}, EachEvent: true, By: "ann", CreatedAt: time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC),
+		},
+		Secret: secret,
+	}
+}
+
+// hooksHaveKeys adds hooks at once, and removes one only with its own secret.
+func hooksHaveKeys(t *testing.T, b *bench) {
+	var full atomic.Int64
+	atOnce(6, func(i int) {
+		taken, err := b.AddHook(t.Context(), hookNamed(fmt.Sprint("h", i), "k"), 4)
+		assert.False(t, taken)
+		if errors.Is(err, state.ErrFull) {
+			full.Add(1)
+		} else {
+			assert.NoError(t, err)
+		}
+	})
+	require.EqualValues(t, 2, full.Load())
+	made := hookNamed("tickets", "k1")
+	for _, again := range []bool{false, true} {
+		taken, err := b.AddHook(t.Context(), made, 100)
+		require.NoError(t, err)
+		require.Equal(t, again, taken)
+	}
+	all, err := b.Hooks(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 5)
+	require.Equal(t, made, all[4], "they are sorted by name")
+
+	require.ErrorIs(t, b.RemoveHook(t.Context(), "tickets", "k2"), state.ErrNotFound, "it is another hook with this name")
+	require.NoError(t, b.RemoveHook(t.Context(), "tickets", "k1"))
+	_, err = b.Hook(t.Context(), "tickets")
+	require.ErrorIs(t, err, state.ErrNotFound)
+}

@@ -1,0 +1,404 @@
+package statetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+// work is what a session does with its assignment dev, in one Temporal run after the other.
+type work struct {
+	*bench
+	t       *testing.T
+	run     string
+	ordered int
+	because session.Because
+	forced  bool
+	seq     int
+	opened  state.OpenedRound
+}
+
+func newWork(t *testing.T, b *bench) *work {
+	w := &work{bench: b, t: t, run: "r1"}
+	b.admit(t, "s", w.run)
+	return w
+}
+
+func (w *work) order() state.RoundOrder {
+	return state.RoundOrder{
+		Assignment: dev("s"), TemporalRun: w.run, Ordered: w.ordered, Because: w.because, Forced: w.forced, Round: 1, Activity: fmt.Sprint(w.run, w.seq), Seq: w.seq,
+		Holder: fmt.Sprint(w.run, w.seq),
+	}
+}
+
+// begin opens the first round of the current order.
+func (w *work) begin() session.Order {
+	w.t.Helper()
+	w.seq++
+	var err error
+	w.opened, err = w.OpenRound(w.t.Context(), w.order())
+	require.NoError(w.t, err)
+	return w.opened.Order
+}
+
+func (w *work) put(change func(*session.RoundRecord)) {
+	w.t.Helper()
+	r := session.RoundRecord{Order: w.opened.Order, Round: 1, Activity: fmt.Sprint(w.run, w.seq), Seq: w.seq}
+	change(&r)
+	require.NoError(w.t, w.PutRound(w.t.Context(), w.opened.Fence, dev("s"), r, nil))
+}
+
+// fails ends the round with a failure of a category; last: no other round follows.
+func (w *work) fails(c failures.Category, last bool) {
+	w.t.Helper()
+	w.begin()
+	w.put(func(r *session.RoundRecord) {
+		r.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: c}}}
+		r.GaveUp, r.Last = true, last
+	})
+}
+
+func (w *work) succeeds() {
+	w.t.Helper()
+	w.begin()
+	w.put(func(r *session.RoundRecord) { r.Result = &session.RoundResult{} })
+}
+
+func (w *work) again(why session.Because) { w.ordered, w.because = w.ordered+1, why }
+
+// resume begins the next run as its admission does.
+func (w *work) resume(run string) {
+	w.t.Helper()
+	w.admit(w.t, "s", run)
+	w.reset(run)
+}
+
+// reset begins the next run without an admission.
+func (w *work) reset(run string) { w.run, w.ordered, w.because, w.seq = run, 0, "", 0 }
+
+func (w *work) continues(run string) {
+	w.t.Helper()
+	_, err := w.Admit(w.t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: run, OriginalRun: run, Team: team, Continues: true})
+	require.NoError(w.t, err)
+	w.run = run
+}
+
+func (w *work) boundary(at time.Time, undone ...string) (late bool) {
+	w.t.Helper()
+	_, late, err := w.PutBoundary(w.t.Context(), state.Boundary{
+		Key: sessionOf("s"), TemporalRun: w.run, FirstRun: w.run, At: at, Status: session.Status{Team: team, Status: session.Running}, Undone: undone,
+	})
+	require.NoError(w.t, err)
+	return late
+}
+
+// passes are orders of an assignment's work, each with the pass that it gets.
+var passes = map[string]struct {
+	before func(*work)
+	want   session.Order
+}{
+	"start":                        {func(*work) {}, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
+	"forced at the start":          {func(w *work) { w.forced = true }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseForced}},
+	"sent back before it was done": {func(w *work) { w.again(session.BecauseSentBack) }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseSentBack}},
+	"repeated":                     {func(w *work) { w.begin() }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
+	"the next round":               {func(w *work) { w.fails(failures.TestFailure, false) }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
+	"repeated in a run that continues as new": {func(w *work) {
+		w.begin()
+		w.continues("r2")
+	}, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
+	"retried after its own fault": {func(w *work) {
+		w.fails(failures.TestFailure, true)
+		w.again(session.BecauseRetried)
+	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 1, Because: session.BecauseRetried}},
+	"retried after the provider's fault": {func(w *work) {
+		w.fails(failures.Auth, true)
+		w.again(session.BecauseRetried)
+	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 1, Because: session.BecauseRetried}},
+	"retried twice, the first time after its own fault": {func(w *work) {
+		w.fails(failures.TestFailure, true)
+		w.again(session.BecauseRetried)
+		w.fails(failures.Auth, true)
+		w.again(session.BecauseRetried)
+	}, session.Order{Pass: 3, AnswersFrom: 2, Run: 1, Because: session.BecauseRetried}},
+	"sent back": {func(w *work) {
+		w.succeeds()
+		w.again(session.BecauseSentBack)
+	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 1, Because: session.BecauseSentBack}},
+	"resumed": {func(w *work) {
+		w.begin()
+		w.resume("r2")
+	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
+	"resumed, with work that was done": {func(w *work) {
+		w.succeeds()
+		w.resume("r2")
+		w.undo()
+	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
+	"resumed after its own fault": {func(w *work) {
+		w.fails(failures.TestFailure, true)
+		w.resume("r2")
+	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed}},
+	"resumed between two rounds": {func(w *work) {
+		w.fails(failures.TestFailure, false)
+		w.resume("r2")
+	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
+	"resumed after it was sent back": {func(w *work) {
+		w.succeeds()
+		w.boundary(w.clock.Now(), "build")
+		w.resume("r2")
+	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed}},
+	"forced in a resume": {func(w *work) {
+		w.begin()
+		w.resume("r2")
+		w.forced = true
+	}, session.Order{Pass: 2, AnswersFrom: 2, Run: 2, Because: session.BecauseForced}},
+	"reset": {func(w *work) {
+		w.succeeds()
+		w.reset("r2")
+	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
+	"reset after its own fault": {func(w *work) {
+		w.fails(failures.TestFailure, true)
+		w.reset("r2")
+	}, session.Order{Pass: 2, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
+	"reset to before it was sent back": {func(w *work) {
+		w.succeeds()
+		w.boundary(w.clock.Now(), "build")
+		w.again(session.BecauseSentBack)
+		w.succeeds()
+		w.reset("r2")
+	}, session.Order{Pass: 3, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed}},
+	"reset, and sent back as before": {func(w *work) {
+		w.succeeds()
+		w.again(session.BecauseSentBack)
+		w.succeeds()
+		w.reset("r2")
+		w.succeeds()
+		w.again(session.BecauseSentBack)
+	}, session.Order{Pass: 4, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed}},
+	"reset, and sent back as never before": {func(w *work) {
+		w.succeeds()
+		w.reset("r2")
+		w.succeeds()
+		w.again(session.BecauseSentBack)
+	}, session.Order{Pass: 3, AnswersFrom: 3, Run: 2, Because: session.BecauseSentBack}},
+	"reset after the order was forced": {func(w *work) {
+		w.begin()
+		w.resume("r2")
+		w.forced = true
+		w.begin()
+		w.reset("r3")
+	}, session.Order{Pass: 3, AnswersFrom: 2, Run: 3, Because: session.BecauseResumed}},
+}
+
+func (w *work) undo() {
+	w.t.Helper()
+	require.NoError(w.t, w.Undo(w.t.Context(), sessionOf("s"), w.run, []spec.AssignmentID{dev("s").AssignmentID}))
+}
+
+// passesAreNumbered: a new order is the next pass, and uses the answers of the one before unless a person wants the work anew or
+// it failed by its own fault. A repeated order finds its pass.
+func passesAreNumbered(t *testing.T, open func(*testing.T) *bench) {
+	for name, c := range passes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWork(t, open(t))
+			c.before(w)
+			require.Equal(t, c.want, w.begin())
+			require.Equal(t, c.want, w.begin(), "a repeated order")
+		})
+	}
+}
+
+// writes are the statements of an executor.
+func (w *work) writes(fence state.Fence, pass int) map[string]func() error {
+	order := session.Order{Pass: pass}
+	return map[string]func() error{
+		"put": func() error {
+			return w.PutRound(w.t.Context(), fence, dev("s"), session.RoundRecord{Order: order, Round: 1}, nil)
+		},
+		"add": func() error {
+			return w.PutRound(w.t.Context(), fence, dev("s"), session.RoundRecord{Order: order, Round: 2}, nil)
+		},
+		"drop": func() error { return w.DropRound(w.t.Context(), fence, dev("s"), pass, 1) },
+		"reserve": func() error {
+			c := w.call(dev("s"), fence.Run, 10)
+			c.Holder = fence.Holder
+			_, err := w.Begin(w.t.Context(), c)
+			return err
+		},
+	}
+}
+
+// lateExecutorsAreFenced: an executor whose activity or lease has passed changes nothing.
+func lateExecutorsAreFenced(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	w.succeeds()
+	first, late := w.opened, w.order()
+	w.begin()
+	w.put(func(r *session.RoundRecord) { r.Lost = 1 })
+	before := w.record()
+	_, err := w.OpenRound(t.Context(), late)
+	require.ErrorIs(t, err, state.ErrFenced, "a later activity has worked on it")
+	for name, do := range w.writes(first.Fence, 1) {
+		require.ErrorIs(t, do(), state.ErrFenced, "%s: another execution has the lease", name)
+	}
+	require.Equal(t, before, w.record())
+
+	order := w.order()
+	same, err := w.OpenRound(t.Context(), order)
+	require.NoError(t, err)
+	require.Equal(t, w.opened.Fence, same.Fence, "the same execution tries again")
+	order.Holder = "another"
+	next, err := w.OpenRound(t.Context(), order)
+	require.NoError(t, err)
+	require.Equal(t, "another", next.Fence.Holder)
+	_, err = w.OpenRound(t.Context(), state.RoundOrder{Assignment: dev("unknown"), TemporalRun: "r"})
+	require.ErrorIs(t, err, state.ErrNotFound)
+}
+
+// earlierRunsChangeNothing: once a later run was admitted, no statement of an executor of the one before changes anything.
+func earlierRunsChangeNothing(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	w.succeeds()
+	fence, order, run, before := w.opened.Fence, w.order(), w.run, w.record()
+	w.resume("r2")
+	writes := w.writes(fence, 1)
+	writes["open"] = func() error { _, err := w.OpenRound(t.Context(), order); return err }
+	writes["undo"] = func() error {
+		return w.Undo(t.Context(), sessionOf("s"), run, []spec.AssignmentID{dev("s").AssignmentID})
+	}
+	writes["merge"] = func() error {
+		return w.Merge(t.Context(), sessionOf("s"), "build", run, "1", func(l *session.MergeLog) { l.Started = true })
+	}
+	writes["boundary"] = func() error {
+		_, _, err := w.PutBoundary(t.Context(), state.Boundary{Key: sessionOf("s"), TemporalRun: run, At: w.clock.Now(), Undone: []string{"build"}})
+		return err
+	}
+	for name, do := range writes {
+		require.ErrorIs(t, do(), state.ErrFenced, name)
+	}
+	require.Equal(t, before, w.record())
+	later, err := w.IsFenced(t.Context(), sessionOf("s"), run)
+	require.NoError(t, err)
+	require.True(t, later)
+	require.Equal(t, 1, w.begin().AnswersFrom, "numbers of activities count anew in a later run")
+}
+
+func (w *work) record() session.Record {
+	w.t.Helper()
+	r, err := w.Record(w.t.Context(), dev("s"))
+	require.NoError(w.t, err)
+	return r
+}
+
+// lateBoundariesChangeNothing: neither the status, nor requests and answers, nor the work.
+func lateBoundariesChangeNothing(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	w.succeeds()
+	now := w.clock.Now()
+	require.False(t, w.boundary(now))
+	e, err := w.Execution(t.Context(), sessionOf("s"))
+	require.NoError(t, err)
+	before := w.record()
+	opened, late, err := w.PutBoundary(t.Context(), state.Boundary{
+		Key: sessionOf("s"), TemporalRun: w.run, At: now.Add(-time.Second), Undone: []string{"build"},
+		Status: session.Status{Team: team, Status: session.Failed, Help: []session.Request{{ID: "1", Actions: []session.Action{session.AnswerRetry}}}},
+	})
+	require.NoError(t, err)
+	require.True(t, late)
+	require.Empty(t, opened, "nobody is told of it")
+	after, err := w.Execution(t.Context(), sessionOf("s"))
+	require.NoError(t, err)
+	require.Equal(t, e, after)
+	require.Equal(t, before, w.record())
+	require.False(t, w.boundary(now, "build"), "the same boundary again")
+	require.True(t, w.record().Rounds[0].Stale())
+
+	e, err = w.Execution(t.Context(), sessionOf("s"))
+	require.NoError(t, err)
+	w.resume("r2")
+	after, err = w.Execution(t.Context(), sessionOf("s"))
+	require.NoError(t, err)
+	require.Equal(t, e, after, "a run that was admitted has said nothing yet")
+}
+
+// workIsUndone: a resume undoes what is done, and a rework all passes of its phases.
+func workIsUndone(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	undone := func() (all []session.Undone) {
+		for _, r := range w.record().Rounds {
+			all = append(all, r.Undone)
+		}
+		return all
+	}
+	w.fails(failures.Auth, true)
+	w.again(session.BecauseRetried)
+	w.succeeds()
+	w.resume("r2")
+	require.NoError(t, w.Undo(t.Context(), sessionOf("s"), w.run, []spec.AssignmentID{lead("s").AssignmentID}))
+	require.Equal(t, []session.Undone{"", ""}, undone(), "another's work")
+	require.NoError(t, w.Undo(t.Context(), sessionOf("s"), w.run, []spec.AssignmentID{dev("s").AssignmentID}))
+	require.Equal(t, []session.Undone{"", session.UndoneResumed}, undone())
+	w.succeeds()
+	w.boundary(w.clock.Now(), "plan")
+	require.Equal(t, []session.Undone{"", session.UndoneResumed, ""}, undone(), "another phase")
+	w.boundary(w.clock.Now(), "build")
+	require.Equal(t, []session.Undone{session.UndoneSentBack, session.UndoneResumed, session.UndoneSentBack}, undone())
+
+	w.again(session.BecauseSentBack)
+	w.begin()
+	w.put(func(*session.RoundRecord) {})
+	require.Len(t, w.record().Rounds, 4)
+	require.NoError(t, w.DropRound(t.Context(), w.opened.Fence, dev("s"), w.opened.Order.Pass, 1))
+	require.Len(t, w.record().Rounds, 3)
+	require.Equal(t, 4, w.begin().Pass, "the order stays")
+}
+
+// requestsAreOpenedAndClosed: a boundary reports the new ones once, and those that it does not have are closed.
+func requestsAreOpenedAndClosed(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	cause := failures.RateLimited // it changes while a request is open
+	ask := func(status session.State, ids ...string) (opened []string) {
+		t.Helper()
+		w.clock.Pass(time.Second)
+		cause += "x"
+		s := session.Status{Team: team, Status: status}
+		for _, id := range ids {
+			s.Help = append(s.Help, session.Request{ID: id, Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: cause, Message: "m", Actions: []session.Action{session.AnswerRetry}, Since: w.clock.Now()})
+		}
+		found, late, err := w.PutBoundary(t.Context(), state.Boundary{Key: sessionOf("s"), TemporalRun: w.run, At: w.clock.Now(), Status: s})
+		require.NoError(t, err)
+		require.False(t, late)
+		for _, r := range found {
+			opened = append(opened, r.ID)
+		}
+		e, err := w.Execution(t.Context(), sessionOf("s"))
+		require.NoError(t, err)
+		shown := []string{}
+		for _, r := range e.Help {
+			shown = append(shown, r.ID)
+			require.Equal(t, cause, r.Category)
+		}
+		require.Equal(t, append([]string{}, ids...), shown)
+		listed, _, err := w.Session(t.Context(), sessionOf("s"))
+		require.NoError(t, err)
+		if !status.Closed() {
+			require.Equal(t, len(ids), listed.Requests)
+		} else {
+			require.Zero(t, listed.Requests, "nobody is asked any more")
+		}
+		return opened
+	}
+	require.Equal(t, []string{"2", "1"}, ask(session.HelpIsNeeded, "2", "1"))
+	require.Equal(t, []string{"3"}, ask(session.HelpIsNeeded, "1", "3"))
+	require.Empty(t, ask(session.HelpIsNeeded, "1", "3"))
+	require.Empty(t, ask(session.Running))
+	require.Equal(t, []string{"4"}, ask(session.HelpIsNeeded, "4"))
+	require.Empty(t, ask(session.Failed, "4"), "the last status shows what it failed of")
+}

@@ -1,0 +1,120 @@
+package storage_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store/storage"
+)
+
+// opener returns a function that opens the same directory each time, as another process would.
+func opener(t *testing.T) func() *storage.Directory {
+	t.Helper()
+	dir := t.TempDir()
+	return func() *storage.Directory {
+		d, err := storage.NewDirectory(dir, time.Now)
+		require.NoError(t, err)
+		return d
+	}
+}
+
+// TestReadersSeeWholeFiles: a reader sees a complete file, the old or the new one.
+func TestReadersSeeWholeFiles(t *testing.T) {
+	t.Parallel()
+	open := opener(t)
+	s, reader := open(), open()
+	_, err := s.Read("a/doc")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+	one, two := bytes.Repeat([]byte("1"), 1<<16), bytes.Repeat([]byte("2"), 1<<15)
+	require.NoError(t, s.Replace("a/doc", one))
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 50 && err == nil; i++ {
+			err = s.Replace("a/doc", [][]byte{two, one}[i%2])
+		}
+		done <- err
+	}()
+	for {
+		data, err := reader.Read("a/doc")
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(data, one) || bytes.Equal(data, two))
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			left, err := os.ReadDir(filepath.Join(s.Root(), "tmp"))
+			require.NoError(t, err)
+			require.Empty(t, left)
+			return
+		default:
+		}
+	}
+}
+
+func TestFilesAreListed(t *testing.T) {
+	t.Parallel()
+	open := opener(t)
+	s := open()
+	names, err := s.List("nothing")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	for _, key := range []string{"top/b", "top/a.json", "top/c/d/e", "topper"} {
+		require.NoError(t, s.Replace(key, []byte(key)))
+	}
+	names, err = open().List("top")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a.json", "b"}, names)
+	for range 2 {
+		require.NoError(t, s.Remove("top/b"))
+	}
+	_, err = s.Read("top/b")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+}
+
+func TestHostileKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	s := opener(t)()
+	for _, key := range []string{
+		"", "/", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\x00b", `a\b`,
+		strings.Repeat("x", 300), strings.Repeat("x/", 600) + "x",
+	} {
+		_, err := s.Read(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		require.ErrorIs(t, s.Replace(key, nil), storage.ErrKey, "%.40q", key)
+		require.ErrorIs(t, s.Remove(key), storage.ErrKey, "%.40q", key)
+		_, err = s.List(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, _, err = s.Hold(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+	}
+}
+
+// TestHoldsExclude: a hold has one holder at a time, and taking it does not wait.
+func TestHoldsExclude(t *testing.T) {
+	t.Parallel()
+	open := opener(t)
+	s := open()
+	held, ok, err := s.Hold("a/work")
+	require.NoError(t, err)
+	require.True(t, ok)
+	for _, other := range []*storage.Directory{s, open()} {
+		_, ok, err := other.Hold("a/work")
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	free, ok, err := open().Hold("a/other")
+	require.NoError(t, err)
+	require.True(t, ok)
+	free.Unlock()
+	held.Unlock()
+	held, ok, err = open().Hold("a/work")
+	require.NoError(t, err)
+	require.True(t, ok)
+	held.Unlock()
+}

@@ -1,0 +1,221 @@
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+// verdict is what a chaos has come to.
+type verdict struct {
+	assignments, calls, twice, lost, attempts, money, stored, processes int
+	// what says each fault.
+	what []string
+	// on are the times to continue, by what was killed.
+	on map[string][]time.Duration
+	// between is how long sessions had no agent at work between two of them.
+	between []time.Duration
+	// lostWorkers is how many executions were cut off.
+	lostWorkers int
+}
+
+func (v *verdict) fault(count *int, format string, args ...any) {
+	*count++
+	v.what = append(v.what, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) faults() int { return len(v.what) }
+
+func (v *verdict) String() string {
+	var b strings.Builder
+	for _, line := range []struct {
+		what  string
+		count int
+	}{
+		{"assignments", v.assignments},
+		{"executions cut off", v.lostWorkers},
+		{"assignments executed twice", v.twice},
+		{"assignments lost", v.lost},
+		{"attempts or rounds wrongly used", v.attempts},
+		{"answers of the provider", v.calls},
+		{"faults in the books", v.money},
+		{"faults found by verify", v.stored},
+		{"processes left", v.processes},
+	} {
+		fmt.Fprintf(&b, "  %-32s %5d\n", line.what, line.count)
+	}
+	fmt.Fprintf(&b, "  %-32s %5s %8s %8s\n", "time to go on after a kill of", "n", "median", "worst")
+	row := func(what string, took []time.Duration) {
+		if slices.Sort(took); len(took) > 0 {
+			fmt.Fprintf(&b, "  %-32s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
+		}
+	}
+	for _, what := range []string{"a worker", "the server", "all"} {
+		row("  "+what, v.on[what])
+	}
+	row("time from agent to agent", v.between)
+	return b.String()
+}
+
+// entry is a line of the chaos' ledger.
+type entry struct {
+	at                      time.Time
+	begins                  bool
+	session, phase, persona string
+	worker                  string
+}
+
+func (e entry) id() string { return e.session + "/" + e.phase + "/" + e.persona }
+
+func (c *chaos) entries() (all []entry) {
+	c.t.Helper()
+	data, err := os.ReadFile(c.ledger("chaos"))
+	require.NoError(c.t, err)
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		require.Len(c.t, f, 6, line)
+		ns, err := strconv.ParseInt(f[0], 10, 64)
+		require.NoError(c.t, err)
+		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4], f[5]})
+	}
+	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
+	return all
+}
+
+// judge looks at what is left when all sessions have ended.
+func (c *chaos) judge() *verdict {
+	c.t.Helper()
+	v := &verdict{on: map[string][]time.Duration{}}
+	entries := c.entries()
+	for _, sessionID := range c.sessions {
+		c.judgeSession(v, sessionID, entries)
+	}
+	report, err := c.open().VerifyAll(c.t.Context())
+	require.NoError(c.t, err)
+	for _, f := range report.Faults {
+		v.fault(&v.stored, "verify: %s: %s", f.Path, f.What)
+	}
+	for _, p := range c.agents() {
+		v.fault(&v.processes, "left behind: %s", p)
+	}
+	for _, k := range c.kills {
+		if k.what == "a stop" || k.what == "an outage" {
+			continue // nothing was killed
+		}
+		c.timeToGoOn(v, k, entries)
+	}
+	last := map[string]entry{}
+	for _, e := range entries {
+		if before, ok := last[e.session]; ok && e.begins && !before.begins {
+			v.between = append(v.between, e.at.Sub(before.at))
+		}
+		last[e.session] = e
+	}
+	return v
+}
+
+func (c *chaos) judgeSession(v *verdict, sessionID string, entries []entry) {
+	c.t.Helper()
+	answer := c.maestro("status", sessionID, "-o", "json")
+	var s session.Status
+	if err := json.Unmarshal([]byte(answer.stdout), &s); err != nil || s.Status != session.Completed {
+		v.fault(&v.lost, "session %s is not completed: %s%s", sessionID, answer.stdout, answer.stderr)
+	}
+	if strings.HasSuffix(sessionID, "-model") {
+		c.judgeMoney(v, sessionID, s)
+	}
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			v.assignments++
+			v.lostWorkers += a.LostWorkers
+			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
+			want := 1
+			if p.Name == "design" && strings.HasSuffix(sessionID, "-flaky") {
+				want = 2
+			}
+			if a.Status == session.Completed && a.Attempts != want {
+				v.fault(&v.attempts, "%s/%s: %d attempts instead of %d", sessionID, id, a.Attempts, want)
+			}
+			if !strings.HasSuffix(sessionID, "-model") {
+				c.judgeExecutions(v, sessionID, id, a, entries)
+			}
+		}
+	}
+}
+
+// judgeExecutions holds the executions of an assignment against its record: none
+// may begin after the result was recorded, and none may be unaccounted for.
+func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.AssignmentID, a session.AssignmentStatus, entries []entry) {
+	record, err := c.open().State.Record(c.t.Context(), state.Assignment{Key: session.Key{Namespace: c.namespace, Session: sessionID}, AssignmentID: id})
+	if err != nil || len(record.Rounds) == 0 || record.Rounds[len(record.Rounds)-1].Result == nil {
+		v.fault(&v.lost, "%s/%s has no result: %v", sessionID, id, err)
+		return
+	}
+	ended, executions := record.Rounds[len(record.Rounds)-1].Result.EndedAt, 0
+	for _, e := range entries {
+		if !e.begins || e.session != sessionID || e.phase != id.Phase || e.persona != id.Persona {
+			continue
+		}
+		executions++
+		if e.at.After(ended) {
+			v.fault(&v.twice, "%s: executed again after it was recorded", e.id())
+		}
+	}
+	if executions > a.Attempts+a.LostWorkers {
+		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", sessionID, id, executions, a.Attempts, a.LostWorkers)
+	}
+	if executions == 0 {
+		v.fault(&v.lost, "%s/%s was never executed", sessionID, id)
+	}
+}
+
+// timeToGoOn measures from the restart to the next execution: of whatever the
+// kill has cut off, or of anything where it was the server's alone.
+func (c *chaos) timeToGoOn(v *verdict, k kill, entries []entry) {
+	open := map[string]entry{}
+	for _, e := range entries {
+		switch {
+		case e.at.Before(k.at) && e.begins && k.workers[e.worker]:
+			open[e.id()] = e
+		case e.at.Before(k.at):
+			delete(open, e.id())
+		}
+	}
+	if len(k.workers) == 0 {
+		c.next(v, k, entries, func(entry) bool { return true })
+		return
+	}
+	for _, cut := range open {
+		c.next(v, k, entries, func(e entry) bool {
+			return e.session == cut.session && (e.phase != cut.phase || e.persona == cut.persona)
+		})
+	}
+}
+
+// next finds the first execution after the kill that continues. Where the server
+// was killed again before that, the time runs from its last restart.
+func (c *chaos) next(v *verdict, k kill, entries []entry, goesOn func(entry) bool) {
+	for _, e := range entries {
+		if !e.at.After(k.back) || !e.begins || !goesOn(e) {
+			continue
+		}
+		back := k.back
+		for _, other := range c.kills {
+			if (other.what == "the server" || other.what == "all") && other.at.After(k.back) && other.at.Before(e.at) {
+				back = other.back
+			}
+		}
+		v.on[k.what] = append(v.on[k.what], e.at.Sub(back))
+		return
+	}
+}
