@@ -77,7 +77,7 @@ func TestThePageShowsTheExample(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "writing-an-agent.md")
 	for file, language := range map[string]string{"python/counter.py": "python", "shell/writer.sh": "sh"} {
-		program, err := os.ReadFile("../examples" + file)
+		program, err := os.ReadFile("../examples/" + file)
 		require.NoError(t, err)
 		require.Contains(t, page, "```"+language+"\n"+string(program)+"```\n", "%s is not what the page shows", file)
 	}

@@ -125,8 +125,8 @@ func (w *Worker) delivered(ctx context.Context) error {
 	asks.Go(func() error {
 		polled, err := w.polled(ctx)
 		if err == nil && !polled {
-			err = fmt.Errorf("Temporal has had no poll of this worker for queue %s lately",
-				spec.WorkflowQueue(w.store.ID())) //nolint:staticcheck // a name
+			queue := spec.WorkflowQueue(w.store.ID())
+			err = fmt.Errorf("Temporal has had no poll of this worker for queue %s lately", queue) //nolint:staticcheck // a name
 		}
 		return err
 	})
@@ -143,6 +143,5 @@ func (w *Worker) delivered(ctx context.Context) error {
 }
 
 func notDescribed(queue string, err error) error {
-	return fmt.Errorf("Temporal does not say who polls queue %s, so it may deliver no work: %w", queue,
-		err) //nolint:staticcheck // a name
+	return fmt.Errorf("Temporal does not say who polls queue %s, so it may deliver no work: %w", queue, err) //nolint:staticcheck // a name
 }

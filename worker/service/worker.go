@@ -145,8 +145,10 @@ func (s Setup) Build() (*Worker, error) {
 	w.attributes = temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...)
 	w.breakers = &breaker.Client{Temporal: s.Connection.Client, Store: st.ID(), Changed: w.keepBreaker}
 	now := s.Clock().UTC()
-	w.offer.Offer = spec.Offer{Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,
-		StartedAt: now}
+	w.offer.Offer = spec.Offer{
+		Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,
+		StartedAt: now,
+	}
 	w.health = health{worker: w, stage: Starting, file: WorkerFile{Path: s.File}, about: Health{
 		Status: "ok", Version: s.Version, Commit: s.Commit, Identity: w.identity, Store: st.ID(), Since: now,
 	}}

@@ -88,11 +88,6 @@ func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
 	})
 }
 
-func (c hookCommand) printSecret(doc control.AddedHook) {
-	c.print("URL     %s", doc.URL)
-	c.print("secret  %s", doc.Secret)
-}
-
 func (c hookCommand) newList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",

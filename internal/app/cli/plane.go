@@ -165,8 +165,10 @@ func (c *connector) client() (*client.Client, error) {
 		}
 		token = strings.TrimSpace(string(data))
 	}
-	made, err := client.New(client.Options{URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildinfo.This().Version,
-		Now: c.now})
+	made, err := client.New(client.Options{
+		URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildinfo.This().Version,
+		Now: c.now,
+	})
 	if err != nil {
 		return nil, usagef("%w", err)
 	}

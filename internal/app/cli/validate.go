@@ -121,8 +121,10 @@ func validation(t spec.Team, problems []config.Problem) validateDocument {
 
 // missingDefinitions lists what a team needs but a worker with a worker file would not offer.
 func missingDefinitions(t spec.Team, cfg agent.Config, file string, now time.Time) (problems []config.Problem) {
-	offer := spec.Offer{RenewedAt: now, Agents: map[string]spec.OfferedAgent{}, Checks: map[string]spec.Digest{},
-		Jira: cfg.Jira != nil}
+	offer := spec.Offer{
+		RenewedAt: now, Agents: map[string]spec.OfferedAgent{}, Checks: map[string]spec.Digest{},
+		Jira: cfg.Jira != nil,
+	}
 	for name, d := range cfg.Agents {
 		offer.Agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: cfg.Unpriced(name)}
 	}

@@ -164,7 +164,7 @@ func TestShownFiles(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"team", "agents"} {
-		files, err := filepath.Glob("../cli/scaffold/*" + name + ".yaml")
+		files, err := filepath.Glob("../cli/scaffold/*/" + name + ".yaml")
 		require.NoError(t, err)
 		require.Len(t, files, 2)
 		for _, file := range files {
@@ -218,7 +218,7 @@ func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	team, worker := kinds(t)
 	for dir, k := range map[string]kind{"team": team, "worker": worker} {
-		files, err := filepath.Glob("../../models/config/testdata" + dir + "/*.yaml")
+		files, err := filepath.Glob("../../models/config/testdata/" + dir + "/*.yaml")
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
 		for _, file := range files {
