@@ -192,7 +192,7 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 	require.Equal(t, drawn, seen)
 }
 
-// TestNamedDeclarationsExist looks up every function, table and constant that a page finds in a
+// TestNamedDeclarationsExist looks up every function, type, table and constant that a page finds in a
 // file.
 func TestNamedDeclarationsExist(t *testing.T) {
 	t.Parallel()
@@ -209,8 +209,11 @@ func TestNamedDeclarationsExist(t *testing.T) {
 					declared = append(declared, d.Name.Name)
 				case *ast.GenDecl:
 					for _, spec := range d.Specs {
-						if v, ok := spec.(*ast.ValueSpec); ok {
-							declared = append(declared, v.Names[0].Name)
+						switch s := spec.(type) {
+						case *ast.ValueSpec:
+							declared = append(declared, s.Names[0].Name)
+						case *ast.TypeSpec:
+							declared = append(declared, s.Name.Name)
 						}
 					}
 				}
