@@ -160,7 +160,7 @@ func TestWorkerFileNamesAWebhookThatIsNotThere(t *testing.T) {
 		"no token": {
 			agent.Config{Jira: &agent.Jira{URL: "https://jira.example.org", Deployment: agent.JiraDataCenter, TokenEnv: "PAT"}},
 			nil,
-			"jira: the credentials for jira.example.org are incomplete: PAT is not set",
+			"jira: Jira at jira.example.org: the credentials are incomplete; set PAT",
 		},
 	} {
 		tt.cfg.Version, tt.cfg.Agents = 1, map[string]agent.Definition{"a": shell("true")}

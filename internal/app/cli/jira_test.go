@@ -92,7 +92,7 @@ func TestTeamWithTicketsNeedsAWorkerFileWithJira(t *testing.T) {
 	d.must(0, "validate", teamFile, "--agents", agents)
 	got := d.run("validate", teamFile, "--agents", without)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "is missing, but team solo has help.jira; add `jira: {url: ")
+	require.Contains(t, got.stderr.String(), "the team has help.jira, but no worker can create tickets; add `jira: {url: ")
 }
 
 func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
@@ -110,5 +110,5 @@ func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
 	jira.Revoke("another token")
 	require.Contains(t, check(teamFile), "JIRA_EMAIL and JIRA_TOKEN")
 	d.set("JIRA_TOKEN", "")
-	require.Contains(t, check(), "JIRA_TOKEN is not set")
+	require.Contains(t, check(), "the credentials are incomplete; set JIRA_EMAIL")
 }
