@@ -73,16 +73,16 @@ test: build $(if $(RERUN),bin/gotestsum) ## run every test that needs nothing bu
 	@for m in $(TESTED); do (cd $$m && $(call gotest,$(SIDE_BY_SIDE) -timeout 20m,./...)) || exit 1; done
 
 # What starts agents and checks, and what reads their files.
-UNPRIVILEGED := room procgroup layers workdir agent cas
+UNPRIVILEGED := sandbox/room sandbox/procgroup sandbox/layers sandbox/workdir models/agent store/cas
 
 .PHONY: test-user
 test-user: ## run the tests of rooms as an ordinary user without a capability, if this is root
 	@if [ "$$(id -u)" -ne 0 ]; then echo "test-user: make test has run these tests as an ordinary user"; exit; fi; \
 		dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && chmod 755 "$$dir" && install -d -o 10001 -g 10001 "$$dir/home" && \
 		for p in $(UNPRIVILEGED); do \
-			$(GO) test -c -o "$$dir/$$p.test" ./internal/$$p && echo "internal/$$p" && (cd internal/$$p && setpriv --reuid 10001 --regid 10001 --clear-groups \
+			$(GO) test -c -o "$$dir/$${p##*/}.test" ./internal/$$p && echo "internal/$$p" && (cd internal/$$p && setpriv --reuid 10001 --regid 10001 --clear-groups \
 				--no-new-privs --bounding-set=-all env -i PATH="$$($(GO) env GOROOT)/bin:/usr/local/bin:/usr/bin:/bin" HOME="$$dir/home" TMPDIR="$$dir/home" \
-				"$$dir/$$p.test" $(subst -,-test.,$(SIDE_BY_SIDE)) -test.timeout 2m) || exit 1; \
+				"$$dir/$${p##*/}.test" $(subst -,-test.,$(SIDE_BY_SIDE)) -test.timeout 2m) || exit 1; \
 		done
 
 # The test files that need more than Go, git and make, by their build tag.
