@@ -11,7 +11,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/ops/usage"
 )
 
 // Route is where an operation is, and what it does, for the API and its description.
@@ -201,8 +200,9 @@ func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: 
 type asDocument[T any] struct{ Body T }
 
 func (o Operation[I, O]) register(s *server) {
-	if reflect.TypeFor[O]() == reflect.TypeFor[control.Usage]() {
-		o.registerCosts(s)
+	var doc O
+	if _, ok := any(doc).(tabular); ok {
+		o.registerTabular(s)
 		return
 	}
 	huma.Register(s.api, o.described(), func(ctx context.Context, in *I) (*asDocument[O], error) {
@@ -214,8 +214,11 @@ func (o Operation[I, O]) register(s *server) {
 	})
 }
 
-// registerCosts adds an operation whose answer is a document or, if that is wanted, a table.
-func (o Operation[I, O]) registerCosts(s *server) {
+// tabular is a document that can be a table, too, if the input says so by a method AsCSV.
+type tabular interface{ WriteCSV(io.Writer) error }
+
+// registerTabular adds an operation whose answer is a document or, if that is wanted, a table.
+func (o Operation[I, O]) registerTabular(s *server) {
 	op := o.described()
 	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[O](), true, "")
 	op.Responses = answers("OK", "application/json", schema)
@@ -227,9 +230,9 @@ func (o Operation[I, O]) registerCosts(s *server) {
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			if how, ok := any(in).(interface{ AsCSV() bool }); ok && how.AsCSV() {
-				costs, _ := any(out).(control.Usage)
+				table, _ := any(out).(tabular)
 				hctx.SetHeader("Content-Type", control.CSV)
-				_ = usage.WriteCSV(hctx.BodyWriter(), costs.By, costs.Rows) // nobody reads on
+				_ = table.WriteCSV(hctx.BodyWriter()) // nobody reads on
 				return
 			}
 			hctx.SetHeader("Content-Type", "application/json")
@@ -244,8 +247,8 @@ type archiveKey struct{}
 // register adds an operation whose bytes are read as they come.
 func (o Upload[I, O]) register(s *server) {
 	op := o.described()
-	binary := map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
-	op.RequestBody = &huma.RequestBody{Required: true, Description: "the archive, 512 MiB at most", Content: binary}
+	content := map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}
+	op.RequestBody = &huma.RequestBody{Required: true, Description: "the archive, 512 MiB at most", Content: content}
 	op.Middlewares = huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		next(huma.WithValue(ctx, archiveKey{}, ctx.BodyReader()))
 	}}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/ops/usage"
@@ -45,6 +46,9 @@ type Usage struct {
 	// Budgets are those of the session, if one was requested.
 	Budgets []Budget `json:"budgets,omitempty"`
 }
+
+// WriteCSV writes the sums as a table.
+func (u Usage) WriteCSV(out io.Writer) error { return usage.WriteCSV(out, u.By, u.Rows) }
 
 // Usage sums the costs of the sessions of the store.
 func (m Money) Usage(ctx context.Context, in UsageFilter) (Usage, error) {
