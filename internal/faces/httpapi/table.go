@@ -43,7 +43,8 @@ var (
 		"List the directories of the server's host that sessions may start from", none(control.Starts.ListDirectories))
 
 	UploadWorkspace = add(Upload[UploadInput, control.Workspace]{
-		Route: route("POST "+workspacesPath, "upload-workspace", "Store the files of an archive (tar, tar.gz or zip) for sessions to start from; they are kept for at least a day"),
+		Route: route("POST "+workspacesPath, "upload-workspace",
+			"Store the files of an archive (tar, tar.gz or zip) for sessions to start from; they are kept for at least a day"),
 		Do: func(ctx context.Context, b *control.Base, in UploadInput, archive io.Reader) (control.Workspace, error) {
 			return control.Starts{Base: b}.Upload(ctx, in.recipient(), archive)
 		},
@@ -76,7 +77,8 @@ func (in UploadInput) recipient() control.Recipient {
 // UploadFor is who the files of a request are for; ok is false for one that uploads none.
 func UploadFor(r *http.Request) (to control.Recipient, ok bool) {
 	q := r.URL.Query()
-	return UploadInput{Team: q.Get("team"), Session: q.Get("session")}.recipient(), r.Method == http.MethodPost && r.URL.Path == Prefix+workspacesPath
+	ok = r.Method == http.MethodPost && r.URL.Path == Prefix+workspacesPath
+	return UploadInput{Team: q.Get("team"), Session: q.Get("session")}.recipient(), ok
 }
 
 // What sessions have made.
@@ -92,7 +94,8 @@ var (
 	ArchiveSession = download("GET /sessions/{session}/archive", "archive-session",
 		"Get a session's files as an archive", "application/octet-stream", control.Reviews.Archive)
 	BundleSession = download("GET /sessions/{session}/bundle", "bundle-session",
-		"Get a session's result for another host: a tar.gz archive with result.json, and the manifests and files as objects named by their SHA-256",
+		"Get a session's result for another host: a tar.gz archive with result.json, "+
+			"and the manifests and files as objects named by their SHA-256",
 		"application/octet-stream", control.Reviews.Bundle)
 	PatchSession = download("GET /sessions/{session}/patch", "patch-session",
 		"Get a session's changes as a patch for `git apply`", "text/x-diff", control.Reviews.Patch)
@@ -119,8 +122,10 @@ var (
 		"Read an attempt's whole transcript, and the changes before a failure", control.Attempts.Log)
 
 	FollowAttempts = add(Stream[control.FollowInput, control.Event]{
-		Route:       route("GET /sessions/{session}/attempts/events", "follow-attempts", "Follow a session's attempts and what they print, as server-sent events"),
-		Description: "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: ids remain valid when the server restarts.",
+		Route: route("GET /sessions/{session}/attempts/events", "follow-attempts",
+			"Follow a session's attempts and what they print, as server-sent events"),
+		Description: "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: " +
+			"ids remain valid when the server restarts.",
 		Check: func(ctx context.Context, b *control.Base, in control.FollowInput) error {
 			_, err := control.Sessions{Base: b}.Read(ctx, in.Session)
 			return err
@@ -130,8 +135,9 @@ var (
 		},
 	})
 	FollowEvents = add(Stream[control.ChangesInput, control.Change]{
-		Route:       route("GET /events", "follow-events", "Follow which sessions change, as server-sent events"),
-		Description: "Each event `change` names a session to read again; one without a session means all. Reconnect with Last-Event-ID to miss none: ids remain valid when the server restarts.",
+		Route: route("GET /events", "follow-events", "Follow which sessions change, as server-sent events"),
+		Description: "Each event `change` names a session to read again; one without a session means all. " +
+			"Reconnect with Last-Event-ID to miss none: ids remain valid when the server restarts.",
 		Do: func(ctx context.Context, b *control.Base, in control.ChangesInput) iter.Seq2[control.Change, error] {
 			return b.Feed.Follow(ctx, in)
 		},
@@ -184,11 +190,13 @@ var (
 		func(t control.Teams, ctx context.Context, in TeamVersion) (control.RegisteredTeam, error) {
 			return t.Read(ctx, in.Name, in.Version)
 		})
-	ReadTeamForm = document("GET /teams/{name}/form", "read-team-form", "Read what a start of a session of a registered team takes, as a JSON Schema",
+	ReadTeamForm = document("GET /teams/{name}/form", "read-team-form",
+		"Read what a start of a session of a registered team takes, as a JSON Schema",
 		func(t control.Teams, ctx context.Context, in TeamVersion) (control.TeamForm, error) {
 			return t.Form(ctx, control.TeamInput{Name: strings.TrimSuffix(in.Name+"@"+in.Version, "@")})
 		})
-	RegisterTeam = document("PUT /teams/{name}", "register-team", "Register a version of a team; the same content again changes nothing",
+	RegisterTeam = document("PUT /teams/{name}", "register-team",
+		"Register a version of a team; the same content again changes nothing",
 		func(t control.Teams, ctx context.Context, in registration) (control.TeamChange, error) {
 			return t.Register(ctx, control.Registration{Name: in.Name, Text: string(in.RawBody)})
 		})
@@ -221,7 +229,8 @@ var (
 	ListHooks = document("GET "+hooksPath, "list-hooks",
 		"List hooks, without their secrets; for admins", none(control.Hooks.List))
 	AddHook = document("POST "+hooksPath, "add-hook",
-		"Add an address by which another system starts sessions of a team; its secret is in this answer only. An Idempotency-Key does not count",
+		"Add an address by which another system starts sessions of a team; its secret is in this answer only. "+
+			"An Idempotency-Key does not count",
 		body(control.Hooks.Add))
 	RemoveHook = document("DELETE "+hooksPath+"/{name}", "remove-hook",
 		"Remove a hook at once; its sessions continue", ofName(control.Hooks.Remove))
