@@ -189,6 +189,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.compareOffers(ctx)
 	w.reclaim(ctx)
+	pending := w.restartAll(ctx) // before it polls: a run that is ahead of a restored backup must change nothing
 	if err := w.start(polled); err != nil {
 		w.queues.retiring.Wait()
 		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.slot.release())
@@ -207,6 +208,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	beside.Go(func() { w.tidy(working) })
 	beside.Go(func() { w.backUp(ctx) })
+	if pending {
+		beside.Go(func() { w.restartRest(ctx) })
+	}
 	defer beside.Wait()
 	defer endWork() // agents still work while the worker drains
 	w.Logger.Info("worker serves", "store", w.store.ID(), "dir", w.store.Dir(), "identity", w.identity)

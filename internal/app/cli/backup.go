@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 	"github.com/maestro-hive/maestro/internal/store/backup"
@@ -62,7 +61,7 @@ func newRestore(a *app) *cobra.Command {
 		Short: "Restore a backup into an empty or damaged state directory",
 		Long: "Put a backup into a state directory that is empty, or whose database is damaged. FROM is a directory with backups, of which the newest is taken, " +
 			"one copy of the database in it, or an archive. Stop all workers and servers first.\n\n" +
-			"A damaged database is moved aside, and everything is verified. Temporal may be ahead of the backup. So sessions that have not ended are listed with the command that starts a new run of each.",
+			"A damaged database is moved aside, and everything is verified. Temporal may be ahead of the backup. So the next worker that starts ends the run of each session that had not ended, and starts a new one from the store.",
 		Example: "  maestro restore /backup/maestro --state-dir /var/maestro/state\n  maestro restore /backup/maestro/state-20261126T100000Z.db",
 		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runRestore(cmd.Context(), a, args[0], o) },
@@ -87,11 +86,7 @@ func runRestore(ctx context.Context, a *app, from string, o backup.RestoreOption
 	case err != nil:
 		return failf("%w", err)
 	}
-	namespace, err := a.namespace()
-	if err != nil {
-		return err
-	}
-	if err := a.result(report, func() { a.writeRestored(report, dir, namespace) }); err != nil {
+	if err := a.result(report, func() { a.writeRestored(report, dir) }); err != nil {
 		return err
 	}
 	if n := len(report.Faults); n > 0 {
@@ -100,7 +95,7 @@ func runRestore(ctx context.Context, a *app, from string, o backup.RestoreOption
 	return nil
 }
 
-func (a *app) writeRestored(report backup.Restored, dir, namespace string) {
+func (a *app) writeRestored(report backup.Restored, dir string) {
 	if report.MovedAside != "" {
 		a.print("moved the database aside: %s", report.MovedAside)
 	}
@@ -112,12 +107,8 @@ func (a *app) writeRestored(report backup.Restored, dir, namespace string) {
 		a.print("No session was open.")
 		return
 	}
-	a.print("Open at the time of the backup. Start the worker, and continue each:")
+	a.print("Start the worker: it starts a new run of each session that was open at the time of the backup.")
 	for _, s := range report.Open {
-		line := "resume " + s.Session + " --restart"
-		if s.Namespace != namespace {
-			line += " --namespace " + agent.ShellWord(s.Namespace)
-		}
-		a.print("    %s", a.commandLine(line))
+		a.print("    %s (namespace %s)", s.Session, s.Namespace)
 	}
 }

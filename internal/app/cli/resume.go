@@ -17,12 +17,11 @@ import (
 // resumeCommand is `resume`.
 type resumeCommand struct {
 	*app
-	team    string
-	force   []string
-	course  courseFlags
-	edits   []string
-	restart bool
-	watch   bool
+	team   string
+	force  []string
+	course courseFlags
+	edits  []string
+	watch  bool
 }
 
 func newResume(a *app) *cobra.Command {
@@ -41,7 +40,6 @@ func newResume(a *app) *cobra.Command {
 	flags.StringVar(&c.team, "team", "", "team to continue with: a file, or a registered team, NAME or NAME@DIGEST (default: the session's)")
 	flags.StringSliceVar(&c.force, "force", nil, "run these phases, and those that depend on them, although they are finished")
 	flags.StringArrayVar(&c.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one file; dependent phases run again; repeatable")
-	flags.BoolVar(&c.restart, "restart", false, "end the run that Temporal has, and start a new one from the store, after a backup was restored")
 	c.course.add(cmd)
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
@@ -50,7 +48,7 @@ func newResume(a *app) *cobra.Command {
 }
 
 func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
-	in := control.Resume{PhaseSelection: c.course.PhaseSelection, Force: c.force, Restart: c.restart}
+	in := control.Resume{PhaseSelection: c.course.PhaseSelection, Force: c.force}
 	server, err := c.client()
 	if err != nil {
 		return err

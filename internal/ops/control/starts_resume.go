@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -27,8 +26,6 @@ type Resume struct {
 	Force []string `json:"force,omitempty"`
 	// Edits are manifests of files that replace those of finished phases.
 	Edits map[string]spec.Digest `json:"edits,omitempty"`
-	// Restart ends the run that Temporal has, and starts a new one from the store: Temporal may be ahead of a restored backup.
-	Restart bool `json:"restart,omitempty"`
 }
 
 // changes reports whether an option changes the session, so that it does not only continue.
@@ -86,8 +83,7 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 		if err != nil {
 			return err
 		}
-		runs := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-		if runs && !in.Restart {
+		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 			doc, err = s.resumeRunning(ctx, w, in)
 			return err
 		}
@@ -99,12 +95,6 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 		if foreseen.Unchanged == "" {
 			if err := l.Check(ctx, next); err != nil {
 				return startError(err)
-			}
-		}
-		if runs {
-			err := w.Conn.TerminateWorkflow(ctx, sessionID, "", "restarted from the store by "+actor(ctx))
-			if err != nil && !temporalutil.NotFound(err) { // it may just have ended
-				return err
 			}
 		}
 		if foreseen.Unchanged != "" {
@@ -128,7 +118,7 @@ func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) 
 	if err != nil {
 		return doc, err
 	}
-	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && !in.Restart {
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		_, doc, err = s.paused(ctx, w, in)
 		return doc, err
 	}

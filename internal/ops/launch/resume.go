@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
@@ -57,6 +58,33 @@ func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (spec
 		return t, fmt.Errorf("the session's team cannot be read: %w", err)
 	}
 	return t, nil
+}
+
+// Restart ends the run of a session that Temporal may have, and starts the next one from the store: Temporal may be ahead of a
+// backup that was restored. It does not wait for the admission. The error is a [*NoCheckpointError] if there is nothing to
+// start from, and a [*RefusedError] if no worker can serve the session's team yet; Temporal has no run of it then, either.
+func (l *Launcher) Restart(ctx context.Context, id string) error {
+	err := l.Conn.TerminateWorkflow(ctx, id, "", "a backup of the store was restored, and the session is restarted from it")
+	if err != nil && !temporalutil.NotFound(err) { // it may have ended
+		return err
+	}
+	found, err := LastGood(ctx, l.Store, session.Key{Namespace: l.Conn.Namespace, Session: id})
+	if err != nil {
+		return err
+	}
+	t, err := TeamOf(ctx, l.Store, found.Checkpoint)
+	if err != nil {
+		return err
+	}
+	next, err := found.Next(id, t, session.Course{})
+	if err != nil {
+		return err
+	}
+	if err := l.Check(ctx, next); err != nil {
+		return err
+	}
+	_, err = l.Start(ctx, next)
+	return err
 }
 
 // Next is the next run of a session that has ended, with a team, which may be another one.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,15 +44,40 @@ func (d *DB) CopyTo(ctx context.Context, path string) error {
 
 // BeginGeneration makes the database that of a restored backup: processes that have opened an earlier generation change
 // nothing any more. The number is not taken from the backup alone, which may be restored twice. The mirror that is there may be
-// another's.
+// another's. Temporal may be ahead of the backup, so each session that has not ended is due for a new run.
 func (d *DB) BeginGeneration(ctx context.Context) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`update installation set generation = case when generation < $1 then $1 else generation + 1 end`, now); err != nil {
 			return err
 		}
-		_, err := t.exec(`update sessions set mirrored = -1 where revision > 0`)
+		if _, err := t.exec(`update sessions set mirrored = -1 where revision > 0`); err != nil {
+			return err
+		}
+		_, err := t.exec(`update sessions set restart_at = $1 where status not in (`+closedStates+`)`, now)
 		return err
 	})
+}
+
+// ClaimRestart returns a session of a namespace that is due for a new run since a backup was restored. No other worker gets
+// it for a while. The session is empty if none is due now, and pending is false if none will be.
+func (d *DB) ClaimRestart(ctx context.Context, namespace string, claim time.Duration) (session string, pending bool, err error) {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
+		err := t.row(`update sessions set restart_at = $2 where namespace = $1 and session = (
+				select session from sessions where namespace = $1 and restart_at <= $3 order by restart_at, session limit 1`+t.lockRows+`)
+			returning session`, namespace, now+claim.Microseconds(), now).Scan(&session)
+		if !isNoRows(err) {
+			pending = true
+			return err
+		}
+		return t.row(`select exists (select 1 from sessions where namespace = $1 and restart_at is not null)`, namespace).Scan(&pending)
+	})
+	return session, pending, err
+}
+
+// EndRestart says that the new run of a session was started, or that none can be.
+func (d *DB) EndRestart(ctx context.Context, s session.Key) error {
+	_, err := d.exec(ctx, `update sessions set restart_at = null where namespace = $1 and session = $2`, s.Namespace, s.Session)
+	return err
 }
 
 // sameGeneration refuses a change by a process that opened the database before a backup was restored.

@@ -261,7 +261,7 @@ func (t *Tx) adopt(s session.Key, now int64) error {
 		return err
 	}
 	for _, change := range []string{
-		`sessions set updated_at = $3, revision = revision + 1`,
+		`sessions set updated_at = $3, revision = revision + 1, restart_at = null`,
 		`requests set closed_at = coalesce(closed_at, $3)`,
 	} {
 		if _, err := t.exec(`update `+change+` where namespace = $1 and session = $2`, s.Namespace, s.Session, now); err != nil {

@@ -60,8 +60,11 @@ create table sessions (
   started_at    bigint not null,
   ended_at      bigint,
   updated_at    bigint not null,       -- when the status was written
+  restart_at    bigint,                -- when a worker may start its next run, because it had not ended when a backup was
+                                       -- restored; null if none is due
   primary key (namespace, session)
 );
+create index sessions_to_restart on sessions (namespace, restart_at) where restart_at is not null;
 create index sessions_newest on sessions (namespace, started_at desc, session);
 create index sessions_by_status on sessions (namespace, status, started_at desc);
 create index sessions_of_team on sessions (namespace, team, started_at desc);

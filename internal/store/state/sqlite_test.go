@@ -24,6 +24,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // otherProcess makes the test binary a process that begins and ends calls in the state directory that it names.
@@ -314,4 +315,41 @@ func TestADayHasABudget(t *testing.T) {
 	v, err = db.Begin(t.Context(), newCall("two", 2))
 	require.NoError(t, err)
 	require.Equal(t, cost.Amount{Tokens: 10}, v.Granted)
+}
+
+// TestOpenSessionsOfARestoredBackupAreDue restores a database with two open sessions, and one that has ended.
+func TestOpenSessionsOfARestoredBackupAreDue(t *testing.T) {
+	t.Parallel()
+	clock := &statetest.Clock{}
+	clock.Pass(time.Hour)
+	dir := t.TempDir()
+	reopen := func() *state.DB {
+		db, err := state.OpenSQLite(t.Context(), dir, state.Options{Now: clock.Now})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	of := func(id string) session.Key { return session.Key{Namespace: "default", Session: id} }
+	db := reopen()
+	for id, s := range map[string]session.State{"a": session.Running, "b": session.HelpIsNeeded, "done": session.Completed} {
+		statetest.Put(t, db, of(id), func(e *session.Execution) { e.Team, e.Status.Status = "web", s })
+	}
+	claim := func(db *state.DB, want string, wantPending bool) {
+		t.Helper()
+		got, pending, err := db.ClaimRestart(t.Context(), "default", time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, wantPending, pending)
+	}
+	claim(db, "", false)
+	require.NoError(t, db.BeginGeneration(t.Context()))
+	one, other := reopen(), reopen()
+	claim(one, "a", true)
+	claim(other, "b", true)
+	claim(other, "", true)
+	require.NoError(t, one.EndRestart(t.Context(), of("a")))
+	clock.Pass(time.Minute)
+	claim(one, "b", true) // the worker that had claimed it may have died
+	require.NoError(t, one.EndRestart(t.Context(), of("b")))
+	claim(one, "", false)
 }
