@@ -8,19 +8,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
-// agentsCommand is `agents`.
-type agentsCommand struct {
-	*console
-	*connector
-	team string // a file, or the name of a registered team
-}
-
 func newAgents(a *app) *cobra.Command {
-	c := agentsCommand{console: a.console, connector: a.connector}
+	var team string
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "Show the agents of live workers and, with --team, what a team is missing",
@@ -28,38 +20,27 @@ func newAgents(a *app) *cobra.Command {
 			"is missing for a team and how to fix it. If Temporal cannot be reached, the workers' last records in the store are shown. " +
 			"The exit code is 1 if something is missing.",
 		Example: "  maestro agents\n  maestro agents --team team.yaml",
-		Args:    cmdline.Arguments(0, 0),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.agents(cmd.Context(), team) },
 	}
-	cmd.Flags().StringVar(&c.team, "team", "", "team file, or registered team, to check the workers against")
-	a.addSessionFlags(cmd)
-	return cmd
+	cmd.Flags().StringVar(&team, "team", "", "team file, or registered team, to check the workers against")
+	return a.addSessionFlags(cmd)
 }
 
-func (c *agentsCommand) run(ctx context.Context) error {
-	var t spec.Team
-	var err error
-	if c.team != "" {
-		if t, err = c.teamNamed(ctx, c.team); err != nil {
-			return err
-		}
-	}
-	s, err := c.openStore()
+func (a *app) agents(ctx context.Context, team string) error {
+	t, err := a.teamIfNamed(ctx, team)
 	if err != nil {
 		return err
 	}
-	conn, err := c.dialToLook(ctx, "showing the workers' last records in the store; pollers are unknown")
+	base, done, err := a.lookBase(a.openStore, "showing the workers' last records in the store; pollers are unknown")(ctx)
 	if err != nil {
 		return err
 	}
-	if conn != nil {
-		defer conn.Close()
-	}
-	doc, err := workerpool.Look(ctx, s, conn, t, c.now())
+	defer done()
+	doc, err := workerpool.Look(ctx, base.Store, base.Temporal(), t, a.now())
 	if err != nil {
 		return err
 	}
-	if err := c.result(doc, func() { c.write(doc) }); err != nil {
+	if err := a.result(doc, func() { a.writeRoster(doc) }); err != nil {
 		return err
 	}
 	if len(doc.Missing) > 0 {
@@ -68,13 +49,13 @@ func (c *agentsCommand) run(ctx context.Context) error {
 	return nil
 }
 
-func (c *agentsCommand) write(doc workerpool.Roster) {
+func (a *app) writeRoster(doc workerpool.Roster) {
 	if len(doc.Workers) > 0 {
-		c.writeOffers(doc)
-		c.print("")
+		a.writeOffers(doc)
+		a.print("")
 	}
 	if len(doc.Queues) > 0 && len(doc.Workers) > 0 {
-		t := c.table("QUEUE", "FOR", "POLLERS")
+		t := a.table("QUEUE", "FOR", "POLLERS")
 		for _, q := range doc.Queues {
 			by := terminal.Painted(strings.Join(q.Pollers, ", "), "")
 			if len(q.Pollers) == 0 {
@@ -82,21 +63,21 @@ func (c *agentsCommand) write(doc workerpool.Roster) {
 			}
 			t.Add(q.Queue, q.For, by)
 		}
-		t.Write(c.stdout)
-		c.print("")
+		t.Write(a.stdout)
+		a.print("")
 	}
 	for _, l := range doc.Missing {
-		c.print("%s %s\n  -> %s", c.palette.Paint(terminal.Red, "missing:"), l.Message, l.Remedy)
+		a.print("%s %s\n  -> %s", a.palette.Paint(terminal.Red, "missing:"), l.Message, l.Remedy)
 	}
 	if len(doc.Missing) == 0 && doc.Team != "" {
-		c.print("nothing is missing for team %s", doc.Team)
+		a.print("nothing is missing for team %s", doc.Team)
 	}
 }
 
 // writeOffers prints the workers and their agents.
-func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
-	workers := c.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "ISOLATION", "CHECKS", "NOTIFIES")
-	agents := c.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK", "GATEWAY", "NETWORK")
+func (a *app) writeOffers(doc workerpool.Roster) {
+	workers := a.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "ISOLATION", "CHECKS", "NOTIFIES")
+	agents := a.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK", "GATEWAY", "NETWORK")
 	for _, w := range doc.Workers {
 		var notifies []string
 		if w.Jira {
@@ -113,17 +94,18 @@ func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
 				terminal.Dash(strings.Join(o.Gateway, ", ")), terminal.Dash(strings.Join(o.Network, ", ")))
 		}
 	}
-	workers.Write(c.stdout)
+	workers.Write(a.stdout)
+	warning := a.palette.Paint(terminal.Yellow, "warning:")
 	for _, w := range doc.Workers {
 		if why := w.Isolation.WithoutRooms; why != "" {
-			c.print("%s %s works without rooms: %s", c.palette.Paint(terminal.Yellow, "warning:"), w.Worker, why)
+			a.print("%s %s works without rooms: %s", warning, w.Worker, why)
 		}
 		if why := w.Isolation.WithoutLayers; why != "" {
-			c.print("%s %s copies trees: %s", c.palette.Paint(terminal.Yellow, "warning:"), w.Worker, why)
+			a.print("%s %s copies trees: %s", warning, w.Worker, why)
 		}
 	}
-	c.print("")
-	agents.Write(c.stdout)
+	a.print("")
+	agents.Write(a.stdout)
 }
 
 // isolation is a cell of the table of workers.

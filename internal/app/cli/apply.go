@@ -15,15 +15,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
 // applyCommand is `apply`.
 type applyCommand struct {
-	*console
-	*connector
-	env    Env
+	*app
 	dir    string
 	patch  bool
 	branch string
@@ -49,7 +46,7 @@ type applyDocument struct {
 }
 
 func newApply(a *app) *cobra.Command {
-	c := applyCommand{console: a.console, connector: a.connector, env: a.env}
+	c := applyCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "apply SESSION [PATH...]",
 		Short: "Apply a session's result to a directory, as a patch, or as a commit on a branch",
@@ -60,7 +57,6 @@ func newApply(a *app) *cobra.Command {
 			"A session that has not completed has only a partial result. With --partial, the state of the newest checkpoint is applied; otherwise nothing is written and the missing phases are listed.",
 		Example: "  maestro apply web-7 --dry-run\n  maestro apply web-7 src docs\n  maestro apply web-7 --branch web-7 && git merge web-7\n" +
 			"  maestro apply web-7 --patch | git apply --3way",
-		Args: cmdline.Arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.paths = args[1:]
 			return c.run(cmd.Context(), args[0], cmd.Flags().Changed("branch"))
@@ -77,22 +73,21 @@ func newApply(a *app) *cobra.Command {
 	for _, other := range []string{"force", "dry-run"} {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
 	}
-	a.addReadingFlags(cmd)
-	return cmd
+	return a.addReadingFlags(cmd)
 }
 
 func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) error {
 	if branch && c.branch == "" {
 		return usagef("--branch is empty; give a branch name")
 	}
-	p, err := c.reading(ctx)
+	p, err := c.served(c.storeBase)(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	result, err := p.result(ctx, sessionID)
 	if err != nil {
-		return c.explainIn(ctx, p, err)
+		return c.explain(ctx, p, err)
 	}
 	c.printDamage(result.Damage)
 	doc := applyDocument{Result: result, DryRun: c.dryRun, Files: []apply.File{}, Conflicts: []apply.Conflict{}}
@@ -104,18 +99,16 @@ func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) e
 		c.printErr("%s", doc.Reason)
 	}
 	work, source := result.Work, result.Source
+	if doc.Dir, err = c.applyDir(source); err != nil && (!c.patch || c.dir != "") {
+		return err
+	}
 	switch {
 	case c.patch:
-		err = c.applyPatch(ctx, work, source, doc)
+		err = c.applyPatch(ctx, work, doc)
+	case c.branch != "":
+		err = c.applyBranch(ctx, work, source, doc)
 	default:
-		if doc.Dir, err = c.applyDir(source); err != nil {
-			return err
-		}
-		if c.branch != "" {
-			err = c.applyBranch(ctx, work, source, doc)
-		} else {
-			err = c.applyFiles(ctx, work, doc)
-		}
+		err = c.applyFiles(ctx, work, doc)
 	}
 	if errors.Is(err, session.ErrNotFound) && len(c.paths) > 0 {
 		return usagef("%w", err)
@@ -138,13 +131,13 @@ func (d applyDocument) has(out apply.Outcome) applyDocument {
 func (c *applyCommand) applyDir(source session.Source) (string, error) {
 	switch {
 	case c.dir != "":
-		return directory(c.env.Dir, "--dir", c.dir)
+		return c.directory("--dir", c.dir)
 	case source.Dir == "":
 		return c.env.Dir, nil
 	case source.Host != c.env.Host:
 		return "", usagef("the session was started from %s on host %s, not on this machine; give a directory with --dir", source.Dir, source.Host)
 	}
-	dir, err := directory(c.env.Dir, "the session was started from", source.Dir)
+	dir, err := c.directory("the session was started from", source.Dir)
 	if err != nil {
 		return "", usagef("the session's directory %s no longer exists; give another one with --dir", source.Dir)
 	}
@@ -152,16 +145,12 @@ func (c *applyCommand) applyDir(source session.Source) (string, error) {
 }
 
 // applyPatch prints the changes of a session as a patch.
-func (c *applyCommand) applyPatch(ctx context.Context, w apply.Work, source session.Source, doc applyDocument) error {
-	dir, err := c.applyDir(source)
-	if err != nil && c.dir != "" {
-		return err
-	}
-	text, prefix, files, err := apply.Patch(ctx, w, c.destination(dir))
+func (c *applyCommand) applyPatch(ctx context.Context, w apply.Work, doc applyDocument) error {
+	text, prefix, files, err := apply.Patch(ctx, w, c.destination(doc.Dir))
 	if err != nil {
 		return err
 	}
-	doc.Patch, doc.Files = text, append(doc.Files, files...)
+	doc.Dir, doc.Patch, doc.Files = "", text, append(doc.Files, files...)
 	switch {
 	case c.output == outputJSON:
 		return c.printJSON(doc)
@@ -184,11 +173,8 @@ func (c *applyCommand) applyFiles(ctx context.Context, w apply.Work, doc applyDo
 		return err
 	case out.Refused:
 		return c.refuseConflicts(doc, "nothing was written to "+doc.Dir, apply.InRepository(ctx, doc.Dir, c.environ))
-	case c.output == outputJSON:
-		return c.printJSON(doc)
 	}
-	c.printApplied(doc)
-	return nil
+	return c.result(doc, func() { c.printApplied(doc) })
 }
 
 // applyBranch commits the changes of a session on a branch.
@@ -204,11 +190,8 @@ func (c *applyCommand) applyBranch(ctx context.Context, w apply.Work, source ses
 		return err
 	case out.Refused:
 		return c.refuseConflicts(doc, "no commit was created on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"), false)
-	case c.output == outputJSON:
-		return c.printJSON(doc)
 	}
-	c.printCommitted(out)
-	return nil
+	return c.result(doc, func() { c.printCommitted(out) })
 }
 
 // printCommitted prints the commit that was created, or would be, and its files.
@@ -218,13 +201,7 @@ func (c *applyCommand) printCommitted(out apply.Committed) {
 		c.printErr("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
 		return
 	}
-	written := 0
-	for _, f := range out.Files {
-		if !f.Already {
-			written++
-			c.print("%-8s %s", f.Change, safetext.Name(out.Prefix+f.Path))
-		}
-	}
+	written := c.printChanged(out.Prefix, out.Files)
 	on := "without a parent"
 	if parent != "" {
 		on = "on " + parent
@@ -239,15 +216,20 @@ func (c *applyCommand) printCommitted(out apply.Committed) {
 	}
 }
 
-// printApplied lists the files that were written, or would be.
-func (c *applyCommand) printApplied(doc applyDocument) {
-	written := 0
-	for _, f := range doc.Files {
+// printChanged lists the files that were not as they are to be, and counts them.
+func (c *applyCommand) printChanged(prefix string, files []apply.File) (changed int) {
+	for _, f := range files {
 		if !f.Already {
-			written++
-			c.print("%-8s %s", f.Change, safetext.Name(f.Path))
+			changed++
+			c.print("%-8s %s", f.Change, safetext.Name(prefix+f.Path))
 		}
 	}
+	return changed
+}
+
+// printApplied lists the files that were written, or would be.
+func (c *applyCommand) printApplied(doc applyDocument) {
+	written := c.printChanged("", doc.Files)
 	did := "applied"
 	if doc.DryRun {
 		did = "would apply"
@@ -274,10 +256,7 @@ func (c *applyCommand) printApplied(doc applyDocument) {
 // possible commands. nothing describes what was not done.
 func (c *applyCommand) refuseConflicts(doc applyDocument, nothing string, canBranch bool) error {
 	if c.output == outputJSON {
-		if err := c.printJSON(doc); err != nil {
-			return err
-		}
-		return exit(exitFailed)
+		return cmp.Or(c.printJSON(doc), exit(exitFailed))
 	}
 	var b strings.Builder
 	changed := terminal.Verbed(len(doc.Conflicts), "file", "is not as it was", "are not as they were")

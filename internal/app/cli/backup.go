@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 	"github.com/maestro-hive/maestro/internal/store/backup"
 )
@@ -21,7 +21,6 @@ func newBackup(a *app) *cobra.Command {
 			"A directory that has a backup of this store gets what is missing, and one more copy of the database. " +
 			"A FILE that ends in .tar.zst is an archive with one backup. A backup that was interrupted can be repeated.",
 		Example: "  maestro backup /backup/maestro\n  maestro backup maestro.tar.zst",
-		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Keep < 1 {
 				return usagef("--keep: %d is less than 1", o.Keep)
@@ -31,8 +30,7 @@ func newBackup(a *app) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&o.Keep, "keep", backup.DefaultKeep, "copies of the database to keep in DIR")
 	cmd.Flags().BoolVar(&o.Content, "content", false, "leave out the database: PostgreSQL is backed up with pg_dump or pg_basebackup, before this")
-	a.addStoreFlags(cmd)
-	return cmd
+	return a.addStoreFlags(cmd)
 }
 
 func runBackup(ctx context.Context, a *app, to string, o backup.Options) (err error) {
@@ -41,16 +39,12 @@ func runBackup(ctx context.Context, a *app, to string, o backup.Options) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	report, err := backup.Run(ctx, s, absPath(a.env.Dir, to), o)
+	report, err := backup.Run(ctx, s, a.absPath(to), o)
 	if err != nil {
 		return failf("%w", err)
 	}
 	return a.result(report, func() {
-		what := "content only"
-		if report.Database != "" {
-			what = report.Database
-		}
-		a.print("%s: %s and %s, of which %d new; %s copied", to, what, textfmt.Count(report.Blobs, "blob"), report.Copied, textfmt.Size(report.Bytes))
+		a.print("%s: %s and %s, of which %d new; %s copied", to, cmp.Or(report.Database, "content only"), textfmt.Count(report.Blobs, "blob"), report.Copied, textfmt.Size(report.Bytes))
 	})
 }
 
@@ -63,12 +57,10 @@ func newRestore(a *app) *cobra.Command {
 			"one copy of the database in it, or an archive. Stop all workers and servers first.\n\n" +
 			"A damaged database is moved aside, and everything is verified. Temporal may be ahead of the backup. So the next worker that starts ends the run of each session that had not ended, and starts a new one from the store.",
 		Example: "  maestro restore /backup/maestro --state-dir /var/maestro/state\n  maestro restore /backup/maestro/state-20261126T100000Z.db",
-		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runRestore(cmd.Context(), a, args[0], o) },
 	}
 	cmd.Flags().BoolVar(&o.Replace, "replace", false, "move the database aside although it is not damaged")
-	a.addSessionFlags(cmd)
-	return cmd
+	return a.addSessionFlags(cmd)
 }
 
 func runRestore(ctx context.Context, a *app, from string, o backup.RestoreOptions) error {
@@ -76,12 +68,11 @@ func runRestore(ctx context.Context, a *app, from string, o backup.RestoreOption
 	if err != nil {
 		return err
 	}
-	report, err := backup.Restore(ctx, absPath(a.env.Dir, from), dir, o)
-	var used *backup.InUseError
+	report, err := backup.Restore(ctx, a.absPath(from), dir, o)
 	switch {
 	case errors.Is(err, backup.ErrHealthy):
 		return usagef("%w; restore into another --state-dir, or move it aside with --replace", err)
-	case errors.As(err, &used):
+	case is[*backup.InUseError](err):
 		return usagef("%w", err)
 	case err != nil:
 		return failf("%w", err)

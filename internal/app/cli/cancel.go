@@ -9,51 +9,40 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 )
 
-// cancelCommand is `cancel`.
-type cancelCommand struct {
-	*console
-	*connector
-	watchIt bool
-}
-
 func newCancel(a *app) *cobra.Command {
-	c := cancelCommand{console: a.console, connector: a.connector}
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "cancel SESSION",
 		Short: "Cancel a session",
 		Long:  "Cancel a session. Its agents are stopped; finished work stays in the store. With --watch, follow it until it ends.",
-		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], watch) },
 	}
-	cmd.Flags().BoolVar(&c.watchIt, "watch", false, "follow the session until it ends; the exit code is 0 if it was cancelled")
-	a.addSessionFlags(cmd)
-	return cmd
+	cmd.Flags().BoolVar(&watch, "watch", false, "follow the session until it ends; the exit code is 0 if it was cancelled")
+	return a.addServedFlags(cmd)
 }
 
-func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
-	p, err := c.plane(ctx, c.temporalBase)
+func (a *app) cancel(ctx context.Context, sessionID string, watch bool) error {
+	p, err := a.served(a.temporalBase(a.findStore))(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	doc, err := invoke(ctx, p, httpapi.CancelSession, httpapi.OfSession{Session: sessionID})
-	var ended *control.EndedError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*control.EndedError](err); ok {
 		return usagef("session %s has already ended: it is %s", sessionID, ended.State)
 	}
 	if err != nil {
-		return c.explainIn(ctx, p, err)
+		return a.explain(ctx, p, err)
 	}
-	c.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
-	if err := c.result(doc, func() {}); err != nil || !c.watchIt {
+	a.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
+	if err := a.result(doc, func() {}); err != nil || !watch {
 		return err
 	}
-	w := p.lookout(sessionID, c.now)
+	w := p.lookout(sessionID, a.now)
 	w.exists = true
-	v, err := track(ctx, w, newLineObserver(c.console, w), session.State.Closed)
+	v, err := track(ctx, w, newLineObserver(a.console, w), session.State.Closed)
 	if err != nil {
 		return err
 	}

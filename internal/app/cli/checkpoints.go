@@ -13,9 +13,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 func newCheckpoints(a *app) *cobra.Command {
@@ -24,114 +26,155 @@ func newCheckpoints(a *app) *cobra.Command {
 		newCheckpointsExport(a), newCheckpointsImport(a))
 }
 
-// checkpointsCommand is `checkpoints list` and `checkpoints show`.
-type checkpointsCommand struct {
-	*console
-	*connector
-}
-
 func newCheckpointsList(a *app) *cobra.Command {
-	c := checkpointsCommand{a.console, a.connector}
-	cmd := &cobra.Command{
+	return a.addStoreFlags(&cobra.Command{
 		Use:   "list SESSION",
 		Short: "List a session's checkpoints, newest first",
-		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return c.list(cmd.Context(), args[0]) },
-	}
-	a.addStoreFlags(cmd)
-	return cmd
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.listCheckpoints(cmd.Context(), args[0]) },
+	})
 }
 
-func newCheckpointsShow(a *app) *cobra.Command {
-	c := checkpointsCommand{a.console, a.connector}
-	cmd := &cobra.Command{
-		Use:   "show SESSION [PHASE | CHECKPOINT]",
-		Short: "Show a checkpoint: the newest, the one after a phase, or the one with a digest",
-		Args:  cmdline.Arguments(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd.Context(), args[0], strings.Join(args[1:], ""))
-		},
-	}
-	a.addStoreFlags(cmd)
-	return cmd
-}
-
-func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
-	base, err := c.storeBase()
+func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
+	doc, err := ask(ctx, a.connector, a.here(a.storeBase), httpapi.ListCheckpoints, httpapi.OfSession{Session: sessionID})
 	if err != nil {
 		return err
 	}
-	doc, err := control.Checkpoints{Base: base}.List(ctx, sessionID)
-	if err != nil {
-		return c.explain(ctx, base, err)
-	}
-	c.printDamage(doc.Damage)
-	t := c.table("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
+	a.printDamage(doc.Damage)
+	t := a.table("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, one := range doc.Checkpoints {
 		t.Add(one.Phase, one.Checkpoint.Short(), one.Assignments, one.Artifacts, terminal.Number(one.Usage.Tokens()), terminal.Moment(&one.CreatedAt))
 	}
-	return c.result(doc, func() { t.Write(c.stdout) })
+	return a.result(doc, func() { t.Write(a.stdout) })
 }
 
-func (c *checkpointsCommand) show(ctx context.Context, sessionID, which string) error {
-	base, err := c.storeBase()
-	if err != nil {
-		return err
-	}
-	checkpoint, err := control.Checkpoints{Base: base}.Read(ctx, control.CheckpointInput{Session: sessionID, Checkpoint: which})
-	if err != nil {
-		return c.explain(ctx, base, err)
-	}
-	c.printDamage(checkpoint.Damage)
-	return c.result(checkpoint, func() { c.write(checkpoint) })
+func newCheckpointsShow(a *app) *cobra.Command {
+	return a.addStoreFlags(&cobra.Command{
+		Use:   "show SESSION [PHASE | CHECKPOINT]",
+		Short: "Show a checkpoint: the newest, the one after a phase, or the one with a digest",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := control.CheckpointInput{Session: args[0], Checkpoint: strings.Join(args[1:], "")}
+			checkpoint, err := ask(cmd.Context(), a.connector, a.here(a.storeBase), httpapi.ReadCheckpoint, in)
+			if err != nil {
+				return err
+			}
+			a.printDamage(checkpoint.Damage)
+			return a.result(checkpoint, func() { a.writeCheckpoint(checkpoint) })
+		},
+	})
 }
 
-func (c *checkpointsCommand) write(checkpoint control.ShownCheckpoint) {
-	c.print("%s  after phase %s of session %s, team %s", c.palette.Paint(terminal.Bold, checkpoint.Name.Short()), checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
-	c.print("taken %s, run %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Run,
+func (a *app) writeCheckpoint(checkpoint control.ShownCheckpoint) {
+	a.print("%s  after phase %s of session %s, team %s", a.palette.Paint(terminal.Bold, checkpoint.Name.Short()), checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
+	a.print("taken %s, run %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Run,
 		terminal.Number(checkpoint.Usage.Tokens()), terminal.Money(checkpoint.Usage), terminal.Dash(checkpoint.Previous.Short()))
 	if len(checkpoint.Assignments) > 0 {
-		t := c.table("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
+		t := a.table("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
 		for _, as := range checkpoint.Assignments {
 			t.Add(as.String(), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
 				terminal.Figure(int64(as.Rounds)), terminal.Figure(int64(as.Attempts)),
 				terminal.Figure(as.Usage.Tokens()), fmt.Sprintf("%.1f", as.Seconds), terminal.Painted(as.Summary, terminal.Dim))
 		}
-		c.print("")
-		c.writeFitted(t)
+		a.print("")
+		a.writeFitted(t)
 	}
 	if len(checkpoint.Decisions) > 0 {
-		c.print("\ndecisions:")
+		a.print("\ndecisions:")
 		for _, name := range slices.Sorted(maps.Keys(checkpoint.Decisions)) {
-			c.print("  %s = %s", name, safetext.Clip(checkpoint.Decisions[name], 200))
+			a.print("  %s = %s", name, safetext.Clip(checkpoint.Decisions[name], 200))
 		}
 	}
-	c.writeAnswers(checkpoint.Checkpoint)
+	a.writeAnswers(checkpoint.Checkpoint)
 	if len(checkpoint.Artifacts) > 0 {
-		c.print("\nartifacts:")
+		a.print("\nartifacts:")
 		for _, f := range checkpoint.Artifacts {
-			c.print("  %s (%s, %s)", safetext.Name(f.Path), textfmt.Size(f.Size), f.AssignmentID)
+			a.print("  %s (%s, %s)", safetext.Name(f.Path), textfmt.Size(f.Size), f.AssignmentID)
 		}
 	}
 }
 
 // writeAnswers prints people's answers, and which work was sent back.
-func (c *checkpointsCommand) writeAnswers(checkpoint session.Checkpoint) {
+func (a *app) writeAnswers(checkpoint session.Checkpoint) {
 	if len(checkpoint.Answers) > 0 {
-		c.print("\nanswers:")
+		a.print("\nanswers:")
 	}
 	for _, answer := range checkpoint.Answers {
 		of := session.Request{Phase: answer.Phase, Persona: answer.Persona}.Subject()
-		c.print("  %s: %s%s, %s%s", of, answer.Action, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
+		a.print("  %s: %s%s, %s%s", of, answer.Action, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
 	}
 	if len(checkpoint.Reworks) > 0 {
-		c.print("\nsent back:")
+		a.print("\nsent back:")
 	}
 	for _, r := range checkpoint.Reworks {
 		who := by(r.By)
 		if r.From != (spec.AssignmentID{}) {
 			who = " by " + r.From.String()
 		}
-		c.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), safetext.Clip(strings.Join(r.Reasons, "; "), 200))
+		a.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), safetext.Clip(strings.Join(r.Reasons, "; "), 200))
 	}
+}
+
+func newCheckpointsVerify(a *app) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "verify [SESSION | --all]",
+		Short: "Verify the data of a session, or of the whole store",
+		Long: "Read the rows, the mirror and the blobs of a session, or with --all of the whole store, and compare them with their SHA-256. " +
+			"Damaged blobs are listed and moved to the directory damaged of the store; the exit code is then 1. " +
+			"A damaged mirror is written again from the checkpoints' blobs, and a damaged checkpoint from the mirror.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return usagef("--all and SESSION (%s) exclude each other; leave one out", args[0])
+			case !all && len(args) == 0:
+				return usagef("missing SESSION; use --all to verify the whole store")
+			}
+			return a.verify(cmd.Context(), args)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "verify the whole store")
+	return a.addStoreFlags(cmd)
+}
+
+// verify reads the data of a session or, if none is named, of the whole store.
+func (a *app) verify(ctx context.Context, sessionIDs []string) (err error) {
+	var report store.Report
+	if len(sessionIDs) > 0 {
+		report, err = ask(ctx, a.connector, a.here(a.storeBase), httpapi.VerifyCheckpoints, httpapi.OfSession{Session: sessionIDs[0]})
+	} else {
+		var base *control.Base
+		if base, _, err = a.storeBase(ctx); err == nil {
+			report, err = control.Checkpoints{Base: base}.VerifyAll(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	err = a.result(report, func() {
+		for _, f := range report.Faults {
+			a.print("%s", a.palette.Paint(terminal.Red, f.Error()))
+		}
+		for _, note := range report.Notes {
+			a.print("%s", note)
+		}
+		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
+			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
+	})
+	if err != nil {
+		return err
+	}
+	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f cas.Fault) bool { return f.Repaired != "" })
+	switch n := len(report.Faults); {
+	case n > 0 && len(lost) == 0:
+		return failf("%s found and repaired; verify again to confirm", textfmt.Count(n, "fault"))
+	case n > 0:
+		return failf("%s found; restore the named files from a backup, or run the session again", textfmt.Count(n, "fault"))
+	}
+	return nil
+}
+
+func verdict(faults int) string {
+	if faults == 0 {
+		return "all intact"
+	}
+	return textfmt.Count(faults, "fault")
 }

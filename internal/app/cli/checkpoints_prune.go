@@ -14,10 +14,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
+	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -30,8 +30,7 @@ const leastSchedule = time.Minute
 
 // pruneCommand is `checkpoints prune`.
 type pruneCommand struct {
-	*console
-	*connector
+	*app
 	// given reports whether a flag was given.
 	given     func(flag string) bool
 	keep      int
@@ -41,7 +40,7 @@ type pruneCommand struct {
 }
 
 func newCheckpointsPrune(a *app) *cobra.Command {
-	c := pruneCommand{console: a.console, connector: a.connector}
+	c := pruneCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove old checkpoints of closed sessions, and unused blobs",
@@ -49,7 +48,6 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 			"Everything that a kept checkpoint, a record or an open session needs stays, and so does every blob younger than a day. " +
 			"Sessions may run at the same time.\n\n" +
 			"With --schedule DURATION, a Temporal Schedule prunes at that interval on the store's workers; --schedule off removes the schedule.",
-		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = cmd.Flags().Changed
 			if err := c.check(); err != nil {
@@ -66,8 +64,8 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 	flags.DurationVar(&c.olderThan, "older-than", store.DefaultOlderThan, "keep checkpoints younger than this")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "only list what would be removed")
 	flags.StringVar(&c.schedule, "schedule", "", "prune at this interval from now on, like 24h; off removes the schedule")
-	a.addSessionFlags(cmd)
-	return cmd
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "schedule")
+	return a.addSessionFlags(cmd)
 }
 
 func (c *pruneCommand) check() error {
@@ -76,8 +74,6 @@ func (c *pruneCommand) check() error {
 		return usagef("--keep: %d is less than 1; a session is resumed from its newest checkpoint", c.keep)
 	case c.olderThan <= 0:
 		return usagef("--older-than: %s is not positive; give a duration like 168h", c.olderThan)
-	case c.schedule != "" && c.dryRun:
-		return usagef("--dry-run and --schedule exclude each other; leave one out")
 	case c.schedule == scheduleOff && (c.given("keep") || c.given("older-than")):
 		return usagef("--schedule off excludes --keep and --older-than")
 	}
@@ -85,11 +81,12 @@ func (c *pruneCommand) check() error {
 }
 
 func (c *pruneCommand) run(ctx context.Context) error {
-	s, conn, err := c.storeAndTemporal(ctx, c.openStore)
+	base, done, err := c.temporalBase(c.openStore)(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer done()
+	s, conn := base.Store, base.Temporal()
 	open, err := temporalutil.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(s.ID()))
 	if err != nil {
 		return err
@@ -104,6 +101,14 @@ func (c *pruneCommand) run(ctx context.Context) error {
 		return failf("%w", err)
 	}
 	return c.result(report, func() { c.write(report) })
+}
+
+// workDirs are the directories on this host in which agents work: as their worker's user, or as that of run_as.
+func workDirs(s *store.Store) []session.PrunableDirs {
+	return []session.PrunableDirs{
+		workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir())}),
+		workdir.New(workdir.Options{Root: workdir.SharedRoot(s.Dir())}),
+	}
 }
 
 func (c *pruneCommand) write(r session.PruneReport) {
@@ -140,11 +145,12 @@ func (c *pruneCommand) setSchedule(ctx context.Context) error {
 	if c.schedule != scheduleOff && (err != nil || every < leastSchedule) {
 		return usagef("--schedule: %q is neither a duration of at least %s, like 24h, nor off", c.schedule, leastSchedule)
 	}
-	s, conn, err := c.storeAndTemporal(ctx, c.openStore)
+	base, done, err := c.temporalBase(c.openStore)(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer done()
+	s, conn := base.Store, base.Temporal()
 	doc := pruneScheduled{Schedule: workflows.PruneID(s.ID())}
 	said := fmt.Sprintf("the schedule of store %s is removed", s.ID())
 	if c.schedule == scheduleOff {

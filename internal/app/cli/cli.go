@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,6 @@ func Execute(ctx context.Context, env Env) int {
 	root := newRoot(a)
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)
-	root.SetOut(env.Stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(env.acting(ctx))
 	a.closeTelemetry()
@@ -35,13 +32,12 @@ func (a *app) reportError(err error) {
 	if err == nil {
 		return
 	}
-	message := a.describeError(err)
-	var faults *config.Problems
-	if message != "" && !errors.As(err, &faults) {
-		message = "maestro: " + message
-	}
-	if message != "" {
+	switch message := a.describeError(err); {
+	case message == "":
+	case is[*config.Problems](err):
 		a.printErr("%s", message)
+	default:
+		a.printErr("maestro: %s", message)
 	}
 }
 
@@ -49,11 +45,8 @@ func (a *app) reportError(err error) {
 type app struct {
 	env Env
 	*console
-	*target
-	*storeOpener
 	*connector
-	*guide
-	// plain: a session is followed by lines, also on a terminal.
+	// plain is true if a session is followed by lines, also on a terminal.
 	plain bool
 	// held is standard error, kept back while a session is drawn.
 	held *heldWriter
@@ -62,7 +55,7 @@ type app struct {
 func newApp(env Env) *app {
 	held := &heldWriter{out: env.Stderr}
 	env.Stderr = held
-	a := &app{env: env, target: &target{environ: environ(env.Environ)}, connector: &connector{}, held: held}
+	a := &app{env: env, connector: &connector{target: &target{environ: environ(env.Environ)}}, held: held}
 	out := &console{stdout: env.Stdout, stderr: held, columns: env.Width}
 	out.onTerminal = env.IsTerminal != nil && env.IsTerminal(env.Stdout)
 	out.palette.On = out.onTerminal && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"
@@ -72,10 +65,8 @@ func newApp(env Env) *app {
 // printingTo returns an app with the same flags that prints elsewhere.
 func (a *app) printingTo(out *console) *app {
 	flags, to := *a.target, *a
-	to.console, to.target = out, &flags
-	to.storeOpener = &storeOpener{target: &flags, console: out, now: a.env.Now}
-	to.connector = &connector{storeOpener: to.storeOpener, host: a.env.Host, telemetry: a.telemetry}
-	to.guide = &guide{target: &flags, console: out, now: a.env.Now}
+	to.console = out
+	to.connector = &connector{target: &flags, console: out, now: a.env.Now, host: a.env.Host, telemetry: a.telemetry}
 	return &to
 }
 
@@ -110,58 +101,53 @@ func newRoot(a *app) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
+	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a),
+		newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
 	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
-	add(groupServe, newDemo(a), newDev(a), newServe(a), newMCP(a), newWorker(a), newAgents(a), newBreaker(a), newTeam(a), newHook(a), newToken(a), newAudit(a), newBackup(a), newRestore(a))
-	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newCompletion(a), newVersion(a), newConnectionTopic())
-	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
+	add(groupServe, newDemo(a), newDev(a), newServe(a), newMCP(a), newWorker(a), newAgents(a), newBreaker(a), newTeam(a),
+		newHook(a), newToken(a), newAudit(a), newBackup(a), newRestore(a))
+	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newVersion(a), newConnectionTopic())
 	root.SetHelpCommandGroupID(groupInform)
-	completion{a.storeOpener}.addTo(root)
+	root.SetCompletionCommandGroupID(groupInform)
+	root.CompletionOptions.DisableNoDescFlag = true
+	root.SetOut(a.stdout) // where the completion scripts go
+	root.InitDefaultCompletionCmd()
+	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
+	completion{a.connector}.addTo(root)
 	refuseServer(root)
 	return root
 }
 
 // group is a command that only has subcommands.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short,
-		Args: cmdline.NoCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var names []string
-			for _, c := range cmd.Commands() {
-				names = append(names, c.Name())
-			}
-			return usagef("missing subcommand of `%s`; use one of: %s", cmd.CommandPath(), strings.Join(names, ", "))
-		},
-	}
+	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
 // addServedFlags gives a command the flags of one that works with Temporal, the store, or a server.
-func (a *app) addServedFlags(cmd *cobra.Command, more ...string) {
-	a.addSessionFlags(cmd, more...)
-	a.addServerFlags(cmd)
+func (a *app) addServedFlags(cmd *cobra.Command, more ...string) *cobra.Command {
+	return a.addServerFlags(a.addSessionFlags(cmd, more...))
 }
 
 // addReadingFlags gives a command the flags of one that reads the store, or a server.
-func (a *app) addReadingFlags(cmd *cobra.Command) {
-	a.addStoreFlags(cmd)
-	a.addServerFlags(cmd)
+func (a *app) addReadingFlags(cmd *cobra.Command) *cobra.Command {
+	return a.addServerFlags(a.addStoreFlags(cmd))
 }
 
 // addSessionFlags gives a command the flags of one that needs Temporal: its connection, the
 // store, and -o with the formats table, json and more.
-func (a *app) addSessionFlags(cmd *cobra.Command, more ...string) {
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd, more...)
+func (a *app) addSessionFlags(cmd *cobra.Command, more ...string) *cobra.Command {
+	return a.addStateFlags(a.addTemporalFlags(cmd), more...)
 }
 
-// addStoreFlags gives a command the flags of one that reads or changes the store only: which
+// addStoreFlags gives a command the flags of one that reads or changes sessions in the store only: which
 // namespace and store, and -o.
-func (a *app) addStoreFlags(cmd *cobra.Command) {
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+func (a *app) addStoreFlags(cmd *cobra.Command) *cobra.Command {
+	return a.addStateFlags(a.addNamespaceFlags(cmd))
+}
+
+// addStateFlags gives a command the flags of one that works with the store only: which one, and -o.
+func (a *app) addStateFlags(cmd *cobra.Command, more ...string) *cobra.Command {
+	return a.addOutputFlag(a.addStateDirFlag(cmd), more...)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/config"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -31,32 +29,8 @@ const (
 // several words without quoting it.
 const shellSyntax = "$`;&|<>!\"\\"
 
-// newCompletion is the command that prints cobra's completion scripts.
-func newCompletion(a *app) *cobra.Command {
-	add := func(shell, load, install string, generate func(root *cobra.Command, w io.Writer) error) *cobra.Command {
-		return &cobra.Command{
-			Use: shell, Short: "Print the completion script for " + shell,
-			Long: "Print the completion script for " + shell + ".\n\nIn the current shell:\n\n" + load + "\n\nIn every new shell:\n\n" + install,
-			Args: cmdline.Arguments(0, 0),
-			RunE: func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), a.stdout) },
-		}
-	}
-	return group("completion", "Print a shell completion script",
-		add("bash", "  source <(maestro completion bash)",
-			"  mkdir -p ~/.local/share/bash-completion/completions\n  maestro completion bash > ~/.local/share/bash-completion/completions/maestro\n\n"+
-				"Both need the package bash-completion.",
-			func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) }),
-		add("zsh", "  autoload -Uz compinit && compinit\n  source <(maestro completion zsh)",
-			"  mkdir -p ~/.zfunc\n  maestro completion zsh > ~/.zfunc/_maestro\n\nand add these lines to ~/.zshrc:\n\n"+
-				"  fpath=(~/.zfunc $fpath)\n  autoload -Uz compinit && compinit",
-			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
-		add("fish", "  maestro completion fish | source",
-			"  mkdir -p ~/.config/fish/completions\n  maestro completion fish > ~/.config/fish/completions/maestro.fish",
-			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }))
-}
-
 // completion completes what is typed.
-type completion struct{ *storeOpener }
+type completion struct{ *connector }
 
 // addTo gives the arguments and flags of all commands their completion.
 func (c completion) addTo(root *cobra.Command) {
@@ -132,9 +106,7 @@ func (c completion) flagCompletions() map[string]cobra.CompletionFunc {
 		"--agents":      yamlFiles, "--file": files, "checkpoints export --out": files,
 		"--state-dir": directories, "--workspace": directories, "--dir": directories, "--out": directories,
 		"--config-file": files, "--tls-cert-path": files, "--tls-key-path": files, "--tls-ca-path": files,
-		"--with": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return c.sessionNames(cmd, nil, begun)
-		},
+		"--with": c.sessionNames,
 	}
 }
 
@@ -196,12 +168,12 @@ func safeWords(all []string, prefix string) (out []string) {
 }
 
 // storeIfAny is the store, nil if there is none, and the chosen namespace.
-func (c completion) storeIfAny() (*store.Store, string) {
-	s, namespace, err := c.inNamespace(c.findStore)
+func (c completion) storeIfAny(ctx context.Context) (*store.Store, string) {
+	base, _, err := c.storeBase(ctx)
 	if err != nil {
 		return nil, ""
 	}
-	return s, namespace
+	return base.Store, base.Namespace
 }
 
 // sessionNames completes a session's id, newest first.
@@ -219,7 +191,7 @@ func (c completion) sessionNames(cmd *cobra.Command, _ []string, begun string) (
 
 // executions are the sessions in the store whose ids have a prefix, newest first.
 func (c completion) executions(ctx context.Context, prefix string) (known []state.Session) {
-	s, namespace := c.storeIfAny()
+	s, namespace := c.storeIfAny(ctx)
 	if s == nil {
 		return nil
 	}
@@ -229,7 +201,7 @@ func (c completion) executions(ctx context.Context, prefix string) (known []stat
 
 // execution is the session in the first argument; false where the store does not have it.
 func (c completion) execution(ctx context.Context, args []string) (e session.Execution, ok bool) {
-	s, namespace := c.storeIfAny()
+	s, namespace := c.storeIfAny(ctx)
 	if s == nil || len(args) == 0 || spec.CheckSession(args[0]) != nil {
 		return e, false
 	}

@@ -89,7 +89,8 @@ func TestCompletion(t *testing.T) {
 		{"init ", nil, onlyDirs},
 		{"init --template bl", []string{"blank\tone persona, one phase"}, noFiles},
 		{"completion ", []string{
-			"bash\tPrint the completion script for bash", "fish\tPrint the completion script for fish", "zsh\tPrint the completion script for zsh",
+			"bash\tGenerate the autocompletion script for bash", "fish\tGenerate the autocompletion script for fish",
+			"powershell\tGenerate the autocompletion script for powershell", "zsh\tGenerate the autocompletion script for zsh",
 		}, noFiles},
 		{"help artifacts d", []string{"diff\tCompare a session's files with its start, another phase or another session"}, noFiles},
 	} {

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
@@ -17,15 +23,156 @@ import (
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
-// connector connects to the Temporal that a command's flags name, and looks at sessions in it
-// and in the store.
+// connector opens the store and connects to the Temporal that a command's flags name, and looks at
+// sessions in them.
 type connector struct {
-	*storeOpener
-	host string
+	*target
+	console *console
+	now     func() time.Time
+	host    string
 	// telemetry traces what the command starts; nil until it is connected.
 	telemetry *telemetry.Telemetry
 	// connected is where Temporal was looked for, for messages.
 	connected struct{ address, namespace string }
+}
+
+// storeDir is the state directory of this user; root continues as the directory's owner.
+func (c *connector) storeDir() (string, error) {
+	if c.ownersDir != "" {
+		return c.ownersDir, nil
+	}
+	dir, _, err := config.StateDir(c.stateDir, c.environ.get, false)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	owners, err := config.BecomeOwner(dir)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if owners != nil {
+		c.ownersDir, c.environ = dir, slices.Concat(c.environ, owners)
+	}
+	return dir, nil
+}
+
+// workerDir is the state directory of a server and a worker on this machine. A missing one is created. A note is printed
+// if it is not the default directory.
+func (c *connector) workerDir() (string, error) {
+	dir, note, err := config.WorkerStateDir(c.stateDir, c.environ.get, true)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if note != "" {
+		c.console.printErr("%s", note)
+	}
+	return dir, nil
+}
+
+// stateDirectory is the directory of the store, if there is one; empty if none is given
+// and the default does not exist.
+func (c *connector) stateDirectory() string {
+	dir, _ := c.storeDir() // who opens the store gets the error
+	return dir
+}
+
+// openStore opens the store.
+func (c *connector) openStore() (*store.Store, error) {
+	dir, err := c.storeDir()
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(dir, store.Options{Clock: c.now})
+	return s, storeError(err)
+}
+
+// createStore opens the store in the directory that find finds, making it if there is none yet.
+func (c *connector) createStore(find func() (string, error)) (*store.Store, error) {
+	dir, err := find()
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Create(dir, store.Options{Clock: c.now})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return s, nil
+}
+
+// findStore opens the store if there is one; nil without an error if there is
+// none, for commands that do not need it.
+func (c *connector) findStore() (*store.Store, error) {
+	s, err := c.openStore()
+	if errors.Is(err, session.ErrNotFound) {
+		return nil, nil
+	}
+	return s, err
+}
+
+// stored opens the store, and names a session that is in it.
+func (c *connector) stored(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
+	key := session.Key{Session: sessionID}
+	if err := spec.CheckSession(sessionID); err != nil {
+		return nil, key, usagef("%w", err)
+	}
+	base, _, err := c.storeBase(ctx)
+	if err != nil {
+		return nil, key, err
+	}
+	s := base.Store
+	key.Namespace = base.Namespace
+	known, err := s.State.HasSession(ctx, key)
+	if err != nil {
+		return nil, key, err
+	}
+	if !known {
+		stored, _ := s.State.SessionNames(ctx, key.Namespace)
+		return nil, key, c.sessionNotFound(sessionID, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), stored)
+	}
+	return s, key, nil
+}
+
+// sessionNotFound is the error for a session that is not found, with a suggestion of those
+// that exist.
+func (c *connector) sessionNotFound(sessionID, where string, known []string) error {
+	hint := textfmt.DidYouMean(sessionID, slices.DeleteFunc(known, func(s string) bool { return s == sessionID })) // its directory may be empty
+	if hint == "" {
+		hint = fmt.Sprintf("; `%s` lists all sessions", c.commandLine("list"))
+	}
+	return usagef("session %q not found in %s%s", sessionID, where, hint)
+}
+
+// newest is a session's newest checkpoint that can be read. Damage is printed.
+func (c *connector) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
+	found, err := s.Newest(ctx, key)
+	switch {
+	case found.Name == "" && errors.Is(err, session.ErrNotFound):
+		return found, failf("session %s has no readable checkpoint: %w", key.Session, err)
+	case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
+		c.console.printDamage(control.Damage{Damage: err.Error()})
+		return found, nil
+	}
+	return found, err
+}
+
+// storedTeam is the team of a session's newest checkpoint. Damage is printed.
+func (c *connector) storedTeam(ctx context.Context, s *store.Store, key session.Key) (spec.Team, error) {
+	newest, err := c.newest(ctx, s, key)
+	if err != nil {
+		return spec.Team{}, err
+	}
+	t, err := launch.TeamOf(ctx, s, newest)
+	if err != nil {
+		return t, failf("%w; give its file with --team", err)
+	}
+	return t, nil
+}
+
+// storeError adds the exit code to an error of a state directory.
+func storeError(err error) error {
+	if errors.Is(err, session.ErrNotFound) {
+		return &codeError{exitUsage, err}
+	}
+	return err
 }
 
 // dial connects to the Temporal that flags, environment and profile name, else to the one
@@ -48,50 +195,12 @@ func (c *connector) dial(ctx context.Context) (*temporalutil.Connection, error) 
 	return temporalutil.Dial(ctx, &c.temporal, c.environ, nil, c.telemetry.Instrument)
 }
 
-// dialToLook connects for a command that does not need Temporal. If it cannot be
-// reached, the connection is nil, and a note with the consequence is printed.
-func (c *connector) dialToLook(ctx context.Context, so string) (*temporalutil.Connection, error) {
-	conn, err := c.dial(ctx)
-	var unreachable *temporalutil.UnreachableError
-	if errors.As(err, &unreachable) {
-		c.console.printErr("%s; %s", textfmt.FirstLine(err.Error()), so)
-		return nil, nil
-	}
-	return conn, err
-}
-
 // closeTelemetry exports what is left. What cannot be exported is lost; the
 // command's outcome does not change.
 func (c *connector) closeTelemetry() {
 	if err := c.telemetry.Close(); err != nil {
 		c.console.printErr("the last metrics and traces could not be exported: %s", textfmt.FirstLine(err.Error()))
 	}
-}
-
-// storeOrTemporal opens the store, if there is one, and connects to Temporal; if that cannot be
-// reached and there is a store, it says so and the connection is nil.
-func (c *connector) storeOrTemporal(ctx context.Context) (*store.Store, *temporalutil.Connection, error) {
-	s, err := c.findStore()
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := c.dial(ctx)
-	var unreachable *temporalutil.UnreachableError
-	if errors.As(err, &unreachable) && s != nil {
-		c.console.printErr("Temporal cannot be reached; showing what the store in %s has: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
-		return s, nil, nil
-	}
-	return s, conn, err
-}
-
-// storeAndTemporal opens the store, as open does, and connects to Temporal.
-func (c *connector) storeAndTemporal(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalutil.Connection, error) {
-	s, err := open()
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := c.dial(ctx)
-	return s, conn, err
 }
 
 // explainLook is the error for an unknown session, with where it was searched and a suggestion.
@@ -102,25 +211,18 @@ func (c *connector) explainLook(ctx context.Context, p *plane, sessionID string,
 	return c.sessionNotFound(sessionID, p.where(), p.known(ctx))
 }
 
-// explain is [connector.explainIn] for operations of this process.
-func (c *connector) explain(ctx context.Context, base *control.Base, err error) error {
-	return c.explainIn(ctx, &plane{base: base}, err)
-}
-
-// explainIn adds to an error of an operation what a person can do.
-func (c *connector) explainIn(ctx context.Context, p *plane, err error) error {
-	var lost *control.LostError
-	var slow *control.SlowError
-	var failed *control.Error
-	var unknown *control.NotStoredError
-	switch {
-	case errors.As(err, &unknown):
+// explain adds to an error of an operation what a person can do.
+func (c *connector) explain(ctx context.Context, p *plane, err error) error {
+	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
 		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
-	case errors.As(err, &lost):
+	}
+	if lost, ok := errors.AsType[*control.LostError](err); ok {
 		return usagef("%w: %s", err, c.commandLine("resume "+lost.Session))
-	case errors.As(err, &slow):
+	}
+	if slow, ok := errors.AsType[*control.SlowError](err); ok {
 		return failf("%w; check with %s", err, c.commandLine("status "+slow.Session))
-	case errors.As(err, &failed) && failed.Kind == control.NotFound && failed.Session != "":
+	}
+	if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.NotFound && failed.Session != "" {
 		return c.explainLook(ctx, p, failed.Session, err)
 	}
 	return err
@@ -128,13 +230,13 @@ func (c *connector) explainIn(ctx context.Context, p *plane, err error) error {
 
 // describeError is an error's text for people.
 func (c *connector) describeError(err error) string {
-	var coded *codeError
-	var unreachable *temporalutil.UnreachableError
-	switch {
-	case errors.As(err, &coded):
+	if coded, ok := errors.AsType[*codeError](err); ok {
 		return coded.Error()
-	case errors.As(err, &unreachable):
+	}
+	if unreachable, ok := errors.AsType[*temporalutil.UnreachableError](err); ok {
 		return unreachable.Error()
+	}
+	switch {
 	case temporalutil.NoNamespace(err):
 		return c.noNamespace(err)
 	case errors.Is(err, context.Canceled):
@@ -146,81 +248,93 @@ func (c *connector) describeError(err error) string {
 }
 
 func (c *connector) noNamespace(err error) string {
-	var missing *serviceerror.NamespaceNotFound
 	name := c.connected.namespace
-	if errors.As(err, &missing) && missing.Namespace != "" {
+	if missing, ok := errors.AsType[*serviceerror.NamespaceNotFound](err); ok && missing.Namespace != "" {
 		name = missing.Namespace
 	}
 	return fmt.Sprintf("namespace %[2]q not found in Temporal at %[1]s; choose another with --namespace, or create it: temporal operator namespace create --namespace %s",
 		c.connected.address, name, name)
 }
 
-// base is what operations work on. Connection and store may be nil. Changes are recorded in the
-// store's audit log.
-func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespace string) *control.Base {
-	base := &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
+// opener opens what operations of this process work on. The returned function ends it.
+type opener func(ctx context.Context) (*control.Base, func(), error)
+
+// storeBase opens the store, for operations that need nothing else.
+func (c *connector) storeBase(context.Context) (*control.Base, func(), error) {
+	s, err := c.openStore()
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.connectedBase(nil, s)
+}
+
+// lookBase opens the store, as open does, and connects to Temporal, for operations that change nothing. If Temporal
+// cannot be reached and there is a store, a note with the consequence is printed.
+func (c *connector) lookBase(open func() (*store.Store, error), so string) opener {
+	return func(ctx context.Context) (*control.Base, func(), error) {
+		s, err := open()
+		if err != nil {
+			return nil, nil, err
+		}
+		conn, err := c.dial(ctx)
+		if unreachable, ok := errors.AsType[*temporalutil.UnreachableError](err); ok && s != nil {
+			c.console.printErr("%s; %s", textfmt.FirstLine(unreachable.Error()), so)
+			err = nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.connectedBase(conn, s)
+	}
+}
+
+// storeOrTemporalBase needs only one of store and Temporal.
+func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
+	return c.lookBase(c.findStore, "showing what the store in "+c.stateDirectory()+" has")(ctx)
+}
+
+// temporalBase opens the store, as open does, and connects to Temporal.
+func (c *connector) temporalBase(open func() (*store.Store, error)) opener {
+	return func(ctx context.Context) (*control.Base, func(), error) {
+		s, err := open()
+		if err != nil {
+			return nil, nil, err
+		}
+		conn, err := c.dial(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.connectedBase(conn, s)
+	}
+}
+
+// startingBase connects to Temporal and then opens the store, as open does: a start makes no store in vain.
+func (c *connector) startingBase(open func() (*store.Store, error)) opener {
+	return func(ctx context.Context) (*control.Base, func(), error) {
+		conn, err := c.dial(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := open()
+		if err != nil {
+			conn.Close()
+			return nil, nil, err
+		}
+		return c.connectedBase(conn, s)
+	}
+}
+
+// connectedBase is what operations work on. Connection and store may be nil. Changes are recorded in the store's audit
+// log.
+func (c *connector) connectedBase(conn *temporalutil.Connection, s *store.Store) (base *control.Base, done func(), err error) {
+	base, done = &control.Base{Temporal: control.Connected(conn), Store: s, Now: c.now}, func() {}
 	if s != nil {
 		base.Audit = access.NewAudit(s.State, c.now)
 	}
-	return base
-}
-
-// reading has the operations that read only the store, or a server.
-func (c *connector) reading(ctx context.Context) (*plane, error) {
-	return c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		base, err := c.storeBase()
-		return base, func() {}, err
-	})
-}
-
-// storeBase is what operations work on that need only the store.
-func (c *connector) storeBase() (*control.Base, error) {
-	s, namespace, err := c.inNamespace(c.openStore)
-	if err != nil {
-		return nil, err
-	}
-	return c.base(nil, s, namespace), nil
-}
-
-// storeOrTemporalBase is what operations work on that need only one of store and Temporal. The
-// returned function ends it.
-func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
-	s, conn, err := c.storeOrTemporal(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	if conn == nil {
-		namespace, err := c.namespace()
-		return c.base(nil, s, namespace), func() {}, err
+		base.Namespace, err = c.namespace()
+		return base, done, err
 	}
-	return c.base(conn, s, conn.Namespace), conn.Close, nil
-}
-
-// temporalBase is what operations work on that need Temporal. The returned function ends it.
-func (c *connector) temporalBase(ctx context.Context) (*control.Base, func(), error) {
-	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.base(conn, s, conn.Namespace), conn.Close, nil
-}
-
-// startingBase is what operations work on that start sessions of the store that open opens, once
-// Temporal is reached. The returned function ends it.
-func (c *connector) startingBase(ctx context.Context, open func() (*store.Store, error)) (*control.Base, func(), error) {
-	conn, err := c.dial(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := open()
-	if err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	return c.base(conn, s, conn.Namespace), conn.Close, nil
-}
-
-// watcherOf looks at a session.
-func watcherOf(base *control.Base, sessionID string) *sessionstatus.Watcher {
-	return &sessionstatus.Watcher{Conn: base.Temporal(), Namespace: base.Namespace, Store: base.Store, Session: sessionID, Now: base.Now}
+	base.Namespace = conn.Namespace
+	return base, conn.Close, nil
 }

@@ -113,16 +113,12 @@ func (c *console) writeFitted(t *terminal.Table, drop ...string) {
 
 // addOutputFlag gives a command -o table|json, and refuses anything else before
 // the command runs. Some have more formats.
-func (c *console) addOutputFlag(cmd *cobra.Command, more ...string) {
-	addFormats(cmd, &c.output, append([]string{outputTable, outputJSON}, more...)...)
-}
-
-// addFormats gives a command the flag -o with formats of its own, the usual one
-// first.
-func addFormats(cmd *cobra.Command, chosen *string, formats ...string) {
-	*chosen = formats[0]
-	cmd.Flags().VarP(&outputFlag{chosen, formats}, "output", "o", terminal.Enumeration(formats, "or"))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+func (c *console) addOutputFlag(cmd *cobra.Command, more ...string) *cobra.Command {
+	formats := append([]string{outputTable, outputJSON}, more...)
+	c.output = outputTable
+	cmd.Flags().VarP(&outputFlag{&c.output, formats}, "output", "o", terminal.Enumeration(formats, "or"))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, noFiles))
+	return cmd
 }
 
 const (

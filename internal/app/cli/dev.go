@@ -19,7 +19,12 @@ import (
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/app/localdev"
 	"github.com/maestro-hive/maestro/internal/app/serve"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/httpserver"
 	"github.com/maestro-hive/maestro/internal/platform/logs"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
@@ -32,20 +37,17 @@ const (
 	defaultUIPort = 8233
 	// exampleName is the embedded example that demo runs.
 	exampleName = "shortener"
-	maxPort     = 65535
 	// quietly is the log level for interactive use.
 	quietly = "warn"
 )
 
 // devStack is a server and a worker on this machine, which a command runs.
 type devStack struct {
-	*console
-	*storeOpener
-	env Env
+	*app
 	localdev.Options
 	log logs.Options
 	// dashboard is the port of the dashboard; 0: a free one.
-	dashboard int
+	dashboard uint16
 }
 
 // devCommand is `dev`.
@@ -55,7 +57,7 @@ type devCommand struct {
 }
 
 func newDev(a *app) *cobra.Command {
-	c := devCommand{devStack: devStack{console: a.console, storeOpener: a.storeOpener, env: a.env}}
+	c := devCommand{devStack: devStack{app: a}}
 	c.Port, c.UIPort = defaultPort, defaultUIPort
 	var healthPort string
 	cmd := &cobra.Command{
@@ -63,7 +65,6 @@ func newDev(a *app) *cobra.Command {
 		Short: "Run a Temporal server, its Web UI, the dashboard and a worker on this machine",
 		Long: "Run a Temporal server, its Web UI, the dashboard with the HTTP API, and a worker on this machine, until Ctrl-C. All data is kept in the state directory; sessions continue at the next start.\n\n" +
 			"The server listens on " + localdev.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
-		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			c.MetricsAddress = cmp.Or(c.MetricsAddress, c.environ.get(service.MetricsAddressVariable))
 			if c.HealthPort, c.ServesHealth, err = service.HealthPort(healthPort, c.environ.get); err != nil {
@@ -76,23 +77,19 @@ func newDev(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&c.Port, "port", c.Port, "port of the Temporal server; 0: a free port")
-	flags.IntVar(&c.UIPort, "ui-port", c.UIPort, "port of the Web UI; 0: a free port")
-	flags.IntVar(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API (default: %d, or a free port if that is taken)", dashboardPort))
+	flags.Uint16Var(&c.Port, "port", c.Port, "port of the Temporal server; 0: a free port")
+	flags.Uint16Var(&c.UIPort, "ui-port", c.UIPort, "port of the Web UI; 0: a free port")
+	flags.Uint16Var(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API (default: %d, or a free port if that is taken)", dashboardPort))
 	flags.BoolVar(&c.Headless, "headless", false, "run neither the Web UI nor the dashboard")
 	flags.StringVar(&c.agents, "agents", "", "worker file")
 	flags.StringVar(&c.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)
 	flags.StringVar(&healthPort, "health-port", "", service.HealthPortUsage)
 	c.log.AddFlags(flags, quietly)
-	a.addStateDirFlag(cmd)
-	return cmd
+	return a.addStateDirFlag(cmd)
 }
 
 func (c *devCommand) run(ctx context.Context) error {
 	if err := c.env.harden(); err != nil {
-		return err
-	}
-	if err := c.checkPorts(); err != nil {
 		return err
 	}
 	k, err := c.start(ctx, c.workerFile)
@@ -117,24 +114,6 @@ func (c *devCommand) run(ctx context.Context) error {
 	return nil
 }
 
-// checkPorts rejects invalid ports.
-func (c *devCommand) checkPorts() error {
-	if err := checkPort("port", c.Port); err != nil || c.Headless {
-		return err
-	}
-	if err := checkPort("dashboard-port", c.dashboard); err != nil {
-		return err
-	}
-	return checkPort("ui-port", c.UIPort)
-}
-
-func checkPort(flag string, port int) error {
-	if port < 0 || port > maxPort {
-		return usagef("--%s: %d is not a port; use 1 to %d, or 0 for a free port", flag, port, maxPort)
-	}
-	return nil
-}
-
 // start starts server and worker, with the store that the command names. The agents
 // are those of the worker file that find finds.
 func (d *devStack) start(ctx context.Context, find func(s *store.Store) (string, error)) (_ *localdev.Stack, err error) {
@@ -148,7 +127,13 @@ func (d *devStack) start(ctx context.Context, find func(s *store.Store) (string,
 		return nil, err
 	}
 	d.Agents = func() (string, error) { return find(d.Store) }
-	d.SDKWarnings = d.log.AtLeast(d.environ.get) != quietly
+	sdk := d.log
+	if d.log.AtLeast(d.environ.get) == quietly { // Say is told of a server that comes and goes
+		sdk.Level = "error"
+	}
+	if d.SDKLog, err = sdk.New(d.stderr, d.environ.get); err != nil {
+		return nil, usagef("%w", err)
+	}
 	d.Stderr, d.Say, d.Getenv = d.stderr, d.printErr, d.environ.get
 	d.Now, d.Host, d.PID = d.env.Now, d.env.Host, d.env.PID
 	return localdev.Start(ctx, d.Options)
@@ -181,7 +166,7 @@ func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serv
 	o.Dial = func(ctx context.Context) (*temporalutil.Connection, error) {
 		return temporalutil.DialAddress(ctx, k.Conn.Address, k.Conn.Namespace, nil)
 	}
-	o.Listen = net.JoinHostPort(localdev.Loopback, strconv.Itoa(cmp.Or(d.dashboard, dashboardPort)))
+	o.Listen = net.JoinHostPort(localdev.Loopback, strconv.Itoa(int(cmp.Or(d.dashboard, dashboardPort))))
 	server, err := serve.Start(ctx, o)
 	if errors.Is(err, httpserver.ErrListen) && d.dashboard == 0 {
 		o.Listen = net.JoinHostPort(localdev.Loopback, "0")
@@ -243,21 +228,148 @@ func extractExample(s *store.Store) (string, error) {
 // there before. Agents may run as another user, who reads it.
 func extract(from fs.FS, dir string) error {
 	return fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+		if err != nil || d.IsDir() {
 			return err
-		}
-		target := filepath.Join(dir, filepath.FromSlash(path))
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o755)
 		}
 		data, err := fs.ReadFile(from, path)
 		if err != nil {
 			return err
 		}
-		mode := fs.FileMode(0o644)
-		if strings.HasSuffix(path, ".sh") {
-			mode = 0o755
-		}
-		return os.WriteFile(target, data, mode)
+		return writeFile(filepath.Join(dir, filepath.FromSlash(path)), data, os.O_TRUNC)
 	})
+}
+
+// writeFile writes a file of a template or an example, and makes its directory. Scripts are executable.
+func writeFile(file string, data []byte, flag int) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if filepath.Ext(file) == ".sh" {
+		mode = 0o755
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|flag, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+// demoCommand is `demo`.
+type demoCommand struct {
+	*app
+	stack devStack
+	keep  bool
+}
+
+func newDemo(a *app) *cobra.Command {
+	c := demoCommand{app: a, stack: devStack{app: a}}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run an example session from start to end, without any setup",
+		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show its progress and results. " +
+			"The agents are shell scripts that need no model; what they write is really built and tested. The exit code is the session's.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+	}
+	cmd.Flags().BoolVar(&c.keep, "keep", false, "keep running until Ctrl-C, to look at the Web UI")
+	c.stack.log.AddFlags(cmd.Flags(), "error")
+	a.addPlainFlag(cmd.Flags())
+	return a.addStateDirFlag(cmd)
+}
+
+func (c *demoCommand) run(ctx context.Context) error {
+	if err := c.env.harden(); err != nil {
+		return err
+	}
+	var example string
+	k, err := c.stack.start(ctx, func(s *store.Store) (file string, err error) {
+		example, err = extractExample(s)
+		return filepath.Join(example, "agents.yaml"), err
+	})
+	if err != nil {
+		return err
+	}
+	defer k.Stop()
+	c.stack.describe(k)
+	c.printErr("")
+	w, err := c.startExample(ctx, k, example)
+	if err != nil {
+		return err
+	}
+	v, err := c.show(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := c.printResult(ctx, k, w, v); err != nil {
+		return err
+	}
+	if c.keep {
+		dashboard, err := c.stack.startDashboard(ctx, k)
+		if err != nil {
+			return err
+		}
+		defer dashboard.Stop(ctx)
+		c.printErr("\nRunning until Ctrl-C.")
+		if err := k.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return exit(outcomeCode(v.Status.Status))
+}
+
+// startExample starts a session of the example's team on its requirement.
+func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir string) (*lookout, error) {
+	t, err := config.LoadTeam(filepath.Join(dir, "team.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	requirement, err := requirementOf(c.env.Stdin, filepath.Join(dir, "requirement.md"), nil)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := c.connectedBase(k.Conn, k.Store)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := control.Starts{Base: base}.Start(ctx, control.NewSession{Team: control.TeamInput{Loaded: &t}, Requirement: requirement})
+	if err == nil && !doc.Admitted {
+		err = cmp.Or(ctx.Err(), launch.ErrNotAdmitted)
+	}
+	p := &plane{base: base}
+	return p.lookout(doc.Session, c.env.Now), c.explainStart(ctx, p, err)
+}
+
+// printResult prints the session's results, and commands to try next.
+func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *lookout, v sessionstatus.Session) error {
+	if v.Status.Status != session.Completed {
+		c.reportFailure(v.Status)
+	}
+	c.print("")
+	shown, err := w.status(ctx, w.session)
+	if err != nil {
+		return err
+	}
+	c.writeStatus(shown)
+	key := session.Key{Namespace: k.Conn.Namespace, Session: w.session}
+	newest, err := c.newest(ctx, k.Store, key)
+	if err != nil {
+		return err
+	}
+	out := filepath.Join(k.Store.Dir(), "demo", w.session)
+	files, err := k.Store.Content.Export(ctx, newest.Tree, nil, out, true)
+	if err != nil {
+		return err
+	}
+	c.print("\nartifacts    %s in %s", textfmt.Count(len(files), "file"), out)
+	c.print("checkpoints  %s", filepath.Join(k.Store.MirrorDir(key), "checkpoint_*.json"))
+	flags := c.stateFlag()
+	switch {
+	case c.keep:
+		c.print("Web UI       %s/namespaces/%s/workflows/%s", k.WebUI(), k.Conn.Namespace, w.session)
+	default:
+		c.print("Web UI       `maestro demo --keep%s` keeps it running; `maestro dev%s` shows this session again", flags, flags)
+	}
+	c.print("\nmore:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.session, flags)
+	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -10,30 +11,20 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/app/doctor"
 	"github.com/maestro-hive/maestro/internal/app/localdev"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
 // doctorDocument is the document of `doctor -o json`.
 type doctorDocument struct {
-	// OK: no finding is bad.
+	// OK is true if no finding is bad.
 	OK       bool              `json:"ok"`
 	Findings []control.Finding `json:"findings"`
 }
 
-// doctorCommand is `doctor`.
-type doctorCommand struct {
-	*console
-	*connector
-	env    Env
-	agents string
-}
-
 func newDoctor(a *app) *cobra.Command {
-	c := doctorCommand{console: a.console, connector: a.connector, env: a.env}
+	var agents string
 	cmd := &cobra.Command{
 		Use:   "doctor [TEAM]",
 		Short: "Check everything that a session needs, with a remedy for each finding",
@@ -42,51 +33,38 @@ func newDoctor(a *app) *cobra.Command {
 			"If Temporal does not answer, everything else is checked. The exit code is 1 if a check failed, and 0 if there are only warnings.\n\n" +
 			"Nothing is changed: temporary files in the store are removed again.",
 		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml",
-		Args:    cmdline.Arguments(0, 1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), strings.Join(args, "")) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.doctor(cmd.Context(), strings.Join(args, ""), cmp.Or(agents, a.environ.get("MAESTRO_AGENTS")))
+		},
 	}
-	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	a.addSessionFlags(cmd)
-	return cmd
+	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
+	return a.addSessionFlags(cmd)
 }
 
-func (c *doctorCommand) run(ctx context.Context, team string) error {
-	found, err := c.examine(ctx, team)
+// doctor checks everything that a session needs, and what the team needs if one is named.
+func (a *app) doctor(ctx context.Context, team, agents string) error {
+	_ = a.stateDirectory() // root continues as its owner
+	t, err := a.teamIfNamed(ctx, team)
 	if err != nil {
 		return err
 	}
-	doc := doctorDocument{OK: true, Findings: found}
-	for _, f := range found {
-		doc.OK = doc.OK && f.Result != doctor.Bad
-	}
-	if err := c.result(doc, func() { c.write(doc) }); err != nil {
+	server, _ := localdev.FindServer(a.env.Executable) // a missing one is a finding
+	found, err := doctor.Examine(ctx, doctor.Options{
+		StateDir: a.stateDir, Agents: agents, Server: server,
+		Team: t, Dial: a.dial, Again: a.commandLine, Environ: a.environ, Getenv: a.environ.get,
+		Now: a.now, Container: room.InContainer(),
+	})
+	if err != nil {
 		return err
 	}
-	if !doc.OK {
+	bad := slices.ContainsFunc(found, func(f control.Finding) bool { return f.Result == doctor.Bad })
+	if err := a.result(doctorDocument{!bad, found}, func() { a.writeFindings(found) }); err != nil {
+		return err
+	}
+	if bad {
 		return failf("sessions cannot run: see the findings above")
 	}
 	return nil
-}
-
-// examine checks everything that a session needs, and what the team needs if one is named.
-func (c *doctorCommand) examine(ctx context.Context, team string) ([]control.Finding, error) {
-	_ = c.stateDirectory() // root continues as its owner
-	var t spec.Team
-	if team != "" {
-		var err error
-		if t, err = c.teamNamed(ctx, team); err != nil {
-			return nil, err
-		}
-	}
-	server, err := localdev.FindServer(c.env.Executable)
-	if err != nil {
-		server = "" // which is a finding
-	}
-	return doctor.Examine(ctx, doctor.Options{
-		StateDir: c.stateDir, Agents: cmp.Or(c.agents, c.environ.get("MAESTRO_AGENTS")), Server: server,
-		Team: t, Dial: c.dial, Again: c.commandLine, Environ: c.environ, Getenv: c.environ.get,
-		Now: c.env.Now, Container: room.InContainer(),
-	})
 }
 
 const (
@@ -96,23 +74,23 @@ const (
 	checkWidth  = 19
 )
 
-// write prints findings for people.
-func (c *doctorCommand) write(doc doctorDocument) {
+// writeFindings prints findings for people.
+func (a *app) writeFindings(found []control.Finding) {
 	const margin = resultWidth + checkWidth
-	for _, f := range doc.Findings {
+	for _, f := range found {
 		colour := map[string]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Bad: terminal.Red}[f.Result]
-		head := c.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
+		head := a.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {
-			c.print("%s", head)
+			a.print("%s", head)
 			head, gap = "", margin
 		}
-		c.hang(head+strings.Repeat(" ", gap), margin, f.Message)
+		a.hang(head+strings.Repeat(" ", gap), margin, f.Message)
 		if f.Remedy != "" {
-			c.hang(strings.Repeat(" ", margin)+"-> ", margin+len("-> "), f.Remedy)
+			a.hang(strings.Repeat(" ", margin)+"-> ", margin+len("-> "), f.Remedy)
 		}
 		if f.Command != "" {
-			c.print("%*s$ %s", resultWidth, "", f.Command)
+			a.print("%*s$ %s", resultWidth, "", f.Command)
 		}
 	}
 }

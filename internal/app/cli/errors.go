@@ -98,8 +98,7 @@ var flagOf = map[string]string{"supplied": "input", "edits": "edit", "decisions"
 
 // inputError is an error of an operation, with the flag that gave the wrong input.
 func inputError(err error) error {
-	var wrong *control.Error
-	if errors.As(err, &wrong) && wrong.Kind == control.Invalid && wrong.Field != "" {
+	if wrong, ok := errors.AsType[*control.Error](err); ok && wrong.Kind == control.Invalid && wrong.Field != "" && wrong.Field != "name" { // names are arguments
 		return usagef("--%s: %w", cmp.Or(flagOf[wrong.Field], strings.ReplaceAll(wrong.Field, "_", "-")), err)
 	}
 	return err

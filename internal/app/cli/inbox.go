@@ -12,47 +12,30 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
-// inboxCommand is `inbox`.
-type inboxCommand struct {
-	*console
-	*connector
-}
-
 func newInbox(a *app) *cobra.Command {
-	c := inboxCommand{a.console, a.connector}
-	cmd := &cobra.Command{
+	return a.addServedFlags(&cobra.Command{
 		Use:   "inbox",
 		Short: "List open requests to a person, over all sessions",
 		Long: "List open requests to a person, over all sessions of the namespace: the kind, since when, the session's cost, and the command that answers it. " +
 			"This works without a worker. For sessions in other stores it shows what Temporal has; sessions that Temporal has lost must be resumed first.",
-		Args: cmdline.Arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
-	}
-	a.addServedFlags(cmd)
-	return cmd
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
+	})
 }
 
-func (c *inboxCommand) run(ctx context.Context) error {
-	p, err := c.plane(ctx, c.storeOrTemporalBase)
+func (a *app) inbox(ctx context.Context) error {
+	doc, err := ask(ctx, a.connector, a.served(a.storeOrTemporalBase), httpapi.ListRequests, httpapi.None{})
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	doc, err := invoke(ctx, p, httpapi.ListRequests, httpapi.None{})
-	if err != nil {
-		return err
-	}
-	for i := range doc.Waiting {
-		commands := doc.Waiting[i].Commands
-		for j, command := range commands {
-			commands[j] = c.commandLine(strings.TrimPrefix(command, "maestro "))
+	for _, e := range doc.Waiting {
+		for i, command := range e.Commands {
+			e.Commands[i] = a.commandLine(strings.TrimPrefix(command, "maestro "))
 		}
 	}
-	return c.result(doc, func() { c.write(doc) })
+	return a.result(doc, func() { a.writeInbox(doc) })
 }
 
 func requestsOf(d control.Inbox, sessionID string) []session.Request {
@@ -65,14 +48,14 @@ func requestsOf(d control.Inbox, sessionID string) []session.Request {
 	return all
 }
 
-func (c *inboxCommand) write(doc control.Inbox) {
+func (a *app) writeInbox(doc control.Inbox) {
 	if !slices.ContainsFunc(doc.Waiting, func(e control.InboxEntry) bool { return !e.NoticeOnly() }) {
-		c.printErr("no open requests")
+		a.printErr("no open requests")
 	}
 	if len(doc.Waiting) == 0 {
 		return
 	}
-	t := c.table("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
+	t := a.table("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
 		h := e.Request
 		n, first := answeredTogether(h, requestsOf(doc, e.Session))
@@ -81,7 +64,7 @@ func (c *inboxCommand) write(doc control.Inbox) {
 		}
 		waits, ticket := "-", "-"
 		if !e.Since.IsZero() {
-			waits = terminal.Age(c.now().Sub(e.Since))
+			waits = terminal.Age(a.now().Sub(e.Since))
 		}
 		if e.Ticket != nil {
 			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")
@@ -89,27 +72,27 @@ func (c *inboxCommand) write(doc control.Inbox) {
 		t.Add(e.Session, terminal.Dash(e.Team), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Dash(subjects(h, n)), waits,
 			terminal.Number(e.Usage.Tokens()), terminal.Dollars(e.Usage.CostUSD), ticket, terminal.Painted(messageOf(h), terminal.Dim))
 	}
-	c.writeFitted(t, "TOKENS", "USD", "TEAM")
-	c.writeCommands(doc, "answer with (--note TEXT adds a note):", false)
-	c.writeCommands(doc, "these continue without an answer:", true)
+	a.writeFitted(t, "TOKENS", "USD", "TEAM")
+	a.writeCommands(doc, "answer with (--note TEXT adds a note):", false)
+	a.writeCommands(doc, "these continue without an answer:", true)
 }
 
 // writeCommands lists a command for each session: the first answer, or for notices `status`.
-func (c *inboxCommand) writeCommands(doc control.Inbox, heading string, goesOn bool) {
+func (a *app) writeCommands(doc control.Inbox, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {
 		if e.NoticeOnly() != goesOn {
 			continue
 		}
 		if len(said) == 0 {
-			c.print("\n%s", heading)
+			a.print("\n%s", heading)
 		}
-		command := c.commandLine("status " + e.Session)
+		command := a.commandLine("status " + e.Session)
 		if len(e.Commands) > 0 && !goesOn {
 			command = e.Commands[0]
 		}
 		if !said[command] {
-			c.print("  %s", command)
+			a.print("  %s", command)
 		}
 		said[command] = true
 	}

@@ -47,7 +47,7 @@ func TestStatusWithoutTemporal(t *testing.T) {
 	b.session("web-001", "crew", time.Hour, tokensOf(1, 2, 250_000_000))
 	got := b.run("status", "web-001")
 	require.Zero(t, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "Temporal cannot be reached; showing what the store in ")
+	require.Contains(t, got.stderr.String(), "showing what the store in ")
 	require.Contains(t, got.stdout.String(), "web-001  completed  team crew")
 	require.Contains(t, got.stdout.String(), "bob")
 	require.Contains(t, got.stdout.String(), "\n3 tokens, 0.25 USD, ", "what its calls have cost")
@@ -63,7 +63,7 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	b := newBank(t)
 	empty := b.run("inbox")
 	require.Zero(t, empty.code, empty.stderr.String())
-	require.Contains(t, empty.stderr.String(), "Temporal cannot be reached")
+	require.Contains(t, empty.stderr.String(), "cannot reach Temporal")
 	require.Contains(t, empty.stderr.String(), "no open requests")
 	require.Empty(t, empty.stdout.String())
 

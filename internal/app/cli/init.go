@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"io/fs"
@@ -18,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -66,12 +66,12 @@ type initDocument struct {
 
 // initCommand is `init`.
 type initCommand struct {
-	*console
-	cwd, template string
+	*app
+	template string
 }
 
 func newInit(a *app) *cobra.Command {
-	c := initCommand{a.console, a.env.Dir, defaultTemplate}
+	c := initCommand{a, defaultTemplate}
 	known := slices.Sorted(maps.Keys(templates))
 	var described []string
 	for _, name := range known {
@@ -83,19 +83,13 @@ func newInit(a *app) *cobra.Command {
 		Long: "Create a commented team file and worker file. The agents are programs, so a session runs without a model or a key. " +
 			"Existing files are not overwritten.\n\nTemplates:\n" + templateList(known),
 		Example: "  maestro init\n  maestro init greeter --template blank\n  maestro init audit --template audit",
-		Args:    cmdline.Arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir := c.cwd
-			if len(args) > 0 {
-				dir = args[0]
-			}
-			return c.run(dir)
+			return c.run(cmp.Or(strings.Join(args, ""), c.env.Dir))
 		},
 	}
 	cmd.Flags().StringVar(&c.template, "template", c.template, terminal.Enumeration(known, "or"))
-	_ = cmd.RegisterFlagCompletionFunc("template", cobra.FixedCompletions(described, cobra.ShellCompDirectiveNoFileComp))
-	a.addOutputFlag(cmd)
-	return cmd
+	_ = cmd.RegisterFlagCompletionFunc("template", cobra.FixedCompletions(described, noFiles))
+	return a.addOutputFlag(cmd)
 }
 
 func templateList(known []string) string {
@@ -132,7 +126,7 @@ func (c *initCommand) run(dir string) error {
 		c.print("%s", filepath.Join(dir, filepath.FromSlash(file)))
 	}
 	at := func(file string) string {
-		if dir == c.cwd {
+		if dir == c.env.Dir {
 			return file
 		}
 		return agent.ShellWord(filepath.Join(dir, file))
@@ -199,26 +193,9 @@ func writeNew(dir string, files map[string][]byte) error {
 		return usagef("%s already has %s, which is not overwritten; choose another directory, like `maestro init my-team`", dir, textfmt.FirstOf(taken, 5))
 	}
 	for _, name := range names {
-		if err := writeOnce(filepath.Join(dir, filepath.FromSlash(name)), files[name]); err != nil {
+		if err := writeFile(filepath.Join(dir, filepath.FromSlash(name)), files[name], os.O_EXCL); err != nil {
 			return failf("%w; check the directory's owner and the free disk space", err)
 		}
 	}
 	return nil
-}
-
-// writeOnce writes a file that must not exist. Scripts are executable.
-func writeOnce(file string, data []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	mode := fs.FileMode(0o644)
-	if filepath.Ext(file) == ".sh" {
-		mode = 0o755
-	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
 }

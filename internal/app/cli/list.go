@@ -1,7 +1,10 @@
 package cli
 
 import (
-	"context"
+	"cmp"
+	"errors"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,19 +15,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
-// listCommand is `list`.
-type listCommand struct {
-	*console
-	*connector
-	control.SessionFilter
-}
-
 func newList(a *app) *cobra.Command {
-	c := listCommand{console: a.console, connector: a.connector}
+	var in control.SessionFilter
 	var status, since string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -32,53 +27,39 @@ func newList(a *app) *cobra.Command {
 		Long: "List the sessions in Temporal, and those that only the store still has. " +
 			"If Temporal cannot be reached, only the store is listed.",
 		Example: "  maestro list --team web --status help_needed\n  maestro list --since 7d --limit 20",
-		Args:    cmdline.Arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.Status = session.State(status)
-			var err error
-			if c.Since, err = parseStart(since, c.now()); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			in.Status = session.State(status)
+			if in.Since, err = parseStart(since, a.now()); err != nil {
 				return err
 			}
-			if err := c.Check(); err != nil {
+			if err := in.Check(); err != nil {
 				return inputError(err)
 			}
-			return c.run(cmd.Context())
+			return inputError(report(cmd.Context(), a, a.served(a.storeOrTemporalBase), httpapi.ListSessions, in, func(doc control.SessionList) {
+				a.writeSessions(doc, in.All())
+			}))
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&c.Limit, "limit", 50, "maximum number of sessions")
-	flags.StringVar(&c.Team, "team", "", "only sessions of this team")
+	flags.IntVar(&in.Limit, "limit", 50, "maximum number of sessions")
+	flags.StringVar(&in.Team, "team", "", "only sessions of this team")
 	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(words(control.States()), ", "))
-	flags.StringArrayVar(&c.Labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
+	flags.StringArrayVar(&in.Labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	flags.StringVar(&since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
-	flags.StringVar(&c.Cursor, "cursor", "", "continue after the page that ended with this cursor")
-	a.addServedFlags(cmd)
-	return cmd
+	flags.StringVar(&in.Cursor, "cursor", "", "continue after the page that ended with this cursor")
+	return a.addServedFlags(cmd)
 }
 
-func (c *listCommand) run(ctx context.Context) error {
-	p, err := c.plane(ctx, c.storeOrTemporalBase)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	doc, err := invoke(ctx, p, httpapi.ListSessions, c.SessionFilter)
-	if err != nil {
-		return inputError(err)
-	}
-	return c.result(doc, func() { c.write(doc) })
-}
-
-func (c *listCommand) write(doc control.SessionList) {
+func (a *app) writeSessions(doc control.SessionList, all bool) {
 	switch {
-	case len(doc.Sessions) == 0 && !c.All():
-		c.printErr("no session matches")
+	case len(doc.Sessions) == 0 && !all:
+		a.printErr("no session matches")
 		return
 	case len(doc.Sessions) == 0:
-		c.printErr("no sessions yet; start one with `maestro run TEAM TEXT`")
+		a.printErr("no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
-	t := c.table("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "USD", "STARTED", "TOOK", "REQUIREMENT")
+	t := a.table("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "USD", "STARTED", "TOOK", "REQUIREMENT")
 	for _, l := range doc.Sessions {
 		took := ""
 		if l.StartedAt != nil && l.ClosedAt != nil {
@@ -92,7 +73,7 @@ func (c *listCommand) write(doc control.SessionList) {
 			terminal.Number(l.Tokens), terminal.Dollars(l.CostUSD), terminal.Moment(l.StartedAt), took,
 			terminal.Painted(safetext.Line(l.Requirement), terminal.Dim))
 	}
-	c.writeFitted(t, "TOOK", "TOKENS", "PHASE", "TEAM")
+	a.writeFitted(t, "TOOK", "TOKENS", "PHASE", "TEAM")
 	waiting := 0
 	for _, l := range doc.Sessions {
 		if l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval {
@@ -100,10 +81,10 @@ func (c *listCommand) write(doc control.SessionList) {
 		}
 	}
 	if waiting > 0 {
-		c.printErr("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), c.commandLine("inbox"))
+		a.printErr("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.commandLine("inbox"))
 	}
 	if doc.More {
-		c.printErr("more: --cursor %s", doc.Cursor)
+		a.printErr("more: --cursor %s", doc.Cursor)
 	}
 }
 
@@ -124,9 +105,21 @@ func parseStart(since string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-func timeOf(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
+var daysPattern = regexp.MustCompile(`^([0-9]{1,5})d(.*)$`)
+
+// parseAgo reads a time before now: days, a duration, or both.
+func parseAgo(since string) (time.Duration, error) {
+	rest, ago := since, time.Duration(0)
+	if m := daysPattern.FindStringSubmatch(since); m != nil {
+		days, _ := strconv.Atoi(m[1])
+		rest, ago = cmp.Or(m[2], "0s"), time.Duration(days)*24*time.Hour
 	}
-	return *t
+	d, err := time.ParseDuration(rest)
+	if err != nil {
+		return 0, err
+	}
+	if ago+d <= 0 {
+		return 0, errors.New("it is not in the past")
+	}
+	return ago + d, nil
 }

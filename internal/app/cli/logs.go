@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -19,7 +18,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/models/transcript"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -37,8 +35,8 @@ type attemptLog struct {
 
 // logsCommand is `logs`.
 type logsCommand struct {
-	*console
-	*connector
+	*app
+	plane   *plane
 	session string
 	// selection is PHASE, PHASE/PERSONA or empty.
 	selection string
@@ -51,12 +49,8 @@ type logsCommand struct {
 	full bool
 }
 
-func logsCommandOf(a *app) logsCommand {
-	return logsCommand{console: a.console, connector: a.connector, tail: -1}
-}
-
 func newLogs(a *app) *cobra.Command {
-	c := logsCommandOf(a)
+	c := logsCommand{app: a, tail: -1}
 	cmd := &cobra.Command{
 		Use:   "logs SESSION [PHASE/PERSONA]",
 		Short: "Print or follow the output of a session's agents",
@@ -65,7 +59,6 @@ func newLogs(a *app) *cobra.Command {
 			"With -f, follow the session until it ends or waits for a person: what agents print, what models write and the tools that they call, live, with the name of the assignment; " +
 			"and attempts when they end. For checks, and for agents on other hosts, the newest lines come every few seconds. The exit code is the session's outcome, as for `watch`. Without Temporal following only the store.",
 		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",
-		Args:    cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case c.tail < 0 && cmd.Flags().Changed("tail"):
@@ -82,27 +75,29 @@ func newLogs(a *app) *cobra.Command {
 	flags.IntVar(&c.tail, "tail", c.tail, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
 	flags.BoolVar(&c.full, "full", false, "print complete tool calls and results; -o json always does")
 	flags.DurationVar(&c.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
-	a.addServedFlags(cmd)
-	return cmd
+	return a.addServedFlags(cmd)
 }
 
 func (c *logsCommand) run(ctx context.Context) error {
-	p, err := c.plane(ctx, c.logsBase)
-	if err != nil {
+	base := c.storeBase
+	if c.follow {
+		base = c.lookBase(c.openStore, "following only the store")
+	}
+	var err error
+	if c.plane, err = c.served(base)(ctx); err != nil {
 		return err
 	}
-	defer p.close()
-	r := &logReader{logsCommand: c, plane: p}
+	defer c.plane.close()
 	if c.follow {
-		return r.follow(ctx)
+		return c.followLogs(ctx)
 	}
 	doc := logsDocument{Session: c.session}
-	list, err := r.attempts(ctx)
+	list, err := c.attempts(ctx)
 	if err != nil {
 		return err
 	}
 	finished := len(list.Attempts)
-	if doc.Logs, err = r.newest(ctx, list); err != nil {
+	if doc.Logs, err = c.newest(ctx, list); err != nil {
 		return err
 	}
 	if c.output == outputJSON {
@@ -114,19 +109,6 @@ func (c *logsCommand) run(ctx context.Context) error {
 	}
 	c.write(doc)
 	return nil
-}
-
-// logsBase is the base of operations that read logs: the store and, to follow them, Temporal.
-func (c *logsCommand) logsBase(ctx context.Context) (*control.Base, func(), error) {
-	s, key, err := c.stored(c.session)
-	if err != nil || !c.follow {
-		return c.base(nil, s, key.Namespace), func() {}, err
-	}
-	conn, err := c.dialToLook(ctx, "following only the store")
-	if err != nil || conn == nil {
-		return c.base(nil, s, key.Namespace), func() {}, err
-	}
-	return c.base(conn, s, key.Namespace), conn.Close, nil
 }
 
 // newestOf selects attempts by --tail and --since, and keeps their order.
@@ -141,40 +123,25 @@ func (c *logsCommand) newestOf(logs []control.Attempt, now time.Time) []control.
 	})
 }
 
-// logReader reads a session's attempts.
-type logReader struct {
-	*logsCommand
-	plane *plane
-}
-
 // filter selects the attempts.
-func (r *logReader) filter() control.AttemptFilter {
-	return control.AttemptFilter{Session: r.session, Assignment: control.Select(r.selection)}
+func (c *logsCommand) filter() control.AttemptFilter {
+	return control.AttemptFilter{Session: c.session, Assignment: control.Select(c.selection)}
 }
 
 // attempts lists the selected finished attempts in the order of the team file.
-func (r *logReader) attempts(ctx context.Context) (control.AttemptList, error) {
-	list, err := invoke(ctx, r.plane, httpapi.ListAttempts, r.filter())
+func (c *logsCommand) attempts(ctx context.Context) (control.AttemptList, error) {
+	list, err := invoke(ctx, c.plane, httpapi.ListAttempts, c.filter())
 	if list.Damage.Damage != "" {
-		r.printErr("%s", list.Damage.Damage)
+		c.printErr("%s", list.Damage.Damage)
 	}
-	return list, r.explainIn(ctx, r.plane, selectionError(err))
-}
-
-// selectionError converts an error of an operation. Only the selection can be wrong.
-func selectionError(err error) error {
-	var wrong *control.Error
-	if errors.As(err, &wrong) && wrong.Kind == control.Invalid {
-		return usagef("%w", err)
-	}
-	return err
+	return list, c.explain(ctx, c.plane, err)
 }
 
 // newest has the attempts that --tail and --since select, with their texts.
-func (r *logReader) newest(ctx context.Context, list control.AttemptList) ([]attemptLog, error) {
+func (c *logsCommand) newest(ctx context.Context, list control.AttemptList) ([]attemptLog, error) {
 	logs := []attemptLog{}
-	for _, a := range r.newestOf(list.Attempts, r.now()) {
-		l, err := r.read(ctx, a)
+	for _, a := range c.newestOf(list.Attempts, c.now()) {
+		l, err := c.read(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -184,9 +151,9 @@ func (r *logReader) newest(ctx context.Context, list control.AttemptList) ([]att
 }
 
 // read reads an attempt's texts.
-func (r *logReader) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
+func (c *logsCommand) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
 	l.Attempt = a
-	l.AttemptLog, err = invoke(ctx, r.plane, httpapi.ReadAttemptLog, a.Input(r.session))
+	l.AttemptLog, err = invoke(ctx, c.plane, httpapi.ReadAttemptLog, a.Input(c.session))
 	return l, err
 }
 

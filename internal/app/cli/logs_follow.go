@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -41,21 +42,21 @@ type (
 
 // logFollower prints a session's logs live.
 type logFollower struct {
-	*logReader
+	*logsCommand
 	// briefs shorten the output of the running attempts, and printed is its end.
 	briefs  map[spec.AssignmentID]*transcript.Brief
 	printed map[spec.AssignmentID]string
 }
 
-// follow prints attempts and output until the session ends or waits for a person, or ctx
+// followLogs prints attempts and output until the session ends or waits for a person, or ctx
 // ends. It waits for a lost connection.
-func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, briefs: map[spec.AssignmentID]*transcript.Brief{}, printed: map[spec.AssignmentID]string{}}
+func (c *logsCommand) followLogs(ctx context.Context) error {
+	f := &logFollower{logsCommand: c, briefs: map[spec.AssignmentID]*transcript.Brief{}, printed: map[spec.AssignmentID]string{}}
 	from, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
-	for e, err := range r.plane.follow(ctx, control.FollowInput{AttemptFilter: r.filter(), From: from}) {
+	for e, err := range c.plane.follow(ctx, control.FollowInput{AttemptFilter: c.filter(), From: from}) {
 		if err == nil {
 			err = f.take(ctx, e)
 		}
@@ -63,13 +64,13 @@ func (r *logReader) follow(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			return r.explainIn(ctx, r.plane, selectionError(err))
+			return c.explain(ctx, c.plane, err)
 		}
 		if e.Kind == control.SessionIs && hasOutcome(e.Status) {
 			return f.end(e)
 		}
 	}
-	r.printErr("session %s continues; follow it again: %s", r.session, r.commandLine("logs -f "+r.session))
+	c.printErr("session %s continues; follow it again: %s", c.session, c.commandLine("logs -f "+c.session))
 	return exit(exitInterrupted)
 }
 
@@ -208,18 +209,15 @@ func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
 
 // end prints the session's state, and returns its exit code.
 func (f *logFollower) end(status control.Event) error {
+	code := outcomeCode(status.Status)
 	if f.output == outputJSON {
-		if err := f.line(followedEnd{"session", f.session, status.Status, status.Reason}); err != nil {
-			return err
-		}
-		return exit(outcomeCode(status.Status))
+		return cmp.Or(f.line(followedEnd{"session", f.session, status.Status, status.Reason}), exit(code))
 	}
 	f.printErr("session %s: %s", f.session, status.Status)
-	if code := outcomeCode(status.Status); code != exitDone {
+	if code != exitDone {
 		f.printErr("more: %s", f.commandLine("status "+f.session))
-		return exit(code)
 	}
-	return nil
+	return exit(code)
 }
 
 // line writes a document as one line.

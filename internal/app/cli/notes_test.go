@@ -28,7 +28,7 @@ func TestNotesAreOnlySeen(t *testing.T) {
 			Persona: "dev", AssignmentSummary: session.AssignmentSummary{Summary: summary, LeftOut: []string{"left out: b\x1b[2J"}},
 		}}})
 	}
-	writeStatus(a.guide, v)
+	a.writeStatus(v)
 	require.Equal(t, 1, strings.Count(out.String(), "\nthe result of build/dev: left out: b"), out.String())
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")

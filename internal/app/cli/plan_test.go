@@ -129,7 +129,7 @@ func TestPlanRefusesWhatARunWould(t *testing.T) {
 		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
 		{[]string{"--input", "design=nowhere"}, "cannot be read"},
 		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},
-		{[]string{"-o", "table"}, "use text or json"},
+		{[]string{"-o", "text"}, "use table or json"},
 	} {
 		got := d.run(append([]string{"plan", file}, c.args...)...)
 		require.Equal(t, 2, got.code, "%v", c.args)
@@ -142,7 +142,7 @@ func TestPlanCompletes(t *testing.T) {
 	d := newDesk(t)
 	file := d.file("team.yaml", planTeam)
 	require.Equal(t, "design\nsurvey\nbuild\ntest\n:36\n", d.must(0, "__complete", "plan", file, "--only", ""))
-	require.Equal(t, "text\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
+	require.Equal(t, "table\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
 }
 
 // TestInputsAreTakenLikeAWorkspace: git is asked which files belong to a directory.

@@ -4,20 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"iter"
+	"os"
 	"strings"
+	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
-	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // plane is where the operations of commands run: in this process, on Temporal and the store, or at a
@@ -78,21 +78,53 @@ func (p *plane) dashboard(ctx context.Context, sessionID string) string {
 	return control.Sessions{Base: p.base}.Dashboard(ctx, sessionID)
 }
 
-// plane is that of the server in a command's flags or the environment; otherwise local creates it.
-func (c *connector) plane(ctx context.Context, local func(context.Context) (*control.Base, func(), error)) (*plane, error) {
-	at, err := c.client()
-	if err != nil {
-		return nil, err
-	}
-	if at != nil {
+// place is where a command's operations run.
+type place func(ctx context.Context) (*plane, error)
+
+// served is the server in a command's flags or the environment; otherwise what open opens.
+func (c *connector) served(open opener) place {
+	return func(ctx context.Context) (*plane, error) {
+		at, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		if at == nil {
+			return c.here(open)(ctx)
+		}
 		between := &transit{now: c.now}
 		return &plane{server: at, transit: between, close: func() {
 			between.close()
 			at.Close()
 		}}, nil
 	}
-	base, done, err := local(ctx)
-	return &plane{base: base, close: done}, err
+}
+
+// here is what open opens, also if the environment names a server.
+func (c *connector) here(open opener) place {
+	return func(ctx context.Context) (*plane, error) {
+		base, done, err := open(ctx)
+		return &plane{base: base, close: done}, err
+	}
+}
+
+// ask runs one operation, and adds to its error what a person can do.
+func ask[I, O any](ctx context.Context, c *connector, at place, o httpapi.Operation[I, O], in I) (doc O, err error) {
+	p, err := at(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer p.close()
+	doc, err = invoke(ctx, p, o, in)
+	return doc, c.explain(ctx, p, err)
+}
+
+// report runs one operation, and prints its document, as JSON or with write for people.
+func report[I, O any](ctx context.Context, a *app, at place, o httpapi.Operation[I, O], in I, write func(O)) error {
+	doc, err := ask(ctx, a.connector, at, o, in)
+	if err != nil {
+		return err
+	}
+	return a.result(doc, func() { write(doc) })
 }
 
 // where describes the Temporal and the store, or the server.
@@ -118,28 +150,6 @@ func (p *plane) temporal() string {
 	return "Temporal at " + p.base.Temporal().Address
 }
 
-const (
-	serverVariable = "MAESTRO_SERVER"
-	tokenVariable  = "MAESTRO_TOKEN"
-	serverFlag     = "server"
-	maxTokenFile   = 4 << 10
-)
-
-// serverFlags name the server that a command works with instead of Temporal and the store.
-type serverFlags struct {
-	url, tokenFile string
-	plainHTTP      bool
-}
-
-// addServerFlags gives a command that can work with a server the flags that name it.
-func (t *target) addServerFlags(cmd *cobra.Command) {
-	cmdline.AddGroup(cmd.Flags(), "Without Temporal and the store", func(flags *pflag.FlagSet) {
-		flags.StringVar(&t.server.url, serverFlag, "", "URL of a server to work with (default: $"+serverVariable+"); the token comes from $"+tokenVariable)
-		flags.StringVar(&t.server.tokenFile, "token-file", "", "file with the token instead")
-		flags.BoolVar(&t.server.plainHTTP, "plain-http", false, "send the token to another host also without encryption")
-	})
-}
-
 // client returns a client of the server in flags or the environment; nil: no server is named, or
 // flags name a Temporal or a store, which override the environment.
 func (c *connector) client() (*client.Client, error) {
@@ -159,11 +169,10 @@ func (c *connector) client() (*client.Client, error) {
 	}
 	token := t.environ.get(tokenVariable)
 	if t.server.tokenFile != "" {
-		data, err := bounded.ReadFile(t.server.tokenFile, maxTokenFile)
-		if err != nil {
-			return nil, usagef("--token-file: %w", err)
+		var err error
+		if token, err = readSecret("token-file", t.server.tokenFile); err != nil {
+			return nil, err
 		}
-		token = strings.TrimSpace(string(data))
 	}
 	made, err := client.New(client.Options{
 		URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildinfo.This().Version,
@@ -175,51 +184,100 @@ func (c *connector) client() (*client.Client, error) {
 	return made, nil
 }
 
-// namesLocal is a flag for a Temporal or a store; empty: none is given.
-func (t *target) namesLocal() string {
-	for _, f := range append(t.places(),
-		namedFlag{"api-key", t.temporal.APIKey}, namedFlag{"tls-cert-path", t.temporal.TLSCertPath},
-		namedFlag{"tls-key-path", t.temporal.TLSKeyPath}, namedFlag{"tls-ca-path", t.temporal.TLSCAPath},
-	) {
-		if f.value != "" {
-			return f.name
-		}
+// maxSecret bounds a file with a secret, in bytes.
+const maxSecret = 4 << 10
+
+// readSecret reads the file of a flag.
+func readSecret(flag, file string) (string, error) {
+	data, err := bounded.ReadFile(file, maxSecret)
+	if err != nil {
+		return "", usagef("--%s: %w", flag, err)
 	}
-	return ""
+	return strings.TrimSpace(string(data)), nil
 }
 
-// commandLine is the flags as they are written.
-func (f serverFlags) commandLine() string {
-	line := ""
-	for _, g := range []namedFlag{{serverFlag, f.url}, {"token-file", f.tokenFile}} {
-		if g.value != "" {
-			line += " --" + g.name + " " + agent.ShellWord(g.value)
-		}
-	}
-	if f.plainHTTP {
-		line += " --plain-http"
-	}
-	return line
+// transit is a temporary store, for a plan, and for files that go to a server or come from it.
+type transit struct {
+	now   func() time.Time
+	dir   string
+	store *store.Store
 }
 
-// refuseServer makes commands that need Temporal and the store fail if a server is named.
-func refuseServer(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		refuseServer(sub)
+// open makes the store.
+func (t *transit) open() (_ *store.Store, err error) {
+	if t.store != nil {
+		return t.store, nil
 	}
-	if !cmd.Runnable() || cmd.DisableFlagParsing || cmd.Flags().Lookup(serverFlag) != nil {
-		return
+	if t.dir, err = os.MkdirTemp("", "maestro-transit-"); err != nil {
+		return nil, failf("make a temporary directory for files: %w", err)
 	}
-	cmd.Flags().Var(refusedServer{cmd}, serverFlag, "")
-	cmd.Flags().Lookup(serverFlag).Hidden = true
+	t.store, err = store.Create(t.dir, store.Options{Clock: t.now})
+	return t.store, err
 }
 
-// refusedServer is the flag of commands that cannot work with a server.
-type refusedServer struct{ cmd *cobra.Command }
+func (t *transit) close() {
+	if t.dir != "" {
+		_ = os.RemoveAll(t.dir) // remaining files do no harm
+	}
+}
 
-func (refusedServer) String() string { return "" }
-func (refusedServer) Type() string   { return "URL" }
+// result reads a session's result, with the files that it has changed.
+func (p *plane) result(ctx context.Context, sessionID string) (control.Result, error) {
+	if p.base != nil {
+		return control.Reviews{Base: p.base}.Result(ctx, sessionID)
+	}
+	return p.bundle(ctx, control.BundleInput{Session: sessionID})
+}
 
-func (r refusedServer) Set(string) error {
-	return fmt.Errorf("`%s` works with Temporal and the store themselves, not with a server; leave --%s out", r.cmd.CommandPath(), serverFlag)
+// newest reads a session's result, with the files of its newest tree that paths select.
+func (p *plane) newest(ctx context.Context, sessionID string, paths []string) (control.Result, error) {
+	if p.base != nil {
+		return control.Reviews{Base: p.base}.Newest(ctx, sessionID)
+	}
+	return p.bundle(ctx, control.BundleInput{Session: sessionID, Tree: true, Paths: paths})
+}
+
+func (p *plane) bundle(ctx context.Context, in control.BundleInput) (doc control.Result, err error) {
+	into, err := p.transit.open()
+	if err != nil {
+		return doc, err
+	}
+	err = client.Download(ctx, p.server, httpapi.BundleSession, in, func(r io.Reader) error {
+		doc, err = control.ReadBundle(ctx, r, into)
+		return err
+	})
+	return doc, err
+}
+
+// checkStart rejects a session that cannot start, before its files are stored. A server rejects it at the start.
+func (p *plane) checkStart(ctx context.Context, in control.NewSession) error {
+	if p.base == nil {
+		return nil
+	}
+	return control.Starts{Base: p.base}.Check(ctx, in)
+}
+
+// files is the store that takes a session's files first.
+func (p *plane) files() (*store.Store, error) {
+	if p.base != nil {
+		return p.base.Store, nil
+	}
+	return p.transit.open()
+}
+
+// send uploads files to a server. It has to store them unchanged: ignored files were left out before.
+func (p *plane) send(ctx context.Context, team string, files spec.Digest) error {
+	if p.base != nil {
+		return nil
+	}
+	archive := func() (io.Reader, error) {
+		r, w := io.Pipe()
+		go func() { _ = w.CloseWithError(control.Pack(ctx, p.transit.store.Content, files, w)) }() // the reader has the error
+		return r, nil
+	}
+	stored, err := client.Upload(ctx, p.server, httpapi.UploadWorkspace, httpapi.UploadInput{Team: team, Include: []string{"**"}}, archive)
+	if err == nil && stored.Workspace != files {
+		err = failf("the server stored other files than were sent; its version may be another: see `maestro version`")
+	}
+	return err
 }

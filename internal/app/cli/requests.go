@@ -6,20 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
-
-// guide describes requests and outcomes of sessions to a person, with the commands to run next.
-type guide struct {
-	target  *target
-	console *console
-	now     func() time.Time
-}
 
 // messageOf is a request's message.
 func messageOf(h session.Request) string {
@@ -54,9 +46,9 @@ func subjects(h session.Request, n int) string {
 }
 
 // firstCommand is the command that answers a request; empty: none is known, or needed.
-func (g *guide) firstCommand(sessionID string, h session.Request, open []session.Request) string {
+func (a *app) firstCommand(sessionID string, h session.Request, open []session.Request) string {
 	if all := h.Commands(sessionID, open); len(all) > 0 && !h.Kind.NoticeOnly() {
-		return g.target.commandLine(all[0].Line)
+		return a.commandLine(all[0].Line)
 	}
 	return ""
 }
@@ -77,7 +69,7 @@ func waitsFor(open []session.Request) string {
 // requestLines describes a request. Its attempts are omitted if they are
 // printed elsewhere. For a session that has ended it describes the outcome, without
 // the commands.
-func (g *guide) requestLines(s session.Status, h session.Request, attempts bool) []string {
+func (a *app) requestLines(s session.Status, h session.Request, attempts bool) []string {
 	n, _ := answeredTogether(h, s.Help)
 	if s.Status.Closed() {
 		n = 1
@@ -86,7 +78,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 	if n > 1 {
 		need = "need a larger budget"
 	}
-	title := fmt.Sprintf("%s %s: %s", subjects(h, n), g.console.palette.Paint(terminal.Red, need), safetext.Clip(messageOf(h), 300))
+	title := fmt.Sprintf("%s %s: %s", subjects(h, n), a.palette.Paint(terminal.Red, need), safetext.Clip(messageOf(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, h.Subject()+" ") {
 		title = safetext.Line(s.Reason) // the reason names who has ended the session, or that the wait has expired
 	}
@@ -97,7 +89,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 		}
 	}
 	if !h.Since.IsZero() && (len(h.Actions) > 0 || !s.Status.Closed()) { // otherwise there was no request
-		add("%s", g.openedAt(h, s.Status.Closed()))
+		add("%s", a.openedAt(h, s.Status.Closed()))
 	}
 	if attempts {
 		for _, r := range groupFailures(h.Attempts) {
@@ -124,24 +116,24 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 	if h.Kind.NoticeOnly() {
 		heading = "  no answer is needed; possible:"
 	}
-	return append(append(lines, heading), g.commandLines(all)...)
+	return append(append(lines, heading), a.commandLines(all)...)
 }
 
 // commandLines lists commands with their effects; these are on the next line, where a line
 // would be too long for a page. Commands are never broken.
-func (g *guide) commandLines(all []session.Command) []string {
+func (a *app) commandLines(all []session.Command) []string {
 	command, does := 0, 0
 	for _, w := range all {
-		command = max(command, utf8.RuneCountInString(g.target.commandLine(w.Line)))
+		command = max(command, utf8.RuneCountInString(a.commandLine(w.Line)))
 		does = max(does, utf8.RuneCountInString(w.Does))
 	}
 	var lines []string
 	for _, w := range all {
 		if 4+command+2+does <= terminal.PageWidth {
-			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, g.target.commandLine(w.Line), g.console.palette.Paint(terminal.Dim, w.Does)))
+			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.commandLine(w.Line), a.palette.Paint(terminal.Dim, w.Does)))
 			continue
 		}
-		lines = append(lines, "    "+g.target.commandLine(w.Line), "      "+g.console.palette.Paint(terminal.Dim, w.Does))
+		lines = append(lines, "    "+a.commandLine(w.Line), "      "+a.palette.Paint(terminal.Dim, w.Does))
 	}
 	return lines
 }
@@ -175,8 +167,8 @@ func (r failedRow) numbers() string {
 
 // openedAt says since when a request is open, or when a closed one
 // was opened.
-func (g *guide) openedAt(h session.Request, over bool) string {
-	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(g.now().Sub(h.Since)))
+func (a *app) openedAt(h session.Request, over bool) string {
+	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.now().Sub(h.Since)))
 	switch {
 	case over:
 		since = "asked " + terminal.Moment(&h.Since)
@@ -261,4 +253,61 @@ func answerCommands(sessionID string, h session.Request, open []session.Request)
 		return ""
 	}
 	return "\nrun " + strings.Join(all, ", or ")
+}
+
+// outcomeCode is the exit code of a session that has ended or waits for a person.
+func outcomeCode(s session.State) int {
+	switch s {
+	case session.Completed:
+		return exitDone
+	case session.HelpIsNeeded, session.AwaitingApproval:
+		return exitHelp
+	default:
+		return exitFailed
+	}
+}
+
+// hasOutcome reports whether a session has ended or waits for a person.
+func hasOutcome(s session.State) bool {
+	return s.Closed() || s == session.HelpIsNeeded || s == session.AwaitingApproval
+}
+
+// reportFailure prints to standard error why a session failed, or what it waits
+// for: every attempt of what needs help, and what to do next.
+func (a *app) reportFailure(s session.Status) {
+	if s.Reason != "" && len(s.Help) == 0 {
+		a.printErr("%s: %s", s.Session, safetext.Line(s.Reason))
+	}
+	for _, h := range s.Help {
+		a.printErr("%s", strings.Join(a.requestLines(s, h, true), "\n"))
+	}
+	if next := a.nextStep(s); next != "" {
+		a.printErr("%s", next)
+	}
+}
+
+// resumption is the command that resumes a session that ended without completing.
+func (a *app) resumption(sessionID string) string {
+	return "resume it with the finished work restored: " + a.commandLine("resume "+sessionID)
+}
+
+// nextStep is what to do about a session that has not completed, besides what its
+// requests say themselves.
+func (a *app) nextStep(s session.Status) string {
+	goOn := a.resumption(s.Session)
+	switch {
+	case s.Status == session.AwaitingApproval && len(s.Help) == 0:
+		return "continue: " + a.commandLine("resume "+s.Session)
+	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
+		printed := "its output: " + a.commandLine("logs "+s.Session+" "+s.Help[0].Subject())
+		if s.Status.Closed() {
+			return printed + "\n" + goOn
+		}
+		return printed
+	case s.Status.Closed():
+		return goOn
+	case len(s.Help) > 0:
+		return ""
+	}
+	return "more: " + a.commandLine("status "+s.Session)
 }

@@ -26,20 +26,14 @@ var resolveActions = session.ForHelp.Rule().Actions
 
 // resolveCommand is `resolve`, and `approve` and `reject`.
 type resolveCommand struct {
-	*console
-	*connector
-	env Env
+	*app
 	selector
 	note, by string
 	whole    bool
 }
 
-func resolveCommandOf(a *app) resolveCommand {
-	return resolveCommand{console: a.console, connector: a.connector, env: a.env}
-}
-
 func newResolve(a *app) *cobra.Command {
-	c := resolveCommandOf(a)
+	c := resolveCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH",
 		Short: "Answer a session's request for help",
@@ -48,7 +42,7 @@ func newResolve(a *app) *cobra.Command {
 			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend",
-		Args: func(cmd *cobra.Command, args []string) error { return c.check(cmd, args) },
+		Args: c.check,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.action = session.Action(args[1])
 			return c.resolve(cmd.Context(), args[0], strings.Join(args[2:], ""))
@@ -59,8 +53,51 @@ func newResolve(a *app) *cobra.Command {
 	flags.StringVar(&c.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
 	flags.BoolVar(&c.whole, "whole", false, "with supply: PATH has the whole tree, so that files which it lacks are removed")
 	c.addAnswerFlags(cmd)
-	a.addServedFlags(cmd)
-	return cmd
+	return a.addServedFlags(cmd)
+}
+
+func newApprove(a *app) *cobra.Command {
+	return newPhaseAnswer(a, session.AnswerApprove, &cobra.Command{
+		Use:   "approve SESSION [PHASE]",
+		Short: "Approve a finished phase, so that the phases that depend on it start",
+		Long: "Approve a finished phase that waits for approval. PHASE may be omitted if only one phase waits. " +
+			"`maestro artifacts diff SESSION PHASE` shows the phase's changes.",
+		Example: "  maestro approve web-20261121-abcdef design --note \"Agreed.\"",
+	})
+}
+
+func newReject(a *app) *cobra.Command {
+	return newPhaseAnswer(a, session.AnswerReject, &cobra.Command{
+		Use:   "reject SESSION [PHASE] --note TEXT",
+		Short: "Reject a finished phase, so that its work is done again with your note",
+		Long: "Reject a finished phase that waits for approval: its personas continue from the files that they left and get the text of --note, " +
+			"then the phase waits for approval again. PHASE may be omitted if only one phase waits.",
+		Example: "  maestro reject web-20261121-abcdef design --note \"Use SQLite: there will be one instance.\"",
+	})
+}
+
+// newPhaseAnswer makes a command answer a session's approval request with an action.
+func newPhaseAnswer(a *app, action session.Action, cmd *cobra.Command) *cobra.Command {
+	c := resolveCommand{app: a}
+	c.action = action
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkPhaseAnswer(action, c.note); err != nil {
+			return err
+		}
+		c.of = strings.Join(args[1:], "")
+		return c.resolve(cmd.Context(), args[0], "")
+	}
+	cmd.Flags().StringVar(&c.request, "request", "", "id of the request to answer")
+	c.addAnswerFlags(cmd)
+	return a.addServedFlags(cmd)
+}
+
+// checkPhaseAnswer rejects an invalid note, and a rejection without one.
+func checkPhaseAnswer(action session.Action, note string) error {
+	if action.LacksNote(note) {
+		return usagef("--note is missing; describe what is wrong: the personas get this text")
+	}
+	return inputError(control.CheckNote(note))
 }
 
 // addAnswerFlags gives a command the flags of every answer.
@@ -85,11 +122,8 @@ func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
 	case !action.Rule().NeedsFiles && len(args) == 3:
 		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note gives the reason)", args[2], action)
 	}
-	return checkNote(c.note)
+	return inputError(control.CheckNote(c.note))
 }
-
-// checkNote rejects a note that is too large or not text.
-func checkNote(note string) error { return inputError(control.CheckNote(note)) }
 
 // resolve answers one request of a session.
 func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) error {
@@ -137,7 +171,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 // answering has the operations that answer requests. With a server, the person is that of the
 // token.
 func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
-	p, err := c.plane(ctx, c.temporalBase)
+	p, err := c.served(c.temporalBase(c.findStore))(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -151,14 +185,14 @@ func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
 
 // explainAnswer adds a remedy to the error of an answer.
 func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
-	var ended *control.EndedError
+	ended, _ := errors.AsType[*control.EndedError](err)
 	switch {
-	case errors.As(err, &ended) && ended.State == session.Completed:
+	case ended != nil && ended.State == session.Completed:
 		return failf("%w; no request is open", ended)
-	case errors.As(err, &ended):
+	case ended != nil:
 		return failf("%w, and no request is open; resume it: %s", ended, c.commandLine("resume "+ended.Session))
 	}
-	return c.explainIn(ctx, p, err)
+	return c.explain(ctx, p, err)
 }
 
 // find finds the request that a selector means, and all that are open.
@@ -182,10 +216,10 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID 
 	if p.base == nil {
 		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.dashboard(ctx, sessionID))
 	}
-	w := watcherOf(p.base, sessionID)
+	w := &sessionstatus.Watcher{Conn: p.base.Temporal(), Namespace: p.base.Namespace, Store: p.base.Store, Session: sessionID, Now: c.now}
 	info, err := w.Describe(ctx)
 	if err != nil {
-		return "", c.explainIn(ctx, p, err)
+		return "", c.explain(ctx, p, err)
 	}
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -33,7 +33,6 @@ func newResume(a *app) *cobra.Command {
 			"Finished work is restored and not done again, unless its inputs have changed: the persona, its agent or model, its instructions, the requirement, its input files, earlier decisions. The command prints what is restored, what runs, and why.",
 		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
 			"  maestro resume web-20261121-abcdef --edit design=edited/",
-		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
@@ -43,8 +42,7 @@ func newResume(a *app) *cobra.Command {
 	c.course.add(cmd)
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addServedFlags(cmd)
-	return cmd
+	return a.addServedFlags(cmd)
 }
 
 func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
@@ -60,44 +58,36 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 		return err
 	}
 	var missing error
-	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
-		return c.startingBase(ctx, func() (*store.Store, error) {
-			s, err := c.openStore()
-			if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
-				missing = err
-				return nil, nil
-			}
-			return s, err
-		})
-	})
+	p, err := c.served(c.startingBase(func() (*store.Store, error) {
+		s, err := c.openStore()
+		if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
+			missing = err
+			return nil, nil
+		}
+		return s, err
+	}))(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	resume := func() (control.Started, error) {
-		return invoke(ctx, p, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: sessionID, Body: &in})
-	}
-	if server != nil {
-		doc, err := c.startServed(ctx, &sessionID, "", resume)
-		return c.begun(ctx, p, doc, err, c.watch)
-	}
-	if in.Edits, err = c.editedFiles(ctx, p.base, sessionID, in.Team); err != nil {
+	if in.Edits, err = c.editedFiles(ctx, p, sessionID, in.Team); err != nil {
 		return err
 	}
-	doc, err := resume()
-	var failed *control.Error
-	if missing != nil && errors.As(err, &failed) && failed.Kind == control.Unavailable {
-		err = missing
-	}
-	return c.begun(ctx, p, doc, err, c.watch)
+	return c.begin(ctx, p, &sessionID, "", c.watch, func() (control.Started, error) {
+		doc, err := invoke(ctx, p, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: sessionID, Body: &in})
+		if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.Unavailable && missing != nil {
+			err = missing
+		}
+		return doc, err
+	})
 }
 
 // editedFiles stores the files of --edit.
-func (c *resumeCommand) editedFiles(ctx context.Context, base *control.Base, sessionID string, in control.TeamInput) (map[string]spec.Digest, error) {
+func (c *resumeCommand) editedFiles(ctx context.Context, p *plane, sessionID string, in control.TeamInput) (map[string]spec.Digest, error) {
 	if len(c.edits) == 0 {
 		return nil, nil
 	}
-	s, key, err := c.stored(sessionID)
+	s, key, err := c.stored(ctx, sessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -108,5 +98,73 @@ func (c *resumeCommand) editedFiles(ctx context.Context, base *control.Base, ses
 		}
 		in.Loaded = &t
 	}
-	return phaseFiles(ctx, c.console, c.environ, base.Store, *in.Loaded, "edit", c.edits)
+	return phaseFiles(ctx, c.console, c.environ, p.base.Store, *in.Loaded, "edit", c.edits)
+}
+
+// forkCommand is `fork`.
+type forkCommand struct {
+	*app
+	fork  control.Fork
+	team  string
+	watch bool
+}
+
+func newFork(a *app) *cobra.Command {
+	c := forkCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "fork SESSION --from PHASE",
+		Short: "Start a new session from another session's work before a phase",
+		Long: "Start a new session that reuses another session's finished work, and runs a phase and all phases that depend on it again. The other session is not changed, and may still be running.\n\n" +
+			"The cost of reused work stays with the other session and is not in the new session's usage.",
+		Example: "  maestro fork web-20261121-abcdef --from implementation --as second-try\n  maestro fork web-20261121-abcdef --from design --team other-model.yaml",
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.fork.From, "from", "", "phase to run again, with all phases that depend on it (required)")
+	flags.StringVar(&c.fork.As, "as", "", "id of the new session (default: team name, date and a random part)")
+	flags.StringVar(&c.team, "team", "", "team of the new session: a file, or a registered team, NAME or NAME@DIGEST (default: the other session's)")
+	flags.BoolVar(&c.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
+	a.addPlainFlag(flags)
+	return a.addServedFlags(cmd)
+}
+
+func (c *forkCommand) run(ctx context.Context, sessionID string) error {
+	if c.fork.From == "" {
+		return usagef("--from is missing; give the phase to run again")
+	}
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	if c.fork.Team, err = c.teamInput(ctx, server, c.team); err != nil {
+		return err
+	}
+	p, err := c.served(c.startingBase(c.openStore))(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	team := ""
+	switch {
+	case c.fork.Team.Loaded != nil:
+		team = c.fork.Team.Loaded.Name
+	case server != nil:
+		v, err := p.status(ctx, sessionID)
+		if err != nil {
+			return c.explainStart(ctx, p, err)
+		}
+		team = v.Team
+	}
+	return c.begin(ctx, p, &c.fork.As, team, c.watch, func() (control.Started, error) {
+		return invoke(ctx, p, httpapi.ForkSession, httpapi.SessionBody[control.Fork]{Session: sessionID, Body: c.fork})
+	})
+}
+
+// teamInput is the team of a file or a registered one; without a name it names none.
+func (c *connector) teamInput(ctx context.Context, server *client.Client, name string) (control.TeamInput, error) {
+	if name == "" {
+		return control.TeamInput{}, nil
+	}
+	t, reference, err := c.teamFor(ctx, server, name)
+	return control.TeamInput{Name: reference, Loaded: &t}, err
 }

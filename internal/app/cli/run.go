@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -10,12 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -42,7 +46,6 @@ func newRun(a *app) *cobra.Command {
 			"The session's id is printed once a worker has admitted the session; from then on it runs independently of this command.",
 		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
 			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
-		Args: cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
@@ -56,8 +59,7 @@ func newRun(a *app) *cobra.Command {
 	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addServedFlags(cmd)
-	return cmd
+	return a.addServedFlags(cmd)
 }
 
 func (c *runCommand) run(ctx context.Context, args []string) error {
@@ -79,9 +81,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err := inputError(c.course.Check(t)); err != nil {
 		return err
 	}
-	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
-		return c.startingBase(ctx, func() (*store.Store, error) { return c.createStore(c.storeDir) })
-	})
+	p, err := c.served(c.startingBase(func() (*store.Store, error) { return c.createStore(c.storeDir) }))(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,28 +108,21 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 			return c.explainStart(ctx, p, err)
 		}
 	}
-	start := func() (control.Started, error) {
+	return c.begin(ctx, p, &in.Session, t.Name, c.watch, func() (control.Started, error) {
 		return invoke(ctx, p, httpapi.StartSession, httpapi.Body[control.NewSession]{Body: in})
-	}
-	if server == nil {
-		doc, err := start()
-		return c.begun(ctx, p, doc, err, c.watch)
-	}
-	doc, err := c.startServed(ctx, &in.Session, t.Name, start)
-	return c.begun(ctx, p, doc, err, c.watch)
+	})
 }
 
 // teamFor is the team of a file, or a registered one of the store or server. The latter's reference
 // names its version.
-func (o *storeOpener) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
+func (c *connector) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
 	team, version, _ := strings.Cut(name, "@")
 	if server == nil || isFile(name) || spec.CheckName(team) != nil {
-		t, err = o.teamNamed(ctx, name)
+		t, err = c.teamNamed(ctx, name)
 		return t, "", err
 	}
 	found, err := client.Call(ctx, server, httpapi.ReadTeam, httpapi.TeamVersion{Name: team, Version: version})
-	var failed *control.Error
-	if errors.As(err, &failed) && failed.Kind == control.NotFound {
+	if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.NotFound {
 		return t, "", usagef("file %s not found, and %w", name, err)
 	}
 	return found.Team, team + "@" + string(found.Digest), err
@@ -137,15 +130,15 @@ func (o *storeOpener) teamFor(ctx context.Context, server *client.Client, name s
 
 // storeFiles stores what the session starts from.
 func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team, ticket *origin, in *control.NewSession) (err error) {
-	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, c.environ, s, t); err != nil {
+	if in.Workspace, in.Source, err = c.workspace.snapshot(ctx, c.app, s, t); err != nil {
 		return err
 	}
-	if in.Source = c.workspace.source(ctx, c.env); in.Source != nil {
+	if in.Source != nil {
 		in.Commit, in.LeftOut = in.Source.Commit, in.Source.LeftOut
 	}
 	if ticket != nil {
 		in.ReportTo = ticket.Key
-		ticket.warnNoNotifier(ctx, c.console, s, c.env.Now())
+		ticket.warnNoNotifier(ctx, c.console, s, c.now())
 		if in.Workspace, err = ticket.addAttachments(ctx, c.console, s, in.Workspace); err != nil {
 			return err
 		}
@@ -220,4 +213,129 @@ func checkRequirement(text, from string) (string, error) {
 		return "", usagef("%s: %w", from, err)
 	}
 	return text, nil
+}
+
+// begun prints a session that an operation has started, or its error, and follows the session if
+// that is requested.
+func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err error, watch bool) error {
+	for _, fault := range doc.Faults {
+		a.printErr("damaged: %s", strings.ReplaceAll(fault, "\n", "\n  "))
+	}
+	err = a.explainStart(ctx, p, err)
+	if doc.Session == "" || err != nil && exitCode(err) == exitUsage {
+		return err
+	}
+	follow := a.commandLine("watch " + doc.Session)
+	switch {
+	case ctx.Err() != nil:
+		a.printErr("the session is started and runs in the background: %s", follow)
+		err = cmp.Or(err, ctx.Err())
+	case err == nil && !doc.Admitted && len(doc.Continued) == 0:
+		why := ""
+		if v, _ := p.lookout(doc.Session, a.now).look(ctx); v.Reason != "" {
+			why = ": " + v.Reason
+		}
+		err = failf("the session is started, but no worker admitted it within %s%s; it runs as soon as one does: %s", launch.AdmissionTimeout, why, follow)
+	}
+	a.printPlan(doc.Plan)
+	a.printUnchanged(doc)
+	// A session that is started and not admitted yet has an id, too.
+	if err := errors.Join(err, a.result(doc, func() { a.print("%s", doc.Session) })); err != nil || !watch || doc.Unchanged.Closed() {
+		return err
+	}
+	w := p.lookout(doc.Session, a.now)
+	w.exists = true
+	return a.follow(ctx, w)
+}
+
+// begin starts or resumes a session, prints it, and follows it if that is requested. If no id is given for a session at
+// a server, one is chosen here, so that a repeated request does not start a second session.
+func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watch bool, start func() (control.Started, error)) error {
+	chosen := p.base == nil && *id == ""
+	if chosen {
+		*id = launch.NewID(team, a.now())
+	}
+	doc, err := start()
+	switch {
+	case p.base != nil, err == nil:
+	case chosen && conflictOf(err, "session"): // an earlier try started it
+		doc, err = control.Started{Foreseen: control.Foreseen{Session: *id}}, nil
+	case ctx.Err() != nil, lostConnection(err):
+		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), *id, a.commandLine("status "+*id))}
+	}
+	return a.begun(ctx, p, doc, err, watch)
+}
+
+// conflictOf reports whether an operation was refused because of the state of what a field names.
+func conflictOf(err error, field string) bool {
+	failed, ok := errors.AsType[*control.Error](err)
+	return ok && failed.Kind == control.Conflict && failed.Field == field
+}
+
+// printUnchanged prints the state of a session that was not started again.
+func (a *app) printUnchanged(doc control.Started) {
+	for _, phase := range doc.Continued {
+		if doc.Admitted {
+			a.printErr("session %s continues after phase %s", doc.Session, phase)
+		} else {
+			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout, doc.Session, phase)
+		}
+	}
+	switch {
+	case doc.Unchanged == session.Completed:
+		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", doc.Session)
+	case doc.Unchanged != "":
+		a.printErr("session %s is already running; nothing was changed", doc.Session)
+	}
+}
+
+// explainStart adds a remedy to the error of a start.
+func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
+	if none, ok := errors.AsType[*launch.NoCheckpointError](err); ok {
+		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", none)
+	}
+	if elsewhere, ok := errors.AsType[*control.OtherStoreError](err); ok {
+		return usagef("%w; give its --state-dir", elsewhere)
+	}
+	if atWork, ok := errors.AsType[*control.NotEndedError](err); ok {
+		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
+	}
+	if waits, ok := errors.AsType[*control.WaitsError](err); ok {
+		if len(waits.Requests) == 0 {
+			open, _ := p.open(ctx, waits.Session) // a server reports only that there are requests
+			waits.Requests = open.Requests
+		}
+		return a.openRequests(waits)
+	}
+	failed, _ := errors.AsType[*control.Error](err)
+	switch {
+	case conflictOf(err, "session"):
+		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))
+	case conflictOf(err, "run"):
+		return usagef("%w", err)
+	}
+	return a.explain(ctx, p, inputError(err))
+}
+
+// openRequests is the error of resuming a session that waits for answers, with the commands that
+// answer.
+func (a *app) openRequests(waits *control.WaitsError) error {
+	var b strings.Builder
+	for _, h := range waits.Requests {
+		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
+		if answer := a.firstCommand(waits.Session, h, waits.Requests); answer != "" {
+			fmt.Fprintf(&b, "\n  answer with: %s", answer)
+		}
+	}
+	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", waits.Session, &b)
+}
+
+// printPlan prints what is restored and what runs, and why.
+func (a *app) printPlan(plan []session.PlanEntry) {
+	words := map[session.PlanAction]string{
+		session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops",
+	}
+	for _, p := range plan {
+		a.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
+	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,7 @@ const attachmentsDir = "attachments"
 
 // jiraOf makes a client of the Jira that a worker file names.
 func jiraOf(env Env, file string) (*jira.Client, agent.Config, error) {
-	if file == "" {
-		file = environ(env.Environ).get("MAESTRO_AGENTS")
-	}
-	if file == "" {
+	if file = cmp.Or(file, environ(env.Environ).get("MAESTRO_AGENTS")); file == "" {
 		return nil, agent.Config{}, usagef("no worker file, which has the Jira settings; give it with --agents or MAESTRO_AGENTS")
 	}
 	cfg, err := config.LoadWorker(file)
@@ -62,11 +60,10 @@ func fetchTicket(ctx context.Context, out *console, env Env, key, file string) (
 	limits := jira.DefaultLimits()
 	limits.Bytes = min(limits.Bytes, int64(cfg.Limits.FileBytes))
 	issue, err := client.Fetch(ctx, key, limits)
-	var trouble *session.TicketTrouble
-	switch {
-	case errors.As(err, &trouble) && trouble.Kind != session.Unreached:
+	if trouble, ok := errors.AsType[*session.TicketTrouble](err); ok && trouble.Kind != session.Unreached {
 		return nil, usagef("--from-jira %s: %w", key, err)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
 	}
 	for _, left := range issue.Left {
@@ -147,7 +144,7 @@ func (o *origin) download(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, root.Close()) }()
+	defer root.Close() //nolint:errcheck // the files are closed
 	for _, f := range o.Attachments {
 		if err := o.save(ctx, root, f); err != nil {
 			return fmt.Errorf("attachment %s of %s: %w", f.Name, o.Key, err)
@@ -161,12 +158,11 @@ func (o *origin) save(ctx context.Context, root *os.Root, f jira.Attachment) (er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, content.Close()) }()
+	defer content.Close() //nolint:errcheck // it is only read
 	file, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
 	_, err = io.Copy(file, content)
-	return err
+	return errors.Join(err, file.Close())
 }

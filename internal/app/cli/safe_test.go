@@ -27,7 +27,7 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 		a.print("%s", hostile)
 		a.printErr("%s", hostile)
 		a.reportError(fmt.Errorf("apply: %w", errors.New(hostile)))
-		logs := logsCommandOf(a)
+		logs := logsCommand{app: a}
 		logs.write(logsDocument{Logs: []attemptLog{{
 			Attempt: control.Attempt{Status: session.Failed, Message: hostile, Output: hostile, Agent: hostile, Summary: hostile}, AttemptLog: control.AttemptLog{Text: hostile, Changes: hostile},
 		}}})

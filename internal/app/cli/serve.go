@@ -3,20 +3,22 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/app/serve"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/faces/mcp"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/httpserver"
 	"github.com/maestro-hive/maestro/internal/platform/logs"
 	"github.com/maestro-hive/maestro/internal/store/cas"
@@ -30,9 +32,7 @@ const (
 
 // serveCommand is `serve`.
 type serveCommand struct {
-	*console
-	*connector
-	env        Env
+	*app
 	log        logs.Options
 	options    serve.Options
 	proxies    []string
@@ -42,14 +42,13 @@ type serveCommand struct {
 }
 
 func newServe(a *app) *cobra.Command {
-	c := serveCommand{console: a.console, connector: a.connector, env: a.env}
+	c := serveCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the dashboard and the HTTP API",
 		Long: "Serve the dashboard and the HTTP API of the store and its Temporal namespace, until Ctrl-C. It prints a link that signs in once; --link prints another one while the server runs.\n\n" +
 			"On another address than a loopback one, put a proxy with TLS in front of it, and name it with --behind-proxy and --host.",
 		Example: "  maestro serve\n  maestro serve --link\n  maestro serve --listen 0.0.0.0:8088 --host maestro.example.org --behind-proxy 10.0.0.0/8",
-		Args:    cmdline.Arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
@@ -61,9 +60,7 @@ func newServe(a *app) *cobra.Command {
 	c.oidc.add(flags)
 	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
 	c.log.AddFlags(flags, quietly)
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	return cmd
+	return a.addStateDirFlag(a.addTemporalFlags(cmd))
 }
 
 func (c *serveCommand) run(ctx context.Context) error {
@@ -84,13 +81,14 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if c.options.OIDC, err = c.oidc.provider(c.environ.get); err != nil {
 		return err
 	}
-	s, namespace, err := c.inNamespace(c.openStore)
+	base, _, err := c.storeBase(ctx)
 	if err != nil {
 		return err
 	}
+	s := base.Store
 	defer s.Close() //nolint:errcheck // everything is committed
 	if c.link {
-		link, err := access.NewLink(ctx, s.State, access.NewAudit(s.State, c.env.Now), c.env.Host, c.env.person())
+		link, err := access.NewLink(ctx, s.State, base.Audit, c.env.Host, c.env.person())
 		if err != nil {
 			return failf("%w", err)
 		}
@@ -103,7 +101,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return usagef("%w", err)
 	}
 	o.Log = log.Logger
-	o.Store, o.Namespace, o.Dial = s, namespace, c.dial
+	o.Store, o.Namespace, o.Dial = s, base.Namespace, c.dial
 	server, err := serve.Start(ctx, c.env.serving(o))
 	if err != nil {
 		return startError("--listen", err)
@@ -134,7 +132,7 @@ func (c *serveCommand) directories() (all []control.Directory, err error) {
 		if err := spec.CheckName(name); err != nil {
 			return nil, usagef("--workspace: %w", err)
 		}
-		if dir, err = directory(c.env.Dir, "--workspace", dir); err != nil {
+		if dir, err = c.directory("--workspace", dir); err != nil {
 			return nil, err
 		}
 		all = append(all, control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
@@ -165,3 +163,75 @@ func (c *serveCommand) describe(ctx context.Context, server *serve.Server) error
 	c.printErr("\nThe link signs in once, within 10 minutes; `%s` prints another. Stop with Ctrl-C.", c.commandLine("serve --link"))
 	return nil
 }
+
+// oidcSecretVariable has the secret that the provider of sign-ins knows the server by.
+const oidcSecretVariable = "MAESTRO_OIDC_SECRET" //nolint:gosec // the name of a variable
+
+// oidcFlags name the provider by which people sign in.
+type oidcFlags struct {
+	options    access.OIDCOptions
+	groups     []string
+	secretFile string
+}
+
+func (f *oidcFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.options.Issuer, "oidc-issuer", "", "address of the OpenID Connect provider by which people sign in")
+	flags.StringVar(&f.options.ClientID, "oidc-client-id", "", "what the provider calls this server; its secret is in $"+oidcSecretVariable)
+	flags.StringVar(&f.secretFile, "oidc-secret-file", "", "file with the secret instead")
+	flags.StringArrayVar(&f.groups, "oidc-group", nil, "GROUP=ROLE or GROUP=ROLE:TEAM: the role of a group of the provider; repeatable")
+	flags.StringVar(&f.options.GroupsClaim, "oidc-groups-claim", "groups", "claim that has a person's groups")
+	flags.StringSliceVar(&f.options.Scopes, "oidc-scope", nil, "scope to request in addition to openid, profile and email; repeatable")
+}
+
+// provider is the provider that the flags name; nil: none.
+func (f *oidcFlags) provider(getenv func(string) string) (*access.OIDCOptions, error) {
+	o := f.options
+	if o.Issuer == "" {
+		if o.ClientID != "" || len(f.groups) > 0 || f.secretFile != "" {
+			return nil, usagef("missing --oidc-issuer, the address of the provider")
+		}
+		return nil, nil
+	}
+	if o.ClientID == "" || len(f.groups) == 0 {
+		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE: without one, no person has a role")
+	}
+	for _, text := range f.groups {
+		group, err := access.ParseGroupRole(text)
+		if err != nil {
+			return nil, usagef("--oidc-group: %w", err)
+		}
+		o.Groups = append(o.Groups, group)
+	}
+	o.Secret = getenv(oidcSecretVariable)
+	if f.secretFile != "" {
+		var err error
+		if o.Secret, err = readSecret("oidc-secret-file", f.secretFile); err != nil {
+			return nil, err
+		}
+	}
+	return &o, nil
+}
+
+func newMCP(a *app) *cobra.Command {
+	return a.addStateDirFlag(a.addTemporalFlags(&cobra.Command{
+		Use:   "mcp",
+		Short: "Serve sessions as tools for agents, over standard input and output",
+		Long: "Serve sessions as tools of the Model Context Protocol over standard input and output, with the rights of the user who runs it. " +
+			"An agent program starts it; `maestro serve` has the same tools over HTTP at " + mcp.Path + ", for the holders of tokens.",
+		Example: "  claude mcp add maestro -- maestro mcp",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			base, done, err := a.storeOrTemporalBase(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			return mcp.Serve(cmd.Context(), base, buildinfo.This().Version, io.NopCloser(a.env.Stdin), nopCloser{a.stdout})
+		},
+	}))
+}
+
+// nopCloser is a writer that stays open.
+type nopCloser struct{ io.Writer }
+
+// Close implements [io.Closer].
+func (nopCloser) Close() error { return nil }

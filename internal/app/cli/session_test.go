@@ -128,7 +128,7 @@ func testListed(t *testing.T, d *desk) {
 	away.environ = append(slices.Clone(d.environ), "TEMPORAL_ADDRESS=127.0.0.1:1")
 	got := away.run("list", "-o", "json")
 	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "Temporal cannot be reached")
+	require.Contains(t, got.stderr.String(), "cannot reach Temporal")
 	unknown := away.run("watch", "nosuch")
 	require.Equal(t, 4, unknown.code, "Temporal may know it")
 	require.Contains(t, unknown.stderr.String(), `session "nosuch" not found in the store`)

@@ -1,14 +1,11 @@
 package cli_test
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -84,113 +81,7 @@ func (c caller) until(sessionID string, state session.State) session.Status {
 	return s
 }
 
-// upload uploads files, by name, as a tar.gz archive.
-func (c caller) upload(files map[string]string) spec.Digest {
-	c.t.Helper()
-	var b bytes.Buffer
-	plain := gzip.NewWriter(&b)
-	w := tar.NewWriter(plain)
-	for name, text := range files {
-		require.NoError(c.t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
-		_, err := w.Write([]byte(text))
-		require.NoError(c.t, err)
-	}
-	require.NoError(c.t, w.Close())
-	require.NoError(c.t, plain.Close())
-	var stored control.Workspace
-	c.call("POST", "/workspaces?team=pair", b.Bytes(), &stored)
-	require.Equal(c.t, len(files), stored.Files+len(stored.Private))
-	return stored.Workspace
-}
-
-func actions(plan []session.PlanEntry) map[string]session.PlanAction {
-	all := map[string]session.PlanAction{}
-	for _, p := range plan {
-		all[p.Phase] = p.Action
-	}
-	return all
-}
-
 type fields = map[string]any
-
-func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md README.md > code.txt"})
-	readme := d.file("site/README.md", "of the directory\n")
-	c := d.served([]string{"--workspace", "site=" + filepath.Dir(readme)}, "operator:pair", "approver:pair")
-	team := fields{"file": twoTeam}
-	files := c.upload(map[string]string{"README.md": "read me\n", ".env": "SECRET=1\n"})
-
-	var plan control.Plan
-	c.call("POST", "/plan", fields{"team": team, "workspace": files}, &plan)
-	require.Equal(t, session.RunIt, plan.Phases[1].Personas[0].Action)
-	start := fields{"session": "pair-s", "team": team, "requirement": "Make it so.", "workspace": files, "pause_after": []string{"think"}}
-	var started, again control.Started
-	c.call("POST", "/sessions", start, &started, "Idempotency-Key", "k")
-	require.True(t, started.Admitted)
-	require.Equal(t, "pair-s", started.Session)
-	require.Equal(t, []string{"because they look like secrets: .env"}, started.LeftOut)
-	c.call("POST", "/sessions", start, &again, "Idempotency-Key", "k")
-	require.Equal(t, started, again, "it is started once")
-	status, text := c.call("POST", "/sessions", start, nil)
-	require.Equal(t, http.StatusConflict, status, text)
-	require.Contains(t, text, "already exists")
-
-	c.until("pair-s", session.AwaitingApproval)
-	var foreseen control.Foreseen
-	c.call("POST", "/sessions/pair-s/resume/preview", nil, &foreseen)
-	require.Equal(t, []string{"think"}, foreseen.Continued)
-	status, text = c.call("POST", "/sessions/pair-s/resume", fields{"force": []string{"think"}}, nil)
-	require.Equal(t, http.StatusConflict, status, text)
-	require.Contains(t, text, "cancel it first")
-	c.call("POST", "/sessions/pair-s/resume", fields{}, &started)
-	require.Equal(t, []string{"think"}, started.Continued)
-	require.Equal(t, []string{"because they look like secrets: .env"}, c.until("pair-s", session.Completed).LeftOut)
-
-	c.call("POST", "/sessions/pair-s/resume", nil, &again)
-	require.Equal(t, session.Completed, again.Unchanged)
-	edit := fields{"edits": fields{"think": c.upload(map[string]string{"docs/design.md": "# Another design\n", "README.md": "read me\n"})}}
-	c.call("POST", "/sessions/pair-s/resume/preview", edit, &foreseen)
-	require.Equal(t, map[string]session.PlanAction{"think": session.SupplyIt, "build": session.RunIt}, actions(foreseen.Plan))
-	require.Equal(t, 2, foreseen.Run)
-	require.Equal(t, 1, c.until("pair-s", session.Completed).Run, "nothing was started")
-	c.call("POST", "/sessions/pair-s/resume", edit, &started)
-	require.Equal(t, foreseen.Plan, started.Plan, "what was foreseen is done")
-	require.Equal(t, 2, c.until("pair-s", session.Completed).Run)
-
-	fork := fields{"from": "build", "as": "pair-second"}
-	c.call("POST", "/sessions/pair-s/fork/preview", fork, &foreseen)
-	require.Equal(t, map[string]session.PlanAction{"think": session.Restore, "build": session.RunIt}, actions(foreseen.Plan))
-	status, _ = c.call("GET", "/sessions/pair-second", nil, nil)
-	require.NotEqual(t, http.StatusOK, status, "nothing was started")
-	started = control.Started{}
-	c.call("POST", "/sessions/pair-s/fork", fork, &started)
-	require.Equal(t, foreseen.Plan, started.Plan)
-	c.until("pair-second", session.Completed)
-	_, text = c.call("GET", "/sessions/pair-second/file?path=code.txt", nil, nil)
-	require.Equal(t, "# Another design\nread me\n", text)
-	status, text = c.call("POST", "/sessions/pair-s/fork", fork, nil)
-	require.Equal(t, http.StatusConflict, status, text)
-	status, text = c.call("POST", "/sessions", fields{"team": fields{"file": oneTeam}, "requirement": "x"}, nil)
-	require.Equal(t, http.StatusForbidden, status, text)
-
-	var directories control.DirectoryList
-	_, text = c.call("GET", "/workspaces", nil, &directories)
-	require.Equal(t, "site", directories.Directories[0].Name)
-	require.NotContains(t, text, filepath.Dir(readme))
-	status, text = c.call("POST", "/sessions", fields{"team": team, "requirement": "x", "directory": "other"}, nil)
-	require.Equal(t, http.StatusUnprocessableEntity, status, text)
-	c.call("POST", "/sessions", fields{"session": "pair-third", "team": team, "requirement": "x", "directory": "site"}, nil)
-	c.until("pair-third", session.Completed)
-	_, text = c.call("GET", "/sessions/pair-third/file?path=code.txt", nil, nil)
-	require.Contains(t, text, "of the directory\n")
-
-	audit := d.must(0, "audit")
-	for _, action := range []string{"workspace.upload", "session.start", "session.resume", "session.fork"} {
-		require.Contains(t, audit, action)
-	}
-}
 
 func TestAStartWhoseCallerLeavesIsNotRepeated(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -18,57 +18,43 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
-// statusCommand is `status`.
-type statusCommand struct {
-	*console
-	*connector
-	guide *guide
-}
-
 func newStatus(a *app) *cobra.Command {
-	c := statusCommand{a.console, a.connector, a.guide}
-	cmd := &cobra.Command{
+	return a.addServedFlags(&cobra.Command{
 		Use:   "status SESSION",
 		Short: "Show a session's state",
 		Long:  "Show a session's state. This works without a worker and, if the store is available, after Temporal has removed the session.",
-		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
-	}
-	a.addServedFlags(cmd)
-	return cmd
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := spec.CheckSession(args[0]); err != nil {
+				return usagef("%w", err)
+			}
+			p, err := a.served(a.storeOrTemporalBase)(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			return a.showStatus(cmd.Context(), p, args[0])
+		},
+	})
 }
 
-func (c *statusCommand) run(ctx context.Context, sessionID string) error {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return usagef("%w", err)
-	}
-	p, err := c.plane(ctx, c.storeOrTemporalBase)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	return c.show(ctx, p, sessionID)
-}
-
-// show prints the status of a session.
-func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) error {
+// showStatus prints the status of a session.
+func (a *app) showStatus(ctx context.Context, p *plane, sessionID string) error {
 	v, err := p.status(ctx, sessionID)
 	if err != nil {
-		return c.explainIn(ctx, p, err)
+		return a.explain(ctx, p, err)
 	}
-	if c.output == outputJSON {
+	if a.output == outputJSON {
 		for _, note := range notesOf(v) {
-			c.printErr("%s", safetext.Line(note))
+			a.printErr("%s", safetext.Line(note))
 		}
-		return c.printJSON(v.Document())
+		return a.printJSON(v.Document())
 	}
-	writeStatus(c.guide, v)
+	a.writeStatus(v)
 	if at := p.dashboard(ctx, sessionID); at != "" {
-		c.print("dashboard: %s", at)
+		a.print("dashboard: %s", at)
 	}
 	return nil
 }
@@ -94,67 +80,73 @@ func labelText(labels map[string]string) string {
 }
 
 // writeStatus prints a status for people.
-func writeStatus(g *guide, v sessionstatus.Session) {
-	out, p := g.console.stdout, g.console.palette
-	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
+func (a *app) writeStatus(v sessionstatus.Session) {
+	p := a.palette
+	a.print("%s  %s  team %s", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
-		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, safetext.Clip(v.Requirement, 100)))
+		a.print("%s", p.Paint(terminal.Dim, safetext.Clip(v.Requirement, 100)))
 	}
 	if len(v.Labels) > 0 {
-		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, labelText(v.Labels)))
+		a.print("%s", p.Paint(terminal.Dim, labelText(v.Labels)))
 	}
 	notes := notesOf(v)
 	if v.Reason != "" && len(v.Help) == 0 && !slices.Contains(notes, v.Reason) { // else its requests say it, and more
-		_, _ = fmt.Fprintf(out, "%s\n", safetext.Line(v.Reason))
+		a.print("%s", safetext.Line(v.Reason))
 	}
 	for _, note := range v.LeftOut {
-		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, "not taken of the workspace, "+safetext.Line(note)))
+		a.print("%s", p.Paint(terminal.Dim, "not taken of the workspace, "+safetext.Line(note)))
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, safetext.Line(note)))
+		a.print("%s", p.Paint(terminal.Yellow, safetext.Line(note)))
 	}
 	if len(v.Phases) > 0 {
-		_, _ = fmt.Fprintln(out)
-		phases := phaseTable(p, v.Status)
-		phases.Fit(g.console.width(out))
-		phases.Write(out)
+		a.print("")
+		a.writeFitted(phaseTable(p, v.Status))
 	}
-	writeLeftOut(out, v.Status)
-	writeFailures(out, p, v.Status)
+	a.writeAssignments(v.Status)
 	for _, h := range v.Help {
-		if _, first := answeredTogether(h, v.Help); !first && !v.Status.Status.Closed() {
-			continue
-		}
-		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(g.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
-	}
-	writeAlerts(out, p, v.Alerts)
-	writeInterventions(out, p, v.Interventions)
-	writeDecisions(out, v.Status)
-	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
-		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
-	if v.StartedBy != "" {
-		_, _ = fmt.Fprintf(out, " by %s", safetext.Line(v.Describe()))
-	}
-	if v.ClosedAt != nil {
-		_, _ = fmt.Fprintf(out, ", ended %s", terminal.Moment(v.ClosedAt))
-		if v.StartedAt != nil {
-			_, _ = fmt.Fprintf(out, " (%s)", terminal.Span(v.ClosedAt.Sub(*v.StartedAt)))
+		if _, first := answeredTogether(h, v.Help); first || v.Status.Status.Closed() {
+			a.print("\n%s", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
 		}
 	}
-	if v.ClosedAt == nil && v.StartedAt != nil {
-		_, _ = fmt.Fprintf(out, " (%s ago)", terminal.Age(g.now().Sub(*v.StartedAt)))
+	a.writeAlerts(v.Alerts)
+	a.writeInterventions(v.Interventions)
+	var decisions []string
+	for _, name := range slices.Sorted(maps.Keys(v.Decisions)) {
+		decisions = append(decisions, name+"="+safetext.Clip(v.Decisions[name], 60))
 	}
-	_, _ = fmt.Fprintln(out)
+	if len(decisions) > 0 {
+		a.print("\ndecisions: %s", strings.Join(decisions, ", "))
+	}
+	a.print("\n%s", a.summary(v))
 	if v.Reserved != (cost.Amount{}) {
-		_, _ = fmt.Fprintf(out, "reserved for calls in flight: %s\n", terminal.Amount(v.Reserved))
+		a.print("reserved for calls in flight: %s", terminal.Amount(v.Reserved))
 	}
 	if v.Unsettled != (cost.Usage{}) {
-		_, _ = fmt.Fprintf(out, "calls with unknown cost, estimated at %s; see `maestro budget show %s`\n",
-			terminal.Amount(v.Unsettled.Amount()), v.Session)
+		a.print("calls with unknown cost, estimated at %s; see `maestro budget show %s`", terminal.Amount(v.Unsettled.Amount()), v.Session)
 	}
 	if v.Status.Status.Closed() && v.Status.Status != session.Completed {
-		_, _ = fmt.Fprintln(out, g.resumption(v.Session))
+		a.print("%s", a.resumption(v.Session))
 	}
+}
+
+// summary is the usage of a session, and when it has run.
+func (a *app) summary(v sessionstatus.Session) string {
+	text := fmt.Sprintf("%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
+		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
+	if v.StartedBy != "" {
+		text += " by " + safetext.Line(v.Describe())
+	}
+	if v.ClosedAt != nil {
+		text += ", ended " + terminal.Moment(v.ClosedAt)
+	}
+	switch {
+	case v.StartedAt == nil:
+		return text
+	case v.ClosedAt != nil:
+		return text + " (" + terminal.Span(v.ClosedAt.Sub(*v.StartedAt)) + ")"
+	}
+	return text + " (" + terminal.Age(a.now().Sub(*v.StartedAt)) + " ago)"
 }
 
 func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
@@ -172,10 +164,7 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 			if as.Seconds > 0 {
 				took = terminal.Span(seconds(as.Seconds))
 			}
-			text := as.Summary
-			if as.Progress != "" {
-				text = as.Progress
-			}
+			text := cmp.Or(as.Progress, as.Summary)
 			if as.Agent != "" {
 				text = fmt.Sprintf("(fallback %s) %s", as.Agent, text)
 			}
@@ -196,28 +185,19 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 	return t
 }
 
-// writeLeftOut lists what is not in results, as far as their summaries do not say it.
-func writeLeftOut(out io.Writer, s session.Status) {
+// writeAssignments lists what is not in results, as far as their summaries do not say it, and the failed attempts.
+func (a *app) writeAssignments(s session.Status) {
 	for _, phase := range s.Phases {
 		for _, as := range phase.Assignments {
-			for _, note := range as.Unsaid() {
-				_, _ = fmt.Fprintf(out, "\nthe result of %s/%s: %s\n", phase.Name, as.Persona, safetext.Line(note))
-			}
-		}
-	}
-}
-
-// writeFailures lists the failed attempts, by assignment.
-func writeFailures(out io.Writer, p terminal.Palette, s session.Status) {
-	for _, phase := range s.Phases {
-		for _, as := range phase.Assignments {
-			if len(as.Failures) == 0 {
-				continue
-			}
 			id := spec.AssignmentID{Phase: phase.Name, Persona: as.Persona}
-			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
+			for _, note := range as.Unsaid() {
+				a.print("\nthe result of %s: %s", id, safetext.Line(note))
+			}
+			if len(as.Failures) > 0 {
+				a.print("\nfailed attempts of %s:", id)
+			}
 			for _, r := range groupFailures(as.Failures) {
-				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.Paint(terminal.Red, string(r.Category)), safetext.Clip(r.Message, 300))
+				a.print("  %s. %s: %s", r.numbers(), a.palette.Paint(terminal.Red, string(r.Category)), safetext.Clip(r.Message, 300))
 			}
 		}
 	}
@@ -231,34 +211,29 @@ func failuresOf(s session.Status, h session.Request) []session.AttemptFailure {
 	return nil
 }
 
-// shownAlerts is how many of a session's alerts are printed, the newest.
-const shownAlerts = 10
+// mostShown is how many of a session's alerts, and of its interventions, are printed, the newest.
+const mostShown = 10
 
-func writeAlerts(out io.Writer, p terminal.Palette, alerts []session.Alert) {
-	if len(alerts) == 0 {
-		return
+func (a *app) writeAlerts(alerts []session.Alert) {
+	if len(alerts) > 0 {
+		a.print("\nalerts:")
 	}
-	_, _ = fmt.Fprintln(out, "\nalerts:")
-	for _, a := range alerts[max(0, len(alerts)-shownAlerts):] {
-		_, _ = fmt.Fprintf(out, "  %s  %s\n", terminal.Moment(&a.At), p.Paint(terminal.Yellow, safetext.Clip(a.Message, 300)))
+	for _, alert := range alerts[max(0, len(alerts)-mostShown):] {
+		a.print("  %s  %s", terminal.Moment(&alert.At), a.palette.Paint(terminal.Yellow, safetext.Clip(alert.Message, 300)))
 	}
 }
 
-// shownInterventions is how many of a session's interventions are printed, the newest.
-const shownInterventions = 10
-
-func writeInterventions(out io.Writer, p terminal.Palette, all []sessionstatus.Intervention) {
-	if len(all) == 0 {
-		return
+func (a *app) writeInterventions(all []sessionstatus.Intervention) {
+	if len(all) > 0 {
+		a.print("\ninterventions:")
 	}
-	_, _ = fmt.Fprintln(out, "\ninterventions:")
-	if earlier := len(all) - shownInterventions; earlier > 0 {
-		_, _ = fmt.Fprintf(out, "  %d earlier ones: see -o json\n", earlier)
+	if earlier := len(all) - mostShown; earlier > 0 {
+		a.print("  %d earlier ones: see -o json", earlier)
 		all = all[earlier:]
 	}
 	for _, i := range all {
-		_, _ = fmt.Fprintf(out, "  %s  %s: %s%s%s\n", terminal.Moment(&i.At), safetext.Line(i.Subject()),
-			p.Paint(terminal.Bold, actionText(i)), by(i.By), reason(textfmt.Shorten(i.Text, 300)))
+		a.print("  %s  %s: %s%s%s", terminal.Moment(&i.At), safetext.Line(i.Subject()),
+			a.palette.Paint(terminal.Bold, actionText(i)), by(i.By), reason(textfmt.Shorten(i.Text, 300)))
 	}
 }
 
@@ -271,17 +246,6 @@ func actionText(i sessionstatus.Intervention) string {
 		return fmt.Sprintf("%s (%s to go)", safetext.Line(string(i.Action)), textfmt.Count(i.Left, "approval"))
 	}
 	return safetext.Line(string(i.Action))
-}
-
-func writeDecisions(out io.Writer, s session.Status) {
-	if len(s.Decisions) == 0 {
-		return
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(s.Decisions)) {
-		all = append(all, name+"="+safetext.Clip(s.Decisions[name], 60))
-	}
-	_, _ = fmt.Fprintf(out, "\ndecisions: %s\n", strings.Join(all, ", "))
 }
 
 // seconds is a number of seconds as a duration.

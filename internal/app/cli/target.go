@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,22 +23,25 @@ type target struct {
 }
 
 // addTemporalFlags gives a command the flags that say where Temporal is.
-func (t *target) addTemporalFlags(cmd *cobra.Command) {
+func (t *target) addTemporalFlags(cmd *cobra.Command) *cobra.Command {
 	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, t.temporal.AddFlags)
+	return cmd
 }
 
-func (t *target) addStateDirFlag(cmd *cobra.Command) {
+func (t *target) addStateDirFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&t.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of the user)")
+	return cmd
 }
 
 // addNamespaceFlags gives a command that reads only the store what tells the
 // namespace of a session.
-func (t *target) addNamespaceFlags(cmd *cobra.Command) {
+func (t *target) addNamespaceFlags(cmd *cobra.Command) *cobra.Command {
 	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, func(flags *pflag.FlagSet) {
 		flags.StringVarP(&t.temporal.Namespace, "namespace", "n", "", `Temporal namespace of the session (default "default")`)
 		flags.StringVar(&t.temporal.Profile, "profile", "", "profile in temporal.toml that names the namespace")
 		flags.StringVar(&t.temporal.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
 	})
+	return cmd
 }
 
 // namespace is the namespace that flags, environment and profile name.
@@ -91,4 +95,67 @@ func newConnectionTopic() *cobra.Command {
 			"  5. 127.0.0.1:7233, namespace default\n\n" +
 			"`maestro doctor` shows which address is used and whether it answers.",
 	}
+}
+
+const (
+	serverVariable = "MAESTRO_SERVER"
+	tokenVariable  = "MAESTRO_TOKEN"
+	serverFlag     = "server"
+)
+
+// serverFlags name the server that a command works with instead of Temporal and the store.
+type serverFlags struct {
+	url, tokenFile string
+	plainHTTP      bool
+}
+
+// addServerFlags gives a command that can work with a server the flags that name it.
+func (t *target) addServerFlags(cmd *cobra.Command) *cobra.Command {
+	cmdline.AddGroup(cmd.Flags(), "Without Temporal and the store", func(flags *pflag.FlagSet) {
+		flags.StringVar(&t.server.url, serverFlag, "", "URL of a server to work with (default: $"+serverVariable+"); the token comes from $"+tokenVariable)
+		flags.StringVar(&t.server.tokenFile, "token-file", "", "file with the token instead")
+		flags.BoolVar(&t.server.plainHTTP, "plain-http", false, "send the token to another host also without encryption")
+	})
+	return cmd
+}
+
+// namesLocal is a flag for a Temporal or a store; empty: none is given.
+func (t *target) namesLocal() string {
+	for _, f := range append(t.places(),
+		namedFlag{"api-key", t.temporal.APIKey}, namedFlag{"tls-cert-path", t.temporal.TLSCertPath},
+		namedFlag{"tls-key-path", t.temporal.TLSKeyPath}, namedFlag{"tls-ca-path", t.temporal.TLSCAPath},
+	) {
+		if f.value != "" {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// commandLine is the flags as they are written.
+func (f serverFlags) commandLine() string {
+	line := ""
+	for _, g := range []namedFlag{{serverFlag, f.url}, {"token-file", f.tokenFile}} {
+		if g.value != "" {
+			line += " --" + g.name + " " + agent.ShellWord(g.value)
+		}
+	}
+	if f.plainHTTP {
+		line += " --plain-http"
+	}
+	return line
+}
+
+// refuseServer makes commands that need Temporal and the store fail if a server is named.
+func refuseServer(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		refuseServer(sub)
+	}
+	if !cmd.Runnable() || cmd.DisableFlagParsing || cmd.Flags().Lookup(serverFlag) != nil {
+		return
+	}
+	cmd.Flags().Func(serverFlag, "", func(string) error {
+		return fmt.Errorf("`%s` works with Temporal and the store themselves, not with a server; leave --%s out", cmd.CommandPath(), serverFlag)
+	})
+	cmd.Flags().Lookup(serverFlag).Hidden = true
 }

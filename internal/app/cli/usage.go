@@ -1,23 +1,20 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/usage"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
+	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
 // usageDocument is the document of `usage -o json`.
@@ -33,46 +30,54 @@ type usageDocument struct {
 
 // usageCommand is `usage`.
 type usageCommand struct {
-	*console
-	*connector
+	*app
 	doc usageDocument
 	// labels select sessions.
 	labels []string
 }
 
 func newUsage(a *app) *cobra.Command {
-	c := usageCommand{console: a.console, connector: a.connector}
+	c := usageCommand{app: a}
 	var since, by string
 	cmd := &cobra.Command{
 		Use:   "usage [SESSION]",
 		Short: "Show what sessions have cost",
 		Long: "Show the cost of a session by phase and persona, or of all sessions of the store, newest first. " +
 			"A call counts on the UTC day on which its cost became known. UNSETTLED is an estimate and not part of other columns.",
-		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.doc.Session = strings.Join(args, "")
-			var err error
-			if c.doc.By, err = parseBy(by, c.doc.Session != ""); err != nil {
+			if err := c.check(since, by); err != nil {
 				return err
-			}
-			if c.doc.Since, err = parseSince(since, c.now()); err != nil {
-				return err
-			}
-			if _, err = control.ParseLabels(c.labels); err != nil {
-				return inputError(err)
-			}
-			if c.doc.Session != "" && len(c.labels) > 0 {
-				return usagef("--label selects among all sessions; leave SESSION or --label out")
 			}
 			return c.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringArrayVar(&c.labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
-	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day this long ago, like 7d or 12h (default: all)")
+	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day of this date, like 2026-11-21, or this long ago, like 7d or 12h (default: all)")
 	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+" (default: phase,persona of a session, session,team of all)")
-	a.addServedFlags(cmd, outputCSV)
 	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return usage.Keys }))
-	return cmd
+	return a.addServedFlags(cmd, outputCSV)
+}
+
+// check reads the flags.
+func (c *usageCommand) check(since, by string) (err error) {
+	if c.doc.By, err = parseBy(by, c.doc.Session != ""); err != nil {
+		return err
+	}
+	start, err := parseStart(since, c.now())
+	if err != nil {
+		return err
+	}
+	if !start.IsZero() {
+		c.doc.Since = budget.Date(start)
+	}
+	if _, err := control.ParseLabels(c.labels); err != nil {
+		return inputError(err)
+	}
+	if c.doc.Session != "" && len(c.labels) > 0 {
+		return usagef("--label selects among all sessions; leave SESSION or --label out")
+	}
+	return nil
 }
 
 // parseBy reads --by.
@@ -94,69 +99,105 @@ func parseBy(by string, sess bool) ([]string, error) {
 	return keys, nil
 }
 
-var daysPattern = regexp.MustCompile(`^([0-9]{1,5})d(.*)$`)
-
-// parseSince reads --since and returns the day, by UTC, that long ago.
-func parseSince(since string, now time.Time) (string, error) {
-	if since == "" {
-		return "", nil
+// run sums up the costs of the session, or of all sessions of the store, and prints them.
+func (c *usageCommand) run(ctx context.Context) (err error) {
+	at, costs := c.served(c.storeBase), control.CostFilter{From: c.doc.Since}
+	if c.doc.Session == "" {
+		in := control.UsageFilter{HistoryFilter: control.HistoryFilter{By: c.doc.By, Labels: c.labels}, CostFilter: costs}
+		c.doc.Usage, err = ask(ctx, c.connector, at, httpapi.ReadUsage, in)
+	} else {
+		in := control.SessionUsageFilter{Session: c.doc.Session, By: c.doc.By, CostFilter: costs}
+		c.doc.Usage, err = ask(ctx, c.connector, at, httpapi.ReadSessionUsage, in)
 	}
-	ago, err := parseAgo(since)
-	if err != nil {
-		return "", usagef("--since: %q is not a duration like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
-	}
-	return budget.Date(now.Add(-ago)), nil
-}
-
-// parseAgo reads a time before now: days, a duration, or both.
-func parseAgo(since string) (time.Duration, error) {
-	rest, ago := since, time.Duration(0)
-	if m := daysPattern.FindStringSubmatch(since); m != nil {
-		days, _ := strconv.Atoi(m[1])
-		rest, ago = cmp.Or(m[2], "0s"), time.Duration(days)*24*time.Hour
-	}
-	d, err := time.ParseDuration(rest)
-	if err != nil {
-		return 0, err
-	}
-	if ago+d <= 0 {
-		return 0, errors.New("it is not in the past")
-	}
-	return ago + d, nil
-}
-
-// run finds the costs, sums them up and prints them.
-func (c *usageCommand) run(ctx context.Context) error {
-	p, err := c.reading(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	defer p.close()
-	if err := c.storeCosts(ctx, p); err != nil {
-		return err
-	}
-	return c.show()
-}
-
-// show prints the document.
-func (c *usageCommand) show() error {
-	if c.output == outputCSV {
+	case c.output == outputCSV:
 		return usage.WriteCSV(c.stdout, c.doc.By, c.doc.Rows)
 	}
 	return c.result(c.doc, c.write)
 }
 
-// storeCosts adds up the costs of the session, or of all sessions of the store.
-func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
-	if c.doc.Session == "" {
-		c.doc.Usage, err = invoke(ctx, p, httpapi.ReadUsage, control.UsageFilter{
-			HistoryFilter: control.HistoryFilter{By: c.doc.By, Labels: c.labels}, CostFilter: control.CostFilter{From: c.doc.Since},
-		})
-	} else {
-		c.doc.Usage, err = invoke(ctx, p, httpapi.ReadSessionUsage, control.SessionUsageFilter{
-			Session: c.doc.Session, By: c.doc.By, CostFilter: control.CostFilter{From: c.doc.Since},
-		})
-		err = c.explainIn(ctx, p, err)
+// column is a column of costs in a table.
+type column struct {
+	head string
+	// optional: it is left out where it is empty in all rows.
+	optional bool
+	text     func(s usage.Spending) string
+}
+
+func costColumns() []column {
+	part := func(head string, optional bool, of func(cost.Usage) int64) column {
+		return column{head, optional, func(s usage.Spending) string { return terminal.Figure(of(s.Usage)) }}
 	}
-	return err
+	return []column{
+		{"CALLS", false, func(s usage.Spending) string { return terminal.Figure(int64(s.Calls)) }},
+		part("INPUT", false, func(u cost.Usage) int64 { return u.InputTokens }),
+		part("OUTPUT", false, func(u cost.Usage) int64 { return u.OutputTokens }),
+		part("CACHE READ", true, func(u cost.Usage) int64 { return u.CacheReadTokens }),
+		part("CACHE WRITE", true, func(u cost.Usage) int64 { return u.CacheWriteTokens }),
+		part("REASONING", true, func(u cost.Usage) int64 { return u.ReasoningTokens }),
+		{"TOKENS", false, func(s usage.Spending) string { return terminal.Figure(s.Tokens) }},
+		{"USD", false, func(s usage.Spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
+		{"UNSETTLED", true, func(s usage.Spending) string {
+			return callsNote(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount())
+		}},
+		{"RESERVED", true, func(s usage.Spending) string { return callsNote(s.Reserved.Calls, "", s.Reserved.Amount) }},
+	}
+}
+
+// callsNote is a text on unsettled or reserved calls.
+func callsNote(calls int, about string, a cost.Amount) string {
+	if calls == 0 {
+		return "-"
+	}
+	return textfmt.Count(calls, "call") + ": " + about + terminal.Amount(a)
+}
+
+// write prints costs for people.
+func (c *usageCommand) write() {
+	if len(c.doc.Rows) == 0 {
+		c.printErr("no costs")
+	} else {
+		c.table().Write(c.stdout)
+	}
+	if len(c.doc.Budgets) > 0 {
+		c.print("")
+		budgetTable(c.palette, c.doc.Budgets).Write(c.stdout)
+	}
+	if c.doc.Session != "" && c.doc.Total.Unsettled.Calls > 0 {
+		c.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(c.doc.Total.Unsettled.Calls, "call"), c.doc.Session)
+	}
+}
+
+func (c *usageCommand) table() *terminal.Table {
+	columns := slices.DeleteFunc(costColumns(), func(col column) bool { return col.optional && col.text(c.doc.Total) == "-" })
+	var heads []string
+	for _, key := range c.doc.By {
+		heads = append(heads, strings.ToUpper(key))
+	}
+	for _, col := range columns {
+		heads = append(heads, col.head)
+	}
+	t := c.console.table(heads...)
+	for _, row := range c.doc.Rows {
+		var cells []any
+		for _, key := range c.doc.By {
+			cells = append(cells, terminal.Dash(safetext.Line(*row.Key(key))))
+		}
+		for _, col := range columns {
+			cells = append(cells, col.text(row.Spending))
+		}
+		t.Add(cells...)
+	}
+	total := make([]any, len(c.doc.By))
+	for i := range total {
+		total[i] = ""
+	}
+	total[0] = terminal.Painted("total", terminal.Bold)
+	for _, col := range columns {
+		total = append(total, terminal.Painted(col.text(c.doc.Total), terminal.Bold))
+	}
+	t.Add(total...)
+	return t
 }

@@ -66,7 +66,7 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"settle less than nothing", "budget settle s 1 --output-tokens -1", "must be between 0"},
 		{"settle more thought than said", "budget settle s 1 --output-tokens 1 --reasoning-tokens 2", "--reasoning-tokens: 2 is more than the output tokens"},
 		{"bad log level", "dev --log-level loud", "--log-level"},
-		{"bad port", "dev --port 70000", "--port: 70000 is not a port"},
+		{"bad port", "dev --port 70000", `--port: "70000" is not a port`},
 		{"worker without a file", "worker", "--agents"},
 		{"worker with a bad file", "worker --agents TEAM", "TEAM"},
 		{"dev with a bad worker file", "dev --port 0 --ui-port 0 --agents TEAM", "TEAM"},

@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/models/config"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 )
 
 // validateDocument is the document of `validate -o json`.
@@ -31,52 +30,41 @@ type validateDocument struct {
 	Problems []config.Problem `json:"problems"`
 }
 
-// validateCommand is `validate`.
-type validateCommand struct {
-	*console
-	*storeOpener
-	agents string // a worker file
-}
-
 func newValidate(a *app) *cobra.Command {
-	c := validateCommand{console: a.console, storeOpener: a.storeOpener}
+	var agents string
 	cmd := &cobra.Command{
 		Use:   "validate TEAM",
 		Short: "Check a team file and, with --agents, a worker file against it",
 		Long:  "Check a team file, or a registered team by its name. With --agents, also check a worker file, and that it has the agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing is written.",
-		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.validate(cmd.Context(), args[0], agents) },
 	}
-	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check the team against")
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
-	return cmd
+	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check the team against")
+	return a.addStateFlags(cmd)
 }
 
-func (c *validateCommand) run(ctx context.Context, teamFile string) error {
-	t, err := c.teamNamed(ctx, teamFile)
+func (a *app) validate(ctx context.Context, teamFile, agents string) error {
+	t, err := a.teamNamed(ctx, teamFile)
 	problems, err := faultsOf(err)
 	if err != nil {
 		return err
 	}
-	if c.agents != "" {
-		cfg, err := config.LoadWorker(c.agents)
+	if agents != "" {
+		cfg, err := config.LoadWorker(agents)
 		more, err := faultsOf(err)
 		if err != nil {
 			return err
 		}
 		if len(problems) == 0 && len(more) == 0 {
-			more = missingDefinitions(t, cfg, c.agents, c.now())
+			more = missingDefinitions(t, cfg, agents, a.now())
 		}
 		problems = append(problems, more...)
 	}
 	doc := validation(t, problems)
-	err = c.result(doc, func() {
-		if !doc.Valid {
-			return
+	err = a.result(doc, func() {
+		if doc.Valid {
+			a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, textfmt.Count(len(doc.Phases), "phase"), doc.Team,
+				textfmt.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 		}
-		c.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, textfmt.Count(len(doc.Phases), "phase"), doc.Team,
-			textfmt.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	})
 	if doc.Valid || err != nil {
 		return err
@@ -93,8 +81,7 @@ func withChecks(checks []string) string {
 
 // faultsOf takes the problems out of a loader's error; other errors stay errors.
 func faultsOf(err error) ([]config.Problem, error) {
-	var problems *config.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[*config.Problems](err); ok {
 		return problems.List, nil
 	}
 	return nil, err
@@ -102,20 +89,14 @@ func faultsOf(err error) ([]config.Problem, error) {
 
 func validation(t spec.Team, problems []config.Problem) validateDocument {
 	doc := validateDocument{
-		Valid: len(problems) == 0, Team: t.Name,
-		Phases: []string{}, Agents: []string{}, Checks: []string{}, Personas: []string{}, Problems: []config.Problem{},
+		Valid: len(problems) == 0, Team: t.Name, Phases: append([]string{}, t.PhaseNames()...), Agents: append([]string{}, t.AgentNames()...),
+		Personas: append([]string{}, slices.Sorted(maps.Keys(t.Personas))...), Checks: []string{}, Problems: append([]config.Problem{}, problems...),
 	}
-	for _, p := range t.Phases {
-		doc.Phases = append(doc.Phases, p.Name)
-	}
-	doc.Personas = append(doc.Personas, slices.Sorted(maps.Keys(t.Personas))...)
-	doc.Agents = append(doc.Agents, t.AgentNames()...)
 	for _, use := range t.CheckUses() {
 		doc.Checks = append(doc.Checks, use.Check)
 	}
 	slices.Sort(doc.Checks)
 	doc.Checks = slices.Compact(doc.Checks)
-	doc.Problems = append(doc.Problems, problems...)
 	return doc
 }
 

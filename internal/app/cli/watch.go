@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -44,28 +43,23 @@ func newWatch(a *app) *cobra.Command {
 		Long: "Follow a session until it ends or waits for a person. On a terminal, show a live view of its phases, with keys for details and answers (? lists them), until it ends or you quit; " +
 			"otherwise, or with --plain, print a line for each change. The exit code is the session's outcome: " +
 			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
-		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := spec.CheckSession(args[0]); err != nil {
 				return usagef("%w", err)
 			}
-			p, err := a.plane(cmd.Context(), a.storeOrTemporalBase)
+			p, err := a.served(a.storeOrTemporalBase)(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer p.close()
 			if p.base == nil || p.base.Temporal() != nil {
-				return a.follow(cmd.Context(), p.lookout(args[0], a.env.Now))
+				return a.follow(cmd.Context(), p.lookout(args[0], a.now))
 			}
-			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), p, args[0])
-			return &codeError{exitUnreachable, err} // Temporal may know more
+			return &codeError{exitUnreachable, a.showStatus(cmd.Context(), p, args[0])} // Temporal may know more
 		},
 	}
 	a.addPlainFlag(cmd.Flags())
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addServerFlags(cmd)
-	return cmd
+	return a.addServerFlags(a.addStateDirFlag(a.addTemporalFlags(cmd)))
 }
 
 // addPlainFlag gives a command that follows a session the flag for plain lines.

@@ -2,17 +2,26 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/tui"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 )
 
@@ -62,7 +71,7 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 				panic(r)
 			}
 		}()
-		v, err = track(life, w, &viewObserver{a.guide, w, program}, over)
+		v, err = track(life, w, &viewObserver{a, w, program}, over)
 		program.Send(tui.Ended{})
 	}()
 	_, viewErr := program.Run()
@@ -84,13 +93,13 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 
 // viewObserver updates the live view.
 type viewObserver struct {
-	guide   *guide
+	app     *app
 	lookout *lookout
 	program *tea.Program
 }
 
 func (o *viewObserver) update(_ context.Context, v sessionstatus.Session) {
-	o.program.Send(tui.Update{Session: o.lookout.view(o.guide, v)})
+	o.program.Send(tui.Update{Session: o.app.view(o.lookout, v)})
 }
 
 func (o *viewObserver) disconnected(why string) { o.program.Send(tui.Lost{Why: why}) }
@@ -146,4 +155,233 @@ func (c *heldWriter) release() {
 	c.holding = false
 	_, _ = c.out.Write(c.buffer.Bytes())
 	c.buffer.Reset()
+}
+
+// view returns the session as the live view shows it.
+func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
+	work, passes := l.work(), l.passes(v)
+	s := tui.Session{
+		ID: v.Session, Team: v.Team, State: v.Status.Status, Run: v.Run, Requirement: v.Requirement,
+		Usage: v.Usage, Limit: v.Limit, Spent: v.Spent, Reason: v.Reason,
+		Started: timeOf(v.StartedAt), Closed: timeOf(v.ClosedAt),
+	}
+	var waits []string
+	for i, p := range v.Phases {
+		phase := tui.Phase{Name: p.Name, State: p.Status, SentBack: l.sentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
+		if needs, ok := l.progress.Needs[p.Name]; ok {
+			phase.Needs = needs
+		} else if i > 0 { // the graph is unknown
+			phase.Needs = []string{v.Phases[i-1].Name}
+		}
+		for _, as := range p.Assignments {
+			phase.Assignments = append(phase.Assignments, viewAssignment(v, work, passes, p.Name, as))
+			if p.Status == session.Pending && as.Status == session.Running {
+				phase.State = session.Running // the status document follows
+			}
+			if as.Awaits != nil {
+				waits = append(waits, as.Awaits.String())
+			}
+		}
+		if p.Status == session.Running && waitsForPerson(p) {
+			phase.State = session.HelpIsNeeded
+		}
+		s.Phases = append(s.Phases, phase)
+	}
+	for _, note := range notesOf(v) {
+		if !slices.ContainsFunc(waits, func(w string) bool { return strings.Contains(note, w) }) { // the view lists breakers itself
+			s.Notes = append(s.Notes, note)
+		}
+	}
+	s.Requests, s.Budgets = a.viewRequests(v.Status), ownBudget(v)
+	return s
+}
+
+// waitsForPerson reports whether all unfinished work of a phase waits for a person.
+func waitsForPerson(p session.PhaseStatus) bool {
+	still := false
+	for _, as := range p.Assignments {
+		if as.Status == session.Running || as.Status == session.Waiting {
+			return false
+		}
+		still = still || as.Status == session.HelpIsNeeded
+	}
+	return still
+}
+
+func viewAssignment(
+	v sessionstatus.Session, all map[spec.AssignmentID]control.AssignmentProgress, passes map[spec.AssignmentID]int, phase string, as session.AssignmentStatus,
+) tui.Assignment {
+	id := spec.AssignmentID{Phase: phase, Persona: as.Persona}
+	work, known := all[id]
+	if !known {
+		work = control.AssignmentProgress{Round: as.Rounds, Attempt: min(as.Attempts, 1)}
+	}
+	out := tui.Assignment{
+		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.Round, Attempt: work.Attempt,
+		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
+	}
+	for _, at := range work.Attempts {
+		out.Worked += at.Worked(at.StartedAt)
+	}
+	if at, ok := v.Live[id]; ok {
+		out.Since = at.Since
+		if out.Pass > work.Pass {
+			out.Round, out.Attempt = 1, 1
+		}
+		out.Round = max(out.Round, 1) // the record may be a moment behind
+		out.Attempt = cmp.Or(at.Number, max(out.Attempt, 1))
+	}
+	if as.Status == session.Pending {
+		out.Pass, out.Round, out.Attempt = 0, 0, 0
+	}
+	return out
+}
+
+// viewRequests lists the open requests with the commands that answer them. For a session
+// that ended without completing it has the command that resumes it.
+func (a *app) viewRequests(s session.Status) []tui.Request {
+	goOn := tui.Command{Text: a.commandLine("resume " + s.Session), Does: "resumes with the finished work restored"}
+	var all []tui.Request
+	for _, h := range s.Help {
+		r := tui.Request{Title: h.Subject() + " " + h.Need() + ": " + messageOf(h), Until: h.Until}
+		for _, w := range h.Commands(s.Session, s.Help) {
+			r.Commands = append(r.Commands, tui.Command{Text: a.commandLine(w.Line), Does: w.Does})
+		}
+		if s.Status.Closed() {
+			r.Commands = []tui.Command{goOn}
+		} else {
+			addKeyActions(&r, h)
+		}
+		all = append(all, r)
+	}
+	switch {
+	case len(all) > 0:
+	case s.Status == session.AwaitingApproval:
+		for _, p := range s.Phases {
+			if p.Status == session.AwaitingApproval {
+				all = append(all, tui.Request{
+					Title:    "phase " + p.Name + " is done; the session pauses after it (--pause-after)",
+					Commands: []tui.Command{{Text: a.commandLine("resume " + s.Session), Does: "continues the session"}},
+				})
+			}
+		}
+	case s.Status == session.Failed, s.Status == session.WasCancelled:
+		title := cmp.Or(safetext.Line(s.Reason), "the session ended without completing")
+		all = append(all, tui.Request{Title: title, Commands: []tui.Command{goOn}})
+	}
+	return all
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// Answer sends an answer that the user typed in the live view, and returns what the command for
+// it prints.
+func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, error) {
+	ctx = c.app.env.acting(ctx)
+	quiet, out := c.captured()
+	quiet.stderr, quiet.palette.On = out, false
+	if answer.Action == tui.Raise {
+		err := quiet.raiseTyped(ctx, c.session, answer)
+		return out.String(), err
+	}
+	command := resolveCommand{app: quiet}
+	err := command.answerTyped(ctx, c.session, answer)
+	return out.String(), err
+}
+
+// answerTyped answers a request like `approve`, `reject` and `resolve SESSION retry`.
+func (c *resolveCommand) answerTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
+	if err := checkPhaseAnswer(answer.Action, answer.Note); err != nil {
+		return err
+	}
+	c.action, c.request, c.note = answer.Action, answer.Request.ID, answer.Note
+	return c.resolve(ctx, sessionID, "")
+}
+
+// raiseTyped raises a budget like `budget raise`.
+func (a *app) raiseTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
+	r := control.Raise{Note: answer.Note}
+	if err := addAmount(&r, answer.Amount, answer.Request.Amounts); err != nil {
+		return err
+	}
+	switch b := answer.Request.Budget; b.Scope {
+	case session.BudgetOfPersona:
+		r.Persona = b.Name
+	case session.BudgetOfPhase:
+		r.Phase = b.Name
+	case session.BudgetOfDay:
+		return a.raiseDay(ctx, b.Name, r)
+	case session.BudgetOfSession:
+	}
+	return a.raiseBudget(ctx, sessionID, r)
+}
+
+// addAmount parses a typed amount: a number of tokens, also like 50k, or dollars with a $ before them. unit is the unit
+// of a number without one.
+func addAmount(r *control.Raise, text, unit string) error {
+	invalid := usagef("%q is not an amount; use a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
+	number, money := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), ",", "")), "$")
+	if money || unit == unitUSD {
+		if err := r.USD.UnmarshalText([]byte(number)); err != nil || r.USD <= 0 {
+			return invalid
+		}
+		return nil
+	}
+	factor := int64(1)
+	for suffix, f := range map[string]int64{"k": 1_000, "m": 1_000_000} {
+		if cut, ok := strings.CutSuffix(number, suffix); ok {
+			number, factor = cut, f
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || n > 1e12 {
+		return invalid
+	}
+	r.Tokens = n * factor
+	return nil
+}
+
+// unitUSD is the unit of a budget in dollars only.
+const unitUSD = "USD"
+
+// units names the units of a budget.
+func units(tokens, usd bool) string {
+	switch {
+	case tokens && usd:
+		return "tokens or $USD"
+	case usd:
+		return unitUSD
+	}
+	return "tokens"
+}
+
+// addKeyActions adds to a request what its answers can do.
+func addKeyActions(r *tui.Request, h session.Request) {
+	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Subject()
+	for _, action := range h.Actions {
+		if h.Takes(action) {
+			r.Takes = append(r.Takes, action)
+		}
+	}
+	if h.Raise == nil {
+		return
+	}
+	r.Takes, r.Budget = append(r.Takes, tui.Raise), *h.Raise
+	r.Amounts = units(h.Raise.Tokens, h.Raise.USD)
+}
+
+// ownBudget returns the session's budget if a key can raise it: no budget request is open.
+func ownBudget(v sessionstatus.Session) []tui.Request {
+	asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return h.Kind == session.ForBudget })
+	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {
+		return nil
+	}
+	return []tui.Request{{
+		Name: "the session's budget", Takes: []session.Action{tui.Raise}, Amounts: units(v.Limit.Tokens > 0, v.Limit.USD > 0),
+	}}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
@@ -14,7 +13,6 @@ func newWorker(a *app) *cobra.Command {
 		Stderr: a.env.Stderr, Env: a.environ, Host: a.env.Host, PID: a.env.PID, Now: a.env.Now,
 	})
 	serve := cmd.RunE
-	cmd.Args = cmdline.Arguments(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.env.harden(); err != nil {
 			return err
@@ -23,7 +21,6 @@ func newWorker(a *app) *cobra.Command {
 	}
 	for _, sub := range cmd.Commands() {
 		ask := sub.RunE
-		sub.Args = cmdline.Arguments(0, 0)
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return workerError(ask(cmd, args)) }
 	}
 	return cmd

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 const (
@@ -33,25 +33,10 @@ const (
 	restartPause = time.Second
 )
 
-// serverOptions say how to run a Temporal server of our own.
-type serverOptions struct {
-	// executable is the path of maestro-server.
-	executable string
-	// port and uiPort may be 0 for free ones.
-	port, uiPort int
-	headless     bool
-	// database is the SQLite file.
-	database   string
-	attributes []temporal.SearchAttributeKey
-	// stderr gets the server's own messages, and say those about it.
-	stderr io.Writer
-	say    func(format string, args ...any)
-}
-
 // server is a Temporal server under supervision: while it is not stopped, it is
 // started again whenever it dies, at the same address. It dies with this process.
 type server struct {
-	options serverOptions
+	options Options
 	// address and ui are where the server and its Web UI are, once it is up.
 	address, ui string
 
@@ -73,7 +58,7 @@ func FindServer(executable string) (string, error) {
 }
 
 // startServer returns a server that answers.
-func startServer(ctx context.Context, o serverOptions) (*server, error) {
+func startServer(ctx context.Context, o Options) (*server, error) {
 	life, stopping := context.WithCancel(context.WithoutCancel(ctx))
 	s := &server{options: o, stopping: stopping, done: make(chan struct{})}
 	up := make(chan error, 1)
@@ -116,7 +101,7 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 				first = false
 				return
 			}
-			s.options.say("the Temporal server is running again")
+			s.options.Say("the Temporal server is running again")
 		})
 		if life.Err() != nil {
 			return
@@ -125,7 +110,7 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 			up <- fmt.Errorf("the Temporal server did not start, as its messages say: %w", err)
 			return
 		}
-		s.options.say("%s; restarting in %s", err, restartPause)
+		s.options.Say("%s; restarting in %s", err, restartPause)
 		select {
 		case <-life.Done():
 		case <-time.After(restartPause):
@@ -136,11 +121,13 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 // once runs a server process to its end, which is an error unless life has
 // ended. ready is called when it answers.
 func (s *server) once(life context.Context, ready func()) error {
-	cmd := exec.Command(s.options.executable, s.arguments()...)
-	cmd.Stderr = s.options.stderr
+	cmd := exec.Command(s.options.Server, s.arguments()...)
+	cmd.Stderr = s.options.Stderr
 	// The server asks for its user's name, and a container's user may have none.
 	cmd.Env = append([]string{"USER=maestro"}, cmd.Environ()...)
-	cmd.SysProcAttr = childAttributes()
+	// The kernel kills the server with the thread that started it. A terminal's Ctrl-C does not reach it: it is stopped
+	// in its turn.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	// The server also ends when its standard input does, which it does with us.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -170,15 +157,15 @@ func (s *server) once(life context.Context, ready func()) error {
 func (s *server) arguments() []string {
 	o := s.options
 	args := []string{
-		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(o.port), "--db-filename", o.database,
+		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(int(o.Port)), "--db-filename", filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
 		"--log-level", "error", "--until-stdin-closes",
 	}
-	if o.headless {
+	if o.Headless {
 		args = append(args, "--headless")
-	} else if o.uiPort != 0 {
-		args = append(args, "--ui-port", strconv.Itoa(o.uiPort))
+	} else if o.UIPort != 0 {
+		args = append(args, "--ui-port", strconv.Itoa(int(o.UIPort)))
 	}
-	for _, key := range o.attributes {
+	for _, key := range workflows.SearchAttributes() {
 		args = append(args, "--search-attribute", key.GetName()+"="+key.GetValueType().String())
 	}
 	return args
@@ -193,9 +180,9 @@ func (s *server) announced(stdout io.Reader) bool {
 		value = strings.TrimSpace(value)
 		switch { // a successor has the same ports, and others read the addresses meanwhile
 		case name == "Temporal" && s.address == "":
-			s.address, s.options.port = value, portOf(value)
+			s.address, s.options.Port = value, portOf(value)
 		case name == "Web UI" && s.ui == "":
-			s.ui, s.options.uiPort = value, portOf(strings.TrimPrefix(value, "http://"))
+			s.ui, s.options.UIPort = value, portOf(strings.TrimPrefix(value, "http://"))
 		case name == "Database": // the last line
 			return true
 		}
@@ -203,11 +190,7 @@ func (s *server) announced(stdout io.Reader) bool {
 	return false
 }
 
-func portOf(address string) int {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(port)
-	return n
+func portOf(address string) uint16 {
+	at, _ := netip.ParseAddrPort(address) // 0 takes a free port
+	return at.Port()
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/worker/telemetry"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // offerPatience bounds the wait for the worker in this process to serve.
@@ -42,7 +39,7 @@ type Options struct {
 	Store *store.Store
 	// Port and UIPort are the server's and its Web UI's; 0 takes a free one. Headless
 	// leaves the Web UI out.
-	Port, UIPort int
+	Port, UIPort uint16
 	Headless     bool
 	// Agents finds the worker file.
 	Agents func() (path string, err error)
@@ -53,10 +50,8 @@ type Options struct {
 	// HealthPort is where the worker says how it is, if ServesHealth.
 	HealthPort   int
 	ServesHealth bool
-	// Log is the worker's. SDKWarnings has the warnings of Temporal's SDK in it, too: of
-	// a server that comes and goes Say is told anyway.
-	Log         *logs.Log
-	SDKWarnings bool
+	// Log is the worker's, and SDKLog that of Temporal's SDK.
+	Log, SDKLog *logs.Log
 	// Stderr gets the server's own messages, and Say ours about it.
 	Stderr io.Writer
 	Say    func(format string, args ...any)
@@ -124,16 +119,11 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	if err := k.startTelemetry(ctx); err != nil {
 		return nil, err
 	}
-	k.server, err = startServer(ctx, serverOptions{
-		executable: o.Server, port: o.Port, uiPort: o.UIPort, headless: o.Headless,
-		database:   filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
-		attributes: workflows.SearchAttributes(), stderr: o.Stderr, say: o.Say,
-	})
-	if err != nil {
+	if k.server, err = startServer(ctx, o); err != nil {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.server.stop)
-	if k.Conn, err = temporalutil.DialAddress(ctx, k.server.address, "default", k.sdkLogger(), k.Telemetry.Instrument); err != nil {
+	if k.Conn, err = temporalutil.DialAddress(ctx, k.server.address, "default", o.SDKLog.Logger, k.Telemetry.Instrument); err != nil {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.Conn.Close)
@@ -167,27 +157,6 @@ func (k *Stack) prepare() (err error) {
 	return err
 }
 
-// sdkLogger drops the SDK's warnings, unless they are asked for.
-func (k *Stack) sdkLogger() *slog.Logger {
-	if k.options.SDKWarnings {
-		return k.options.Log.Logger
-	}
-	return slog.New(errorsOnly{k.options.Log.Handler()})
-}
-
-// errorsOnly is a handler that drops what is no error.
-type errorsOnly struct{ slog.Handler }
-
-func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
-}
-
-func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return errorsOnly{h.Handler.WithAttrs(attrs)}
-}
-
-func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
-
 // startTelemetry begins to export what is asked for. What is left in the end and cannot
 // be exported is lost, which does not affect the stack.
 func (k *Stack) startTelemetry(ctx context.Context) (err error) {
@@ -219,6 +188,7 @@ func (k *Stack) startWorker(ctx context.Context) error {
 		return setup(err)
 	}
 	o.Log.Mask(w.Mask)
+	o.SDKLog.Mask(w.Mask)
 	if o.ServesHealth {
 		port, stop, err := w.ServeHealth(ctx, o.HealthPort, k.Telemetry)
 		if err != nil {

@@ -49,6 +49,7 @@ func Prepare(root *cobra.Command, version string) {
 			_, _ = fmt.Fprintf(out, "\n%s", usage(cmd))
 		}
 	})
+	checkArguments(root)
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"}) // the default one
 	help.Args = func(_ *cobra.Command, args []string) error {
@@ -57,12 +58,12 @@ func Prepare(root *cobra.Command, version string) {
 	}
 }
 
-// prose wraps paragraphs. Lines that begin with a space stay as they are.
+// prose wraps paragraphs. Lines that begin with a space or a tab stay as they are.
 func prose(text string) string {
 	var lines []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(line, " ") {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {
 			lines = append(lines, line)
 			continue
 		}

@@ -43,6 +43,49 @@ func NoCommand(cmd *cobra.Command, args []string) error {
 	return usageErrorf("unknown command %q for %q; %s", textfmt.Shorten(args[0], maxQuoted), cmd.CommandPath(), hint)
 }
 
+// checkArguments gives the commands without a check of their own one by their usage line, and refuses those that only
+// have subcommands.
+func checkArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+	switch {
+	case cmd.HasSubCommands() && !cmd.Runnable():
+		cmd.Args, cmd.RunE = NoCommand, missingCommand
+	case cmd.Args == nil:
+		cmd.Args = Arguments(argumentsOf(cmd.Use))
+	}
+}
+
+// missingCommand refuses a command that only has subcommands.
+func missingCommand(cmd *cobra.Command, _ []string) error {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return usageErrorf("missing subcommand of `%s`; use one of: %s", cmd.CommandPath(), strings.Join(names, ", "))
+}
+
+// operand matches an optional argument, a flag with its value, or an argument in a usage line.
+var operand = regexp.MustCompile(`\[[^]]+\]|--\S+ \S+|\S+`)
+
+// argumentsOf returns how many arguments a usage line, like `show NAME [PHASE] --note TEXT`, requires and permits. A
+// negative number is no limit.
+func argumentsOf(use string) (least, most int) {
+	for _, text := range operand.FindAllString(use, -1)[1:] {
+		switch {
+		case strings.HasPrefix(text, "--"):
+		case strings.HasSuffix(text, "...]"):
+			return least, -1
+		case strings.HasPrefix(text, "["):
+			most++
+		default:
+			least, most = least+1, most+1
+		}
+	}
+	return least, most
+}
+
 // Arguments checks how many arguments a command gets, and names what is missing as its
 // usage line does. A negative most is no limit. The error is a [*UsageError].
 func Arguments(least, most int) cobra.PositionalArgs {
@@ -103,7 +146,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 
 // kinds say what the values of flags have to be, by the type of the flag.
 var kinds = map[string]string{
-	"int": "a whole number", "int64": "a whole number", "float64": "a number", "duration": "a duration like 90s, 15m or 24h",
+	"int": "a whole number", "int64": "a whole number", "float64": "a number", "uint16": "a port from 0 to 65535", "duration": "a duration like 90s, 15m or 24h",
 	"bool": "true or false",
 }
 
@@ -111,7 +154,7 @@ var kinds = map[string]string{
 func invalid(e *pflag.InvalidValueError) string {
 	value, kind := strconv.Quote(textfmt.Shorten(e.GetValue(), maxQuoted)), kinds[e.GetFlag().Value.Type()]
 	switch {
-	case errors.Is(e, strconv.ErrRange):
+	case errors.Is(e, strconv.ErrRange) && kind != kinds["uint16"]:
 		return value + " is too large"
 	case kind != "":
 		return value + " is not " + kind

@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
@@ -140,4 +142,73 @@ func targetOf(phase spec.Phase, base string) string {
 		return plain[0]
 	}
 	return base
+}
+
+// workspaceFlags name the directory whose files a session starts from.
+type workspaceFlags struct {
+	dir     string
+	include []string
+}
+
+// add gives a command the flags.
+func (f *workspaceFlags) add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&f.dir, "workspace", "", usage)
+	cmd.Flags().StringArrayVar(&f.include, "include", nil, "pattern of files to take although ignored or looking like secrets; repeatable")
+}
+
+// check refuses a workspace that is no directory, and patterns without one.
+func (f workspaceFlags) check() error {
+	if f.dir == "" {
+		if len(f.include) > 0 {
+			return usagef("--include needs --workspace")
+		}
+		return nil
+	}
+	info, err := os.Stat(f.dir)
+	if err != nil || !info.IsDir() {
+		return usagef("--workspace: %s is not a readable directory", f.dir)
+	}
+	return nil
+}
+
+// snapshot stores the files that the session starts from, and returns their origin; nil if there is no workspace.
+func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t spec.Team) (spec.Digest, *session.Source, error) {
+	if f.dir == "" {
+		files, err := s.Content.PutManifest(ctx, cas.Manifest{})
+		return files, nil, err
+	}
+	snap, err := s.Content.Snapshot(ctx, f.dir, apply.WithTracked(ctx, f.dir, a.environ, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include}))
+	if err != nil {
+		return "", nil, err
+	}
+	from := &session.Source{Host: a.env.Host, Dir: f.dir, Include: f.include, LeftOut: snap.LeftOut()}
+	if from.Dir, err = filepath.Abs(f.dir); err != nil {
+		return "", nil, usagef("--workspace: %w", err)
+	}
+	from.Commit = apply.Head(ctx, from.Dir, a.environ)
+	a.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), from.Dir)
+	for _, note := range from.LeftOut {
+		a.printErr("not taken, %s", note)
+	}
+	if len(snap.Private)+len(snap.Ignored) > 0 {
+		a.printErr("--include PATTERN takes files that are ignored or look like secrets")
+	}
+	return snap.Manifest, from, nil
+}
+
+// absPath is a path that was named, absolute; a relative one is below the working directory.
+func (a *app) absPath(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(a.env.Dir, path)
+}
+
+// directory is a place that has to be a directory.
+func (a *app) directory(flag, dir string) (string, error) {
+	dir = a.absPath(dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", usagef("%s %s is not a readable directory", flag, dir)
+	}
+	return dir, nil
 }

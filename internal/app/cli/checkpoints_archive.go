@@ -3,11 +3,15 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,10 +20,88 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/hiveimport"
 )
+
+// archiveSuffix is how the name of an archive ends unless --out says otherwise.
+const archiveSuffix = ".maestro.tar.gz"
+
+// exportedDocument is the document of `checkpoints export -o json`.
+type exportedDocument struct {
+	File string `json:"file"`
+	store.Archive
+}
+
+// exportCommand is `checkpoints export`.
+type exportCommand struct {
+	*app
+	out         string
+	transcripts bool
+}
+
+func newCheckpointsExport(a *app) *cobra.Command {
+	c := exportCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "export SESSION",
+		Short: "Export a session to a file, for another store",
+		Long: "Write everything needed to resume a session (its checkpoints, records, files and team) to one archive. All data is verified. " +
+			"`checkpoints import` imports it into another store. Transcripts, stored answers and the conversations of agent programs are included only with --transcripts.",
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().StringVar(&c.out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
+	cmd.Flags().BoolVar(&c.transcripts, "transcripts", false, "include transcripts and conversations of agents")
+	return a.addStoreFlags(cmd)
+}
+
+func (c *exportCommand) run(ctx context.Context, sessionID string) error {
+	s, key, err := c.stored(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	out := cmp.Or(c.out, sessionID+archiveSuffix)
+	path := c.absPath(out)
+	if _, err := os.Lstat(path); err == nil {
+		return usagef("%s already exists; choose another --out", out)
+	}
+	doc := exportedDocument{File: out}
+	if doc.Archive, err = writeWhole(path, func(f *os.File) (store.Archive, error) {
+		return s.ExportSession(ctx, key, c.transcripts, f)
+	}); err != nil {
+		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
+			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` lists the damage", err, sessionID)
+		}
+		return failf("%w", err)
+	}
+	return c.result(doc, func() {
+		c.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
+			textfmt.Count(doc.Records, "record"), textfmt.Count(doc.Blobs, "blob"), textfmt.Size(doc.Bytes))
+	})
+}
+
+// writeWhole writes a file with mode 0600, completely or not at all.
+func writeWhole(path string, write func(f *os.File) (store.Archive, error)) (out store.Archive, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".maestro-export-*")
+	if err != nil {
+		return out, err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it is gone after the rename
+	out, err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return out, err
+	}
+	// A link, unlike a rename, does not replace a file created meanwhile.
+	if err := os.Link(f.Name(), path); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return out, fmt.Errorf("%s already exists; choose another --out", path)
+		}
+		return out, err
+	}
+	return out, nil
+}
 
 // maxHive bounds a checkpoint of Maestro Hive, in bytes.
 const maxHive = 64 << 20
@@ -36,15 +118,13 @@ type importedDocument struct {
 
 // importCommand is `checkpoints import`.
 type importCommand struct {
-	*console
-	*storeOpener
-	cwd string
+	*app
 	// file is what is imported, team a team file, and session an id.
 	file, team, session string
 }
 
 func newCheckpointsImport(a *app) *cobra.Command {
-	c := importCommand{console: a.console, storeOpener: a.storeOpener, cwd: a.env.Dir}
+	c := importCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a session from an export, or from a checkpoint of Maestro Hive 1.0",
@@ -52,7 +132,6 @@ func newCheckpointsImport(a *app) *cobra.Command {
 			"the outputs of each completed phase become the file " + hiveimport.Folder + "/<phase>.json, its decisions decisions.\n\n" +
 			"Everything is verified first; an import is complete or changes nothing. The session is closed: continue it with `maestro resume`.",
 		Example: "  maestro checkpoints import web-1" + archiveSuffix + "\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
-		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.file = args[0]
 			return c.run(cmd.Context())
@@ -60,8 +139,7 @@ func newCheckpointsImport(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&c.team, "team", "", "team file for a checkpoint of Maestro Hive")
 	cmd.Flags().StringVar(&c.session, "session", "", "id of the session in this store (default: unchanged)")
-	a.addStoreFlags(cmd)
-	return cmd
+	return a.addStoreFlags(cmd)
 }
 
 func (c *importCommand) run(ctx context.Context) error {
@@ -70,7 +148,7 @@ func (c *importCommand) run(ctx context.Context) error {
 			return usagef("--session: %w", err)
 		}
 	}
-	f, err := os.Open(absPath(c.cwd, c.file))
+	f, err := os.Open(c.absPath(c.file))
 	if err != nil {
 		return usagef("%w", err)
 	}
