@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -66,12 +65,12 @@ func (c *budgetRaise) raise(ctx context.Context, sessionID string, r control.Rai
 	}
 	defer p.close()
 	doc, err := invoke(ctx, p, httpapi.RaiseBudget, httpapi.SessionBody[control.Raise]{Session: sessionID, Body: r})
-	var ended *control.EndedError
+	ended := control.ProblemOf(err)
 	switch {
-	case errors.As(err, &ended) && ended.State == session.Completed:
-		return usagef("%w; its budget cannot be raised", ended)
-	case errors.As(err, &ended):
-		return usagef("%w; raise the budget in its team file and resume it: %s", ended, c.commandLine("resume "+sessionID+" --team FILE"))
+	case ended.Reason == control.Ended && ended.State == session.Completed:
+		return usagef("%w; its budget cannot be raised", err)
+	case ended.Reason == control.Ended:
+		return usagef("%w; raise the budget in its team file and resume it: %s", err, c.commandLine("resume "+sessionID+" --team FILE"))
 	case err != nil:
 		return c.explainIn(ctx, p, err)
 	case doc.Raised != nil:

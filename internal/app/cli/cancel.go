@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +39,7 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 	}
 	defer p.close()
 	doc, err := invoke(ctx, p, httpapi.CancelSession, httpapi.OfSession{Session: sessionID})
-	var ended *control.EndedError
-	if errors.As(err, &ended) {
+	if ended := control.ProblemOf(err); ended.Reason == control.Ended {
 		return usagef("session %s has already ended: it is %s", sessionID, ended.State)
 	}
 	if err != nil {

@@ -109,18 +109,15 @@ func (c *connector) explain(ctx context.Context, base *control.Base, err error) 
 
 // explainIn adds to an error of an operation what a person can do.
 func (c *connector) explainIn(ctx context.Context, p *plane, err error) error {
-	var lost *control.LostError
-	var slow *control.SlowError
-	var failed *control.Error
-	var unknown *control.NotStoredError
-	switch {
-	case errors.As(err, &unknown):
+	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
 		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
-	case errors.As(err, &lost):
-		return usagef("%w: %s", err, c.commandLine("resume "+lost.Session))
-	case errors.As(err, &slow):
-		return failf("%w; check with %s", err, c.commandLine("status "+slow.Session))
-	case errors.As(err, &failed) && failed.Kind == control.NotFound && failed.Session != "":
+	}
+	switch failed := control.ProblemOf(err); failed.Reason {
+	case control.Lost:
+		return usagef("%w: %s", err, c.commandLine("resume "+failed.Session))
+	case control.Slow:
+		return failf("%w; check with %s", err, c.commandLine("status "+failed.Session))
+	case control.UnknownSession:
 		return c.explainLook(ctx, p, failed.Session, err)
 	}
 	return err

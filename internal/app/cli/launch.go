@@ -84,27 +84,22 @@ func (a *app) printUnchanged(doc control.Started) {
 
 // explainStart adds a remedy to the error of a start.
 func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
-	var failed *control.Error
+	failed := control.ProblemOf(err)
 	var none *launch.NoCheckpointError
 	var elsewhere *control.OtherStoreError
-	var atWork *control.NotEndedError
-	var waits *control.WaitsError
 	switch {
 	case errors.As(err, &none):
 		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", err)
 	case errors.As(err, &elsewhere):
 		return usagef("%w; give its --state-dir", elsewhere)
-	case errors.As(err, &atWork):
-		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
-	case errors.As(err, &waits):
-		if len(waits.Requests) == 0 {
-			open, _ := p.open(ctx, waits.Session) // a server reports only that there are requests
-			waits.Requests = open.Requests
-		}
-		return a.openRequests(waits)
-	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session":
+	case failed.Reason == control.AtWork:
+		return usagef("%w: %s", err, a.commandLine("cancel "+failed.Session))
+	case failed.Reason == control.Waits:
+		open, _ := p.open(ctx, failed.Session)
+		return a.openRequests(failed.Session, open.Requests)
+	case failed.Kind == control.Conflict && failed.Field == "session":
 		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))
-	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "run":
+	case failed.Kind == control.Conflict && failed.Field == "run":
 		return usagef("%w", err)
 	}
 	return a.explainIn(ctx, p, inputError(err))
@@ -112,15 +107,15 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 
 // openRequests is the error of resuming a session that waits for answers, with the commands that
 // answer.
-func (a *app) openRequests(waits *control.WaitsError) error {
+func (a *app) openRequests(sessionID string, open []session.Request) error {
 	var b strings.Builder
-	for _, h := range waits.Requests {
+	for _, h := range open {
 		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
-		if answer := a.firstCommand(waits.Session, h, waits.Requests); answer != "" {
+		if answer := a.firstCommand(sessionID, h, open); answer != "" {
 			fmt.Fprintf(&b, "\n  answer with: %s", answer)
 		}
 	}
-	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", waits.Session, &b)
+	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
 }
 
 // printPlan prints what is restored and what runs, and why.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,12 +150,13 @@ func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
 
 // explainAnswer adds a remedy to the error of an answer.
 func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
-	var ended *control.EndedError
+	ended := control.ProblemOf(err)
 	switch {
-	case errors.As(err, &ended) && ended.State == session.Completed:
-		return failf("%w; no request is open", ended)
-	case errors.As(err, &ended):
-		return failf("%w, and no request is open; resume it: %s", ended, c.commandLine("resume "+ended.Session))
+	case ended.Reason != control.Ended:
+	case ended.State == session.Completed:
+		return failf("%w; no request is open", err)
+	default:
+		return failf("%w, and no request is open; resume it: %s", err, c.commandLine("resume "+ended.Session))
 	}
 	return c.explainIn(ctx, p, err)
 }

@@ -131,7 +131,7 @@ func (c conflict) Error() string { return string(c) }
 func (c conflict) As(target any) bool {
 	e, ok := target.(**control.Error)
 	if ok {
-		*e = &control.Error{Kind: control.Conflict}
+		*e = &control.Error{Problem: control.Problem{Kind: control.Conflict}}
 	}
 	return ok
 }
@@ -321,7 +321,7 @@ func samplePool(p *plane) {
 
 func (f fakeReviews) Diff(_ context.Context, in control.DiffInput) (control.Diff, error) {
 	if in.Which == "documentation" {
-		return control.Diff{}, &control.Error{Kind: control.NotFound}
+		return control.Diff{}, &control.Error{Problem: control.Problem{Kind: control.NotFound}}
 	}
 	return f.diff, nil
 }

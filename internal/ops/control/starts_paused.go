@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -49,7 +50,10 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 		return v, doc, looked(w.Session, err)
 	}
 	if in.changes() {
-		return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &NotEndedError{w.Session, v.Status.Status}}
+		return v, doc, &Error{
+			Problem{Kind: Conflict, Session: w.Session, Reason: AtWork, State: v.Status.Status},
+			fmt.Errorf("session %s has not ended (%s), so its work cannot be changed; cancel it first", w.Session, v.Status.Status),
+		}
 	}
 	if queried := w.Query(ctx); queried != nil { // also from other stores
 		v.Phases, v.Help = queried.Phases, queried.Help
@@ -57,7 +61,10 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 	doc = Foreseen{Session: w.Session, Run: v.Run, Continued: s.pausedAfter(ctx, v)}
 	if len(doc.Continued) == 0 {
 		if len(v.Help) > 0 {
-			return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &WaitsError{w.Session, v.Help}}
+			return v, doc, &Error{
+				Problem{Kind: Conflict, Session: w.Session, Reason: Waits},
+				fmt.Errorf("session %s is running and waits for an answer, which resuming it does not give", w.Session),
+			}
 		}
 		doc.Unchanged = v.Status.Status
 	}
