@@ -5,18 +5,12 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
-
-// memoIn reads a value from a session's memo; zero if it is missing.
-func memoIn[T any](d *workflowservice.DescribeWorkflowExecutionResponse, key string) T {
-	return Memo[T](d.GetWorkflowExecutionInfo(), key)
-}
 
 // Memo reads a value from the memo of a session, or of a listed one; zero if it is missing.
 func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
