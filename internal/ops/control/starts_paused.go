@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -86,17 +85,10 @@ func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []stri
 // needsApproval reports whether a phase of a session's team needs approval. If the session's store
 // is not available, the result is true.
 func (s Starts) needsApproval(ctx context.Context, sessionID, phase string) bool {
-	if s.Store == nil {
-		return true
-	}
-	all, _, err := chain(ctx, s.Store, s.key(sessionID))
+	k, err := s.keptTeam(ctx, sessionID)
 	if err != nil {
 		return true
 	}
-	t, err := launch.TeamOf(ctx, s.Store, all[0])
-	if err != nil {
-		return true
-	}
-	p, ok := t.Phase(phase)
+	p, ok := k.team.Phase(phase)
 	return !ok || p.Approve.Wanted()
 }

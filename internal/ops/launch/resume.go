@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -61,7 +62,7 @@ func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (spec
 
 // Next is the next run of a session that has ended, with a team, which may be another one.
 // An unfinished session keeps the phases that it was limited to unless the course selects others;
-// if the team has none of them, the error is a [*GoneError].
+// it is an error if the team has none of them.
 func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, error) {
 	c, before := s.Checkpoint, s.Execution.Course
 	course.Given, course.Source = c.Given, before.Source
@@ -70,7 +71,7 @@ func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, er
 			course.Only = phasesOf(t, before.Only)
 		}
 		if len(course.Only) == 0 && len(before.Only) > 0 {
-			return Session{}, &GoneError{before.Only}
+			return Session{}, fmt.Errorf("the session was limited to %s, which the team no longer has", strings.Join(before.Only, ", "))
 		}
 		if len(course.PauseAfter) == 0 {
 			course.PauseAfter = phasesOf(t, before.PauseAfter)

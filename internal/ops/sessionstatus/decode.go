@@ -33,8 +33,8 @@ func heartbeat(p *workflowpb.PendingActivityInfo) (activities.Heartbeat, bool) {
 
 // notAdmitted reads the reasons from the error of a session that was not admitted.
 func notAdmitted(err error) ([]string, bool) {
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || app.Type() != session.NotAdmitted {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	if !ok || app.Type() != session.NotAdmitted {
 		return nil, false
 	}
 	var faults []string
@@ -46,9 +46,8 @@ func notAdmitted(err error) ([]string, bool) {
 
 // helpNeeded reads the help requests from a session's error.
 func helpNeeded(err error) []session.Request {
-	var app *temporal.ApplicationError
 	var help []session.Request
-	if errors.As(err, &app) && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
 		return help
 	}
 	return nil
