@@ -149,8 +149,7 @@ func (e *DeniedError) Error() string {
 
 // Hide gives the denial of an actor who may not view the team the same text for every team, and for what does not exist.
 func Hide(ctx context.Context, err error) error {
-	var denied *DeniedError
-	if errors.As(err, &denied) && Check(ctx, View, denied.Team) != nil {
+	if denied, ok := errors.AsType[*DeniedError](err); ok && Check(ctx, View, denied.Team) != nil {
 		denied.Team = hiddenTeam
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -33,13 +34,13 @@ func (b browsers) create(ctx context.Context, who state.Browser, lifetime time.D
 	return id, b.db.AddBrowser(ctx, who, hashOf(old), lifetime, browserIdle, maxBrowsers)
 }
 
-// find returns who is signed in; ok is false for an id that is unknown or has expired.
-func (b browsers) find(ctx context.Context, id string) (who state.Browser, ok bool, err error) {
-	who, err = b.db.UseBrowser(ctx, hashOf(id), browserIdle, browserSeen)
+// find returns who is signed in, or errNoCredential for an id that is unknown or has expired.
+func (b browsers) find(ctx context.Context, id string) (state.Browser, error) {
+	who, err := b.db.UseBrowser(ctx, hashOf(id), browserIdle, browserSeen)
 	if errors.Is(err, state.ErrNotFound) {
-		return who, false, nil
+		err = errNoCredential
 	}
-	return who, err == nil, err
+	return who, err
 }
 
 // remove signs a browser out.
@@ -47,19 +48,25 @@ func (b browsers) remove(ctx context.Context, id string) error {
 	return b.db.RemoveBrowser(ctx, hashOf(id))
 }
 
-// The names of the cookie of a session. The browser lets only this host set the first one, and
-// only over https. Cookies do not know ports, so that the second one has the port in its name.
-const (
-	secureCookie = "__Host-maestro"
-	plainCookie  = "maestro-"
-)
-
-func (v visit) cookieName() string {
+// cookieName is the name of the cookie for a purpose; empty: a session. The browser lets only this host
+// set one that begins with __Host-, and only over https. Cookies do not know ports, so that the others
+// have the port in their names.
+func (v visit) cookieName(purpose string) string {
 	if v.secure {
-		return secureCookie
+		return strings.TrimSuffix("__Host-maestro-"+purpose, "-")
 	}
 	_, port, _ := net.SplitHostPort(v.host)
-	return plainCookie + port
+	return "maestro-" + purpose + port
+}
+
+// cookie is the value of the cookie for a purpose; empty: there is none. Of two with the name one was
+// set by somebody else, and neither counts.
+func (v visit) cookie(r *http.Request, purpose string) string {
+	cookies := r.CookiesNamed(v.cookieName(purpose))
+	if len(cookies) != 1 {
+		return ""
+	}
+	return cookies[0].Value
 }
 
 // setCookie gives a browser the id of its session; an empty one takes it away.
@@ -69,16 +76,6 @@ func (v visit) setCookie(w http.ResponseWriter, id string, lifetime time.Duratio
 		age = -1
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // without https, on loopback, browsers would not keep a secure cookie
-		Name: v.cookieName(), Value: id, Path: "/", MaxAge: age, Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: v.cookieName(""), Value: id, Path: "/", MaxAge: age, Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
-}
-
-// cookie is the id of the session in a request; empty: there is none. Of two with the name one
-// was set by somebody else, and neither counts.
-func (v visit) cookie(r *http.Request) string {
-	cookies := r.CookiesNamed(v.cookieName())
-	if len(cookies) != 1 {
-		return ""
-	}
-	return cookies[0].Value
 }

@@ -63,12 +63,12 @@ func (e Event) printable() Event {
 
 // outcomeOf is how a change ended that returned an error or nil, and the text of the error.
 func outcomeOf(err error) (outcome Outcome, failure string) {
-	var denied *DeniedError
-	switch {
-	case err == nil:
+	if err == nil {
 		return Done, ""
-	case errors.As(err, &denied):
-		return Denied, textfmt.Shorten(err.Error(), maxDetail)
 	}
-	return Failed, textfmt.Shorten(err.Error(), maxDetail)
+	outcome = Failed
+	if _, denied := errors.AsType[*DeniedError](err); denied {
+		outcome = Denied
+	}
+	return outcome, textfmt.Shorten(err.Error(), maxDetail)
 }

@@ -50,7 +50,11 @@ func newFailures(audit *Audit, now func() time.Time) *failures {
 // try again.
 func (f *failures) note(ctx context.Context, v visit, action, detail string) time.Duration {
 	from := httpserver.Network(v.client)
-	if f.recorded(from) {
+	record, _ := f.records.take(from)
+	if record {
+		record, _ = f.overall.take("")
+	}
+	if record {
 		if n := f.skipped.Swap(0); n > 0 {
 			detail = fmt.Sprintf("%s; %d more failures before it", detail, n)
 		}
@@ -62,12 +66,4 @@ func (f *failures) note(ctx context.Context, v visit, action, detail string) tim
 		return max(after, time.Second)
 	}
 	return 0
-}
-
-func (f *failures) recorded(from string) bool {
-	if ok, _ := f.records.take(from); !ok {
-		return false
-	}
-	ok, _ := f.overall.take("")
-	return ok
 }

@@ -156,7 +156,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		defer g.watch(c, cancel)()
+		go watch(ctx, c, cancel)
 		ctx = With(ctx, c.actor)
 		r = r.WithContext(ctx)
 		if !signed { // its body was read for its signature
@@ -192,17 +192,13 @@ func (g *Guard) body(w http.ResponseWriter, r *http.Request, body io.ReadCloser)
 	r.Body = http.MaxBytesReader(w, paced, limit)
 	return func() {
 		stop()
-		removeFiles(r)
+		// net/http removes the files of a form for its own request only, of which the guard has a copy.
+		// Handlers parse the guard's request and make no copy before.
+		if r.MultipartForm != nil {
+			_ = r.MultipartForm.RemoveAll()
+		}
 		release()
 	}, nil
-}
-
-// removeFiles removes the files that a form was read into. net/http does so for its own request only, of
-// which the guard has a copy. Handlers parse the guard's request and make no copy before.
-func removeFiles(r *http.Request) {
-	if r.MultipartForm != nil {
-		_ = r.MultipartForm.RemoveAll()
-	}
 }
 
 // ErrSignedOut is the cause of the end of a request whose credential has become invalid.
@@ -211,27 +207,23 @@ var ErrSignedOut = errors.New("signed out, revoked or expired")
 // watchEvery is how often the credential of a long request is checked again.
 const watchEvery = 500 * time.Millisecond
 
-// watch ends a request whose credential ends meanwhile: streams of events take long. The
-// returned function ends the watch.
-func (g *Guard) watch(c credential, cancel context.CancelCauseFunc) (stop func()) {
-	ended := make(chan struct{})
-	var look func()
-	look = func() {
+// watch ends a request whose credential ends meanwhile: streams of events take long.
+func watch(ctx context.Context, c credential, cancel context.CancelCauseFunc) {
+	if c.recheck == nil {
+		return
+	}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
 		select {
-		case <-ended:
+		case <-ctx.Done():
 			return
-		default:
+		case <-ticker.C:
 		}
-		if !c.recheck() {
+		if err := c.recheck(); errors.Is(err, errNoCredential) || errors.Is(err, errInvalid) {
 			cancel(ErrSignedOut)
 			return
 		}
-		time.AfterFunc(watchEvery, look)
-	}
-	timer := time.AfterFunc(watchEvery, look)
-	return func() {
-		close(ended)
-		timer.Stop()
 	}
 }
 

@@ -18,8 +18,8 @@ type credential struct {
 	actor Actor
 	// browser reports whether it is the cookie of a signed-in browser.
 	browser bool
-	// recheck reports whether it is still valid.
-	recheck func() bool
+	// recheck finds it again; nil: it cannot end before its request.
+	recheck func() error
 }
 
 // The errors of authentication: no credential, an invalid one, too many requests, or a cross-site
@@ -46,23 +46,15 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if given, ok := r.Header["Authorization"]; ok {
 		return g.identifyToken(r.Context(), given, v)
 	}
-	id := v.cookie(r)
+	id := v.cookie(r, "")
 	if id == "" {
 		return credential{}, errNoCredential
 	}
-	who, ok, err := g.browsers.find(r.Context(), id)
-	if err != nil {
-		return credential{}, err
-	}
-	if !ok {
-		return credential{}, errNoCredential
-	}
-	c := credential{actor: g.actor(who, v), browser: true}
-	c.recheck = func() bool {
-		_, ok, err := g.browsers.find(r.Context(), id)
-		return ok || err != nil
-	}
-	return c, nil
+	who, err := g.browsers.find(r.Context(), id)
+	return credential{actor: g.actor(who, v), browser: true, recheck: func() error {
+		_, err := g.browsers.find(r.Context(), id)
+		return err
+	}}, err
 }
 
 // identifyToken returns who sends a request with Authorization headers.
@@ -72,18 +64,15 @@ func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (cre
 		return credential{}, errInvalid
 	}
 	secret = strings.TrimSpace(secret)
-	token, ok, err := g.tokens.find(ctx, secret)
-	if err != nil {
-		return credential{}, err
+	token, err := g.tokens.find(ctx, secret)
+	actor := Actor{
+		Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client,
+		Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly,
 	}
-	if !ok {
-		return credential{}, errInvalid
-	}
-	actor := Actor{Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
-	return credential{actor: actor, recheck: func() bool {
-		_, ok, err := g.tokens.find(ctx, secret)
-		return ok || err != nil
-	}}, nil
+	return credential{actor: actor, recheck: func() error {
+		_, err := g.tokens.find(ctx, secret)
+		return err
+	}}, err
 }
 
 // The bounds of calls whose senders are not known yet, because their bodies have to be read first: how
@@ -113,11 +102,14 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 		return credential{}, r, err
 	}
 	actor.From, actor.ReadOnly = v.client, g.options.ReadOnly
-	return credential{actor: actor, recheck: func() bool { return true }}, verified, nil
+	return credential{actor: actor}, verified, nil
 }
 
 func (g *Guard) actor(who state.Browser, v visit) Actor {
-	a := Actor{Name: who.Name, Owner: who.Owner, PersonID: who.PersonID, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
+	a := Actor{
+		Name: who.Name, Owner: who.Owner, PersonID: who.PersonID, Via: who.Via, From: v.client,
+		Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly,
+	}
 	if who.Via == ViaOIDC {
 		a.Roles = g.oidc.roles(who.Groups)
 	}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -8,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -85,15 +85,9 @@ func newOIDC(o *OIDCOptions, now func() time.Time) *oidcProvider {
 	if o == nil {
 		return nil
 	}
-	p := &oidcProvider{options: *o, now: now}
-	if p.options.GroupsClaim == "" {
-		p.options.GroupsClaim = "groups"
-	}
-	transport := p.options.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	p.client = &http.Client{Transport: boundedTransport{transport}, Timeout: providerLimit}
+	transport := boundedTransport{cmp.Or(o.Transport, http.DefaultTransport)}
+	p := &oidcProvider{options: *o, now: now, client: &http.Client{Transport: transport, Timeout: providerLimit}}
+	p.options.GroupsClaim = cmp.Or(o.GroupsClaim, "groups")
 	return p
 }
 
@@ -104,10 +98,7 @@ type boundedTransport struct{ http.RoundTripper }
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, providerBody), resp.Body}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, providerBody)
 	}
 	return resp, err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,19 +16,13 @@ import (
 // attemptLifetime is for how long a person may take to sign in at the provider.
 const attemptLifetime = 10 * time.Minute
 
-// attemptCookie is the name of the cookie of a sign-in under way.
-func (v visit) attemptCookie() string {
-	if v.secure {
-		return secureCookie + "-oidc"
-	}
-	_, port, _ := net.SplitHostPort(v.host)
-	return plainCookie + "oidc-" + port
-}
+// attemptCookie is the purpose of the cookie of a sign-in under way.
+const attemptCookie = "oidc-"
 
 // setAttempt gives a browser the cookie of a sign-in under way, or takes it away. The provider
 // leads the browser back from another site, so that the cookie is not strict.
 func (v visit) setAttempt(w http.ResponseWriter, a *attempt) {
-	c := http.Cookie{Name: v.attemptCookie(), Path: "/", MaxAge: -1, Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode} //nolint:gosec // see setCookie
+	c := http.Cookie{Name: v.cookieName(attemptCookie), Path: "/", MaxAge: -1, Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode} //nolint:gosec // see setCookie
 	if a != nil {
 		data, _ := json.Marshal(a) // texts only
 		c.Value, c.MaxAge = base64.RawURLEncoding.EncodeToString(data), int(attemptLifetime/time.Second)
@@ -39,11 +32,7 @@ func (v visit) setAttempt(w http.ResponseWriter, a *attempt) {
 
 // attempt is the sign-in under way of a browser; ok is false if there is none.
 func (v visit) attempt(r *http.Request) (a attempt, ok bool) {
-	cookies := r.CookiesNamed(v.attemptCookie())
-	if len(cookies) != 1 {
-		return a, false
-	}
-	data, err := base64.RawURLEncoding.DecodeString(cookies[0].Value)
+	data, err := base64.RawURLEncoding.DecodeString(v.cookie(r, attemptCookie))
 	if err == nil {
 		err = json.Unmarshal(data, &a)
 	}

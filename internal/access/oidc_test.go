@@ -271,14 +271,20 @@ func TestAProviderThatIsAway(t *testing.T) {
 	require.Equal(t, 303, s.user().get("/login/oidc").StatusCode)
 }
 
-func TestTheFirstNameIsTheProvidersAddress(t *testing.T) {
-	t.Parallel()
+// newNamedSite is a server with a provider that is called maestro.example.
+func newNamedSite(t *testing.T, proxies ...netip.Prefix) *site {
+	t.Helper()
 	c := newClock()
 	p := newProvider(t, c)
-	s := startSite(t, t.TempDir(), c, "127.0.0.1:0", func(o *access.Options) {
+	return startSite(t, t.TempDir(), c, "127.0.0.1:0", func(o *access.Options) {
 		o.OIDC = &access.OIDCOptions{Issuer: p.server.URL, ClientID: "maestro", Secret: "s3cret"}
-		o.Hosts, o.Proxies = []string{"maestro.example"}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		o.Hosts, o.Proxies = []string{"maestro.example"}, proxies
 	})
+}
+
+func TestTheFirstNameIsTheProvidersAddress(t *testing.T) {
+	t.Parallel()
+	s := newNamedSite(t, netip.MustParsePrefix("127.0.0.0/8"))
 	got := s.user().get("/login/oidc?return=/x")
 	require.Equal(t, "https://maestro.example/login/oidc?return=%2Fx", got.Header.Get("Location"))
 	got = s.user().get("/login/oidc?return=/x", "X-Forwarded-Host: maestro.example", "X-Forwarded-Proto: https")
@@ -291,12 +297,7 @@ func TestTheFirstNameIsTheProvidersAddress(t *testing.T) {
 
 func TestNobodySignsInByAProviderWithoutHTTPSFromAnotherHost(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	p := newProvider(t, c)
-	s := startSite(t, t.TempDir(), c, "127.0.0.1:0", func(o *access.Options) {
-		o.OIDC = &access.OIDCOptions{Issuer: p.server.URL, ClientID: "maestro", Secret: "s3cret"}
-		o.Hosts = []string{"maestro.example"}
-	})
+	s := newNamedSite(t)
 	_, port, _ := strings.Cut(s.address, ":")
 	got := s.user().get("/login/oidc", "Host: maestro.example:"+port)
 	require.Equal(t, 403, got.StatusCode, got.text)

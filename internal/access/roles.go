@@ -128,15 +128,6 @@ func ParseRoles(grants ...string) (Roles, error) {
 
 // Merge returns the roles of both.
 func (r Roles) Merge(more Roles) Roles {
-	merged := Roles{}
-	for _, from := range []Roles{r, more} {
-		for team, roles := range from {
-			for _, role := range roles {
-				if !slices.Contains(merged[team], role) {
-					merged[team] = append(merged[team], role)
-				}
-			}
-		}
-	}
+	merged, _ := ParseRoles(append(r.Grants(), more.Grants()...)...) // those of a grant are good
 	return merged
 }

@@ -115,7 +115,7 @@ func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who stat
 	err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done})
 	var id string
 	if err == nil {
-		id, err = g.browsers.create(r.Context(), who, lifetime, v.cookie(r))
+		id, err = g.browsers.create(r.Context(), who, lifetime, v.cookie(r, ""))
 	}
 	if err != nil {
 		g.refuse(w, r, v, err)
@@ -134,7 +134,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	c, err := g.identify(r, v)
 	if err == nil && c.browser {
-		if err = g.browsers.remove(r.Context(), v.cookie(r)); err == nil {
+		if err = g.browsers.remove(r.Context(), v.cookie(r, "")); err == nil {
 			_ = g.options.Audit.Record(With(r.Context(), c.actor), Event{Action: "logout", Outcome: Done})
 		}
 	}
@@ -142,7 +142,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 		g.refuse(w, r, v, err)
 		return
 	}
-	if v.cookie(r) != "" { // a page of another server takes no cookie away
+	if v.cookie(r, "") != "" { // a page of another server takes no cookie away
 		v.setCookie(w, "", 0)
 	}
 	http.Redirect(w, r, "/login", http.StatusSeeOther)

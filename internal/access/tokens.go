@@ -125,7 +125,7 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	actor, _ := Of(ctx)
 	secret = TokenPrefix + newSecret()
 	k := Token{Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
-	err = t.audit.do(ctx, event, func(ctx context.Context) error {
+	err = t.audit.do(ctx, event, func(ctx context.Context) (err error) {
 		var taken string
 		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
 		switch {
@@ -185,15 +185,15 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err erro
 // maxSecret is longer than any token.
 const maxSecret = 200
 
-// find returns the active token with a secret. It is looked up by its hash: how long that takes
-// says nothing of the secret.
-func (t *Tokens) find(ctx context.Context, secret string) (token Token, ok bool, err error) {
+// find returns the active token with a secret, or errInvalid. It is looked up by its hash: how long that
+// takes says nothing of the secret.
+func (t *Tokens) find(ctx context.Context, secret string) (Token, error) {
 	if !strings.HasPrefix(secret, TokenPrefix) || len(secret) > maxSecret {
-		return token, false, nil
+		return Token{}, errInvalid
 	}
-	token, err = t.db.UseToken(ctx, hashOf(secret))
+	token, err := t.db.UseToken(ctx, hashOf(secret))
 	if errors.Is(err, state.ErrNotFound) {
-		return token, false, nil
+		err = errInvalid
 	}
-	return token, err == nil, err
+	return token, err
 }

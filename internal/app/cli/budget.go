@@ -198,12 +198,12 @@ func (a *app) raiseDay(ctx context.Context, team string, r control.Raise) error 
 func (a *app) raiseBudget(ctx context.Context, sessionID string, r control.Raise) error {
 	in := httpapi.SessionBody[control.Raise]{Session: sessionID, Body: r}
 	doc, err := ask(ctx, a.connector, a.served(a.temporalBase(a.findStore)), httpapi.RaiseBudget, in)
-	ended, _ := errors.AsType[*control.EndedError](err)
+	ended := control.ProblemOf(err)
 	switch {
-	case ended != nil && ended.State == session.Completed:
-		return usagef("%w; its budget cannot be raised", ended)
-	case ended != nil:
-		return usagef("%w; raise the budget in its team file and resume it: %s", ended, a.commandLine("resume "+sessionID+" --team FILE"))
+	case ended.Reason == control.Ended && ended.State == session.Completed:
+		return usagef("%w; its budget cannot be raised", err)
+	case ended.Reason == control.Ended:
+		return usagef("%w; raise the budget in its team file and resume it: %s", err, a.commandLine("resume "+sessionID+" --team FILE"))
 	case err != nil:
 		return err
 	case doc.Raised != nil:

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +29,7 @@ func (a *app) cancel(ctx context.Context, sessionID string, watch bool) error {
 	}
 	defer p.close()
 	doc, err := invoke(ctx, p, httpapi.CancelSession, httpapi.OfSession{Session: sessionID})
-	if ended, ok := errors.AsType[*control.EndedError](err); ok {
+	if ended := control.ProblemOf(err); ended.Reason == control.Ended {
 		return usagef("session %s has already ended: it is %s", sessionID, ended.State)
 	}
 	if err != nil {

@@ -216,13 +216,12 @@ func (c *connector) explain(ctx context.Context, p *plane, err error) error {
 	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
 		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
 	}
-	if lost, ok := errors.AsType[*control.LostError](err); ok {
-		return usagef("%w: %s", err, c.commandLine("resume "+lost.Session))
-	}
-	if slow, ok := errors.AsType[*control.SlowError](err); ok {
-		return failf("%w; check with %s", err, c.commandLine("status "+slow.Session))
-	}
-	if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.NotFound && failed.Session != "" {
+	switch failed := control.ProblemOf(err); failed.Reason {
+	case control.Lost:
+		return usagef("%w: %s", err, c.commandLine("resume "+failed.Session))
+	case control.Slow:
+		return failf("%w; check with %s", err, c.commandLine("status "+failed.Session))
+	case control.UnknownSession:
 		return c.explainLook(ctx, p, failed.Session, err)
 	}
 	return err

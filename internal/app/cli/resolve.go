@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -185,12 +184,13 @@ func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
 
 // explainAnswer adds a remedy to the error of an answer.
 func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
-	ended, _ := errors.AsType[*control.EndedError](err)
+	ended := control.ProblemOf(err)
 	switch {
-	case ended != nil && ended.State == session.Completed:
-		return failf("%w; no request is open", ended)
-	case ended != nil:
-		return failf("%w, and no request is open; resume it: %s", ended, c.commandLine("resume "+ended.Session))
+	case ended.Reason != control.Ended:
+	case ended.State == session.Completed:
+		return failf("%w; no request is open", err)
+	default:
+		return failf("%w, and no request is open; resume it: %s", err, c.commandLine("resume "+ended.Session))
 	}
 	return c.explain(ctx, p, err)
 }

@@ -297,18 +297,13 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 	if elsewhere, ok := errors.AsType[*control.OtherStoreError](err); ok {
 		return usagef("%w; give its --state-dir", elsewhere)
 	}
-	if atWork, ok := errors.AsType[*control.NotEndedError](err); ok {
-		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
-	}
-	if waits, ok := errors.AsType[*control.WaitsError](err); ok {
-		if len(waits.Requests) == 0 {
-			open, _ := p.open(ctx, waits.Session) // a server reports only that there are requests
-			waits.Requests = open.Requests
-		}
-		return a.openRequests(waits)
-	}
-	failed, _ := errors.AsType[*control.Error](err)
+	failed := control.ProblemOf(err)
 	switch {
+	case failed.Reason == control.AtWork:
+		return usagef("%w: %s", err, a.commandLine("cancel "+failed.Session))
+	case failed.Reason == control.Waits:
+		open, _ := p.open(ctx, failed.Session)
+		return a.openRequests(failed.Session, open.Requests)
 	case conflictOf(err, "session"):
 		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))
 	case conflictOf(err, "run"):
@@ -319,15 +314,15 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 
 // openRequests is the error of resuming a session that waits for answers, with the commands that
 // answer.
-func (a *app) openRequests(waits *control.WaitsError) error {
+func (a *app) openRequests(sessionID string, open []session.Request) error {
 	var b strings.Builder
-	for _, h := range waits.Requests {
+	for _, h := range open {
 		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
-		if answer := a.firstCommand(waits.Session, h, waits.Requests); answer != "" {
+		if answer := a.firstCommand(sessionID, h, open); answer != "" {
 			fmt.Fprintf(&b, "\n  answer with: %s", answer)
 		}
 	}
-	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", waits.Session, &b)
+	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
 }
 
 // printPlan prints what is restored and what runs, and why.

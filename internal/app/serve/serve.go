@@ -93,8 +93,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("the store cannot be written: %w", err)
 	}
 	s.work.Go(s.stayAnnounced)
-	base.Feed = control.NewFeed(base, o.Log)
-	s.work.Go(func() { base.Feed.Run(s.life) })
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, inbound))))
 	dialled := make(chan struct{})
 	s.work.Go(func() { s.stayConnected(sync.OnceFunc(func() { close(dialled) })) })

@@ -90,7 +90,7 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	case !documented: // also a server that begins to listen
 		return pauses[len(pauses)-1], &UnreachableError{URL: c.base, Err: fmt.Errorf("HTTP status %d without a problem document", status)}
 	case p.Kind != "":
-		if errors.Is(p.Err(text), control.ErrNoTemporal) {
+		if p.Reason == control.NoTemporal {
 			// Nothing was done. A server that has just started connects a moment later.
 			return pauses[len(pauses)-1], fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
 		}

@@ -64,7 +64,7 @@ func TestInputsArriveAsTheyWereSent(t *testing.T) {
 	require.ErrorAs(t, err, &wrong, "in the path and the body")
 	require.Equal(t, control.NotFound, wrong.Kind)
 	_, err = client.Call(ctx, c, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: "old"})
-	require.ErrorIs(t, err, control.ErrNoTemporal, "without a body")
+	require.Equal(t, control.NoTemporal, control.ProblemOf(err).Reason, "without a body")
 }
 
 // TestALoadedTeamIsSentAsAFile: a server does not have the files of its caller.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -48,8 +47,6 @@ func serviceOf(t testing.TB, dir string) *service {
 	h := &service{t: t, actor: access.Local("ann@host")}
 	h.base = &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 	h.base.Serves, h.base.Examiner = true, doctor.ExamineStore
-	h.base.Feed = control.NewFeed(h.base, slog.New(slog.DiscardHandler))
-	go h.base.Feed.Run(t.Context())
 	h.api = httpapi.New(h.base, "test")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.api.ServeHTTP(w, r.WithContext(access.With(r.Context(), h.actor)))

@@ -139,7 +139,7 @@ var (
 		Description: "Each event `change` names a session to read again; one without a session means all. " +
 			"Reconnect with Last-Event-ID to miss none: ids remain valid when the server restarts.",
 		Do: func(ctx context.Context, b *control.Base, in control.ChangesInput) iter.Seq2[control.Change, error] {
-			return b.Feed.Follow(ctx, in)
+			return control.Sessions{Base: b}.Changes(ctx, in)
 		},
 	})
 )

@@ -113,7 +113,7 @@ func (e invalid) Error() string { return string(e) }
 func (e invalid) As(target any) bool {
 	known, ok := target.(**control.Error)
 	if ok {
-		*known = &control.Error{Kind: control.Invalid, Field: "from"}
+		*known = &control.Error{Problem: control.Problem{Kind: control.Invalid, Field: "from"}}
 	}
 	return ok
 }

@@ -131,7 +131,7 @@ func (c conflict) Error() string { return string(c) }
 func (c conflict) As(target any) bool {
 	e, ok := target.(**control.Error)
 	if ok {
-		*e = &control.Error{Kind: control.Conflict}
+		*e = &control.Error{Problem: control.Problem{Kind: control.Conflict}}
 	}
 	return ok
 }
@@ -305,7 +305,7 @@ func samplePool(p *plane) {
 	until := testNow.Add(4 * time.Minute)
 	p.roster = workerpool.Roster{
 		Store: "st-1", Temporal: true,
-		Workers: []workerpool.Worker{{Worker: "builder-1", Identity: "1@host", Host: "host", PID: 4711, Version: "0.9", Since: ago(5 * time.Hour), RenewedAt: ago(4 * time.Second), Checks: []string{"tests", "lint"}, Agents: []workerpool.Agent{{Agent: "claude", Kind: "claude-code", Model: "opus", Concurrency: 4}, {Agent: "reviewer", Kind: "model", Concurrency: 2}}}},
+		Workers: []workerpool.Worker{{Worker: "builder-1", Identity: "1@host", Host: "host", PID: 4711, Version: "0.9", Since: ago(5 * time.Hour), RenewedAt: ago(4 * time.Second), Checks: []string{"tests", "lint"}, Agents: []workerpool.Agent{{Agent: "claude", OfferedAgent: spec.OfferedAgent{Kind: "claude-code", Model: "opus", Concurrency: 4}}, {Agent: "reviewer", OfferedAgent: spec.OfferedAgent{Kind: "model", Concurrency: 2}}}}},
 		Queues:  []workerpool.Queue{{Queue: "maestro-st-1-wf", For: "sessions", Pollers: []string{"1@host"}}, {Queue: "maestro-st-1-agent-tester", For: "agent tester"}},
 		Missing: []spec.Lack{},
 	}
@@ -321,7 +321,7 @@ func samplePool(p *plane) {
 
 func (f fakeReviews) Diff(_ context.Context, in control.DiffInput) (control.Diff, error) {
 	if in.Which == "documentation" {
-		return control.Diff{}, &control.Error{Kind: control.NotFound}
+		return control.Diff{}, &control.Error{Problem: control.Problem{Kind: control.NotFound}}
 	}
 	return f.diff, nil
 }

@@ -127,7 +127,7 @@ func problemOf(err error, back string) problem {
 		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
 	case failedWith(err, control.Conflict):
 		p.Status, p.Title = http.StatusConflict, "The state has changed"
-		if lost, ok := errors.AsType[*control.LostError](err); ok {
+		if lost := control.ProblemOf(err); lost.Reason == control.Lost {
 			p.Command = "maestro resume " + lost.Session
 		}
 	case failedWith(err, control.Unavailable):

@@ -49,8 +49,3 @@ func TestGitWorksWhereItIsToldTo(t *testing.T) {
 	require.Equal(t, first, Head(t.Context(), dir, append(environ, "GIT_DIR="+other, "GIT_WORK_TREE="+other)))
 	require.Empty(t, Head(t.Context(), other, append(environ, "GIT_CEILING_DIRECTORIES="+other)))
 }
-
-func TestWhatHasBecomeOfAPath(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{"added", "removed", "changed"}, []string{ChangeOf(false, true), ChangeOf(true, false), ChangeOf(true, true)})
-}

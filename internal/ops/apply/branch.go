@@ -105,8 +105,7 @@ func Commit(ctx context.Context, w Work, t Target, branch, startedOn string) (ou
 // find looks at the repository and refuses what cannot be.
 func (b *branching) find(ctx context.Context, t Target, branch, startedOn string) error {
 	gitDir, err := b.git.run(ctx, nil, "rev-parse", "--absolute-git-dir")
-	var refused *gitError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*gitError](err); ok {
 		return refusef("--branch needs a git repository, but %s is not in one (%s); give another --dir, or omit --branch",
 			b.git.dir, textfmt.FirstLine(refused.said))
 	}

@@ -32,7 +32,7 @@ func (a Access) Events(ctx context.Context, in access.EventFilter) (access.Event
 	}
 	page, err := a.Audit.Events(ctx, in)
 	if errors.Is(err, access.ErrCursor) {
-		err = invalidf("cursor", "%w", err)
+		err = invalid("cursor", err)
 	}
 	return page, err
 }
@@ -79,7 +79,7 @@ func (a Access) CreateToken(ctx context.Context, in NewToken) (Token, error) {
 	}
 	roles, err := access.ParseRoles(in.Roles...)
 	if err != nil {
-		return Token{}, invalidf("roles", "%w", err)
+		return Token{}, invalid("roles", err)
 	}
 	secret, made, err := tokens.Create(ctx, access.NewToken{Name: in.Name, Roles: roles, Groups: in.Groups, Lifetime: in.For.Std()})
 	return Token{made, made.State(a.Now()), secret}, nameError(err)
@@ -104,12 +104,12 @@ func (a Access) tokens() (*access.Tokens, error) {
 }
 
 func nameError(err error) error {
-	var refused *access.NameError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*access.NameError](err)
+	switch {
+	case !ok:
 		return err
-	}
-	if refused.Unknown {
+	case refused.Unknown:
 		return notFoundf("%w", err)
 	}
-	return invalidf("name", "%w", err)
+	return invalid("name", err)
 }

@@ -16,8 +16,6 @@ const (
 	// maxAlerts limits the listed alerts, and maxAlerted the sessions whose alerts are listed.
 	maxAlerts  = 200
 	maxAlerted = 200
-	// alertedFor is how long the alerts are shared while nothing in the store changes.
-	alertedFor = time.Minute
 )
 
 // Alerts are the alerts that the rules of teams have raised.
@@ -39,46 +37,30 @@ type RaisedAlert struct {
 // List lists the alerts of the last 24 hours.
 func (a Alerts) List(ctx context.Context) (AlertList, error) {
 	doc := AlertList{Alerts: []RaisedAlert{}}
-	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
-		return doc, err
-	}
-	if _, err := a.stored(); err != nil {
-		return doc, err
-	}
-	since := a.Now().Add(-alertsFor)
-	ofSessions, err := seenBy(ctx, a.Base, &a.alerted, alertedFor, func(ctx context.Context) ([]RaisedAlert, error) { return a.ofSessions(ctx, since) })
+	s, err := a.viewable(ctx, access.NoTeam)
 	if err != nil {
 		return doc, err
 	}
-	for _, one := range ofSessions { // the slice may be shared with other callers
-		if !one.At.Before(since) {
-			doc.Alerts = append(doc.Alerts, one)
+	since := a.Now().Add(-alertsFor)
+	alerted, err := s.State.Sessions(ctx, state.Filter{Namespace: a.Namespace, AlertedSince: since})
+	if err != nil {
+		return doc, err
+	}
+	may := access.Visible(ctx)
+	alerted = slices.DeleteFunc(alerted, func(s state.Session) bool { return !may(s.Team) })
+	slices.SortFunc(alerted, func(x, y state.Session) int { return timeOf(y.AlertedAt).Compare(timeOf(x.AlertedAt)) })
+	for _, one := range alerted[:min(len(alerted), maxAlerted)] {
+		e, err := s.State.Execution(ctx, a.key(one.Session))
+		if err != nil || e.Team != one.Team { // it was removed meanwhile
+			continue
+		}
+		for _, raised := range e.Alerts {
+			if !raised.At.Before(since) {
+				doc.Alerts = append(doc.Alerts, RaisedAlert{Session: one.Session, Team: one.Team, Alert: raised})
+			}
 		}
 	}
 	slices.SortStableFunc(doc.Alerts, func(x, y RaisedAlert) int { return y.At.Compare(x.At) })
 	doc.Alerts = doc.Alerts[:min(len(doc.Alerts), maxAlerts)]
 	return doc, nil
-}
-
-// ofSessions are the alerts of sessions that the caller may see.
-func (a Alerts) ofSessions(ctx context.Context, since time.Time) (found []RaisedAlert, err error) {
-	alerted, err := a.Store.State.Sessions(ctx, state.Filter{Namespace: a.Namespace, AlertedSince: since})
-	if err != nil {
-		return nil, err
-	}
-	may := access.Visible(ctx)
-	alerted = slices.DeleteFunc(alerted, func(s state.Session) bool { return !may(s.Team) })
-	slices.SortFunc(alerted, func(x, y state.Session) int { return timeOf(y.AlertedAt).Compare(timeOf(x.AlertedAt)) })
-	for _, s := range alerted[:min(len(alerted), maxAlerted)] {
-		e, err := a.Store.State.Execution(ctx, a.key(s.Session))
-		if err != nil || e.Team != s.Team { // it was removed meanwhile
-			continue
-		}
-		for _, one := range e.Alerts {
-			if !one.At.Before(since) {
-				found = append(found, RaisedAlert{Session: s.Session, Team: s.Team, Alert: one})
-			}
-		}
-	}
-	return found, nil
 }

@@ -39,36 +39,6 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 	require.Equal(t, []string{"s1 docs tokens: 9"}, names(access.Roles{"docs": {access.RoleViewer}}))
 }
 
-// TestAlertsOfSessionsAreShared between callers who see the same, until something changes.
-func TestAlertsOfSessionsAreShared(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t)
-	s.Serves = true
-	raise := func(team string) {
-		key := session.Key{Namespace: "default", Session: "of-" + team}
-		statetest.Put(t, s.Store.State, key, func(e *session.Execution) {
-			e.Session, e.Team = key.Session, team
-			e.Alerts = append(e.Alerts, session.Alert{Rule: fmt.Sprint("tokens: ", len(e.Alerts)), At: time.Now()})
-		})
-	}
-	listed := func(team string) int {
-		doc, err := control.Alerts{Base: s.Base}.List(access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{team: {access.RoleViewer}}}))
-		require.NoError(t, err)
-		return len(doc.Alerts)
-	}
-	raise("web")
-	require.Equal(t, 1, listed("web"))
-	require.Equal(t, 0, listed("docs"))
-	raise("web")
-	raise("docs")
-	require.Equal(t, 2, listed("web"))
-	require.Equal(t, 1, listed("docs"))
-	require.Equal(t, 3, listed(access.AllTeams))
-	now := time.Now().Add(24*time.Hour + time.Second)
-	s.Now = func() time.Time { return now }
-	require.Equal(t, 0, listed("web"))
-}
-
 // TestADenialTellsNothingOfASession to whom its team is not shown: neither that it exists, nor whose it is.
 func TestADenialTellsNothingOfASession(t *testing.T) {
 	t.Parallel()

@@ -119,9 +119,8 @@ func (f *follower) begin(ctx context.Context, sessionID, from string) (err error
 	if f.at, err = followPositionOf(from); err != nil {
 		return err
 	}
-	if f.from, err = followPositionOf(from); err != nil { // it shares nothing with the other
-		return err
-	}
+	f.from = f.at
+	f.from.Recent = slices.Clone(f.at.Recent) // it shares nothing with the other
 	if _, f.key, err = f.inStore(ctx, sessionID); err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func (f *follower) emit(e Event) error {
 func (f *follower) look(ctx context.Context) (session.Status, error) {
 	f.watcher.Conn = f.conn()
 	if f.watcher.Conn != nil {
-		v, _, err := f.looks.get(f.key.Session).get(ctx, f.Now, followEvery/2, f.watcher.Look) // readers share it
+		v, err := f.watcher.Look(ctx)
 		switch {
 		case err == nil && f.lost:
 			f.lost = false

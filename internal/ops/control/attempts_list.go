@@ -90,7 +90,7 @@ func (a Attempts) finished(ctx context.Context, key session.Key, selected Select
 	if err != nil {
 		damage = err.Error()
 	}
-	if records, err = selectRecords(inOrder(records, e.Phases), e, selected); err != nil {
+	if records, err = selectRecords(records, e, selected); err != nil {
 		return nil, damage, err
 	}
 	all = []Attempt{}
@@ -115,36 +115,25 @@ func runningOf(v sessionstatus.Session, selected Select) []RunningAttempt {
 	return all
 }
 
-// inOrder sorts records in the order of the team file.
-func inOrder(records []session.Record, phases []session.PhaseStatus) []session.Record {
-	rank := map[spec.AssignmentID]int{}
-	for _, p := range phases {
-		for _, as := range p.Assignments {
-			rank[spec.AssignmentID{Phase: p.Name, Persona: as.Persona}] = len(rank)
-		}
-	}
-	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
-	return records
-}
-
-// selectRecords selects the records of a phase or an assignment. An existing assignment without a
-// record is not an error.
+// selectRecords sorts records in the order of the team file, and selects those of a phase or an assignment. An
+// existing assignment without a record is not an error.
 func selectRecords(records []session.Record, e session.Execution, selected Select) ([]session.Record, error) {
-	if selected == "" {
-		return records, nil
-	}
+	rank := map[spec.AssignmentID]int{}
 	var all []string
-	known := false
+	isKnown := selected == ""
 	for _, p := range e.Phases {
 		for _, as := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			rank[id] = len(rank)
 			all = append(all, id.String())
-			known = known || selected.Matches(id)
+			isKnown = isKnown || selected.Matches(id)
 		}
 	}
 	records = slices.DeleteFunc(records, func(r session.Record) bool { return !selected.Matches(r.Assignment) })
-	if len(records) == 0 && !known {
-		return nil, invalidf("assignment", "%s not found in the session; it has %s", textfmt.Shorten(string(selected), 80), strings.Join(all, ", "))
+	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
+	if len(records) == 0 && !isKnown {
+		return nil, invalidf("assignment", "%s not found in the session; it has %s",
+			textfmt.Shorten(string(selected), 80), strings.Join(all, ", "))
 	}
 	return records, nil
 }

@@ -88,8 +88,8 @@ func (a Attempts) Read(ctx context.Context, in AttemptInput) (AttemptDetail, err
 // find finds an attempt, and the failed one before it in its pass; nil: there is none.
 func (a Attempts) find(ctx context.Context, in AttemptInput) (key session.Key, found Attempt, before *Attempt, err error) {
 	id := in.ref()
-	if err := id.Check(); err != nil {
-		return key, found, nil, &Error{Kind: Invalid, Field: "assignment", err: err}
+	if err := invalid("assignment", id.Check()); err != nil {
+		return key, found, nil, err
 	}
 	if _, key, err = a.inStore(ctx, in.Session); err != nil {
 		return key, found, nil, err

@@ -22,8 +22,8 @@ type Base struct {
 	Temporal func() *temporalutil.Connection
 	// Store is nil if none is available. Then operations use only Temporal's data.
 	Store *store.Store
-	// Serves: the callers are on other hosts. They share answers about the store for a moment,
-	// answers are bounded, and they name no directory of this host. It needs a store.
+	// Serves: the callers are on other hosts. Answers are bounded, and name no directory of this host.
+	// It needs a store.
 	Serves bool
 	// Namespace is the namespace of the sessions.
 	Namespace string
@@ -34,15 +34,10 @@ type Base struct {
 	// Now returns the current time.
 	Now func() time.Time
 
-	// Feed reports which sessions change; nil if this process serves nobody.
-	Feed *Feed
 	// Examiner checks what sessions need, for [Health].
 	Examiner Examiner
 
-	// These are answers that are shared between callers.
-	inboxes  shares[viewOf, Inbox]
-	alerted  shares[viewOf, []RaisedAlert]
-	looks    shares[string, sessionstatus.Session]
+	// These are answers that callers share.
 	examined shared[[]Finding]
 	counted  shared[Size]
 }
@@ -65,7 +60,7 @@ func (b *Base) connected() (*temporalutil.Connection, error) {
 	if conn := b.conn(); conn != nil {
 		return conn, nil
 	}
-	return nil, &Error{Kind: Unavailable, err: ErrNoTemporal}
+	return nil, &Error{Problem{Kind: Unavailable, Reason: NoTemporal}, errors.New("Temporal cannot be reached")} //nolint:staticcheck // a name
 }
 
 // stored is the store, or the error that there is none.
@@ -76,23 +71,32 @@ func (b *Base) stored() (*store.Store, error) {
 	return nil, unavailablef("no store is available here")
 }
 
+// viewable is the store, if the caller may view what is a team's.
+func (b *Base) viewable(ctx context.Context, team string) (*store.Store, error) {
+	s, err := b.stored()
+	if err == nil {
+		err = access.Check(ctx, access.View, team)
+	}
+	return s, err
+}
+
 func (b *Base) key(sessionID string) session.Key {
 	return session.Key{Namespace: b.Namespace, Session: sessionID}
 }
 
 // watcher reads one session.
 func (b *Base) watcher(sessionID string) (*sessionstatus.Watcher, error) {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, &Error{Kind: Invalid, Field: "session", err: err}
-	}
-	return &sessionstatus.Watcher{Conn: b.conn(), Namespace: b.Namespace, Store: b.Store, Session: sessionID, Now: b.Now}, nil
+	w := &sessionstatus.Watcher{Conn: b.conn(), Namespace: b.Namespace, Store: b.Store, Session: sessionID, Now: b.Now}
+	return w, invalid("session", spec.CheckSession(sessionID))
 }
 
 // looked converts the error of a read of a session.
 func looked(sessionID string, err error) error {
-	var other *sessionstatus.OtherWorkflowError
-	if errors.Is(err, sessionstatus.ErrUnknown) || errors.As(err, &other) {
-		return &Error{Kind: NotFound, Session: sessionID, err: err}
+	if errors.Is(err, sessionstatus.ErrUnknown) {
+		return &Error{Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession}, err}
+	}
+	if _, other := errors.AsType[*sessionstatus.OtherWorkflowError](err); other {
+		return &Error{Problem{Kind: NotFound, Session: sessionID}, err}
 	}
 	return err
 }

@@ -108,29 +108,33 @@ func (c Checkpoints) Read(ctx context.Context, in CheckpointInput) (ShownCheckpo
 // Verify reads a session's rows, mirror and blobs, and repairs them if possible; damaged blobs are
 // moved to the directory damaged of the store. That may affect other sessions, too: the caller needs a role for
 // all teams.
-func (c Checkpoints) Verify(ctx context.Context, sessionID string) (report store.Report, err error) {
+func (c Checkpoints) Verify(ctx context.Context, sessionID string) (store.Report, error) {
 	s, key, err := c.inStore(ctx, sessionID)
 	if err != nil {
-		return report, err
+		return store.Report{}, err
 	}
-	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Session: sessionID, Team: access.AllTeams}, func(ctx context.Context) error {
-		report, err = s.VerifySession(ctx, key)
-		return errors.Join(err, verifyLayers(s, &report))
-	})
-	return withFaults(report), err
+	return c.verify(ctx, s, sessionID, func(ctx context.Context) (store.Report, error) { return s.VerifySession(ctx, key) })
 }
 
 // VerifyAll is like Verify for the whole store.
-func (c Checkpoints) VerifyAll(ctx context.Context) (report store.Report, err error) {
+func (c Checkpoints) VerifyAll(ctx context.Context) (store.Report, error) {
 	s, err := c.stored()
 	if err != nil {
-		return report, err
+		return store.Report{}, err
 	}
-	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Team: access.AllTeams}, func(ctx context.Context) error {
-		report, err = s.VerifyAll(ctx)
+	return c.verify(ctx, s, "", s.VerifyAll)
+}
+
+func (c Checkpoints) verify(
+	ctx context.Context, s *store.Store, sessionID string, rows func(context.Context) (store.Report, error),
+) (report store.Report, err error) {
+	event := access.Event{Action: "checkpoints.verify", Session: sessionID, Team: access.AllTeams}
+	err = c.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
+		report, err = rows(ctx)
 		return errors.Join(err, verifyLayers(s, &report))
 	})
-	return withFaults(report), err
+	report.Faults = append([]cas.Fault{}, report.Faults...) // never null in a document
+	return report, err
 }
 
 // verifyLayers adds the layers on this host that are not as they were made.
@@ -149,12 +153,4 @@ func verifyLayers(s *store.Store, report *store.Report) error {
 		}
 	}
 	return nil
-}
-
-// withFaults is a report whose list of faults is never null.
-func withFaults(r store.Report) store.Report {
-	if r.Faults == nil {
-		r.Faults = []cas.Fault{}
-	}
-	return r
 }

@@ -84,10 +84,7 @@ type ExamineInput struct {
 // Examine checks what sessions need, and returns remedies. It shows data of all teams, and takes
 // some seconds: without again, the result may be a minute old.
 func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, error) {
-	s, err := h.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.AllTeams)
-	}
+	s, err := h.viewable(ctx, access.AllTeams)
 	if err != nil {
 		return Examination{}, err
 	}
@@ -98,10 +95,12 @@ func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, erro
 	found, at, err := h.examined.get(ctx, h.Now, fresh, func(ctx context.Context) ([]Finding, error) {
 		findings, err := h.Examiner(ctx, s, h.conn(), h.Now)
 		for _, d := range h.Directories {
-			if dir := d.Source(ctx).Dir; unreadable(dir) != nil {
+			dir := d.Source(ctx).Dir
+			if why := unreadable(dir); why != nil {
 				findings = append(findings, Finding{
-					Check: "workspace " + d.Name, Result: ResultWarning, Message: fmt.Sprintf("%s cannot be read: %v; nothing can start from it, hooks included", dir, unreadable(dir)),
-					Remedy: "bring it back, or start the server with another --workspace " + d.Name + "=DIR",
+					Check: "workspace " + d.Name, Result: ResultWarning,
+					Message: fmt.Sprintf("%s cannot be read: %v; nothing can start from it, hooks included", dir, why),
+					Remedy:  "bring it back, or start the server with another --workspace " + d.Name + "=DIR",
 				})
 			}
 		}
@@ -114,12 +113,9 @@ func (h Health) Examine(ctx context.Context, in ExamineInput) (Examination, erro
 	return doc, err
 }
 
-// Size counts the files of the store, at most once in a while.
+// Size counts the files of the store, at most once in ten minutes.
 func (h Health) Size(ctx context.Context) (StoreSize, error) {
-	s, err := h.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.NoTeam)
-	}
+	s, err := h.viewable(ctx, access.NoTeam)
 	if err != nil {
 		return StoreSize{}, err
 	}

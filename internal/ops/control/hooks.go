@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -56,17 +57,19 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	if err != nil {
 		return doc, err
 	}
-	made := access.Hook{Name: in.Name, Kind: in.Kind, Team: in.Team, Directory: in.Directory, Labels: in.Labels, Map: in.Map, On: in.On, EachEvent: in.EachEvent}
-	if made.Kind == "" {
-		made.Kind = access.HookGeneric
-	}
-	if err := h.mayAdd(ctx, made); err != nil {
+	made := hook.Complete(access.Hook{
+		Name: in.Name, Kind: cmp.Or(in.Kind, access.HookGeneric), Team: in.Team, Directory: in.Directory,
+		Labels: in.Labels, Map: in.Map, On: in.On, EachEvent: in.EachEvent,
+	})
+	if err := invalid("team", spec.CheckName(made.TeamName())); err != nil {
 		return doc, err
 	}
-	made = hook.Complete(made)
-	var wrong *hook.FieldError
-	if err := hook.Check(made); errors.As(err, &wrong) {
-		return doc, &Error{Kind: Invalid, Field: wrong.Field, err: err}
+	event := access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name}
+	if err := h.Audit.Check(ctx, access.Admin, event); err != nil {
+		return doc, err
+	}
+	if wrong, ok := errors.AsType[*hook.FieldError](hook.Check(made)); ok {
+		return doc, invalid(wrong.Field, wrong)
 	}
 	team, digest, versioned := strings.Cut(made.Team, "@")
 	_, version, _, err := Teams(h).version(ctx, team, digest)
@@ -79,14 +82,6 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
 	doc.URL = access.ServedAt(ctx, s.State) + HooksPath + made.Name
 	return doc, nameError(err)
-}
-
-// mayAdd returns an error, and records it, if the caller may not add the hook.
-func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
-	if err := spec.CheckName(made.TeamName()); err != nil {
-		return &Error{Kind: Invalid, Field: "team", err: err}
-	}
-	return h.Audit.Check(ctx, access.Admin, access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name})
 }
 
 // List lists the hooks of teams that the caller is an admin of.
@@ -183,9 +178,8 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	}
 	start, ignored, err := hook.Read(d.hook.Hook, d.header, d.body)
 	if err != nil {
-		var wrong *hook.PayloadError
-		_ = errors.As(err, &wrong)
-		return doc, false, &Error{Kind: Invalid, Field: wrong.Pointer, err: err}
+		wrong, _ := errors.AsType[*hook.PayloadError](err)
+		return doc, false, invalid(wrong.Pointer, err)
 	}
 	doc = Delivered{Hook: d.hook.Name, Ignored: ignored}
 	if start == nil {
@@ -195,7 +189,7 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 		d.id = hook.SessionID(d.hook, start.Subject)
 	}
 	if err := CheckRequirement(start.Requirement); err != nil {
-		return doc, false, &Error{Kind: Invalid, Field: d.hook.Map["requirement"], err: err}
+		return doc, false, invalid(d.hook.Map["requirement"], err)
 	}
 	// The start continues after its caller has disconnected, because some callers do not retry.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryPatience)
@@ -205,8 +199,7 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 		return doc, true, nil
 	}
 	doc.LeftOut, err = r.start(ctx, d, *start)
-	var failed *Error
-	if errors.As(err, &failed) && failed.Kind == Conflict {
+	if ProblemOf(err).Kind == Conflict {
 		if r.teamName(ctx, d.id) == event.Team {
 			return doc, true, nil
 		}
@@ -232,8 +225,7 @@ func (e *CallError) Unwrap() error { return e.told }
 // the hook has to correct is Unavailable for the caller, which may retry.
 func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOut []string, err error) {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
-	var failed *Error
-	if errors.As(err, &failed) && failed.Kind == NotFound {
+	if ProblemOf(err).Kind == NotFound {
 		return nil, &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name), err}
 	}
 	if err != nil {
@@ -247,7 +239,7 @@ func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOu
 		Session: d.id, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
 		Decisions: in.Decisions, Labels: in.Labels, unattended: true,
 	})
-	if errors.As(err, &failed) && failed.Kind == Invalid {
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Kind == Invalid {
 		switch failed.Field {
 		case "": // no worker has the team's agents
 			failed.Kind = Unavailable

@@ -46,14 +46,14 @@ type kept struct {
 // inStore is the key of a session that the store has and the caller may view.
 func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
 	key := b.key(sessionID)
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, key, &Error{Kind: Invalid, Field: "session", err: err}
-	}
-	s, err := b.stored()
-	if err != nil {
+	if err := invalid("session", spec.CheckSession(sessionID)); err != nil {
 		return nil, key, err
 	}
-	if err := b.may(ctx, access.View, sessionID); err != nil {
+	s, err := b.stored()
+	if err == nil {
+		err = b.may(ctx, access.View, sessionID)
+	}
+	if err != nil {
 		return nil, key, err
 	}
 	known, err := s.State.HasSession(ctx, key)
@@ -61,9 +61,10 @@ func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, ses
 		return nil, key, err
 	}
 	if !known {
-		return nil, key, &Error{Kind: NotFound, Session: sessionID, err: &NotStoredError{
-			Session: sessionID, Where: fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), Known: b.others(ctx),
-		}}
+		where := fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace)
+		return nil, key, &Error{
+			Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession}, &NotStoredError{sessionID, where, b.others(ctx)},
+		}
 	}
 	return s, key, nil
 }
@@ -99,7 +100,7 @@ func damageOf(key session.Key, readable bool, err error) (d Damage, _ error) {
 	case err != nil && !damaged:
 		return d, err
 	case !readable:
-		return d, &Error{Kind: Conflict, Session: key.Session, err: errors.Join(fmt.Errorf("session %s has no readable checkpoint", key.Session), err)}
+		return d, conflictf(key.Session, "%w", errors.Join(fmt.Errorf("session %s has no readable checkpoint", key.Session), err))
 	case damaged:
 		d.Damage = err.Error()
 	}
@@ -127,7 +128,7 @@ func (b *Base) keptTeam(ctx context.Context, sessionID string) (kept, error) {
 		return k, err
 	}
 	if k.team, err = launch.TeamOf(ctx, k.store, k.StoredCheckpoint); err != nil {
-		return k, &Error{Kind: Conflict, Session: sessionID, err: err}
+		return k, conflictf(sessionID, "%w", err)
 	}
 	return k, nil
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -43,11 +44,11 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 	info, err := w.Describe(ctx)
 	switch {
 	case errors.Is(err, sessionstatus.ErrUnknown) && w.Kept(ctx):
-		return nil, &Error{Kind: Conflict, Session: w.Session, err: &LostError{w.Session}}
+		return nil, lostError(w.Session)
 	case err != nil:
 		return nil, looked(w.Session, err)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return info, &Error{Kind: Conflict, Session: w.Session, err: &EndedError{w.Session, sessionstatus.ClosedState(info.GetStatus())}}
+		return info, endedError(w.Session, sessionstatus.ClosedState(info.GetStatus()))
 	}
 	return info, nil
 }
@@ -80,8 +81,7 @@ func update(ctx context.Context, conn *temporalutil.Connection, sessionID string
 		handle, err := conn.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 			WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
 		})
-		var again *serviceerror.WorkflowNotReady
-		if !errors.As(err, &again) {
+		if _, notReady := errors.AsType[*serviceerror.WorkflowNotReady](err); !notReady {
 			return handle, err
 		}
 		select {
@@ -107,25 +107,21 @@ func applied(ctx context.Context, sessionID string, handle client.WorkflowUpdate
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case unanswered(bounded, err):
-		return &Error{Kind: Unavailable, Session: sessionID, err: &SlowError{sessionID}}
+		return &Error{
+			Problem{Kind: Unavailable, Session: sessionID, Reason: Slow},
+			fmt.Errorf("session %s accepted the request but did not complete it within %s", sessionID, ApplyTimeout),
+		}
 	}
 	return refusal(sessionID, err)
 }
 
-// SlowError reports that a session accepted a message, and has not applied it in time. It will.
-type SlowError struct{ Session string }
-
-func (e *SlowError) Error() string {
-	return "session " + e.Session + " accepted the request but did not complete it within " + ApplyTimeout.String()
-}
-
 // refusal is the error of a message that a session does not accept.
 func refusal(sessionID string, err error) error {
-	var refused *temporal.ApplicationError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*temporal.ApplicationError](err)
+	switch {
+	case !ok:
 		return conflictf(sessionID, "session %s: %w", sessionID, err)
-	}
-	if refused.Type() == workflows.NotRaised {
+	case refused.Type() == workflows.NotRaised:
 		return invalidf("amount", "session %s: %s", sessionID, refused.Message())
 	}
 	return conflictf(sessionID, "session %s: %s", sessionID, refused.Message())
@@ -134,6 +130,6 @@ func refusal(sessionID string, err error) error {
 // unanswered reports whether a call to a workflow failed only because no worker answered it in
 // time. The server also has the deadline, and may return this error shortly before bounded ends.
 func unanswered(bounded context.Context, err error) bool {
-	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	return err != nil && (bounded.Err() != nil || errors.As(err, &late))
+	_, late := errors.AsType[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err)
+	return err != nil && (bounded.Err() != nil || late)
 }

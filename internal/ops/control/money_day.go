@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // Day is a team's daily budget, today.
@@ -70,30 +69,19 @@ func (d Day) Budget() Budget {
 
 // Day reads a team's daily budget.
 func (m Money) Day(ctx context.Context, team string) (Day, error) {
-	if err := checkTeam(team); err != nil {
+	if err := invalid("team", spec.CheckName(team)); err != nil {
 		return Day{}, err
 	}
-	s, err := m.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, team)
-	}
-	if err != nil {
+	if _, err := m.viewable(ctx, team); err != nil {
 		return Day{}, err
 	}
-	d, err := s.State.Day(ctx, team)
-	if errors.Is(err, session.ErrNotFound) {
-		err = noDay(team)
-	}
-	return dayOf(d), err
+	return m.day(ctx, team)
 }
 
 // Days lists the daily budgets of the teams that the caller may view, sorted by team.
 func (m Money) Days(ctx context.Context) (DayList, error) {
 	doc := DayList{Days: []Day{}}
-	s, err := m.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.NoTeam)
-	}
+	s, err := m.viewable(ctx, access.NoTeam)
 	if err != nil {
 		return doc, err
 	}
@@ -106,18 +94,18 @@ func (m Money) Days(ctx context.Context) (DayList, error) {
 		if !may(team) {
 			continue
 		}
-		d, err := s.State.Day(ctx, team)
+		day, err := m.day(ctx, team)
 		if err != nil {
 			return doc, err
 		}
-		doc.Days = append(doc.Days, dayOf(d))
+		doc.Days = append(doc.Days, day)
 	}
 	return doc, nil
 }
 
 // RaiseDay raises a team's daily budget for today. Sessions that wait for it continue.
 func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, err error) {
-	if err := checkTeam(team); err != nil {
+	if err := invalid("team", spec.CheckName(team)); err != nil {
 		return day, err
 	}
 	s, err := m.stored()
@@ -130,15 +118,14 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 		if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
 			return invalidf("tokens", "%d tokens and %s USD; give a positive amount to add", r.Tokens, r.USD)
 		}
-		d, err := s.State.Day(ctx, team)
-		if errors.Is(err, session.ErrNotFound) {
-			return noDay(team)
-		}
-		if err == nil {
-			err = raisable(d, r)
-		}
-		if err != nil {
+		day, err = m.day(ctx, team)
+		switch {
+		case err != nil:
 			return err
+		case r.Tokens > 0 && day.Cap.Tokens == 0:
+			return invalidf("", "team %s has no daily budget of tokens", team)
+		case r.USD > 0 && day.Cap.USD == 0:
+			return invalidf("", "team %s has no daily budget of USD", team)
 		}
 		if _, err := s.State.AddRaise(ctx, session.Key{}, budget.Raise{
 			ID: id, Scope: budget.DayScope, Team: team, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD},
@@ -146,8 +133,7 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 		}, ""); err != nil {
 			return err
 		}
-		d, err = s.State.Day(ctx, team)
-		day = dayOf(d)
+		day, err = m.day(ctx, team)
 		return err
 	})
 	return day, err
@@ -158,35 +144,19 @@ func raiseDetail(tokens int64, usd cost.USD, note string) string {
 	return strings.TrimSpace(fmt.Sprintf("%d tokens, %s USD. %s", tokens, usd, note))
 }
 
-// raisable rejects a raise of a dimension that is not limited.
-func raisable(d state.Day, r DayRaise) error {
-	switch {
-	case r.Tokens > 0 && d.Base.Tokens == 0:
-		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of tokens", d.Name)}
-	case r.USD > 0 && d.Base.USD == 0:
-		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of USD", d.Name)}
+// day reads a team's daily budget.
+func (m Money) day(ctx context.Context, team string) (Day, error) {
+	d, err := m.Store.State.Day(ctx, team)
+	if errors.Is(err, session.ErrNotFound) {
+		err = notFoundf("no session of team %q in the store has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", team)
 	}
-	return nil
-}
-
-func noDay(team string) error {
-	return notFoundf("no session of team %q in the store has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", team)
-}
-
-func checkTeam(team string) error {
-	if err := spec.CheckName(team); err != nil {
-		return &Error{Kind: Invalid, Field: "team", err: err}
-	}
-	return nil
-}
-
-func dayOf(d state.Day) Day {
 	doc := Day{
-		Team: d.Name, Date: d.Date, EndsAt: budget.NextDay(d.Date), Cap: d.Base, Limit: d.Cap, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved,
-		Left: leftOf(d.Budget), Sessions: []DaySession{}, Raises: append([]budget.Raise{}, d.Raises...), Warnings: append([]budget.Warning{}, d.Warnings...),
+		Team: d.Name, Date: d.Date, EndsAt: budget.NextDay(d.Date), Cap: d.Base, Limit: d.Cap,
+		Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved, Left: leftOf(d.Budget),
+		Sessions: []DaySession{}, Raises: append([]budget.Raise{}, d.Raises...), Warnings: append([]budget.Warning{}, d.Warnings...),
 	}
 	for _, s := range d.Sessions {
 		doc.Sessions = append(doc.Sessions, DaySession{s.Session, s.Spent, s.Estimated, s.Unsettled, s.Reserved})
 	}
-	return doc
+	return doc, err
 }

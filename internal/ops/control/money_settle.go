@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -83,8 +82,8 @@ func (s Settlement) Check() error {
 		return invalidf("as", "%q is unknown; use %s, %s or %s", textfmt.Shorten(string(s.As), 40), SettledByCost, SettledAsEstimated, WrittenOff)
 	}
 	used := s.used()
-	if err := used.Validate(); err != nil {
-		return &Error{Kind: Invalid, err: err}
+	if err := invalid("", used.Validate()); err != nil {
+		return err
 	}
 	if used.ReasoningTokens > used.OutputTokens {
 		return invalidf("reasoning_tokens", "%d is more than the output tokens, which include it (%d)", used.ReasoningTokens, used.OutputTokens)
@@ -176,11 +175,13 @@ func amountOf(u cost.Usage) string {
 
 // settle closes one call. A call in progress whose worker was lost becomes unsettled first: its assignment's lock is free.
 func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id string, as Settlement) (doc Settled, err error) {
-	calls, err := s.State.Calls(ctx, state.Assignment{Key: key})
-	if err != nil {
-		return doc, err
+	call, err := s.State.Call(ctx, key, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return doc, notFoundf("call %[2]s of session %[1]s not found; `maestro budget show %[1]s` lists unsettled calls", key.Session, textfmt.Shorten(id, 40))
 	}
-	call, err := findOpen(calls, key.Session, id)
+	if err == nil {
+		err = checkOpen(call)
+	}
 	if err != nil {
 		return doc, err
 	}
@@ -220,23 +221,19 @@ func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id s
 	return doc, err
 }
 
-// findOpen finds a call without a known cost.
-func findOpen(calls []state.Call, sessionID, id string) (state.Call, error) {
-	i := slices.IndexFunc(calls, func(c state.Call) bool { return c.ID == id })
-	if i < 0 {
-		return state.Call{}, notFoundf("call %[2]s of session %[1]s not found; `maestro budget show %[1]s` lists unsettled calls", sessionID, textfmt.Shorten(id, 40))
-	}
-	c := calls[i]
+// checkOpen rejects a call whose cost is known.
+func checkOpen(c state.Call) error {
 	switch c.State {
 	case state.CallBegun, state.CallUnsettled:
-		return c, nil
+		return nil
 	case state.CallClosed:
 		by := ""
 		if c.ClosedBy != "" {
 			by = " by " + c.ClosedBy
 		}
-		return c, conflictf(sessionID, "call %s was already settled%s, %s UTC: %s", id, by, time.UnixMicro(c.ClosedAt.V).UTC().Format(time.DateTime), amountOf(c.Usage))
-	case state.CallAnswered, state.CallFailed:
+		at := time.UnixMicro(c.ClosedAt.V).UTC().Format(time.DateTime)
+		return conflictf(c.Session, "call %s was already settled%s, %s UTC: %s", c.ID, by, at, amountOf(c.Usage))
+	default:
+		return conflictf(c.Session, "call %s needs no settling; its cost is known: %s", c.ID, amountOf(c.Usage))
 	}
-	return c, conflictf(sessionID, "call %s needs no settling; its cost is known: %s", id, amountOf(c.Usage))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"strings"
 	"time"
 
@@ -20,10 +19,7 @@ type Pool struct{ *Base }
 
 // Workers lists workers, agents and queues.
 func (p Pool) Workers(ctx context.Context) (workerpool.Roster, error) {
-	s, err := p.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.NoTeam)
-	}
+	s, err := p.viewable(ctx, access.NoTeam)
 	if err != nil {
 		return workerpool.Roster{}, err
 	}
@@ -37,23 +33,18 @@ type BreakerList struct {
 
 // Breakers lists the breakers of the store's agents.
 func (p Pool) Breakers(ctx context.Context) (BreakerList, error) {
-	doc := BreakerList{Breakers: []workerpool.Breaker{}}
-	s, err := p.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.NoTeam)
-	}
+	s, err := p.viewable(ctx, access.NoTeam)
 	if err != nil {
-		return doc, err
+		return BreakerList{}, err
 	}
 	all, err := workerpool.Breakers(ctx, s, p.conn(), p.Now())
-	doc.Breakers = append(doc.Breakers, all...)
-	return doc, err
+	return BreakerList{all}, err
 }
 
 // Breaker reads one breaker.
 func (p Pool) Breaker(ctx context.Context, name string) (workerpool.Breaker, error) {
-	if err := spec.CheckName(name); err != nil {
-		return workerpool.Breaker{}, &Error{Kind: Invalid, Field: "name", err: err}
+	if err := invalid("name", spec.CheckName(name)); err != nil {
+		return workerpool.Breaker{}, err
 	}
 	known, err := p.Breakers(ctx)
 	if err != nil {
@@ -124,7 +115,7 @@ func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, c
 		case unanswered(bounded, err):
 			return unavailablef("no worker answered for breaker %s within %s, and it may still process this request", name, AnswerTimeout)
 		case err != nil:
-			return &Error{Kind: Conflict, err: fmt.Errorf("breaker %s: %w", name, err)}
+			return conflictf("", "breaker %s: %w", name, err)
 		}
 		return nil
 	})

@@ -19,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -57,154 +56,137 @@ type InboxEntry struct {
 // NoticeOnly reports whether the entry is a notice only: the session continues by itself.
 func (e InboxEntry) NoticeOnly() bool { return e.Kind.NoticeOnly() }
 
-// rank sorts notices after requests.
-func (e InboxEntry) rank() int {
-	if e.NoticeOnly() {
-		return 1
-	}
-	return 0
-}
-
-// waiting is a session that waits for a person.
-type waiting struct {
-	session.Status
-	Store string
-	// Known: its requests are known. Otherwise it has only the fields of a list.
-	Known bool
-	// Lost: Temporal no longer has the session, so it accepts no answer before it is resumed from
-	// the store.
-	Lost bool
-	// Stuck: it makes no progress. The status has the reason.
-	Stuck bool
-}
-
-// inboxFor is how long an inbox is shared while nothing in the store changes. It may lack changes
-// that only Temporal has.
-const inboxFor = time.Second
-
 // Inbox lists the open requests of all sessions. It needs no worker.
 func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
-	all, err := r.shared(ctx)
-	if err != nil {
-		return Inbox{}, err
-	}
-	own := Inbox{Waiting: append([]InboxEntry{}, all.Waiting...)}
-	for i, e := range own.Waiting {
-		own.Waiting[i].Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
-	}
-	return own, nil
-}
-
-// shared is the inbox with all choices. Callers with the same roles share one, which must not be
-// changed.
-func (r Requests) shared(ctx context.Context) (Inbox, error) {
-	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
-		return Inbox{}, err
-	}
-	return seenBy(ctx, r.Base, &r.inboxes, inboxFor, r.inbox)
-}
-
-func (r Requests) inbox(ctx context.Context) (Inbox, error) {
-	found, err := r.waiting(ctx)
-	if err != nil {
-		return Inbox{}, err
-	}
 	doc := Inbox{Waiting: []InboxEntry{}}
-	for _, w := range found {
-		doc.Waiting = append(doc.Waiting, w.entries()...)
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
+		return doc, err
 	}
-	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return x.Since.Compare(y.Since) })
-	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
+	var running []ListedSession
+	var err error
+	if conn := r.conn(); conn != nil {
+		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
+			return doc, err
+		}
+	}
+	if r.Store != nil {
+		if doc.Waiting, err = r.inThisStore(ctx, running); err != nil {
+			return doc, err
+		}
+	}
+	doc.Waiting = append(doc.Waiting, r.onlyInTemporal(ctx, running)...)
+	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int {
+		if x.NoticeOnly() == y.NoticeOnly() {
+			return x.Since.Compare(y.Since)
+		}
+		if x.NoticeOnly() {
+			return 1
+		}
+		return -1
+	})
+	for i, e := range doc.Waiting {
+		doc.Waiting[i].Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
+	}
 	return doc, nil
 }
 
-// waiting finds the sessions that wait for a person. Temporal, if it can be reached, confirms the
-// store's sessions, and adds those of other stores.
-func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
-	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
-		return nil, err
-	}
-	stored, err := r.atWork(ctx)
-	if err != nil {
-		return nil, err
-	}
-	running, open := []ListedSession{}, map[string]bool{}
-	if conn := r.conn(); conn != nil {
-		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
-			return nil, err
-		}
-	}
-	for _, l := range running {
-		open[l.Session] = true
-	}
-	may := access.Visible(ctx)
-	var found []waiting
-	for _, e := range stored {
-		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
-			continue
-		}
-		w := waiting{Status: withCosts(ctx, r.Store, r.key(e.Session), e), Store: r.Store.ID(), Known: true}
-		waits, err := r.confirm(ctx, &w, e.RunID, open)
-		if err != nil {
-			return nil, err
-		}
-		if waits {
-			found = append(found, w)
-		}
-	}
-	found = append(found, r.stuck(ctx, running, may)...)
-	for _, l := range running {
-		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
-		if waits && may(l.Team) && !r.keeps(ctx, l) {
-			found = append(found, waiting{Status: session.Status{
-				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
-			}, Store: l.Store})
-		}
-	}
-	return found, nil
-}
-
-// stuckSessions is how many sessions that make no progress an inbox has.
-const stuckSessions = 20
-
-// stuck lists those of the running sessions that make no progress although they have workers: see
-// [sessionstatus.Watcher.Stuck].
-func (r Requests) stuck(ctx context.Context, running []ListedSession, may func(team string) bool) (found []waiting) {
-	for _, l := range running {
-		if !l.failing || !may(l.Team) || len(found) == stuckSessions {
-			continue
-		}
-		w, err := r.watcher(l.Session)
-		if err != nil {
-			continue
-		}
-		if why, err := w.Stuck(ctx); err == nil && why != "" {
-			found = append(found, waiting{Store: l.Store, Stuck: true, Status: session.Status{
-				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: why,
-			}})
-		}
-	}
-	return found
-}
-
-// atWork are the status documents of the store's sessions that have not ended, the newest first.
-// Unreadable ones are reported by `checkpoints verify`.
-func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
-	if r.Store == nil {
-		return nil, nil
-	}
+// inThisStore are the open requests of the store's sessions, of which Temporal, if it can be reached, confirms
+// that they run. `checkpoints verify` reports sessions that cannot be read.
+func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]InboxEntry, error) {
 	states := slices.DeleteFunc(States(), session.State.Closed)
 	known, err := r.Store.State.Sessions(ctx, state.Filter{Namespace: r.Namespace, Status: states})
 	if err != nil {
 		return nil, err
 	}
-	var stored []session.Execution
+	entries, may := []InboxEntry{}, access.Visible(ctx)
 	for _, s := range known {
-		if e, err := r.Store.State.Execution(ctx, r.key(s.Session)); err == nil {
-			stored = append(stored, e)
+		if s.Requests == 0 || !may(s.Team) {
+			continue
+		}
+		e, err := r.Store.State.Execution(ctx, s.Key)
+		if err != nil || e.Status.Status.Closed() {
+			continue
+		}
+		runs, lost, err := r.confirm(ctx, e, running)
+		if err != nil {
+			return nil, err
+		}
+		if !runs && !lost {
+			continue
+		}
+		status := e.Status
+		if a, err := r.Store.State.Account(ctx, s.Key); err == nil {
+			status = a.AddTo(status)
+		}
+		for _, h := range status.Help {
+			entry := EntryOf(status, h)
+			entry.Store = r.Store.ID()
+			if lost {
+				entry.Lost, entry.Commands, entry.Choices, entry.Raise = true, []string{"maestro resume " + s.Session}, []session.Choice{}, nil
+			}
+			entries = append(entries, entry)
 		}
 	}
-	return stored, nil
+	return entries, nil
+}
+
+// confirm reports whether Temporal has the run of a session that its store has, and whether it has lost the
+// session. Temporal's list of running sessions may be late.
+func (r Requests) confirm(ctx context.Context, e session.Execution, running []ListedSession) (runs, lost bool, err error) {
+	if r.conn() == nil || slices.ContainsFunc(running, func(l ListedSession) bool { return l.Session == e.Session }) {
+		return true, false, nil
+	}
+	w, err := r.watcher(e.Session)
+	if err != nil {
+		return false, false, err
+	}
+	info, err := w.Describe(ctx)
+	if errors.Is(err, sessionstatus.ErrUnknown) {
+		return false, true, nil
+	}
+	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == e.RunID, false, err
+}
+
+// stuckSessions is how many sessions that make no progress an inbox has.
+const stuckSessions = 20
+
+// onlyInTemporal are entries of running sessions of which only Temporal says that they wait for a person, or
+// that they make no progress although they have workers: see [sessionstatus.Watcher.Stuck].
+func (r Requests) onlyInTemporal(ctx context.Context, running []ListedSession) (entries []InboxEntry) {
+	may, stuck := access.Visible(ctx), 0
+	for _, l := range running {
+		if !may(l.Team) {
+			continue
+		}
+		entry := InboxEntry{
+			Session: l.Session, Team: l.Team, Status: l.Status, Store: l.Store, Usage: l.usage, Choices: []session.Choice{},
+			Request: session.Request{Kind: session.ForHelp, Message: l.reason}, Commands: []string{"maestro status " + l.Session},
+		}
+		if l.failing && stuck < stuckSessions {
+			if why := r.stuck(ctx, l.Session); why != "" {
+				halted := entry
+				halted.Stuck, halted.Message = true, why
+				entries, stuck = append(entries, halted), stuck+1
+			}
+		}
+		if l.Status == session.AwaitingApproval {
+			entry.Kind = session.ForApproval
+		}
+		if (l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval) && !r.keeps(ctx, l) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// stuck describes why a session makes no progress; empty: it does, or nobody knows.
+func (r Requests) stuck(ctx context.Context, sessionID string) string {
+	w, err := r.watcher(sessionID)
+	if err != nil {
+		return ""
+	}
+	why, _ := w.Stuck(ctx)
+	return why
 }
 
 // keeps reports whether the store has a session from Temporal's list.
@@ -214,60 +196,6 @@ func (r Requests) keeps(ctx context.Context, l ListedSession) bool {
 	}
 	_, err := r.Store.State.Execution(ctx, r.key(l.Session))
 	return err == nil
-}
-
-// confirm checks in Temporal whether a session still waits as the store's document says. Temporal's
-// list of running sessions may be late.
-func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[string]bool) (waits bool, err error) {
-	conn := r.conn()
-	if conn == nil || open[w.Session] {
-		return true, nil
-	}
-	look, err := r.watcher(w.Session)
-	if err != nil {
-		return false, err
-	}
-	info, err := look.Describe(ctx)
-	switch {
-	case errors.Is(err, sessionstatus.ErrUnknown):
-		w.Lost = true
-		return true, nil
-	case err != nil:
-		return false, err
-	}
-	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == run, nil
-}
-
-// withCosts is a stored status with its costs.
-func withCosts(ctx context.Context, s *store.Store, key session.Key, e session.Execution) session.Status {
-	if a, err := s.State.Account(ctx, key); err == nil {
-		return a.AddTo(e.Status)
-	}
-	return e.Status
-}
-
-// entries lists the open requests of a session.
-func (w waiting) entries() []InboxEntry {
-	if !w.Known {
-		kind := session.ForHelp
-		if w.Status.Status == session.AwaitingApproval && !w.Stuck {
-			kind = session.ForApproval
-		}
-		return []InboxEntry{{
-			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Usage: w.Usage, Stuck: w.Stuck,
-			Request: session.Request{Kind: kind, Message: w.Reason}, Choices: []session.Choice{}, Commands: []string{"maestro status " + w.Session},
-		}}
-	}
-	var all []InboxEntry
-	for _, h := range w.Help {
-		e := EntryOf(w.Status, h)
-		e.Store = w.Store
-		if w.Lost {
-			e.Lost, e.Commands, e.Choices, e.Raise = true, []string{"maestro resume " + w.Session}, []session.Choice{}, nil
-		}
-		all = append(all, e)
-	}
-	return all
 }
 
 // EntryOf is the entry of a session's request.

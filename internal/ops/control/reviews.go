@@ -139,9 +139,9 @@ func (doc *Diff) add(in DiffInput, f ChangedFile) bool {
 
 // unselected is the error for a selection of paths that match no file.
 func unselected(err error, paths []string) error {
-	var refused *cas.RefusedError
-	if len(paths) > 0 && (errors.Is(err, session.ErrNotFound) || errors.As(err, &refused)) {
-		return &Error{Kind: Invalid, Field: "paths", err: err}
+	_, refused := errors.AsType[*cas.RefusedError](err)
+	if len(paths) > 0 && (errors.Is(err, session.ErrNotFound) || refused) {
+		return invalid("paths", err)
 	}
 	return err
 }

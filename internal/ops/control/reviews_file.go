@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path"
 	"strings"
@@ -65,9 +64,8 @@ func (r Reviews) DiffFile(ctx context.Context, in FileDiffInput) (FileDiff, erro
 		return doc, invalidf("path", "%w", err)
 	}
 	all, err := r.Diff(ctx, DiffInput{Session: in.Session, Which: in.Which, With: in.With, Attempt: in.Attempt, Paths: []string{literal(path)}, MaxFiles: 1})
-	var wrong *Error
 	switch {
-	case errors.As(err, &wrong) && wrong.Field == "paths":
+	case ProblemOf(err).Field == "paths":
 		return doc, notFoundf("%q not found in session %s", path, in.Session)
 	case err != nil:
 		return doc, err

@@ -120,10 +120,7 @@ func (f *SessionFilter) Check() (err error) {
 // ParseLabels reads the labels of a filter or a start, each as KEY=VALUE.
 func ParseLabels(pairs []string) (map[string]string, error) {
 	labels, err := session.ParseLabels(pairs)
-	if err != nil {
-		return nil, &Error{Kind: Invalid, Field: "label", err: err}
-	}
-	return labels, nil
+	return labels, invalid("label", err)
 }
 
 // condition is the part of the filter that Temporal can evaluate for every session. Its other

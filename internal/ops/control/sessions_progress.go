@@ -39,10 +39,7 @@ type AssignmentProgress struct {
 
 // ProgressOf is the progress of a record's assignment.
 func ProgressOf(r session.Record) AssignmentProgress {
-	p := AssignmentProgress{AssignmentID: r.Assignment, Attempts: AttemptsOf(r)}
-	if p.Attempts == nil {
-		p.Attempts = []Attempt{}
-	}
+	p := AssignmentProgress{AssignmentID: r.Assignment, Attempts: append([]Attempt{}, AttemptsOf(r)...)}
 	for i := range p.Attempts {
 		p.Attempts[i].Output = ""
 	}

@@ -95,14 +95,6 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 	return value
 }
 
-// fromStore is a session from its status document.
-func fromStore(store string, m state.Session) ListedSession {
-	return ListedSession{
-		Session: m.Session, Team: m.Team, Status: m.Status, Phases: m.Phases,
-		Store: store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt, Labels: m.Labels,
-	}
-}
-
 // join adds the store's sessions (store is its id) to Temporal's. For a session in both, Temporal's state decides
 // whether it runs.
 func join(known []ListedSession, store string, stored []state.Session) []ListedSession {
@@ -114,7 +106,10 @@ func join(known []ListedSession, store string, stored []state.Session) []ListedS
 		i, ok := at[m.Session]
 		switch {
 		case !ok:
-			known = append(known, fromStore(store, m))
+			known = append(known, ListedSession{
+				Session: m.Session, Team: m.Team, Status: m.Status, Phases: m.Phases,
+				Store: store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt, Labels: m.Labels,
+			})
 		case known[i].Store == store:
 			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
 				known[i].Status = m.Status

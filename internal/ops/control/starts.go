@@ -184,10 +184,7 @@ func (s Starts) team(ctx context.Context, in TeamInput) (spec.Team, error) {
 		return Teams(s).Named(ctx, in.Name)
 	case in.File != "":
 		t, err := config.ParseTeam("team", []byte(in.File))
-		if err != nil {
-			return t, &Error{Kind: Invalid, Field: "team", err: err}
-		}
-		return t, nil
+		return t, invalid("team", err)
 	}
 	return spec.Team{}, invalidf("team", "missing; name a registered team, or give the text of a team file")
 }
@@ -226,17 +223,14 @@ func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next lau
 		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement,
 		Start: session.Start{ReportTo: in.ReportTo, Labels: in.Labels},
 	}
-	if err := spec.CheckSession(next.ID); err != nil {
-		return next, &Error{Kind: Invalid, Field: "session", err: err}
-	}
-	if err := checkChosen(ctx, "session", t.Name, next.ID); err != nil {
+	err = cmp.Or(
+		invalid("session", spec.CheckSession(next.ID)),
+		checkChosen(ctx, "session", t.Name, next.ID),
+		invalid("labels", session.CheckLabels(in.Labels)),
+		invalid("decisions", session.CheckDecisions(in.Decisions)),
+	)
+	if err != nil {
 		return next, err
-	}
-	if err := session.CheckLabels(in.Labels); err != nil {
-		return next, &Error{Kind: Invalid, Field: "labels", err: err}
-	}
-	if err := session.CheckDecisions(in.Decisions); err != nil {
-		return next, &Error{Kind: Invalid, Field: "decisions", err: err}
 	}
 	if next.Start.Course, err = in.course(t); err != nil {
 		return next, err
@@ -246,8 +240,8 @@ func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next lau
 		if in.Commit != "" && !commitName.MatchString(in.Commit) {
 			return next, invalidf("commit", "not the full name of a git commit")
 		}
-		if err := session.CheckLeftOut(in.LeftOut); err != nil {
-			return next, &Error{Kind: Invalid, Field: "left_out", err: err}
+		if err := invalid("left_out", session.CheckLeftOut(in.LeftOut)); err != nil {
+			return next, err
 		}
 		next.Start.Course.Source = &session.Source{Commit: in.Commit, LeftOut: in.LeftOut}
 	}
@@ -255,20 +249,24 @@ func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next lau
 }
 
 // begin starts a checked session, and may wait until it is admitted: the admission decides.
-func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (doc Started, err error) {
+func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (Started, error) {
 	run, err := l.Start(ctx, next)
-	if err != nil {
-		return doc, err
-	}
-	if !wait {
-		return Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}, nil
+	switch {
+	case err != nil:
+		return Started{}, err
+	case !wait:
+		return started(l, run), nil
 	}
 	return awaited(ctx, l, run)
 }
 
+func started(l *launch.Launcher, run launch.Started) Started {
+	return Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
+}
+
 // awaited waits until a started session is admitted.
-func awaited(ctx context.Context, l *launch.Launcher, run launch.Started) (doc Started, err error) {
-	doc = Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
+func awaited(ctx context.Context, l *launch.Launcher, run launch.Started) (Started, error) {
+	doc := started(l, run)
 	v, err := l.Admitted(ctx, run)
 	doc.Run, doc.Plan, doc.Admitted = max(v.Run, 1), v.Plan, err == nil
 	// The session is started also if its caller has disconnected.
@@ -280,16 +278,14 @@ func awaited(ctx context.Context, l *launch.Launcher, run launch.Started) (doc S
 
 // startError adds the kind to an error of a start.
 func startError(err error) error {
-	var taken *launch.TakenError
-	var running *launch.RunningError
-	var refused *launch.RefusedError
-	switch {
-	case errors.As(err, &taken):
-		return &Error{Kind: Conflict, Field: "session", Session: taken.Session, err: err}
-	case errors.As(err, &running):
-		return &Error{Kind: Conflict, Field: "run", Session: running.Session, err: err}
-	case errors.As(err, &refused):
-		return &Error{Kind: Invalid, err: err}
+	if taken, ok := errors.AsType[*launch.TakenError](err); ok {
+		return &Error{Problem{Kind: Conflict, Field: "session", Session: taken.Session}, err}
+	}
+	if running, ok := errors.AsType[*launch.RunningError](err); ok {
+		return &Error{Problem{Kind: Conflict, Field: "run", Session: running.Session}, err}
+	}
+	if _, ok := errors.AsType[*launch.RefusedError](err); ok {
+		return invalid("", err)
 	}
 	return err
 }

@@ -20,8 +20,8 @@ func repeatedID(ctx context.Context, team string, start ...any) string {
 // isTaken reports whether a start failed because an earlier try has started the session. own is the
 // session's id if it is that of each try.
 func isTaken(err error, own string) bool {
-	var taken *launch.TakenError
-	return errors.As(err, &taken) && taken.Session == own
+	taken, ok := errors.AsType[*launch.TakenError](err)
+	return ok && taken.Session == own
 }
 
 // startedBefore is the document of a session that an earlier try has started.

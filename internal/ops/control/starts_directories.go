@@ -70,9 +70,8 @@ func (s Starts) taken(ctx context.Context, st *store.Store, name string, t spec.
 	}
 	snap, err := st.Content.Snapshot(ctx, source.Dir, options)
 	source.LeftOut = snap.LeftOut()
-	var refused *cas.RefusedError
-	if errors.As(err, &refused) {
-		return "", nil, &Error{Kind: Invalid, Field: "directory", err: refused}
+	if refused, ok := errors.AsType[*cas.RefusedError](err); ok {
+		return "", nil, invalid("directory", refused)
 	}
 	if why := unreadable(source.Dir); err != nil && why != nil {
 		return "", nil, unavailablef("directory %s of this server cannot be read: %w; bring it back, or start the server with --workspace %[1]s=DIR", name, why)
@@ -83,8 +82,7 @@ func (s Starts) taken(ctx context.Context, st *store.Store, name string, t spec.
 // unreadable says why a directory cannot be read, without its path; nil: it can be.
 func unreadable(dir string) error {
 	_, err := os.ReadDir(dir)
-	var where *fs.PathError
-	if errors.As(err, &where) {
+	if where, ok := errors.AsType[*fs.PathError](err); ok {
 		return where.Err
 	}
 	return err

@@ -2,10 +2,10 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -49,7 +49,10 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 		return v, doc, looked(w.Session, err)
 	}
 	if in.changes() {
-		return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &NotEndedError{w.Session, v.Status.Status}}
+		return v, doc, &Error{
+			Problem{Kind: Conflict, Session: w.Session, Reason: AtWork, State: v.Status.Status},
+			fmt.Errorf("session %s has not ended (%s), so its work cannot be changed; cancel it first", w.Session, v.Status.Status),
+		}
 	}
 	if queried := w.Query(ctx); queried != nil { // also from other stores
 		v.Phases, v.Help = queried.Phases, queried.Help
@@ -57,7 +60,10 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 	doc = Foreseen{Session: w.Session, Run: v.Run, Continued: s.pausedAfter(ctx, v)}
 	if len(doc.Continued) == 0 {
 		if len(v.Help) > 0 {
-			return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &WaitsError{w.Session, v.Help}}
+			return v, doc, &Error{
+				Problem{Kind: Conflict, Session: w.Session, Reason: Waits},
+				fmt.Errorf("session %s is running and waits for an answer, which resuming it does not give", w.Session),
+			}
 		}
 		doc.Unchanged = v.Status.Status
 	}
@@ -79,17 +85,10 @@ func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []stri
 // needsApproval reports whether a phase of a session's team needs approval. If the session's store
 // is not available, the result is true.
 func (s Starts) needsApproval(ctx context.Context, sessionID, phase string) bool {
-	if s.Store == nil {
-		return true
-	}
-	all, _, err := chain(ctx, s.Store, s.key(sessionID))
+	k, err := s.keptTeam(ctx, sessionID)
 	if err != nil {
 		return true
 	}
-	t, err := launch.TeamOf(ctx, s.Store, all[0])
-	if err != nil {
-		return true
-	}
-	p, ok := t.Phase(phase)
+	p, ok := k.team.Phase(phase)
 	return !ok || p.Approve.Wanted()
 }

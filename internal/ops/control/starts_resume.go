@@ -54,26 +54,6 @@ func (e *OtherStoreError) Error() string {
 	return fmt.Sprintf("session %s belongs to store %s, not to the store in %s (%s)", e.Session, e.Owner, e.Where, e.Store)
 }
 
-// NotEndedError reports that a session is at work, so its work cannot be changed.
-type NotEndedError struct {
-	Session string
-	State   session.State
-}
-
-func (e *NotEndedError) Error() string {
-	return fmt.Sprintf("session %s has not ended (%s), so its work cannot be changed; cancel it first", e.Session, e.State)
-}
-
-// WaitsError reports that a session waits for answers, which a resume does not give.
-type WaitsError struct {
-	Session  string
-	Requests []session.Request
-}
-
-func (e *WaitsError) Error() string {
-	return fmt.Sprintf("session %s is running and waits for an answer, which resuming it does not give", e.Session)
-}
-
 // Resume continues a session: one that is paused after a phase continues, and one that has ended, or
 // that Temporal no longer has, starts again from the store. With an error, the document names a
 // session only if it was started.
@@ -153,7 +133,7 @@ func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb
 		return l, next, doc, err
 	}
 	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != l.Store.ID() {
-		return l, next, doc, &Error{Kind: Conflict, Session: sessionID, err: &OtherStoreError{sessionID, owner, l.Store.ID(), l.Store.Dir()}}
+		return l, next, doc, conflictf(sessionID, "%w", &OtherStoreError{sessionID, owner, l.Store.ID(), l.Store.Dir()})
 	}
 	found, t, faults, err := s.lastGood(ctx, sessionID, in.Team)
 	doc.Faults = faults
@@ -186,10 +166,10 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 	for _, f := range found.Faults {
 		faults = append(faults, f.Error())
 	}
-	var none *launch.NoCheckpointError
+	_, none := errors.AsType[*launch.NoCheckpointError](err)
 	switch {
-	case errors.As(err, &none):
-		return found, t, faults, &Error{Kind: Conflict, Session: sessionID, err: fmt.Errorf("session %s has %w", sessionID, err)}
+	case none:
+		return found, t, faults, conflictf(sessionID, "session %s has %w", sessionID, err)
 	case err != nil:
 		return found, t, faults, err
 	}
@@ -198,7 +178,7 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 		return found, t, faults, err
 	}
 	if t, err = launch.TeamOf(ctx, st, found.Checkpoint); err != nil {
-		err = &Error{Kind: Conflict, Field: "team", Session: sessionID, err: fmt.Errorf("%w; give the team", err)}
+		err = &Error{Problem{Kind: Conflict, Field: "team", Session: sessionID}, fmt.Errorf("%w; give the team", err)}
 	}
 	return found, t, faults, err
 }
@@ -260,8 +240,8 @@ func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launc
 		return nil, next, nil, invalidf("from", "missing; give the phase to run again")
 	}
 	if in.As != "" {
-		if err := spec.CheckSession(in.As); err != nil {
-			return nil, next, nil, &Error{Kind: Invalid, Field: "as", err: err}
+		if err := invalid("as", spec.CheckSession(in.As)); err != nil {
+			return nil, next, nil, err
 		}
 	}
 	found, t, faults, err := s.lastGood(ctx, sessionID, in.Team)

@@ -86,25 +86,21 @@ func (s Starts) uploadOf(ctx context.Context, to Recipient) (access.Event, error
 		return e, err
 	}
 	e.Team, _, _ = strings.Cut(to.Team.Name, "@")
-	if err := spec.CheckName(e.Team); err != nil {
-		return e, &Error{Kind: Invalid, Field: "team", err: err}
-	}
-	return e, nil
+	return e, invalid("team", spec.CheckName(e.Team))
 }
 
 // ignored are the patterns of files that a team leaves out. They are unknown for a team that is not
 // registered, and for a session without a checkpoint.
 func (s Starts) ignored(ctx context.Context, to Recipient) ([]string, error) {
-	var failed *Error
 	if to.Session != "" {
 		k, err := s.keptTeam(ctx, to.Session)
-		if errors.As(err, &failed) && failed.Kind == Conflict {
+		if ProblemOf(err).Kind == Conflict {
 			err = nil
 		}
 		return k.team.Ignore, err
 	}
 	t, err := s.team(ctx, to.Team)
-	if errors.As(err, &failed) && failed.Kind == NotFound && !strings.Contains(to.Team.Name, "@") {
+	if ProblemOf(err).Kind == NotFound && !strings.Contains(to.Team.Name, "@") {
 		err = nil
 	}
 	return t.Ignore, err
@@ -128,12 +124,11 @@ func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (do
 			return err
 		}
 		snap, err := unpacked(ctx, st, archive, cas.SnapshotOptions{Ignore: ignored, Include: to.Include})
-		var refused *cas.RefusedError
-		switch {
-		case errors.As(err, &refused):
-			return &Error{Kind: Invalid, Field: "archive", err: refused}
-		case errors.Is(err, cas.ErrNoArchive):
-			return &Error{Kind: Invalid, Field: "archive", err: err}
+		if refused, ok := errors.AsType[*cas.RefusedError](err); ok {
+			return invalid("archive", refused)
+		}
+		if errors.Is(err, cas.ErrNoArchive) {
+			return invalid("archive", err)
 		}
 		doc = Workspace{
 			Workspace: snap.Manifest, Files: snap.Files, Bytes: snap.Bytes,

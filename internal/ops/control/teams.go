@@ -93,13 +93,21 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 		return doc, err
 	}
 	if in.Name != "" { // the name is checked before the text, so a denied caller gets no error about the text
-		if err := t.mayRegister(ctx, in.Name); err != nil {
+		err := invalid("name", spec.CheckName(in.Name))
+		if err == nil {
+			err = t.Audit.Check(ctx, access.Admin, access.Event{Action: "team.register", Team: in.Name})
+		}
+		if err != nil {
 			return doc, err
 		}
 	}
-	crew, err := in.team()
-	if err != nil {
-		return doc, err
+	crew := in.Team
+	if crew == nil {
+		parsed, err := config.ParseTeam("team file", []byte(in.Text))
+		if err != nil {
+			return doc, invalid("file", err)
+		}
+		crew = &parsed
 	}
 	doc.Name = crew.Name
 	if in.Name != "" && in.Name != crew.Name {
@@ -124,32 +132,10 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 	return doc, err
 }
 
-// mayRegister returns an error, and records it, if the caller may not register the team.
-func (t Teams) mayRegister(ctx context.Context, name string) error {
-	if err := checkTeamName(name); err != nil {
-		return err
-	}
-	return t.Audit.Check(ctx, access.Admin, access.Event{Action: "team.register", Team: name})
-}
-
-func (in Registration) team() (spec.Team, error) {
-	if in.Team != nil {
-		return *in.Team, nil
-	}
-	crew, err := config.ParseTeam("team file", []byte(in.Text))
-	if err != nil {
-		return crew, &Error{Kind: Invalid, Field: "file", err: err}
-	}
-	return crew, nil
-}
-
 // List lists the registered teams that the caller may see.
 func (t Teams) List(ctx context.Context) (TeamList, error) {
 	doc := TeamList{Teams: []ListedTeam{}}
-	s, err := t.stored()
-	if err == nil {
-		err = access.Check(ctx, access.View, access.NoTeam)
-	}
+	s, err := t.viewable(ctx, access.NoTeam)
 	if err != nil {
 		return doc, err
 	}
@@ -189,7 +175,7 @@ func (t Teams) Read(ctx context.Context, name, digest string) (doc RegisteredTea
 // Remove removes a registered team, with all its versions. Sessions keep their team.
 func (t Teams) Remove(ctx context.Context, name string) (TeamChange, error) {
 	doc := TeamChange{Name: name}
-	if err := checkTeamName(name); err != nil {
+	if err := invalid("name", spec.CheckName(name)); err != nil {
 		return doc, err
 	}
 	err := t.Audit.Change(ctx, access.Admin, access.Event{Action: "team.remove", Team: name}, func(ctx context.Context) error {
@@ -223,18 +209,11 @@ func (t Teams) version(ctx context.Context, name, digest string) (all []state.Te
 	return all, v, crew, err
 }
 
-func checkTeamName(name string) error {
-	if err := spec.CheckName(name); err != nil {
-		return &Error{Kind: Invalid, Field: "name", err: err}
-	}
-	return nil
-}
-
 // versions are those of a registered team that the caller may see, the newest first.
 func (t Teams) versions(ctx context.Context, name string) (*store.Store, []state.TeamVersion, error) {
 	s, err := t.stored()
 	if err == nil {
-		err = checkTeamName(name)
+		err = invalid("name", spec.CheckName(name))
 	}
 	if err == nil {
 		err = access.Check(ctx, access.View, name)

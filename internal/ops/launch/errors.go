@@ -47,10 +47,3 @@ func (e *RefusedError) Error() string {
 	}
 	return "the session cannot start:\n  " + strings.Join(e.Problems, "\n  ")
 }
-
-// GoneError reports that a session was limited to phases that its new team does not have.
-type GoneError struct{ Phases []string }
-
-func (e *GoneError) Error() string {
-	return fmt.Sprintf("the session was limited to %s, which the team no longer has", strings.Join(e.Phases, ", "))
-}

@@ -83,9 +83,9 @@ func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.Off
 // checkFree rejects a session id that exists in Temporal or the store.
 func (l *Launcher) checkFree(ctx context.Context, id string) error {
 	_, err := l.watcher(id).Describe(ctx)
-	var other *sessionstatus.OtherWorkflowError
+	_, other := errors.AsType[*sessionstatus.OtherWorkflowError](err)
 	switch {
-	case err == nil, errors.As(err, &other):
+	case err == nil, other:
 		return &TakenError{id, "Temporal"}
 	case !errors.Is(err, sessionstatus.ErrUnknown):
 		return err
@@ -110,17 +110,16 @@ func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
 	}
 	options := l.options(ctx, s)
 	run, err := l.Conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
-	var exists *serviceerror.WorkflowExecutionAlreadyStarted
-	var invalid *serviceerror.InvalidArgument
-	if errors.As(err, &invalid) && options.TypedSearchAttributes.Size() > 0 {
+	if _, invalid := errors.AsType[*serviceerror.InvalidArgument](err); invalid && options.TypedSearchAttributes.Size() > 0 {
 		// A server takes some seconds to accept attributes that were just added.
 		options.TypedSearchAttributes = temporal.SearchAttributes{}
 		run, err = l.Conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
 	}
+	_, exists := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err)
 	switch {
-	case errors.As(err, &exists) && s.resumes():
+	case exists && s.resumes():
 		return Started{}, &RunningError{s.ID}
-	case errors.As(err, &exists):
+	case exists:
 		return Started{}, &TakenError{s.ID, "Temporal"}
 	case err != nil:
 		return Started{}, err

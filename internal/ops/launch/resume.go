@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -89,7 +90,7 @@ func (l *Launcher) Restart(ctx context.Context, id string) error {
 
 // Next is the next run of a session that has ended, with a team, which may be another one.
 // An unfinished session keeps the phases that it was limited to unless the course selects others;
-// if the team has none of them, the error is a [*GoneError].
+// it is an error if the team has none of them.
 func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, error) {
 	c, before := s.Checkpoint, s.Execution.Course
 	course.Given, course.Source = c.Given, before.Source
@@ -98,7 +99,7 @@ func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, er
 			course.Only = phasesOf(t, before.Only)
 		}
 		if len(course.Only) == 0 && len(before.Only) > 0 {
-			return Session{}, &GoneError{before.Only}
+			return Session{}, fmt.Errorf("the session was limited to %s, which the team no longer has", strings.Join(before.Only, ", "))
 		}
 		if len(course.PauseAfter) == 0 {
 			course.PauseAfter = phasesOf(t, before.PauseAfter)

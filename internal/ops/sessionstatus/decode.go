@@ -5,18 +5,12 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
-
-// memoIn reads a value from a session's memo; zero if it is missing.
-func memoIn[T any](d *workflowservice.DescribeWorkflowExecutionResponse, key string) T {
-	return Memo[T](d.GetWorkflowExecutionInfo(), key)
-}
 
 // Memo reads a value from the memo of a session, or of a listed one; zero if it is missing.
 func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
@@ -39,8 +33,8 @@ func heartbeat(p *workflowpb.PendingActivityInfo) (activities.Heartbeat, bool) {
 
 // notAdmitted reads the reasons from the error of a session that was not admitted.
 func notAdmitted(err error) ([]string, bool) {
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || app.Type() != session.NotAdmitted {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	if !ok || app.Type() != session.NotAdmitted {
 		return nil, false
 	}
 	var faults []string
@@ -52,9 +46,8 @@ func notAdmitted(err error) ([]string, bool) {
 
 // helpNeeded reads the help requests from a session's error.
 func helpNeeded(err error) []session.Request {
-	var app *temporal.ApplicationError
 	var help []session.Request
-	if errors.As(err, &app) && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
 		return help
 	}
 	return nil

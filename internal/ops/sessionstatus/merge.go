@@ -24,6 +24,8 @@ import (
 
 // facts are the data of all sources.
 type facts struct {
+	// away: Temporal could not be asked.
+	away bool
 	// description is nil for a session that Temporal does not have.
 	description *workflowservice.DescribeWorkflowExecutionResponse
 	// document is the status document, joined with records; nil if the store is not available or
@@ -45,6 +47,11 @@ type facts struct {
 	stalled string
 }
 
+// info is the part of the description on the session itself; nil without one.
+func (f facts) info() *workflowpb.WorkflowExecutionInfo {
+	return f.description.GetWorkflowExecutionInfo()
+}
+
 // behind reports whether the document is that of an earlier run of the session: the current one is
 // not admitted yet, or was refused. A run that was reset, or that continued as new, uses the
 // document of the previous one.
@@ -52,7 +59,7 @@ func (f facts) behind() bool {
 	if f.document == nil || f.description == nil {
 		return false
 	}
-	info := f.description.GetWorkflowExecutionInfo()
+	info := f.info()
 	continued := f.document.FirstRun != "" && f.document.FirstRun == info.GetFirstRunId()
 	return f.document.RunID != info.GetExecution().GetRunId() && !continued
 }
@@ -63,11 +70,14 @@ func (f facts) behind() bool {
 func merge(sessionID string, f facts) Session {
 	v := base(sessionID, f)
 	addCosts(&v, f.account)
+	if f.away {
+		return complete(v)
+	}
 	if f.description == nil {
 		v.Notes = append(v.Notes, "Temporal no longer has this session; showing its state in the store; `maestro resume` continues it")
 		return complete(v)
 	}
-	info := f.description.GetWorkflowExecutionInfo()
+	info := f.info()
 	v.RunID, v.HistoryEvents = info.GetExecution().GetRunId(), info.GetHistoryLength()
 	v.Requirement = Memo[string](info, workflows.MemoRequirement)
 	v.firstRun = info.GetFirstRunId()
@@ -100,7 +110,7 @@ func base(sessionID string, f facts) Session {
 	case f.queried != nil:
 		return Session{Status: *f.queried}
 	}
-	info := f.description.GetWorkflowExecutionInfo()
+	info := f.info()
 	summary := Memo[workflows.MemoSummary](info, workflows.MemoStatus)
 	s := session.Status{
 		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Status: session.Admitted, Run: 1,
@@ -145,33 +155,17 @@ func overlay(v *Session, f facts) {
 		v.Status.Status = session.Running // the document has the end a moment before Temporal, or the session was reset
 	}
 	for _, p := range f.description.GetPendingActivities() {
-		if p.GetActivityType().GetName() == string(activities.AwaitBreakerName) {
-			overlayWait(v, p)
-			continue
-		}
-		if p.GetActivityType().GetName() != string(activities.RoundName) {
-			continue
-		}
-		a := v.Assignment(assignmentOf(p.GetActivityId()))
+		id := assignmentOf(p.GetActivityId())
+		a := v.Assignment(id)
 		if a == nil || a.Status.Done() {
 			continue
 		}
-		h, beaten := heartbeat(p)
-		if beaten && f.document == nil {
-			addRound(a, h)
-		}
-		switch p.GetState() {
-		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
-			a.Status = session.Running
-			v.begun(assignmentOf(p.GetActivityId()), Attempt{h.Attempt, p.GetLastStartedTime().AsTime()})
-			if beaten {
-				if a.Progress = h.Progress; h.Waits {
-					a.Status = session.Waiting
-				}
-			}
-		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
-			a.Status, a.Progress = session.Waiting, delay(p, h)
-		default: // cancelled or paused: as the base has it
+		switch activities.Name(p.GetActivityType().GetName()) {
+		case activities.AwaitBreakerName:
+			overlayWait(v, id, a, p)
+		case activities.RoundName:
+			overlayRound(v, id, a, p, f.document == nil)
+		default:
 		}
 	}
 	if len(f.idle) > 0 && f.stalled == "" {
@@ -183,21 +177,35 @@ func overlay(v *Session, f facts) {
 	}
 }
 
-// begun records an attempt at work.
-func (v *Session) begun(id spec.AssignmentID, attempt Attempt) {
-	if v.Live == nil {
-		v.Live = Live{}
+// overlayRound shows an assignment whose round is at work or waits. isMissing: its base does not have the round.
+func overlayRound(
+	v *Session, id spec.AssignmentID, a *session.AssignmentStatus, p *workflowpb.PendingActivityInfo, isMissing bool,
+) {
+	h, beaten := heartbeat(p)
+	if beaten && isMissing {
+		addRound(a, h)
 	}
-	v.Live[id] = attempt
+	switch p.GetState() {
+	case enumspb.PENDING_ACTIVITY_STATE_STARTED:
+		a.Status = session.Running
+		if v.Live == nil {
+			v.Live = Live{}
+		}
+		v.Live[id] = Attempt{h.Attempt, p.GetLastStartedTime().AsTime()}
+		if beaten {
+			a.Progress = h.Progress
+		}
+		if h.Waits {
+			a.Status = session.Waiting
+		}
+	case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
+		a.Status, a.Progress = session.Waiting, delay(p, h)
+	default: // cancelled or paused: as the base has it
+	}
 }
 
 // overlayWait shows an assignment that waits for its agent's breaker.
-func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
-	id := assignmentOf(p.GetActivityId())
-	a := v.Assignment(id)
-	if a == nil || a.Status.Done() {
-		return
-	}
+func overlayWait(v *Session, id spec.AssignmentID, a *session.AssignmentStatus, p *workflowpb.PendingActivityInfo) {
 	a.Status, a.Progress = session.Waiting, "waits for a breaker"
 	note := ""
 	if h, beaten := heartbeat(p); beaten {
@@ -237,7 +245,7 @@ func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
 
 // idleReason names the queues without a poller, and what to do.
 func idleReason(f facts) string {
-	store := memoIn[string](f.description, workflows.MemoStore)
+	store := Memo[string](f.info(), workflows.MemoStore)
 	var agents []string
 	for _, queue := range f.idle {
 		name, isAgent := strings.CutPrefix(queue, spec.AgentQueue(store, ""))
@@ -252,7 +260,7 @@ func idleReason(f facts) string {
 
 // end sets the end of a session that is closed in Temporal.
 func end(v *Session, f facts) {
-	info := f.description.GetWorkflowExecutionInfo()
+	info := f.info()
 	closed := info.GetCloseTime().AsTime()
 	v.ClosedAt = &closed
 	before := v.Status.Status

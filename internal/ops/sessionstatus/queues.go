@@ -23,7 +23,7 @@ const (
 // idleQueues lists the session's queues with work that have no poller, and returns the error of the
 // first queue of which Temporal does not say who polls it; then it asks about no other.
 func (w *Watcher) idleQueues(ctx context.Context, f facts) (idle []string, silent error) {
-	info := f.description.GetWorkflowExecutionInfo()
+	info := f.info()
 	offered := w.offeredQueues(ctx, f)
 	asked := map[string]bool{}
 	unserved := func(queue string, kind enumspb.TaskQueueType) bool {
@@ -64,7 +64,7 @@ func (w *Watcher) undelivered(f facts, silent error) string {
 		return "no worker gets the session's work: " + silent.Error() + lasts
 	case step.GetState() == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && step.GetAttempt() <= 1 && waits > deliveredWithin:
 		return fmt.Sprintf("no worker has got the session's next step for %s, although workers poll queue %s%s",
-			waits.Truncate(time.Second), f.description.GetWorkflowExecutionInfo().GetTaskQueue(), lasts)
+			waits.Truncate(time.Second), f.info().GetTaskQueue(), lasts)
 	}
 	return ""
 }
@@ -73,7 +73,7 @@ func (w *Watcher) undelivered(f facts, silent error) string {
 // not available. A worker that has ended is missing here at once, while Temporal lists its pollers
 // for some time.
 func (w *Watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
-	if w.Store == nil || memoIn[string](f.description, workflows.MemoStore) != w.Store.ID() {
+	if w.Store == nil || Memo[string](f.info(), workflows.MemoStore) != w.Store.ID() {
 		return nil
 	}
 	offers, err := w.Store.State.Offers(ctx)

@@ -94,37 +94,34 @@ func (w *Watcher) Kept(ctx context.Context) bool {
 // Look reads the current state of the session. It fails if Temporal cannot be reached, with
 // [ErrUnknown] if neither Temporal nor the store has the session, and with an [OtherWorkflowError].
 func (w *Watcher) Look(ctx context.Context) (Session, error) {
-	if w.Conn == nil {
-		return w.lookInStore(ctx)
-	}
-	var f facts
+	f := facts{away: w.Conn == nil}
 	var err error
-	f.description, err = w.description(ctx)
-	if err != nil && !temporalutil.NotFound(err) {
+	if !f.away {
+		f.description, err = w.description(ctx)
+	}
+	switch {
+	case temporalutil.NotFound(err):
+		f.description = nil
+	case err != nil:
 		return Session{}, err
 	}
-	if err != nil {
-		f.description = nil
-	}
-	f.document, f.unreadable = w.stored(ctx, memoIn[string](f.description, workflows.MemoStore))
+	info := f.info()
+	f.document, f.unreadable = w.stored(ctx, Memo[string](info, workflows.MemoStore))
 	if f.document != nil { // read before the costs, which are then no older
 		f.account = w.account(ctx)
 	}
-	if f.description == nil {
-		if f.document == nil {
-			return Session{}, cmp.Or(f.unreadable, ErrUnknown)
-		}
+	switch {
+	case f.description == nil && f.document == nil:
+		return Session{}, cmp.Or(f.unreadable, ErrUnknown)
+	case f.description == nil:
 		return merge(w.Session, f), nil
-	}
-	if f.description.GetWorkflowExecutionInfo().GetType().GetName() != workflows.TeamSessionName {
+	case info.GetType().GetName() != workflows.TeamSessionName:
 		return Session{}, &OtherWorkflowError{w.Session}
-	}
-	running := f.description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-	if f.document == nil {
+	case f.document == nil:
 		f.queried = w.Query(ctx)
 	}
 	f.wait = storeWait(f)
-	if running {
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		var silent error
 		f.idle, silent = w.idleQueues(ctx, f)
 		if f.stalled = w.stuck(ctx, f.description); f.stalled == "" && len(f.idle) == 0 {
@@ -134,18 +131,6 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)
 	}
 	return merge(w.Session, f), ctx.Err()
-}
-
-// lookInStore is the state of the session in the store alone.
-func (w *Watcher) lookInStore(ctx context.Context) (Session, error) {
-	var f facts
-	if f.document, f.unreadable = w.stored(ctx, ""); f.document == nil {
-		return Session{}, cmp.Or(f.unreadable, ErrUnknown)
-	}
-	f.account = w.account(ctx)
-	v := base(w.Session, f)
-	addCosts(&v, f.account)
-	return complete(v), nil
 }
 
 // account reads the session's costs and budgets; nil if they cannot be read.

@@ -20,22 +20,10 @@ type Row struct {
 
 // Key is the row's field for one of [Keys].
 func (r *Row) Key(name string) *string {
-	switch name {
-	case "team":
-		return &r.Team
-	case "session":
-		return &r.Session
-	case "phase":
-		return &r.Phase
-	case "persona":
-		return &r.Persona
-	case "agent":
-		return &r.Agent
-	case "model":
-		return &r.Model
-	default:
-		return &r.Day
-	}
+	return map[string]*string{
+		"team": &r.Team, "session": &r.Session, "phase": &r.Phase, "persona": &r.Persona,
+		"agent": &r.Agent, "model": &r.Model, "day": &r.Day,
+	}[name]
 }
 
 // Spending is a sum of costs.

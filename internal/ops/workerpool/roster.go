@@ -58,18 +58,8 @@ type Worker struct {
 // Agent is one of a worker's agents.
 type Agent struct {
 	Agent string `json:"agent"`
-	Kind  string `json:"kind"`
-	Model string `json:"model,omitempty"`
-	// Concurrency is how many attempts the worker runs in parallel.
-	Concurrency int                  `json:"concurrency"`
-	Breaker     string               `json:"breaker"`
-	State       session.BreakerState `json:"breaker_state"`
-	Fallback    string               `json:"fallback,omitempty"`
-	// Gateway names the providers that the agent reaches through the worker's gateway.
-	Gateway []string `json:"gateway,omitempty"`
-	// Network is what the agent reaches in a room: host, none, or a list of hosts; empty
-	// without one.
-	Network []string `json:"network,omitempty"`
+	spec.OfferedAgent
+	State session.BreakerState `json:"breaker_state"`
 }
 
 // Queue is a task queue and its pollers.
@@ -130,15 +120,12 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 
 func offering(o spec.Offer, states map[string]session.BreakerState) Worker {
 	w := Worker{
-		Worker: o.Worker, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, Since: o.StartedAt, RenewedAt: o.RenewedAt,
-		Agents: []Agent{}, Checks: append([]string{}, slices.Sorted(maps.Keys(o.Checks))...), Isolation: o.Isolation, Jira: o.Jira, Webhook: o.Webhook,
+		Worker: o.Worker, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
+		Since: o.StartedAt, RenewedAt: o.RenewedAt, Isolation: o.Isolation, Jira: o.Jira, Webhook: o.Webhook,
+		Agents: []Agent{}, Checks: append([]string{}, slices.Sorted(maps.Keys(o.Checks))...),
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Agents)) {
-		offer := o.Agents[name]
-		w.Agents = append(w.Agents, Agent{
-			Agent: name, Kind: offer.Kind, Model: offer.Model, Concurrency: offer.Concurrency,
-			Breaker: offer.Breaker, State: states[offer.Breaker], Fallback: offer.Fallback, Gateway: offer.Gateway, Network: offer.Network,
-		})
+		w.Agents = append(w.Agents, Agent{name, o.Agents[name], states[o.Agents[name].Breaker]})
 	}
 	return w
 }

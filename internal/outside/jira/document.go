@@ -21,8 +21,10 @@ func heading(text string) string { return "h3. " + plain(text) }
 
 func bullets(items []string) string { return "* " + strings.Join(items, "\n* ") }
 
-// verbatim is a text that stays as it is.
-func verbatim(text string) string { return "{noformat}\n" + wikiVerbatim(text) + "\n{noformat}" }
+// verbatim is the text, or its end, as it is.
+func verbatim(text string) string {
+	return "{noformat}\n" + wikiVerbatim(cutText(text)) + "\n{noformat}"
+}
 
 func plain(text string) string { return wikiEscape(text) }
 
@@ -41,18 +43,8 @@ func link(text, address string) string {
 // String is the document as one text.
 func (d document) String() string { return strings.Join(d, "\n\n") }
 
-// fitted is a document of at most maxText bytes. write makes it with no quotation longer than a number of bytes; it is made
-// shorter until the whole fits.
-func fitted(write func(quote int) document) string {
-	for quote := maxText / 4; ; quote /= 2 {
-		if text := write(quote).String(); len(text) <= maxText || quote == 0 {
-			return textfmt.Shorten(text, maxText)
-		}
-	}
-}
-
-// cutText is a text of several lines of at most limit bytes, with a mark where it
-// was cut: it keeps the end, where programs say why they failed.
-func cutText(text string, limit int) string {
-	return textfmt.Tail(strings.Trim(safetext.Block(text), "\n"), max(limit, 40))
+// cutText is a text of several lines of at most maxQuote bytes, with a mark where it was cut: it keeps the end,
+// where programs say why they failed.
+func cutText(text string) string {
+	return textfmt.Tail(strings.Trim(safetext.Block(text), "\n"), maxQuote)
 }

@@ -1,8 +1,10 @@
 package jira
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,28 +21,24 @@ const noticeMark = "maestro notice "
 // maxBy bounds the name of who answered, in bytes.
 const maxBy = 100
 
-// leastAttempts is how many attempts a ticket reports however short it has to be.
-const leastAttempts = 3
+// The bounds of what is repeated of a notice's texts: all together are shorter than maxText, also where each
+// character is escaped.
+const (
+	// maxQuote bounds a text that is repeated as it is, and maxLine one that is escaped, in bytes.
+	maxQuote = 4500
+	maxLine  = 300
+	// maxAttempts is how many attempts a ticket reports, the newest.
+	maxAttempts = 12
+)
 
 // summary is the ticket's title: whose work it is about and what is wrong.
 func summary(n session.Notice) string {
-	parts := []string{"[maestro] " + n.Team}
+	parts := []string{"[maestro] " + n.Team, "session " + n.Session, string(n.Status), safetext.Line(n.Reason)}
 	if r := n.Request; r != nil {
-		parts = append(parts, subject(*r))
-		if r.Category != "" {
-			parts = append(parts, string(r.Category))
-		}
-		parts = append(parts, r.Message)
-	} else {
-		parts = append(parts, "session "+n.Session, string(n.Status), n.Reason)
+		parts = []string{parts[0], subject(*r), string(r.Category), safetext.Line(r.Message)}
 	}
-	said := parts[:0]
-	for _, p := range parts {
-		if p = safetext.Line(p); p != "" {
-			said = append(said, p)
-		}
-	}
-	return textfmt.Shorten(strings.Join(said, ": "), maxSummary)
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return textfmt.Shorten(safetext.Line(strings.Join(parts, ": ")), maxSummary)
 }
 
 // subject is whose work a request is about.
@@ -52,46 +50,42 @@ func subject(r session.Request) string {
 }
 
 // description is what the ticket of a notice says.
-func description(n session.Notice) func(quote int) document {
-	return func(quote int) document { return asked(n, "", quote) }
-}
+func description(n session.Notice) string { return asked(n, "").String() }
 
 // asked says what a person is needed for, and how to answer. before is the beginning, as markup.
-func asked(n session.Notice, before string, quote int) document {
+func asked(n session.Notice, before string) document {
 	d := document{before + strong(opening(n)) + plain(" "+quorumText(n)+sessionText(n)+".")}
-	d = append(d, happened(n, quote)...)
-	d = append(d, tried(n, quote)...)
+	d = append(d, happened(n)...)
+	d = append(d, tried(n)...)
 	d = append(d, costText(n)...)
-	d = append(d, goingOn(n, quote)...)
+	d = append(d, goingOn(n)...)
 	return append(d, artifacts(n)...)
 }
 
 // comment is the text of a comment.
-func comment(c session.TicketComment) func(quote int) document {
+func comment(c session.TicketComment) string {
 	n := c.Notice
-	return func(quote int) document {
-		var d document
-		switch n.Event {
-		case session.HelpAsked, session.ApprovalAsked:
-			before := ""
-			if n.Event == session.HelpAsked && c.Occurrences > 1 {
-				before = strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)) + " "
-			}
-			d = asked(n, before, quote)
-		case session.RequestClosed:
-			d = wentOn(n, quote)
-		default:
-			d = append(ended(n, quote), costText(n)...)
-			if n.Event == session.SessionFailed || n.Event == session.SessionCancelled {
-				d = append(d, goingOn(n, quote)...)
-			}
-			d = append(d, artifacts(n)...)
+	var d document
+	switch n.Event {
+	case session.HelpAsked, session.ApprovalAsked:
+		before := ""
+		if n.Event == session.HelpAsked && c.Occurrences > 1 {
+			before = strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)) + " "
 		}
-		if c.Omitted > 0 {
-			d = append(d, plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted)))
+		d = asked(n, before)
+	case session.RequestClosed:
+		d = wentOn(n)
+	default:
+		d = append(ended(n), costText(n)...)
+		if n.Event == session.SessionFailed || n.Event == session.SessionCancelled {
+			d = append(d, goingOn(n)...)
 		}
-		return append(d, plain(mark(n.ID)))
+		d = append(d, artifacts(n)...)
 	}
+	if c.Omitted > 0 {
+		d = append(d, plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted)))
+	}
+	return append(d, plain(mark(n.ID))).String()
 }
 
 // mark is the line that names a comment's notice.
@@ -143,20 +137,20 @@ func sessionText(n session.Notice) string {
 // words is a state as prose has it.
 func words(s session.State) string { return strings.ReplaceAll(string(s), "_", " ") }
 
-func happened(n session.Notice, quote int) document {
+func happened(n session.Notice) document {
 	d := document{heading("What happened")}
 	r := n.Request
 	if r == nil {
-		return append(d, verbatim(cutText(n.Reason, quote)))
+		return append(d, verbatim(n.Reason))
 	}
 	if r.Category != "" {
 		d = append(d, plain("Failure category: ")+strong(string(r.Category)))
 	}
 	if r.Message != "" {
-		d = append(d, verbatim(cutText(r.Message, quote)))
+		d = append(d, verbatim(r.Message))
 	}
 	if r.Suggestion != "" {
-		d = append(d, plain(textfmt.Shorten(safetext.Line(r.Suggestion), max(quote, 40))))
+		d = append(d, plain(textfmt.Shorten(safetext.Line(r.Suggestion), maxLine)))
 	}
 	var times []string
 	if !r.Since.IsZero() {
@@ -173,16 +167,16 @@ func happened(n session.Notice, quote int) document {
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-func tried(n session.Notice, quote int) document {
+func tried(n session.Notice) document {
 	if n.Request == nil || len(n.Request.Attempts) == 0 {
 		return nil
 	}
 	attempts := n.Request.Attempts
-	left := max(len(attempts)-max(quote/32, leastAttempts), 0)
+	left := max(len(attempts)-maxAttempts, 0)
 	var items []string
 	for i, a := range attempts[left:] {
 		head := strong(fmt.Sprintf("Attempt %d, %s", left+i+1, a.Category))
-		items = append(items, head+plain(": "+textfmt.Shorten(safetext.Line(a.Message), max(quote/2, 40))))
+		items = append(items, head+plain(": "+textfmt.Shorten(safetext.Line(a.Message), maxLine)))
 	}
 	d := document{heading("Failed attempts")}
 	if left > 0 {
@@ -204,7 +198,7 @@ func spent(u cost.Usage) string {
 }
 
 // goingOn says how to answer, in a terminal and in Temporal's Web UI.
-func goingOn(n session.Notice, quote int) document {
+func goingOn(n session.Notice) document {
 	d := document{heading("How to continue")}
 	if n.Dashboard != "" {
 		d = append(d, plain("In a browser: open ")+link("the dashboard", n.Dashboard)+".")
@@ -212,7 +206,7 @@ func goingOn(n session.Notice, quote int) document {
 	if len(n.Commands) > 0 {
 		d = append(d,
 			plain("In a terminal, one of:"),
-			verbatim(cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))))
+			verbatim(strings.Join(n.Commands, "\n")))
 		if n.Where != "" {
 			d = append(d, plain("Flags for Temporal and the store: "+safetext.Line(n.Where)+"."))
 		}
@@ -236,14 +230,11 @@ func goingOn(n session.Notice, quote int) document {
 
 // answerJSON is the likeliest answer to a request, as the Web UI takes it.
 func answerJSON(r session.Request) string {
-	data, err := json.Marshal(struct {
+	data, _ := json.Marshal(struct { // texts only
 		Request string         `json:"request"`
 		Action  session.Action `json:"action"`
 		By      string         `json:"by"`
 	}{r.ID, r.Actions[0], "your name"})
-	if err != nil {
-		return ""
-	}
 	return string(data)
 }
 
@@ -260,11 +251,11 @@ func artifacts(n session.Notice) document {
 }
 
 // wentOn says who answered what to which request, when and why.
-func wentOn(n session.Notice, quote int) document {
+func wentOn(n session.Notice) document {
 	if n.Answer == nil {
 		return document{strong("Session " + n.Session + " continues.")}
 	}
-	d := answered(*n.Answer, ": session "+n.Session+" continues.", quote)
+	d := answered(*n.Answer, ": session "+n.Session+" continues.")
 	if n.Answer.Action == session.AnswerApprove {
 		d[0] += plain(" " + quorumText(n))
 	}
@@ -272,17 +263,10 @@ func wentOn(n session.Notice, quote int) document {
 }
 
 // answered tells what a person has answered, when and why, and what follows.
-func answered(a session.Answer, then string, quote int) document {
-	by := textfmt.Shorten(safetext.Line(a.By), maxBy)
-	if by == "" {
-		by = "An unnamed person"
-	}
-	about := a.Phase
-	if a.Persona != "" {
-		about += "/" + a.Persona
-	}
+func answered(a session.Answer, then string) document {
+	by := cmp.Or(textfmt.Shorten(safetext.Line(a.By), maxBy), "An unnamed person")
 	text := fmt.Sprintf(" answered %s", a.Action)
-	if about != "" {
+	if about := subject(session.Request{Phase: a.Phase, Persona: a.Persona}); about != "" {
 		text += " to " + about
 	}
 	if !a.At.IsZero() {
@@ -290,13 +274,13 @@ func answered(a session.Answer, then string, quote int) document {
 	}
 	d := document{strong(by) + plain(text+then)}
 	if strings.TrimSpace(a.Note) != "" {
-		d = append(d, plain("Why:"), verbatim(cutText(a.Note, quote)))
+		d = append(d, plain("Why:"), verbatim(a.Note))
 	}
 	return d
 }
 
 // ended says how a session ended, and why.
-func ended(n session.Notice, quote int) document {
+func ended(n session.Notice) document {
 	how := map[session.Event]string{
 		session.SessionCompleted: "has completed its work",
 		session.SessionFailed:    "has failed",
@@ -307,10 +291,10 @@ func ended(n session.Notice, quote int) document {
 	}
 	d := document{strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how))}
 	if n.Reason != "" {
-		d = append(d, verbatim(cutText(n.Reason, quote)))
+		d = append(d, verbatim(n.Reason))
 	}
 	if n.Answer != nil {
-		d = append(d, answered(*n.Answer, ".", quote)...)
+		d = append(d, answered(*n.Answer, ".")...)
 	}
 	return d
 }

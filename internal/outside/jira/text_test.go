@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func notice(event session.Event) session.Notice {
 // TestTexts: what a ticket and comments of every kind say.
 func TestTexts(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(int) document{
+	for name, got := range map[string]string{
 		"ticket":         description(notice(session.HelpAsked)),
 		"recurrence":     comment(session.TicketComment{Notice: notice(session.HelpAsked), Occurrences: 3}),
 		"approval":       comment(session.TicketComment{Notice: notice(session.ApprovalAsked)}),
@@ -81,10 +82,22 @@ func TestTexts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := write(maxText)
-			golden(t, name+".wiki", d.String()+"\n")
+			golden(t, name+".wiki", got+"\n")
 		})
 	}
+}
+
+// TestTheLongestCommentFits: one of more than maxText bytes would lose the line by which it is recognised.
+func TestTheLongestCommentFits(t *testing.T) {
+	t.Parallel()
+	n := notice(session.HelpAsked)
+	long := strings.Repeat(`\`, 10_000)
+	n.Request.Message, n.Request.Suggestion, n.Reason, n.Commands = long, long, long, []string{long}
+	n.Request.Attempts = slices.Repeat([]session.AttemptFailure{{Message: long}}, 100)
+	got := comment(session.TicketComment{Notice: n, Occurrences: 2, Omitted: 4})
+	require.LessOrEqual(t, len(got), maxText)
+	require.True(t, isComment(got, n.ID))
+	require.Contains(t, got, "the first 88 are omitted")
 }
 
 func TestSummaries(t *testing.T) {
@@ -135,6 +148,6 @@ func FuzzComment(f *testing.F) {
 		n := notice(session.HelpAsked)
 		n.Request.Message, n.Request.Suggestion, n.WebUI = one, two, address
 		n.Request.Attempts = []session.AttemptFailure{{Message: two}, {Category: failures.Category(one)}}
-		require.True(t, isComment(comment(session.TicketComment{Notice: n, Occurrences: 2})(200).String(), n.ID))
+		require.True(t, isComment(comment(session.TicketComment{Notice: n, Occurrences: 2}), n.ID))
 	})
 }

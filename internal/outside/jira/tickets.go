@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // maxSearchPages bounds a search: Cloud may give pages that are empty before
@@ -27,8 +28,9 @@ var permissions = []struct{ key, name string }{
 // adviceOnProject is what to check if a project cannot be used.
 const adviceOnProject = "check help.jira.project in the team file, and grant the account the permissions Browse Projects and Create Issues; "
 
-// Check asks in one call whether the account may create tickets in a project and comment on them, and creates none. Without a project it
-// checks the credentials only. What else a project requires is in Jira's answer when a ticket is created. Its error is a *session.TicketTrouble.
+// Check asks in one call whether the account may create tickets in a project and comment on them, and creates none.
+// Without a project it checks the credentials only. What else a project requires is in Jira's answer when a ticket is
+// created. Its error is a *session.TicketTrouble.
 func (c *Client) Check(ctx context.Context, project string) error {
 	if project == "" {
 		return c.do(ctx, call{what: "read the account", method: http.MethodGet, path: c.path("myself")})
@@ -52,7 +54,8 @@ func (c *Client) Check(ctx context.Context, project string) error {
 		}
 	}
 	if err == nil && len(missing) > 0 {
-		return c.misconfigured("the account of %s lacks %s in project %s; grant it these permissions", c.credentials(), strings.Join(missing, ", "), project)
+		return c.misconfigured("the account of %s lacks %s in project %s; grant it these permissions",
+			c.credentials(), strings.Join(missing, ", "), project)
 	}
 	return err
 }
@@ -74,7 +77,10 @@ func (c *Client) Find(ctx context.Context, project, label string) (session.Ticke
 			} `json:"issues"`
 			NextPageToken string `json:"nextPageToken"`
 		}
-		err := c.do(ctx, call{what: "look for the ticket in project " + project, method: http.MethodGet, path: path, query: query, into: &found, advice: adviceOnProject})
+		err := c.do(ctx, call{
+			what: "look for the ticket in project " + project, method: http.MethodGet, path: path, query: query, into: &found,
+			advice: adviceOnProject,
+		})
 		switch {
 		case err != nil:
 			return session.Ticket{}, false, err
@@ -109,7 +115,7 @@ func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n 
 	fields["project"] = map[string]string{"key": how.Project}
 	fields["issuetype"] = named{kind}
 	fields["summary"] = summary(n)
-	fields["description"] = fitted(description(n))
+	fields["description"] = textfmt.Shorten(description(n), maxText)
 	fields["labels"] = append(slices.Clone(how.Labels), label)
 	var components []named
 	for _, name := range how.Components {
@@ -127,7 +133,8 @@ func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n 
 	k := call{
 		what: fmt.Sprintf("create a ticket of type %s in project %s", kind, how.Project), method: http.MethodPost, path: c.path("issue"),
 		body: map[string]any{"fields": fields}, into: &created,
-		advice: "correct these fields under help.jira in the team file, or add them to the project's create screen; it needs the field labels, by which Maestro finds its tickets, " +
+		advice: "correct these fields under help.jira in the team file, or add them to the project's create screen; " +
+			"it needs the field labels, by which Maestro finds its tickets, " +
 			"and the account the permissions Browse Projects and Create Issues; ",
 	}
 	if err := c.do(ctx, k); err != nil {
@@ -153,7 +160,8 @@ func (c *Client) Comment(ctx context.Context, in session.TicketComment) error {
 			} `json:"comments"`
 		}
 		err := c.do(ctx, call{
-			what: "list the comments of " + in.Key, method: http.MethodGet, path: path, into: &newest, advice: adviceOnTicket, ofTicket: true,
+			what: "list the comments of " + in.Key, method: http.MethodGet, path: path, into: &newest,
+			advice: adviceOnTicket, ofTicket: true,
 			query: url.Values{"maxResults": {"1000"}, "orderBy": {"-created"}},
 		})
 		if err != nil {
@@ -166,7 +174,7 @@ func (c *Client) Comment(ctx context.Context, in session.TicketComment) error {
 		}
 	}
 	return c.do(ctx, call{
-		what: "comment on " + in.Key, method: http.MethodPost, path: path, body: map[string]any{"body": fitted(comment(in))},
+		what: "comment on " + in.Key, method: http.MethodPost, path: path, body: map[string]any{"body": comment(in)},
 		advice: adviceOnTicket, ofTicket: true,
 	})
 }

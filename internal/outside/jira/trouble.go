@@ -79,9 +79,10 @@ func (c *Client) checkResponse(k call, status int, header http.Header, body []by
 	page := strings.HasPrefix(header.Get("Content-Type"), "text/html")
 	switch {
 	case strings.Contains(login, "AUTHENTICATION_DENIED"), strings.Contains(login, "CAPTCHA"):
-		return c.misconfigured("it requires a CAPTCHA for the account of %s after too many failed logins (%d); log in once with a browser, then check the values of these variables",
-			c.credentials(), status)
-	case status == http.StatusUnauthorized, strings.Contains(login, "AUTHENTICATED_FAILED"): // it may serve a request as nobody's, with any status
+		return c.misconfigured("it requires a CAPTCHA for the account of %s after too many failed logins (%d); "+
+			"log in once with a browser, then check the values of these variables", c.credentials(), status)
+	case status == http.StatusUnauthorized, strings.Contains(login, "AUTHENTICATED_FAILED"):
+		// It may serve a request as nobody's, with any status.
 		return c.misconfigured("it refused the credentials in %s (%d); set %s, and restart the worker", c.credentials(), status, c.expected())
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
 		// Jira does not always say what remains.
@@ -93,8 +94,9 @@ func (c *Client) checkResponse(k call, status int, header http.Header, body []by
 		return c.lost(k, fmt.Errorf("status %d %s", status, http.StatusText(status)), true)
 	case page, status >= 300 && status < 400:
 		target, _, _ := strings.Cut(header.Get("Location"), "?") // the query may have secrets
-		return c.misconfigured("a web page or a redirect (%d %s) answers the request to %s; set Jira's own address with its path in jira.url, check jira.deployment, which is %s, "+
-			"and let the worker bypass a single sign-on or proxy in front of it", status, textfmt.Shorten(target, maxMessage), k.what, c.config.Deployment)
+		return c.misconfigured("a web page or a redirect (%d %s) answers the request to %s; set Jira's own address with its path in jira.url, "+
+			"check jira.deployment, which is %s, and let the worker bypass a single sign-on or proxy in front of it",
+			status, textfmt.Shorten(target, maxMessage), k.what, c.config.Deployment)
 	case status < 300:
 		return nil
 	}
@@ -137,5 +139,6 @@ func (c *Client) expected() string {
 	if c.config.Deployment == DataCenter {
 		return fmt.Sprintf("%s to a personal access token that has not expired", c.config.TokenEnv)
 	}
-	return fmt.Sprintf("%s to an account's email address and %s to an API token of that account that has not expired", c.config.EmailEnv, c.config.TokenEnv)
+	return fmt.Sprintf("%s to an account's email address and %s to an API token of that account that has not expired",
+		c.config.EmailEnv, c.config.TokenEnv)
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -35,6 +36,17 @@ func (d *DB) Answer(ctx context.Context, attempts []AttemptKey, from int64, requ
 // Calls lists the calls of a session in the order in which they began; of an assignment alone, if one is given.
 func (d *DB) Calls(ctx context.Context, a Assignment) ([]Call, error) {
 	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4)`)
+}
+
+// Call reads a call of a session by its id; [ErrNotFound] if the session has none with it.
+func (d *DB) Call(ctx context.Context, s session.Key, id string) (Call, error) {
+	return read(ctx, d, func(t *Tx) (Call, error) {
+		found, err := t.calls(`id = $3`, s, id)
+		if len(found) == 0 {
+			return Call{}, cmp.Or(err, sql.ErrNoRows)
+		}
+		return found[0], err
+	})
 }
 
 // Open lists the calls of a session, or of an assignment, whose cost is not known: those in progress and the unsettled ones.
