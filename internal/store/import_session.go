@@ -107,7 +107,7 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status s
 	const run = "imported"
 	if _, err := s.State.Admit(ctx, state.Admission{
 		Key: key, TemporalRun: run, OriginalRun: run, Team: status.Team, TeamDigest: string(last.Team.Blob), Requirement: last.Requirement,
-		Workspace: string(last.Workspace), Selection: status.Course, ReportTo: last.ReportTo, StartedBy: status.StartedBy,
+		Workspace: string(last.Workspace), Selection: status.Course, ReportTo: last.ReportTo,
 	}); err != nil {
 		return "", err
 	}

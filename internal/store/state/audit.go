@@ -28,7 +28,7 @@ type AuditEntry struct {
 	Program string `json:"program,omitempty"`
 	// From is the address that the request came from; empty: the program ran on a host of the
 	// store.
-	From string `json:"from,omitempty"`
+	From string `json:"from,omitempty" sql:"address"`
 	// Action is what was done, like session.cancel.
 	Action  string `json:"action"`
 	Session string `json:"session,omitempty"`
@@ -38,29 +38,8 @@ type AuditEntry struct {
 	Detail  string  `json:"detail,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Error says why it failed or was denied.
-	Error   string    `json:"error,omitempty"`
+	Error   string    `json:"error,omitempty" sql:"failure"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-}
-
-func (e *AuditEntry) columns() columns {
-	return columns{
-		{"id", &e.ID},
-		{"at", moment{&e.At}},
-		{"actor", &e.Actor},
-		{"owner", &e.Owner},
-		{"person_id", &e.PersonID},
-		{"via", &e.Via},
-		{"program", &e.Program},
-		{"address", &e.From},
-		{"action", &e.Action},
-		{"session", &e.Session},
-		{"team", &e.Team},
-		{"subject", &e.Subject},
-		{"detail", &e.Detail},
-		{"outcome", &e.Outcome},
-		{"failure", &e.Error},
-		{"ended_at", moment{&e.EndedAt}},
-	}
 }
 
 // AddAudit adds an entry, and returns it with its id and its time. Entries become visible in the order of their ids, so
@@ -75,7 +54,7 @@ func (d *DB) AddAudit(ctx context.Context, e AuditEntry) (AuditEntry, error) {
 			return err
 		}
 		e.ID, e.At = last+1, timeOf(max(now, at))
-		return t.insert("audit", e.columns())
+		return t.insert("audit", columnsOf(&e))
 	})
 	return e, err
 }
@@ -134,5 +113,5 @@ func (d *DB) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
 	if f.Action != "" {
 		and("(action = %s or substr(action, 1, length(%s) + 1) = %s || '.')", f.Action)
 	}
-	return list(ctx, d, "audit", (*AuditEntry).columns, "where "+where+" order by id desc limit $1", args...)
+	return list[AuditEntry](ctx, d, "audit", "where "+where+" order by id desc limit $1", args...)
 }

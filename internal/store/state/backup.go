@@ -81,7 +81,7 @@ func (d *DB) HasSessions(ctx context.Context) (some bool, err error) {
 
 // OpenSessions lists the sessions that have not ended, the newest first.
 func (d *DB) OpenSessions(ctx context.Context) ([]session.Key, error) {
-	return list(ctx, d, "sessions", sessionColumns, `where status not in (`+closedStates+`) order by started_at desc, session`)
+	return list[session.Key](ctx, d, "sessions", `where status not in (`+closedStates+`) order by started_at desc, session`)
 }
 
 // SQLite's connections to a database with a write-ahead log hold a lock of this byte of the file with the shared memory.
