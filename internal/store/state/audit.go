@@ -2,8 +2,7 @@ package state
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -83,35 +82,31 @@ type AuditFilter struct {
 }
 
 // firstAt is the id of the first entry at or after a time.
-const firstAt = `coalesce((select id from audit where at >= %s order by at, id limit 1), 9223372036854775807)`
+const firstAt = `coalesce((select id from audit where at >= ? order by at, id limit 1), 9223372036854775807)`
 
 // Audit lists the entries that a filter selects, the newest first.
 func (d *DB) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
-	args, where := []any{f.Limit}, "true"
-	and := func(condition string, value any) {
-		args = append(args, value)
-		where += " and " + strings.ReplaceAll(condition, "%s", fmt.Sprintf("$%d", len(args)))
-	}
+	w := &where{conditions: []string{"true"}}
 	if f.Before != 0 {
-		and("id < %s", f.Before)
+		w.add("id < ?", f.Before)
 	}
 	if !f.Since.IsZero() {
-		and("id >= "+firstAt, f.Since.UnixMicro())
+		w.add("id >= "+firstAt, f.Since.UnixMicro())
 	}
 	if !f.Until.IsZero() {
-		and("id < "+firstAt, f.Until.UnixMicro())
+		w.add("id < "+firstAt, f.Until.UnixMicro())
 	}
 	if f.Actor != "" {
-		and("(actor = %s or owner = %s)", f.Actor)
+		w.add("(actor = ? or owner = ?)", f.Actor, f.Actor)
 	}
 	if f.Session != "" {
-		and("session = %s", f.Session)
+		w.add("session = ?", f.Session)
 	}
 	if f.Team != "" {
-		and("team = %s", f.Team)
+		w.add("team = ?", f.Team)
 	}
 	if f.Action != "" {
-		and("(action = %s or substr(action, 1, length(%s) + 1) = %s || '.')", f.Action)
+		w.add("(action = ? or substr(action, 1, length(?) + 1) = ? || '.')", f.Action, f.Action, f.Action)
 	}
-	return list[AuditEntry](ctx, d, "audit", "where "+where+" order by id desc limit $1", args...)
+	return list[AuditEntry](ctx, d, "audit", "where "+w.String()+" order by id desc limit "+strconv.Itoa(f.Limit), w.args...)
 }

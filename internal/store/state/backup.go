@@ -30,7 +30,7 @@ func (d *DB) CopyTo(ctx context.Context, path string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only flushed
-	own, err := sql.Open("sqlite", sqliteURL(d.path, nil))
+	own, err := openFile(d.path, writing(), 1)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (t *Tx) sameGeneration(opened int64) error {
 	if err != nil || generation == opened {
 		return err
 	}
-	return &classed{ErrUnavailable, ErrRestored}
+	return classed(ErrUnavailable, ErrRestored)
 }
 
 // generation is that of the installation. A database without it is damaged.
