@@ -223,7 +223,8 @@ func (r *restoring) blob(ctx context.Context, digest spec.Digest, f io.Reader) e
 func copyVerified(ctx context.Context, w io.Writer, f io.Reader, digest spec.Digest) error {
 	_, found, err := storage.Copy(ctx, w, f)
 	if err == nil && found != digest {
-		err = &cas.Fault{Path: storage.BlobKey(digest), What: "the backup has other content, with the digest " + string(found), Kind: session.ErrCorrupt}
+		what := "the backup has other content, with the digest " + string(found)
+		err = &cas.Fault{Path: storage.BlobKey(digest), What: what, Kind: session.ErrCorrupt}
 	}
 	return err
 }

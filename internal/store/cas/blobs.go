@@ -89,7 +89,8 @@ func (s *Store) readError(name spec.Digest, err error) error {
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
 		s.DropStamps()
-		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.options.StoreDir + " has no such blob", Kind: session.ErrNotFound}
+		what := "the store " + s.options.StoreDir + " has no such blob"
+		return &Fault{Path: storage.BlobKey(name), What: what, Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("read blob %s: %w", name.Short(), err)
 }

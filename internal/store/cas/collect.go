@@ -143,7 +143,8 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	}
 	defer closing(top, &err)
 	sc := &scanner{
-		top: top, base: before, lower: lower, limits: s.options.Limits, most: max(s.options.Limits.TreeBytes, before.Bytes()), fixModes: true, only: req.Only,
+		top: top, base: before, lower: lower, fixModes: true, only: req.Only,
+		limits: s.options.Limits, most: max(s.options.Limits.TreeBytes, before.Bytes()),
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...), left: left, roots: []string{dir, session.RoomTree},
 	}

@@ -101,8 +101,9 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	defer closing(root, &err)
 	left := &leftOut{}
 	sc := &scanner{
-		top: root, limits: s.options.Limits, wanted: o.Include, base: s.emptyTree(), extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
-		left: left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), known: s.loadStamps(dir),
+		top: root, limits: s.options.Limits, wanted: o.Include, base: s.emptyTree(),
+		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
+		left:  left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), known: s.loadStamps(dir),
 	}
 	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
 	for _, p := range append(tracked, o.Known...) {

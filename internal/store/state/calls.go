@@ -63,7 +63,8 @@ func (t *Tx) eachCall(each func(c Call, intact error) error, which string, s ses
 			return err
 		}
 		return each(found.checked())
-	}, `select `+columnsOf(new(storedCall)).names()+` from calls where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
+	}, `select `+columnsOf(new(storedCall)).names()+` from calls
+		where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
 		append([]any{s.Namespace, s.Session}, args...)...)
 }
 

@@ -42,7 +42,8 @@ func (d *DB) Changes(ctx context.Context, namespace string, after Position) (cha
 		if reset = after != (Position{}) && (after.Installation != now.Installation || after.Number > now.Number || after.Number < 0); reset {
 			return nil
 		}
-		changes, err = query[Change](t, `select substr(name, length($2) + 1), number from changes where number > $1 and name >= $2 and name < $3 order by number`,
+		changes, err = query[Change](t, `select substr(name, length($2) + 1), number from changes
+			where number > $1 and name >= $2 and name < $3 order by number`,
 			after.Number, namespace+"/", namespace+"0")
 		return err
 	})

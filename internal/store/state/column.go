@@ -108,8 +108,8 @@ func (d document) Value() (driver.Value, error) {
 type columns []column
 
 // columnsOf are the columns of the struct that row points to, in the order of its fields. A column has the name of its field in
-// snake case, unless the tag sql names another one. The tag - leaves a field out. The tag * takes the columns of a struct in place
-// of one JSON text, and x_* takes them with the prefix x_. Those of an embedded struct are always taken.
+// snake case, unless the tag sql names another one. The tag - leaves a field out. The tag * takes the columns of a struct in
+// place of one JSON text, and x_* takes them with the prefix x_. Those of an embedded struct are always taken.
 func columnsOf(row any) columns { return columnsIn(reflect.ValueOf(row).Elem(), "") }
 
 func columnsIn(row reflect.Value, prefix string) (all columns) {

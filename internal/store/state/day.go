@@ -50,7 +50,8 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 		if day.Raises, err = t.raises(session.Key{}, team, budget.NextDay(day.Date).AddDate(0, 0, -1).UnixMicro()); err != nil {
 			return err
 		}
-		day.Sessions, err = query[DaySession](t, `select namespace, session, sum(tokens), sum(nano_usd), `+unsettledSums+`, sum(reserved_tokens), sum(reserved_nano_usd),
+		day.Sessions, err = query[DaySession](t, `select namespace, session, sum(tokens), sum(nano_usd), `+unsettledSums+`,
+				sum(reserved_tokens), sum(reserved_nano_usd),
 				count(case when state = 'unsettled' then 1 end)
 			from calls where team = $1 and day = $2 group by namespace, session order by session, namespace`, team, day.Date)
 		day.Sessions = slices.DeleteFunc(day.Sessions, func(s DaySession) bool { return s == DaySession{Key: s.Key} })

@@ -45,7 +45,8 @@ func classify(ctx context.Context, err error) error {
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_FULL:
 		return classed(ErrUnavailable, errors.Join(err, syscall.ENOSPC))
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
+		sqlite3.SQLITE_READONLY:
 		return classed(ErrUnavailable, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return classed(ErrDamaged, err)
@@ -85,6 +86,9 @@ func conflicts(err error) bool {
 
 // isThere reports whether a table cannot be made because there is one.
 func isThere(err error) bool {
-	pg, isPostgres := errors.AsType[*pgconn.PgError](err)
-	return isPostgres && pg.Code == "42P07" || sqliteCode(err) != sqlite3.SQLITE_OK && strings.HasSuffix(err.Error(), "already exists (1)")
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == "42P07"
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && strings.HasSuffix(lite.Error(), "already exists (1)")
 }

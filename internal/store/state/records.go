@@ -51,7 +51,8 @@ const ofAssignment = ` where namespace = $1 and session = $2 and ($3 = '' or pha
 
 // rowsOf reads the rows that a table has of a session, or of one of its assignments.
 func rowsOf[R any](t *Tx, table string, of Assignment, order string) ([]R, error) {
-	return query[R](t, "select "+columnsOf(new(R)).names()+" from "+table+ofAssignment+order, of.Namespace, of.Session, of.Phase, of.Persona)
+	statement := "select " + columnsOf(new(R)).names() + " from " + table + ofAssignment + order
+	return query[R](t, statement, of.Namespace, of.Session, of.Phase, of.Persona)
 }
 
 func (t *Tx) records(of Assignment) ([]session.Record, error) {
@@ -71,7 +72,8 @@ func (r *recordReader) readCosts() error {
 	costs, err := query[struct {
 		AttemptKey
 		cost.Usage
-	}](r.Tx, `select `+attempt+`, `+sums+` from calls`+ofAssignment+` group by `+attempt, r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona)
+	}](r.Tx, `select `+attempt+`, `+sums+` from calls`+ofAssignment+` group by `+attempt,
+		r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona)
 	for _, one := range costs {
 		r.costs[one.AttemptKey] = one.Usage
 	}
@@ -260,7 +262,9 @@ func attemptsOf(a Assignment, r session.RoundRecord) []attemptRow {
 	add := func(state AttemptState, report session.AttemptReport) *attemptRow {
 		n := len(rows) + 1
 		report.Attempt = n
-		rows = append(rows, attemptRow{Assignment: a, Pass: r.Pass, Round: r.Round, State: state, AttemptReport: report, Continuable: r.Begun == n})
+		rows = append(rows, attemptRow{
+			Assignment: a, Pass: r.Pass, Round: r.Round, State: state, AttemptReport: report, Continuable: r.Begun == n,
+		})
 		return &rows[n-1]
 	}
 	for _, report := range r.Attempts {

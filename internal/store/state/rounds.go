@@ -164,7 +164,8 @@ func (t *Tx) putRound(a Assignment, r session.RoundRecord) error {
 	}
 	attempts := attemptsOf(a, r)
 	for i := range attempts {
-		if err := t.put("attempts", "namespace, session, phase, persona, pass, round, attempt", columnsOf(&attempts[i]), "true"); err != nil {
+		row := columnsOf(&attempts[i])
+		if err := t.put("attempts", "namespace, session, phase, persona, pass, round, attempt", row, "true"); err != nil {
 			return err
 		}
 	}

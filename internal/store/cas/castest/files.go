@@ -1,6 +1,7 @@
 package castest
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,20 +31,18 @@ func WriteTree(t testing.TB, dir string, files map[string]string) {
 // ReadTree is the reverse of WriteTree, without modes.
 func ReadTree(t testing.TB, dir string) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	out, tree := map[string]string{}, os.DirFS(dir)
+	require.NoError(t, fs.WalkDir(tree, ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		rel, err := filepath.Rel(dir, path)
-		require.NoError(t, err)
-		if d.Type()&os.ModeSymlink != 0 {
-			target, err := os.Readlink(path)
-			out[rel] = "-> " + target
+		if d.Type()&fs.ModeSymlink != 0 {
+			target, err := fs.ReadLink(tree, p)
+			out[p] = "-> " + target
 			return err
 		}
-		data, err := os.ReadFile(path)
-		out[rel] = string(data)
+		data, err := fs.ReadFile(tree, p)
+		out[p] = string(data)
 		return err
 	}))
 	return out
