@@ -89,7 +89,7 @@ func (a *Admissions) take(ctx context.Context, in AdmitInput, t spec.Team, agent
 	info := activity.GetInfo(ctx)
 	admission := admissionOf(r.key, info, t)
 	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(in.Team), r.requirement, string(in.Workspace), string(in.Base)
-	admission.Selection, admission.ReportTo, admission.StartedBy = in.Course, in.ReportTo, in.StartedBy
+	admission.Selection, admission.ReportTo = in.Course, in.ReportTo
 	admission.OriginalRun = in.OriginalRun
 	run, err := a.State.Admit(ctx, admission)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	}
 	admission := admissionOf(key, info, t)
 	admission.OriginalRun, admission.TeamDigest, admission.Base = in.OriginalRun, string(in.Team), string(in.Base)
-	admission.Selection, admission.StartedBy, admission.Continues = in.Course, in.StartedBy, true
+	admission.Selection, admission.Continues = in.Course, true
 	run, err := a.State.Admit(ctx, admission)
 	if err != nil {
 		return Admission{}, err

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -107,7 +105,7 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status s
 	const run = "imported"
 	if _, err := s.State.Admit(ctx, state.Admission{
 		Key: key, TemporalRun: run, OriginalRun: run, Team: status.Team, TeamDigest: string(last.Team.Blob), Requirement: last.Requirement,
-		Workspace: string(last.Workspace), Selection: status.Course, ReportTo: last.ReportTo, StartedBy: status.StartedBy,
+		Workspace: string(last.Workspace), Selection: status.Course, ReportTo: last.ReportTo,
 	}); err != nil {
 		return "", err
 	}
@@ -160,7 +158,7 @@ func (a *archiveImport) verify(ctx context.Context, key session.Key) (out Archiv
 		return out, archiveFault(rowsFile, "it has no checkpoint; export it again")
 	}
 	out.Records = a.rows.Rows.Records()
-	report, err := v.finish(ctx)
+	report, err := v.verified(ctx)
 	if err != nil {
 		return out, invalidDigest(err)
 	}
@@ -249,16 +247,14 @@ func (a *archiveImport) addBlob(ctx context.Context, name string, digest spec.Di
 		return err
 	}
 	defer w.Close() //nolint:errcheck // leftovers are removed with the batch
-	sum := sha256.New()
-	_, err = storage.Copy(ctx, io.MultiWriter(w, sum), r)
-	var ofHost *fs.PathError
+	_, found, err := storage.Copy(ctx, w, r)
+	_, ofHost := errors.AsType[*fs.PathError](err)
 	switch {
-	case errors.As(err, &ofHost), ctx.Err() != nil:
+	case ofHost, ctx.Err() != nil:
 		return err
 	case err != nil:
 		return damagedArchive(name, err)
-	}
-	if spec.Digest(hex.EncodeToString(sum.Sum(nil))) != digest {
+	case found != digest:
 		return archiveFault(name, "its content does not match its name; export it again")
 	}
 	return w.Add(digest)

@@ -91,32 +91,25 @@ func (v *verification) reach(ctx context.Context, r state.Root) error {
 		return v.tree(ctx, name, r.By, false)
 	case state.RootDelta:
 		return v.contents(ctx, nil, []spec.Digest{name}, r.By)
-	case state.RootCheckpoint:
-		if v.visited[name] {
-			return nil
-		}
-		v.visited[name] = true
-		v.need(name, r.By)
+	case state.RootBlob, state.RootCheckpoint, state.RootNames, state.RootText:
+	}
+	v.need(name, r.By)
+	if r.Kind == state.RootBlob || v.visited[name] {
+		return nil
+	}
+	v.visited[name] = true
+	if r.Kind == state.RootCheckpoint {
 		c, err := readCheckpoint(ctx, v.content, name)
 		if err != nil {
 			return v.fault(err, r.By)
 		}
 		return v.checkpoint(ctx, c, r.By)
-	case state.RootNames:
-		if v.visited[name] {
-			return nil
-		}
-		v.visited[name] = true
-		v.need(name, r.By)
-		doc, err := v.content.Blob(ctx, name)
-		if err != nil {
-			return v.fault(err, r.By)
-		}
-		return v.named(ctx, doc, r.By)
-	case state.RootBlob, state.RootText:
-		v.need(name, r.By)
 	}
-	return nil
+	doc, err := v.content.Blob(ctx, name)
+	if err != nil {
+		return v.fault(err, r.By)
+	}
+	return v.named(ctx, doc, r.By)
 }
 
 func (v *verification) checkpoint(ctx context.Context, c session.Checkpoint, by string) error {

@@ -44,14 +44,19 @@ func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, err
 	if err := v.session(ctx, key); err != nil {
 		return Report{}, err
 	}
-	roots, err := s.State.Roots(ctx, key)
+	return v.finish(ctx, key)
+}
+
+// finish verifies what rows of a session name, or of all sessions if the key is zero, and returns the report.
+func (v *verification) finish(ctx context.Context, key session.Key) (Report, error) {
+	roots, err := v.store.State.Roots(ctx, key)
 	if err == nil {
 		err = v.roots(ctx, roots)
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	return v.finish(ctx)
+	return v.verified(ctx)
 }
 
 // VerifyAll verifies the whole store: every blob, and every session as VerifySession does.
@@ -61,25 +66,18 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	sessions, err := s.State.Standings(ctx)
-	for _, one := range sessions {
-		if err == nil {
-			err = v.session(ctx, one.Key)
-		}
-	}
-	var roots []state.Root
-	if err == nil {
-		roots, err = s.State.Roots(ctx, session.Key{})
-	}
-	if err == nil {
-		err = v.roots(ctx, roots)
-	}
-	if err == nil {
-		err = v.database(ctx)
-	}
 	if err != nil {
 		return Report{}, err
 	}
-	return v.finish(ctx)
+	for _, one := range sessions {
+		if err := v.session(ctx, one.Key); err != nil {
+			return Report{}, err
+		}
+	}
+	if err := v.database(ctx); err != nil {
+		return Report{}, err
+	}
+	return v.finish(ctx, session.Key{})
 }
 
 // database verifies the pages of the database, and its sums.
@@ -130,8 +128,8 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 	return v.fault(stateFault(err), "session "+key.Session)
 }
 
-// finish verifies the recorded blobs and returns the report.
-func (v *verification) finish(ctx context.Context) (Report, error) {
+// verified verifies the recorded blobs and returns the report.
+func (v *verification) verified(ctx context.Context) (Report, error) {
 	for name, by := range v.needed {
 		n, err := v.content.CopyBlob(ctx, name, io.Discard)
 		v.report.Blobs++

@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,50 +51,6 @@ func TestASoundStoreHasNoFaults(t *testing.T) {
 
 	_, err = s.VerifySession(t.Context(), session.Key{Namespace: "default", Session: "unknown"})
 	require.ErrorIs(t, err, session.ErrNotFound)
-}
-
-func TestEveryDamageIsFoundNamedAndMovedTo(t *testing.T) {
-	t.Parallel()
-	model := newStore(t)
-	chain(t, model, webSession)
-	paid(t, model, webSession, id("ann"), 1)
-	for _, path := range kept(t, model) {
-		for what, damage := range map[string]func(t *testing.T, path string){
-			"flipped": func(t *testing.T, path string) {
-				data, err := os.ReadFile(path)
-				require.NoError(t, err)
-				data[0] ^= 1
-				require.NoError(t, os.WriteFile(path, data, 0o600))
-			},
-			"cut": func(t *testing.T, path string) {
-				info, err := os.Stat(path)
-				require.NoError(t, err)
-				require.NoError(t, os.Truncate(path, info.Size()-1))
-			},
-			"removed": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
-		} {
-			t.Run(filepath.Base(path)+" "+what, func(t *testing.T) {
-				t.Parallel()
-				dir := filepath.Join(t.TempDir(), "store")
-				require.NoError(t, os.CopyFS(dir, os.DirFS(model.Dir())))
-				s, err := store.Open(dir, options())
-				require.NoError(t, err)
-				damage(t, filepath.Join(dir, path))
-
-				report, err := s.VerifyAll(t.Context())
-				require.NoError(t, err)
-				require.Len(t, report.Faults, 1, "%v", report.Faults)
-				fault := report.Faults[0]
-				require.Equal(t, path, fault.Path)
-				require.NotEmpty(t, fault.What)
-				if what == "removed" || strings.HasPrefix(path, "sessions/") {
-					require.Empty(t, fault.MovedTo)
-				} else {
-					require.FileExists(t, filepath.Join(dir, fault.MovedTo))
-				}
-			})
-		}
-	}
 }
 
 func TestVerifyingASessionFindsWhatItNeeds(t *testing.T) {

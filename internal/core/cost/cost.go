@@ -93,11 +93,11 @@ type Usage struct {
 	// ReasoningTokens is how many of the output tokens are reasoning.
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
 	// CacheWrite1hTokens is how many of the cache write tokens are cached for an hour.
-	CacheWrite1hTokens int64 `json:"cache_write_1h_tokens,omitempty"`
+	CacheWrite1hTokens int64 `json:"cache_write_1h_tokens,omitempty" sql:"cache_write_1h_tokens"`
 	// WebSearches is how many searches the provider made for the model.
 	WebSearches int64 `json:"web_searches,omitempty"`
 	// CostUSD is the money spent, as far as the agent reports it.
-	CostUSD USD `json:"cost_usd"`
+	CostUSD USD `json:"cost_usd" sql:"nano_usd"`
 }
 
 // MaxReported limits one report of usage: a larger figure is an error of the agent, and sums could
@@ -178,7 +178,7 @@ func (u Usage) Amount() Amount { return Amount{Tokens: u.Tokens(), USD: u.CostUS
 // Amount is a part of a budget: tokens and money, each counted separately.
 type Amount struct {
 	Tokens int64 `json:"tokens"`
-	USD    USD   `json:"usd"`
+	USD    USD   `json:"usd" sql:"nano_usd"`
 }
 
 // Add returns the sum of both.

@@ -10,7 +10,7 @@ import (
 type Conversation struct {
 	// Preset names the program, and ID is the program's id of the conversation.
 	Preset string `json:"preset"`
-	ID     string `json:"id"`
+	ID     string `json:"id" sql:"conversation"`
 	// Booked is the usage at the end of earlier runs, for programs that report the
 	// conversation's total.
 	Booked cost.Usage `json:"booked"`

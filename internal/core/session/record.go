@@ -84,7 +84,7 @@ type Order struct {
 	AnswersFrom int
 	// Run is the run that ordered it.
 	Run     int
-	Because Because
+	Because Because `sql:"ordered_because"`
 	Undone  Undone
 }
 
@@ -294,22 +294,22 @@ func (l RoundLog) Failures() []AttemptFailure {
 // AttemptReport is the log of one failed attempt.
 type AttemptReport struct {
 	Attempt int              `json:"attempt"`
-	Failure failures.Failure `json:"failure"`
+	Failure failures.Failure `json:"failure" sql:"*"`
 	// Agent is the agent that worked, which may be a fallback.
 	Agent string `json:"agent,omitempty"`
 	// From is what the attempt started from.
-	From  failures.Start `json:"from,omitempty"`
-	Usage cost.Usage     `json:"usage"`
+	From  failures.Start `json:"from,omitempty" sql:"starts_from"`
+	Usage cost.Usage     `json:"usage" sql:"-"`
 	// Left is the manifest of the files that the attempt left, and Diff the blob of their
 	// difference from the attempt's start; empty: they were not to be kept.
-	Left spec.Digest `json:"left,omitempty"`
+	Left spec.Digest `json:"left,omitempty" sql:"files"`
 	Diff spec.Digest `json:"diff,omitempty"`
 	// LeftOut says, in sentences, what of the agent's files is not in them.
 	LeftOut   []string  `json:"left_out,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the attempt's transcript.
-	Log spec.Digest `json:"log,omitempty"`
+	Log spec.Digest `json:"log,omitempty" sql:"transcript"`
 }
 
 // RoundReport is what an activity of a round reports to the session, whatever its outcome is.

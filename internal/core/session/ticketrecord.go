@@ -6,7 +6,7 @@ type TicketRecord struct {
 	Name string `json:"name"`
 	// Revision counts how often the row was written.
 	Revision int64  `json:"revision"`
-	Ticket   Ticket `json:"ticket"`
+	Ticket   Ticket `json:"ticket" sql:"*"`
 	// Kind is the kind of the ticket's last failed call; empty: there is none.
 	Kind TroubleKind `json:"kind,omitempty"`
 	// Deleted is the key of an earlier ticket that somebody deleted.

@@ -188,9 +188,9 @@ func (b *backup) blobs(ctx context.Context) error {
 			_, err := b.store.Content.CopyBlob(ctx, name, w)
 			return err
 		})
-		var fault *cas.Fault
+		_, isDamaged := errors.AsType[*cas.Fault](err)
 		switch {
-		case errors.As(err, &fault):
+		case isDamaged:
 			damaged = append(damaged, err)
 		case err != nil:
 			return err

@@ -3,8 +3,6 @@ package backup
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -144,12 +142,11 @@ func (r *restoring) run(ctx context.Context, from string, o RestoreOptions) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, r.target.close(true)) }()
+	each := eachInBackup
 	if isArchive(from) {
-		err = eachInArchive(from, func(name string, f io.Reader) error { return r.file(ctx, name, f) })
-	} else {
-		err = eachInBackup(from, func(name string, f io.Reader) error { return r.file(ctx, name, f) })
+		each = eachInArchive
 	}
-	if err != nil {
+	if err := each(from, func(name string, f io.Reader) error { return r.file(ctx, name, f) }); err != nil {
 		return err
 	}
 	if r.report.Database == "" {
@@ -163,33 +160,30 @@ func (r *restoring) run(ctx context.Context, from string, o RestoreOptions) (err
 
 // file takes a file of the backup.
 func (r *restoring) file(ctx context.Context, name string, f io.Reader) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	digest, isBlob := storage.BlobOf(name)
 	switch {
 	case name == store.IdentityFile:
-		return r.identity(f)
+		return r.identity(ctx, f)
 	case isBlob:
-		return r.blob(digest, f)
+		return r.blob(ctx, digest, f)
 	case copyName.MatchString(name):
 		r.report.Database = name
-		return r.target.add(scratchDir+"/"+state.FileName, 0, copyOf(f))
+		return r.target.add(scratchDir+"/"+state.FileName, 0, copyOf(ctx, f))
 	}
 	return fmt.Errorf("%.200q is not part of a backup", name)
 }
 
-func copyOf(f io.Reader) func(io.Writer) error {
+func copyOf(ctx context.Context, f io.Reader) func(io.Writer) error {
 	return func(w io.Writer) error {
-		_, err := io.Copy(w, f)
+		_, _, err := storage.Copy(ctx, w, f)
 		return err
 	}
 }
 
 // identity takes the id of the store, which must be that of a store that is there.
-func (r *restoring) identity(f io.Reader) error {
+func (r *restoring) identity(ctx context.Context, f io.Reader) error {
 	const taken = scratchDir + "/" + store.IdentityFile
-	if err := r.target.add(taken, 0, copyOf(f)); err != nil {
+	if err := r.target.add(taken, 0, copyOf(ctx, f)); err != nil {
 		return err
 	}
 	id, err := store.IDIn(filepath.Join(r.dir, scratchDir))
@@ -207,18 +201,17 @@ func (r *restoring) identity(f io.Reader) error {
 }
 
 // blob takes a blob, unless an intact one is there. A damaged one is noted.
-func (r *restoring) blob(digest spec.Digest, f io.Reader) error {
+func (r *restoring) blob(ctx context.Context, digest spec.Digest, f io.Reader) error {
 	r.report.Blobs++
 	name := storage.BlobKey(digest)
 	if old, err := r.target.root.Open(name); err == nil {
-		err = copyVerified(io.Discard, old, digest)
+		err = copyVerified(ctx, io.Discard, old, digest)
 		if errors.Join(err, old.Close()) == nil {
 			return nil
 		}
 	}
-	err := r.target.add(name, 0, func(w io.Writer) error { return copyVerified(w, f, digest) })
-	var fault *cas.Fault
-	if errors.As(err, &fault) {
+	err := r.target.add(name, 0, func(w io.Writer) error { return copyVerified(ctx, w, f, digest) })
+	if fault, ok := errors.AsType[*cas.Fault](err); ok {
 		r.report.Faults = append(r.report.Faults, *fault)
 		return nil
 	}
@@ -227,15 +220,13 @@ func (r *restoring) blob(digest spec.Digest, f io.Reader) error {
 }
 
 // copyVerified copies a blob, and returns a [cas.Fault] if it has not the digest.
-func copyVerified(w io.Writer, f io.Reader, digest spec.Digest) error {
-	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(w, sum), f); err != nil {
-		return err
+func copyVerified(ctx context.Context, w io.Writer, f io.Reader, digest spec.Digest) error {
+	_, found, err := storage.Copy(ctx, w, f)
+	if err == nil && found != digest {
+		what := "the backup has other content, with the digest " + string(found)
+		err = &cas.Fault{Path: storage.BlobKey(digest), What: what, Kind: session.ErrCorrupt}
 	}
-	if found := hex.EncodeToString(sum.Sum(nil)); found != string(digest) {
-		return &cas.Fault{Path: storage.BlobKey(digest), What: "the backup has other content, with the digest " + found, Kind: session.ErrCorrupt}
-	}
-	return nil
+	return err
 }
 
 // install makes the copy of the database the store's. What it names is there by then.

@@ -3,9 +3,9 @@ package cas
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -192,9 +192,8 @@ func (a *ApplyPlan) digest(ctx context.Context, p string) (_ spec.Digest, err er
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return "", cmp.Or(err, errChanged)
 	}
-	h := sha256.New()
-	_, err = storage.Copy(ctx, h, f)
-	return digestFrom(h), err
+	_, digest, err := storage.Copy(ctx, io.Discard, f)
+	return digest, err
 }
 
 // conflictWith says how the state of a path differs from the assumed entry.

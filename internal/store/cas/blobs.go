@@ -3,11 +3,8 @@ package cas
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 
@@ -18,12 +15,7 @@ import (
 )
 
 // DigestOf returns the digest of data, which is the name of its blob.
-func DigestOf(data []byte) spec.Digest {
-	sum := sha256.Sum256(data)
-	return spec.Digest(hex.EncodeToString(sum[:]))
-}
-
-func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
+func DigestOf(data []byte) spec.Digest { return storage.DigestOf(data) }
 
 // PutBlob stores data and returns its digest. When it returns, the blob survives a power loss. If
 // the blob exists, it is not written again, unless it is damaged: then it is replaced.
@@ -62,12 +54,11 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 		return 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	h := sha256.New()
-	n, err := storage.Copy(ctx, io.MultiWriter(h, w), f)
+	n, found, err := storage.Copy(ctx, w, f)
 	if err != nil {
 		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
-	if digestFrom(h) != name {
+	if found != name {
 		return n, s.moveDamaged(name)
 	}
 	return n, nil
@@ -97,8 +88,9 @@ func (s *Store) readError(name spec.Digest, err error) error {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
-		s.dropStamps()
-		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
+		s.DropStamps()
+		what := "the store " + s.options.StoreDir + " has no such blob"
+		return &Fault{Path: storage.BlobKey(name), What: what, Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("read blob %s: %w", name.Short(), err)
 }
@@ -113,7 +105,7 @@ func (s *Store) moveDamaged(name spec.Digest) error {
 	case moved == "":
 		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
-	s.dropStamps()
+	s.DropStamps()
 	return &Fault{Path: key, What: "the blob's content does not match its name", MovedTo: moved, Kind: session.ErrCorrupt}
 }
 

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
@@ -26,25 +23,6 @@ func blobPath(s *content, name spec.Digest) string {
 func sha(data []byte) spec.Digest {
 	sum := sha256.Sum256(data)
 	return spec.Digest(hex.EncodeToString(sum[:]))
-}
-
-func TestABlobsFileHoldsExactlyItsBytes(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	for _, data := range [][]byte{nil, []byte("x"), bytes.Repeat([]byte("0123456789"), 100_000)} {
-		name, err := s.PutBlob(t.Context(), data)
-		require.NoError(t, err)
-		require.Equal(t, sha(data), name)
-		onDisk, err := os.ReadFile(blobPath(s, name))
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(data, onDisk))
-		info, err := os.Stat(blobPath(s, name))
-		require.NoError(t, err)
-		require.Equal(t, fs.FileMode(0o600), info.Mode())
-		back, err := s.Blob(t.Context(), name)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(data, back))
-	}
 }
 
 func TestBlobsThatAreNotThere(t *testing.T) {
@@ -91,40 +69,6 @@ func TestADamagedBlobIsFoundNamedAndMovedTo(t *testing.T) {
 			require.Equal(t, data, back)
 		})
 	}
-}
-
-func TestPuttingADamagedBlobMendsIt(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	data := []byte("same length")
-	name, err := s.PutBlob(t.Context(), data)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(blobPath(s, name), []byte("SAME LENGTH"), 0o600))
-	_, err = s.PutBlob(t.Context(), data)
-	require.NoError(t, err)
-	back, err := s.Blob(t.Context(), name)
-	require.NoError(t, err)
-	require.Equal(t, data, back)
-}
-
-func TestManyPutTheSameBlob(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	data := bytes.Repeat([]byte("x"), 300_000)
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			name, err := s.PutBlob(t.Context(), data)
-			assert.NoError(t, err)
-			back, err := s.Blob(t.Context(), name)
-			assert.NoError(t, err)
-			assert.True(t, bytes.Equal(data, back))
-		})
-	}
-	wg.Wait()
-	left, err := os.ReadDir(filepath.Join(s.Dir(), "tmp"))
-	require.NoError(t, err)
-	require.Empty(t, left)
 }
 
 func TestAStoreThatCannotBeWrittenIsNoFailureOfTheWork(t *testing.T) {

@@ -35,8 +35,7 @@ import (
 // that is detected is an error. If the disk becomes full, nothing of the collection is kept.
 func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	out, err := s.collect(ctx, req)
-	var refused *RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return session.Collected{}, failures.Failf(failures.InvalidOutput, "%s", textfmt.Shorten(refused.Error(), session.MaxMessage))
 	}
 	if err != nil {
@@ -92,8 +91,8 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 			return out, err
 		}
 	}
-	if n := target.Files(); n > s.limits.Files {
-		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.limits.Files)}
+	if n := target.Files(); n > s.options.Limits.Files {
+		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.options.Limits.Files)}
 	}
 	left.sort()
 	out.Ignored, out.LeftOut = left.skipped, left.odd
@@ -118,12 +117,15 @@ func (in *ingestion) save(ctx context.Context, delta Delta, target *Tree) (spec.
 	return name, in.saveTree(ctx, target)
 }
 
-// saveTree stores a tree in one commit with the ingested files.
+// saveTree stores a tree durably, in one commit with the ingested files.
 func (in *ingestion) saveTree(ctx context.Context, t *Tree) error {
 	if err := t.top.store(in.blobs.Put); err != nil {
 		return fmt.Errorf("store a tree: %w", err)
 	}
-	return in.commit(ctx)
+	if err := in.blobs.Commit(ctx); err != nil {
+		return fmt.Errorf("write to the store: %w", err)
+	}
+	return nil
 }
 
 // ingest scans the request's directory and stores what it holds.
@@ -141,7 +143,8 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	}
 	defer closing(top, &err)
 	sc := &scanner{
-		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), fixModes: true, only: req.Only,
+		top: top, base: before, lower: lower, fixModes: true, only: req.Only,
+		limits: s.options.Limits, most: max(s.options.Limits.TreeBytes, before.Bytes()),
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...), left: left, roots: []string{dir, session.RoomTree},
 	}
@@ -149,7 +152,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 		return nil, err
 	}
 	if lower != nil && len(req.Only) == 0 {
-		if err := lower.check(ctx, sc.files, s.limits, sc.most); err != nil {
+		if err := lower.check(ctx, sc.files, s.options.Limits, sc.most); err != nil {
 			return nil, err
 		}
 	}

@@ -101,21 +101,20 @@ func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
 // Changed lists the paths, sorted, that are new in a tree or have other content than in its
 // input.
 func (s *Store) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
-	d, err := s.diff(ctx, input, tree)
+	before, after, err := s.trees(ctx, input, tree)
 	if err != nil {
 		return nil, err
 	}
-	return d.Changed(), nil
+	d, err := Diff(ctx, before, after)
+	return d.Changed(), err
 }
 
-func (s *Store) diff(ctx context.Context, from, to spec.Digest) (Delta, error) {
-	before, err := s.Tree(ctx, from)
+// trees opens two trees.
+func (s *Store) trees(ctx context.Context, a, b spec.Digest) (*Tree, *Tree, error) {
+	one, err := s.Tree(ctx, a)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	after, err := s.Tree(ctx, to)
-	if err != nil {
-		return nil, err
-	}
-	return Diff(ctx, before, after)
+	other, err := s.Tree(ctx, b)
+	return one, other, err
 }

@@ -29,19 +29,29 @@ func (s *Store) Fold(ctx context.Context, base spec.Digest, steps []session.Step
 	if err != nil {
 		return session.Folded{}, err
 	}
-	before := t
-	t = t.copied()
-	for _, d := range deltas {
-		if err := t.apply(ctx, d); err != nil {
-			return session.Folded{}, err
-		}
-	}
-	name, err := s.putTree(ctx, t)
+	folded, err := t.with(ctx, deltas, func(int) bool { return true })
 	if err != nil {
 		return session.Folded{}, err
 	}
-	found, err := conflicts(ctx, before, steps, deltas)
+	name, err := s.putTree(ctx, folded)
+	if err != nil {
+		return session.Folded{}, err
+	}
+	found, err := conflicts(ctx, t, steps, deltas)
 	return session.Folded{Manifest: name, Conflicts: found}, err
+}
+
+// with returns the tree with those deltas that has selects by their numbers.
+func (t *Tree) with(ctx context.Context, deltas []Delta, has func(i int) bool) (*Tree, error) {
+	changed := t.copied()
+	for i, d := range deltas {
+		if has(i) {
+			if err := changed.apply(ctx, d); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return changed, nil
 }
 
 func (s *Store) deltas(ctx context.Context, steps []session.Step) ([]Delta, error) {
@@ -154,13 +164,9 @@ func (d *disputes) removedBy(ctx context.Context, base *Tree, deltas []Delta, i 
 	if len(candidates) == 0 {
 		return nil, nil
 	}
-	t := base.copied()
-	for k, delta := range deltas[:i+1] {
-		if k == i || d.steps[i].On[k] {
-			if err := t.apply(ctx, delta); err != nil {
-				return nil, err
-			}
-		}
+	t, err := base.with(ctx, deltas[:i+1], func(k int) bool { return k == i || d.steps[i].On[k] })
+	if err != nil {
+		return nil, err
 	}
 	var out []string
 	for dir := range candidates {

@@ -53,11 +53,7 @@ func (at scope) withBuilds(dir string, entries []dirItem) *ignoreRules {
 		if file == nil && !slices.ContainsFunc(entries, func(e dirItem) bool { return e.name == beside }) {
 			continue
 		}
-		r := &ignoreRules{above: at.rules, total: at.rules.total + 1, rules: []ignoreRule{{glob: buildDir, literal: true, notFile: true}}}
-		if dir != "." {
-			r.dir = dir + "/"
-		}
-		return r
+		return newIgnoreRules(at.rules, dir, ignoreRule{glob: buildDir, literal: true, notFile: true})
 	}
 	return at.rules
 }
@@ -89,19 +85,24 @@ const maxIgnoreRules = 10_000
 // parseIgnore parses a .gitignore in dir ("." for the top). Lines that are not valid patterns are
 // skipped, as git does.
 func parseIgnore(above *ignoreRules, dir, text string) *ignoreRules {
-	r := &ignoreRules{above: above}
+	var rules []ignoreRule
+	for line := range strings.SplitSeq(strings.TrimPrefix(text, "\uFEFF"), "\n") {
+		if rule, ok := parseIgnoreLine(strings.TrimSuffix(line, "\r")); ok {
+			rules = append(rules, rule)
+		}
+	}
+	return newIgnoreRules(above, dir, rules...)
+}
+
+// newIgnoreRules adds the rules of a directory, "." for the top, to those above it; nil: there are none.
+func newIgnoreRules(above *ignoreRules, dir string, rules ...ignoreRule) *ignoreRules {
+	r := &ignoreRules{above: above, rules: rules, total: len(rules)}
 	if above != nil {
-		r.total = above.total
+		r.total += above.total
 	}
 	if dir != "." {
 		r.dir = dir + "/"
 	}
-	for line := range strings.SplitSeq(strings.TrimPrefix(text, "\uFEFF"), "\n") {
-		if rule, ok := parseIgnoreLine(strings.TrimSuffix(line, "\r")); ok {
-			r.rules = append(r.rules, rule)
-		}
-	}
-	r.total += len(r.rules)
 	return r
 }
 
@@ -233,13 +234,12 @@ func (r *ignoreRules) excludes(p string) bool {
 // cacheRules ignore cacheDirs and links with these names, but not files with these names. above are rules with a lower
 // priority.
 func cacheRules(above *ignoreRules) *ignoreRules {
-	r := &ignoreRules{above: above}
-	if above != nil {
-		r.total = above.total
-	}
+	var rules []ignoreRule
 	for _, name := range cacheDirs {
-		r.rules = append(r.rules, ignoreRule{glob: name, literal: true, nameOnly: true, notFile: true})
+		rules = append(rules, ignoreRule{glob: name, literal: true, nameOnly: true, notFile: true})
 	}
+	r := newIgnoreRules(above, ".", rules...)
+	r.total -= len(rules) // the limit is for rules of files
 	return r
 }
 

@@ -3,7 +3,6 @@ package cas
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -103,12 +102,11 @@ func (in *ingestion) directory(ctx context.Context, at string, files []*found) (
 			return err
 		}
 		err := in.file(ctx, dir, f)
-		var refused *RefusedError
-		switch {
-		case errors.As(err, &refused):
+		if _, refused := errors.AsType[*RefusedError](err); err != nil && !refused {
+			err = fmt.Errorf("store %q: %w", f.path, err)
+		}
+		if err != nil {
 			return err
-		case err != nil:
-			return fmt.Errorf("store %q: %w", f.path, err)
 		}
 	}
 	return nil
@@ -145,19 +143,19 @@ func tooLarge(size, limit int64) string {
 	return fmt.Sprintf("has %d bytes; at most %d are allowed (limits.file_bytes)", size, limit)
 }
 
+// maxInMemory is the size in bytes from which on a file is not read into memory.
+const maxInMemory = 256 << 10
+
 // content stores the content of a file, unless the base tree has it at the path.
 func (in *ingestion) content(ctx context.Context, src io.Reader, f *found) (Entry, error) {
-	buf, release := storage.Buffer()
-	defer release()
-	n, err := io.ReadFull(src, buf)
+	data, err := io.ReadAll(io.LimitReader(src, maxInMemory))
 	switch {
-	case err == nil: // it does not fit
-		return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
-	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+	case err != nil:
 		return Entry{}, err
+	case len(data) == maxInMemory:
+		return in.stream(ctx, io.MultiReader(bytes.NewReader(data), src), f)
 	}
-	data := buf[:n]
-	e := Entry{SHA256: DigestOf(data), Size: int64(n)}
+	e := Entry{SHA256: DigestOf(data), Size: int64(len(data))}
 	if e.SHA256 == f.before().SHA256 {
 		return e, nil
 	}
@@ -174,14 +172,12 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Ent
 		return e, err
 	}
 	defer temp.Close() //nolint:errcheck // a later sweep removes leftovers
-	limit := in.store.limits.FileBytes
-	h := sha256.New()
+	limit := in.store.options.Limits.FileBytes
 	scan := in.secrets.Scanner()
-	e.Size, err = storage.Copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, max(limit, f.before().Size)+1))
+	e.Size, e.SHA256, err = storage.Copy(ctx, io.MultiWriter(scan, temp), io.LimitReader(src, max(limit, f.before().Size)+1))
 	if err != nil {
 		return e, err
 	}
-	e.SHA256 = digestFrom(h)
 	secret, found := scan.Found()
 	switch {
 	case e.SHA256 == f.before().SHA256:
@@ -200,12 +196,4 @@ func (in *ingestion) close() error {
 		return nil
 	}
 	return in.blobs.Close()
-}
-
-// commit stores everything durably.
-func (in *ingestion) commit(ctx context.Context) error {
-	if err := in.blobs.Commit(ctx); err != nil {
-		return fmt.Errorf("write to the store: %w", err)
-	}
-	return nil
 }

@@ -2,10 +2,8 @@ package cas
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,8 +32,7 @@ const (
 // changed.
 func (s *Store) Materialise(ctx context.Context, manifest spec.Digest, dir string) error {
 	err := s.materialise(ctx, manifest, dir)
-	var refused *RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return failures.Failf(failures.InvalidOutput, "%s", textfmt.Shorten(refused.Error(), session.MaxMessage))
 	}
 	if err != nil {
@@ -215,12 +212,11 @@ func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry
 		return err
 	}
 	defer closing(dst, &err)
-	h := sha256.New()
-	n, err := storage.Copy(ctx, io.MultiWriter(h, dst), src)
+	n, digest, err := storage.Copy(ctx, dst, src)
 	switch {
 	case err != nil:
 		return err
-	case digestFrom(h) != e.SHA256:
+	case digest != e.SHA256:
 		return s.moveDamaged(e.SHA256)
 	case n != e.Size:
 		return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)

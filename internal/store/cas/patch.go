@@ -98,11 +98,7 @@ func (s *Store) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int
 // differing returns the wanted paths at which two trees differ, and the entries of both trees at
 // these paths.
 func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
-	a, err := s.Tree(ctx, from)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	b, err := s.Tree(ctx, to)
+	a, b, err := s.trees(ctx, from, to)
 	if err != nil {
 		return nil, nil, nil, err
 	}

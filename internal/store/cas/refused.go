@@ -3,6 +3,7 @@ package cas
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -32,14 +33,11 @@ var hostErrors = []error{
 // hostErrors, the file at the path is the cause and a retry would fail again, so the error
 // becomes a [*RefusedError].
 func ofTree(p, what string, err error) error {
-	var refused *RefusedError
-	if err == nil || errors.As(err, &refused) {
+	if _, refused := errors.AsType[*RefusedError](err); err == nil || refused {
 		return err
 	}
-	for _, h := range hostErrors {
-		if errors.Is(err, h) {
-			return err
-		}
+	if slices.ContainsFunc(hostErrors, func(host error) bool { return errors.Is(err, host) }) {
+		return err
 	}
 	return &RefusedError{p, "cannot be " + what + ": " + rootCause(err).Error() + "; make it accessible, remove it, or ignore it"}
 }

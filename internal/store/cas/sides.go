@@ -43,18 +43,7 @@ func (s *Store) sides(ctx context.Context, base spec.Digest, steps []session.Ste
 		}
 	}
 	of := slices.Sorted(maps.Values(last))
-	made := func(from *Tree, with func(i int) bool) (*Tree, error) {
-		t := from.copied()
-		for i, d := range deltas {
-			if with(i) {
-				if err := t.apply(ctx, d); err != nil {
-					return nil, err
-				}
-			}
-		}
-		return t, nil
-	}
-	common, err := made(before, func(i int) bool {
+	common, err := before.with(ctx, deltas, func(i int) bool {
 		return !slices.ContainsFunc(of, func(v int) bool { return !steps[v].On[i] })
 	})
 	if err != nil {
@@ -66,7 +55,7 @@ func (s *Store) sides(ctx context.Context, base spec.Digest, steps []session.Ste
 		for i := range steps[v].On {
 			one.on[steps[i].By] = true
 		}
-		if one.tree, err = made(before, func(i int) bool { return i == v || steps[v].On[i] }); err != nil {
+		if one.tree, err = before.with(ctx, deltas, func(i int) bool { return i == v || steps[v].On[i] }); err != nil {
 			return nil, nil, err
 		}
 		if one.delta, err = Diff(ctx, common, one.tree); err != nil {
@@ -107,11 +96,7 @@ func (s *Store) Standings(ctx context.Context, base, given, result spec.Digest, 
 	if err != nil {
 		return nil, err
 	}
-	merged, err := s.Tree(ctx, given)
-	if err != nil {
-		return nil, err
-	}
-	final, err := s.Tree(ctx, result)
+	merged, final, err := s.trees(ctx, given, result)
 	if err != nil {
 		return nil, err
 	}

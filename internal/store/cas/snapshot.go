@@ -101,8 +101,9 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	defer closing(root, &err)
 	left := &leftOut{}
 	sc := &scanner{
-		top: root, limits: s.limits, wanted: o.Include, base: s.emptyTree(), extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
-		left: left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), known: s.loadStamps(dir),
+		top: root, limits: s.options.Limits, wanted: o.Include, base: s.emptyTree(),
+		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
+		left:  left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), known: s.loadStamps(dir),
 	}
 	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
 	for _, p := range append(tracked, o.Known...) {
@@ -147,7 +148,7 @@ func (in *ingestion) snapshot(ctx context.Context, has spec.Digest) (*Tree, erro
 // private returns a function that reports whether a snapshot leaves out a path as private. The
 // function excludes stores, too.
 func (s *Store) private(left *leftOut, include patterns) (func(string, dirItem, bool) bool, error) {
-	own, err := os.Stat(s.dir)
+	own, err := os.Stat(s.options.StoreDir)
 	if err != nil {
 		return nil, err
 	}

@@ -90,12 +90,12 @@ func (s stamps) digest(p string, now dirItem) (spec.Digest, bool) {
 }
 
 func (s *Store) stampsFile(dir string) string {
-	return filepath.Join(s.stampsDir, string(DigestOf([]byte(dir))))
+	return filepath.Join(s.options.StampsDir, string(DigestOf([]byte(dir))))
 }
 
 // loadStamps returns the stamps of a directory, if they are intact and usable with these blobs.
 func (s *Store) loadStamps(dir string) stamps {
-	if s.stampsDir == "" {
+	if s.options.StampsDir == "" {
 		return stamps{}
 	}
 	data, err := os.ReadFile(s.stampsFile(dir))
@@ -113,21 +113,21 @@ func (s *Store) loadStamps(dir string) stamps {
 
 // saveStamps writes the stamps of a directory. Errors are ignored: without stamps everything is read.
 func (s *Store) saveStamps(dir string, now stamps) {
-	if s.stampsDir == "" {
+	if s.options.StampsDir == "" {
 		return
 	}
 	// Do not create parent directories: if the store is not mounted, they would fill its mount
 	// point.
-	if err := os.Mkdir(s.stampsDir, dirMode); err == nil || os.IsExist(err) {
+	if err := os.Mkdir(s.options.StampsDir, dirMode); err == nil || os.IsExist(err) {
 		_ = os.WriteFile(s.stampsFile(dir), now.encode(), fileMode)
 	}
 }
 
-// dropStamps removes all stamps after a blob was found missing. Otherwise they could prevent that it is
-// stored again.
-func (s *Store) dropStamps() {
-	if s.stampsDir != "" {
-		_ = os.RemoveAll(s.stampsDir)
+// DropStamps removes all stamps, after a blob was found missing and before blobs are removed. Otherwise they could prevent
+// that it is stored again.
+func (s *Store) DropStamps() {
+	if s.options.StampsDir != "" {
+		_ = os.RemoveAll(s.options.StampsDir)
 	}
 }
 

@@ -58,23 +58,20 @@ type Options struct {
 // processes.
 type Store struct {
 	backend storage.Blobs
-	// dir is the store's directory. Messages name the store by it, and no snapshot contains it.
-	dir    string
-	limits Limits
-	// stampsDir has the stamps of directories of this host; empty: none are kept.
-	stampsDir string
+	options Options
 }
 
 // New returns a Store whose blobs are in the given storage.
 func New(in storage.Blobs, o Options) *Store {
-	return &Store{backend: in, dir: o.StoreDir, limits: o.Limits.WithDefaults(), stampsDir: o.StampsDir}
+	o.Limits = o.Limits.WithDefaults()
+	return &Store{in, o}
 }
 
 // With returns the store with other limits on trees.
 func (s *Store) With(l Limits) *Store {
-	with := *s
-	with.limits = l.WithDefaults()
-	return &with
+	o := s.options
+	o.Limits = l
+	return New(s.backend, o)
 }
 
 // closing closes c and stores its error in err if err is nil.

@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
@@ -38,46 +39,7 @@ func newStore(t testing.TB) *content {
 	return open(t, t.TempDir(), cas.Limits{})
 }
 
-// writeTree writes files by path below dir. A content of "-> target" makes a link,
-// and one that starts with "#!" an executable.
-func writeTree(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for p, content := range files {
-		path := filepath.Join(dir, p)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if len(content) > 3 && content[:3] == "-> " {
-			require.NoError(t, os.Symlink(content[3:], path))
-			continue
-		}
-		mode := os.FileMode(0o644)
-		if len(content) > 2 && content[:2] == "#!" {
-			mode = 0o755
-		}
-		require.NoError(t, os.WriteFile(path, []byte(content), mode))
-	}
-}
-
-// readTree is the reverse of writeTree; modes other than 0644 and 0755 fail.
-func readTree(t testing.TB, dir string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		require.NoError(t, err)
-		if d.Type()&os.ModeSymlink != 0 {
-			target, err := os.Readlink(path)
-			out[rel] = "-> " + target
-			return err
-		}
-		data, err := os.ReadFile(path)
-		out[rel] = string(data)
-		return err
-	}))
-	return out
-}
+var writeTree, readTree = castest.WriteTree, castest.ReadTree
 
 // snapshot stores a tree given by its files.
 func snapshot(t testing.TB, s *content, files map[string]string) spec.Digest {

@@ -22,50 +22,42 @@ type TreeBlob struct {
 // With anywhere, the tree may be a subdirectory of another tree, so its links may lead out of it.
 func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Digest]bool, anywhere bool) iter.Seq2[TreeBlob, error] {
 	return func(yield func(TreeBlob, error) bool) {
-		w := &namedWalk{s, seen, anywhere, yield}
-		w.dir(ctx, "", &treeDir{blob: tree})
-	}
-}
-
-type namedWalk struct {
-	in       *Store
-	seen     map[spec.Digest]bool
-	anywhere bool
-	yield    func(TreeBlob, error) bool
-}
-
-// dir visits a directory. Its path ends in a slash; the top's path is empty.
-func (w *namedWalk) dir(ctx context.Context, at string, d *treeDir) (more bool) {
-	if w.seen[d.blob] {
-		return true
-	}
-	w.seen[d.blob] = true
-	err := w.in.load(ctx, d)
-	if err == nil && !w.anywhere {
-		err = w.in.checkAt(d, at)
-	}
-	if err != nil {
-		return w.yield(TreeBlob{at, d.blob, true}, err)
-	}
-	for _, e := range d.entries {
-		p := at + e.name
-		if e.sub == nil {
-			more = e.SHA256 == "" || w.yield(TreeBlob{p, e.SHA256, false}, nil)
-		} else { // a longer path is not valid in any tree
-			more = len(p) > MaxPath || w.dir(ctx, p+"/", e.sub)
+		// visit visits a directory. Its path ends in a slash; the top's path is empty.
+		var visit func(at string, d *treeDir) (more bool)
+		visit = func(at string, d *treeDir) (more bool) {
+			if seen[d.blob] {
+				return true
+			}
+			seen[d.blob] = true
+			err := s.load(ctx, d)
+			if err == nil && !anywhere {
+				err = s.checkAt(d, at)
+			}
+			if err != nil {
+				return yield(TreeBlob{at, d.blob, true}, err)
+			}
+			for _, e := range d.entries {
+				p := at + e.name
+				if e.sub == nil {
+					more = e.SHA256 == "" || yield(TreeBlob{p, e.SHA256, false}, nil)
+				} else { // a longer path is not valid in any tree
+					more = len(p) > MaxPath || visit(p+"/", e.sub)
+				}
+				if !more {
+					return false
+				}
+			}
+			for _, part := range d.parts {
+				if seen[part] {
+					continue
+				}
+				seen[part] = true // its entries were visited
+				if !yield(TreeBlob{at, part, true}, nil) {
+					return false
+				}
+			}
+			return yield(TreeBlob{at, d.blob, true}, nil)
 		}
-		if !more {
-			return false
-		}
+		visit("", &treeDir{blob: tree})
 	}
-	for _, part := range d.parts {
-		if w.seen[part] {
-			continue
-		}
-		w.seen[part] = true // its entries were visited
-		if !w.yield(TreeBlob{at, part, true}, nil) {
-			return false
-		}
-	}
-	return w.yield(TreeBlob{at, d.blob, true}, nil)
 }

@@ -287,11 +287,11 @@ func (u *unpacking) file(p string, e archiveEntry) (odd string, err error) {
 	}
 	defer closing(f, &err)
 	most := min(u.limits.FileBytes, u.limits.TreeBytes-u.bytes)
-	n, err := storage.Copy(u.ctx, f, io.LimitReader(content, most+1))
+	n, _, err := storage.Copy(u.ctx, f, io.LimitReader(content, most+1))
 	u.bytes += n
-	var ofHost *fs.PathError
+	_, ofHost := errors.AsType[*fs.PathError](err)
 	switch {
-	case errors.As(err, &ofHost), u.ctx.Err() != nil:
+	case ofHost, u.ctx.Err() != nil:
 		return "", err
 	case err != nil:
 		return "", fmt.Errorf("%w: %q: %w", ErrNoArchive, p, err)

@@ -1,9 +1,7 @@
 package cas_test
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,28 +228,4 @@ func TestAnUpperDirectoryThatIsLockedAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"d/e/new", "f"}, out.Changed)
 	require.Equal(t, []string{"d/e/y", "d/x"}, out.Deleted)
-}
-
-// What an attempt changed is all that its collection costs, whatever the size of the tree.
-func BenchmarkCollect(b *testing.B) {
-	for _, files := range []int{10, 10_000} {
-		s := newStore(b)
-		tree := cas.Manifest{}
-		for i := range files {
-			blob, err := s.PutBlob(b.Context(), fmt.Appendf(nil, "%d", i))
-			require.NoError(b, err)
-			tree[fmt.Sprintf("d%03d/e%d/file%05d.go", i%100, i%7, i)] = cas.Entry{SHA256: blob, Size: int64(len(fmt.Sprint(i)))}
-		}
-		base, err := s.PutManifest(b.Context(), tree)
-		require.NoError(b, err)
-		dir := filepath.Join(b.TempDir(), "upper")
-		require.NoError(b, os.Mkdir(dir, 0o755))
-		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) {
-			for i := 0; b.Loop(); i++ {
-				require.NoError(b, os.WriteFile(filepath.Join(dir, "new.go"), bytes.Repeat([]byte{byte(i)}, i), 0o600))
-				_, err := s.Collect(b.Context(), session.Collect{Base: base, Lower: base, Dir: dir})
-				require.NoError(b, err)
-			}
-		})
-	}
 }

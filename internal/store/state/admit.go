@@ -27,9 +27,8 @@ type Admission struct {
 	// Selection is the part of the team's work that the session does.
 	Selection session.Course
 	// Base is the checkpoint that the run continues.
-	Base      string
-	ReportTo  string
-	StartedBy string
+	Base     string
+	ReportTo string
 	// Caps are the team's limits, as [budget.Caps] lists them.
 	Caps []budget.Budget
 	// Continues: the session continues as new, with what it was started with.
@@ -72,9 +71,9 @@ func (t *Tx) insertRun(a Admission, run, newest, now int64) error {
 		}
 	}
 	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest,
-			selection, plan, started_by, started_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'null', $10, $11)`,
-		a.Namespace, a.Session, run, a.TemporalRun, a.OriginalRun, first, a.Base, a.TeamDigest, jsonOf(a.Selection), a.StartedBy, now); err != nil {
+			selection, plan, started_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'null', $10)`,
+		a.Namespace, a.Session, run, a.TemporalRun, a.OriginalRun, first, a.Base, a.TeamDigest, jsonOf(a.Selection), now); err != nil {
 		return err
 	}
 	set, args := `run = $3`, []any{a.Namespace, a.Session, run}
@@ -143,8 +142,8 @@ func (t *Tx) enter(s session.Key, temporalRun string, now int64) (entered, error
 	}
 	run := newest + 1
 	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest,
-			selection, plan, started_by, started_at)
-		select namespace, session, $3, $4, original_run, $3, base, team_digest, selection, plan, started_by, $5 from runs
+			selection, plan, started_at)
+		select namespace, session, $3, $4, original_run, $3, base, team_digest, selection, plan, $5 from runs
 		where namespace = $1 and session = $2 and run = $6`, s.Namespace, s.Session, run, temporalRun, now, newest); err != nil {
 		return entered{}, err
 	}

@@ -2,8 +2,7 @@ package state
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -28,7 +27,7 @@ type AuditEntry struct {
 	Program string `json:"program,omitempty"`
 	// From is the address that the request came from; empty: the program ran on a host of the
 	// store.
-	From string `json:"from,omitempty"`
+	From string `json:"from,omitempty" sql:"address"`
 	// Action is what was done, like session.cancel.
 	Action  string `json:"action"`
 	Session string `json:"session,omitempty"`
@@ -38,29 +37,8 @@ type AuditEntry struct {
 	Detail  string  `json:"detail,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Error says why it failed or was denied.
-	Error   string    `json:"error,omitempty"`
+	Error   string    `json:"error,omitempty" sql:"failure"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-}
-
-func (e *AuditEntry) columns() columns {
-	return columns{
-		{"id", &e.ID},
-		{"at", moment{&e.At}},
-		{"actor", &e.Actor},
-		{"owner", &e.Owner},
-		{"person_id", &e.PersonID},
-		{"via", &e.Via},
-		{"program", &e.Program},
-		{"address", &e.From},
-		{"action", &e.Action},
-		{"session", &e.Session},
-		{"team", &e.Team},
-		{"subject", &e.Subject},
-		{"detail", &e.Detail},
-		{"outcome", &e.Outcome},
-		{"failure", &e.Error},
-		{"ended_at", moment{&e.EndedAt}},
-	}
 }
 
 // AddAudit adds an entry, and returns it with its id and its time. Entries become visible in the order of their ids, so
@@ -75,7 +53,7 @@ func (d *DB) AddAudit(ctx context.Context, e AuditEntry) (AuditEntry, error) {
 			return err
 		}
 		e.ID, e.At = last+1, timeOf(max(now, at))
-		return t.insert("audit", e.columns())
+		return t.insert("audit", columnsOf(&e))
 	})
 	return e, err
 }
@@ -104,35 +82,31 @@ type AuditFilter struct {
 }
 
 // firstAt is the id of the first entry at or after a time.
-const firstAt = `coalesce((select id from audit where at >= %s order by at, id limit 1), 9223372036854775807)`
+const firstAt = `coalesce((select id from audit where at >= ? order by at, id limit 1), 9223372036854775807)`
 
 // Audit lists the entries that a filter selects, the newest first.
 func (d *DB) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
-	args, where := []any{f.Limit}, "true"
-	and := func(condition string, value any) {
-		args = append(args, value)
-		where += " and " + strings.ReplaceAll(condition, "%s", fmt.Sprintf("$%d", len(args)))
-	}
+	w := &where{conditions: []string{"true"}}
 	if f.Before != 0 {
-		and("id < %s", f.Before)
+		w.add("id < ?", f.Before)
 	}
 	if !f.Since.IsZero() {
-		and("id >= "+firstAt, f.Since.UnixMicro())
+		w.add("id >= "+firstAt, f.Since.UnixMicro())
 	}
 	if !f.Until.IsZero() {
-		and("id < "+firstAt, f.Until.UnixMicro())
+		w.add("id < "+firstAt, f.Until.UnixMicro())
 	}
 	if f.Actor != "" {
-		and("(actor = %s or owner = %s)", f.Actor)
+		w.add("(actor = ? or owner = ?)", f.Actor, f.Actor)
 	}
 	if f.Session != "" {
-		and("session = %s", f.Session)
+		w.add("session = ?", f.Session)
 	}
 	if f.Team != "" {
-		and("team = %s", f.Team)
+		w.add("team = ?", f.Team)
 	}
 	if f.Action != "" {
-		and("(action = %s or substr(action, 1, length(%s) + 1) = %s || '.')", f.Action)
+		w.add("(action = ? or substr(action, 1, length(?) + 1) = ? || '.')", f.Action, f.Action, f.Action)
 	}
-	return list(ctx, d, "audit", (*AuditEntry).columns, "where "+where+" order by id desc limit $1", args...)
+	return list[AuditEntry](ctx, d, "audit", "where "+w.String()+" order by id desc limit "+strconv.Itoa(f.Limit), w.args...)
 }

@@ -31,7 +31,7 @@ func (d *DB) CopyTo(ctx context.Context, path string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only flushed
-	own, err := sql.Open("sqlite", sqliteURL(d.path, nil))
+	own, err := openFile(d.path, writing(), 1)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (t *Tx) sameGeneration(opened int64) error {
 	if err != nil || generation == opened {
 		return err
 	}
-	return &classed{ErrUnavailable, ErrRestored}
+	return classed(ErrUnavailable, ErrRestored)
 }
 
 // generation is that of the installation. A database without it is damaged.
@@ -107,7 +107,7 @@ func (d *DB) HasSessions(ctx context.Context) (some bool, err error) {
 
 // OpenSessions lists the sessions that have not ended, the newest first.
 func (d *DB) OpenSessions(ctx context.Context) ([]session.Key, error) {
-	return list(ctx, d, "sessions", sessionColumns, `where status not in (`+closedStates+`) order by started_at desc, session`)
+	return list[session.Key](ctx, d, "sessions", `where status not in (`+closedStates+`) order by started_at desc, session`)
 }
 
 // SQLite's connections to a database with a write-ahead log hold a lock of this byte of the file with the shared memory.

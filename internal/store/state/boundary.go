@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -159,6 +160,22 @@ func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus)
 	return err
 }
 
+// requestRow is a row of requests.
+type requestRow struct {
+	session.Key
+	ID                string
+	Kind              session.RequestKind
+	Phase, Persona    string
+	Category          failures.Category
+	Message           string
+	Actions           []session.Action
+	Quorum            *session.Quorum
+	Detail            requestDetail
+	OpenedAt          int64
+	UntilAt, ClosedAt time.Time
+	Position          int
+}
+
 // requestDetail is what no statement looks for in a request.
 type requestDetail struct {
 	Suggestion string                   `json:"suggestion,omitempty"`
@@ -178,19 +195,16 @@ func (t *Tx) putRequests(b Boundary) error {
 		return err
 	}
 	for i, h := range b.Status.Help {
-		var closed any
-		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
-			closed = at
+		row := requestRow{
+			Key: b.Key, ID: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
+			Message: textfmt.Shorten(h.Message, session.MaxMessage), Actions: h.Actions, Quorum: h.Quorum,
+			Detail:   requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket},
+			OpenedAt: micros(h.Since), UntilAt: h.Until, Position: i + 1,
 		}
-		detail := requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket}
-		if _, err := t.exec(`insert into requests (namespace, session, id, kind, phase, persona, category, message, actions, quorum,
-				detail, opened_at, until_at, closed_at, position)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-			on conflict (namespace, session, id) do update set category = excluded.category, message = excluded.message,
-				actions = excluded.actions, quorum = excluded.quorum, detail = excluded.detail, until_at = excluded.until_at,
-				closed_at = excluded.closed_at, position = excluded.position`,
-			b.Namespace, b.Session, h.ID, string(h.Kind), h.Phase, h.Persona, string(h.Category), textfmt.Shorten(h.Message, session.MaxMessage), jsonOf(h.Actions),
-			jsonOf(h.Quorum), jsonOf(detail), micros(h.Since), moment{&h.Until}, closed, i+1); err != nil {
+		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
+			row.ClosedAt = b.At
+		}
+		if err := t.put("requests", "namespace, session, id", columnsOf(&row), "true"); err != nil {
 			return err
 		}
 	}
@@ -199,7 +213,7 @@ func (t *Tx) putRequests(b Boundary) error {
 
 func (t *Tx) putAlerts(b Boundary) error {
 	for _, a := range b.Status.Alerts {
-		row := append(sessionColumns(&b.Key), alertColumns(&a)...)
+		row := append(columnsOf(&b.Key), alertColumns(&a)...)
 		if err := t.put("alerts", "namespace, session, rule", row, "true"); err != nil {
 			return err
 		}

@@ -18,21 +18,6 @@ type Browser struct {
 	CreatedAt, SeenAt, ExpiresAt time.Time
 }
 
-func (b *Browser) columns() columns {
-	return columns{
-		{"hash", &b.Hash},
-		{"name", &b.Name},
-		{"owner", &b.Owner},
-		{"person_id", &b.PersonID},
-		{"via", &b.Via},
-		{"groups", document{&b.Groups}},
-		{"roles", document{&b.Roles}},
-		{"created_at", moment{&b.CreatedAt}},
-		{"seen_at", moment{&b.SeenAt}},
-		{"expires_at", moment{&b.ExpiresAt}},
-	}
-}
-
 // AddBrowser signs a browser in for a time, in place of its session before, which has the hash old. Those that have not been
 // used for the time idle, and of more than most those that were used longest ago, are signed out.
 func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, idle time.Duration, most int) error {
@@ -44,7 +29,7 @@ func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, id
 			return err
 		}
 		b.CreatedAt, b.SeenAt, b.ExpiresAt = timeOf(now), timeOf(now), timeOf(now).Add(lifetime)
-		return t.insert("browsers", b.columns())
+		return t.insert("browsers", columnsOf(&b))
 	})
 }
 
@@ -53,8 +38,7 @@ func (d *DB) UseBrowser(ctx context.Context, hash string, idle, once time.Durati
 	var now int64
 	err = d.readAt(ctx, func(t *Tx, at int64) error {
 		now = at
-		return t.row(`select `+b.columns().names()+` from browsers where hash = $1 and expires_at > $2 and seen_at > $3`,
-			hash, now, now-idle.Microseconds()).Scan(b.columns().fields()...)
+		return t.get(&b, "browsers", `where hash = $1 and expires_at > $2 and seen_at > $3`, hash, now, now-idle.Microseconds())
 	})
 	if err == nil && timeOf(now).Sub(b.SeenAt) > once {
 		_, _ = d.exec(ctx, `update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now) // the next use tries again
@@ -80,18 +64,14 @@ func (d *DB) AddLink(ctx context.Context, l Link, lifetime time.Duration) error 
 		if _, err := t.exec(`delete from links where expires_at <= $1`, now); err != nil {
 			return err
 		}
-		_, err := t.exec(`insert into links (hash, id, owner, expires_at) values ($1, $2, $3, $4)`, l.Hash, l.ID, l.Owner, now+lifetime.Microseconds())
-		return err
+		until := now + lifetime.Microseconds()
+		return t.insert("links", append(columnsOf(&l), column{"expires_at", &until}))
 	})
 }
 
 // UseLink uses a link up. The error is [ErrNotFound] if it is unknown, was used or has expired.
 func (d *DB) UseLink(ctx context.Context, hash string) (l Link, err error) {
-	l.Hash = hash
-	// Who guesses makes nothing be written.
-	if err := d.Read(ctx, func(t *Tx) error {
-		return t.row(`select id, owner from links where hash = $1`, hash).Scan(&l.ID, &l.Owner)
-	}); err != nil {
+	if l, err = one[Link](ctx, d, "links", "where hash = $1", hash); err != nil { // who guesses makes nothing be written
 		return l, err
 	}
 	return l, d.writeAt(ctx, func(t *Tx, now int64) error {

@@ -2,13 +2,12 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // dayOf is the UTC day of a time in microseconds.
@@ -53,29 +52,25 @@ func (d *DB) Budgets(ctx context.Context, a Assignment, team string) (found []bu
 
 // budgets reads what an assignment's calls count against. Budgets without a cap are left out. lock ends the query.
 func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budget, err error) {
-	var warned []string
-	err = t.each(func(r *sql.Rows) error {
-		var b budget.Budget
-		var w string
-		err := r.Scan(&b.Kind, &b.Name, &b.Base.Tokens, &b.Base.USD, &w)
-		found, warned = append(found, b), append(warned, w)
-		return err
-	}, `select scope, name, tokens, nano_usd, warned from caps
+	caps, err := query[struct {
+		Kind   session.BudgetScope
+		Name   string
+		Base   spec.Cap `sql:"*"`
+		Warned []budget.Warning
+	}](t, `select scope, name, tokens, nano_usd, warned from caps
 		where namespace = $1 and session = $2 and session <> '' and ($3 = '' and $4 = '' or scope = 'session' or scope = 'phase' and name = $3 or scope = 'persona' and name = $4)
 			or namespace = '' and session = '' and scope = 'day' and name = $5
 		order by namespace, session, scope, name`+lock, a.Namespace, a.Session, a.Phase, a.Persona, team)
 	if err != nil {
 		return nil, err
 	}
-	for i := range found {
-		b := &found[i]
-		if err := t.fill(b, a.Key, day); err != nil {
+	for _, c := range caps {
+		b := budget.Budget{Kind: c.Kind, Name: c.Name, Base: c.Base}
+		if err := t.fill(&b, a.Key, day); err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal([]byte(warned[i]), &b.Warnings); err != nil {
-			return nil, err
-		}
-		b.Warnings = b.StillTrue(b.Warnings, day)
+		b.Warnings = b.StillTrue(c.Warned, day)
+		found = append(found, b)
 	}
 	return found, nil
 }
@@ -160,12 +155,8 @@ func (d *DB) Warn(ctx context.Context, a Assignment, team string, at []float64) 
 }
 
 func (t *Tx) setWarnings(of session.Key, b budget.Budget, warnings []budget.Warning) error {
-	data, err := json.Marshal(warnings)
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(`update caps set warned = $5 where namespace = $1 and session = $2 and scope = $3 and name = $4`,
-		of.Namespace, of.Session, string(b.Kind), b.Name, string(data))
+	_, err := t.exec(`update caps set warned = $5 where namespace = $1 and session = $2 and scope = $3 and name = $4`,
+		of.Namespace, of.Session, string(b.Kind), b.Name, jsonOf(warnings))
 	return err
 }
 

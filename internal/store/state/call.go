@@ -62,14 +62,15 @@ type Call struct {
 	Agent, Provider, Model string
 	State                  CallState
 	Request, Answer, Tools string
-	Reserved               cost.Amount
-	Usage                  cost.Usage
-	Stated                 sql.Null[int64]
-	Differs                string
-	Estimated              cost.Amount
-	ClosedBy, ClosedNote   string
-	BegunAt                int64
-	EndedAt, ClosedAt      sql.Null[int64]
+	Reserved               cost.Amount `sql:"reserved_*"`
+	Usage                  cost.Usage  `sql:"*"`
+	// Tokens are those of the usage that budgets count, as they were stored.
+	Tokens               int64
+	Differs              string
+	Estimated            cost.Amount `sql:"estimated_*"`
+	ClosedBy, ClosedNote string
+	BegunAt              int64
+	EndedAt, ClosedAt    sql.Null[int64]
 }
 
 // Spent is what the call takes from budgets for good: its known cost, and the estimate of an unsettled one.
@@ -80,77 +81,39 @@ func (c *Call) Spent() cost.Amount {
 	return c.Usage.Amount()
 }
 
-// columns lists the columns of calls but the digest. tokens is the sum that budgets count.
-func (c *Call) columns(tokens *int64) columns {
-	u := &c.Usage
-	return columns{
-		{"id", &c.ID},
-		{"namespace", &c.Namespace},
-		{"session", &c.Session},
-		{"phase", &c.Phase},
-		{"persona", &c.Persona},
-		{"pass", &c.Pass},
-		{"round", &c.Round},
-		{"attempt", &c.Attempt},
-		{"call", &c.Call},
-		{"run", &c.Run},
-		{"team", &c.Team},
-		{"day", &c.Day},
-		{"agent", &c.Agent},
-		{"provider", &c.Provider},
-		{"model", &c.Model},
-		{"state", &c.State},
-		{"request", &c.Request},
-		{"answer", &c.Answer},
-		{"tools", &c.Tools},
-		{"reserved_tokens", &c.Reserved.Tokens},
-		{"reserved_nano_usd", &c.Reserved.USD},
-		{"input_tokens", &u.InputTokens},
-		{"output_tokens", &u.OutputTokens},
-		{"reasoning_tokens", &u.ReasoningTokens},
-		{"cache_read_tokens", &u.CacheReadTokens},
-		{"cache_write_tokens", &u.CacheWriteTokens},
-		{"cache_write_1h_tokens", &u.CacheWrite1hTokens},
-		{"web_searches", &u.WebSearches},
-		{"tokens", tokens},
-		{"nano_usd", &u.CostUSD},
-		{"stated_nano_usd", &c.Stated},
-		{"differs", &c.Differs},
-		{"estimated_tokens", &c.Estimated.Tokens},
-		{"estimated_nano_usd", &c.Estimated.USD},
-		{"closed_by", &c.ClosedBy},
-		{"closed_note", &c.ClosedNote},
-		{"begun_at", &c.BegunAt},
-		{"ended_at", &c.EndedAt},
-		{"closed_at", &c.ClosedAt},
+// storedCall is a call with the digest of its other columns.
+type storedCall struct {
+	Call
+	Digest string
+}
+
+// checked is the call. The error is [ErrDamaged] if it is not as it was written.
+func (s *storedCall) checked() (Call, error) {
+	all := columnsOf(s)
+	if all[:len(all)-1].digest() != s.Digest {
+		return s.Call, fmt.Errorf("call %s: its row differs from its digest: %w", s.ID, ErrDamaged)
 	}
+	return s.Call, nil
+}
+
+// columns are what is stored of a call.
+func (c *Call) columns() columns {
+	c.Tokens = c.Usage.Tokens()
+	return columnsOf(c).withDigest()
 }
 
 // call reads a call. lock ends the query. The error is [ErrNotFound] if there is none.
 func (t *Tx) call(id, lock string) (Call, error) {
-	var c Call
-	var tokens int64
-	var digest string
-	all := c.columns(&tokens)
-	err := t.row("select "+all.names()+", digest from calls where id = $1"+lock, id).Scan(append(all.fields(), &digest)...)
-	if err != nil {
-		return c, fmt.Errorf("call %s: %w", id, err)
+	var found storedCall
+	if err := t.get(&found, "calls", "where id = $1"+lock, id); err != nil {
+		return Call{}, fmt.Errorf("call %s: %w", id, err)
 	}
-	return c, intact(id, all, digest)
-}
-
-// intact is [ErrDamaged] if a call's row is not as it was written.
-func intact(id string, all columns, digest string) error {
-	if all.digest() != digest {
-		return fmt.Errorf("call %s: its row differs from its digest: %w", id, ErrDamaged)
-	}
-	return nil
+	return found.checked()
 }
 
 // insertCall writes a new call and adds it to the totals.
 func (t *Tx) insertCall(c Call) error {
-	tokens := c.Usage.Tokens()
-	return cmp.Or(t.insert("calls", c.columns(&tokens).withDigest()), t.addToTotals(c.ID, "+"), t.changed(c.Key))
+	return cmp.Or(t.insert("calls", c.columns()), t.addToTotals(c.ID, "+"), t.changed(c.Key))
 }
 
 // updateCall writes a call, and changes the totals by the difference.
@@ -158,16 +121,12 @@ func (t *Tx) updateCall(c Call) error {
 	if err := t.addToTotals(c.ID, "-"); err != nil {
 		return err
 	}
-	if err := t.writeCall(c); err != nil {
-		return err
-	}
-	return t.changed(c.Key)
+	return cmp.Or(t.writeCall(c), t.changed(c.Key))
 }
 
 // writeCall writes a call that is not in the totals, and adds it.
 func (t *Tx) writeCall(c Call) error {
-	tokens := c.Usage.Tokens()
-	all := c.columns(&tokens).withDigest()
+	all := c.columns()
 	if _, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...); err != nil {
 		return err
 	}

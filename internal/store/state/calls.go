@@ -69,16 +69,14 @@ func (t *Tx) calls(which string, s session.Key, args ...any) (calls []Call, err 
 
 // eachCall reads calls of a session. intact is [ErrDamaged] if a row is not as it was written.
 func (t *Tx) eachCall(each func(c Call, intact error) error, which string, s session.Key, args ...any) error {
-	var tokens int64
-	var digest string
 	return t.each(func(r *sql.Rows) error {
-		var c Call
-		all := c.columns(&tokens)
-		if err := r.Scan(append(all.fields(), &digest)...); err != nil {
+		var found storedCall
+		if err := r.Scan(columnsOf(&found).fields()...); err != nil {
 			return err
 		}
-		return each(c, intact(c.ID, all, digest))
-	}, `select `+new(Call).columns(&tokens).names()+`, digest from calls where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
+		return each(found.checked())
+	}, `select `+columnsOf(new(storedCall)).names()+` from calls
+		where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
 		append([]any{s.Namespace, s.Session}, args...)...)
 }
 

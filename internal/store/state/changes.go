@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
@@ -37,21 +36,16 @@ type Change struct {
 // new position of the reader. reset: the position is of another database, so that all may have changed.
 func (d *DB) Changes(ctx context.Context, namespace string, after Position) (changes []Change, now Position, reset bool, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
-		changes = nil
 		if now, err = t.position(); err != nil {
 			return err
 		}
 		if reset = after != (Position{}) && (after.Installation != now.Installation || after.Number > now.Number || after.Number < 0); reset {
 			return nil
 		}
-		return t.each(func(r *sql.Rows) error {
-			var c Change
-			err := r.Scan(&c.Session, &c.Number)
-			c.Session = c.Session[len(namespace)+1:]
-			changes = append(changes, c)
-			return err
-		}, `select name, number from changes where number > $1 and name >= $2 and name < $3 order by number`,
+		changes, err = query[Change](t, `select substr(name, length($2) + 1), number from changes
+			where number > $1 and name >= $2 and name < $3 order by number`,
 			after.Number, namespace+"/", namespace+"0")
+		return err
 	})
 	return changes, now, reset, err
 }

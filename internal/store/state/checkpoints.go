@@ -20,21 +20,6 @@ type Checkpoint struct {
 	MirroredAt, PrunedAt   sql.Null[int64]
 }
 
-func (c *Checkpoint) columns() columns {
-	return columns{
-		{"namespace", &c.Namespace},
-		{"session", &c.Session},
-		{"run", &c.Run},
-		{"boundary_at", &c.BoundaryAt},
-		{"phase", &c.Phase},
-		{"digest", &c.Digest},
-		{"previous", &c.Previous},
-		{"tree", &c.Tree},
-		{"mirrored_at", &c.MirroredAt},
-		{"pruned_at", &c.PrunedAt},
-	}
-}
-
 // PutCheckpoints writes the rows of checkpoints of one session, whose blobs are stored, without a boundary.
 func (d *DB) PutCheckpoints(ctx context.Context, team string, rows ...Checkpoint) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
@@ -82,17 +67,13 @@ func (t *Tx) putCheckpoint(c Checkpoint) error {
 
 // Checkpoints lists the checkpoints of a session, newest first, with those that were pruned.
 func (d *DB) Checkpoints(ctx context.Context, s session.Key) ([]Checkpoint, error) {
-	return list(ctx, d, "checkpoints", (*Checkpoint).columns, `where namespace = $1 and session = $2 order by run desc, boundary_at desc`,
+	return list[Checkpoint](ctx, d, "checkpoints", `where namespace = $1 and session = $2 order by run desc, boundary_at desc`,
 		s.Namespace, s.Session)
 }
 
 // ToMirror lists the sessions whose status or checkpoints the mirror lacks.
 func (d *DB) ToMirror(ctx context.Context) ([]session.Key, error) {
-	return list(ctx, d, "sessions", sessionColumns, `where mirrored <> revision order by namespace, session`)
-}
-
-func sessionColumns(s *session.Key) columns {
-	return columns{{"namespace", &s.Namespace}, {"session", &s.Session}}
+	return list[session.Key](ctx, d, "sessions", `where mirrored <> revision order by namespace, session`)
 }
 
 // SetMirrored notes that the mirror has a revision of a session's status, and its checkpoints up to the first of these.
@@ -148,16 +129,10 @@ type Standing struct {
 
 // Standings lists all sessions, sorted.
 func (d *DB) Standings(ctx context.Context) ([]Standing, error) {
-	return list(ctx, d, "sessions", (*Standing).columns, `order by namespace, session`)
+	return list[Standing](ctx, d, "sessions", `order by namespace, session`)
 }
 
 // Standing reads one session. The error is [ErrNotFound] if there is none.
 func (d *DB) Standing(ctx context.Context, s session.Key) (Standing, error) {
-	return one(ctx, d, "sessions", (*Standing).columns, "where namespace = $1 and session = $2", s.Namespace, s.Session)
-}
-
-func (s *Standing) columns() columns {
-	return append(sessionColumns(&s.Key), columns{
-		{"status", &s.Status}, {"revision", &s.Revision}, {"started_at", &s.StartedAt}, {"updated_at", &s.UpdatedAt},
-	}...)
+	return one[Standing](ctx, d, "sessions", "where namespace = $1 and session = $2", s.Namespace, s.Session)
 }

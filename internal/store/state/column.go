@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // column is a column of a table with a pointer to the field that it is read into and written from: a text, a number, a
@@ -105,6 +107,57 @@ func (d document) Value() (driver.Value, error) {
 // columns are those of one row, in the order of its statements.
 type columns []column
 
+// columnsOf are the columns of the struct that row points to, in the order of its fields. A column has the name of its field in
+// snake case, unless the tag sql names another one. The tag - leaves a field out. The tag * takes the columns of a struct in
+// place of one JSON text, and x_* takes them with the prefix x_. Those of an embedded struct are always taken.
+func columnsOf(row any) columns { return columnsIn(reflect.ValueOf(row).Elem(), "") }
+
+func columnsIn(row reflect.Value, prefix string) (all columns) {
+	for i := range row.NumField() {
+		field := row.Type().Field(i)
+		name := field.Tag.Get("sql")
+		switch inner, ok := strings.CutSuffix(name, "*"); {
+		case name == "-":
+		case ok || field.Anonymous:
+			all = append(all, columnsIn(row.Field(i), prefix+inner)...)
+		default:
+			all = append(all, column{prefix + cmp.Or(name, snakeCase(field.Name)), stored(row.Field(i))})
+		}
+	}
+	return all
+}
+
+// stored is a pointer to a field, or what converts the field for the database.
+func stored(field reflect.Value) any {
+	pointer := field.Addr().Interface()
+	switch at := pointer.(type) {
+	case sql.Scanner:
+		return at
+	case *time.Time:
+		return moment{at}
+	case **time.Time:
+		return optional{at}
+	}
+	switch field.Kind() {
+	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Pointer:
+		return document{pointer}
+	default:
+		return pointer
+	}
+}
+
+// snakeCase makes closed_at of ClosedAt, and person_id of PersonID.
+func snakeCase(name string) string {
+	var out strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) && !unicode.IsUpper(rune(name[i-1])) {
+			out.WriteByte('_')
+		}
+		out.WriteRune(unicode.ToLower(r))
+	}
+	return out.String()
+}
+
 func (c columns) fields() []any {
 	fields := make([]any, len(c))
 	for i := range c {
@@ -168,23 +221,30 @@ func (t *Tx) put(table, key string, row columns, condition string) error {
 	return err
 }
 
+// get reads the row of a table that what selects, which begins with a condition or an order.
+func (t *Tx) get(row any, table, what string, args ...any) error {
+	all := columnsOf(row)
+	return t.row("select "+all.names()+" from "+table+" "+what, args...).Scan(all.fields()...)
+}
+
 // one reads the row of a table that what selects. The error is [ErrNotFound] if there is none.
-func one[R any](ctx context.Context, d *DB, table string, columnsOf func(*R) columns, what string, args ...any) (row R, err error) {
-	c := columnsOf(&row)
-	err = d.Read(ctx, func(t *Tx) error {
-		return t.row("select "+c.names()+" from "+table+" "+what, args...).Scan(c.fields()...)
-	})
+func one[R any](ctx context.Context, d *DB, table, what string, args ...any) (row R, err error) {
+	err = d.Read(ctx, func(t *Tx) error { return t.get(&row, table, what, args...) })
 	return row, err
 }
 
-// list reads the rows of a table that what selects, which begins with a condition or an order.
-func list[R any](ctx context.Context, d *DB, table string, columnsOf func(*R) columns, what string, args ...any) (rows []R, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		rows = nil
-		return t.each(func(r *sql.Rows) error {
-			rows = append(rows, *new(R))
-			return r.Scan(columnsOf(&rows[len(rows)-1]).fields()...)
-		}, "select "+columnsOf(new(R)).names()+" from "+table+" "+what, args...)
+// list reads the rows of a table that what selects.
+func list[R any](ctx context.Context, d *DB, table, what string, args ...any) ([]R, error) {
+	return read(ctx, d, func(t *Tx) ([]R, error) {
+		return query[R](t, "select "+columnsOf(new(R)).names()+" from "+table+" "+what, args...)
 	})
+}
+
+// query reads rows with the values of the columns of R, in their order.
+func query[R any](t *Tx, statement string, args ...any) (rows []R, err error) {
+	err = t.each(func(r *sql.Rows) error {
+		rows = append(rows, *new(R))
+		return r.Scan(columnsOf(&rows[len(rows)-1]).fields()...)
+	}, statement, args...)
 	return rows, err
 }

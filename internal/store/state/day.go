@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -22,7 +23,7 @@ type Day struct {
 // DaySession is a session's part of a day.
 type DaySession struct {
 	session.Key
-	Spent, Estimated, Reserved cost.Amount
+	Spent, Estimated, Reserved cost.Amount `sql:"*"`
 	// Unsettled is the number of calls with unknown cost.
 	Unsettled int
 }
@@ -49,17 +50,12 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 		if day.Raises, err = t.raises(session.Key{}, team, budget.NextDay(day.Date).AddDate(0, 0, -1).UnixMicro()); err != nil {
 			return err
 		}
-		return t.each(func(r *sql.Rows) error {
-			var s DaySession
-			err := r.Scan(&s.Namespace, &s.Session, &s.Spent.Tokens, &s.Spent.USD, &s.Estimated.Tokens, &s.Estimated.USD,
-				&s.Reserved.Tokens, &s.Reserved.USD, &s.Unsettled)
-			if s != (DaySession{Key: s.Key}) {
-				day.Sessions = append(day.Sessions, s)
-			}
-			return err
-		}, `select namespace, session, sum(tokens), sum(nano_usd), `+unsettledSums+`, sum(reserved_tokens), sum(reserved_nano_usd),
+		day.Sessions, err = query[DaySession](t, `select namespace, session, sum(tokens), sum(nano_usd), `+unsettledSums+`,
+				sum(reserved_tokens), sum(reserved_nano_usd),
 				count(case when state = 'unsettled' then 1 end)
 			from calls where team = $1 and day = $2 group by namespace, session order by session, namespace`, team, day.Date)
+		day.Sessions = slices.DeleteFunc(day.Sessions, func(s DaySession) bool { return s == DaySession{Key: s.Key} })
+		return err
 	})
 	return day, err
 }
@@ -68,19 +64,15 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (u budget.UnsettledCalls, err error) {
 	which, args := paidBy(s, b, day)
 	err = d.Read(ctx, func(t *Tx) error {
-		u = budget.UnsettledCalls{}
-		return t.each(func(r *sql.Rows) error {
-			var calls int
-			var name, call string
-			if err := r.Scan(&calls, &name, &call); err != nil {
-				return err
-			}
-			if u.Sessions++; u.Sessions == 1 {
-				u.Calls, u.Session, u.Call = calls, name, call
-			}
-			return nil
-		}, `select count(*), session, min(id) from calls where `+which+` and state = 'unsettled'
+		sessions, err := query[struct {
+			Calls         int
+			Session, Call string
+		}](t, `select count(*), session, min(id) from calls where `+which+` and state = 'unsettled'
 			group by session order by sum(estimated_nano_usd) desc, sum(estimated_tokens) desc, session`, args...)
+		if u = (budget.UnsettledCalls{Sessions: len(sessions)}); len(sessions) > 0 {
+			u.Calls, u.Session, u.Call = sessions[0].Calls, sessions[0].Session, sessions[0].Call
+		}
+		return err
 	})
 	return u, err
 }

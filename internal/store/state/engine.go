@@ -77,18 +77,27 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 	if err := createPrivate(path); err != nil {
 		return nil, fmt.Errorf("create the database: %w", err)
 	}
-	write, err := sql.Open("sqlite", sqliteURL(path, url.Values{"_txlock": {"immediate"}}))
+	options := writing()
+	options.Set("_txlock", "immediate")
+	write, err := openFile(path, options, 1)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, err
 	}
-	write.SetMaxOpenConns(1)
-	read, err := sql.Open("sqlite", sqliteURL(path, url.Values{"_pragma": {"query_only(1)"}}))
+	read, err := openFile(path, writing("query_only(1)"), readers)
 	if err != nil {
-		_ = write.Close()
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, errors.Join(err, write.Close())
 	}
-	read.SetMaxOpenConns(readers)
 	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o, path: path})
+}
+
+// openFile opens a SQLite database with so many connections. The driver's options are those of each.
+func openFile(path string, options url.Values, connections int) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: options.Encode()}).String())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(connections)
+	return db, nil
 }
 
 // openReadOnly opens a database on a read-only medium. Without a write-ahead log, SQLite reads the file without locks and
@@ -98,11 +107,10 @@ func openReadOnly(ctx context.Context, path string, o Options) (*DB, error) {
 	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
 		values.Set("immutable", "1")
 	}
-	read, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: values.Encode()}).String())
+	read, err := openFile(path, values, readers)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, err
 	}
-	read.SetMaxOpenConns(readers)
 	return open(ctx, &DB{engine: sqliteEngine, write: read, read: read, turn: make(chan struct{}, 1), options: o, path: path})
 }
 
@@ -126,16 +134,12 @@ func createPrivate(path string) error {
 	return nil
 }
 
-// sqliteURL has what every connection needs: a write-ahead log that is flushed at each commit.
-func sqliteURL(path string, more url.Values) string {
-	values := url.Values{"_pragma": append([]string{
+// writing are the driver's options of connections that write: a write-ahead log that is flushed at each commit.
+func writing(more ...string) url.Values {
+	return url.Values{"_pragma": append([]string{
 		"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
 		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "wal_autocheckpoint(" + strconv.Itoa(maxLogPages) + ")",
-	}, more["_pragma"]...)}
-	if lock := more.Get("_txlock"); lock != "" {
-		values.Set("_txlock", lock)
-	}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: values.Encode()}).String()
+	}, more...)}
 }
 
 // OpenPostgres opens a PostgreSQL database by its connection URL, and makes or migrates its tables.

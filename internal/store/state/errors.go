@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -29,10 +30,7 @@ var (
 )
 
 // classed is an error with its class.
-type classed struct{ class, cause error }
-
-func (e *classed) Error() string   { return e.class.Error() + ": " + e.cause.Error() }
-func (e *classed) Unwrap() []error { return []error{e.class, e.cause} }
+func classed(class, cause error) error { return fmt.Errorf("%w: %w", class, cause) }
 
 // classify wraps an error of a driver with its class.
 func classify(ctx context.Context, err error) error {
@@ -40,63 +38,57 @@ func classify(ctx context.Context, err error) error {
 	case err == nil || ctx.Err() != nil:
 		return err
 	case isNoRows(err):
-		return &classed{ErrNotFound, err}
+		return classed(ErrNotFound, err)
 	case strings.Contains(err.Error(), "sql: Scan error"): // the value has another type than its column
-		return &classed{ErrDamaged, err}
+		return classed(ErrDamaged, err)
 	}
-	var lite *sqlite.Error
-	if errors.As(err, &lite) {
-		switch lite.Code() & 0xff { // the rest is an extended code
-		case sqlite3.SQLITE_FULL:
-			return &classed{ErrUnavailable, errors.Join(err, syscall.ENOSPC)}
-		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY:
-			return &classed{ErrUnavailable, err}
-		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-			return &classed{ErrDamaged, err}
-		}
-		return err
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_FULL:
+		return classed(ErrUnavailable, errors.Join(err, syscall.ENOSPC))
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
+		sqlite3.SQLITE_READONLY:
+		return classed(ErrUnavailable, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return classed(ErrDamaged, err)
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code[:2] {
 		case "08", "53", "57", "58": // connection, resources, operator, system
-			return &classed{ErrUnavailable, err}
+			return classed(ErrUnavailable, err)
 		case "XX": // internal: among others a damaged page
-			return &classed{ErrDamaged, err}
+			return classed(ErrDamaged, err)
 		}
 		return err
 	}
-	var network net.Error
-	var connect *pgconn.ConnectError
-	if errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err) {
-		return &classed{ErrUnavailable, err}
+	_, network := errors.AsType[net.Error](err)
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	if network || connect || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err) {
+		return classed(ErrUnavailable, err)
 	}
 	return err
+}
+
+// sqliteCode is SQLite's primary code of an error; 0 if it is not one of SQLite.
+func sqliteCode(err error) int {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() & 0xff // the rest is an extended code
+	}
+	return sqlite3.SQLITE_OK
 }
 
 func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 // conflicts reports whether PostgreSQL has ended the transaction for the sake of another one: it can be repeated.
 func conflicts(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
-}
-
-// full reports whether the disk of a SQLite database is full.
-func full(err error) bool {
-	var lite *sqlite.Error
-	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_FULL
-}
-
-// busy reports whether another process writes the SQLite database.
-func busy(err error) bool {
-	var lite *sqlite.Error
-	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_BUSY
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
 // isThere reports whether a table cannot be made because there is one.
 func isThere(err error) bool {
-	var lite *sqlite.Error
-	var pg *pgconn.PgError
-	return errors.As(err, &lite) && strings.HasSuffix(lite.Error(), "already exists (1)") || errors.As(err, &pg) && pg.Code == "42P07"
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == "42P07"
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && strings.HasSuffix(lite.Error(), "already exists (1)")
 }

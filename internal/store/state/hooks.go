@@ -21,14 +21,14 @@ type Hook struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Map says where in a generic call the texts are, as JSON pointers: of requirement, of
 	// decision.NAME and of label.KEY.
-	Map map[string]string `json:"map,omitempty"`
+	Map map[string]string `json:"map,omitempty" sql:"places"`
 	// On are the events of GitHub that start a session.
-	On []string `json:"on,omitempty"`
+	On []string `json:"on,omitempty" sql:"events"`
 	// EachEvent starts a session for each event of GitHub; false: one for each issue, and one for each
 	// comment with a command.
 	EachEvent bool `json:"each_event,omitempty"`
 	// By is who added it.
-	By        string    `json:"by"`
+	By        string    `json:"by" sql:"by_person"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
@@ -42,22 +42,6 @@ func (h Hook) TeamName() string {
 type SecretHook struct {
 	Hook
 	Secret string
-}
-
-func (h *SecretHook) columns() columns {
-	return columns{
-		{"name", &h.Name},
-		{"kind", &h.Kind},
-		{"team", &h.Team},
-		{"directory", &h.Directory},
-		{"labels", document{&h.Labels}},
-		{"places", document{&h.Map}},
-		{"events", document{&h.On}},
-		{"each_event", &h.EachEvent},
-		{"secret", &h.Secret},
-		{"by_person", &h.By},
-		{"created_at", moment{&h.CreatedAt}},
-	}
 }
 
 // AddHook adds a hook. taken: there is one with this name, and nothing is added. The error is [ErrFull] if there are as
@@ -77,19 +61,19 @@ func (d *DB) AddHook(ctx context.Context, h SecretHook, most int) (taken bool, e
 		if all >= most {
 			return ErrFull
 		}
-		return t.insert("hooks", h.columns())
+		return t.insert("hooks", columnsOf(&h))
 	})
 	return taken, err
 }
 
 // Hooks lists the hooks by name.
 func (d *DB) Hooks(ctx context.Context) ([]SecretHook, error) {
-	return list(ctx, d, "hooks", (*SecretHook).columns, "order by name")
+	return list[SecretHook](ctx, d, "hooks", "order by name")
 }
 
 // Hook reads the hook with a name.
 func (d *DB) Hook(ctx context.Context, name string) (SecretHook, error) {
-	return one(ctx, d, "hooks", (*SecretHook).columns, "where name = $1", name)
+	return one[SecretHook](ctx, d, "hooks", "where name = $1", name)
 }
 
 // RemoveHook deletes the hook with a name and a secret. The error is [ErrNotFound] if there is none.

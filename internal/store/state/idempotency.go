@@ -10,24 +10,12 @@ type Repeatable struct {
 	// Key is the digest of the client and its key, and Request that of the request.
 	Key, Request string
 	// Change identifies the change for the operation, in all tries.
-	Change string
+	Change string `sql:"change_id"`
 	// TriedAt is when the try at work began; zero: none is at work.
 	TriedAt time.Time
 	// Status is zero without an answer.
 	Status              int
 	ContentType, Answer string
-}
-
-func (r *Repeatable) columns() columns {
-	return columns{
-		{"key", &r.Key},
-		{"request", &r.Request},
-		{"change_id", &r.Change},
-		{"tried_at", moment{&r.TriedAt}},
-		{"status", &r.Status},
-		{"content_type", &r.ContentType},
-		{"answer", &r.Answer},
-	}
 }
 
 // Claim begins a try of the change with r's key; mine reports whether it did. It does not while another try is at work, which
@@ -43,7 +31,7 @@ func (d *DB) Claim(ctx context.Context, r Repeatable, kept, patience time.Durati
 		if err != nil {
 			return err
 		}
-		if err := t.row(`select `+r.columns().names()+` from idempotency where key = $1`+t.lockRows, r.Key).Scan(claimed.columns().fields()...); err != nil {
+		if err := t.get(&claimed, "idempotency", "where key = $1"+t.lockRows, r.Key); err != nil {
 			return err
 		}
 		mine = inserted > 0 || claimed.Status == 0 && timeOf(now).Sub(claimed.TriedAt) >= patience

@@ -22,8 +22,7 @@ func filled(tb testing.TB, sessions, calls int) *DB {
 	db, err := OpenSQLite(tb.Context(), tb.TempDir(), Options{Now: func() time.Time { return day }})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = db.Close() })
-	tokens := int64(0)
-	columns := (&Call{}).columns(&tokens).withDigest().names()
+	columns := (&Call{}).columns().names()
 	require.NoError(tb, db.Write(tb.Context(), func(t *Tx) error {
 		for _, statement := range []string{
 			fmt.Sprintf(`insert into sessions (namespace, session, team, requirement, search, workspace, decisions, status, reason, revision, mirrored, run, boundary_at,
@@ -34,7 +33,7 @@ func filled(tb testing.TB, sessions, calls int) *DB {
 			fmt.Sprintf(`insert into calls (%s)
 				with recursive n(i) as (select 0 union all select i + 1 from n where i < %d)
 				select 'c' || i, 'default', 's' || (i / %d + 1), 'build', 'dev', 1, 1, 1, i %% %[3]d, 1, 't' || ((i / %[3]d + 1) %% 10), date(1764158400 - i %% 30 * 86400, 'unixepoch'), 'coder',
-					'anthropic', 'm' || (i %% 3), 'answered', 'r' || i, 'a', '', 0, 0, 10, 10, 0, 0, 0, 0, 0, 20, 1000, null, '', 0, 0, '', '', %d, %d, null, '' from n`,
+					'anthropic', 'm' || (i %% 3), 'answered', 'r' || i, 'a', '', 0, 0, 10, 10, 0, 0, 0, 0, 0, 1000, 20, '', 0, 0, '', '', %d, %d, null, '' from n`,
 				columns, sessions*calls-1, calls, day.UnixMicro(), day.UnixMicro()),
 			`insert into totals select namespace, team, day, agent, model, count(*), sum(input_tokens), sum(output_tokens), 0, 0, 0, 0, 0, sum(tokens), sum(nano_usd),
 				0, 0, 0, 0, 0, 0, max(tokens), max(nano_usd) from calls group by namespace, team, day, agent, model`,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"reflect"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -47,6 +49,12 @@ type roundPlace struct {
 // ofAssignment selects the rows of a session, or of one of its assignments.
 const ofAssignment = ` where namespace = $1 and session = $2 and ($3 = '' or phase = $3) and ($4 = '' or persona = $4)`
 
+// rowsOf reads the rows that a table has of a session, or of one of its assignments.
+func rowsOf[R any](t *Tx, table string, of Assignment, order string) ([]R, error) {
+	statement := "select " + columnsOf(new(R)).names() + " from " + table + ofAssignment + order
+	return query[R](t, statement, of.Namespace, of.Session, of.Phase, of.Persona)
+}
+
 func (t *Tx) records(of Assignment) ([]session.Record, error) {
 	r := &recordReader{Tx: t, of: of, at: map[roundPlace]*session.RoundRecord{}, costs: map[AttemptKey]cost.Usage{}}
 	for _, read := range []func() error{r.readCosts, r.readRounds, r.readAttempts, r.readConversations} {
@@ -57,38 +65,33 @@ func (t *Tx) records(of Assignment) ([]session.Record, error) {
 	return r.all, nil
 }
 
-func (r *recordReader) rows(scan func(*sql.Rows) error, query, order string) error {
-	return r.each(scan, query+ofAssignment+order, r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona)
-}
-
 func (r *recordReader) readCosts() error {
-	return r.rows(func(row *sql.Rows) error {
-		k := AttemptKey{Assignment: Assignment{Key: r.of.Key}}
-		var u cost.Usage
-		err := row.Scan(&k.Phase, &k.Persona, &k.Pass, &k.Round, &k.Attempt, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens,
-			&u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD)
-		r.costs[k] = u
-		return err
-	}, `select phase, persona, pass, round, attempt, sum(input_tokens), sum(output_tokens), sum(reasoning_tokens),
-			sum(cache_read_tokens),
-			sum(cache_write_tokens), sum(cache_write_1h_tokens), sum(web_searches), sum(nano_usd) from calls`,
-		` group by phase, persona, pass, round, attempt`)
+	usage := columnsOf(new(cost.Usage))
+	sums := usage.list(func(i int) string { return "sum(" + usage[i].name + ")" })
+	attempt := columnsOf(new(AttemptKey)).names()
+	costs, err := query[struct {
+		AttemptKey
+		cost.Usage
+	}](r.Tx, `select `+attempt+`, `+sums+` from calls`+ofAssignment+` group by `+attempt,
+		r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona)
+	for _, one := range costs {
+		r.costs[one.AttemptKey] = one.Usage
+	}
+	return err
 }
 
 // readRounds reads the rounds of passes. An assignment whose calls alone are left, because a database was restored, has its
 // cost only.
 func (r *recordReader) readRounds() error {
 	orders := map[roundPlace]session.Order{}
-	if err := r.rows(func(row *sql.Rows) error {
-		var id spec.AssignmentID
-		var o session.Order
-		err := row.Scan(&id.Phase, &id.Persona, &o.Pass, &o.Run, &o.Because, &o.AnswersFrom, &o.Undone)
-		orders[roundPlace{id, o.Pass, 0}] = o
-		return err
-	}, `select phase, persona, pass, run, ordered_because, answers_from, undone from assignments`, ""); err != nil {
+	passes, err := rowsOf[assignmentRow](r.Tx, "assignments", r.of, "")
+	for _, one := range passes {
+		orders[roundPlace{one.AssignmentID, one.Pass, 0}] = one.Order
+	}
+	if err != nil {
 		return err
 	}
-	if err := r.rows(func(row *sql.Rows) error {
+	if err := r.each(func(row *sql.Rows) error {
 		var one roundRow
 		if err := row.Scan(one.columns().fields()...); err != nil {
 			return err
@@ -101,7 +104,8 @@ func (r *recordReader) readRounds() error {
 		last := &r.all[len(r.all)-1]
 		last.Rounds = append(last.Rounds, one.RoundRecord)
 		return nil
-	}, "select "+(&roundRow{}).columns().names()+" from rounds", ` order by phase, persona, pass, round`); err != nil {
+	}, "select "+(&roundRow{}).columns().names()+" from rounds"+ofAssignment+" order by phase, persona, pass, round",
+		r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona); err != nil {
 		return err
 	}
 	for i := range r.all {
@@ -120,44 +124,34 @@ func (r *recordReader) readRounds() error {
 }
 
 func (r *recordReader) readAttempts() error {
-	return r.rows(func(row *sql.Rows) error {
-		var one attemptRow
-		if err := row.Scan(one.columns().fields()...); err != nil {
-			return err
-		}
-		round := r.at[roundPlace{one.of.AssignmentID, one.pass, one.round}]
+	attempts, err := rowsOf[attemptRow](r.Tx, "attempts", r.of, " order by phase, persona, pass, round, attempt")
+	for _, one := range attempts {
+		round := r.at[roundPlace{one.AssignmentID, one.Pass, one.Round}]
 		if round == nil {
 			return errors.New("an attempt has no round")
 		}
-		one.Usage = r.costs[AttemptKey{one.of, int64(one.pass), int64(one.round), int64(one.Attempt)}]
+		one.Usage = r.costs[AttemptKey{one.Assignment, int64(one.Pass), int64(one.Round), int64(one.Attempt)}]
 		one.addTo(round)
-		return nil
-	}, "select "+(&attemptRow{}).columns().names()+" from attempts", ` order by phase, persona, pass, round, attempt`)
+	}
+	return err
 }
 
 func (r *recordReader) readConversations() error {
-	return r.rows(func(row *sql.Rows) error {
-		var a Assignment
-		var c session.Conversation
-		err := row.Scan(conversationColumns(&a, &c).fields()...)
+	conversations, err := rowsOf[conversationRow](r.Tx, "conversations", r.of, "")
+	for _, c := range conversations {
 		for i := range r.all {
-			if r.all[i].Assignment == a.AssignmentID {
-				r.all[i].Conversation = &c
+			if r.all[i].Assignment == c.AssignmentID {
+				r.all[i].Conversation = &c.Conversation
 			}
 		}
-		return err
-	}, `select `+conversationColumns(new(Assignment), new(session.Conversation)).names()+` from conversations`, "")
+	}
+	return err
 }
 
-func conversationColumns(a *Assignment, c *session.Conversation) columns {
-	return append(assignmentColumns(a), columns{
-		{"preset", &c.Preset}, {"conversation", &c.ID}, {"booked", document{&c.Booked}}, {"home", &c.Home}, {"files", &c.Files},
-	}...)
-}
-
-// assignmentColumns are those that name an assignment.
-func assignmentColumns(a *Assignment) columns {
-	return columns{{"namespace", &a.Namespace}, {"session", &a.Session}, {"phase", &a.Phase}, {"persona", &a.Persona}}
+// conversationRow is a row of conversations.
+type conversationRow struct {
+	Assignment
+	session.Conversation
 }
 
 // The outcomes of rounds.
@@ -177,7 +171,7 @@ type roundRow struct {
 }
 
 func (r *roundRow) columns() columns {
-	return append(assignmentColumns(&r.of), columns{
+	return slices.Concat(columnsOf(&r.of), columns{
 		{"pass", &r.Pass},
 		{"round", &r.Round},
 		{"activity", &r.Activity},
@@ -194,12 +188,7 @@ func (r *roundRow) columns() columns {
 		{"permit", document{&r.Permit}},
 		{"outage", document{&r.Outage}},
 		{"pauses", document{&r.Pauses}},
-		{"basis_persona", &r.basis.Persona},
-		{"basis_agent", &r.basis.Agent},
-		{"basis_instructions", &r.basis.Instructions},
-		{"basis_requirement", &r.basis.Requirement},
-		{"basis_input", &r.basis.Input},
-		{"basis_decisions", &r.basis.Decisions},
+	}, columnsIn(reflect.ValueOf(&r.basis).Elem(), "basis_"), columns{
 		{"input", &r.result.Input},
 		{"delta", &r.result.Delta},
 		{"output", &r.result.Output},
@@ -210,7 +199,7 @@ func (r *roundRow) columns() columns {
 		{"left_out", document{&r.result.LeftOut}},
 		{"dropped", document{&r.result.Dropped}},
 		{"sends_back", document{&r.result.SendsBack}},
-	}...)
+	})
 }
 
 // fill sets the columns from the round.
@@ -258,47 +247,24 @@ const (
 
 // attemptRow is a row of attempts.
 type attemptRow struct {
+	Assignment
+	Pass, Round int
+	State       AttemptState
 	session.AttemptReport
-	of          Assignment
-	pass, round int
-	state       AttemptState
-	continuable bool
-	directory   string
-	ended       session.Outcome
-}
-
-func (a *attemptRow) columns() columns {
-	return append(assignmentColumns(&a.of), columns{
-		{"pass", &a.pass},
-		{"round", &a.round},
-		{"attempt", &a.Attempt},
-		{"state", &a.state},
-		{"agent", &a.Agent},
-		{"starts_from", &a.From},
-		{"continuable", &a.continuable},
-		{"directory", &a.directory},
-		{"result", document{&a.ended}},
-		{"files", &a.Left},
-		{"diff", &a.Diff},
-		{"transcript", &a.Log},
-		{"category", &a.Failure.Category},
-		{"message", &a.Failure.Message},
-		{"output", &a.Failure.Output},
-		{"final", &a.Failure.Final},
-		{"retry_after", &a.Failure.RetryAfter},
-		{"left_out", document{&a.LeftOut}},
-		{"started_at", moment{&a.StartedAt}},
-		{"ended_at", moment{&a.EndedAt}},
-	}...)
+	Continuable bool
+	Directory   string
+	Result      session.Outcome
 }
 
 // attemptsOf are the rows of a round's attempts: those that failed, and the one in progress or recorded.
-func attemptsOf(r session.RoundRecord) []attemptRow {
+func attemptsOf(a Assignment, r session.RoundRecord) []attemptRow {
 	rows := make([]attemptRow, 0, len(r.Attempts)+1)
 	add := func(state AttemptState, report session.AttemptReport) *attemptRow {
 		n := len(rows) + 1
 		report.Attempt = n
-		rows = append(rows, attemptRow{AttemptReport: report, pass: r.Pass, round: r.Round, state: state, continuable: r.Begun == n})
+		rows = append(rows, attemptRow{
+			Assignment: a, Pass: r.Pass, Round: r.Round, State: state, AttemptReport: report, Continuable: r.Begun == n,
+		})
 		return &rows[n-1]
 	}
 	for _, report := range r.Attempts {
@@ -314,10 +280,10 @@ func attemptsOf(r session.RoundRecord) []attemptRow {
 		current.From, current.Log, current.Left = r.Ended.From, r.Ended.Transcript, r.Ended.Files
 		row := add(AttemptAgentEnded, current)
 		if r.Ended.Files != "" {
-			row.state = AttemptCollected
+			row.State = AttemptCollected
 		}
-		row.directory, row.ended = r.Ended.Directory, r.Ended.Outcome
-		row.ended.Log = nil
+		row.Directory, row.Result = r.Ended.Directory, r.Ended.Outcome
+		row.Result.Log = nil
 	case r.Started || !r.AttemptAt.IsZero():
 		add(AttemptStarted, current)
 	}
@@ -326,22 +292,22 @@ func attemptsOf(r session.RoundRecord) []attemptRow {
 
 // addTo adds the attempt to its round.
 func (a *attemptRow) addTo(r *session.RoundRecord) {
-	if a.continuable {
+	if a.Continuable {
 		r.Begun = a.Attempt
 	}
-	if a.state == AttemptFailed {
+	if a.State == AttemptFailed {
 		r.Attempts = append(r.Attempts, a.AttemptReport)
 		return
 	}
 	r.AttemptAt = a.StartedAt
 	switch {
-	case a.state == AttemptRecorded && r.Result != nil:
+	case a.State == AttemptRecorded && r.Result != nil:
 		r.Result.Agent, r.Result.From, r.Result.Log, r.Result.StartedAt, r.Result.EndedAt = a.Agent, a.From, a.Log, a.StartedAt, a.EndedAt
 		r.Result.Usage, r.Result.Attempts, r.Result.Failures = r.RoundLog.Usage().Add(a.Usage), a.Attempt, r.Failures()
 		if r.Supplied {
 			r.Result.Usage, r.Result.Attempts = cost.Usage{}, 0
 		}
-	case a.state == AttemptAgentEnded, a.state == AttemptCollected:
-		r.Ended = &session.AgentEnded{Directory: a.directory, Outcome: a.ended, Transcript: a.Log, From: a.From, Files: a.Left}
+	case a.State == AttemptAgentEnded, a.State == AttemptCollected:
+		r.Ended = &session.AgentEnded{Directory: a.Directory, Outcome: a.Result, Transcript: a.Log, From: a.From, Files: a.Left}
 	}
 }

@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
@@ -80,25 +79,20 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 
 // order finds the pass of an order, or makes it.
 func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Order, error) {
-	var before, found, repeated session.Order
-	var ordered int
-	err := t.each(func(r *sql.Rows) error {
-		if err := r.Scan(&before.Pass, &before.Run, &ordered, &before.Because, &before.AnswersFrom, &before.Undone); err != nil {
-			return err
-		}
+	orders, err := rowsOf[assignmentRow](t, "assignments", o.Assignment, " order by pass")
+	if err != nil {
+		return session.Order{}, err
+	}
+	var before, repeated session.Order
+	for _, one := range orders {
+		before = one.Order
 		switch {
-		case ordered != o.Ordered:
-		case before.Run >= int(in.first):
-			found = before
+		case one.Ordered != o.Ordered:
+		case one.Run >= int(in.first):
+			return one.Order, nil
 		case in.reset:
-			repeated = before
+			repeated = one.Order
 		}
-		return nil
-	}, `select pass, run, ordered, ordered_because, answers_from, undone from assignments
-		where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by pass`,
-		o.Namespace, o.Session, o.Phase, o.Persona)
-	if err != nil || found.Pass != 0 {
-		return found, err
 	}
 	next := session.Order{Pass: before.Pass + 1, Run: int(in.first), Because: cmp.Or(o.Because, because(o, before))}
 	switch next.AnswersFrom = next.Pass; {
@@ -107,11 +101,15 @@ func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Ord
 	case before.Pass > 0 && reusesAnswers(next.Because, before, record):
 		next.AnswersFrom = before.AnswersFrom
 	}
-	_, err = t.exec(`insert into assignments (namespace, session, phase, persona, pass, run, ordered, ordered_because,
-			answers_from, undone, holder)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '')`,
-		o.Namespace, o.Session, o.Phase, o.Persona, next.Pass, next.Run, o.Ordered, string(next.Because), next.AnswersFrom)
-	return next, err
+	return next, t.insert("assignments", columnsOf(&assignmentRow{Assignment: o.Assignment, Order: next, Ordered: o.Ordered}))
+}
+
+// assignmentRow is a row of assignments.
+type assignmentRow struct {
+	Assignment
+	session.Order
+	Ordered int
+	Holder  string
 }
 
 // because is why the first order in a run was made.
@@ -161,13 +159,13 @@ func (d *DB) PutRound(ctx context.Context, f Fence, a Assignment, r session.Roun
 func (t *Tx) putRound(a Assignment, r session.RoundRecord) error {
 	row := roundRow{RoundRecord: r, of: a}
 	row.fill()
-	if err := t.put("rounds", row.columns()[:6].names(), row.columns(), "true"); err != nil {
+	if err := t.put("rounds", "namespace, session, phase, persona, pass, round", row.columns(), "true"); err != nil {
 		return err
 	}
-	attempts := attemptsOf(r)
+	attempts := attemptsOf(a, r)
 	for i := range attempts {
-		attempts[i].of = a
-		if err := t.put("attempts", attempts[i].columns()[:7].names(), attempts[i].columns(), "true"); err != nil {
+		row := columnsOf(&attempts[i])
+		if err := t.put("attempts", "namespace, session, phase, persona, pass, round, attempt", row, "true"); err != nil {
 			return err
 		}
 	}
@@ -182,7 +180,7 @@ func (t *Tx) putConversation(a Assignment, c *session.Conversation) error {
 			a.Namespace, a.Session, a.Phase, a.Persona)
 		return err
 	}
-	return t.put("conversations", "namespace, session, phase, persona", conversationColumns(&a, c), "true")
+	return t.put("conversations", "namespace, session, phase, persona", columnsOf(&conversationRow{a, *c}), "true")
 }
 
 // DropRound removes a round that has not begun. The error is [ErrFenced] if another execution has taken over.
@@ -224,6 +222,15 @@ func (t *Tx) undo(s session.Key, phase, persona string, why session.Undone) erro
 	return err
 }
 
+// mergeRow is a row of merges.
+type mergeRow struct {
+	session.Key
+	Phase    string
+	Run      int64
+	Activity string
+	session.MergeLog
+}
+
 // Merge changes the state of a phase's merge, which belongs to one activity: another one begins anew.
 func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string, change func(*session.MergeLog)) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
@@ -231,20 +238,13 @@ func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activ
 		if err != nil {
 			return err
 		}
-		var log session.MergeLog
-		err = t.row(`select started, lost, outage from merges where namespace = $1 and session = $2 and phase = $3 and run = $4 and activity = $5`,
-			s.Namespace, s.Session, phase, run.run, activity).Scan(&log.Started, &log.Lost, document{&log.Outage})
+		m := mergeRow{Key: s, Phase: phase, Run: run.run, Activity: activity}
+		err = t.get(&m, "merges", "where namespace = $1 and session = $2 and phase = $3 and run = $4 and activity = $5",
+			s.Namespace, s.Session, phase, run.run, activity)
 		if err != nil && !isNoRows(err) {
 			return err
 		}
-		change(&log)
-		return t.put("merges", "namespace, session, phase", append(sessionColumns(&s), columns{
-			{"phase", &phase},
-			{"run", &run.run},
-			{"activity", &activity},
-			{"started", &log.Started},
-			{"lost", &log.Lost},
-			{"outage", document{&log.Outage}},
-		}...), "true")
+		change(&m.MergeLog)
+		return t.put("merges", "namespace, session, phase", columnsOf(&m), "true")
 	})
 }

@@ -93,7 +93,6 @@ create table runs (
   team_digest  text   not null,        -- digest of the team as it was resolved
   selection    text   not null,        -- json: phases to run, to pause after, to force, supplied work, the workspace's source
   plan         text   not null,        -- json: what was restored, runs, is supplied or left, each with its reason
-  started_by   text   not null,
   started_at   bigint not null,
   primary key (namespace, session, run),
   unique (namespace, session, temporal_run),
@@ -325,7 +324,6 @@ create table calls (
   web_searches       bigint  not null,
   tokens             bigint  not null,     -- the sum that budgets count
   nano_usd           bigint  not null,
-  stated_nano_usd    bigint,               -- what the provider itself states; null if it states nothing
   differs            text    not null,     -- how the provider's total differs from its counts; the higher figure counts
   -- The rest of an unsettled call. It counts as spent until a person closes the call.
   estimated_tokens   bigint  not null,

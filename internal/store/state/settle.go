@@ -20,8 +20,7 @@ type CallEnd struct {
 	Usage cost.Usage
 	// Estimated is the rest of an unsettled call; zero: as it was last stated.
 	Estimated cost.Amount
-	// Stated is the provider's own figure, and Differs says how it differs from the counts.
-	Stated  sql.Null[int64]
+	// Differs says how the provider's own total differs from its counts.
 	Differs string
 }
 
@@ -41,7 +40,7 @@ func (d *DB) End(ctx context.Context, id string, end CallEnd) error {
 		}
 		c.State, c.Answer, c.Reserved, c.Estimated = end.State, end.Answer, cost.Amount{}, end.Estimated
 		c.Usage = c.Usage.Max(end.Usage)
-		c.Stated, c.Differs, c.EndedAt = end.Stated, end.Differs, sql.Null[int64]{V: now, Valid: true}
+		c.Differs, c.EndedAt = end.Differs, sql.Null[int64]{V: now, Valid: true}
 		return true
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // DB is the database of an installation. It is safe for concurrent use.
@@ -40,7 +42,7 @@ func open(ctx context.Context, d *DB) (*DB, error) {
 	bounded, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()
 	err := d.migrate(ctx)
-	for busy(err) && bounded.Err() == nil {
+	for sqliteCode(err) == sqlite3.SQLITE_BUSY && bounded.Err() == nil { // another process makes the tables
 		select {
 		case <-time.After(openPause):
 			err = d.migrate(ctx)
@@ -92,7 +94,7 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 		switch {
 		case conflicts(err) && tries < maxConflicts:
 			continue
-		case full(err) && !freed && d.options.FreeReserve != nil && d.options.FreeReserve():
+		case sqliteCode(err) == sqlite3.SQLITE_FULL && !freed && d.options.FreeReserve != nil && d.options.FreeReserve():
 			freed = true
 			continue
 		}
@@ -159,17 +161,10 @@ func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do fun
 		return err
 	}
 	if err := do(&Tx{engine: &d.engine, ctx: ctx, tx: tx, clock: d.options.Now}); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+		_ = tx.Rollback() // the first error says why
+		return err
 	}
 	return tx.Commit()
-}
-
-// ignoreDone drops the error of a rollback after the transaction has ended by itself.
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return err
 }
 
 // Now is the database's time in microseconds, the same in the whole transaction.

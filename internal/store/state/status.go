@@ -83,19 +83,21 @@ func (t *Tx) readPhases(e *session.Execution) error {
 }
 
 func (t *Tx) readRequests(e *session.Execution) error {
-	return t.each(func(r *sql.Rows) error {
-		var h session.Request
-		var d requestDetail
-		var opened int64
-		err := r.Scan(&h.ID, &h.Kind, &h.Phase, &h.Persona, &h.Category, &h.Message, document{&h.Actions}, document{&h.Quorum}, document{&d}, &opened, moment{&h.Until})
-		h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket = d.Suggestion, d.Command, d.Advice, d.SkipEffect, d.Raise, d.Attempts, d.Ticket
-		if opened != 0 {
-			h.Since = timeOf(opened)
+	rows, err := query[requestRow](t, `select `+columnsOf(new(requestRow)).names()+` from requests
+		where namespace = $1 and session = $2 and position > 0 order by position`, e.Namespace, e.Session)
+	for _, r := range rows {
+		h := session.Request{
+			ID: r.ID, Kind: r.Kind, Phase: r.Phase, Persona: r.Persona, Category: r.Category, Message: r.Message,
+			Actions: r.Actions, Quorum: r.Quorum,
+			Suggestion: r.Detail.Suggestion, Command: r.Detail.Command, Advice: r.Detail.Advice, SkipEffect: r.Detail.SkipEffect,
+			Raise: r.Detail.Raise, Attempts: r.Detail.Attempts, Ticket: r.Detail.Ticket, Until: r.UntilAt,
+		}
+		if r.OpenedAt != 0 {
+			h.Since = timeOf(r.OpenedAt)
 		}
 		e.Help = append(e.Help, h)
-		return err
-	}, `select id, kind, phase, persona, category, message, actions, quorum, detail, opened_at, until_at
-		from requests where namespace = $1 and session = $2 and position > 0 order by position`, e.Namespace, e.Session)
+	}
+	return err
 }
 
 func (t *Tx) readAlerts(e *session.Execution) error {

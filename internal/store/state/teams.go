@@ -16,14 +16,10 @@ type TeamVersion struct {
 	// Digest identifies the version: it is that of the team, as sessions record it.
 	Digest spec.Digest `json:"digest"`
 	// Text is the team file as it was written.
-	Text spec.Digest `json:"text"`
+	Text spec.Digest `json:"text" sql:"file"`
 	// By is who registered it, At the time.
-	By string    `json:"by"`
+	By string    `json:"by" sql:"by_person"`
 	At time.Time `json:"at"`
-}
-
-func (v *TeamVersion) columns() columns {
-	return columns{{"team", &v.Team}, {"digest", &v.Digest}, {"file", &v.Text}, {"by_person", &v.By}, {"at", moment{&v.At}}}
 }
 
 // AddTeamVersion makes a version of a registered team the newest. It reports whether that changes anything, and how many
@@ -34,13 +30,13 @@ func (d *DB) AddTeamVersion(ctx context.Context, v TeamVersion) (changed bool, v
 			return err
 		}
 		var newest TeamVersion
-		err := t.row(`select `+newest.columns().names()+` from teams where team = $1 order by at desc limit 1`, v.Team).Scan(newest.columns().fields()...)
+		err := t.get(&newest, "teams", "where team = $1 order by at desc limit 1", v.Team)
 		if err != nil && !isNoRows(err) {
 			return err
 		}
 		if changed = newest.Digest != v.Digest || newest.Text != v.Text; changed {
 			v.At = timeOf(max(now, micros(newest.At)+1)) // also if the clock has been set back
-			if err := t.put("teams", "team, digest", v.columns(), "true"); err != nil {
+			if err := t.put("teams", "team, digest", columnsOf(&v), "true"); err != nil {
 				return err
 			}
 			if _, err := t.exec(`delete from teams where team = $1 and at < (
@@ -55,7 +51,7 @@ func (d *DB) AddTeamVersion(ctx context.Context, v TeamVersion) (changed bool, v
 
 // TeamVersions lists the versions of a registered team, the newest first, or of all teams, by name, if the name is empty.
 func (d *DB) TeamVersions(ctx context.Context, team string) ([]TeamVersion, error) {
-	return list(ctx, d, "teams", (*TeamVersion).columns, "where team = $1 or $1 = '' order by team, at desc", team)
+	return list[TeamVersion](ctx, d, "teams", "where team = $1 or $1 = '' order by team, at desc", team)
 }
 
 // RemoveTeam removes all versions of a registered team.

@@ -23,7 +23,7 @@ type Token struct {
 	// Groups are those that the token is a member of.
 	Groups []string `json:"groups,omitempty"`
 	// By is who created it, and ByID identifies this person also under another name.
-	By        string    `json:"by"`
+	By        string    `json:"by" sql:"by_person"`
 	ByID      string    `json:"by_id,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	// ExpiresAt is null for a token that does not expire.
@@ -44,26 +44,6 @@ func (k Token) State(now time.Time) string {
 	}
 	return "active"
 }
-
-func (k *Token) columns() columns {
-	return columns{
-		{"hash", &k.Hash},
-		{"id", &k.ID},
-		{"name", &k.Name},
-		{"roles", document{&k.Roles}},
-		{"groups", document{&k.Groups}},
-		{"by_person", &k.By},
-		{"by_id", &k.ByID},
-		{"created_at", moment{&k.CreatedAt}},
-		{"expires_at", optional{&k.ExpiresAt}},
-		{"last_used", &k.LastUsed},
-		{"revoked_at", optional{&k.RevokedAt}},
-		{"revoked_by", &k.RevokedBy},
-	}
-}
-
-// selectTokens is a query without its condition.
-var selectTokens = `select ` + (&Token{}).columns().names() + ` from tokens `
 
 // active is the condition that a token can be used at the time $1.
 const active = `revoked_at is null and (expires_at is null or expires_at > $1)`
@@ -94,20 +74,19 @@ func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration
 		if made.CreatedAt = timeOf(now); lifetime > 0 {
 			made.ExpiresAt = new(made.CreatedAt.Add(lifetime))
 		}
-		return t.insert("tokens", made.columns())
+		return t.insert("tokens", columnsOf(&made))
 	})
 	return made, taken, err
 }
 
 // Tokens lists the tokens by name, the newest first.
 func (d *DB) Tokens(ctx context.Context) ([]Token, error) {
-	return list(ctx, d, "tokens", (*Token).columns, "order by name, created_at desc")
+	return list[Token](ctx, d, "tokens", "order by name, created_at desc")
 }
 
 // Token reads the token with an id.
-func (d *DB) Token(ctx context.Context, id string) (k Token, err error) {
-	err = d.Read(ctx, func(t *Tx) error { return t.row(selectTokens+`where id = $1`, id).Scan(k.columns().fields()...) })
-	return k, err
+func (d *DB) Token(ctx context.Context, id string) (Token, error) {
+	return one[Token](ctx, d, "tokens", "where id = $1", id)
 }
 
 // RevokeToken ends a token, and returns it. A repetition changes nothing.
@@ -116,7 +95,7 @@ func (d *DB) RevokeToken(ctx context.Context, id, by string) (k Token, err error
 		if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now, by); err != nil {
 			return err
 		}
-		return t.row(selectTokens+`where id = $1`, id).Scan(k.columns().fields()...)
+		return t.get(&k, "tokens", "where id = $1", id)
 	})
 	return k, err
 }
@@ -126,7 +105,7 @@ func (d *DB) UseToken(ctx context.Context, hash string) (k Token, err error) {
 	var today string
 	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		today = dayOf(now)
-		return t.row(selectTokens+`where `+active+` and hash = $2`, now, hash).Scan(k.columns().fields()...)
+		return t.get(&k, "tokens", "where "+active+" and hash = $2", now, hash)
 	})
 	if err == nil && k.LastUsed < today {
 		_, _ = d.exec(ctx, `update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today) // the next use tries again

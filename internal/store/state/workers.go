@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -39,5 +40,11 @@ func (d *DB) RemoveOffer(ctx context.Context, worker string) error {
 
 // Offers lists the offers of workers by id, including those of workers that have ended; see [spec.Offer.Live].
 func (d *DB) Offers(ctx context.Context) ([]spec.Offer, error) {
-	return list(ctx, d, "workers", offerColumns, "order by id")
+	return read(ctx, d, func(t *Tx) (offers []spec.Offer, err error) {
+		err = t.each(func(r *sql.Rows) error {
+			offers = append(offers, spec.Offer{})
+			return r.Scan(offerColumns(&offers[len(offers)-1]).fields()...)
+		}, "select "+offerColumns(new(spec.Offer)).names()+" from workers order by id")
+		return offers, err
+	})
 }

@@ -3,8 +3,6 @@ package storage
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -71,9 +69,8 @@ func hashFile(path string) (spec.Digest, error) {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return spec.Digest(hex.EncodeToString(h.Sum(nil))), err
+	_, digest, err := Copy(context.Background(), io.Discard, f)
+	return digest, err
 }
 
 // fewFiles is up to how many files are flushed concurrently, one by one. For so few files, this

@@ -2,28 +2,24 @@ package storage
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
-	"sync"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// BufferSize is the unit in which files are read and written, in bytes. A smaller file is
-// handled in memory.
-const BufferSize = 256 << 10
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, BufferSize); return &b }}
-
-// Buffer returns a buffer of [BufferSize] from a pool. The caller returns it with release.
-func Buffer() (buf []byte, release func()) {
-	b := buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
-	return *b, func() { buffers.Put(b) }
+// DigestOf returns the digest of data, which is the name of its blob.
+func DigestOf(data []byte) spec.Digest {
+	sum := sha256.Sum256(data)
+	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
-// Copy copies r to w until r ends or the context is cancelled.
-func Copy(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
-	buf, release := Buffer()
-	defer release()
-	// The types are hidden: files would copy themselves by another way, past the buffer and the context.
-	return io.CopyBuffer(struct{ io.Writer }{w}, cancelled{ctx, r}, buf)
+// Copy copies r to w until r ends or the context is cancelled. It returns the number of bytes and their digest.
+func Copy(ctx context.Context, w io.Writer, r io.Reader) (n int64, digest spec.Digest, err error) {
+	h := sha256.New()
+	n, err = io.Copy(io.MultiWriter(h, w), cancelled{ctx, r})
+	return n, spec.Digest(hex.EncodeToString(h.Sum(nil))), err
 }
 
 // cancelled is a reader until its context is cancelled.

@@ -48,13 +48,9 @@ func (d *Directory) checkVacant(first string) error {
 		return fmt.Errorf("read the store's directory: %w", err)
 	}
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case name == first:
-			return nil // another process was faster
-		case name == "lost+found", strings.HasPrefix(name, creationPrefix):
-		default:
+		if name := e.Name(); name != first && name != "lost+found" && !strings.HasPrefix(name, creationPrefix) {
 			if _, err := os.Lstat(filepath.Join(d.root, first)); err == nil {
-				return nil // it was made while the directory was listed
+				return nil // another process was faster
 			}
 			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", d.root, name, first)
 		}

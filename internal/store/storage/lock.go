@@ -40,30 +40,18 @@ func (d *Directory) Hold(key string) (held *Hold, ok bool, err error) {
 	if err := CheckKey(key); err != nil {
 		return nil, false, err
 	}
-	// Open read-only first: that works on a read-only file system, too.
-	f, err := d.tryFlock(os.O_RDONLY, key)
-	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EIO) {
-		f, err = d.tryFlock(os.O_RDWR, key) // NFS needs a writable descriptor for an exclusive lock
-	}
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil, false, nil
-	case err != nil:
-		return nil, false, err
-	}
-	return &Hold{f}, true, nil
-}
-
-func (d *Directory) tryFlock(mode int, key string) (*os.File, error) {
-	f, err := d.openLock(mode, key)
+	f, err := d.openLock(os.O_RDONLY, key) // which works on a read-only file system, too
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, err
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = nil
+		}
+		return nil, false, err
 	}
-	return f, nil
+	return &Hold{f}, true, nil
 }
 
 // withSweepLock runs change under the sweep lock. With [unix.LOCK_SH], no sweep runs; with

@@ -66,7 +66,7 @@ func Put(t testing.TB, db *state.DB, key session.Key, change func(*session.Execu
 			temporal = fmt.Sprint(run, " of ", key.Session)
 		}
 		_, err := db.Admit(t.Context(), state.Admission{
-			Key: key, TemporalRun: temporal, OriginalRun: cmp.Or(e.OriginalRun, temporal), Team: e.Team, Selection: e.Course, StartedBy: e.StartedBy,
+			Key: key, TemporalRun: temporal, OriginalRun: cmp.Or(e.OriginalRun, temporal), Team: e.Team, Selection: e.Course,
 		})
 		require.NoError(t, err)
 	}

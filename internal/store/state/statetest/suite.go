@@ -121,7 +121,7 @@ func sessionOf(name string) session.Key { return session.Key{Namespace: "default
 func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...budget.Budget) int64 {
 	t.Helper()
 	run, err := b.Admit(t.Context(), state.Admission{
-		Key: sessionOf(session), TemporalRun: temporalRun, OriginalRun: temporalRun, Team: team, Requirement: "a shop", StartedBy: "ana", Caps: caps,
+		Key: sessionOf(session), TemporalRun: temporalRun, OriginalRun: temporalRun, Team: team, Requirement: "a shop", Caps: caps,
 	})
 	require.NoError(t, err)
 	return run
