@@ -75,13 +75,11 @@ const memoryShare = 2
 
 // Set runs a worker's agents and checks. It is safe for concurrent use.
 type Set struct {
-	config    Config // with defaults
-	digests   map[string]spec.Digest
-	getenv    func(string) string
-	now       func() time.Time
-	cacheRoot string
-	secrets   *secrets.Set
-	launcher  *procgroup.Launcher
+	config   Config // with defaults
+	o        Options
+	digests  map[string]spec.Digest
+	secrets  *secrets.Set
+	launcher *procgroup.Launcher
 	// rooms: agents and checks run in rooms. noRooms is why rooms are not available; nil if they
 	// are, or are turned off.
 	rooms   bool
@@ -92,22 +90,14 @@ type Set struct {
 	// layers: trees are overlay layers in rooms. noLayers is why layers are not available.
 	layers   bool
 	noLayers error
-	workRoot string
 	// noCgroups is why the shim has to measure memory.
 	noCgroups error
-	// hidden are directories that no room shows.
-	hidden []string
 	// transport sends the calls of models.
 	transport http.RoundTripper
-	// egress are the options of the rooms' proxies. bundle has the certificate authorities that a
-	// room trusts if the proxy adds credentials.
-	egress egress.Options
+	// bundle has the certificate authorities that a room trusts if its proxy adds credentials.
 	bundle []byte
 	// keys are the providers' keys when the set was made. All are masked.
-	keys    map[string]providerKey
-	gateway *Gateway
-	logger  *slog.Logger
-	differs func(agent string)
+	keys map[string]providerKey
 	// scales have learned how the providers count tokens, by agent.
 	scales map[string]*wire.Scale
 }
@@ -124,11 +114,10 @@ func New(cfg Config, opts Options) (*Set, error) {
 		return nil, errors.Join(errs...)
 	}
 	s := &Set{
-		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
-		digests: map[string]spec.Digest{}, transport: newTransport(), egress: opts.Egress, scales: map[string]*wire.Scale{}, keys: map[string]providerKey{},
-		gateway: opts.Gateway, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), differs: opts.UsageDiffers,
+		config: cfg.WithDefaults(), o: opts, digests: map[string]spec.Digest{}, transport: newTransport(),
+		scales: map[string]*wire.Scale{}, keys: map[string]providerKey{},
 	}
-	s.egress.Now = opts.Now
+	s.o.Egress.Now, s.o.Logger = opts.Now, cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	for name := range s.config.Agents {
 		s.scales[name], s.digests[name] = &wire.Scale{}, s.config.Digest(name)
 	}
@@ -161,12 +150,12 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := s.withhold(); err != nil {
 		return nil, err
 	}
-	s.warn(s.logger)
+	s.warn(s.o.Logger)
 	for _, b := range s.limits() {
-		s.logger.Info("limit of each attempt", "of", b.Of, "most", b.Most, "by", b.By)
+		s.o.Logger.Info("limit of each attempt", "of", b.Of, "most", b.Most, "by", b.By)
 	}
-	if s.gateway == nil {
-		s.gateway = NewGateway(s.now, s.logger)
+	if s.o.Gateway == nil {
+		s.o.Gateway = NewGateway(s.o.Now, s.o.Logger)
 		s.UseProviders()
 	}
 	return s, nil
@@ -176,11 +165,11 @@ func New(cfg Config, opts Options) (*Set, error) {
 func (s *Set) readSecrets() error {
 	var known []secrets.Secret
 	for _, name := range s.config.secretNames() {
-		value := s.getenv(name)
+		value := s.o.Getenv(name)
 		known = append(known, secrets.Secret{Name: name, Value: value}, secrets.Secret{Name: name, Value: strings.TrimSpace(value)})
 	}
 	for name, p := range s.config.Providers {
-		key, err := s.config.key(p, s.getenv)
+		key, err := s.config.key(p, s.o.Getenv)
 		s.keys[name] = providerKey{key, err}
 		known = append(known, secrets.Secret{Name: "the key of provider " + name, Value: key})
 	}
@@ -206,7 +195,7 @@ func (s *Set) isolate() error {
 	}
 	s.noRooms = s.launcher.TryRoom(nil)
 	if s.rooms = s.noRooms == nil; s.rooms {
-		if s.workRoot != "" {
+		if s.o.WorkRoot != "" {
 			s.noLayers = s.tryLayers()
 			s.layers = s.noLayers == nil
 		}
@@ -234,11 +223,11 @@ const (
 // tryLayers creates a room with an overlay below WorkRoot, because not every file system supports
 // overlays.
 func (s *Set) tryLayers() error {
-	if err := os.MkdirAll(s.workRoot, 0o711); err != nil {
+	if err := os.MkdirAll(s.o.WorkRoot, 0o711); err != nil {
 		return err
 	}
-	bounded.RemoveOld(s.workRoot, tryPrefix, s.now().Add(-tryAge))
-	dir, err := os.MkdirTemp(s.workRoot, tryPrefix)
+	bounded.RemoveOld(s.o.WorkRoot, tryPrefix, s.o.Now().Add(-tryAge))
+	dir, err := os.MkdirTemp(s.o.WorkRoot, tryPrefix)
 	if err != nil {
 		return err
 	}
@@ -253,7 +242,7 @@ func (s *Set) tryLayers() error {
 		return err
 	}
 	if err := s.launcher.TryRoom(o); err != nil {
-		return fmt.Errorf("an overlay in %s: %w", s.workRoot, err)
+		return fmt.Errorf("an overlay in %s: %w", s.o.WorkRoot, err)
 	}
 	return nil
 }
@@ -311,14 +300,14 @@ func (s *Set) makeCacheRoot() error {
 	if len(s.config.Caches) == 0 {
 		return nil
 	}
-	if !filepath.IsAbs(s.cacheRoot) {
-		return fmt.Errorf("the root of the caches is %q; it must be an absolute path", s.cacheRoot)
+	if !filepath.IsAbs(s.o.CacheRoot) {
+		return fmt.Errorf("the root of the caches is %q; it must be an absolute path", s.o.CacheRoot)
 	}
 	mode := os.FileMode(0o700)
 	if s.config.RunAs != "" {
 		mode = 0o711 // run_as needs access to the directories in it
 	}
-	if err := os.MkdirAll(s.cacheRoot, mode); err != nil {
+	if err := os.MkdirAll(s.o.CacheRoot, mode); err != nil {
 		return fmt.Errorf("make the root of the caches: %w", err)
 	}
 	return nil
@@ -354,7 +343,7 @@ func (s *Set) warn(log *slog.Logger) {
 		log.Warn("a secret is an ordinary word or number: it is masked, and files that contain it are refused, wherever it stands", "secret", name,
 			"remedy", "use a longer value, or give it to agents in a variable whose name does not end in KEY, TOKEN, SECRET or PASSWORD")
 	}
-	for _, lack := range s.config.Shortages(s.getenv) {
+	for _, lack := range s.config.Shortages(s.o.Getenv) {
 		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
 	}
 	i := s.Isolation()

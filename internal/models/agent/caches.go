@@ -55,7 +55,7 @@ func (s *Set) views(dirs session.WorkDir, team string, names []string, begin boo
 
 func (s *Set) view(dirs session.WorkDir, team, name string, begin bool) (v view, err error) {
 	if s.config.Caches[name].Shared {
-		v = view{name: name, dir: filepath.Join(s.cacheRoot, name)}
+		v = view{name: name, dir: filepath.Join(s.o.CacheRoot, name)}
 		if err := os.Mkdir(v.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return v, err
 		}
@@ -82,13 +82,13 @@ func (s *Set) base(team, name string) caches.Base {
 		team += "." + u.Name
 	}
 	l := s.config.Limits
-	return caches.NewBase(s.cacheRoot, team, name, diskspace.Used{Bytes: int64(l.CacheBytes), Files: l.DiskFiles})
+	return caches.NewBase(s.o.CacheRoot, team, name, diskspace.Used{Bytes: int64(l.CacheBytes), Files: l.DiskFiles})
 }
 
 // FillsCaches reports whether a check should run on a team's input, which no agent has changed, to fill its caches.
 func (s *Set) FillsCaches(check, team string, input spec.Digest) bool {
 	for _, name := range s.ownCaches(check) {
-		if s.base(team, name).IsDue(check, string(input), s.now()) {
+		if s.base(team, name).IsDue(check, string(input), s.o.Now()) {
 			return true
 		}
 	}
@@ -130,8 +130,8 @@ func (s *Set) keepCaches(ctx context.Context, job session.CheckJob, views []view
 		if v.held == nil {
 			continue
 		}
-		if err := v.base.Add(ctx, v.held, v.dir, job.Check, string(job.Input), s.now()); err != nil {
-			s.logger.Warn("a cache was not kept", "cache", v.name, "err", err)
+		if err := v.base.Add(ctx, v.held, v.dir, job.Check, string(job.Input), s.o.Now()); err != nil {
+			s.o.Logger.Warn("a cache was not kept", "cache", v.name, "err", err)
 		}
 	}
 }

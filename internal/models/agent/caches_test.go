@@ -76,7 +76,7 @@ func TestChecksOfAnInputFillTheCache(t *testing.T) {
 		"build": "cat $CACHE/entry; echo good > $CACHE/entry; mkdir $CACHE/d; exit 1", "poison": "cat $CACHE/entry; echo bad > $CACHE/entry; rmdir $CACHE/d", "empty": "true",
 	})
 	now := time.Now()
-	s.now = func() time.Time { return now }
+	s.o.Now = func() time.Time { return now }
 	require.True(t, s.layers, s.noLayers)
 
 	require.True(t, s.FillsCaches("build", "ns.team", input))

@@ -259,21 +259,9 @@ const (
 // WithDefaults returns the config with every default filled in. It does not
 // validate; see [Config.Problems].
 func (c Config) WithDefaults() Config {
-	agents := make(map[string]Definition, len(c.Agents))
-	for name, d := range c.Agents {
-		agents[name] = d.withDefaults()
-	}
-	c.Agents = agents
-	providers := make(map[string]Provider, len(c.Providers))
-	for name, p := range c.Providers {
-		providers[name] = p.withDefaults()
-	}
-	c.Providers = providers
-	checks := make(map[string]CheckDefinition, len(c.Checks))
-	for name, d := range c.Checks {
-		checks[name] = d.withDefaults()
-	}
-	c.Checks = checks
+	c.Agents = changed(c.Agents, Definition.withDefaults)
+	c.Providers = changed(c.Providers, Provider.withDefaults)
+	c.Checks = changed(c.Checks, CheckDefinition.withDefaults)
 	setDefault(&c.Isolation, DefaultIsolation)
 	setDefault(&c.Limits.Files, DefaultFiles)
 	setDefault(&c.Limits.FileBytes, DefaultFileBytes)
@@ -312,6 +300,15 @@ func (d CheckDefinition) withDefaults() CheckDefinition {
 	setDefault(&d.Timeout, DefaultCheckTimeout)
 	setDefault(&d.Category, failures.TestFailure)
 	return d
+}
+
+// changed returns a map with the changed values of another one.
+func changed[T any](values map[string]T, change func(T) T) map[string]T {
+	out := make(map[string]T, len(values))
+	for name, value := range values {
+		out[name] = change(value)
+	}
+	return out
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -67,6 +67,7 @@ func (b *bench) job() session.Job {
 	return session.Job{
 		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(b.dir, "tree"), Home: filepath.Join(b.dir, "home"), Tmp: filepath.Join(b.dir, "tmp")},
 		Brief: session.Brief{Session: "s", Phase: "build", Persona: "dev", Round: 1, Attempt: 1, Decisions: map[string]string{"color": "blue"}},
+		Calls: &callLog{},
 		Progress: func(line string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -196,11 +197,12 @@ func conformances() []conformance {
 		},
 		{
 			name:  "a failure it names keeps its category and its usage",
-			shell: `echo '{"usage":{"input_tokens":7},"error":{"category":"rate_limited","message":"slow down","retryable":false}}' > $MAESTRO_RESULT`,
+			shell: `echo '{"usage":{"input_tokens":7},"error":{"category":"rate_limited","message":"slow down","retryable":false,"retry_after":"90s"}}' > $MAESTRO_RESULT`,
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, failures.RateLimited, f.Category)
 				require.Contains(t, f.Message, "slow down")
+				require.Equal(t, 90*time.Second, f.RetryAfter.Std())
 				require.False(t, f.RetryAttempt())
 				require.Equal(t, int64(7), out.Usage.InputTokens)
 			},

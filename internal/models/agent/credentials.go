@@ -117,32 +117,32 @@ func (s *Set) readCredentials() (found []secrets.Secret, err error) {
 		if err != nil {
 			return nil, err
 		}
-		secret := strings.TrimSpace(s.getenv(c.SecretEnv))
+		secret := strings.TrimSpace(s.o.Getenv(c.SecretEnv))
 		if secret == "" {
 			continue
 		}
 		name, value := c.header(secret)
 		hosts, found = append(hosts, host), append(found, secrets.Secret{Name: c.SecretEnv, Value: value[strings.LastIndexByte(value, ' ')+1:]})
-		s.egress.Credentials = append(s.egress.Credentials, egress.Credential{Host: host, Header: name, Value: value})
+		s.o.Egress.Credentials = append(s.o.Egress.Credentials, egress.Credential{Host: host, Header: name, Value: value})
 	}
 	if len(hosts) == 0 {
 		return nil, nil
 	}
-	if s.egress.Authority, err = egress.NewAuthority(hosts, s.now); err != nil {
+	if s.o.Egress.Authority, err = egress.NewAuthority(hosts, s.o.Now); err != nil {
 		return nil, err
 	}
-	for _, file := range append([]string{cmp.Or(s.getenv("SSL_CERT_FILE"), systemRoots[0])}, systemRoots...) {
+	for _, file := range append([]string{cmp.Or(s.o.Getenv("SSL_CERT_FILE"), systemRoots[0])}, systemRoots...) {
 		if s.bundle, err = os.ReadFile(file); err == nil {
 			break
 		}
 	}
-	s.bundle = slices.Concat(bytes.TrimSpace(s.bundle), []byte("\n"), s.egress.Authority.PEM())
+	s.bundle = slices.Concat(bytes.TrimSpace(s.bundle), []byte("\n"), s.o.Egress.Authority.PEM())
 	return found, nil
 }
 
 // trust has the programs of a room trust the proxy, if one of its hosts has a credential.
 func (p *place) trust(hosts []egress.Host, dirs session.WorkDir, s *Set) {
-	if !slices.ContainsFunc(s.egress.Credentials, func(c egress.Credential) bool {
+	if !slices.ContainsFunc(s.o.Egress.Credentials, func(c egress.Credential) bool {
 		return slices.ContainsFunc(hosts, func(h egress.Host) bool { return h.Covers(c.Host) || c.Host.Covers(h) })
 	}) {
 		return

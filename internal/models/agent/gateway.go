@@ -57,7 +57,7 @@ func (s *Set) UseProviders() {
 		key := s.keys[name]
 		all = append(all, gateway.Provider{
 			Name: name, API: p.Format, BaseURL: p.BaseURL, Limits: gateway.Limits(p.Limits),
-			Key: func() (string, error) { return key.value, key.err },
+			Key: key.value, KeyError: key.err,
 			Prices: func(model string) (*cost.Prices, error) {
 				prices, offered := p.Prices(model)
 				if !offered {
@@ -67,7 +67,7 @@ func (s *Set) UseProviders() {
 			},
 		})
 	}
-	s.gateway.Use(all)
+	s.o.Gateway.Use(all)
 }
 
 // gateway checks the gateway of an agent.
@@ -120,7 +120,7 @@ func (s *Set) withhold() (err error) {
 	for agent, d := range s.config.Agents {
 		for _, name := range d.Env {
 			for provider, key := range s.keys {
-				if len(d.Gateway) > 0 && key.value != "" && strings.Contains(s.getenv(name), key.value) {
+				if len(d.Gateway) > 0 && key.value != "" && strings.Contains(s.o.Getenv(name), key.value) {
 					err = errors.Join(err, fmt.Errorf("agent %s: variable %s, which env names, has the key of provider %s; leave it out", agent, name, provider))
 				}
 			}
@@ -135,7 +135,7 @@ func (s *Set) withhold() (err error) {
 			if s.shows(dir) {
 				err = errors.Join(err, fmt.Errorf("provider %s: key_file is in %s, which rooms show; move it to a directory of its own", name, dir))
 			}
-			s.hidden = append(slices.Clone(s.hidden), dir)
+			s.o.Hidden = append(slices.Clone(s.o.Hidden), dir)
 		}
 	}
 	return err
@@ -172,7 +172,7 @@ type gatewayAccess struct {
 func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *gatewayAccess {
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	mask := func(text string) string { return via.secrets.Mask(text) }
-	via.Access = s.gateway.Open(ctx, gateway.Attempt{
+	via.Access = s.o.Gateway.Open(ctx, gateway.Attempt{
 		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
@@ -217,7 +217,7 @@ func (s *Set) connect(at *place, d Definition, via *gatewayAccess) (err error) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		others := ""
 		if slices.Contains(d.Env, name) {
-			others = s.getenv(name)
+			others = s.o.Getenv(name)
 		}
 		variables[name] = strings.Trim(cmp.Or(at.variables[name], others)+",127.0.0.1", ",")
 	}
@@ -268,4 +268,60 @@ func createBelow(root *os.Root, name string) (*os.File, error) {
 		return nil, err
 	}
 	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+}
+
+// metered runs an attempt of an agent with a gateway, which books its calls one by one. If the
+// gateway has ended the attempt with a failure, this is the attempt's failure, however the
+// program ends.
+func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+	via := s.openPassage(ctx, d, job)
+	defer via.Close()
+	masking := *s
+	masking.secrets = via.secrets
+	s = &masking
+	var call *programCall
+	if d.Preset != "" {
+		call = s.beginCall(d, job)
+	}
+	got, err := s.attempt(ctx, d, job, call, via)
+	via.Close()
+	said := got.out.Usage
+	booked, answered, exact := via.Bill()
+	got.out.Usage = booked
+	select {
+	case f := <-via.failed:
+		if ctx.Err() == nil {
+			err = s.gatewayFailure(f, err)
+		}
+	default:
+		if exact && err == nil && said != (cost.Usage{}) {
+			s.compare(job.Agent, said, answered)
+		}
+	}
+	return got.out, err
+}
+
+// gatewayFailure returns the failure with which the gateway has ended an attempt. err is how the
+// program ended.
+func (s *Set) gatewayFailure(f *failures.Failure, err error) *failures.Failure {
+	ended := *f
+	ended.Message = s.message("%s", f.Message)
+	var program *failures.Failure
+	if errors.As(err, &program) {
+		ended.Output = program.Output
+	}
+	return &ended
+}
+
+// compare reports a difference between a program's own count of its tokens and the provider's.
+func (s *Set) compare(agent string, said, counted cost.Usage) {
+	said.CostUSD, counted.CostUSD = 0, 0
+	if said == counted {
+		return
+	}
+	s.o.Logger.Warn("an agent program counts its tokens otherwise than its provider; the provider's count is booked",
+		"agent", agent, "program", fmt.Sprintf("%+v", said), "provider", fmt.Sprintf("%+v", counted))
+	if s.o.UsageDiffers != nil {
+		s.o.UsageDiffers(agent)
+	}
 }

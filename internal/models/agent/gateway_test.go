@@ -336,7 +336,7 @@ func TestAProgramThatCountsOtherwise(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Reply{Text: "yes", Usage: used} }, nil, "one", "claim")
 		differing := 0
-		s.differs = func(string) { differing++ }
+		s.o.UsageDiffers = func(string) { differing++ }
 		job := b.job()
 		job.Calls = &purse{left: 1_000_000}
 		out, err := s.Run(t.Context(), job)

@@ -38,7 +38,7 @@ func (s *Set) commit(ctx context.Context, at place, env []string, lock session.L
 	if !errors.Is(err, fs.ErrNotExist) {
 		return session.Outcome{}, hostFailure("prepare the repository", err)
 	}
-	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
+	date := strconv.FormatInt(s.o.Now().Unix(), 10) + " +0000"
 	e := s.launcher.Run(ctx, procgroup.Process{
 		Argv: []string{"sh", "-c", gitScript}, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Timeout: gitTimeout, Lock: lock,
 		Env: append(env[:len(env):len(env)],

@@ -114,7 +114,7 @@ func work(dir, script, isolation string) error {
 	}
 	_, err = s.Run(context.Background(), session.Job{
 		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")},
-		Lock: lock,
+		Lock: lock, Calls: &callLog{},
 	})
 	var f *failures.Failure
 	errors.As(err, &f)

@@ -44,10 +44,10 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	a := &llm.Agent{
 		Name: job.Agent, API: p.Format, BaseURL: p.BaseURL, Key: key.value, Model: d.Model, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
-		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
+		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.o.Now,
 		Log: c.Stdout,
 		Enter: func(ctx context.Context, tokens int64) (leave func(used int64), err error) {
-			return s.gateway.Enter(ctx, d.Provider, tokens)
+			return s.o.Gateway.Enter(ctx, d.Provider, tokens)
 		},
 	}
 	out, err := a.Run(ctx, job)

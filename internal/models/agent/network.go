@@ -72,7 +72,7 @@ const proxyPort = 3128
 
 // allowOnly makes only the hosts of a list reachable in a room.
 func (p *place) allowOnly(hosts []egress.Host, s *Set) {
-	proxy := egress.New(hosts, s.egress)
+	proxy := egress.New(hosts, s.o.Egress)
 	p.services = append(p.services, procgroup.Service{Port: proxyPort, Serve: func(l net.Listener, log *procgroup.Capture) {
 		proxy.Serve(l, func(format string, args ...any) { log.Note("%s", s.Mask(fmt.Sprintf(format, args...))) })
 	}})

@@ -53,7 +53,7 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	}
 	inside := session.WorkDir{Tree: room.Workspace, Home: room.Home, Tmp: room.Tmp}
 	l := room.NewLayout(s.launcher.User)
-	l.Hidden, l.Network = s.hidden, n.network.word()
+	l.Hidden, l.Network = s.o.Hidden, n.network.word()
 	own := func(source, target string) {
 		l.Mounts = append(l.Mounts, room.Mount{Source: source, Target: target, Writable: true})
 	}
@@ -99,7 +99,7 @@ func (s *Set) shown(n needs) (mounts []room.Mount) {
 func (s *Set) floor(dirs session.WorkDir, n needs) *room.Floor {
 	f := &room.Floor{
 		Own:   []string{dirs.Tree, dirs.Home, dirs.Tmp, resultDir(dirs.Home)},
-		Shown: s.shown(n), Hidden: slices.Clone(s.hidden), Home: s.getenv("HOME"), Mounts: n.mounts,
+		Shown: s.shown(n), Hidden: slices.Clone(s.o.Hidden), Home: s.o.Getenv("HOME"), Mounts: n.mounts,
 	}
 	for _, dir := range filepath.SplitList(s.path()) {
 		if below, ok := strings.CutPrefix(dir, f.Home+"/"); ok && f.Home != "" {

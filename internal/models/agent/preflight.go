@@ -116,10 +116,21 @@ var interpreters = map[string][]string{
 
 // scriptOf checks the script that an interpreter is to run. A relative path belongs to the tree.
 func scriptOf(of string, argv []string) []Shortage {
-	if file := script(argv); filepath.IsAbs(file) {
-		return unreadable(of, file)
+	file := script(argv)
+	if !filepath.IsAbs(file) {
+		return nil
 	}
-	return nil
+	f, err := os.Open(file)
+	if err == nil {
+		_ = f.Close()
+		return nil
+	}
+	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s does not exist", file), Remedy: "create it, or fix the worker file"}
+	if !errors.Is(err, fs.ErrNotExist) {
+		lack.Message = fmt.Sprintf("its script cannot be read: %s", err)
+		lack.Remedy, lack.Command = "make it readable by the worker's user", "chmod a+r "+ShellWord(file)
+	}
+	return []Shortage{lack}
 }
 
 // script returns the script that an interpreter is to run; empty: none.
@@ -137,20 +148,6 @@ func script(argv []string) string {
 		}
 	}
 	return ""
-}
-
-func unreadable(of, file string) []Shortage {
-	f, err := os.Open(file)
-	if err == nil {
-		_ = f.Close()
-		return nil
-	}
-	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s does not exist", file), Remedy: "create it, or fix the worker file"}
-	if !errors.Is(err, fs.ErrNotExist) {
-		lack.Message = fmt.Sprintf("its script cannot be read: %s", err)
-		lack.Remedy, lack.Command = "make it readable by the worker's user", "chmod a+r "+ShellWord(file)
-	}
-	return []Shortage{lack}
 }
 
 // ShellWord quotes a word for a shell if necessary.

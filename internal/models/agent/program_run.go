@@ -284,7 +284,7 @@ func (l *usageWatcher) poll() (stop func()) {
 func (s *Set) streamFailure(subject string, run *preset.Run, e procgroup.Result) *failures.Failure {
 	f := *run.Failure
 	if !f.Final && (f.Category == failures.RateLimited || f.Category == failures.APIError) {
-		f.RetryAfter = preset.LimitReset(&f, run.ResetsAt, s.now())
+		f.RetryAfter = preset.LimitReset(&f, run.ResetsAt, s.o.Now())
 	}
 	f.Message = s.message("%s: %s", subject, f.Message)
 	f.Output = e.Tail()

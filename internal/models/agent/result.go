@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,10 @@ func (b *sentBack) check() error {
 	if b == nil {
 		return nil
 	}
-	return session.CheckReasons(b.Reasons)
+	if err := session.CheckReasons(b.Reasons); err != nil {
+		return fmt.Errorf("sends_back: %w", err)
+	}
+	return nil
 }
 
 // resultError is the part of a result that reports a failure.
@@ -81,37 +85,19 @@ func parseResult(data []byte) (result, error) {
 	} else if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
 		err = errors.New("unexpected data after the JSON object; write one object only")
 	}
-	for _, check := range []func() error{
-		r.Usage.Validate,
-		func() error { return session.CheckDecisions(r.Decisions) },
-		func() error { return session.CheckKept(r.Kept) },
-		func() error {
-			if err := r.SendsBack.check(); err != nil {
-				return fmt.Errorf("sends_back: %w", err)
-			}
-			return nil
-		},
-		func() error {
-			if r.SendsBack != nil && r.Error != nil {
-				return errors.New("sends_back and error exclude each other; write one of them")
-			}
-			return nil
-		},
-		func() error {
-			if err := r.Error.check(); err != nil {
-				return fmt.Errorf("error.category %w", err)
-			}
-			return nil
-		},
-	} {
-		if err == nil {
-			err = check()
-		}
-	}
-	if err != nil {
+	if err = cmp.Or(err, r.check()); err != nil {
 		return result{Usage: usageOf(data)}, err
 	}
 	return r, nil
+}
+
+// check returns the first error in the values of a result.
+func (r result) check() error {
+	err := cmp.Or(r.Usage.Validate(), session.CheckDecisions(r.Decisions), session.CheckKept(r.Kept), r.SendsBack.check())
+	if err == nil && r.SendsBack != nil && r.Error != nil {
+		return errors.New("sends_back and error exclude each other; write one of them")
+	}
+	return cmp.Or(err, r.Error.check())
 }
 
 // usageOf parses only the usage; zero if it cannot be parsed.
@@ -131,11 +117,11 @@ func (e *resultError) check() error {
 	}
 	switch {
 	case e.Category == failures.Rejected:
-		return fmt.Errorf("%q is only for work that was sent back; to send work back, write sends_back instead of error", e.Category)
+		return fmt.Errorf("error.category %q is only for work that was sent back; to send work back, write sends_back instead of error", e.Category)
 	case e.Category == failures.WorkerLost || e.Category == failures.Cancelled:
-		return fmt.Errorf("%q is reserved for Maestro; use unknown or a more precise category", e.Category)
+		return fmt.Errorf("error.category %q is reserved for Maestro; use unknown or a more precise category", e.Category)
 	case e.Category != "" && !failures.ValidCategory(e.Category):
-		return fmt.Errorf("%q is not a failure category%s",
+		return fmt.Errorf("error.category %q is not a failure category%s",
 			textfmt.Shorten(string(e.Category), 80), categoryHint(e.Category))
 	}
 	return nil

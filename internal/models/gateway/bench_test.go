@@ -38,7 +38,6 @@ type bench struct {
 
 	mu     sync.Mutex
 	failed []*failures.Failure
-	key    string
 }
 
 func (b *bench) failures() []*failures.Failure {
@@ -50,20 +49,15 @@ func (b *bench) failures() []*failures.Failure {
 // newBench starts a gateway. change may be nil.
 func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
 	t.Helper()
-	b := &bench{provider: providertest.New(t, script), account: newAccount(left), key: theKey}
+	b := &bench{provider: providertest.New(t, script), account: newAccount(left)}
 	o := gateway.Options{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
 	}
-	key := func() (string, error) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.key, nil
-	}
 	providers := []gateway.Provider{
-		{Name: "anthropic", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: key},
-		{Name: "openai", API: wire.OpenAI, BaseURL: b.provider.OpenAIURL(), Key: key},
-		{Name: "gemini", API: wire.Gemini, BaseURL: b.provider.URL(), Key: key},
-		{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: key},
+		{Name: "anthropic", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey},
+		{Name: "openai", API: wire.OpenAI, BaseURL: b.provider.OpenAIURL(), Key: theKey},
+		{Name: "gemini", API: wire.Gemini, BaseURL: b.provider.URL(), Key: theKey},
+		{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey},
 	}
 	if change != nil {
 		change(&o, providers)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -34,8 +35,9 @@ type Provider struct {
 	API  wire.API
 	// BaseURL is the parameter of [wire.API.Base].
 	BaseURL string
-	// Key returns the API key; it is called before each call. An empty key is not sent.
-	Key func() (string, error)
+	// Key is the API key, and KeyError why it cannot be had. An empty key is not sent.
+	Key      string
+	KeyError error
 	// Prices returns the prices of a model's tokens; nil: they are unknown. An error refuses
 	// the model.
 	Prices func(model string) (*cost.Prices, error)
@@ -110,9 +112,9 @@ type Gateway struct {
 
 // New returns a gateway without providers. Close ends it.
 func New(o Options) *Gateway {
-	o.Patience = orElse(o.Patience, time.Minute)
-	o.FirstByte, o.Idle = orElse(o.FirstByte, 10*time.Minute), orElse(o.Idle, 5*time.Minute)
-	o.MaxRequest, o.MaxAnswer = orElse(o.MaxRequest, 32<<20), orElse(o.MaxAnswer, 64<<20)
+	o.Patience = cmp.Or(o.Patience, time.Minute)
+	o.FirstByte, o.Idle = cmp.Or(o.FirstByte, 10*time.Minute), cmp.Or(o.Idle, 5*time.Minute)
+	o.MaxRequest, o.MaxAnswer = cmp.Or(o.MaxRequest, 32<<20), cmp.Or(o.MaxAnswer, 64<<20)
 	g := &Gateway{o: o, providers: map[string]*provider{}, open: map[*Access]struct{}{}, scales: map[string]*wire.Scale{}}
 	g.server = &http.Server{
 		Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
@@ -122,13 +124,6 @@ func New(o Options) *Gateway {
 		},
 	}
 	return g
-}
-
-func orElse[T int64 | time.Duration](value, otherwise T) T {
-	if value > 0 {
-		return value
-	}
-	return otherwise
 }
 
 // Use replaces the providers. Calls in flight continue. Counts are kept for limits that do not change.
@@ -142,7 +137,7 @@ func (g *Gateway) Use(providers []Provider) {
 		if old := before[p.Name]; old != nil && old.Limits == p.Limits {
 			limits = old.limits
 		}
-		g.providers[p.Name] = &provider{Provider: p, limits: limits}
+		g.providers[p.Name] = &provider{Provider: p, limits: limits, secret: secrets.New([]secrets.Secret{{Value: p.Key}})}
 	}
 }
 
@@ -150,18 +145,8 @@ func (g *Gateway) Use(providers []Provider) {
 type provider struct {
 	Provider
 	limits *limiter
-	// masked replaces the last key.
-	masked atomic.Pointer[secrets.Set]
-}
-
-// secret returns what replaces the key, which may change, in the provider's answers.
-func (p *provider) secret(key string) *secrets.Set {
-	last := p.masked.Load()
-	if last == nil || !slices.Equal(last.Secrets(), []secrets.Secret{{Value: key}}) {
-		last = secrets.New([]secrets.Secret{{Value: key}})
-		p.masked.Store(last)
-	}
-	return last
+	// secret replaces the key in the provider's answers.
+	secret *secrets.Set
 }
 
 // Serve accepts connections of the attempt's programs until the listener, the access or the gateway is

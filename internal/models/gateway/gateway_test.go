@@ -194,7 +194,7 @@ func TestAMissingKeyIsNotTheProvidersError(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, say("never"), -1, func(_ *gateway.Options, all []gateway.Provider) {
 				for i := range all {
-					all[i].Key = func() (string, error) { return "", errors.New("variable KEY is not set") }
+					all[i].KeyError = errors.New("variable KEY is not set")
 				}
 			})
 			response, text, err := b.ask(t.Context(), t, f, true, "hello")

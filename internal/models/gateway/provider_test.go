@@ -163,18 +163,3 @@ func TestFreeCallsPass(t *testing.T) {
 	require.Zero(t, open)
 	require.Zero(t, b.account.begun)
 }
-
-// TestAKeyIsReadForEachCall: a new one is used at once.
-func TestAKeyIsReadForEachCall(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, say("x"), -1, nil)
-	for _, key := range []string{"first-key-of-all", "second-key-of-all"} {
-		b.mu.Lock()
-		b.key = key
-		b.mu.Unlock()
-		_, _, err := b.ask(t.Context(), t, formats["messages"], true, key)
-		require.NoError(t, err)
-	}
-	require.Equal(t, "first-key-of-all", b.provider.Requests()[0].Header.Get("X-Api-Key"))
-	require.Equal(t, "second-key-of-all", b.provider.Requests()[1].Header.Get("X-Api-Key"))
-}

@@ -31,7 +31,6 @@ var (
 
 // upstream is a call to the provider.
 type upstream struct {
-	key    string
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	// detach makes the call continue after the program has disconnected.
@@ -56,13 +55,12 @@ func (q *request) send(content []byte) *upstream {
 	}
 	u := &upstream{cancel: cancel, timer: time.AfterFunc(wait, func() { cancel(errIdle) })}
 	u.detach = context.AfterFunc(q.r.Context(), func() { cancel(errDisconnected) })
-	request, err := q.outgoing(ctx, content, u)
+	request, err := q.outgoing(ctx, content)
 	if err != nil {
 		u.err = wire.Unsent{Err: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
 		return u
 	}
-	key := q.provider.secret(u.key)
-	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport, Key: key}.RoundTrip(request)
+	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport, Key: q.provider.secret}.RoundTrip(request)
 	if err != nil {
 		u.err = cause(ctx, err)
 		return u
@@ -76,7 +74,7 @@ func (q *request) send(content []byte) *upstream {
 	opened, err := wire.Open(q.route.Format, response)
 	n := 0
 	if err == nil {
-		response.Body = body{wire.WithoutKey(q.route.Format, response, key, opened), response.Body}
+		response.Body = body{wire.WithoutKey(q.route.Format, response, q.provider.secret, opened), response.Body}
 		u.response, u.first = response, make([]byte, 32<<10)
 		n, err = io.ReadAtLeast(response.Body, u.first, 1)
 		u.first = u.first[:n]
@@ -109,12 +107,9 @@ func cause(ctx context.Context, err error) error {
 }
 
 // outgoing returns the program's request with the provider's key and address.
-func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http.Request, error) {
-	var err error
-	if q.provider.Key != nil {
-		if u.key, err = q.provider.Key(); err != nil {
-			return nil, err
-		}
+func (q *request) outgoing(ctx context.Context, body []byte) (*http.Request, error) {
+	if q.provider.KeyError != nil {
+		return nil, q.provider.KeyError
 	}
 	to, err := url.Parse(q.provider.API.Base(q.provider.BaseURL) + q.route.Path)
 	if err != nil {
@@ -128,7 +123,7 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 	}
 	request.Header = passedHeaders(q.r.Header)
 	request.Header.Set("Accept-Encoding", "identity") // the meter reads the bytes as they are
-	q.provider.API.Authorize(request.Header, u.key)
+	q.provider.API.Authorize(request.Header, q.provider.Key)
 	return request, nil
 }
 

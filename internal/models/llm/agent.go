@@ -35,11 +35,11 @@ type Agent struct {
 	// Transport sends the requests.
 	Transport http.RoundTripper
 	// Enter waits until the provider's limits permit a call with this many prompt tokens. The
-	// caller passes the tokens that the call used to leave. nil: no limits.
+	// caller passes the tokens that the call used to leave.
 	Enter func(ctx context.Context, tokens int64) (leave func(used int64), err error)
 	// Prices are the prices of tokens; nil: unknown.
 	Prices *cost.Prices
-	// Scale learns how the provider counts tokens; nil: it does not learn.
+	// Scale learns how the provider counts tokens.
 	Scale *wire.Scale
 	// MaxTurns bounds the calls of an attempt if the job sets no bound.
 	MaxTurns int
@@ -137,7 +137,5 @@ func (r *run) end(err error) (session.Outcome, error) {
 
 // say reports the current activity.
 func (r *run) say(line string) {
-	if r.job.Progress != nil {
-		r.job.Progress(r.Mask(line))
-	}
+	r.job.Progress(r.Mask(line))
 }

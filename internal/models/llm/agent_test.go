@@ -69,19 +69,6 @@ func TestWork(t *testing.T) {
 	})
 }
 
-// TestWithoutBookkeeping works when nobody keeps the calls.
-func TestWithoutBookkeeping(t *testing.T) {
-	t.Parallel()
-	each(t, plays(use("write", args{"path": "a", "content": "b"}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		b.job.Calls = nil
-		out, err := b.run()
-		require.NoError(t, err)
-		require.Equal(t, map[string]string{"a": "b"}, b.files())
-		require.Positive(t, out.Usage.OutputTokens)
-		require.Equal(t, 2, s.Count())
-	})
-}
-
 // TestUsage has both providers count the same in their own ways.
 func TestUsage(t *testing.T) {
 	t.Parallel()

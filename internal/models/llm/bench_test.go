@@ -58,7 +58,8 @@ func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
 		Name: "writer", API: wire.API(kind), Model: "m", BaseURL: kinds[kind](url), Key: key, Transport: http.DefaultTransport,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000, Timeout: time.Minute, IdleTimeout: time.Minute,
 		Mask: func(s string) string { return strings.ReplaceAll(s, secret, "***") },
-		Now:  func() time.Time { return today }, Log: &b.log,
+		Now:  func() time.Time { return today }, Log: &b.log, Scale: &wire.Scale{},
+		Enter: func(context.Context, int64) (func(int64), error) { return func(int64) {}, nil },
 	}
 	b.job = session.Job{
 		Agent: "writer", Calls: b.calls,

@@ -36,7 +36,7 @@ const maxAnswer = 64 << 20
 type receiver struct {
 	*run
 	forecast wire.Forecast
-	// paid records the call's cost; may be nil.
+	// paid records the call's cost.
 	paid session.Call
 	// idle ends the call when no content comes.
 	idle *time.Timer
@@ -207,7 +207,7 @@ func (h *receiver) spend(facts wire.Facts) {
 		h.idle.Reset(h.IdleTimeout)
 	}
 	news := facts.Counted && facts.Usage != h.counted
-	if h.paid == nil || !news && h.progress-h.reported < spendEvery {
+	if !news && h.progress-h.reported < spendEvery {
 		return
 	}
 	h.reported, h.counted, h.spent = h.progress, facts.Usage, h.spent.Max(h.forecast.Spent(facts))

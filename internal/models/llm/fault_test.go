@@ -18,8 +18,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
-// TestFaults has every fault of a provider end in its category, after one call
-// and no more, and with its cost noted as far as it can be known.
+// TestFaults has every kind of fault end in its category, after one call and no more, and with its cost noted as far as it can
+// be known. Package wire has the catalogue of what providers say.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	fault := func(f providertest.Fault) providertest.Reply {
@@ -41,26 +41,10 @@ func TestFaults(t *testing.T) {
 		"rate limited, for ever": {
 			reply: providertest.RateLimited("1e300"), category: failures.RateLimited, after: session.MaxRetryAfter.Std(),
 		},
-		"no quota": {
-			reply:    providertest.Failing(providertest.Fault{Status: 429, Type: "billing_error", Code: "insufficient_quota", Message: "pay"}),
-			category: failures.Auth, final: true, message: "billing problem",
-		},
-		"no credit": {
-			reply: providertest.Failing(providertest.Fault{
-				Status: 400, Type: "invalid_request_error",
-				Message: "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
-			}),
-			category: failures.Auth, final: true, message: "billing problem",
-		},
 		"server error": {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
-		"overloaded":   {reply: providertest.Overloaded(), category: failures.APIError, message: "Overloaded"},
 		"unauthorized": {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
 		"unknown model": {
 			reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true, message: "worker file",
-		},
-		"bad request": {
-			reply:    providertest.Failing(providertest.Fault{Status: 400, Type: "invalid_request_error", Message: "no such field"}),
-			category: failures.InvalidRequest, final: true, message: "no such field",
 		},
 		"overflow":        {reply: providertest.ContextOverflow(), category: failures.ContextOverflow, message: "nothing can be left out"},
 		"no answer":       {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},

@@ -20,7 +20,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		require.Equal(t, failures.TurnLimit, f.Category)
 		require.Contains(t, f.Message, "after 4 turns")
 		require.Equal(t, 4, s.Count())
-		b.job.MaxTurns, b.job.Calls = 2, nil
+		b.job.MaxTurns, b.job.Calls = 2, newCallStore()
 		_, err = b.run()
 		require.Contains(t, failed(t, err).Message, "after 2 turns")
 	})

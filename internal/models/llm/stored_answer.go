@@ -14,15 +14,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/models/wire"
 )
 
-// answer returns the model's answer in this turn: the stored one if it was paid for already, or
-// else a new one. It also returns the stored turn; nil if turns are not stored.
+// answer returns the model's answer in this turn, and the stored turn: that of an answer that was paid for already, or
+// else of a new one.
 func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
 	f, digest := r.talk.forecast(r.MaxOutputTokens, r.Prices), r.talk.digest()
-	if r.job.Calls == nil {
-		answer, _, _, err := r.call(ctx, turn, f, nil)
-		r.usage = r.usage.Add(answer.Usage)
-		return answer, nil, err
-	}
 	stored, err := r.job.Calls.Stored(ctx, turn, digest)
 	if err != nil {
 		return Answer{}, nil, fmt.Errorf("look for a stored answer to turn %d: %w", turn, err)
@@ -93,9 +88,6 @@ func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Di
 
 // enter waits until the provider's limits permit a call, at most for the time of an attempt.
 func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), err error) {
-	if r.Enter == nil {
-		return func(int64) {}, nil
-	}
 	defer r.job.Waits.Begin()()
 	bounded, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -151,4 +143,19 @@ func (r *run) redo(e effect, content []byte) error {
 	}
 	_, err = r.tree.write(name, string(content), &e.Executable)
 	return err
+}
+
+// Answer is a model's answer.
+type Answer struct {
+	Thinking []wire.Thinking `json:"thinking,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Calls    []wire.Call     `json:"calls,omitempty"`
+	Stop     wire.Ending     `json:"stop"`
+	// Counted: the provider has reported the usage of the call; otherwise Usage is an estimate.
+	Counted bool `json:"counted,omitempty"`
+	// Usage is the usage that the provider reports, without money; zero if it reports none. It
+	// is stored separately.
+	Usage cost.Usage `json:"-"`
+	// Said has the other facts that the provider reports about the answer.
+	Said session.CallAnswer `json:"-"`
 }

@@ -41,7 +41,7 @@ func wrongf(format string, args ...any) error { return wrong{fmt.Sprintf(format,
 func clean(name string) (string, error) {
 	switch {
 	case name == "":
-		return "", wrongf("path is missing; give a path relative to the directory, like docs/design.md")
+		return "", malformedf("path is missing; give a path relative to the directory, like docs/design.md")
 	case len(name) > maxPath:
 		return "", wrongf("path has %d bytes; at most %d are allowed", len(name), maxPath)
 	case strings.ContainsRune(name, 0):

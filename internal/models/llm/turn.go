@@ -178,7 +178,7 @@ func (d done) lastError() string {
 // tools executes the tool calls of an answer, or restores their changes if an earlier execution
 // has executed them.
 func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *session.StoredTurn) (done, error) {
-	if stored != nil && stored.Tools != nil {
+	if stored.Tools != nil {
 		d, whole, err := r.restore(ctx, stored.Tools)
 		if whole {
 			for i, result := range d.Results {
@@ -192,7 +192,7 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 		}
 	}
 	d, err := (&worker{run: r}).work(ctx, answer.Calls)
-	if err != nil || stored == nil {
+	if err != nil {
 		return d, err
 	}
 	if err := r.job.Calls.KeepTools(ctx, stored.Call, wire.Encode(d)); err != nil {

@@ -143,6 +143,15 @@ func (w *worker) call(ctx context.Context, call wire.Call) (string, error) {
 		return "", err
 	}
 	switch call.Name {
+	case toolList, toolSearch:
+		a.Path, err = directory(a.Path)
+	case toolRead, toolWrite, toolEdit, toolDelete:
+		a.Path, err = clean(a.Path)
+	}
+	if err != nil {
+		return "", err
+	}
+	switch call.Name {
 	case toolList:
 		return w.list(a)
 	case toolSearch:
@@ -174,11 +183,7 @@ func toolNames(job session.Job) []string {
 }
 
 func (w *worker) list(a arguments) (string, error) {
-	dir, err := directory(a.Path)
-	if err != nil {
-		return "", err
-	}
-	entries, more, err := w.tree.walk(dir, maxListed)
+	entries, more, err := w.tree.walk(a.Path, maxListed)
 	if err != nil {
 		return "", err
 	}
@@ -216,11 +221,7 @@ func (w *worker) search(a arguments) (string, error) {
 	if err != nil {
 		return "", wrongf("the pattern is no regular expression: %v", err)
 	}
-	name, err := directory(a.Path)
-	if err != nil {
-		return "", err
-	}
-	entries, more, err := w.tree.walk(name, maxWalked)
+	entries, more, err := w.tree.walk(a.Path, maxWalked)
 	if err != nil {
 		return "", err
 	}
@@ -260,11 +261,7 @@ func (w *worker) search(a arguments) (string, error) {
 
 // read masks a file before it selects lines, so that no part of a secret is visible.
 func (w *worker) read(a arguments) (string, error) {
-	name, err := clean(a.Path)
-	if err != nil {
-		return "", err
-	}
-	content, err := w.tree.read(name)
+	content, err := w.tree.read(a.Path)
 	if err != nil {
 		return "", err
 	}
@@ -280,7 +277,7 @@ func (w *worker) read(a arguments) (string, error) {
 		last = min(last, a.To)
 	}
 	if first > last {
-		return "", wrongf("%s has %d lines; lines %d to %d are not among them", name, len(lines), first, max(a.To, first))
+		return "", wrongf("%s has %d lines; lines %d to %d are not among them", a.Path, len(lines), first, max(a.To, first))
 	}
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -295,21 +292,14 @@ func (w *worker) read(a arguments) (string, error) {
 }
 
 func (w *worker) write(ctx context.Context, call wire.Call, a arguments) (string, error) {
-	switch {
-	case a.Path == "":
-		return "", malformedf("path is missing")
-	case a.Content == nil:
+	if a.Content == nil {
 		return "", malformedf("content is missing")
 	}
 	return w.store(ctx, call, a.Path, *a.Content, a.Executable)
 }
 
 // store writes a file and records the effect.
-func (w *worker) store(ctx context.Context, call wire.Call, path, content string, executable *bool) (string, error) {
-	name, err := clean(path)
-	if err != nil {
-		return "", err
-	}
+func (w *worker) store(ctx context.Context, call wire.Call, name, content string, executable *bool) (_ string, err error) {
 	if len(content) > maxWrite {
 		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
 	}
@@ -320,10 +310,8 @@ func (w *worker) store(ctx context.Context, call wire.Call, path, content string
 	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
 		return "", err
 	}
-	if w.job.Calls != nil {
-		if e.Blob, err = w.job.Calls.Put(ctx, []byte(content)); err != nil {
-			return "", err
-		}
+	if e.Blob, err = w.job.Calls.Put(ctx, []byte(content)); err != nil {
+		return "", err
 	}
 	w.done.Effects = append(w.done.Effects, e)
 	said := fmt.Sprintf("Wrote %s: %d bytes.", name, len(content))
@@ -335,41 +323,31 @@ func (w *worker) store(ctx context.Context, call wire.Call, path, content string
 
 func (w *worker) edit(ctx context.Context, call wire.Call, a arguments) (string, error) {
 	switch {
-	case a.Path == "":
-		return "", malformedf("path is missing")
 	case a.Old == nil || *a.Old == "":
 		return "", malformedf("old is missing; to make a new file, use write")
 	case a.New == nil:
 		return "", malformedf("new is missing; to take the text out, give an empty one")
 	}
-	name, err := clean(a.Path)
-	if err != nil {
-		return "", err
-	}
-	content, err := w.tree.read(name)
+	content, err := w.tree.read(a.Path)
 	if err != nil {
 		return "", err
 	}
 	switch n := strings.Count(content, *a.Old); n {
 	case 1:
 	case 0:
-		return "", wrongf("old does not occur in %s; read the file and give the text exactly as it is there, with its white space", name)
+		return "", wrongf("old does not occur in %s; read the file and give the text exactly as it is there, with its white space", a.Path)
 	default:
-		return "", wrongf("old occurs %d times in %s; give more of what is around it, so that it is unique", n, name)
+		return "", wrongf("old occurs %d times in %s; give more of what is around it, so that it is unique", n, a.Path)
 	}
-	return w.store(ctx, call, name, strings.Replace(content, *a.Old, *a.New, 1), nil)
+	return w.store(ctx, call, a.Path, strings.Replace(content, *a.Old, *a.New, 1), nil)
 }
 
 func (w *worker) remove(a arguments) (string, error) {
-	name, err := clean(a.Path)
-	if err != nil {
+	if err := w.tree.remove(a.Path); err != nil {
 		return "", err
 	}
-	if err := w.tree.remove(name); err != nil {
-		return "", err
-	}
-	w.done.Effects = append(w.done.Effects, effect{Path: name})
-	return "Deleted " + name + ".", nil
+	w.done.Effects = append(w.done.Effects, effect{Path: a.Path})
+	return "Deleted " + a.Path + ".", nil
 }
 
 // check runs one of the checks of the phase.

@@ -88,48 +88,21 @@ func anthropicAnswer(m *Meter, path string, l leaf) {
 	}
 	path = strings.TrimPrefix(path, "message.") // of message_start
 	if part, ok := strings.CutPrefix(path, "usage.iterations[]."); ok {
-		m.each.anthropic(part, l, (*count).add)
-	} else if part, ok := strings.CutPrefix(path, "usage."); ok {
-		m.counts.anthropic(part, l, (*count).set)
-		m.readCost(part, part, l) // of a compatible server, like OpenRouter's
+		if c := m.each.named(part); c != nil {
+			c.add(l)
+		}
+		return
 	}
+	m.readUsage(path, l)
 	switch path {
-	case "id":
-		m.facts.ID = l.text()
-	case "model":
-		m.facts.Model = l.text()
-	case "usage.service_tier":
-		m.tiers[0] = l.word()
 	case "usage.speed":
 		m.tiers[1] = l.word()
 	case "usage.inference_geo":
 		m.tiers[2] = l.word()
-	case "usage.output_tokens":
-		m.countOutput(l)
 	case "stop_reason", "delta.stop_reason":
 		m.stopped(l)
 	default:
-		m.readError(path, l)
-	}
-}
-
-// anthropic reads a count.
-func (c *counts) anthropic(name string, l leaf, take func(*count, leaf)) {
-	switch name {
-	case "input_tokens":
-		take(&c.input, l)
-	case "cache_read_input_tokens":
-		take(&c.cacheRead, l)
-	case "cache_creation_input_tokens":
-		take(&c.cacheWrite, l)
-	case "cache_creation.ephemeral_1h_input_tokens":
-		take(&c.cacheHour, l)
-	case "output_tokens":
-		take(&c.output, l)
-	case "output_tokens_details.thinking_tokens":
-		take(&c.reasoning, l)
-	case "server_tool_use.web_search_requests":
-		take(&c.searches, l)
+		m.readCommon(path, l)
 	}
 }
 
@@ -172,7 +145,7 @@ func (b anthropicBlock) item(kind ItemKind) Item {
 	case strings.HasSuffix(b.Type, "tool_use"):
 		return Item{Kind: ToolCall, ID: b.ID, Name: b.Name, Text: string(b.Input)}
 	case strings.HasSuffix(b.Type, "tool_result"):
-		return Item{Kind: ToolResult, ID: b.ToolUseID, Text: textOf(b.Content), Failed: b.IsError}
+		return Item{Kind: ToolResult, ID: b.ToolUseID, Text: TextOf(b.Content), Failed: b.IsError}
 	}
 	return Item{Kind: kind, Text: "(" + b.Type + ")"}
 }
@@ -180,13 +153,13 @@ func (b anthropicBlock) item(kind ItemKind) Item {
 // anthropicBlocks splits a content into items: a text, or blocks.
 func anthropicBlocks(kind ItemKind, content json.RawMessage) (items []Item) {
 	var blocks []anthropicBlock
-	if len(content) > 0 && content[0] == '[' && decode(content, &blocks) {
+	if len(content) > 0 && content[0] == '[' && Decode(content, &blocks) {
 		for _, b := range blocks {
 			items = appendItem(items, b.item(kind))
 		}
 		return items
 	}
-	return appendItem(nil, Item{Kind: kind, Text: textOf(content)})
+	return appendItem(nil, Item{Kind: kind, Text: TextOf(content)})
 }
 
 type anthropicMessage struct {
@@ -199,7 +172,7 @@ func anthropicItems(kind ItemKind, raw []byte) []Item {
 		return anthropicBlocks(kind, raw)
 	}
 	var m anthropicMessage
-	decode(raw, &m)
+	Decode(raw, &m)
 	return anthropicBlocks(kindOf(m.Role), m.Content)
 }
 
@@ -214,7 +187,7 @@ func anthropicAdd(a *Answer, document []byte) {
 			PartialJSON               string `json:"partial_json"`
 		}
 	}
-	decode(document, &e)
+	Decode(document, &e)
 	place := strconv.Itoa(e.Index)
 	switch e.Type {
 	case "message":

@@ -72,20 +72,14 @@ func chatAnswer(m *Meter, path string, l leaf) {
 		return
 	}
 	switch path {
-	case "id":
-		m.facts.ID = l.text()
-	case "model":
-		m.facts.Model = l.text()
 	case "[]": // the line [DONE] after a stream
 		m.facts.Ended = m.facts.Ended || l.is("DONE") && m.lines.on
-	case "service_tier":
-		m.tiers[0] = l.word()
 	case "choices[].finish_reason":
 		m.stopped(l)
 	case "choices[].native_finish_reason": // OpenRouter's word for what the provider behind it says
 		m.failedBy(l)
 	default:
-		m.readError(path, l)
+		m.readCommon(path, l)
 	}
 }
 
@@ -139,7 +133,7 @@ func (c chatCall) item() Item {
 
 func (m chatMessage) items(kind ItemKind) []Item {
 	items := appendItem(nil, Item{Kind: Thought, Text: m.Reasoning + m.ReasonedAs})
-	items = appendItem(items, Item{Kind: kind, ID: m.ToolCallID, Text: textOf(m.Content)})
+	items = appendItem(items, Item{Kind: kind, ID: m.ToolCallID, Text: TextOf(m.Content)})
 	items = appendItem(items, Item{Kind: Declined, Text: m.Refusal})
 	for _, c := range m.ToolCalls {
 		items = append(items, c.item())
@@ -149,7 +143,7 @@ func (m chatMessage) items(kind ItemKind) []Item {
 
 func chatItems(_ ItemKind, raw []byte) []Item {
 	var m chatMessage
-	decode(raw, &m)
+	Decode(raw, &m)
 	return m.items(kindOf(m.Role))
 }
 
@@ -160,12 +154,12 @@ func chatAdd(a *Answer, document []byte) {
 			Message, Delta chatMessage
 		}
 	}
-	decode(document, &chunk)
+	Decode(document, &chunk)
 	for _, c := range chunk.Choices {
 		a.add(c.Message.items(Said)...)
 		d := c.Delta
 		a.write(fmt.Sprint(c.Index, Thought), Thought, d.Reasoning+d.ReasonedAs)
-		a.write(fmt.Sprint(c.Index, Said), Said, textOf(d.Content))
+		a.write(fmt.Sprint(c.Index, Said), Said, TextOf(d.Content))
 		a.write(fmt.Sprint(c.Index, Declined), Declined, d.Refusal)
 		for _, call := range d.ToolCalls {
 			chatAddCall(a, c.Index, call)

@@ -29,7 +29,7 @@ const (
 )
 
 // Scale learns from the calls of one agent how many tokens a provider counts for a text. Its zero
-// value and nil have learned nothing. It is safe for concurrent use.
+// value has learned nothing. It is safe for concurrent use.
 type Scale struct {
 	tokens atomic.Int64
 	// wrote is the number of tokens of answers, and took their total time.
@@ -55,7 +55,7 @@ func (s *Scale) Writes(in time.Duration) int64 {
 // Learn records how many tokens a provider has counted for a prompt of this size. The largest
 // ratio is kept.
 func (s *Scale) Learn(tokens, bytes int64) {
-	if s == nil || tokens <= 0 || bytes <= 0 {
+	if tokens <= 0 || bytes <= 0 {
 		return
 	}
 	for now := (tokens*block + bytes - 1) / bytes; ; {
@@ -67,12 +67,7 @@ func (s *Scale) Learn(tokens, bytes int64) {
 }
 
 // Learned returns the tokens of a block of text for [Forecast]; zero: unknown.
-func (s *Scale) Learned() int64 {
-	if s == nil {
-		return 0
-	}
-	return s.tokens.Load()
-}
+func (s *Scale) Learned() int64 { return s.tokens.Load() }
 
 // Forecast estimates a call's cost before it is made. The prompt has a beginning whose tokens the
 // provider has counted in an earlier call. Of the rest only the size in bytes is known, which is

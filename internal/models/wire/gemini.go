@@ -116,24 +116,10 @@ func geminiRequest(q *Request, path string, l leaf) {
 
 func geminiAnswer(m *Meter, path string, l leaf) {
 	path = strings.TrimPrefix(path, "[].") // a stream that is a list
+	if m.readUsage(path, l) {
+		return
+	}
 	switch path {
-	case "responseId":
-		m.facts.ID = l.text()
-	case "modelVersion":
-		m.facts.Model = l.text()
-	case "usageMetadata.promptTokenCount":
-		m.counts.input.set(l)
-	case "usageMetadata.toolUsePromptTokenCount":
-		m.counts.tools.set(l)
-	case "usageMetadata.cachedContentTokenCount":
-		m.counts.cacheRead.set(l)
-	case "usageMetadata.candidatesTokenCount":
-		m.countOutput(l)
-	case "usageMetadata.totalTokenCount":
-		m.counts.total.set(l)
-	case "usageMetadata.thoughtsTokenCount":
-		m.counts.reasoning.set(l)
-		m.counted = true
 	case "candidates[].groundingMetadata.webSearchQueries[]":
 		if l.size > 0 { // empty ones are not charged
 			m.searched++
@@ -141,7 +127,7 @@ func geminiAnswer(m *Meter, path string, l leaf) {
 	case "candidates[].finishReason", "promptFeedback.blockReason":
 		m.stopped(l)
 	default:
-		m.readError(path, l)
+		m.readCommon(path, l)
 	}
 }
 
@@ -196,7 +182,7 @@ func (m geminiMessage) items(kind ItemKind) (items []Item) {
 // geminiResult returns the text of a tool's result. Most programs put it into the key output.
 func geminiResult(raw json.RawMessage) string {
 	var result struct{ Output string }
-	if decode(raw, &result) && result.Output != "" {
+	if Decode(raw, &result) && result.Output != "" {
 		return result.Output
 	}
 	return string(raw)
@@ -204,7 +190,7 @@ func geminiResult(raw json.RawMessage) string {
 
 func geminiItems(kind ItemKind, raw []byte) []Item {
 	var m geminiMessage
-	decode(raw, &m)
+	Decode(raw, &m)
 	if kind == Asked {
 		kind = kindOf(m.Role)
 	}
@@ -216,7 +202,7 @@ func geminiAdd(a *Answer, document []byte) {
 	var chunk struct {
 		Candidates []struct{ Content geminiMessage }
 	}
-	decode(document, &chunk)
+	Decode(document, &chunk)
 	for _, c := range chunk.Candidates {
 		for _, it := range c.Content.items(Said) {
 			last := len(a.all) - 1

@@ -198,9 +198,18 @@ func (m *Meter) container(path string, _ int, _ int64, opens bool) {
 	m.event, m.loose, m.nested, m.searched, m.each = "", Fault{}, false, 0, counts{}
 }
 
-func (m *Meter) countOutput(l leaf) {
-	m.counts.output.set(l)
-	m.counted = m.counted || l.number() >= 0
+// readCommon reads a value that answers of several formats have under the same name, or an error.
+func (m *Meter) readCommon(path string, l leaf) {
+	switch path {
+	case "id", "responseId":
+		m.facts.ID = l.text()
+	case "model", "modelVersion":
+		m.facts.Model = l.text()
+	case "service_tier", "usage.service_tier":
+		m.tiers[0] = l.word()
+	default:
+		m.readError(path, l)
+	}
 }
 
 func (m *Meter) stopped(l leaf) {

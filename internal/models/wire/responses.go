@@ -65,12 +65,6 @@ func responsesAnswer(m *Meter, path string, l leaf) {
 		return
 	}
 	switch path {
-	case "id":
-		m.facts.ID = l.text()
-	case "model":
-		m.facts.Model = l.text()
-	case "service_tier":
-		m.tiers[0] = l.word()
 	case "output[].action.type", "item.action.type": // opening a page that was found is free
 		if l.is("search") {
 			m.searched++
@@ -84,7 +78,7 @@ func responsesAnswer(m *Meter, path string, l leaf) {
 			m.stopped(l)
 		}
 	default:
-		m.readError(path, l)
+		m.readCommon(path, l)
 	}
 }
 
@@ -122,23 +116,23 @@ type responsesItem struct {
 func (i responsesItem) item() Item {
 	switch {
 	case i.Type == "message" || i.Type == "" && i.Role != "":
-		return Item{Kind: kindOf(i.Role), Text: textOf(i.Content)}
+		return Item{Kind: kindOf(i.Role), Text: TextOf(i.Content)}
 	case i.Type == "reasoning":
-		return Item{Kind: Thought, Text: textOf(i.Summary)}
+		return Item{Kind: Thought, Text: TextOf(i.Summary)}
 	case strings.HasSuffix(i.Type, "_call"):
 		return Item{Kind: ToolCall, ID: cmp.Or(i.CallID, i.ID), Name: cmp.Or(i.Name, i.Type), Text: i.Arguments + i.Input + string(i.Action)}
 	case strings.HasSuffix(i.Type, "_output"):
-		return Item{Kind: ToolResult, ID: i.CallID, Text: textOf(i.Output)}
+		return Item{Kind: ToolResult, ID: i.CallID, Text: TextOf(i.Output)}
 	}
 	return Item{Kind: Asked, Text: "(" + i.Type + ")"}
 }
 
 func responsesItems(kind ItemKind, raw []byte) []Item {
 	if raw[0] == '"' {
-		return appendItem(nil, Item{Kind: kind, Text: textOf(raw)})
+		return appendItem(nil, Item{Kind: kind, Text: TextOf(raw)})
 	}
 	var i responsesItem
-	decode(raw, &i)
+	Decode(raw, &i)
 	return appendItem(nil, i.item())
 }
 
@@ -149,7 +143,7 @@ func responsesAdd(a *Answer, document []byte) {
 		Item        responsesItem
 		Output      []responsesItem
 	}
-	decode(document, &e)
+	Decode(document, &e)
 	for _, i := range e.Output { // no event
 		a.add(appendItem(nil, i.item())...)
 	}

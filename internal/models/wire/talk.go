@@ -231,9 +231,9 @@ func (a *Answer) write(place string, kind ItemKind, text string) *growing {
 	return g
 }
 
-// decode decodes the fields that have the types of v. Other fields are ignored, because servers
+// Decode decodes the fields that have the types of v. Other fields are ignored, because servers and programs
 // differ in them.
-func decode(raw []byte, v any) bool {
+func Decode(raw []byte, v any) bool {
 	err := json.Unmarshal(raw, v)
 	var other *json.UnmarshalTypeError
 	return err == nil || errors.As(err, &other)
@@ -257,15 +257,15 @@ type textPart struct {
 	Type, Text, Refusal string
 }
 
-// textOf returns a content that is a text, or the texts in a list of parts. For any other content
+// TextOf returns a content that is a text, or the texts in a list of parts. For any other content
 // it returns the JSON.
-func textOf(raw json.RawMessage) string {
+func TextOf(raw json.RawMessage) string {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
 		return text
 	}
 	var parts []textPart
-	if raw[0] != '[' || !decode(raw, &parts) {
+	if raw[0] != '[' || !Decode(raw, &parts) {
 		return string(raw)
 	}
 	texts := make([]string, len(parts))
@@ -295,7 +295,7 @@ func toolsOf(raw []byte) []Item {
 		FunctionDeclarations       []tool
 		FunctionDeclarationsSnaked []tool `json:"function_declarations"`
 	}
-	if !decode(raw, &tools) {
+	if !Decode(raw, &tools) {
 		return nil
 	}
 	var names []string

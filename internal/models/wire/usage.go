@@ -1,26 +1,29 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
-// Providers that follow OpenAI's formats state the usage in dialects. The name of a count says what it
-// is, wherever in the usage it stands, and whether it is written as input_tokens or as inputTokens. These are the names of
-// OpenAI, DeepSeek, Moonshot (Kimi), Qwen, xAI, OpenRouter, LiteLLM, Perplexity, vLLM, and of Anthropic, Bedrock and Gemini
-// behind an endpoint of OpenAI's format.
+// Providers state the usage in dialects. The name of a count says what it is, wherever in the usage it stands, and whether it
+// is written as input_tokens or as inputTokens. These are the names of OpenAI, DeepSeek, Moonshot (Kimi), Qwen, xAI, OpenRouter,
+// LiteLLM, Perplexity, vLLM, and of Anthropic, Bedrock and Gemini, which also occur behind endpoints of OpenAI's format.
 var usageNames = uniform(map[string]func(*counts) *count{
-	"prompt_tokens": inputOf, "input_tokens": inputOf,
+	"prompt_tokens": inputOf, "input_tokens": inputOf, "prompt_token_count": inputOf, "tool_use_prompt_token_count": toolInputOf,
+	"completion_tokens": outputOf, "output_tokens": outputOf, "candidates_token_count": outputOf,
 	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
 	"cached_input_tokens": cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf, "created_cache_tokens": cacheWriteOf,
 	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
 	"cache_write_input_tokens": cacheWriteOf, "cached_content_token_count": cacheReadOf,
 	"ephemeral_1h_input_tokens": cacheHourOf, "web_search_requests": searchesOf,
-	"reasoning_tokens": reasoningOf, "thoughts_token_count": reasoningOf,
-	"total_tokens": totalOf,
+	"reasoning_tokens": reasoningOf, "thinking_tokens": reasoningOf, "thoughts_token_count": reasoningOf,
+	"total_tokens": totalOf, "total_token_count": totalOf,
 })
 
 // uniform makes names uniform.
@@ -35,6 +38,8 @@ func uniform[T any](names map[string]T) map[string]T {
 func uniformName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
 func inputOf(c *counts) *count      { return &c.input }
+func toolInputOf(c *counts) *count  { return &c.tools }
+func outputOf(c *counts) *count     { return &c.output }
 func cacheReadOf(c *counts) *count  { return &c.cacheRead }
 func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
 func cacheHourOf(c *counts) *count  { return &c.cacheHour }
@@ -42,8 +47,17 @@ func reasoningOf(c *counts) *count  { return &c.reasoning }
 func searchesOf(c *counts) *count   { return &c.searches }
 func totalOf(c *counts) *count      { return &c.total }
 
-// usagePlaces are the keys with a usage: OpenAI's, Moonshot's of the last chunk, and Groq's of a stream.
-var usagePlaces = []string{"usage.", "choices[].usage.", "x_groq.usage."}
+// named returns the count with this name, which may be the end of a path; nil: there is none.
+func (c *counts) named(name string) *count {
+	if of := usageNames[uniformName(name[strings.LastIndexByte(name, '.')+1:])]; of != nil {
+		return of(c)
+	}
+	return nil
+}
+
+// usagePlaces are the keys with a usage: that of OpenAI and Anthropic, Moonshot's of the last chunk, Groq's of a stream, and
+// Gemini's.
+var usagePlaces = []string{"usage.", "choices[].usage.", "x_groq.usage.", "usageMetadata."}
 
 // readUsage reads a value of a usage; false: the path is not in one.
 func (m *Meter) readUsage(path string, l leaf) bool {
@@ -52,18 +66,14 @@ func (m *Meter) readUsage(path string, l leaf) bool {
 		if !ok {
 			continue
 		}
+		if c := m.counts.named(rest); c != nil {
+			c.set(l)
+			m.counted = m.counted || l.number() >= 0 && (c == &m.counts.output || c == &m.counts.reasoning)
+		}
 		name := rest[strings.LastIndexByte(rest, '.')+1:]
-		plain := uniformName(name)
-		switch of := usageNames[plain]; plain {
-		case "completiontokens", "outputtokens":
-			m.countOutput(l)
+		switch uniformName(name) {
 		case "cachereadinputtokens", "cachecreationinputtokens", "cachewriteinputtokens":
 			m.counts.beside = true
-			fallthrough
-		default:
-			if of != nil {
-				of(&m.counts).set(l)
-			}
 		}
 		m.readCost(rest, name, l)
 		return true
@@ -151,4 +161,41 @@ func upTo(u cost.Usage, total count) (cost.Usage, string) {
 	differs := fmt.Sprintf("the provider's total is %d tokens, and its parts add up to %d", total.n, sum)
 	u.OutputTokens += max(total.n-sum, 0)
 	return u, differs
+}
+
+const (
+	// maxSearches is an upper bound of the searches of an answer.
+	maxSearches = 1000
+	// maxWindow bounds the tokens of a prompt, and maxImage those of an image.
+	maxWindow, maxImage = 1 << 20, 1 << 16
+)
+
+// refers records that the body refers to a part of the prompt with at most this many tokens.
+func (q *Request) refers(l leaf, tokens int64) {
+	if l.quoted && l.size > 0 && !bytes.HasPrefix(l.raw, []byte("data:")) {
+		q.Elsewhere = min(q.Elsewhere+tokens, maxWindow)
+	}
+}
+
+// usualTiers are the providers' words for tiers with the usual prices.
+var usualTiers = []string{"auto", "default", "standard", "standard_only", "on_demand", "global", "not_available"}
+
+// tierOf returns the service tier in the result of [joinTiers], as [cost.Prices] names it; empty:
+// the usual one.
+func tierOf(joined string) string {
+	words := slices.DeleteFunc(strings.Split(joined, "+"), func(word string) bool { return slices.Contains(usualTiers, word) })
+	return strings.Join(words, "+")
+}
+
+// joinTiers joins the stated tier, speed and place of a call.
+func joinTiers(words []string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" }), "+")
+}
+
+// word returns the value as one word in lower case; empty: it is null.
+func (l leaf) word() string {
+	if !l.quoted {
+		return ""
+	}
+	return textfmt.Shorten(strings.ToLower(l.text()), 80)
 }

@@ -36,7 +36,7 @@ var (
 	resetAt = regexp.MustCompile(`(?i)(?:try again|resets?)(?: (?:at|on|after))? ` +
 		`(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?(?: at)? )?` +
 		`(?:(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?(?:,|,? at)? ?)?` +
-		`(?:(\d{1,2})(?::(\d\d))?(?::\d\d)? ?([ap])\.?m\b\.?|(\d{1,2}):(\d\d)(?::\d\d)?|noon|midnight)?` +
+		`(\d{1,2}(?::\d\d){0,2} ?[ap]\.?m\b\.?|\d{1,2}(?::\d\d){1,2}|noon|midnight)?` +
 		`(?: ?\(([A-Za-z0-9_+/-]{1,40})\)| (utc|gmt|[pmce][sd]t)\b)?`)
 )
 
@@ -55,14 +55,15 @@ func InText(text string, now time.Time) time.Duration {
 		return boundedWait(sumOf(m[1]))
 	}
 	if m := resetEpoch.FindStringSubmatch(text); m != nil {
-		return untilEpoch(m[1], now)
+		seconds, _ := strconv.ParseInt(m[1], 10, 64) // ten digits
+		return Until(time.Unix(seconds, 0), now)
 	}
 	if m := resetISO.FindStringSubmatch(text); m != nil {
 		return untilISO(m[1], now)
 	}
 	for _, m := range resetAt.FindAllStringSubmatch(text, -1) {
-		if at, ok := clockTime(m, now); ok {
-			return boundedWait(at.Sub(now))
+		if at, ok := nextTime(m, now); ok {
+			return Until(at, now)
 		}
 	}
 	return 0
@@ -101,104 +102,65 @@ func sumOf(text string) time.Duration {
 	return time.Duration(sum)
 }
 
-func untilEpoch(seconds string, now time.Time) time.Duration {
-	n, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return boundedWait(time.Unix(n, 0).Sub(now))
-}
-
 func untilISO(text string, now time.Time) time.Duration {
 	text = strings.Replace(text, " ", "T", 1)
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return boundedWait(at.Sub(now))
+			return Until(at, now)
 		}
 	}
 	return 0
 }
 
-// clockTime is the next such time as a match of resetAt says; ok is false for what is
-// none.
-func clockTime(m []string, now time.Time) (at time.Time, ok bool) {
-	day, month := m[1], m[2]
-	whole := strings.ToLower(m[0])
-	if day == "" && month == "" && m[5] == "" && m[8] == "" && !strings.Contains(whole, "noon") && !strings.Contains(whole, "midnight") {
+// clockLayouts are the forms of a time of day, in lower case without spaces and dots.
+var clockLayouts = []string{"3pm", "3:04pm", "3:04:05pm", "15:04", "15:04:05"}
+
+var clockWords = strings.NewReplacer(" ", "", ".", "", "noon", "12pm", "midnight", "12am")
+
+// timeOfDay parses a time of day. A day alone begins at midnight.
+func timeOfDay(text string) (clock time.Time, ok bool) {
+	text = cmp.Or(clockWords.Replace(strings.ToLower(text)), "12am")
+	for _, layout := range clockLayouts {
+		if clock, err := time.Parse(layout, text); err == nil {
+			return clock, true
+		}
+	}
+	return clock, false
+}
+
+// nextTime is the next such time as a match of resetAt says; ok is false for what is none. A day without a year that was over
+// yesterday is next year's.
+func nextTime(m []string, now time.Time) (at time.Time, ok bool) {
+	weekday, month, day := m[1], m[2], m[3]
+	clock, ok := timeOfDay(m[5])
+	if !ok || weekday+month+m[5] == "" {
 		return at, false
 	}
-	hour, minute, ok := timeOfDay(m, whole)
-	if !ok {
-		return at, false
+	here := now.In(zoneOf(cmp.Or(m[6], m[7]), now.Location()))
+	on := func(year int, month time.Month, day int) time.Time {
+		return time.Date(year, month, day, clock.Hour(), clock.Minute(), 0, 0, here.Location())
 	}
-	zone := zoneOf(cmp.Or(m[10], m[11]), now.Location())
-	here := now.In(zone)
-	if month != "" {
-		return dated(m, hour, minute, here)
-	}
-	at = time.Date(here.Year(), here.Month(), here.Day(), hour, minute, 0, 0, zone)
-	if day != "" {
-		days := (int(weekdays[strings.ToLower(day)]) - int(here.Weekday()) + 7) % 7
-		at = at.AddDate(0, 0, days)
+	at = on(here.Date())
+	switch {
+	case month != "":
+		date, err := time.Parse("Jan 2", month+" "+day)
+		if err != nil {
+			return at, false
+		}
+		year, _ := strconv.Atoi(m[4]) // four digits, or none
+		at = on(cmp.Or(year, here.Year()), date.Month(), date.Day())
+		if year == 0 && here.Sub(at) > 24*time.Hour {
+			at = at.AddDate(1, 0, 0)
+		}
+	case weekday != "":
+		for !strings.EqualFold(at.Weekday().String()[:3], weekday) {
+			at = at.AddDate(0, 0, 1)
+		}
 		if here.Sub(at) > justReset {
 			at = at.AddDate(0, 0, 7)
 		}
-		return at, true
-	}
-	if here.Sub(at) > justReset {
-		at = time.Date(here.Year(), here.Month(), here.Day()+1, hour, minute, 0, 0, zone)
-	}
-	return at, true
-}
-
-var weekdays = map[string]time.Weekday{
-	"sun": time.Sunday, "mon": time.Monday, "tue": time.Tuesday, "wed": time.Wednesday,
-	"thu": time.Thursday, "fri": time.Friday, "sat": time.Saturday,
-}
-
-// timeOfDay is the time in a match of resetAt; a day alone begins at midnight.
-func timeOfDay(m []string, whole string) (hour, minute int, ok bool) {
-	switch {
-	case m[5] != "": // twelve hours
-		hour, _ = strconv.Atoi(m[5])
-		minute, _ = strconv.Atoi(cmp.Or(m[6], "0"))
-		if hour < 1 || hour > 12 || minute > 59 {
-			return 0, 0, false
-		}
-		hour %= 12
-		if strings.EqualFold(m[7], "p") {
-			hour += 12
-		}
-	case m[8] != "":
-		hour, _ = strconv.Atoi(m[8])
-		minute, _ = strconv.Atoi(m[9])
-		if hour > 23 || minute > 59 {
-			return 0, 0, false
-		}
-	case strings.Contains(whole, "noon"):
-		hour = 12
-	}
-	return hour, minute, true
-}
-
-// dated is the time on the day that a match of resetAt names. A day without a year
-// that was over yesterday is next year's.
-func dated(m []string, hour, minute int, here time.Time) (time.Time, bool) {
-	month, err := time.Parse("Jan", strings.ToUpper(m[2][:1])+strings.ToLower(m[2][1:3]))
-	if err != nil {
-		return here, false
-	}
-	day, _ := strconv.Atoi(m[3]) // two digits
-	year, _ := strconv.Atoi(m[4])
-	if year == 0 {
-		year = here.Year()
-	}
-	at := time.Date(year, month.Month(), day, hour, minute, 0, 0, here.Location())
-	if at.Day() != day || day == 0 {
-		return here, false
-	}
-	if m[4] == "" && here.Sub(at) > 24*time.Hour {
-		at = at.AddDate(1, 0, 0)
+	case here.Sub(at) > justReset:
+		at = at.AddDate(0, 0, 1)
 	}
 	return at, true
 }

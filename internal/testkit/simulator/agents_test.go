@@ -56,7 +56,8 @@ func (a agents) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	model := &llm.Agent{
 		Name: job.Agent, API: wire.Anthropic, Model: "model", Transport: provider{a.p, id, job.Brief},
 		MaxTurns: 20, MaxOutputTokens: 2000, ContextTokens: 100_000, Timeout: agentLimit, IdleTimeout: idleTimeout,
-		Mask: func(s string) string { return s }, Now: time.Now,
+		Mask: func(s string) string { return s }, Now: time.Now, Scale: &wire.Scale{},
+		Enter: func(context.Context, int64) (func(int64), error) { return func(int64) {}, nil },
 	}
 	out, failed = model.Run(ctx, job)
 	return out, failed

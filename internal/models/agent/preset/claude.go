@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"path"
 	"regexp"
 	"slices"
@@ -195,7 +196,7 @@ func (r *claudeParser) Event(data []byte, s *Run) bool {
 		s.requestStarted(e.Parent)
 		for _, c := range e.Message.Content {
 			if c.Type == "tool_result" {
-				s.toolResult(toolOutput(c.Content), c.IsError)
+				s.toolResult(wire.TextOf(c.Content), c.IsError)
 			}
 		}
 	case "result":
@@ -306,8 +307,8 @@ func (r *claudeParser) failure(e claudeEvent) *failures.Failure {
 		f.Category = failures.InvalidOutput
 	case r.fault == "authentication_failed", r.fault == "billing_error", r.fault == "oauth_org_not_allowed", unpaid(why):
 		f.Category = failures.Auth
-	case e.APIErrorStatus != 0:
-		blame(f, e.APIErrorStatus)
+	case e.APIErrorStatus >= http.StatusBadRequest:
+		f.Category = statusCategory(e.APIErrorStatus)
 	case r.fault == "rate_limit", claudeLimit.MatchString(why):
 		f.Category = failures.RateLimited
 	case r.fault == "server_error", r.fault == "overloaded", r.fault == "unknown", strings.HasPrefix(why, "API Error"):

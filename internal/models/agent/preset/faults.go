@@ -1,13 +1,13 @@
 package preset
 
 import (
-	"net/http"
 	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
@@ -27,8 +27,8 @@ var textRules = []textRule{
 	{regexp.MustCompile(`(?i)turn limit|max(imum)? (session )?turns`), failures.TurnLimit},
 }
 
-// statusPattern finds an HTTP status in a program's message.
-var statusPattern = regexp.MustCompile(`(?i)(?:status:?|"code"\s*:)\s*(\d{3})\b`)
+// statusPattern finds the HTTP status of an error in a program's message.
+var statusPattern = regexp.MustCompile(`(?i)(?:status:?|"code"\s*:)\s*([45]\d\d)\b`)
 
 var (
 	// unpaidPattern matches messages about an account without credit, or a plan without the
@@ -54,36 +54,24 @@ func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 		f.Category = failures.Auth
 		return f
 	}
-	known := false
 	if m := statusPattern.FindStringSubmatch(text); m != nil {
-		status, _ := strconv.Atoi(m[1]) // three digits
-		known = blame(f, status)
+		status, _ := strconv.Atoi(m[1]) // a number of three digits
+		if f.Category = statusCategory(status); f.Category != failures.InvalidRequest {
+			return f
+		}
 	}
-	for _, rule := range textRules {
-		if !known && rule.pattern.MatchString(text) {
-			f.Category, known = rule.category, true // the text is more precise than the status
+	for _, rule := range textRules { // the text says more than the status of a rejected request
+		if rule.pattern.MatchString(text) {
+			f.Category = rule.category
+			return f
 		}
 	}
 	return f
 }
 
-// blame sets the category of a failure by its provider's HTTP status. It returns false if the
-// status is not enough: the provider refuses the request, and would refuse it again.
-func blame(f *failures.Failure, status int) bool {
-	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
-		f.Category = failures.Auth
-	case status == http.StatusTooManyRequests:
-		f.Category = failures.RateLimited
-	case status == http.StatusRequestEntityTooLarge:
-		f.Category = failures.ContextOverflow
-	case status == http.StatusRequestTimeout, status >= 500:
-		f.Category = failures.APIError
-	case status >= 400:
-		f.Category = failures.InvalidRequest
-		return false
-	}
-	return true
+// statusCategory returns the category of a provider's HTTP status alone.
+func statusCategory(status int) failures.Category {
+	return wire.Failure(&wire.Fault{Status: status}, "", time.Time{}).Category
 }
 
 // LimitReset returns the wait that a provider states: by a time in the program's event stream,

@@ -1,9 +1,7 @@
 package preset
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/transcript"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 )
 
 // maxEvent bounds one line of a conversation's file, in bytes. Longer lines are ignored.
@@ -196,33 +195,7 @@ func firstLine(text string) string {
 // decodeEvent decodes the fields of an event that have the types of v, because programs
 // change their streams. It returns false if data is not a JSON object.
 func decodeEvent(data []byte, v any) bool {
-	if len(data) == 0 || data[0] != '{' {
-		return false
-	}
-	var wrong *json.UnmarshalTypeError
-	err := json.Unmarshal(data, v)
-	return err == nil || errors.As(err, &wrong)
-}
-
-// toolOutput formats the result of a tool: a text, the texts of a list of blocks, or else
-// the JSON itself.
-func toolOutput(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) == nil {
-		return text
-	}
-	var blocks []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(value, &blocks) != nil {
-		return string(value)
-	}
-	var parts []string
-	for _, b := range blocks {
-		parts = append(parts, cmp.Or(b.Text, "("+b.Type+")"))
-	}
-	return strings.Join(parts, "\n")
+	return len(data) > 0 && data[0] == '{' && wire.Decode(data, v)
 }
 
 // milliseconds converts a number that a program printed; zero if it is negative or more
