@@ -117,7 +117,7 @@ func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
 	require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
 }
 
-// TestAnswersToAnOutage: it is tried now; it is skipped; nobody answers and it never ends.
+// TestAnswersToAnOutage: it is tried now; it is skipped; the session is aborted; nobody answers and it never ends.
 func TestAnswersToAnOutage(t *testing.T) {
 	t.Parallel()
 	play := func(t *testing.T, answer *session.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage, *testsuite.TestWorkflowEnvironment) {
@@ -156,6 +156,11 @@ func TestAnswersToAnOutage(t *testing.T) {
 		_, env := play(t, &session.Answer{Action: session.AnswerSkip})
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
+	})
+	t.Run("abort", func(t *testing.T) {
+		t.Parallel()
+		_, env := play(t, &session.Answer{Action: session.AnswerAbort, By: "ann"})
+		require.ErrorContains(t, env.GetWorkflowError(), "aborted by ann")
 	})
 	t.Run("nobody", func(t *testing.T) {
 		t.Parallel()

@@ -36,44 +36,6 @@ func replies(write func(told string) (path, text string), finish func(told strin
 
 func done(string) any { return map[string]string{"summary": "done"} }
 
-// TestResetSessionPaysForNoSeriesAgain resets a session in which a person has had
-// an assignment begin afresh. The person has to say so again, and the model is asked
-// nothing that it has answered.
-func TestResetSessionPaysForNoSeriesAgain(t *testing.T) {
-	t.Parallel()
-	provider := providertest.New(t, replies(func(told string) (path, text string) {
-		if strings.Contains(told, "wrote: make it good") {
-			return "a.txt", "good"
-		}
-		return "a.txt", "bad"
-	}, done))
-	s := newStand(t, agent.Config{
-		Agents: map[string]agent.Definition{"a": model()}, Providers: served(wire.Anthropic, provider.URL()),
-		Checks: map[string]agent.CheckDefinition{"good": check("date +%s%N; grep good a.txt")}, // never in the same words
-	})
-	tm := short(spec.Phase{Name: "one", Personas: []string{"dev"}, Checks: []string{"good"}})
-	delete(tm.Personas, "other")
-	tm.Retry = spec.Retry{Attempts: 2, Rounds: 2, Initial: 1e7, RoundInitial: 1e7}
-	retry := func() {
-		_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerRetry, Note: "make it good", By: "ada"})
-		require.NoError(t, err)
-	}
-	run := s.start("s", tm)
-	retry()
-	require.NoError(t, run.Get(t.Context(), nil))
-	require.Equal(t, 10, provider.Count(), "four attempts and a fifth, of two calls each")
-	require.Equal(t, int64(1100), s.execution("s").Usage.Tokens())
-
-	again := s.reset("s")
-	retry()
-	var result workflows.SessionResult
-	require.NoError(t, s.client.GetWorkflow(t.Context(), "s", again).Get(t.Context(), &result))
-	require.Equal(t, 10, provider.Count(), "no call is made again")
-	require.Equal(t, int64(1100), result.Usage.Tokens(), "and none is counted again")
-	require.Equal(t, map[string]string{"a.txt": "good\n"}, s.tree("s"))
-}
-
-// TestResetSessionPaysForNoReworkAgain resets a session in which work was sent back.
 // twoModels are agents a and b, each with a provider of its own.
 func twoModels(format wire.API, a, b string) agent.Config {
 	other := model()
@@ -83,6 +45,7 @@ func twoModels(format wire.API, a, b string) agent.Config {
 	return agent.Config{Agents: map[string]agent.Definition{"a": model(), "b": other}, Providers: providers}
 }
 
+// TestResetSessionPaysForNoReworkAgain resets a session in which work was sent back.
 func TestResetSessionPaysForNoReworkAgain(t *testing.T) {
 	t.Parallel()
 	for format, path := range map[wire.API]string{wire.Anthropic: "", wire.OpenAI: "/v1"} {

@@ -2,8 +2,6 @@ package service_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -62,18 +60,6 @@ func (s *stand) parkedFor(sessionID, why string) func() bool {
 	}
 }
 
-// atWork reports whether the store knows that a session's only assignment is at work.
-func (s *stand) atWork(sessionID string) func() bool {
-	return func() bool {
-		e, err := s.store.State.Execution(s.t.Context(), s.key(sessionID))
-		if err != nil {
-			return false
-		}
-		r, err := s.store.State.Record(s.t.Context(), state.Assignment{Key: s.key(sessionID), AssignmentID: spec.AssignmentID{Phase: e.Phases[0].Name, Persona: e.Phases[0].Assignments[0].Persona}})
-		return err == nil && r.Status().Status == session.Running
-	}
-}
-
 // withinADay skips a test that would see the next day's budget begin.
 func withinADay(t *testing.T) {
 	t.Helper()
@@ -127,30 +113,6 @@ func TestSpentDayStopsASessionThatMayNotAsk(t *testing.T) {
 	_, err := s.run("s", threeSteps(spec.Budget{Daily: spec.Cap{Tokens: 150}}))
 	require.ErrorContains(t, err, "three/dev failed: token_budget: the daily budget of team t is not sufficient: 30 of 150 tokens left, and the next call needs 60; the next day begins at "+tomorrow())
 	require.Equal(t, int64(120), s.spentBy("s"))
-	s.spentToday(120)
-}
-
-// TestCallWaitsForWhatAnotherSessionMayGiveBack has a first call hold all that is
-// left of the day, because nobody knows what it costs.
-func TestCallWaitsForWhatAnotherSessionMayGiveBack(t *testing.T) {
-	t.Parallel()
-	withinADay(t)
-	dir := t.TempDir()
-	gate, begun := filepath.Join(dir, "gate"), filepath.Join(dir, "begun")
-	coder := shell(fmt.Sprintf(`touch %s; while test ! -e %s; do sleep 0.05; done; echo work > $RANDOM.txt; echo '{"usage":{"output_tokens":60}}' > $MAESTRO_RESULT`, begun, gate))
-	coder.Concurrency = 4
-	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"coder": coder}})
-	tm := oneStep()
-	tm.Budget = spec.Budget{Daily: spec.Cap{Tokens: 150}}
-	first := s.start("first", tm)
-	require.Eventually(t, func() bool { _, err := os.Stat(begun); return err == nil }, time.Minute, 10*time.Millisecond)
-	require.Equal(t, tokens(150), s.day().Reserved)
-	second := s.start("second", tm)
-	require.Eventually(t, s.atWork("second"), time.Minute, 10*time.Millisecond)
-	require.Zero(t, s.spentBy("second"))
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
-	require.NoError(t, first.Get(t.Context(), nil))
-	require.NoError(t, second.Get(t.Context(), nil))
 	s.spentToday(120)
 }
 

@@ -15,9 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -118,30 +116,6 @@ func TestOutageThatOutlastsPatienceIsNoticed(t *testing.T) {
 	require.Equal(t, 1, a.Attempts)
 }
 
-// TestNoticeOfAnOutageTakesAnswers.
-func TestNoticeOfAnOutageTakesAnswers(t *testing.T) {
-	t.Parallel()
-	for verb, want := range map[session.Action]string{session.AnswerSkip: "", session.AnswerAbort: "aborted by ann"} {
-		t.Run(string(verb), func(t *testing.T) {
-			t.Parallel()
-			provider := providertest.New(t, func(providertest.Request) providertest.Reply { return failingWith(http.StatusBadGateway) })
-			s := newStand(t, modelOf(provider, spec.Breaker{Threshold: 3, Cooldown: textfmt.Duration(time.Hour)}))
-			run := s.start("s", patient(time.Second, spec.OutageWait))
-			h := s.asks("s")
-			_, err := s.answer("s", session.Answer{Request: h.ID, Action: verb, By: "ann"})
-			require.NoError(t, err)
-			err = run.Get(t.Context(), nil)
-			if want == "" {
-				require.NoError(t, err)
-				require.Equal(t, session.Skipped, s.execution("s").Phases[0].Assignments[0].Status)
-				require.Empty(t, s.execution("s").Help)
-				return
-			}
-			require.ErrorContains(t, err, want)
-		})
-	}
-}
-
 // TestTeamThatDoesNotWaitFails: with on_outage fail after its patience, and with no patience
 // as with any other failure.
 func TestTeamThatDoesNotWaitFails(t *testing.T) {
@@ -157,36 +131,6 @@ func TestTeamThatDoesNotWaitFails(t *testing.T) {
 			require.Equal(t, session.Failed, a.Status)
 			require.Equal(t, 1, a.Attempts)
 		})
-	}
-}
-
-// TestFailedProbesCostTheirSessionsNothing has five sessions go through an outage that
-// opens their breaker again and again.
-func TestFailedProbesCostTheirSessionsNothing(t *testing.T) {
-	t.Parallel()
-	broken, tried := filepath.Join(t.TempDir(), "broken"), filepath.Join(t.TempDir(), "tried")
-	require.NoError(t, os.WriteFile(broken, nil, 0o600))
-	coder := shell(`echo x >> ` + tried + `; test -e ` + broken + ` && { echo '{"error":{"category":"api_error","message":"503"}}' > $MAESTRO_RESULT; exit 1; }; echo done > done`)
-	coder.Concurrency = 5
-	coder.Breaker = spec.Breaker{Name: "provider", Cooldown: textfmt.Duration(500 * time.Millisecond), MaxCooldown: textfmt.Duration(500 * time.Millisecond)}
-	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"coder": coder}})
-	var runs []client.WorkflowRun
-	for n := range 5 {
-		runs = append(runs, s.start(fmt.Sprint("s", n), patient(time.Minute, spec.OutageWait)))
-	}
-	var view breaker.View
-	require.Eventually(t, func() (failed bool) {
-		var err error
-		view, err = s.breakers().Read(t.Context(), "provider")
-		return err == nil && view.State.Trips >= 3 // at least two probes have failed
-	}, 60*time.Second, 20*time.Millisecond)
-	require.NoError(t, os.Remove(broken))
-	for n, run := range runs {
-		require.NoError(t, run.Get(t.Context(), nil))
-		a := s.execution(fmt.Sprint("s", n)).Phases[0].Assignments[0]
-		require.Equal(t, 1, a.Rounds)
-		require.Equal(t, 1, a.Attempts)
-		require.Zero(t, a.LostWorkers)
 	}
 }
 

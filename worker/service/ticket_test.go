@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -73,20 +72,6 @@ func (s *stand) current(fingerprint string) workflows.TicketView {
 	return s.ticket(fingerprint)
 }
 
-// hearing stands for a session that waits for a person: it ends when it has heard of
-// its ticket what it waits for.
-func hearing(ctx workflow.Context, want string) (heard []workflows.TicketNews, err error) {
-	signals := workflow.GetSignalChannel(ctx, workflows.TicketSignal)
-	for {
-		var news workflows.TicketNews
-		signals.Receive(ctx, &news)
-		heard = append(heard, news)
-		if news.Ticket.Key == want {
-			return heard, nil
-		}
-	}
-}
-
 func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 	t.Parallel()
 	for _, o := range []jiratest.Options{{}, {DataCenter: true, ContextPath: "/jira"}} {
@@ -119,55 +104,6 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 	}
 }
 
-func TestAnswerToACreationIsLostAndThereIsOneTicket(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]jiratest.Fault{
-		"lost":              {Lost: true},
-		"half an answer":    {Half: true},
-		"an error, done":    {Status: http.StatusBadGateway, Done: true},
-		"an error, undone":  {Status: http.StatusBadGateway},
-		"cut, nothing done": {Cut: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, jira := newJiraStand(t, jiratest.Options{IndexDelay: time.Second})
-			jira.Fail(fault.On(http.MethodPost, "/issue").Once())
-			failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-			s.tells(helps("a", session.RequestClosed, 2))
-			view := s.current(failure)
-			require.Len(t, jira.Issues(), 1)
-			require.Equal(t, jira.Issues()[0].Key, view.Key)
-			require.Len(t, jira.Issues()[0].Comments, 1)
-		})
-	}
-}
-
-func TestAnswerToACommentIsLostAndThereIsOneComment(t *testing.T) {
-	t.Parallel()
-	s, jira := newJiraStand(t, jiratest.Options{})
-	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-	s.current(failure)
-	jira.Fail(jiratest.Fault{Lost: true}.On(http.MethodPost, "/comment").Once())
-	s.tells(helps("a", session.RequestClosed, 2))
-	s.current(failure)
-	require.Len(t, jira.Issues()[0].Comments, 1)
-}
-
-func TestTicketThatSomebodyDeletesIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	s, jira := newJiraStand(t, jiratest.Options{DataCenter: true})
-	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-	jira.Delete(s.current(failure).Key)
-	s.tells(helps("a", session.RequestClosed, 2))
-	require.Empty(t, s.current(failure).Key)
-	require.Empty(t, jira.Issues())
-	s.tells(helps("b", session.HelpAsked, 1))
-	view := s.current(failure)
-	require.Len(t, jira.Issues(), 1)
-	require.Equal(t, jira.Issues()[0].Key, view.Key)
-	require.Equal(t, 2, view.Occurrences)
-}
-
 // TestJiraIsAwayForAWholeSession has all that a session has to say wait for Jira.
 func TestJiraIsAwayForAWholeSession(t *testing.T) {
 	t.Parallel()
@@ -183,33 +119,6 @@ func TestJiraIsAwayForAWholeSession(t *testing.T) {
 	require.Len(t, jira.Issues(), 1)
 	require.Len(t, jira.Issues()[0].Comments, 2)
 	temporaltest.KeepHistory(t.Context(), t, s.client, workflows.TicketID(s.store.ID(), failure), "", *histories)
-}
-
-func TestMisconfiguredJiraIsSaidToTheSessionAndMended(t *testing.T) {
-	t.Parallel()
-	s, jira := newJiraStand(t, jiratest.Options{})
-	w := worker.New(s.client, "sessions", worker.Options{})
-	w.RegisterWorkflowWithOptions(hearing, workflow.RegisterOptions{Name: "hearing"})
-	require.NoError(t, w.Start())
-	t.Cleanup(w.Stop)
-	sess, err := s.client.ExecuteWorkflow(t.Context(), startOptions("a", "sessions"), "hearing", "MD-1")
-	require.NoError(t, err)
-
-	jira.Revoke("another token")
-	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-	require.Eventually(t, func() bool { return s.ticket(failure).Kind == session.Misconfigured }, time.Minute, 50*time.Millisecond)
-	require.Contains(t, s.ticket(failure).Trouble, "MAIL and PAT")
-	jira.Revoke(jiratest.Token)
-	handle, err := s.client.UpdateWorkflow(t.Context(), retryOptions(s.store.ID(), failure))
-	require.NoError(t, err)
-	require.NoError(t, handle.Get(t.Context(), nil))
-	var heard []workflows.TicketNews
-	require.NoError(t, sess.Get(t.Context(), &heard))
-	require.Contains(t, heard[0].Ticket.Trouble, "MAIL and PAT")
-	require.Equal(t, "a.request", heard[0].Request)
-	last := heard[len(heard)-1].Ticket
-	require.Equal(t, "MD-1", last.Key)
-	require.Empty(t, last.Trouble)
 }
 
 // TestTicketOverManyRuns has the workflow of a ticket continue as new while notices come.
@@ -424,17 +333,6 @@ func TestSessionEndsWhileJiraIsAway(t *testing.T) {
 	s.current(h.Fingerprint("t"))
 	require.Len(t, jira.Issues(), 1)
 	require.Len(t, jira.Issues()[0].Comments, 2)
-}
-
-func startOptions(id, queue string) client.StartWorkflowOptions {
-	return client.StartWorkflowOptions{ID: id, TaskQueue: queue}
-}
-
-// retryOptions are those of the update that tries a ticket at once.
-func retryOptions(store, failure string) client.UpdateWorkflowOptions {
-	return client.UpdateWorkflowOptions{
-		WorkflowID: workflows.TicketID(store, failure), UpdateName: workflows.RetryUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
-	}
 }
 
 func registerActivity(q worker.Worker, name activities.Name, fn any) {

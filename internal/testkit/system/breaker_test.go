@@ -142,29 +142,6 @@ func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 	require.Equal(t, after.Revision, stored.Revision)
 }
 
-func TestTwentyFailuresAtOnceOpenTheBreakerOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withProvider("cooldown: 1h", "coder")
-	w.startWorker()
-	w.startWorker()
-	w.write("ledger/down", "")
-	w.write("ledger/hold", "")
-	for n := range 20 {
-		w.run("coder", fmt.Sprint("s", n))
-	}
-	w.eventually("all are at work", func() bool { return w.executions() == 20 })
-	require.NoError(t, os.Remove(w.ledger("hold")))
-	for n := range 20 {
-		require.Equal(t, session.Failed, w.ends(fmt.Sprint("s", n)).Status)
-	}
-	b := w.breaker("provider")
-	require.Equal(t, session.BreakerIsOpen, b.State)
-	require.Equal(t, int64(1), b.Generation)
-	require.Equal(t, 1, b.Trips)
-	require.Equal(t, 5, b.Failures)
-}
-
 // TestDeadProbersLeaseRunsOut kills the worker of the round that tries the agent
 // for all others, for good: another tries it once the lease has run out.
 func TestDeadProbersLeaseRunsOut(t *testing.T) {
@@ -193,20 +170,4 @@ func TestDeadProbersLeaseRunsOut(t *testing.T) {
 	s = w.completes("first")
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
-}
-
-// TestWaitingAddsNoEvent has a session wait for longer than the server waits for heartbeats.
-func TestWaitingAddsNoEvent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withProvider("cooldown: 1h", "coder")
-	w.startWorker()
-	w.must("breaker", "trip", "provider", "--why", "maintenance")
-	w.run("coder", "patient")
-	before := w.waits("patient").HistoryEvents
-	require.Less(t, before, int64(30))
-	require.Never(t, func() bool { return w.status("patient").HistoryEvents != before }, 40*time.Second, 10*time.Second)
-	w.must("breaker", "reset", "provider")
-	s := w.completes("patient")
-	t.Logf("%d events while it waited, %d in all", before, s.HistoryEvents)
 }
