@@ -32,7 +32,9 @@ func (f filter) With(name, value string) string {
 }
 
 // sinceTimes are the choices of the field since.
-var sinceTimes = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour}
+var sinceTimes = map[string]time.Duration{
+	"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour,
+}
 
 // since is the beginning of the chosen time; the zero time if none was chosen.
 func (f filter) since(now time.Time) time.Time {

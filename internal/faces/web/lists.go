@@ -72,7 +72,8 @@ func (s *site) checkpoints(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	content := checkpointsPage{Session: v.Status, MayStart: may(r.Context(), access.Operate, v.Team), After: map[string]string{}}
+	mayStart := may(r.Context(), access.Operate, v.Team)
+	content := checkpointsPage{Session: v.Status, MayStart: mayStart, After: map[string]string{}}
 	last := "init"
 	for _, p := range v.Phases {
 		content.After[last], last = p.Name, p.Name

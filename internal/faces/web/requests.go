@@ -167,7 +167,7 @@ func (s *site) supply(r *http.Request) (page, error) {
 	id := r.PathValue("session")
 	file, _, err := r.FormFile("files")
 	if err != nil {
-		return page{}, wrongInput("Please choose the files", errors.New("The form has no archive.")) //nolint:revive,staticcheck // for people
+		return page{}, &problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive."}
 	}
 	defer file.Close() //nolint:errcheck // only read
 	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)

@@ -87,7 +87,8 @@ func (s *site) chooseTeam(r *http.Request, text teamText) (page, error) {
 	if unavailable(err) {
 		err = nil
 	}
-	return page{View: "choose", Title: "Start a session", Status: text.status(), Content: choicePage{Teams: teams.Teams, teamText: text}}, err
+	content := choicePage{Teams: teams.Teams, teamText: text}
+	return page{View: "choose", Title: "Start a session", Status: text.status(), Content: content}, err
 }
 
 // fillIn shows a form with what was entered into it. First it does the action: preview or start; an empty one does nothing.
