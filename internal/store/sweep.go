@@ -39,8 +39,6 @@ func (p *pruning) sweep(ctx context.Context) error {
 	if p.options.DryRun {
 		return p.remove(append(structured, plain...), func(spec.Digest) error { return nil })
 	}
-	// Stamps say that the store has all of a tree while it has its top: a sweep that is interrupted may leave the top alone.
-	p.store.Content.DropStamps()
 	if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
 		return err
 	}
@@ -63,10 +61,23 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the blobs: %w", err)
 	}
-	loose, err := p.old(ctx, slices.DeleteFunc(all, func(name spec.Digest) bool { return p.marks.needed[name] != "" }))
-	if err != nil {
-		return nil, nil, err
+	slices.Sort(all)
+	var loose []spec.Digest
+	for _, name := range all {
+		if p.marks.needed[name] != "" {
+			continue
+		}
+		young, err := p.isYoung(name)
+		if err == nil && young {
+			err = p.markNamed(ctx, name)
+		} else if err == nil {
+			loose = append(loose, name)
+		}
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return nil, nil, err
+		}
 	}
+	var trees []spec.Digest
 	for _, name := range loose {
 		if p.marks.needed[name] != "" {
 			continue
@@ -78,11 +89,32 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 			return nil, nil, fmt.Errorf("read blob %s: %w", name.Short(), err)
 		case k == state.RootBlob:
 			plain = append(plain, name)
+		case k == state.RootTree:
+			trees = append(trees, name)
 		default:
 			structured = append(structured, name)
 		}
 	}
-	return structured, plain, nil
+	trees, err = p.parentsFirst(ctx, trees)
+	return append(structured, trees...), plain, err
+}
+
+// parentsFirst sorts directories of trees so that each comes before those in it. If a removal is
+// interrupted, no remaining directory refers to a removed one.
+func (p *pruning) parentsFirst(ctx context.Context, dirs []spec.Digest) (sorted []spec.Digest, err error) {
+	seen := map[spec.Digest]bool{}
+	for _, name := range dirs {
+		for n, err := range p.store.Content.TreeBlobs(ctx, name, seen, true) {
+			if _, rest := faultsIn(err); rest != nil {
+				return nil, rest
+			}
+			if _, is := slices.BinarySearch(dirs, n.Blob); n.Dir && is {
+				sorted = append(sorted, n.Blob)
+			}
+		}
+	}
+	slices.Reverse(sorted)
+	return sorted, nil
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {
@@ -99,8 +131,10 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	return err
 }
 
-// old are those of the blobs that are not young. What the young ones refer to is needed.
-func (p *pruning) old(ctx context.Context, names []spec.Digest) (old []spec.Digest, err error) {
+// sweepTrees removes blobs that refer to others. It keeps those that were used since they were
+// listed, and everything that they refer to.
+func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(spec.Digest) error) error {
+	var old []spec.Digest
 	for _, name := range names {
 		young, err := p.isYoung(name)
 		if err == nil && young {
@@ -109,18 +143,8 @@ func (p *pruning) old(ctx context.Context, names []spec.Digest) (old []spec.Dige
 			old = append(old, name)
 		}
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
-			return nil, err
+			return err
 		}
-	}
-	return old, nil
-}
-
-// sweepTrees removes blobs that refer to others. It keeps those that were used since they were
-// listed, and everything that they refer to.
-func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(spec.Digest) error) error {
-	old, err := p.old(ctx, names)
-	if err != nil {
-		return err
 	}
 	return p.remove(old, remove)
 }

@@ -119,7 +119,7 @@ func requestOf(o httpapi.Route, in any) (request, error) {
 		query, explode, _ := strings.Cut(f.Tag.Get("query"), ",")
 		switch {
 		case f.Tag.Get("path") != "":
-			r.path = strings.ReplaceAll(r.path, "{"+f.Tag.Get("path")+"}", segment(text(value)))
+			r.path = strings.ReplaceAll(r.path, "{"+f.Tag.Get("path")+"}", httpapi.Segment(text(value)))
 		case f.Name == "Body":
 			if value.Kind() == reflect.Pointer && value.IsNil() {
 				continue
@@ -158,15 +158,7 @@ func text(v reflect.Value) string {
 	return strings.Join(all, ",")
 }
 
-// segment is a segment of a path. Other characters than names have are escaped.
-func segment(name string) string {
-	if strings.Trim(name, ".") == "" { // it would name another path
-		name = "-" + name
-	}
-	return url.PathEscape(name)
-}
-
 // SessionPage is the address of the page of a session.
 func (c *Client) SessionPage(sessionID string) string {
-	return c.base + "/sessions/" + segment(sessionID)
+	return c.base + "/sessions/" + httpapi.Segment(sessionID)
 }

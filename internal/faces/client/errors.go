@@ -11,38 +11,10 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
-
-// problem is a problem document.
-type problem struct {
-	Title  string `json:"title"`
-	Detail string `json:"detail"`
-	Errors []struct {
-		Message  string `json:"message"`
-		Location string `json:"location"`
-	} `json:"errors"`
-	control.Problem
-}
-
-// text says what is wrong.
-func (p problem) text(status int) string {
-	text := p.Detail
-	if text == "" {
-		text = p.Title
-	}
-	if p.Kind == "" { // an input that the API refuses before the operation has it
-		for _, e := range p.Errors {
-			text += fmt.Sprintf("; %s %s", e.Location, e.Message)
-		}
-	}
-	if text == "" {
-		text = http.StatusText(status)
-	}
-	return safetext.Block(textfmt.Shorten(text, 4000))
-}
 
 // A RefusedError says that the server refuses who calls: the token is not good, or its roles do not
 // allow what is wanted.
@@ -79,10 +51,10 @@ func Away(err error) bool {
 // again; zero: it should not be.
 func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	defer got.Body.Close() //nolint:errcheck // only read
-	var p problem
+	var p httpapi.Problem
 	data, err := io.ReadAll(io.LimitReader(got.Body, maxProblem))
 	documented := err == nil && json.Unmarshal(data, &p) == nil
-	text := p.text(got.StatusCode)
+	text := p.Text(got.StatusCode)
 	after := retryafter.Parse(got.Header, c.now())
 	switch status := got.StatusCode; {
 	case status >= 300 && status < 400:

@@ -10,6 +10,8 @@ import (
 	"iter"
 	"net/http"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 )
 
 const (
@@ -125,15 +127,12 @@ func follow(ctx context.Context, c *Client, in request, take func(id string, dat
 
 // problemIn is the error of an event that says why a stream ends.
 func (c *Client) problemIn(data []byte) error {
-	var p struct {
-		problem
-		Status int `json:"status"`
-	}
+	var p httpapi.Problem
 	if json.Unmarshal(data, &p) != nil || p.Status >= http.StatusInternalServerError && p.Kind == "" {
 		return errBroken
 	}
 	if p.Kind != "" {
-		return p.Err(p.text(p.Status))
+		return p.Err(p.Text(p.Status))
 	}
-	return fmt.Errorf("the Maestro server at %s: %s", c.base, p.text(p.Status))
+	return fmt.Errorf("the Maestro server at %s: %s", c.base, p.Text(p.Status))
 }

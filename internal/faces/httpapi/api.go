@@ -16,6 +16,13 @@ const Prefix = "/api/v1"
 // New returns the API: what is below [Prefix], and its description at Prefix/openapi.json. version is
 // the program's.
 func New(base *control.Base, version string) http.Handler {
+	mux, _ := newAPI(base, version)
+	mux.HandleFunc(Prefix+"/", noOperation(mux))
+	return repeatable(base, mux)
+}
+
+// newAPI makes the operations of the table and their description.
+func newAPI(base *control.Base, version string) (*http.ServeMux, *huma.OpenAPI) {
 	mux := http.NewServeMux()
 	api := humago.NewWithPrefix(mux, Prefix, config(version))
 	s := &server{api, base, newFollowing()}
@@ -24,8 +31,7 @@ func New(base *control.Base, version string) http.Handler {
 	}
 	allowNull(api.OpenAPI().Components.Schemas)
 	describeProblems(api.OpenAPI().Components.Schemas)
-	mux.HandleFunc(Prefix+"/", noOperation(mux))
-	return repeatable(base, mux)
+	return mux, api.OpenAPI()
 }
 
 // noOperation answers requests without an operation, and lists the methods of the path.

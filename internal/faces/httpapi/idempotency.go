@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -74,10 +75,11 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 		case err != nil:
 			writeProblem(w, http.StatusServiceUnavailable, "the store cannot be written; try again")
 		case mine:
-			held := &heldAnswer{ResponseWriter: w, limit: maxKept}
+			held := &recorder{header: w.Header(), to: w} // answers of changes are documents, which are small
 			next.ServeHTTP(held, r.WithContext(control.Repeatable(r.Context(), found.Change)))
 			_ = base.Store.State.EndTry(context.WithoutCancel(r.Context()), withAnswer(found, held))
-			held.pass()
+			w.WriteHeader(cmp.Or(held.status, http.StatusOK))
+			_, _ = w.Write(held.Bytes())
 		case found.Request != request:
 			writeProblem(w, http.StatusUnprocessableEntity, idempotencyHeader+" was used for another request")
 		case found.Status == 0:
@@ -93,11 +95,11 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 }
 
 // withAnswer adds an answer to a try, unless another try may have another one.
-func withAnswer(try state.Repeatable, answer *heldAnswer) state.Repeatable {
-	failed := answer.status == 0 || answer.status >= http.StatusInternalServerError
-	early := answer.status == http.StatusRequestTimeout || answer.status == http.StatusTooManyRequests
-	if !answer.passed && !failed && !early {
-		try.Status, try.ContentType, try.Answer = answer.status, answer.Header().Get("Content-Type"), answer.body.String()
+func withAnswer(try state.Repeatable, answer *recorder) state.Repeatable {
+	status := cmp.Or(answer.status, http.StatusOK)
+	early := status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
+	if status < http.StatusInternalServerError && !early && answer.Len() <= maxKept {
+		try.Status, try.ContentType, try.Answer = status, answer.header.Get("Content-Type"), answer.String()
 	}
 	return try
 }
@@ -123,57 +125,20 @@ func keptKey(who, key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// heldAnswer buffers an answer until it is complete. An answer that is flushed, or too large, is
-// not buffered.
-type heldAnswer struct {
-	http.ResponseWriter
-	limit  int
+// recorder is an answer in memory.
+type recorder struct {
+	bytes.Buffer
+	header http.Header
 	status int
-	body   bytes.Buffer
-	passed bool
+	// to is the answer that it becomes; nil: it becomes none.
+	to http.ResponseWriter
 }
+
+// Header implements [http.ResponseWriter].
+func (r *recorder) Header() http.Header { return r.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (h *heldAnswer) WriteHeader(status int) {
-	if h.passed || h.status != 0 {
-		return
-	}
-	h.status = status
-}
-
-// Write implements [http.ResponseWriter].
-func (h *heldAnswer) Write(p []byte) (int, error) {
-	if h.status == 0 {
-		h.status = http.StatusOK
-	}
-	if !h.passed && h.body.Len()+len(p) > h.limit {
-		h.pass()
-	}
-	if h.passed {
-		return h.ResponseWriter.Write(p)
-	}
-	return h.body.Write(p)
-}
-
-// FlushError is for [http.ResponseController].
-func (h *heldAnswer) FlushError() error {
-	h.pass()
-	return http.NewResponseController(h.ResponseWriter).Flush()
-}
+func (r *recorder) WriteHeader(status int) { r.status = cmp.Or(r.status, status) }
 
 // Unwrap is for [http.ResponseController].
-func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.ResponseWriter }
-
-// pass writes the buffer and ends buffering.
-func (h *heldAnswer) pass() {
-	if h.passed {
-		return
-	}
-	h.passed = true
-	if h.status == 0 {
-		h.status = http.StatusOK
-	}
-	h.ResponseWriter.WriteHeader(h.status)
-	_, _ = h.ResponseWriter.Write(h.body.Bytes())
-	h.body = bytes.Buffer{}
-}
+func (r *recorder) Unwrap() http.ResponseWriter { return r.to }

@@ -16,7 +16,11 @@ import (
 // Route is where an operation is, and what it does, for the API and its description.
 type Route struct {
 	Method, Path, Name, Doc string
+	// agents says how agents use it; nil if they do not.
+	agents *forAgents
 }
+
+func (r Route) where() Route { return r }
 
 // Operation is an operation that answers with a document. The tags of the input's fields say how a
 // request has them: in its path, its query, its headers, or, in a field Body, as JSON.
@@ -55,7 +59,10 @@ type Stream[I any, E Event] struct {
 }
 
 // operation is an entry of the table, of any kind.
-type operation interface{ register(*server) }
+type operation interface {
+	register(*server)
+	where() Route
+}
 
 // table is all operations, in the order in which they are declared.
 var table []operation
@@ -72,7 +79,7 @@ type noun interface{ ~struct{ *control.Base } }
 // route reads METHOD PATH.
 func route(methodAndPath, name, doc string) Route {
 	method, path, _ := strings.Cut(methodAndPath, " ")
-	return Route{method, path, name, doc}
+	return Route{Method: method, Path: path, Name: name, Doc: doc}
 }
 
 // method is a method of a part of the control plane, and named one that takes a name, too.
@@ -87,8 +94,12 @@ func (do method[N, I, O]) on(ctx context.Context, b *control.Base, in I) (O, err
 }
 
 // document adds an operation that answers with a document.
-func document[N noun, I, O any](methodAndPath, name, doc string, do method[N, I, O]) Operation[I, O] {
-	return add(Operation[I, O]{route(methodAndPath, name, doc), do.on})
+func document[N noun, I, O any](methodAndPath, name, doc string, do method[N, I, O], agents ...forAgents) Operation[I, O] {
+	r := route(methodAndPath, name, doc)
+	if len(agents) > 0 {
+		r.agents = &agents[0]
+	}
+	return add(Operation[I, O]{r, do.on})
 }
 
 // download adds an operation that answers with a stream of bytes.
@@ -112,9 +123,9 @@ func body[N noun, B, O any](do method[N, B, O]) method[N, Body[B], O] {
 	return func(n N, ctx context.Context, in Body[B]) (O, error) { return do(n, ctx, in.Body) }
 }
 
-// OfSession names a session. A tool for agents has it as JSON.
+// OfSession names a session.
 type OfSession struct {
-	Session string `path:"session" json:"session" jsonschema:"the session's id" maxLength:"200" doc:"the session's id"`
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
 }
 
 // ofSession is a method that takes the id of a session.

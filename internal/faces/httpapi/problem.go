@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -13,22 +15,34 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 )
 
 // problemOf is an error of an operation as a problem document. An error that no other request can
 // avoid is logged, and not sent.
-func problemOf(ctx context.Context, err error) *problem {
+func problemOf(ctx context.Context, err error) *Problem {
 	known := modelOf(ctx, err)
 	known.Problem = control.ProblemOf(err)
 	return known
 }
 
-// problem is a problem document with the fields that programs distinguish.
-type problem struct {
+// Problem is a problem document with the fields that programs distinguish.
+type Problem struct {
 	huma.ErrorModel
 	control.Problem
+}
+
+// Text says what is wrong. status is that of the answer.
+func (p *Problem) Text(status int) string {
+	text := cmp.Or(p.Detail, p.Title)
+	if p.Kind == "" { // an input that the API refuses before the operation has it
+		for _, e := range p.Errors {
+			text += fmt.Sprintf("; %s %s", e.Location, e.Message)
+		}
+	}
+	return safetext.Block(textfmt.Shorten(cmp.Or(text, http.StatusText(status)), 4000))
 }
 
 // describeProblems adds to the description of problem documents what they have besides the usual.
@@ -40,9 +54,9 @@ func describeProblems(schemas huma.Registry) {
 }
 
 // modelOf is the usual part of a problem document.
-func modelOf(ctx context.Context, err error) *problem {
-	fault := func(status int, text string, details ...*huma.ErrorDetail) *problem {
-		return &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: text, Errors: details}}
+func modelOf(ctx context.Context, err error) *Problem {
+	fault := func(status int, text string, details ...*huma.ErrorDetail) *Problem {
+		return &Problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: text, Errors: details}}
 	}
 	var failed *control.Error
 	var denied *access.DeniedError
@@ -81,12 +95,12 @@ var statusOf = map[control.Kind]int{
 
 // writeProblem answers with a problem document outside of an operation.
 func writeProblem(w http.ResponseWriter, status int, text string) {
-	p := &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: safetext.Line(text)}}
+	p := &Problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: safetext.Line(text)}}
 	p.write(w)
 }
 
 // write answers with the document.
-func (p *problem) write(w http.ResponseWriter) {
+func (p *Problem) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p)

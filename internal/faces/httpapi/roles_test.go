@@ -30,7 +30,7 @@ var needs = map[string]access.Permission{
 	"post /breakers/{name}/reset":                        access.Operate,
 	"put /teams/{name}":                                  access.Admin, // it decides what others run
 	"delete /teams/{name}":                               access.Admin,
-	"post /sessions":                                     access.Operate, "post /plan": access.Operate, "post /workspaces": access.Operate,
+	"post /sessions":                                     access.Operate, "post /plan": access.Operate, "post /workspaces": access.Operate, "post /workspaces/texts": access.Operate,
 	"post /sessions/{session}/resume": access.Operate, "post /sessions/{session}/resume/preview": access.Operate,
 	"post /sessions/{session}/fork": access.Operate, "post /sessions/{session}/fork/preview": access.Operate,
 }
@@ -42,6 +42,7 @@ var bodies = map[string]map[string]any{
 	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
 	"post /sessions":                               {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
 	"post /plan":                                   {"team": map[string]any{"file": soloTeam}},
+	"post /workspaces/texts":                       {"team": map[string]any{"file": soloTeam}, "files": map[string]any{"a.txt": "a"}},
 	"post /sessions/{session}/fork":                {"from": "design"},
 	"post /sessions/{session}/fork/preview":        {"from": "design"},
 	"post /breakers/{name}/trip":                   {"why": "test"},

@@ -12,13 +12,13 @@ import (
 
 // The sessions of a namespace.
 var (
-	ListSessions = document("GET /sessions", "list-sessions", "List sessions, newest first", control.Sessions.List)
+	ListSessions = document("GET /sessions", "list-sessions", "List sessions, newest first", control.Sessions.List, forAgents(""))
 	ReadSession  = document("GET /sessions/{session}", "read-session",
-		"Read a session's status", ofSession(control.Sessions.Status))
+		"Read a session's status", ofSession(control.Sessions.Status), forAgents(""))
 	ReadProgress = document("GET /sessions/{session}/progress", "read-progress",
 		"Read a session's status, and the progress of its work", ofSession(control.Sessions.Progress))
 	CancelSession = document("POST /sessions/{session}/cancel", "cancel-session",
-		"Cancel a session: its agents are stopped, finished work stays", ofSession(control.Sessions.Cancel))
+		"Cancel a session: its agents are stopped, finished work stays", ofSession(control.Sessions.Cancel), forAgents(""))
 	ReadStatistics = document("GET /statistics", "read-statistics",
 		"Read what came of sessions, in groups by team, persona, agent, model or day", control.Sessions.Statistics)
 )
@@ -26,19 +26,25 @@ var (
 // What starts sessions.
 var (
 	StartSession = document("POST /sessions", "start-session",
-		"Start a session, and wait until a worker has admitted it, 30 seconds at most", body(control.Starts.Start))
+		"Start a session, and wait until a worker has admitted it, 30 seconds at most", body(control.Starts.Start), forAgents(""))
 	PreviewSession = document("POST /plan", "preview-session",
-		"Say what a session would do, without starting it", body(control.Starts.Preview))
+		"Say what a session would do, without starting it", body(control.Starts.Preview), forAgents(""))
 	// A resume without a body continues as it was.
 	ResumeSession = document("POST /sessions/{session}/resume", "resume-session",
 		"Continue a session that is paused, or start one that has ended again from the store",
-		sessionOption(control.Starts.Resume))
+		sessionOption(control.Starts.Resume), forAgents(""))
 	PreviewResume = document("POST /sessions/{session}/resume/preview", "preview-resume",
-		"Say what would be reused and run, without resuming the session", sessionOption(control.Starts.PreviewResume))
+		"Say what would be reused and run, without resuming the session", sessionOption(control.Starts.PreviewResume),
+		forAgents(""))
 	ForkSession = document("POST /sessions/{session}/fork", "fork-session",
-		"Start a new session with the work of another", sessionBody(control.Starts.Fork))
+		"Start a new session with the work of another", sessionBody(control.Starts.Fork), forAgents(""))
 	PreviewFork = document("POST /sessions/{session}/fork/preview", "preview-fork",
-		"Say what a fork would reuse and run, without starting it", sessionBody(control.Starts.PreviewFork))
+		"Say what a fork would reuse and run, without starting it", sessionBody(control.Starts.PreviewFork), forAgents(""))
+	StoreTexts = document("POST "+workspacesPath+"/texts", "store-texts",
+		"Store texts as files for sessions to start from: 200 files and 512 KiB at most; they are kept for at least a day",
+		func(s control.Starts, ctx context.Context, in Body[Texts]) (control.Workspace, error) {
+			return s.Keep(ctx, control.Recipient{Team: in.Body.Team}, in.Body.Files)
+		}, forAgents(""))
 	ListWorkspaces = document("GET /workspaces", "list-workspaces",
 		"List the directories of the server's host that sessions may start from", none(control.Starts.ListDirectories))
 
@@ -54,14 +60,21 @@ var (
 // The requests of sessions to people.
 var (
 	ListRequests = document("GET /requests", "list-requests",
-		"List the open requests of all sessions, those that wait longest first", none(control.Requests.Inbox))
+		"List the open requests of all sessions, those that wait longest first", none(control.Requests.Inbox), forAgents(""))
 	ListSessionRequests = document("GET /sessions/{session}/requests", "list-session-requests",
 		"List the open requests of a session", ofSession(control.Requests.Open))
 	AnswerRequest = document("POST /sessions/{session}/requests/{request}/answer", "answer-request",
-		"Answer an open request; the second of two answers is a conflict", control.Requests.Answer)
+		"Answer an open request; the second of two answers is a conflict", control.Requests.Answer, forAgents(""))
 	ListAlerts = document("GET /alerts", "list-alerts",
 		"List the alerts of the last 24 hours that the rules of teams have raised, newest first", none(control.Alerts.List))
 )
+
+// Texts are files that are given as texts.
+type Texts struct {
+	// Team is the team whose sessions start from them.
+	Team  control.TeamInput `json:"team"`
+	Files map[string]string `json:"files" doc:"the texts, by path"`
+}
 
 // UploadInput says whom an archive is for.
 type UploadInput struct {
@@ -84,11 +97,12 @@ func UploadFor(r *http.Request) (to control.Recipient, ok bool) {
 // What sessions have made.
 var (
 	DiffSession = document("GET /sessions/{session}/diff", "diff-session",
-		"Compare a session's files with its start, another phase or another session", control.Reviews.Diff)
+		"Compare a session's files with its start, another phase or another session", control.Reviews.Diff,
+		forAgents("max_bytes=204800"))
 	DiffFile = document("GET /sessions/{session}/diff/file", "diff-file",
 		"Compare one file; both texts are returned", control.Reviews.DiffFile)
 	ListArtifacts = document("GET /sessions/{session}/artifacts", "list-artifacts",
-		"List the files that a session's assignments created or changed", ofSession(control.Reviews.Artifacts))
+		"List the files that a session's assignments created or changed", ofSession(control.Reviews.Artifacts), forAgents(""))
 	ReadFile = download("GET /sessions/{session}/file", "read-file",
 		"Read a file of a session's newest tree", "application/octet-stream", control.Reviews.File)
 	ArchiveSession = download("GET /sessions/{session}/archive", "archive-session",
@@ -113,11 +127,11 @@ const attemptPath = "GET /sessions/{session}/attempts/{phase}/{persona}/{round}/
 // The attempts of assignments.
 var (
 	ListAttempts = document("GET /sessions/{session}/attempts", "list-attempts",
-		"List the attempts of a session, those at work included", control.Attempts.List)
+		"List the attempts of a session, those at work included", control.Attempts.List, forAgents(""))
 	ReadAttempt = document(attemptPath, "read-attempt",
 		"Read a finished attempt: its task and feedback, its result, and its changes", control.Attempts.Read)
 	ReadTranscript = document(attemptPath+"/transcript", "read-transcript",
-		"Read a part of an attempt's transcript, from either end", control.Attempts.Range)
+		"Read a part of an attempt's transcript, from either end", control.Attempts.Range, forAgents("limit=65536"))
 	ReadAttemptLog = document(attemptPath+"/log", "read-attempt-log",
 		"Read an attempt's whole transcript, and the changes before a failure", control.Attempts.Log)
 

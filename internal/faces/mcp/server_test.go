@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -80,8 +81,11 @@ func TestToolsOverStreams(t *testing.T) {
 	names := map[string]bool{}
 	for _, tool := range listed.Tools {
 		names[tool.Name] = tool.Annotations.ReadOnlyHint
+		schema, err := json.Marshal(tool.InputSchema)
+		require.NoError(t, err)
+		require.NotContains(t, string(schema), `"$ref"`, "a reference leads nowhere")
 	}
-	require.True(t, names["diff"], names)
+	require.True(t, names["diff_session"], names)
 	require.Contains(t, names, "answer_request")
 	require.False(t, names["answer_request"])
 
@@ -169,25 +173,31 @@ func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
 	as := func(role string) *sdk.ClientSession {
 		return connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: header{"X-Test-Role", role}}})
 	}
-	in := map[string]any{"team": map[string]any{"file": webTeam}, "requirement": "Build it.", "from": "build", "files": map[string]any{"src/a.go": "package a\n"}}
+	team := map[string]any{"file": webTeam}
 	operator := as("operator:web")
+	stored, failure := call(t, operator, "store_texts", map[string]any{"team": team, "files": map[string]any{"src/a.go": "package a\n"}})
+	require.Empty(t, failure)
+	in := map[string]any{"team": team, "requirement": "Build it.", "from": "build", "workspace": stored["workspace"]}
 	plan, failure := call(t, operator, "preview_session", in)
 	require.Empty(t, failure)
 	require.Equal(t, "web", plan["team"])
 	require.Len(t, plan["phases"], 2)
 	_, failure = call(t, operator, "start_session", in)
 	require.Equal(t, "Temporal cannot be reached", failure)
-	_, failure = call(t, operator, "fork_session", map[string]any{"session": "done", "from": "design", "preview": true})
+	_, failure = call(t, operator, "preview_fork", map[string]any{"session": "done", "from": "design"})
 	require.Contains(t, failure, "no readable checkpoint")
 	_, failure = call(t, as("viewer:web"), "preview_session", in)
 	require.Contains(t, failure, "the role operator or admin for team web is missing")
 
+	_, failure = call(t, operator, "preview_session", map[string]any{"requirement": "Build it."})
+	require.Contains(t, failure, "team")
+	_, failure = call(t, operator, "preview_session", map[string]any{"team": team, "file": "x"})
+	require.Contains(t, failure, `unknown input "file"; preview_session takes: commit, `)
+
 	for path, says := range map[string]string{"../a.go": "must stay inside the tree", "/a.go": "absolute"} {
-		in["files"] = map[string]any{path: "x"}
-		_, failure = call(t, operator, "start_session", in)
+		_, failure = call(t, operator, "store_texts", map[string]any{"team": team, "files": map[string]any{path: "x"}})
 		require.Contains(t, failure, says)
 	}
-	in["files"] = map[string]any{"a": strings.Repeat("x", 600<<10)}
-	_, failure = call(t, operator, "start_session", in)
+	_, failure = call(t, operator, "store_texts", map[string]any{"team": team, "files": map[string]any{"a": strings.Repeat("x", 600<<10)}})
 	require.Contains(t, failure, "more than 512.0 KiB together")
 }

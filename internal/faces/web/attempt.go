@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,12 +52,12 @@ type talk struct {
 	// Known: there is a transcript. Running: it grows.
 	Known, Running bool
 	// Hit is the number of the line that is looked for; zero: none is.
-	Hit               int
-	Query             string
-	Matches           []conversation.Match
-	More              bool
-	EarlierURL, Later string
-	Path              string
+	Hit                  int
+	Query                string
+	Matches              []conversation.Match
+	More                 bool
+	EarlierURL, LaterURL string
+	Path                 string
 }
 
 // Has reports whether the line that is looked for is in an item.
@@ -66,34 +65,29 @@ func (t talk) Has(i conversation.Item) bool {
 	return t.Hit > 0 && t.Hit >= i.Line && t.Hit <= i.Line+len(i.Body)+strings.Count(i.Head, "\n")
 }
 
-func (s *site) assignment(w http.ResponseWriter, r *http.Request) {
-	content, ok := s.assignmentOf(w, r)
-	if !ok {
-		return
-	}
-	s.show(w, r, http.StatusOK, page{View: "assignment", Title: content.ID.String() + " of " + content.Session.Session, Tab: "sessions", Content: content})
+func (s *site) assignment(r *http.Request) (page, error) {
+	content, err := s.assignmentOf(r)
+	return page{View: "assignment", Title: content.ID.String() + " of " + content.Session.Session, Content: content}, err
 }
 
 // assignmentOf reads what the pages of an assignment and of its attempts have in common.
-func (s *site) assignmentOf(w http.ResponseWriter, r *http.Request) (content assignmentPage, ok bool) {
+func (s *site) assignmentOf(r *http.Request) (content assignmentPage, err error) {
 	id := r.PathValue("session")
 	content = assignmentPage{ID: spec.AssignmentID{Phase: r.PathValue("phase"), Persona: r.PathValue("persona")}, Said: said(r), Now: s.Now()}
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return content, false
+		return content, err
 	}
 	content.Session = v.Status
 	status := content.Session.Assignment(content.ID)
 	if status == nil {
-		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Assignment not found", Text: "Session " + id + " has no assignment " + content.ID.String() + ".", Back: sessionURL(id)})
-		return content, false
+		text := "Session " + id + " has no assignment " + content.ID.String() + "."
+		return content, &problem{Status: http.StatusNotFound, Title: "Assignment not found", Text: text, Back: sessionURL(id)}
 	}
 	content.Status = *status
 	work, err := s.Attempts.Work(r.Context(), id)
 	if err != nil && !unavailable(err) {
-		s.failed(w, r, err, sessionURL(id))
-		return content, false
+		return content, err
 	}
 	content.Attempts = attemptViews(id, content.ID, work.Attempts)
 	for _, c := range s.cardsOf(r.Context(), v.Status, r.URL.Path) {
@@ -101,13 +95,7 @@ func (s *site) assignmentOf(w http.ResponseWriter, r *http.Request) (content ass
 			content.Cards = append(content.Cards, c)
 		}
 	}
-	return content, true
-}
-
-// unavailable reports whether an operation failed only because something is not at hand, or
-// not there yet: the rest of a page is shown without it.
-func unavailable(err error) bool {
-	return failedWith(err, control.Unavailable, control.NotFound, control.Conflict)
+	return content, nil
 }
 
 var startTexts = map[failures.Start]string{failures.FromFiles: "from the files of the attempt before", failures.FromConversation: "in the conversation of the attempt before"}
@@ -146,10 +134,10 @@ func refOf(text string) (pass, round, attempt int) {
 	return pass, round, attempt
 }
 
-func (s *site) attempt(w http.ResponseWriter, r *http.Request) {
-	content, ok := s.assignmentOf(w, r)
-	if !ok {
-		return
+func (s *site) attempt(r *http.Request) (page, error) {
+	content, err := s.assignmentOf(r)
+	if err != nil {
+		return page{}, err
 	}
 	pass, round, n := refOf(r.PathValue("attempt"))
 	for i := range slices.Backward(content.Attempts) {
@@ -160,33 +148,29 @@ func (s *site) attempt(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if content.Attempt == nil {
-		s.problem(w, r, problem{
-			Status: http.StatusNotFound, Title: "Attempt not found", Text: content.ID.String() + " has no attempt " + r.PathValue("attempt") + ".",
-			Back: assignmentURL(content.Session.Session, content.ID.Phase, content.ID.Persona),
-		})
-		return
+		text := content.ID.String() + " has no attempt " + r.PathValue("attempt") + "."
+		return page{}, &problem{Status: http.StatusNotFound, Title: "Attempt not found", Text: text}
 	}
 	in := control.DiffInput{Session: content.Session.Session, Attempt: &content.Attempt.AttemptRef}
-	if s.raw(w, r, in) {
-		return
+	if patch, err := s.patch(r, in); patch != nil || err != nil {
+		return page{Patch: patch}, err
 	}
-	var err error
 	if content.Talk, err = s.talk(r.Context(), r, content.Session.Session, content.Attempt.Attempt); err != nil {
-		s.failed(w, r, err, sessionURL(content.Session.Session))
-		return
+		return page{}, err
 	}
 	if content.Attempt.Status != session.Running {
 		if content.Changes, err = s.changes(r.Context(), r, in); err != nil {
 			content.Changes = Changes{None: "The changes of this attempt cannot be shown: " + err.Error()}
 		}
 	}
-	s.show(w, r, http.StatusOK, page{View: "attempt", Title: content.Attempt.Name + " of " + content.ID.String(), Tab: "sessions", Content: content})
+	return page{View: "attempt", Title: content.Attempt.Name + " of " + content.ID.String(), Content: content}, nil
 }
 
 // talk reads the part of a conversation that a request is for.
 func (s *site) talk(ctx context.Context, r *http.Request, id string, a control.Attempt) (talk, error) {
 	q := r.URL.Query()
-	t := talk{Running: a.Status == session.Running, Query: q.Get("q"), Path: r.URL.Path}
+	f := filterOf(r, "q")
+	t := talk{Running: a.Status == session.Running, Query: f.Get("q"), Path: r.URL.Path}
 	text, known, err := s.Attempts.Transcript(ctx, id, a)
 	if err != nil || !known {
 		return t, err
@@ -199,18 +183,12 @@ func (s *site) talk(ctx context.Context, r *http.Request, id string, a control.A
 	}
 	t.Window = conversation.WindowOf(text, max(last, 0), windowLines)
 	t.Matches, t.More = conversation.Find(text, t.Query, maxMatches)
-	link := func(name string, line int) string {
-		next := url.Values{name: {strconv.Itoa(line)}}
-		if t.Query != "" {
-			next.Set("q", t.Query)
-		}
-		return "?" + next.Encode() + "#conversation"
+	upTo := func(line int) string { return f.With("upto", strconv.Itoa(line)) + "#conversation" }
+	if t.First > 1 {
+		t.EarlierURL = upTo(t.First - 1)
 	}
-	if t.Earlier() {
-		t.EarlierURL = link("upto", t.First-1)
-	}
-	if t.Window.Later() {
-		t.Later = link("upto", t.Last+windowLines)
+	if t.Last < t.Total {
+		t.LaterURL = upTo(t.Last + windowLines)
 	}
 	return t, nil
 }

@@ -36,13 +36,13 @@ func componentsPage(t *testing.T) []byte {
 	s, phases := sampleSession()
 	running := s
 	running.Status = session.Running
-	page := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
-	template.Must(page.ParseFiles("testdata/page_components.html"))
-	text, err := views{"components": page}.render("components", frame{Title: "Components", Tab: "inbox", Open: 3, Who: "alice", Now: testNow, Content: components{
+	parsed := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+	template.Must(parsed.ParseFiles("testdata/page_components.html"))
+	text, err := views{"components": parsed}.render("components", frame{Tab: "inbox", Open: 3, Who: "alice", Now: testNow, page: page{Title: "Components", Content: components{
 		States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},
 		Graph: graphOf(s, phases), Timeline: timelineOf(sampleCourse(), testNow), Budgets: budgetRows(sampleBudgets()),
 		Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}),
-	}})
+	}}})
 	require.NoError(t, err)
 	return text
 }
@@ -153,7 +153,7 @@ func TestIconsOfAllLooksExist(t *testing.T) {
 		require.Contains(t, icons, lookOf(s).Icon, s)
 	}
 	for _, k := range session.RequestKinds() {
-		require.Contains(t, icons, lookOfRequest(k).Icon, k)
+		require.Contains(t, icons, lookOf(k).Icon, k)
 	}
 	names := regexp.MustCompile(`(?:icon|"Icon") "([a-z]+)"`)
 	files, err := templateFiles.ReadDir("templates")

@@ -89,7 +89,7 @@ func sampleCourse() Course {
 	add(sampleRecord("frontend", "designer", paused))
 	add(sampleRecord("frontend", "developer", sampleSuccess(116*time.Minute, 34*time.Minute)))
 	add(sampleRecord("documentation", "writer", session.RoundRecord{Round: 1}))
-	return Course{Status: s, Records: records, Answers: []session.Answer{{Request: "r-0", Action: session.AnswerRetry, By: "alice", Phase: "backend", Persona: "developer", At: ago(61 * time.Minute)}}}
+	return Course{s, control.Work{Records: records, Answers: []session.Answer{{Request: "r-0", Action: session.AnswerRetry, By: "alice", Phase: "backend", Persona: "developer", At: ago(61 * time.Minute)}}}}
 }
 
 func sampleBudgets() []budget.Budget {

@@ -113,7 +113,7 @@ func nodeOf(sessionID string, p session.PhaseStatus) GraphNode {
 	}
 	n.Label = strings.Join(nonEmpty(p.Name, n.Word, n.Figures, personas(p)), ", ")
 	for i, a := range p.Assignments[:len(p.Assignments)-n.More] {
-		n.Marks = append(n.Marks, GraphMark{X: 20 + 20*i, Look: lookOfAssignment(a), Persona: a.Persona})
+		n.Marks = append(n.Marks, GraphMark{X: 20 + 20*i, Look: lookOf(a), Persona: a.Persona})
 	}
 	return n
 }
@@ -127,14 +127,6 @@ func edge(from, to GraphNode) GraphEdge {
 		Path: fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y, x+half, y, toX-half, toY, toX, toY),
 		Head: fmt.Sprintf("M%d %dl-1 -4l8 4l-8 4z", toX, toY), Done: from.Phase.Status.Done(),
 	}
-}
-
-// lookOfAssignment is its state's look; one that waits for a breaker says so.
-func lookOfAssignment(a session.AssignmentStatus) Look {
-	if a.Awaits != nil {
-		return lookOf(session.WaitingForBreaker)
-	}
-	return lookOf(a.Status)
 }
 
 // figures are a phase's elapsed time, attempts and cost, as far as there are any.

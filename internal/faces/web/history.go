@@ -3,11 +3,8 @@ package web
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -18,16 +15,12 @@ import (
 
 // historyPage is the content of the page of what sessions came to.
 type historyPage struct {
-	Team, Since, Text, Label string
-
+	filter
 	Total HistoryRow
-	// Teams and Days have the sessions' outcomes, and Rows those of assignments in groups by By.
+	// Teams and Days have the sessions' outcomes, and Rows those of assignments in groups by the field by.
 	Teams, Days, Rows []HistoryRow
-	// By is the key of Rows; Groups are the keys that there are.
-	By     string
+	// Groups are the keys of Rows that there are.
 	Groups []string
-	// filter is the page's own query.
-	filter url.Values
 }
 
 // historyGroups are the keys that the work of assignments is grouped by.
@@ -73,61 +66,30 @@ func average(seconds float64, n int) string {
 	return terminal.Age(time.Duration(seconds / float64(n) * float64(time.Second)))
 }
 
-// With is the address of this page with another value of a filter.
-func (p historyPage) With(name, value string) string {
-	q := maps.Clone(p.filter)
-	q.Set(name, value)
-	return "/history?" + q.Encode()
-}
-
-// filters reads the filters, and what selects the sessions.
-func (p *historyPage) filters(q url.Values, now time.Time) control.HistoryFilter {
-	p.Label = strings.TrimSpace(q.Get("label"))
-	p.Team, p.Text = strings.TrimSpace(q.Get("team")), strings.TrimSpace(q.Get("text"))
-	p.Since, p.By, p.Groups = cmp.Or(q.Get("since"), "30d"), historyGroups[0], historyGroups
-	if by := q.Get("by"); slices.Contains(historyGroups, by) {
-		p.By = by
-	}
-	p.filter = url.Values{}
-	for name, value := range map[string]string{"team": p.Team, "text": p.Text, "label": p.Label, "since": p.Since, "by": p.By} {
-		if value != "" {
-			p.filter.Set(name, value)
-		}
-	}
-	f := control.HistoryFilter{Text: p.Text}
-	if p.Team != "" {
-		f.Teams = []string{p.Team}
-	}
-	if since, ok := sinceTimes[p.Since]; ok {
-		f.Since = now.Add(-since)
-		if since > 24*time.Hour { // whole days are found faster
-			f.Since = f.Since.UTC().Truncate(24 * time.Hour)
-		}
-	}
-	if p.Label != "" {
-		f.Labels = []string{p.Label}
-	}
-	return f
-}
-
-func (s *site) history(w http.ResponseWriter, r *http.Request) {
+func (s *site) history(r *http.Request) (page, error) {
 	ctx := r.Context()
-	content := historyPage{}
-	f := content.filters(r.URL.Query(), s.Now())
+	content := historyPage{filter: filterOf(r, "team", "text", "label", "since", "by"), Groups: historyGroups}
+	content.Set("since", cmp.Or(content.Get("since"), "30d"))
+	if !slices.Contains(historyGroups, content.Get("by")) {
+		content.Set("by", historyGroups[0])
+	}
+	now := s.Now()
+	f := control.HistoryFilter{
+		Text: content.Get("text"), Teams: nonEmpty(content.Get("team")), Labels: nonEmpty(content.Get("label")), Since: content.since(now),
+	}
+	if now.Sub(f.Since) > 24*time.Hour { // whole days are found faster
+		f.Since = f.Since.UTC().Truncate(24 * time.Hour)
+	}
 	total, err := s.came(ctx, "", f)
 	if err == nil && len(total) > 0 {
 		content.Total = total[0]
 	}
-	for key, rows := range map[string]*[]HistoryRow{"team": &content.Teams, "day": &content.Days, content.By: &content.Rows} {
+	for key, rows := range map[string]*[]HistoryRow{"team": &content.Teams, "day": &content.Days, content.Get("by"): &content.Rows} {
 		if err == nil {
 			*rows, err = s.came(ctx, key, f)
 		}
 	}
-	if err != nil {
-		s.failed(w, r, err, "/history")
-		return
-	}
-	s.show(w, r, http.StatusOK, page{View: "history", Title: "History", Tab: "history", Content: content})
+	return page{View: "history", Title: "History", Content: content}, err
 }
 
 // maxHistoryRows bounds the groups that are shown, the dearest first.

@@ -1,16 +1,20 @@
 package web
 
 import (
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 // Look is how a state is shown: a tone of the stylesheet, an icon, and a word. None of them is
 // needed to understand the others.
 type Look struct{ Tone, Icon, Word string }
 
-// looks are those of the states of sessions, phases and assignments.
-var looks = map[session.State]Look{
+// looks are those of what has one, by its state.
+var looks = map[any]Look{
 	session.Completed:         {"good", "check", "Completed"},
 	session.Restored:          {"good", "reuse", "Reused"},
 	session.Supplied:          {"good", "person", "Supplied"},
@@ -24,28 +28,38 @@ var looks = map[session.State]Look{
 	session.Failed:            {"bad", "cross", "Failed"},
 	session.WasCancelled:      {"quiet", "stop", "Cancelled"},
 	session.Pending:           {"quiet", "circle", "Pending"},
+
+	session.ForApproval: {"ask", "person", "Approval"},
+	session.ForBudget:   {"slow", "money", "Budget"},
+	session.ForOutage:   {"slow", "clock", "Outage"},
+	session.ForHelp:     {"bad", "help", "Help"},
+
+	session.BreakerIsOpen:   {"bad", "breaker", "Open"},
+	session.BreakerHalfOpen: {"slow", "clock", "Probing"},
+	session.BreakerClosed:   {"good", "check", "Closed"},
+
+	control.ResultBad:     {"bad", "cross", "Bad"},
+	control.ResultWarning: {"slow", "help", "Warning"},
+	control.ResultOK:      {"good", "check", "OK"},
+
+	access.Done:    {"good", "check", "Done"},
+	access.Failed:  {"bad", "cross", "Failed"},
+	access.Denied:  {"slow", "stop", "Denied"},
+	access.Unknown: {"quiet", "circle", "Unknown"},
 }
 
-// lookOf is the look of a state.
-func lookOf(s session.State) Look {
-	if l, known := looks[s]; known {
+// lookOf is the look of a state. An assignment that waits for a breaker says so.
+func lookOf(state any) Look {
+	if a, ok := state.(session.AssignmentStatus); ok {
+		state = a.Status
+		if a.Awaits != nil {
+			state = session.WaitingForBreaker
+		}
+	}
+	if l, known := looks[state]; known {
 		return l
 	}
-	return Look{"quiet", "circle", safetext.Clip(string(s), 40)}
-}
-
-// lookOfRequest is the look of a kind of request.
-func lookOfRequest(k session.RequestKind) Look {
-	switch k {
-	case session.ForApproval:
-		return Look{"ask", "person", "Approval"}
-	case session.ForBudget:
-		return Look{"slow", "money", "Budget"}
-	case session.ForOutage:
-		return Look{"slow", "clock", "Outage"}
-	case session.ForHelp:
-	}
-	return Look{"bad", "help", "Help"}
+	return Look{"quiet", "circle", safetext.Clip(fmt.Sprint(state), 40)}
 }
 
 // icons are drawn in a square of 16 by 16.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -36,22 +34,26 @@ type operatePage struct {
 	Now  time.Time
 }
 
-func (s *site) operate(w http.ResponseWriter, r *http.Request) {
+func (s *site) operate(r *http.Request) (page, error) {
 	ctx := r.Context()
 	content := operatePage{Said: said(r), Now: s.Now(), Mine: may(ctx, access.Operate, access.NoTeam)}
 	var err error
-	if content.Roster, err = s.Pool.Workers(ctx); err != nil {
-		content.Trouble = append(content.Trouble, "Workers: "+err.Error())
-	}
+	content.Roster, err = s.Pool.Workers(ctx)
+	content.failed("Workers", err)
 	content.readBudgets(ctx, s)
 	content.readHooks(ctx, s)
 	content.readHealth(ctx, s)
 	breakers, err := s.Pool.Breakers(ctx)
-	if err != nil {
-		content.Trouble = append(content.Trouble, "Breakers: "+err.Error())
-	}
+	content.failed("Breakers", err)
 	content.Breakers = breakers.Breakers
-	s.show(w, r, http.StatusOK, page{View: "operate", Title: "Operate", Tab: "operate", Content: content})
+	return page{View: "operate", Title: "Operate", Content: content}, nil
+}
+
+// failed notes why a part of the page cannot be read.
+func (p *operatePage) failed(part string, err error) {
+	if err != nil {
+		p.Trouble = append(p.Trouble, part+": "+err.Error())
+	}
 }
 
 // HooksView is the part of the page that has hooks, with the newest session of each.
@@ -66,50 +68,26 @@ func (p *operatePage) readHooks(ctx context.Context, s *site) {
 	if _, denied := errors.AsType[*access.DeniedError](err); denied {
 		return
 	}
-	view := &HooksView{Hooks: doc.Hooks}
 	if err == nil {
-		p.Hooks = view
-		view.Newest, err = s.Hooks.Newest(ctx, doc.Hooks)
+		p.Hooks = &HooksView{Hooks: doc.Hooks}
+		p.Hooks.Newest, err = s.Hooks.Newest(ctx, doc.Hooks)
 	}
-	if err != nil {
-		p.Trouble = append(p.Trouble, "Hooks: "+err.Error())
-	}
-}
-
-// lookOfBreaker is the look of a breaker's state.
-func lookOfBreaker(s session.BreakerState) Look {
-	switch s {
-	case session.BreakerIsOpen:
-		return Look{"bad", "breaker", "Open"}
-	case session.BreakerHalfOpen:
-		return Look{"slow", "clock", "Probing"}
-	case session.BreakerClosed:
-	}
-	return Look{"good", "check", "Closed"}
+	p.failed("Hooks", err)
 }
 
 // setBreaker is the form that trips or resets a breaker.
-func (s *site) setBreaker(w http.ResponseWriter, r *http.Request) {
+func (s *site) setBreaker(r *http.Request) (page, error) {
 	name, why := r.PathValue("breaker"), strings.TrimSpace(r.PostFormValue("why"))
-	what, err := "reset", error(nil)
-	if r.PostFormValue("action") == "trip" {
-		what = "trip"
-		request := control.Trip{Why: why}
-		if text := strings.TrimSpace(r.PostFormValue("for")); text != "" {
-			var d textfmt.Duration
-			if err := d.UnmarshalText([]byte(text)); err != nil {
-				s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the input", Text: err.Error(), Back: "/operate"})
-				return
-			}
-			request.For = d
+	if r.PostFormValue("action") != "trip" {
+		_, err := s.Pool.Reset(r.Context(), name, control.Reset{Why: why})
+		return done("/operate", "reset", ""), err
+	}
+	trip := control.Trip{Why: why}
+	if text := strings.TrimSpace(r.PostFormValue("for")); text != "" {
+		if err := trip.For.UnmarshalText([]byte(text)); err != nil {
+			return page{}, wrongInput("Please correct the input", err)
 		}
-		_, err = s.Pool.Trip(r.Context(), name, request)
-	} else {
-		_, err = s.Pool.Reset(r.Context(), name, control.Reset{Why: why})
 	}
-	if err != nil {
-		s.failed(w, r, err, "/operate")
-		return
-	}
-	done(w, r, "/operate", what, "")
+	_, err := s.Pool.Trip(r.Context(), name, trip)
+	return done("/operate", "trip", ""), err
 }

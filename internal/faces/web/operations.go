@@ -2,13 +2,9 @@ package web
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net/http"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
@@ -88,63 +84,9 @@ type Operations struct {
 // NewOperations are those of a control plane.
 func NewOperations(base *control.Base) Operations {
 	return Operations{
-		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
+		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base},
+		Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base},
+		Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
 	}
-}
-
-// failed shows why an operation did not succeed.
-func (s *site) failed(w http.ResponseWriter, r *http.Request, err error, back string) {
-	if errors.Is(err, context.Canceled) {
-		return // nobody reads it
-	}
-	p := problemOf(err, back)
-	if _, known := errors.AsType[*control.Error](err); p.Status == http.StatusInternalServerError && !known {
-		s.Log.ErrorContext(r.Context(), "an operation failed", "path", r.URL.Path, "error", err)
-	}
-	s.problem(w, r, p)
-}
-
-// failedWith reports whether an operation failed with an error of one of these kinds.
-func failedWith(err error, kinds ...control.Kind) bool {
-	e, known := errors.AsType[*control.Error](err)
-	return known && slices.Contains(kinds, e.Kind)
-}
-
-// problemOf says what an error means to a person.
-func problemOf(err error, back string) problem {
-	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error(), Back: back}
-	_, denied := errors.AsType[*access.DeniedError](err)
-	switch {
-	case denied:
-		p.Status, p.Title = http.StatusForbidden, "You may not do this"
-	case failedWith(err, control.Invalid):
-		p.Status, p.Title = http.StatusUnprocessableEntity, "Please correct the input"
-		if e, _ := errors.AsType[*control.Error](err); e.Field != "" {
-			p.Text = e.Field + ": " + p.Text
-		}
-	case failedWith(err, control.NotFound), errors.Is(err, session.ErrNotFound):
-		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
-	case failedWith(err, control.Conflict):
-		p.Status, p.Title = http.StatusConflict, "The state has changed"
-		if lost := control.ProblemOf(err); lost.Reason == control.Lost {
-			p.Command = "maestro resume " + lost.Session
-		}
-	case failedWith(err, control.Unavailable):
-		p.Status, p.Title, p.Command = http.StatusServiceUnavailable, "Not available now", "maestro doctor"
-	default:
-		p.Command = "maestro doctor"
-	}
-	return p
-}
-
-// who is the name of the person who looks; empty: nobody is known.
-func who(ctx context.Context) string {
-	a, _ := access.Of(ctx)
-	return a.Person()
-}
-
-// may reports whether the person who looks may do something.
-func may(ctx context.Context, p access.Permission, team string) bool {
-	return access.Check(ctx, p, team) == nil
 }

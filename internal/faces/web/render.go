@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/web/diffview"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -24,7 +25,7 @@ type views map[string]*template.Template
 
 // frame is what all pages have around their content.
 type frame struct {
-	Title string
+	page
 	// Tab is the open one: inbox, sessions, history or operate.
 	Tab string
 	// Open counts the requests that wait for a person.
@@ -35,7 +36,6 @@ type frame struct {
 	Events  string
 	Version string
 	Now     time.Time
-	Content any
 }
 
 // loadViews parses each page together with the layout and the parts.
@@ -66,15 +66,10 @@ func (v views) render(name string, f frame) ([]byte, error) {
 
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"asset":  assetURL,
-		"icon":   icon,
-		"path":   func(name string) string { return icons[name] },
-		"look":   lookOf,
-		"lookAt": lookOfAssignment,
-
-		"lookBreaker": lookOfBreaker, "lookResult": lookOfResult, "intervention": interventionText,
-
-		"outcome": lookOfOutcome,
+		"asset":   assetURL,
+		"icon":    icon,
+		"path":    func(name string) string { return icons[name] },
+		"look":    lookOf,
 		"line":    safetext.Line,
 		"clip":    safetext.Clip,
 		"lines":   safetext.Block,
@@ -99,7 +94,7 @@ func functions() template.FuncMap {
 		"join":    strings.Join,
 
 		"sessionURL": sessionURL, "teamURL": teamURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL,
-		"closed": func(s session.State) bool { return s.Closed() },
+		"closed": session.State.Closed, "intervention": interventionText,
 	}
 }
 
@@ -190,4 +185,17 @@ func dict(pairs ...any) (map[string]any, error) {
 		m[name] = pairs[i+1]
 	}
 	return m, nil
+}
+
+// interventionText says what was done.
+func interventionText(i sessionstatus.Intervention) string {
+	switch {
+	case i.Action == sessionstatus.Raise:
+		return "Raise of " + terminal.Amount(i.Added)
+	case i.Action == sessionstatus.SendBack:
+		return "Send back"
+	case i.Left > 0:
+		return i.Action.Rule().Label + ", " + textfmt.Count(i.Left, "approval") + " to go"
+	}
+	return i.Action.Rule().Label
 }

@@ -56,7 +56,7 @@ var answerClasses = map[session.Action]string{
 // card makes a card of an entry of the inbox.
 func (s *site) card(ctx context.Context, e control.InboxEntry, back string) RequestCard {
 	c := RequestCard{
-		InboxEntry: e, Look: lookOfRequest(e.Kind), Key: keyOf(e.Session, e.ID), Subject: subject(e.Request), Need: e.Need(),
+		InboxEntry: e, Look: lookOf(e.Kind), Key: keyOf(e.Session, e.ID), Subject: subject(e.Request), Need: e.Need(),
 		Notice: e.NoticeOnly(), Return: back, Now: s.Now(),
 	}
 	if e.ID == "" {
@@ -122,11 +122,10 @@ type inboxPage struct {
 	Said    string
 }
 
-func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
+func (s *site) inbox(r *http.Request) (page, error) {
 	doc, err := s.Requests.Inbox(r.Context())
 	if err != nil {
-		s.failed(w, r, err, "")
-		return
+		return page{}, err
 	}
 	content := inboxPage{Said: said(r)}
 	alerts, err := s.Alerts.List(r.Context())
@@ -142,37 +141,33 @@ func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
 			content.Open = append(content.Open, c)
 		}
 	}
-	s.show(w, r, http.StatusOK, page{View: "inbox", Title: "Inbox", Tab: "inbox", Content: content})
+	return page{View: "inbox", Title: "Inbox", Content: content}, nil
 }
 
 // answer is a form of a card.
-func (s *site) answer(w http.ResponseWriter, r *http.Request) {
-	id, back := r.PathValue("session"), backTo(r)
+func (s *site) answer(r *http.Request) (page, error) {
+	id, back := r.PathValue("session"), returnTo(r)
 	a := control.Answer{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
 	doc, err := s.Requests.Answer(r.Context(), control.AnswerInput{Session: id, Request: r.PathValue("request"), Body: a})
 	switch {
 	case failedWith(err, control.Conflict):
-		p := problemOf(err, back)
+		p := problemOf(err)
 		p.Title = "The request was not answered"
-		s.problem(w, r, p)
-	case err != nil:
-		s.failed(w, r, err, back)
-	case !doc.Taken:
-		done(w, r, back, "left", id)
-	case doc.Answer.Left > 0:
-		done(w, r, back, "counted", id)
-	default:
-		done(w, r, back, string(a.Action), id)
+		return page{}, p
+	case err == nil && !doc.Taken:
+		return done(back, "left", id), nil
+	case err == nil && doc.Answer.Left > 0:
+		return done(back, "counted", id), nil
 	}
+	return done(back, string(a.Action), id), err
 }
 
 // supply is a form with the files that stand for the work of an assignment.
-func (s *site) supply(w http.ResponseWriter, r *http.Request) {
-	id, back := r.PathValue("session"), backTo(r)
+func (s *site) supply(r *http.Request) (page, error) {
+	id := r.PathValue("session")
 	file, _, err := r.FormFile("files")
 	if err != nil {
-		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive.", Back: back})
-		return
+		return page{}, &problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive."}
 	}
 	defer file.Close() //nolint:errcheck // only read
 	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
@@ -181,26 +176,18 @@ func (s *site) supply(w http.ResponseWriter, r *http.Request) {
 			Session: id, Request: r.PathValue("request"), Body: control.Answer{Action: session.AnswerSupply, Files: files.Workspace},
 		})
 	}
-	if err != nil {
-		s.failed(w, r, err, back)
-		return
-	}
-	done(w, r, back, string(session.AnswerSupply), id)
+	return done(returnTo(r), string(session.AnswerSupply), id), err
 }
 
 // raise is a form that raises a budget.
-func (s *site) raise(w http.ResponseWriter, r *http.Request) {
-	id, back := r.PathValue("session"), backTo(r)
+func (s *site) raise(r *http.Request) (page, error) {
+	id := r.PathValue("session")
 	raise := control.Raise{Note: strings.TrimSpace(r.PostFormValue("note"))}
 	if err := readAmount(r, &raise); err != nil {
-		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: back})
-		return
+		return page{}, wrongInput("Please correct the amount", err)
 	}
-	if _, err := s.Money.Raise(repeatable(r), id, raise); err != nil {
-		s.failed(w, r, err, back)
-		return
-	}
-	done(w, r, back, "raised", id)
+	_, err := s.Money.Raise(repeatable(r), id, raise)
+	return done(returnTo(r), "raised", id), err
 }
 
 // readAmount reads what is added to a budget.
@@ -221,8 +208,8 @@ func readAmount(r *http.Request, raise *control.Raise) error {
 	return nil
 }
 
-// backTo is the page that a form is on. It is one of this site.
-func backTo(r *http.Request) string {
+// returnTo is the page that a form is on. It is one of this site.
+func returnTo(r *http.Request) string {
 	back := r.PostFormValue("return")
 	if u, err := url.Parse(back); err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
 		return "/inbox"
@@ -254,7 +241,7 @@ var saidTexts = map[string]string{
 }
 
 // done leads from a form to the page that it is on, which says what was done.
-func done(w http.ResponseWriter, r *http.Request, back, what, id string) {
+func done(back, what, id string) page {
 	u, err := url.Parse(back)
 	if err != nil {
 		u = &url.URL{Path: "/inbox"}
@@ -265,12 +252,7 @@ func done(w http.ResponseWriter, r *http.Request, back, what, id string) {
 		q.Set("of", id)
 	}
 	u.RawQuery = q.Encode()
-	lead(w, r, u.String())
-}
-
-// lead has the browser go to a page of this site.
-func lead(w http.ResponseWriter, r *http.Request, page string) {
-	http.Redirect(w, r, page, http.StatusSeeOther) //nolint:gosec // it is a path: backTo and sessionURL return no others
+	return page{Next: u.String()}
 }
 
 // said is what the form has done that led to a page; empty: none has.

@@ -49,21 +49,21 @@ func nextOf(r *http.Request) nextPage {
 }
 
 // resume shows what resuming a session would do.
-func (s *site) resume(w http.ResponseWriter, r *http.Request) { s.showNext(w, r, nextOf(r)) }
+func (s *site) resume(r *http.Request) (page, error) { return s.next(r, nextOf(r)) }
 
 // fork shows what forking a session would do.
-func (s *site) fork(w http.ResponseWriter, r *http.Request) {
+func (s *site) fork(r *http.Request) (page, error) {
 	p := nextOf(r)
 	p.Fork = true
-	s.showNext(w, r, p)
+	return s.next(r, p)
 }
 
-func (s *site) showNext(w http.ResponseWriter, r *http.Request, p nextPage) {
+// next shows what a session would do next, before it does anything.
+func (s *site) next(r *http.Request, p nextPage) (page, error) {
 	ctx, id := r.Context(), r.PathValue("session")
 	v, err := s.Sessions.Read(ctx, id)
 	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
+		return page{}, err
 	}
 	p.Session = v.Status
 	if p.Fork && p.From == "" && len(v.Phases) > 0 {
@@ -78,36 +78,27 @@ func (s *site) showNext(w http.ResponseWriter, r *http.Request, p nextPage) {
 	case failedWith(err, control.Invalid, control.Conflict):
 		p.Problem = err.Error()
 	case err != nil:
-		s.failed(w, r, err, sessionURL(id))
-		return
+		return page{}, err
 	}
 	p.Possible = p.Problem == "" && p.Foreseen.Unchanged == ""
 	title := "Resume " + id
 	if p.Fork {
 		title = "Fork " + id
 	}
-	s.show(w, r, http.StatusOK, page{View: "next", Title: title, Tab: "sessions", Content: p})
+	return page{View: "next", Title: title, Content: p}, nil
 }
 
 // resumeNow resumes a session.
-func (s *site) resumeNow(w http.ResponseWriter, r *http.Request) {
+func (s *site) resumeNow(r *http.Request) (page, error) {
 	id := r.PathValue("session")
-	if _, err := s.Starts.Resume(r.Context(), id, nextOf(r).Resume); err != nil {
-		s.failed(w, r, err, sessionURL(id)+"/resume")
-		return
-	}
-	done(w, r, sessionURL(id), "resumed", id)
+	_, err := s.Starts.Resume(r.Context(), id, nextOf(r).Resume)
+	return done(sessionURL(id), "resumed", id), err
 }
 
 // forkNow starts a fork of a session.
-func (s *site) forkNow(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("session")
-	doc, err := s.Starts.Fork(repeatable(r), id, nextOf(r).fork())
-	if err != nil {
-		s.failed(w, r, err, sessionURL(id)+"/fork")
-		return
-	}
-	done(w, r, sessionURL(doc.Session), "forked", doc.Session)
+func (s *site) forkNow(r *http.Request) (page, error) {
+	doc, err := s.Starts.Fork(repeatable(r), r.PathValue("session"), nextOf(r).fork())
+	return done(sessionURL(doc.Session), "forked", doc.Session), err
 }
 
 // editPage is the content of the page that edits a file of a finished phase.
@@ -122,36 +113,30 @@ type editPage struct {
 const maxEdited = 256 << 10
 
 // edit shows a file of a phase as text to edit.
-func (s *site) edit(w http.ResponseWriter, r *http.Request) {
+func (s *site) edit(r *http.Request) (page, error) {
 	ctx, id, q := r.Context(), r.PathValue("session"), r.URL.Query()
 	p := editPage{Phase: q.Get("phase"), Path: q.Get("path")}
 	v, err := s.Sessions.Read(ctx, id)
 	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
+		return page{}, err
 	}
 	p.Session = v.Status
 	doc, err := s.Reviews.DiffFile(ctx, control.FileDiffInput{Session: id, Which: p.Phase, Path: p.Path})
 	if err != nil {
-		s.failed(w, r, err, sessionURL(id))
-		return
+		return page{}, err
 	}
 	p.Text = doc.New.Text
 	if !doc.New.Exists || doc.New.Binary || doc.New.TooLarge || doc.New.Link != "" || len(p.Text) > maxEdited || safetext.Block(p.Text) != p.Text {
 		p.Text, p.Problem = "", "This file is no text that a page can edit. The command line takes any file: maestro resume "+id+" --edit "+p.Phase+"=PATH"
 	}
-	s.show(w, r, http.StatusOK, page{View: "edit", Title: "Edit " + p.Path, Tab: "sessions", Content: p})
+	return page{View: "edit", Title: "Edit " + p.Path, Content: p}, nil
 }
 
 // editNow stores an edited file, and leads to the preview of what runs with it.
-func (s *site) editNow(w http.ResponseWriter, r *http.Request) {
+func (s *site) editNow(r *http.Request) (page, error) {
 	id, phase, path := r.PathValue("session"), r.PostFormValue("phase"), r.PostFormValue("path")
 	text := unixLines(r.PostFormValue("text"))
 	doc, err := s.Starts.Keep(r.Context(), control.Recipient{Session: id}, map[string]string{path: text})
-	if err != nil {
-		s.failed(w, r, err, sessionURL(id))
-		return
-	}
 	next := url.Values{"edit": {phase + ":" + string(doc.Workspace)}}
-	lead(w, r, sessionURL(id)+"/resume?"+next.Encode())
+	return page{Next: sessionURL(id) + "/resume?" + next.Encode()}, err
 }

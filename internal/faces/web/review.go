@@ -2,15 +2,12 @@ package web
 
 import (
 	"context"
-	"mime"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/faces/web/diffview"
 	"github.com/maestro-hive/maestro/internal/ops/control"
@@ -53,27 +50,14 @@ type FileView struct {
 
 // changes compares what the input names, as far as one page shows it.
 func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInput) (Changes, error) {
-	q := r.URL.Query()
 	var c Changes
-	file := q.Get("file")
-	link := func(file string) string {
-		next := url.Values{}
-		for _, name := range []string{"from", "to", "with"} {
-			if v := q.Get(name); v != "" {
-				next.Set(name, v)
-			}
-		}
-		if file != "" {
-			next.Set("file", file)
-		}
-		return "?" + next.Encode()
-	}
+	f, file := filterOf(r, "from", "to", "with"), r.URL.Query().Get("file")
 	doc, err := s.compared(ctx, in, file)
 	if err != nil {
 		return c, err
 	}
 	if file != "" {
-		c.AllURL = link("")
+		c.AllURL = f.With("file", "")
 	}
 	c.Before, c.After, c.Truncated, c.Damage = doc.Before, doc.After, doc.Truncated, doc.Damage.Damage
 	for _, f := range doc.Files {
@@ -83,8 +67,9 @@ func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInpu
 	if file != "" {
 		limits.FileLines = maxDiffLines
 	}
-	for _, f := range diffview.Read(doc.Files, limits) {
-		v := FileView{File: f, Key: "file-" + keyOf(f.Path), URL: link(f.Path), RawURL: link(f.Path) + "&raw=1"}
+	for _, changed := range diffview.Read(doc.Files, limits) {
+		alone := f.With("file", changed.Path)
+		v := FileView{File: changed, Key: "file-" + keyOf(changed.Path), URL: alone, RawURL: alone + "&raw=1"}
 		if file != "" {
 			v.Folded = ""
 		}
@@ -106,23 +91,14 @@ func (s *site) compared(ctx context.Context, in control.DiffInput, file string) 
 	return control.Diff{Session: doc.Session, Before: doc.Before, After: doc.After, Files: []control.ChangedFile{doc.ChangedFile}}, err
 }
 
-// raw writes a file's patch as text, if it is asked for.
-func (s *site) raw(w http.ResponseWriter, r *http.Request, in control.DiffInput) bool {
+// patch is a file's patch, if a request asks for it as text; else nil.
+func (s *site) patch(r *http.Request, in control.DiffInput) (*control.FileDiff, error) {
 	q := r.URL.Query()
 	if q.Get("raw") == "" || q.Get("file") == "" {
-		return false
+		return nil, nil
 	}
 	doc, err := s.Reviews.DiffFile(r.Context(), in.File(q.Get("file")))
-	if err != nil {
-		s.failed(w, r, err, r.URL.Path)
-		return true
-	}
-	protect(w.Header())
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": safetext.Portable(path.Base(doc.Path) + ".patch")}))
-	_, _ = w.Write([]byte(doc.Diff))
-	return true
+	return &doc, err
 }
 
 // phasePage is the content of a phase's review.
@@ -134,21 +110,20 @@ type phasePage struct {
 	Now     time.Time
 }
 
-func (s *site) phase(w http.ResponseWriter, r *http.Request) {
+func (s *site) phase(r *http.Request) (page, error) {
 	id, name := r.PathValue("session"), r.PathValue("phase")
 	in := control.DiffInput{Session: id, Which: name}
-	if s.raw(w, r, in) {
-		return
+	if patch, err := s.patch(r, in); patch != nil || err != nil {
+		return page{Patch: patch}, err
 	}
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
+		return page{}, err
 	}
 	i := slices.IndexFunc(v.Phases, func(p session.PhaseStatus) bool { return p.Name == name })
 	if i < 0 {
-		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Phase not found", Text: "Session " + id + " has no phase " + name + ".", Back: sessionURL(id)})
-		return
+		text := "Session " + id + " has no phase " + name + "."
+		return page{}, &problem{Status: http.StatusNotFound, Title: "Phase not found", Text: text}
 	}
 	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now()}
 	content.Changes, err = s.changes(r.Context(), r, in)
@@ -156,8 +131,7 @@ func (s *site) phase(w http.ResponseWriter, r *http.Request) {
 	case failedWith(err, control.NotFound, control.Conflict) && r.URL.Query().Get("file") == "":
 		content.Changes.None = "The phase has no finished work yet. Its changes are shown here when it has."
 	case err != nil:
-		s.failed(w, r, err, sessionURL(id))
-		return
+		return page{}, err
 	}
 	if v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team) {
 		for i, f := range content.Changes.Files {
@@ -171,38 +145,35 @@ func (s *site) phase(w http.ResponseWriter, r *http.Request) {
 			content.Changes.Cards = append(content.Changes.Cards, c)
 		}
 	}
-	s.show(w, r, http.StatusOK, page{View: "phase", Title: name + " of " + id, Tab: "sessions", Content: content})
+	return page{View: "phase", Title: name + " of " + id, Content: content}, nil
 }
 
 // comparePage is the content of a comparison.
 type comparePage struct {
-	Session        session.Status
-	From, To, With string
-	Changes        Changes
+	Session session.Status
+	filter
+	Changes Changes
 }
 
 // compare shows what differs between two phases, or two sessions.
-func (s *site) compare(w http.ResponseWriter, r *http.Request) {
-	id, q := r.PathValue("session"), r.URL.Query()
+func (s *site) compare(r *http.Request) (page, error) {
+	id := r.PathValue("session")
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
+		return page{}, err
 	}
-	content := comparePage{Session: v.Status, From: q.Get("from"), To: q.Get("to"), With: q.Get("with")}
-	in := control.DiffInput{Session: id, With: content.With}
+	content := comparePage{Session: v.Status, filter: filterOf(r, "from", "to", "with")}
+	from, to := content.Get("from"), content.Get("to")
+	in := control.DiffInput{Session: id, With: content.Get("with")}
 	switch {
-	case content.With != "":
-		in.Which = content.To
-	case content.From != "" || content.To != "":
-		in.Which = content.From + ".." + content.To
+	case in.With != "":
+		in.Which = to
+	case from != "" || to != "":
+		in.Which = from + ".." + to
 	}
-	if s.raw(w, r, in) {
-		return
+	if patch, err := s.patch(r, in); patch != nil || err != nil {
+		return page{Patch: patch}, err
 	}
-	if content.Changes, err = s.changes(r.Context(), r, in); err != nil {
-		s.failed(w, r, err, sessionURL(id))
-		return
-	}
-	s.show(w, r, http.StatusOK, page{View: "compare", Title: "Changes of " + id, Tab: "sessions", Content: content})
+	content.Changes, err = s.changes(r.Context(), r, in)
+	return page{View: "compare", Title: "Changes of " + id, Content: content}, err
 }

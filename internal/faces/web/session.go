@@ -33,24 +33,22 @@ type sessionPage struct {
 	Attempts int
 }
 
-func (s *site) session(w http.ResponseWriter, r *http.Request) {
+func (s *site) session(r *http.Request) (page, error) {
 	id := r.PathValue("session")
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
+		return page{}, err
 	}
 	work, err := s.Attempts.Work(r.Context(), id)
 	if err != nil && !unavailable(err) {
-		s.failed(w, r, err, "/sessions")
-		return
+		return page{}, err
 	}
 	now := s.Now()
 	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Newest: slices.Clone(v.Alerts),
-		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
+		Timeline: timelineOf(Course{v.Status, work}, now), Budgets: budgetRows(work.Budgets),
 		Did:       work.Interventions,
 		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
@@ -62,15 +60,12 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 			content.Attempts += a.Attempts
 		}
 	}
-	s.show(w, r, http.StatusOK, page{View: "session", Title: id, Tab: "sessions", Content: content})
+	return page{View: "session", Title: id, Content: content}, nil
 }
 
 // cancel is the form that ends a session.
-func (s *site) cancel(w http.ResponseWriter, r *http.Request) {
+func (s *site) cancel(r *http.Request) (page, error) {
 	id := r.PathValue("session")
-	if _, err := s.Sessions.Cancel(r.Context(), id); err != nil {
-		s.failed(w, r, err, sessionURL(id))
-		return
-	}
-	done(w, r, sessionURL(id), "cancel", id)
+	_, err := s.Sessions.Cancel(r.Context(), id)
+	return done(sessionURL(id), "cancel", id), err
 }

@@ -48,29 +48,23 @@ func (s *site) unsettled(ctx context.Context, v session.Status) *UnsettledView {
 }
 
 // settle is the form that says what one call has cost, or all of a session.
-func (s *site) settle(w http.ResponseWriter, r *http.Request) {
+func (s *site) settle(r *http.Request) (page, error) {
 	id := r.PathValue("session")
 	as := control.Settlement{As: control.SettledAs(r.PostFormValue("as")), Note: strings.TrimSpace(r.PostFormValue("note"))}
 	var err error
-	switch call := r.PostFormValue("call"); call {
-	case "all":
+	if call := r.PostFormValue("call"); call == "all" {
 		_, err = s.Money.SettleAll(r.Context(), id, as)
-	default:
+	} else {
 		if as.As == control.SettledByCost {
 			used, err := readUsage(r)
 			if err != nil {
-				s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the cost", Text: err.Error(), Back: sessionURL(id)})
-				return
+				return page{}, wrongInput("Please correct the cost", err)
 			}
 			as.Usage, as.Unpriced = used, r.PostFormValue("usd") == ""
 		}
 		_, err = s.Money.Settle(r.Context(), control.SettleInput{Session: id, Call: call, Body: as})
 	}
-	if err != nil {
-		s.failed(w, r, err, sessionURL(id))
-		return
-	}
-	done(w, r, sessionURL(id), "settled", id)
+	return done(sessionURL(id), "settled", id), err
 }
 
 // readUsage reads what a call has cost; nil if nothing is given.

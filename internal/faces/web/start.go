@@ -42,122 +42,105 @@ type startPage struct {
 	Main, Phases, More []formField
 	// Plan is what the session would do; nil: that was not asked.
 	Plan *control.Plan
-	// Problem is what is wrong and belongs to no field.
-	Problem string
-	// Errors are what is wrong with fields, by their names.
-	Errors map[string]string
+	// Problem is what is wrong, and Wrong the field that it belongs to; empty: none.
+	Problem, Wrong string
 	// Once is the key of the form's session: a form that is sent again starts no other one.
 	Once string
 }
 
+// fieldError is what is wrong with a field of the form.
+type fieldError struct {
+	field string
+	error
+}
+
 // start shows the form of a team, or asks for the team.
-func (s *site) start(w http.ResponseWriter, r *http.Request) {
+func (s *site) start(r *http.Request) (page, error) {
 	f := startFormOf(r)
-	if f.Team != "" {
-		s.showStart(w, r, startPage{startForm: f})
-		return
-	}
-	teams, err := s.Teams.List(r.Context())
-	if err == nil && len(teams.Teams) == 1 && !r.URL.Query().Has("choose") {
+	if f.Team == "" {
+		teams, err := s.Teams.List(r.Context())
+		if err != nil || len(teams.Teams) != 1 || r.URL.Query().Has("choose") {
+			return s.chooseTeam(r, teamText{})
+		}
 		f.Team = teams.Teams[0].Name
-		s.showStart(w, r, startPage{startForm: f})
-		return
 	}
-	s.showChoice(w, r, teamText{})
-}
-
-func (s *site) showChoice(w http.ResponseWriter, r *http.Request, text teamText) {
-	teams, err := s.Teams.List(r.Context())
-	if err != nil && !unavailable(err) {
-		s.failed(w, r, err, "/sessions")
-		return
-	}
-	s.show(w, r, text.status(), page{View: "choose", Title: "Start a session", Tab: "sessions", Content: choicePage{Teams: teams.Teams, teamText: text}})
-}
-
-// showStart shows a form with what was entered into it.
-func (s *site) showStart(w http.ResponseWriter, r *http.Request, p startPage) {
-	form, err := s.Teams.Form(r.Context(), p.team())
-	if err != nil {
-		s.noForm(w, r, p.startForm, err)
-		return
-	}
-	p.Form, p.Once = form, rand.Text()
-	p.layOut()
-	status := http.StatusOK
-	if p.Problem != "" || len(p.Errors) > 0 {
-		status = http.StatusUnprocessableEntity
-	}
-	s.show(w, r, status, page{View: "start", Title: "Start a session of " + form.Team, Tab: "sessions", Content: &p})
-}
-
-// noForm asks for another team where one has no form.
-func (s *site) noForm(w http.ResponseWriter, r *http.Request, f startForm, err error) {
-	if f.File == "" || !failedWith(err, control.Invalid) {
-		s.failed(w, r, err, "/start?choose")
-		return
-	}
-	s.showChoice(w, r, wrongTeamText(f.File, err))
+	return s.fillIn(r, f, "")
 }
 
 // startNow is the form's answer: the form of a team file, a preview, or a session.
-func (s *site) startNow(w http.ResponseWriter, r *http.Request) {
-	p := startPage{startForm: startFormOf(r)}
+func (s *site) startNow(r *http.Request) (page, error) {
+	f := startFormOf(r)
 	if text, err := uploadedText(r, "team_file"); err != nil {
-		s.showChoice(w, r, teamText{Problem: err.Error()})
-		return
+		return s.chooseTeam(r, teamText{Problem: err.Error()})
 	} else if text != "" {
-		p.Team, p.File = "", text
+		f.Team, f.File = "", text
 	}
-	if p.Team == "" && p.File == "" {
-		s.showChoice(w, r, teamText{Problem: "Choose a team file, or paste its text."})
-		return
+	if f.Team == "" && f.File == "" {
+		return s.chooseTeam(r, teamText{Problem: noTeamText})
 	}
-	form, err := s.Teams.Form(r.Context(), p.team())
+	return s.fillIn(r, f, r.FormValue("action"))
+}
+
+// chooseTeam asks for the team of a session.
+func (s *site) chooseTeam(r *http.Request, text teamText) (page, error) {
+	teams, err := s.Teams.List(r.Context())
+	if unavailable(err) {
+		err = nil
+	}
+	content := choicePage{Teams: teams.Teams, teamText: text}
+	return page{View: "choose", Title: "Start a session", Status: text.status(), Content: content}, err
+}
+
+// fillIn shows a form with what was entered into it. First it does the action: preview or start; an empty one does nothing.
+func (s *site) fillIn(r *http.Request, f startForm, action string) (page, error) {
+	form, err := s.Teams.Form(r.Context(), f.team())
+	if f.File != "" && failedWith(err, control.Invalid) {
+		return s.chooseTeam(r, wrongTeamText(f.File, err))
+	}
 	if err != nil {
-		s.noForm(w, r, p.startForm, err)
-		return
+		return page{}, err
 	}
-	started, err := s.begin(r, form, &p)
-	switch wrong, _ := errors.AsType[*control.Error](err); {
-	case err == nil && started != "":
-		lead(w, r, sessionURL(started))
-		return
+	p := &startPage{startForm: f, Form: form, Once: rand.Text()}
+	started, err := s.begin(r, p, action)
+	ofField, _ := errors.AsType[*fieldError](err)
+	refused, _ := errors.AsType[*control.Error](err)
+	switch {
+	case ofField != nil:
+		p.wrong(ofField.field, err)
 	case failedWith(err, control.Invalid, control.Conflict):
-		p.wrong(wrong.Field, err)
+		p.wrong(refused.Field, err)
 	case err != nil:
-		s.failed(w, r, err, "/start?choose")
-		return
+		return page{}, err
+	case started != "":
+		return page{Next: sessionURL(started)}, nil
 	}
-	s.showStart(w, r, p)
+	p.layOut()
+	shown := page{View: "start", Title: "Start a session of " + form.Team, Content: p}
+	if p.Problem != "" {
+		shown.Status = http.StatusUnprocessableEntity
+	}
+	return shown, nil
 }
 
 // wrong says at a field what is wrong with it, or above the form where it has no such field.
 func (p *startPage) wrong(field string, err error) {
-	if labelOf[field] == "" {
-		p.Problem = err.Error()
-		return
+	p.Problem = err.Error()
+	if labelOf[field] != "" {
+		p.Wrong = field
 	}
-	p.Errors = map[string]string{field: err.Error()}
 }
 
-// begin shows the form, previews its session, or starts it and returns its id.
-func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (started string, err error) {
-	action := r.FormValue("action")
+// begin previews the session of a form, or starts it and returns its id.
+func (s *site) begin(r *http.Request, p *startPage, action string) (started string, err error) {
 	if action == "" { // the team was chosen
 		return "", nil
 	}
-	if field, err := s.upload(r, &p.startForm); err != nil {
-		if failedWith(err, control.Invalid) {
-			p.wrong(field, err)
-			return "", nil
-		}
+	if err := s.upload(r, &p.startForm); err != nil {
 		return "", err
 	}
-	in, field, err := p.input(form.Schema)
+	in, err := p.input(p.Form.Schema)
 	if err != nil {
-		p.wrong(field, err)
-		return "", nil
+		return "", err
 	}
 	if action == "start" {
 		doc, err := s.Starts.Start(repeatable(r), in)
@@ -170,41 +153,44 @@ func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (star
 	return "", err
 }
 
-// upload stores the files that a form brings. Of a failure it returns the field.
-func (s *site) upload(r *http.Request, f *startForm) (field string, err error) {
+// upload stores the files that a form brings.
+func (s *site) upload(r *http.Request, f *startForm) error {
 	if r.MultipartForm == nil {
-		return "", nil
+		return nil
 	}
 	for name, headers := range r.MultipartForm.File {
 		place, ok := strings.CutPrefix(name, uploadPrefix)
 		if !ok || len(headers) == 0 || headers[0].Size == 0 {
 			continue
 		}
-		if f.Stored[place], err = s.store(r.Context(), f.team(), headers[0]); err != nil {
-			field, _, _ = strings.Cut(place, "/")
-			return field, err
+		var err error
+		if f.Stored[place], err = s.store(r.Context(), f.team(), headers[0]); failedWith(err, control.Invalid) {
+			field, _, _ := strings.Cut(place, "/")
+			return &fieldError{field, err}
+		} else if err != nil {
+			return err
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // store stores the files of an archive.
 func (s *site) store(ctx context.Context, team control.TeamInput, header *multipart.FileHeader) (storedFiles, error) {
 	file, err := header.Open()
 	if err != nil {
-		return "", err
+		return storedFiles{}, err
 	}
 	defer file.Close() //nolint:errcheck // only read
 	doc, err := s.Starts.Upload(ctx, control.Recipient{Team: team}, file)
-	if err != nil {
-		return "", err
-	}
 	note := textfmt.Count(doc.Files, "file") + ", " + textfmt.Size(doc.Bytes)
 	for _, left := range doc.LeftOut() {
 		note += "; left out, " + left
 	}
-	return storedFiles(string(doc.Workspace) + " " + note), nil
+	return storedFiles{string(doc.Workspace), note}, err
 }
+
+// noTeamText asks for the text of a team file.
+const noTeamText = "Choose a team file, or paste its text."
 
 // wrongTeamText is a team file with what is wrong with it.
 func wrongTeamText(text string, err error) teamText {
@@ -218,6 +204,7 @@ func wrongTeamText(text string, err error) teamText {
 	return t
 }
 
+// status is that of the page that shows it.
 func (t teamText) status() int {
 	if t.Problem != "" {
 		return http.StatusUnprocessableEntity
@@ -233,31 +220,31 @@ type registerPage struct {
 }
 
 // register shows the form that registers a team, with the newest version of one.
-func (s *site) register(w http.ResponseWriter, r *http.Request) {
+func (s *site) register(r *http.Request) (page, error) {
 	p := registerPage{Team: r.URL.Query().Get("team")}
 	if p.Team != "" {
 		doc, err := s.Teams.Read(r.Context(), p.Team, "")
 		if err != nil {
-			s.failed(w, r, err, "/teams")
-			return
+			return page{}, err
 		}
 		if safetext.Block(doc.File) == doc.File { // a person edits only what can be seen
 			p.Text = doc.File
 		}
 	}
-	s.showRegister(w, r, p)
+	return p.page(r)
 }
 
-func (s *site) showRegister(w http.ResponseWriter, r *http.Request, p registerPage) {
-	if !may(r.Context(), access.Admin, p.Team) && p.Team != "" {
-		s.failed(w, r, access.Check(r.Context(), access.Admin, p.Team), teamURL(p.Team))
-		return
+func (p registerPage) page(r *http.Request) (page, error) {
+	if p.Team != "" {
+		if err := access.Check(r.Context(), access.Admin, p.Team); err != nil {
+			return page{}, err
+		}
 	}
-	s.show(w, r, p.status(), page{View: "register", Title: "Register a team", Tab: "sessions", Content: p})
+	return page{View: "register", Title: "Register a team", Status: p.status(), Content: p}, nil
 }
 
 // registerNow registers a team.
-func (s *site) registerNow(w http.ResponseWriter, r *http.Request) {
+func (s *site) registerNow(r *http.Request) (page, error) {
 	p := registerPage{Team: r.FormValue("team")}
 	text, err := uploadedText(r, "team_file")
 	if p.Text = text; text == "" {
@@ -266,25 +253,21 @@ func (s *site) registerNow(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		p.Problem = err.Error()
+		return p.page(r)
 	case strings.TrimSpace(p.Text) == "":
-		p.Problem = "Choose a team file, or paste its text."
-	}
-	if p.Problem != "" {
-		s.showRegister(w, r, p)
-		return
+		p.Problem = noTeamText
+		return p.page(r)
 	}
 	doc, err := s.Teams.Register(r.Context(), control.Registration{Name: p.Team, Text: p.Text})
-	switch {
-	case failedWith(err, control.Invalid):
+	if failedWith(err, control.Invalid) {
 		p.teamText = wrongTeamText(p.Text, err)
-		s.showRegister(w, r, p)
-	case err != nil:
-		s.failed(w, r, err, "/teams")
-	case doc.Changed:
-		done(w, r, teamURL(doc.Name), "registered", "")
-	default:
-		done(w, r, teamURL(doc.Name), "unchanged", "")
+		return p.page(r)
 	}
+	what := "unchanged"
+	if doc.Changed {
+		what = "registered"
+	}
+	return done(teamURL(doc.Name), what, ""), err
 }
 
 // unixLines is a text of a form, whose lines end as browsers have it.

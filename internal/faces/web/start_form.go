@@ -22,23 +22,8 @@ type startForm struct {
 	values url.Values
 }
 
-// storedFiles are files in the store, as the form carries them: a digest, and a note for people.
-type storedFiles string
-
-// Value is what the form carries.
-func (s storedFiles) Value() string { return string(s) }
-
-// Digest names them.
-func (s storedFiles) Digest() string {
-	digest, _, _ := strings.Cut(string(s), " ")
-	return digest
-}
-
-// Note is what a person is told of them.
-func (s storedFiles) Note() string {
-	_, note, _ := strings.Cut(string(s), " ")
-	return note
-}
+// storedFiles are files in the store: their digest, and what a person is told of them. The form carries both as one text.
+type storedFiles struct{ Digest, Note string }
 
 // The names of inputs for files, by place, and of those that say which were stored.
 const (
@@ -52,7 +37,8 @@ func startFormOf(r *http.Request) startForm {
 	f := startForm{Team: strings.TrimSpace(r.FormValue("team")), File: unixLines(r.FormValue("file")), Stored: map[string]storedFiles{}, values: r.Form}
 	for name, values := range r.Form {
 		if place, ok := strings.CutPrefix(name, storedPrefix); ok && values[0] != "" {
-			f.Stored[place] = storedFiles(values[0])
+			digest, note, _ := strings.Cut(values[0], " ")
+			f.Stored[place] = storedFiles{digest, note}
 		}
 	}
 	if strings.TrimSpace(f.File) != "" {
@@ -74,15 +60,14 @@ func (f startForm) text(name string) string {
 	return strings.TrimSpace(unixLines(f.values.Get(name)))
 }
 
-// input is the session that the form describes: the document of its schema. Of an error it
-// returns the field.
-func (f startForm) input(schema control.FormSchema) (in control.NewSession, field string, err error) {
+// input is the session that the form describes: the document of its schema.
+func (f startForm) input(schema control.FormSchema) (in control.NewSession, err error) {
 	doc := map[string]any{}
 	for name, field := range schema.Properties {
 		switch kindOf(field) {
 		case "files":
-			if stored := f.Stored[name]; stored != "" {
-				doc[name] = stored.Digest()
+			if stored := f.Stored[name]; stored.Digest != "" {
+				doc[name] = stored.Digest
 			}
 		case "supplies":
 			if files := f.supplied(name); len(files) > 0 {
@@ -95,7 +80,7 @@ func (f startForm) input(schema control.FormSchema) (in control.NewSession, fiel
 		case "lines":
 			pairs, err := pairs(f.text(name))
 			if err != nil {
-				return in, name, err
+				return in, &fieldError{name, err}
 			}
 			doc[name] = pairs
 		default:
@@ -107,7 +92,7 @@ func (f startForm) input(schema control.FormSchema) (in control.NewSession, fiel
 		err = json.Unmarshal(data, &in)
 	}
 	in.Team = f.team()
-	return in, "", err
+	return in, err
 }
 
 // supplied are the stored files of a field with keys.
@@ -115,7 +100,7 @@ func (f startForm) supplied(name string) map[string]string {
 	files := map[string]string{}
 	for place, stored := range f.Stored {
 		if key, ok := strings.CutPrefix(place, name+"/"); ok {
-			files[key] = stored.Digest()
+			files[key] = stored.Digest
 		}
 	}
 	return files
@@ -222,7 +207,10 @@ func (p *startPage) fields(names []string) (all []formField) {
 func (p *startPage) field(name string, schema control.FormField) formField {
 	f := formField{
 		Name: name, Label: labelOf[name], Hint: schema.Description, Kind: kindOf(schema), Required: slices.Contains(p.Form.Schema.Required, name),
-		Most: schema.MaxLength, Value: p.text(name), Error: p.Errors[name],
+		Most: schema.MaxLength, Value: p.text(name),
+	}
+	if name == p.Wrong {
+		f.Error = p.Problem
 	}
 	if f.Label == "" {
 		f.Label = strings.ReplaceAll(name, "_", " ")
@@ -263,19 +251,9 @@ func (p *startPage) noteOn(field, value string) string {
 // Open reports whether something was entered into fields that are folded, or is wrong there.
 func (p *startPage) Open(fields []formField) bool {
 	return slices.ContainsFunc(fields, func(f formField) bool {
-		return f.Value != "" || f.Error != "" || slices.ContainsFunc(f.Options, func(o formOption) bool { return o.On }) || slices.ContainsFunc(f.Places, func(f filePlace) bool { return f.Stored != "" })
+		return f.Value != "" || f.Error != "" || slices.ContainsFunc(f.Options, func(o formOption) bool { return o.On }) || slices.ContainsFunc(f.Places, func(f filePlace) bool { return f.Stored.Digest != "" })
 	})
 }
 
-// Wrong lists the fields with errors.
-func (p *startPage) Wrong() (wrong []formField) {
-	for _, f := range slices.Concat(p.Main, p.Phases, p.More) {
-		if f.Error != "" {
-			wrong = append(wrong, f)
-		}
-	}
-	return wrong
-}
-
-// Version is the one that the form is of, for people.
-func (p *startPage) Version() string { return p.Form.Version.Short() }
+// Label is the label of the field that is wrong.
+func (p *startPage) Label() string { return labelOf[p.Wrong] }

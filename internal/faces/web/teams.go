@@ -27,23 +27,19 @@ type teamsPage struct {
 	MayRegister bool
 }
 
-func (s *site) teams(w http.ResponseWriter, r *http.Request) {
+func (s *site) teams(r *http.Request) (page, error) {
 	content, err := s.Teams.List(r.Context())
-	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
-	}
-	s.show(w, r, http.StatusOK, page{View: "teams", Title: "Teams", Tab: "sessions", Content: teamsPage{content, may(r.Context(), access.Admin, access.AllTeams)}})
+	mayRegister := may(r.Context(), access.Admin, access.AllTeams)
+	return page{View: "teams", Title: "Teams", Content: teamsPage{content, mayRegister}}, err
 }
 
-func (s *site) team(w http.ResponseWriter, r *http.Request) {
+func (s *site) team(r *http.Request) (page, error) {
 	doc, err := s.Teams.Read(r.Context(), r.PathValue("team"), r.URL.Query().Get("version"))
 	if err != nil {
-		s.failed(w, r, err, "/teams")
-		return
+		return page{}, err
 	}
 	content := teamPage{doc, teamGraph(doc.Team), may(r.Context(), access.Admin, doc.Name), said(r)}
-	s.show(w, r, http.StatusOK, page{View: "team", Title: "Team " + doc.Name, Tab: "sessions", Content: content})
+	return page{View: "team", Title: "Team " + doc.Name, Content: content}, nil
 }
 
 // teamGraph draws the phases of a team. Each leads to its line in the table.

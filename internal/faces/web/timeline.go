@@ -11,15 +11,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
 // Course is what a timeline is made from.
 type Course struct {
-	Status  session.Status
-	Records map[spec.AssignmentID]session.Record
-	// Answers are those that people have given.
-	Answers []session.Answer
+	Status session.Status
+	control.Work
 }
 
 // Timeline is when a session's assignments were at work and when they waited.

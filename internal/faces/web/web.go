@@ -4,11 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"log/slog"
+	"mime"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
@@ -30,46 +36,71 @@ type site struct {
 	views views
 }
 
+// route is a page or a form of the dashboard.
+type route struct {
+	pattern string
+	// tab is the main page that it belongs to.
+	tab string
+	// back is the page to go on from after a problem; empty if there is none. Names in braces are those of the pattern.
+	back   string
+	handle func(*http.Request) (page, error)
+}
+
+// routes lists all pages and forms. A form leads to a page, or shows one with what is wrong.
+func (s *site) routes() []route {
+	const (
+		oneSession = "/sessions/{session}"
+		assignment = oneSession + "/phases/{phase}/{persona}"
+		request    = "POST " + oneSession + "/requests/{request}"
+	)
+	return []route{
+		{"GET /{$}", "", "", func(*http.Request) (page, error) { return page{Next: "/inbox"}, nil }},
+		{"GET /inbox", "inbox", "", s.inbox},
+		{"GET /sessions", "sessions", "/sessions", s.sessions},
+		{"GET " + oneSession, "sessions", "/sessions", s.session},
+		{"GET " + oneSession + "/changes", "sessions", oneSession, s.compare},
+		{"GET " + oneSession + "/phases/{phase}", "sessions", oneSession, s.phase},
+		{"GET " + assignment, "sessions", oneSession, s.assignment},
+		{"GET " + assignment + "/attempts/{attempt}", "sessions", assignment, s.attempt},
+		{"GET " + oneSession + "/checkpoints", "sessions", oneSession, s.checkpoints},
+		{"GET " + oneSession + "/resume", "sessions", oneSession, s.resume},
+		{"POST " + oneSession + "/resume", "sessions", oneSession + "/resume", s.resumeNow},
+		{"GET " + oneSession + "/fork", "sessions", oneSession, s.fork},
+		{"POST " + oneSession + "/fork", "sessions", oneSession + "/fork", s.forkNow},
+		{"GET " + oneSession + "/edit", "sessions", oneSession, s.edit},
+		{"POST " + oneSession + "/edit", "sessions", oneSession, s.editNow},
+		{"POST " + oneSession + "/raise", "sessions", "/inbox", s.raise},
+		{"POST " + oneSession + "/settle", "sessions", oneSession, s.settle},
+		{"POST " + oneSession + "/cancel", "sessions", oneSession, s.cancel},
+		{request + "/answer", "sessions", "/inbox", s.answer},
+		{request + "/supply", "sessions", "/inbox", s.supply},
+		{"GET /start", "sessions", "/start?choose", s.start},
+		{"POST /start", "sessions", "/start?choose", s.startNow},
+		{"GET /teams", "sessions", "/sessions", s.teams},
+		{"GET /teams/{team}", "sessions", "/teams", s.team},
+		{"GET /register-team", "sessions", "/teams", s.register},
+		{"POST /register-team", "sessions", "/teams", s.registerNow},
+		{"GET /history", "history", "/history", s.history},
+		{"GET /operate", "operate", "", s.operate},
+		{"POST /operate/breakers/{breaker}", "operate", "/operate", s.setBreaker},
+		{"POST /operate/budgets/{team}/raise", "operate", "/operate", s.raiseDay},
+		{"POST /operate/examine", "operate", "/operate", s.examine},
+		{"GET /audit", "operate", "/audit", s.audit},
+		{"/", "", "", func(r *http.Request) (page, error) {
+			text := "Nothing has the address " + r.URL.Path + "."
+			return page{}, &problem{Status: http.StatusNotFound, Title: "Page not found", Text: text, Command: "maestro list"}
+		}},
+	}
+}
+
 // New returns the dashboard: all paths besides those of the API.
 func New(o Options, operations Operations) http.Handler {
 	s := &site{Options: o, Operations: operations, views: loadViews()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{file}", serveAsset)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/inbox", http.StatusFound) })
-	mux.HandleFunc("GET /inbox", s.inbox)
-	mux.HandleFunc("GET /sessions", s.sessions)
-	mux.HandleFunc("GET /sessions/{session}", s.session)
-	mux.HandleFunc("GET /sessions/{session}/changes", s.compare)
-	mux.HandleFunc("GET /sessions/{session}/phases/{phase}", s.phase)
-	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}", s.assignment)
-	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}/attempts/{attempt}", s.attempt)
-	mux.HandleFunc("GET /sessions/{session}/checkpoints", s.checkpoints)
-	mux.HandleFunc("GET /teams", s.teams)
-	mux.HandleFunc("GET /teams/{team}", s.team)
-	mux.HandleFunc("GET /register-team", s.register)
-	mux.HandleFunc("POST /register-team", s.registerNow)
-	mux.HandleFunc("GET /history", s.history)
-	mux.HandleFunc("GET /operate", s.operate)
-	mux.HandleFunc("GET /audit", s.audit)
-	mux.HandleFunc("GET /start", s.start)
-	mux.HandleFunc("POST /start", s.startNow)
-	mux.HandleFunc("GET /sessions/{session}/resume", s.resume)
-	mux.HandleFunc("POST /sessions/{session}/resume", s.resumeNow)
-	mux.HandleFunc("GET /sessions/{session}/fork", s.fork)
-	mux.HandleFunc("POST /sessions/{session}/fork", s.forkNow)
-	mux.HandleFunc("GET /sessions/{session}/edit", s.edit)
-	mux.HandleFunc("POST /sessions/{session}/edit", s.editNow)
-	mux.HandleFunc("POST /operate/breakers/{breaker}", s.setBreaker)
-	mux.HandleFunc("POST /sessions/{session}/requests/{request}/answer", s.answer)
-	mux.HandleFunc("POST /operate/budgets/{team}/raise", s.raiseDay)
-	mux.HandleFunc("POST /operate/examine", s.examine)
-	mux.HandleFunc("POST /sessions/{session}/requests/{request}/supply", s.supply)
-	mux.HandleFunc("POST /sessions/{session}/raise", s.raise)
-	mux.HandleFunc("POST /sessions/{session}/settle", s.settle)
-	mux.HandleFunc("POST /sessions/{session}/cancel", s.cancel)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Page not found", Text: "Nothing has the address " + r.URL.Path + ".", Command: "maestro list"})
-	})
+	for _, route := range s.routes() {
+		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, route) })
+	}
 	return mux
 }
 
@@ -88,18 +119,65 @@ func UploadFor(r *http.Request) (to control.Recipient, ok bool) {
 	return to, false
 }
 
-// page is what a handler shows.
+// page is the answer to a request.
 type page struct {
-	View, Title, Tab string
-	Content          any
+	// View is the template of the page, and Content what it shows.
+	View, Title string
+	Content     any
+	// Status is the page's status of HTTP; zero: it is 200.
+	Status int
+	// Next is the page of this site that the browser goes to instead.
+	Next string
+	// Patch is written as text instead.
+	Patch *control.FileDiff
+}
+
+// serve answers a request.
+func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
+	p, err := at.handle(r)
+	switch {
+	case errors.Is(err, context.Canceled): // nobody reads the answer
+	case err != nil:
+		failed := problemOf(err)
+		if _, known := errors.AsType[*control.Error](err); failed.Status == http.StatusInternalServerError && !known {
+			s.Log.ErrorContext(r.Context(), "an operation failed", "path", r.URL.Path, "error", err)
+		}
+		failed.Back = at.backOf(r, failed.Back)
+		s.show(w, r, at.tab, page{View: "problem", Title: failed.Title, Status: failed.Status, Content: failed})
+	case p.Next != "":
+		http.Redirect(w, r, p.Next, http.StatusSeeOther) //nolint:gosec // it is a path: returnTo and sessionURL return no others
+	case p.Patch != nil:
+		protect(w.Header())
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		name := safetext.Portable(path.Base(p.Patch.Path) + ".patch")
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
+		_, _ = w.Write([]byte(p.Patch.Diff))
+	default:
+		s.show(w, r, at.tab, p)
+	}
+}
+
+// backOf is the page to go on from after a problem. The problem may name one itself, and a form that is on several pages
+// names the page that it is on.
+func (at route) backOf(r *http.Request, named string) string {
+	if named != "" {
+		return named
+	}
+	if r.Method == http.MethodPost && r.PostForm.Has("return") {
+		return returnTo(r)
+	}
+	back := at.back
+	for _, name := range []string{"session", "phase", "persona"} {
+		back = strings.ReplaceAll(back, "{"+name+"}", url.PathEscape(r.PathValue(name)))
+	}
+	return back
 }
 
 // show writes a page. A browser that has the same one already gets no content.
-func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) {
-	f := frame{
-		Title: p.Title, Tab: p.Tab, Open: s.open(r.Context()), Who: who(r.Context()),
-		Events: s.Events, Version: s.Version, Now: s.Now(), Content: p.Content,
-	}
+func (s *site) show(w http.ResponseWriter, r *http.Request, tab string, p page) {
+	who, _ := access.Of(r.Context())
+	f := frame{page: p, Tab: tab, Open: s.open(r.Context()), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
 	if r.Method == http.MethodPost { // its address shows another page
 		f.Events = ""
 	}
@@ -113,13 +191,19 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) 
 	sum := sha256.Sum256(text)
 	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
 	w.Header().Set("ETag", tag)
-	if status == http.StatusOK && r.Header.Get("If-None-Match") == tag {
+	if p.Status == 0 && r.Header.Get("If-None-Match") == tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
+	w.WriteHeader(max(p.Status, http.StatusOK))
 	_, _ = w.Write(text)
+}
+
+// protect sets the headers of every page: it loads what this server serves, and nothing else.
+func protect(h http.Header) {
+	access.SetHeaders(h)
+	h.Set("Referrer-Policy", "same-origin") // without a referrer, forms would have no origin either
 }
 
 // repeatable is the context of a form's change. The form has a key in the field once, so that the
@@ -141,19 +225,4 @@ func (s *site) open(ctx context.Context) int {
 		}
 	}
 	return open
-}
-
-// problem is why a page cannot be shown, or a form did nothing.
-type problem struct {
-	Status int
-	Title  string
-	Text   string
-	// Command is one that helps; empty: none does.
-	Command string
-	// Back is the page to go on from.
-	Back string
-}
-
-func (s *site) problem(w http.ResponseWriter, r *http.Request, p problem) {
-	s.show(w, r, p.Status, page{View: "problem", Title: p.Title, Content: p})
 }

@@ -36,7 +36,7 @@ type message struct {
 }
 
 // running returns Temporal's description of a session that has not ended. Otherwise the
-// error is a [*LostError] or an [*EndedError].
+// error has the reason [Lost] or [Ended].
 func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
 	if _, err := b.connected(); err != nil {
 		return nil, err

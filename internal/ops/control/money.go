@@ -33,7 +33,7 @@ type Raised struct {
 }
 
 // Raise raises a budget of a running session; work that waits for it continues. Errors of kind
-// [Conflict] are a [*LostError] or an [*EndedError].
+// [Conflict] have the reason [Lost] or [Ended].
 func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, error) {
 	doc := Raised{Session: sessionID}
 	w, err := m.watcher(sessionID)

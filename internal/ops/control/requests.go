@@ -274,7 +274,7 @@ func (in AnswerInput) Answer() session.Answer {
 }
 
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
-// kind [Conflict] are a [*LostError], an [*EndedError], or name who has answered before.
+// kind [Conflict] have the reason [Lost] or [Ended], or name who has answered before.
 func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) {
 	answer := in.Answer()
 	answer.By = cmp.Or(answer.By, actor(ctx))

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -26,7 +27,8 @@ type DiffInput struct {
 	Attempt *AttemptRef
 	// MaxFiles and MaxBytes limit the files, and the sum of their patches; zero: no limit, but that
 	// of a server.
-	MaxFiles, MaxBytes int
+	MaxFiles int
+	MaxBytes int `query:"max_bytes" minimum:"1" maximum:"4194304" doc:"leave out texts beyond this sum, in bytes"`
 }
 
 // The limits of a difference that a server sends.
@@ -76,7 +78,7 @@ type ChangedFile struct {
 // Diff compares two trees of files.
 func (r Reviews) Diff(ctx context.Context, in DiffInput) (Diff, error) {
 	if r.Serves && in.MaxFiles == 0 {
-		in.MaxFiles, in.MaxBytes = maxDiffFiles, maxDiffBytes
+		in.MaxFiles, in.MaxBytes = maxDiffFiles, cmp.Or(in.MaxBytes, maxDiffBytes)
 	}
 	if in.Attempt != nil {
 		return r.attemptDiff(ctx, in)

@@ -36,20 +36,20 @@ type TeamInput struct {
 // NewSession is a session that is to start.
 type NewSession struct {
 	// Session is its id; empty: one is chosen.
-	Session     string    `json:"session,omitempty"`
+	Session     string    `json:"session,omitempty" doc:"the id of the session; one is chosen if left out"`
 	Team        TeamInput `json:"team"`
-	Requirement string    `json:"requirement,omitempty"`
+	Requirement string    `json:"requirement,omitempty" doc:"what the team is to do"`
 	// Workspace is the manifest of the files at its start; empty: none.
-	Workspace spec.Digest `json:"workspace,omitempty"`
+	Workspace spec.Digest `json:"workspace,omitempty" doc:"the digest of stored files that the session starts from"`
 	// Directory names a directory of the server's host whose files are used instead.
 	Directory string `json:"directory,omitempty"`
 	PhaseSelection
 	// Supplied are manifests of files that are used as the work of phases.
 	Supplied map[string]spec.Digest `json:"supplied,omitempty"`
 	// Decisions are those that it starts with, by name.
-	Decisions map[string]string `json:"decisions,omitempty"`
+	Decisions map[string]string `json:"decisions,omitempty" doc:"decisions that the session starts with, by name"`
 	// Labels are its labels, by key.
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]string `json:"labels,omitempty" doc:"labels by which the session is found, 16 at most"`
 
 	// Commit is the git commit that the workspace was taken from; empty: none, or unknown.
 	Commit string `json:"commit,omitempty" pattern:"^([0-9a-f]{40}|[0-9a-f]{64})$" doc:"the git commit that the workspace was taken from"`

@@ -14,12 +14,12 @@ import (
 // PhaseSelection selects the phases of a team that run: all, those of Only, or those between From
 // and Until.
 type PhaseSelection struct {
-	Only []string `json:"only,omitempty"`
+	Only []string `json:"only,omitempty" doc:"run only these phases"`
 	// From runs with all phases that depend on it, Until with all phases that it depends on.
-	From  string `json:"from,omitempty"`
-	Until string `json:"until,omitempty"`
+	From  string `json:"from,omitempty" doc:"run this phase and all that depend on it"`
+	Until string `json:"until,omitempty" doc:"run this phase and all that it depends on"`
 	// PauseAfter names phases after which the session pauses until it is resumed.
-	PauseAfter []string `json:"pause_after,omitempty"`
+	PauseAfter []string `json:"pause_after,omitempty" doc:"pause after these phases until the session is resumed"`
 }
 
 // Check rejects a selection of phases that a team does not have.

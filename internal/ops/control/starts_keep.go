@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
@@ -37,5 +38,9 @@ func (s Starts) Keep(ctx context.Context, to Recipient, files map[string]string)
 	if err := w.Close(); err != nil {
 		return Workspace{}, err
 	}
-	return s.Upload(ctx, to, &archive)
+	doc, err := s.Upload(ctx, to, &archive)
+	if err == nil && len(doc.Odd) > 0 { // whoever writes a path can write another one
+		err = invalidf("files", "files: %s", strings.Join(doc.Odd, "; "))
+	}
+	return doc, err
 }

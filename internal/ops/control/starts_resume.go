@@ -23,7 +23,7 @@ type Resume struct {
 	Team TeamInput `json:"team,omitzero"`
 	PhaseSelection
 	// Force names phases that run, with those that depend on them, although they are finished.
-	Force []string `json:"force,omitempty"`
+	Force []string `json:"force,omitempty" doc:"phases that run although they are finished, with those that depend on them"`
 	// Edits are manifests of files that replace those of finished phases.
 	Edits map[string]spec.Digest `json:"edits,omitempty"`
 }
@@ -36,9 +36,9 @@ func (r Resume) changes() bool {
 // Fork are the options of a fork.
 type Fork struct {
 	// From is the phase to run again, with all phases that depend on it.
-	From string `json:"from"`
+	From string `json:"from" doc:"the phase to run again, with all that depend on it"`
 	// As is the id of the new session; empty: one is chosen.
-	As string `json:"as,omitempty"`
+	As string `json:"as,omitempty" doc:"the id of the new session; one is chosen if left out"`
 	// Team is the new session's; empty: that of the other session.
 	Team TeamInput `json:"team,omitzero"`
 }

@@ -123,9 +123,9 @@ func (s *Store) saveStamps(dir string, now stamps) {
 	}
 }
 
-// DropStamps removes all stamps, after a blob was found missing and before blobs are removed. Otherwise they could prevent
+// dropStamps removes all stamps, after a blob was found missing and before blobs are removed. Otherwise they could prevent
 // that it is stored again.
-func (s *Store) DropStamps() {
+func (s *Store) dropStamps() {
 	if s.options.StampsDir != "" {
 		_ = os.RemoveAll(s.options.StampsDir)
 	}

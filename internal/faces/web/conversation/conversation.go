@@ -112,13 +112,6 @@ type Window struct {
 	First, Last, Total int
 }
 
-// Earlier reports whether there are lines before the window, and Later whether there are any
-// after it.
-func (w Window) Earlier() bool { return w.First > 1 }
-
-// Later reports whether there are lines after the window.
-func (w Window) Later() bool { return w.Last < w.Total }
-
 // WindowOf cuts about size lines out of a text: the last ones up to a line, or with last 0 the
 // last ones of all. It begins with an item.
 func WindowOf(text string, last, size int) Window {

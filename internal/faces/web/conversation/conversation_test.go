@@ -63,8 +63,6 @@ func TestAWindowBeginsWithAnItem(t *testing.T) {
 	w := conversation.WindowOf(text, 0, 12)
 	require.Equal(t, conversation.Window{Items: w.Items, First: 486, Last: 500, Total: 500}, w)
 	require.Equal(t, "call 97", w.Items[0].Head)
-	require.True(t, w.Earlier())
-	require.False(t, w.Later())
 	before := conversation.WindowOf(text, w.First-1, 12)
 	require.Equal(t, 485, before.Last)
 	require.Equal(t, "call 96", before.Items[len(before.Items)-1].Head)
