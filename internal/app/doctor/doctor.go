@@ -98,7 +98,6 @@ var checks = []check{
 		"mount the volume that the workers have, and name its directory with MAESTRO_STATE_DIR in the container's environment",
 	},
 	{"store writable", aStore, writable, "mount the store's volume writable, for the user of the container"},
-	{"layers", aStore, layersOfTrees, ""},
 	{"store private", aStore, private, ""},
 	{"store space", aStore, space, ""},
 	{

@@ -20,8 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
-	"github.com/maestro-hive/maestro/internal/sandbox/layers"
-	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -98,24 +96,6 @@ func userName(uid int) string {
 		return u.Username
 	}
 	return strconv.Itoa(uid)
-}
-
-// layersOfTrees measures the disk that the layers of trees take up: in the store or, with
-// run_as, beside it.
-func layersOfTrees(_ context.Context, h *host) (found []control.Finding) {
-	for _, root := range []string{filepath.Join(h.dir, "layers"), filepath.Join(workdir.Beside(h.dir), "layers")} {
-		if _, err := os.Stat(root); err != nil {
-			continue
-		}
-		u, err := layers.Measure(root)
-		if err != nil {
-			found = append(found, warn("run this as the user of the worker", "%s cannot be measured: %v", root, err)...)
-			continue
-		}
-		found = append(found, ok("%s, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"),
-			textfmt.Size(u.Bytes), root, textfmt.Size(layers.DefaultBytes))...)
-	}
-	return found
 }
 
 // writable tests whether the store can be written.
