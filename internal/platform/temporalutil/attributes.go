@@ -2,7 +2,6 @@ package temporalutil
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -97,8 +96,7 @@ func (s *SearchAttributes) Add(ctx context.Context, keys []temporal.SearchAttrib
 	}
 	_, err := s.client.OperatorService().AddSearchAttributes(ctx,
 		&operatorservice.AddSearchAttributesRequest{Namespace: s.namespace, SearchAttributes: types})
-	var exists *serviceerror.AlreadyExists
-	if errors.As(err, &exists) {
+	if is[*serviceerror.AlreadyExists](err) {
 		return nil
 	}
 	return err

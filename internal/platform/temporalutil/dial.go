@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -70,8 +69,7 @@ func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger,
 		return nil, err
 	}
 	conn, err := dial(ctx, options, logger, instruments)
-	var unreachable *UnreachableError
-	if errors.As(err, &unreachable) && unreachable.Address == defaultAddress {
+	if unreachable, ok := errors.AsType[*UnreachableError](err); ok && unreachable.Address == defaultAddress {
 		if local, lives := FindLocal(o.StoreDir, o.Host); !lives {
 			unreachable.Ended = local
 		}
@@ -87,9 +85,6 @@ func DialAddress(ctx context.Context, address, namespace string, logger *slog.Lo
 
 func dial(ctx context.Context, options client.Options, logger *slog.Logger, instruments []Instrument) (*Connection, error) {
 	options.Logger = newLogger(logger)
-	if nearby(options.HostPort) {
-		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
-	}
 	for _, add := range instruments {
 		add(&options)
 	}
@@ -102,24 +97,12 @@ func dial(ctx context.Context, options client.Options, logger *slog.Logger, inst
 	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
 }
 
-// nearby reports whether a server is reached without a network between: to compress
-// what is said to it would cost both sides time and save nothing.
-func nearby(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // explain distinguishes refusals from silence. A caller that gave up gets its own error.
 func explain(ctx context.Context, address string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var denied *serviceerror.PermissionDenied
-	if errors.As(err, &denied) || isUnauthenticated(err) {
+	if is[*serviceerror.PermissionDenied](err) || isUnauthenticated(err) {
 		return &RefusedError{Address: address, Err: err}
 	}
 	return &UnreachableError{Address: address, Err: err}

@@ -1,16 +1,12 @@
 package temporalutil_test
 
 import (
-	"context"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"google.golang.org/grpc"
 
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
@@ -61,34 +57,6 @@ func TestAServerOfAStoreThatHasEndedIsNamed(t *testing.T) {
 	err := &temporalutil.UnreachableError{Address: "127.0.0.1:7233", Ended: temporalutil.LocalServer{Address: "127.0.0.1:40001", PID: 12}}
 	require.EqualError(t, err, "cannot reach Temporal at 127.0.0.1:7233; the server of this store (`maestro dev` or `maestro demo`, process 12, at 127.0.0.1:40001) has ended; "+
 		"run `maestro dev`, or give another address with --address")
-}
-
-// TestOnlyWhatCrossesANetworkIsCompressed dials the same server by two names.
-func TestOnlyWhatCrossesANetworkIsCompressed(t *testing.T) {
-	t.Parallel()
-	address := temporaltest.Start(t)
-	for name, compressed := range map[string]bool{address: false, "passthrough:///temporal.example:7233": true} {
-		var asked atomic.Bool
-		c, err := temporalutil.DialAddress(t.Context(), name, "default", nil, func(o *client.Options) {
-			o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions,
-				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-					return new(net.Dialer).DialContext(ctx, "tcp", address)
-				}),
-				grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-					for _, o := range opts {
-						if how, ok := o.(grpc.CompressorCallOption); ok {
-							asked.Store(how.CompressorType != "")
-						}
-					}
-					return invoke(ctx, method, req, reply, conn, opts...)
-				}))
-		})
-		require.NoError(t, err)
-		_, err = c.DescribeWorkflowExecution(t.Context(), "nobody", "")
-		require.True(t, temporalutil.NotFound(err), "%v", err)
-		require.Equal(t, compressed, asked.Load(), name)
-		c.Close()
-	}
 }
 
 func TestSearchAttributesAreAddedOnce(t *testing.T) {

@@ -12,24 +12,21 @@ import (
 // Lost reports whether a call failed because the connection did, or the server is
 // not there or not ready: the same call may succeed a moment later.
 func Lost(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	var unreachable *UnreachableError
-	var deadline *serviceerror.DeadlineExceeded
-	return errors.As(err, &unavailable) || errors.As(err, &unreachable) || errors.As(err, &deadline) ||
+	return is[*serviceerror.Unavailable](err) || is[*serviceerror.DeadlineExceeded](err) || is[*UnreachableError](err) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
 }
 
 // NotFound reports whether the server knows no such workflow.
-func NotFound(err error) bool {
-	var notFound *serviceerror.NotFound
-	return errors.As(err, &notFound)
-}
+func NotFound(err error) bool { return is[*serviceerror.NotFound](err) }
 
 // NoNamespace reports whether the server knows no such namespace.
-func NoNamespace(err error) bool {
-	var missing *serviceerror.NamespaceNotFound
-	return errors.As(err, &missing)
+func NoNamespace(err error) bool { return is[*serviceerror.NamespaceNotFound](err) }
+
+// is reports whether an error is of a type, or wraps one.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 func isUnauthenticated(err error) bool {

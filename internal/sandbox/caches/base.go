@@ -95,9 +95,7 @@ func (b Base) hold(begin bool) (*Held, error) {
 	if h.generation == "" {
 		return h, nil
 	}
-	if h.lock, err = os.Open(h.generation); err == nil {
-		err = unix.Flock(int(h.lock.Fd()), unix.LOCK_SH)
-	}
+	h.lock, err = openLocked(h.generation, unix.LOCK_SH)
 	for _, name := range old {
 		removeUnused(b.dir, name)
 	}
@@ -170,46 +168,52 @@ func (b Base) locked(do func() error) error {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
-	lock, err := os.Open(b.dir)
+	lock, err := openLocked(b.dir, unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // only locked
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
 	return do()
 }
 
 // Lock keeps other processes from filling the base by a check; ok is false if one does.
 func (b Base) Lock() (unlock func(), ok bool) {
-	if os.MkdirAll(b.dir, 0o711) != nil {
+	dir := filepath.Join(b.dir, "filling")
+	if os.MkdirAll(dir, 0o711) != nil {
 		return nil, false
 	}
-	lock, err := os.OpenFile(filepath.Join(b.dir, "filling"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := openLocked(dir, unix.LOCK_EX|unix.LOCK_NB)
 	if err != nil {
-		return nil, false
-	}
-	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		_ = lock.Close() // not locked
 		return nil, false
 	}
 	return func() { _ = lock.Close() }, true
 }
 
+// openLocked opens and locks a directory. The lock ends when it is closed.
+func openLocked(dir string, how int) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), how); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // removeUnused removes layers that nobody holds.
 func removeUnused(dir, name string) (removed bool) {
+	lock, err := openLocked(filepath.Join(dir, name), unix.LOCK_EX|unix.LOCK_NB)
+	if err != nil {
+		return false
+	}
+	defer lock.Close() //nolint:errcheck // only locked
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false
 	}
 	defer root.Close() //nolint:errcheck // only a place
-	lock, err := root.Open(name)
-	if err != nil {
-		return false
-	}
-	defer lock.Close() //nolint:errcheck // only locked
-	return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && bounded.RemoveAll(root, name) == nil
+	return bounded.RemoveAll(root, name) == nil
 }
 
 // FreeBases removes all bases that nobody uses, below the root of the caches, and reports whether there were any.

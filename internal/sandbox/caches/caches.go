@@ -47,10 +47,9 @@ type Caches struct {
 	options Options
 
 	mu sync.Mutex // held while the caches are measured
-	// measured is when they were last measured, took how long that took, and left what the disk had then, in bytes.
+	// measured is when they were last measured, and took how long that took.
 	measured time.Time
 	took     time.Duration
-	left     int64
 }
 
 // New returns the caches below a directory.
@@ -63,12 +62,14 @@ func New(o Options) *Caches {
 
 // Trim removes the least recently used files of each cache that exceeds the limit, until at most
 // half of the limit is left; on a full disk, half of what there is. It may be called each second: it measures the caches
-// once a minute, on a full disk, and when the disk has lost a quarter of a cache's limit.
+// once a minute, and on a full disk.
 func (c *Caches) Trim(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left, err := c.options.Left(c.options.Root)
-	if err != nil || !c.due(left) { // mostly there are no caches
+	passed := c.options.Clock().Sub(c.measured)
+	isDue := passed >= measureEvery || left.IsLow()
+	if err != nil || !isDue || passed < measureShare*c.took { // mostly there are no caches
 		return
 	}
 	c.trim(ctx, left.IsLow())
@@ -89,13 +90,6 @@ func (c *Caches) Free(ctx context.Context) (removed bool) {
 	return removed
 }
 
-// due reports whether the caches have to be measured again.
-func (c *Caches) due(left diskspace.Left) bool {
-	passed := c.options.Clock().Sub(c.measured)
-	grown := c.left-left.Bytes > c.options.Max.Bytes/4
-	return c.measured.IsZero() || passed >= measureShare*c.took && (grown || left.IsLow() || passed >= measureEvery)
-}
-
 // trim measures the caches and removes files of those that exceed the limit; if the disk is full,
 // of all. It reports whether it has removed anything.
 func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
@@ -114,8 +108,6 @@ func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
 	}
 	if ctx.Err() == nil {
 		c.measured, c.took = began, c.options.Clock().Sub(began)
-		left, _ := c.options.Left(c.options.Root) // zero if it cannot be asked: then the minute counts
-		c.left = left.Bytes
 	}
 	return removed
 }

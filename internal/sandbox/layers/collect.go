@@ -13,12 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 )
 
-// Usage is the number of the layers of a root, and their size on the disk.
-type Usage struct {
-	Layers int
-	Bytes  int64
-}
-
 // entry is a layer as it was found below the root.
 type entry struct {
 	layer
@@ -53,23 +47,6 @@ func (l *Layers) list() (map[string]*entry, error) {
 		}
 	}
 	return all, nil
-}
-
-// Measure measures the layers below a root. It writes nothing, so it works on a full disk.
-func Measure(root string) (u Usage, err error) {
-	l, err := openRoot(Options{Root: root})
-	if err != nil {
-		return u, err
-	}
-	all, err := l.list()
-	if err != nil {
-		return u, err
-	}
-	for _, e := range all {
-		u.Layers++
-		u.Bytes += e.Bytes
-	}
-	return u, nil
 }
 
 // Collect removes unfinished layers of killed processes, layers that can no longer be used,
@@ -113,17 +90,15 @@ func (l *Layers) leftovers() (dead []string, err error) {
 		return nil, err
 	}
 	for _, f := range found {
-		lock, err := l.open(filepath.Join(tempDir, f.Name()), exclusiveNoWait)
-		if errors.Is(err, errInUse) || err == nil && lock == nil {
-			continue
-		}
-		if err == nil {
-			err = unlock(lock)
-		}
+		name := filepath.Join(tempDir, f.Name())
+		lock, err := l.openUnused(name)
 		if err != nil {
 			return dead, err
 		}
-		dead = append(dead, l.path(filepath.Join(tempDir, f.Name())))
+		if lock != nil {
+			_ = unlock(lock) // no other process uses its name
+			dead = append(dead, l.path(name))
+		}
 	}
 	return dead, nil
 }
@@ -173,11 +148,8 @@ func (l *Layers) evict(ctx context.Context, most int64) (dead []string, err erro
 // moveAway moves an unused layer to the temporary directory and returns its path there; empty
 // if the layer is in use.
 func (l *Layers) moveAway(name string) (to string, err error) {
-	lock, err := l.open(name, exclusiveNoWait)
-	if errors.Is(err, errInUse) || err == nil && lock == nil {
-		return "", nil
-	}
-	if err != nil {
+	lock, err := l.openUnused(name)
+	if lock == nil || err != nil {
 		return "", err
 	}
 	defer unlock(lock) //nolint:errcheck // only locked
@@ -185,26 +157,18 @@ func (l *Layers) moveAway(name string) (to string, err error) {
 	return to, os.Rename(l.path(name), to)
 }
 
-// discard removes a layer that cannot be used.
+// discard moves a layer that cannot be used to the temporary directory, from where [Layers.Collect] removes it.
 func (l *Layers) discard(name string) error {
-	var dead string
-	err := l.withRootLock(exclusive, func() (err error) {
+	err := l.withRootLock(exclusive, func() error {
 		if top, err := l.readNote(name); err == nil {
 			if _, _, err = l.stack(name, top); err == nil { // it was replaced by a usable one meanwhile
 				return nil
 			}
 		}
-		dead, err = l.moveAway(name)
-		if err == nil && dead == "" { // in use: nobody else may use it. [Layers.Collect] removes it later
-			err = os.Rename(l.path(name), l.path(filepath.Join(tempDir, rand.Text())))
-		}
-		return err
+		return os.Rename(l.path(name), l.path(filepath.Join(tempDir, rand.Text())))
 	})
 	if errors.Is(err, os.ErrNotExist) { // others have removed it
 		return nil
 	}
-	if err != nil || dead == "" {
-		return err
-	}
-	return os.RemoveAll(dead)
+	return err
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
-// DefaultBytes is the default of [Options.MaxBytes]: 10 GB.
-const DefaultBytes int64 = 10_000_000_000
+// defaultBytes is the default of [Options.MaxBytes]: 10 GB.
+const defaultBytes int64 = 10_000_000_000
 
 const (
 	// dirMode permits other users to use a layer whose name they have, but not to list the layers.
@@ -48,7 +48,7 @@ type Options struct {
 	// Owner is the owner of the layers' files; nil: this process's user. Each owner has layers of
 	// its own.
 	Owner *cas.Owner
-	// MaxBytes is the size of all layers above which [Layers.Collect] removes unused ones; zero: [DefaultBytes].
+	// MaxBytes is the size of all layers above which [Layers.Collect] removes unused ones; zero: 10 GB.
 	MaxBytes int64
 	// Now returns the time. Required.
 	Now func() time.Time
@@ -67,7 +67,7 @@ type Layers struct {
 // New opens the layers below a root.
 func New(o Options) (*Layers, error) {
 	if o.MaxBytes <= 0 {
-		o.MaxBytes = DefaultBytes
+		o.MaxBytes = defaultBytes
 	}
 	l, err := openRoot(o)
 	if err != nil {

@@ -2,6 +2,7 @@ package layers_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -73,13 +74,6 @@ func acquire(t tester, l *layers.Layers, m spec.Digest, near ...spec.Digest) *la
 // union reads a stack as its mount would show it, with empty directories.
 func union(t require.TestingT, dirs []string) map[string]string {
 	out := map[string]string{}
-	drop := func(p string) {
-		for q := range out {
-			if q == p || strings.HasPrefix(q, p+"/") {
-				delete(out, q)
-			}
-		}
-	}
 	for _, dir := range slices.Backward(dirs) {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			require.NoError(t, err)
@@ -87,19 +81,11 @@ func union(t require.TestingT, dirs []string) map[string]string {
 			require.NoError(t, err)
 			p, err := filepath.Rel(dir, path)
 			require.NoError(t, err)
-			switch {
-			case e.IsDir():
+			if e.IsDir() {
 				require.Equal(t, fs.FileMode(0o755), info.Mode().Perm(), p)
-				if before, ok := out[p]; ok && before != "/" {
-					drop(p)
-				}
 				out[p] = "/"
 				return nil
-			case info.Mode()&fs.ModeCharDevice != 0:
-				drop(p)
-				return nil
 			}
-			drop(p)
 			if info.Mode()&fs.ModeSymlink != 0 {
 				target, err := os.Readlink(path)
 				out[p] = "-> " + target
@@ -142,6 +128,19 @@ func layersOf(t require.TestingT, root string) []string {
 	return found
 }
 
+// sizeOf is the size of the layers of a stack, by their notes.
+func sizeOf(t *testing.T, stack *layers.Stack) (bytes int64) {
+	t.Helper()
+	for _, dir := range stack.Dirs {
+		var note struct{ Bytes int64 }
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "note"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(data, &note))
+		bytes += note.Bytes
+	}
+	return bytes
+}
+
 func TestAStackIsItsTree(t *testing.T) {
 	t.Parallel()
 	s, root := openStore(t, t.TempDir()), filepath.Join(t.TempDir(), "layers")
@@ -159,9 +158,7 @@ func TestAStackIsItsTree(t *testing.T) {
 	info, err := os.Stat(root)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o711), info.Mode().Perm())
-	usage, err := layers.Measure(root)
-	require.NoError(t, err)
-	require.Equal(t, len(steps), usage.Layers)
+	require.Len(t, layersOf(t, root), len(steps))
 }
 
 // TestALayerHoldsWhatDiffers from the whole layer of a tree near, or the whole tree.
@@ -194,9 +191,6 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 	}
 	other := acquire(t, l, put(t, s, files), first)
 	require.Len(t, other.Dirs, 1, "too much differs")
-	usage, err := layers.Measure(root)
-	require.NoError(t, err)
-	require.Greater(t, usage.Bytes, int64(3*50*4096))
 	require.NoError(t, errors.Join(whole.Release(), top.Release(), third.Release(), flat.Release(), other.Release()))
 }
 
@@ -262,17 +256,6 @@ func TestVerifyRemovesAChangedLayer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A full disk can be measured, and by a user who may not write.
-func TestMeasuringChangesNothing(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	_, err := layers.Measure(root)
-	require.NoError(t, err)
-	found, err := os.ReadDir(root)
-	require.NoError(t, err)
-	require.Empty(t, found)
-}
-
 // A tree for another owner is another layer: an overlay cannot copy up what is owned by
 // somebody that it does not map.
 func TestLayersOfTwoOwners(t *testing.T) {
@@ -291,9 +274,7 @@ func TestLayersOfTwoOwners(t *testing.T) {
 				require.NoError(t, err)
 				var st unix.Stat_t
 				require.NoError(t, unix.Lstat(p, &st))
-				if e.Type()&fs.ModeCharDevice == 0 { // the owner of a whiteout is of no consequence
-					require.Equal(t, []int{uid, uid + 10}, []int{int(st.Uid), int(st.Gid)}, p)
-				}
+				require.Equal(t, []int{uid, uid + 10}, []int{int(st.Uid), int(st.Gid)}, p)
 				return nil
 			}))
 			require.NoError(t, stack.Release())
@@ -330,13 +311,11 @@ func TestWhatIsUsedStays(t *testing.T) {
 
 	require.NoError(t, l.Collect(t.Context()))
 	require.Len(t, layersOf(t, root), 2, "the one that is used, and the one below it")
-	usage, err := layers.Measure(root)
-	require.NoError(t, err)
 	require.Equal(t, full(many), union(t, top.Dirs))
+	roomy := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = sizeOf(t, top) + 4096 })
 	require.NoError(t, top.Release())
 
 	// Those that were not used for long go first, but none that another needs.
-	roomy := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = usage.Bytes + 4096 })
 	require.NoError(t, acquire(t, l, other).Release())
 	require.NoError(t, acquire(t, l, middle, base).Release())
 	require.NoError(t, roomy.Collect(t.Context()))
@@ -362,7 +341,7 @@ func TestLayersOfAnotherStartOfTheHostAreNotBelieved(t *testing.T) {
 			return strings.ReplaceAll(note, strings.TrimSpace(string(boot)), "another")
 		},
 		"torn":    func(note string) string { return note[:len(note)/2] },
-		"remade":  func(note string) string { return "X" + note },
+		"remade":  func(note string) string { return strings.Replace(note, `"ID":"`, `"ID":"X`, 1) },
 		"missing": func(string) string { return "" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,23 +358,22 @@ func TestLayersOfAnotherStartOfTheHostAreNotBelieved(t *testing.T) {
 			require.NoError(t, top.Release())
 			require.NoError(t, bottom.Release())
 			topNote := filepath.Join(filepath.Dir(top.Dirs[0]), "note")
-			before, err := os.Readlink(topNote)
+			before, err := os.ReadFile(topNote)
 			require.NoError(t, err)
 			note := filepath.Join(filepath.Dir(bottom.Dirs[0]), "note")
-			text, err := os.Readlink(note)
+			data, err := os.ReadFile(note)
 			require.NoError(t, err)
-			if text = spoil(text); text == "" {
+			if text := spoil(string(data)); text == "" {
 				require.NoError(t, os.RemoveAll(filepath.Dir(note)))
 			} else {
-				require.NoError(t, os.Remove(note))
-				require.NoError(t, os.Symlink(text, note))
+				require.NoError(t, os.WriteFile(note, []byte(text), 0o600))
 			}
 			if name == "another start" || name == "torn" {
 				require.NoError(t, os.Truncate(filepath.Join(bottom.Dirs[0], "b"), 0))
 			}
 			stack := acquire(t, l, m)
 			require.Equal(t, full(files), union(t, stack.Dirs))
-			after, err := os.Readlink(topNote)
+			after, err := os.ReadFile(topNote)
 			require.NoError(t, err)
 			require.NotEqual(t, before, after, "it was made again")
 		})

@@ -1,12 +1,12 @@
 package layers
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -29,25 +29,19 @@ type layer struct {
 	Stamp string
 }
 
-// noteLink is a link whose target has the fields of a [layer] in order, separated by blanks. One
-// system call reads it: the notes of a whole stack are read at each use.
-const noteLink = "note"
+// noteFile is the file with a layer's note, beside its tree.
+const noteFile = "note"
 
 // errNoLayer: the directory is not a layer that can be used.
 var errNoLayer = errors.New("no layer of this start of the host")
 
 // readNote returns a layer's note. After an error the layer must not be used.
 func (l *Layers) readNote(name string) (at layer, err error) {
-	note, err := os.Readlink(filepath.Join(l.path(name), noteLink))
+	note, err := os.ReadFile(filepath.Join(l.path(name), noteFile))
+	if err == nil {
+		err = json.Unmarshal(note, &at)
+	}
 	if err != nil {
-		return at, err
-	}
-	f := strings.Split(note, " ")
-	if len(f) != 7 {
-		return at, errNoLayer
-	}
-	at = layer{ID: f[0], Boot: f[1], Manifest: spec.Digest(f[2]), Below: f[4], BelowID: f[5], Stamp: f[6]}
-	if at.Bytes, err = strconv.ParseInt(f[3], 10, 64); err != nil {
 		return at, err
 	}
 	if at.Boot != l.boot || !at.Manifest.Valid() || !strings.HasPrefix(name, prefixOf(at.Manifest)) {
@@ -57,8 +51,11 @@ func (l *Layers) readNote(name string) (at layer, err error) {
 }
 
 func (a layer) writeNote(dir string) error {
-	note := []string{a.ID, a.Boot, string(a.Manifest), strconv.FormatInt(a.Bytes, 10), a.Below, a.BelowID, a.Stamp}
-	return os.Symlink(strings.Join(note, " "), filepath.Join(dir, noteLink))
+	note, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, noteFile), note, 0o600)
 }
 
 // The kinds of locks.
@@ -100,6 +97,15 @@ func (l *Layers) open(name string, how int) (*os.File, error) {
 		return nil, err
 	}
 	return nil, nil //nolint:nilnil // it was removed
+}
+
+// openUnused opens and locks a directory that nobody uses; nil if it does not exist or is in use.
+func (l *Layers) openUnused(name string) (*os.File, error) {
+	f, err := l.open(name, exclusiveNoWait)
+	if errors.Is(err, errInUse) {
+		return nil, nil //nolint:nilnil // it is in use
+	}
+	return f, err
 }
 
 func flock(f *os.File, how int) error {

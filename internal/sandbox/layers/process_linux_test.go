@@ -107,26 +107,6 @@ func start(t *testing.T, e errand) (cmd *exec.Cmd, done bool) {
 	return cmd, line == "done\n"
 }
 
-func TestAnotherProcessKeepsWhatItUses(t *testing.T) {
-	t.Parallel()
-	store, root := t.TempDir(), t.TempDir()
-	s := openStore(t, store)
-	l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
-	m := put(t, s, steps[0])
-	cmd, done := start(t, errand{Store: store, Root: root, Acquire: []spec.Digest{m}})
-	require.True(t, done)
-	require.NoError(t, l.Collect(t.Context()))
-	require.Len(t, layersOf(t, root), 1)
-	stack := acquire(t, l, m)
-	require.Equal(t, full(steps[0]), union(t, stack.Dirs))
-	require.NoError(t, stack.Release())
-
-	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	require.NoError(t, l.Collect(t.Context()))
-	require.Empty(t, layersOf(t, root))
-}
-
 // Wherever a process is killed while it makes and removes layers: what is there is
 // whole, and what it leaves is removed.
 func TestKilledAtAnyMoment(t *testing.T) {

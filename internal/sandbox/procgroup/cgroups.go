@@ -24,8 +24,9 @@ const (
 	agentGroups = "maestro-agent-"
 	// agentWeight is the share of the processors of an agent's cgroup; others have 100.
 	agentWeight = "50"
-	// removeLimit is how long the removal of a cgroup waits for the end of its processes.
-	removeLimit = 2 * time.Second
+	// removeLimit is how long the removal of a cgroup waits for the end of its processes, and removePause the time
+	// between two tries.
+	removeLimit, removePause = 2 * time.Second, 10 * time.Millisecond
 )
 
 // Cgroups makes a cgroup for each process of an agent or a check, below a worker's own.
@@ -261,7 +262,7 @@ func (g *cgroup) remove() {
 	_ = writeFile(g.dir, "cgroup.kill", "1") // a kernel before 5.14 has none
 	limit := time.NewTimer(removeLimit)
 	defer limit.Stop()
-	wait := time.NewTicker(sweepPause)
+	wait := time.NewTicker(removePause)
 	defer wait.Stop()
 	for errors.Is(os.Remove(g.dir), syscall.EBUSY) {
 		select {

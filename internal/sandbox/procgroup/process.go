@@ -1,6 +1,7 @@
 package procgroup
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -158,7 +159,7 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 		return Result{Capture: c, Err: err}
 	}
 	defer group.remove()
-	s, err := l.start(p, group)
+	s, err := l.start(p, group, c)
 	if err != nil {
 		return Result{Capture: c, Err: err}
 	}
@@ -166,10 +167,10 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	s.reportConn.services, s.reportConn.log = p.Services, c
 	defer s.reportConn.stopServices()
 	e := Result{Capture: c, Started: true}
-	pipes := s.pump(c)
+	go s.readReport()
 	s.order(l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
-	e.Report, e.Err = s.finish(pipes)
+	e.Report, e.Err = s.finish(c)
 	switch used, hostFull := group.killed(); {
 	case used > 0: // the kernel has killed all processes, and the shim
 		e.MemoryExceeded, e.Err = used, nil
@@ -222,33 +223,31 @@ type running struct {
 	// reportTimeout is how long it may take to report once it has to stop.
 	reportTimeout time.Duration
 
-	orders         *os.File // written
-	stdout, stderr *os.File // read; nil: the process has streams of its own
-	// stdin gets stdinRest, the input that did not fit into the pipe; nil: everything fitted.
-	stdin     *os.File
-	stdinRest []byte
+	orders *os.File // written
 	// reportConn reads the report, and the sockets that come before it.
-	reportConn *reportConn
+	reportConn reportConn
 
 	reported  chan struct{} // closed when report and reportErr are set
 	report    room.Report
 	reportErr error
 }
 
-// start starts a shim, which waits for its orders.
-func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
-	s := &running{reportConn: &reportConn{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), reported: make(chan struct{})}
+// start starts a shim, which waits for its orders. Its output goes to the capture.
+func (l *Launcher) start(p Process, group *cgroup, c *Capture) (_ *running, err error) {
+	grace := cmp.Or(l.Grace, defaultGrace)
+	s := &running{reportTimeout: grace + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
 		if err != nil {
-			closeAll([]*os.File{s.stdin, s.orders, s.stdout, s.stderr})
-			s.reportConn.close()
+			s.close()
 		}
 	}()
-	if theirs, err = s.connect(p); err != nil {
-		return nil, err
+	orders, ours, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
+	s.orders, theirs = ours, []*os.File{orders}
 	report, err := s.reportConn.open()
 	if err != nil {
 		return nil, err
@@ -267,7 +266,9 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 		// Nothing of the worker's environment: other processes could read it there. A shim supervises and measures, and
 		// more threads cost memory.
 		Env:   []string{"GOMAXPROCS=2"},
-		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
+		Stdin: bytes.NewReader(p.Stdin), Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: theirs,
+		// Another process may have the output's pipes open.
+		WaitDelay: drainLimit,
 		// A separate process group gets no interrupts from the terminal. It must stay in the
 		// worker's session: see [proctree.EndOrphans].
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
@@ -278,50 +279,16 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	group.enter(s.cmd.SysProcAttr)
 	s.started = proctree.Now()
 	if err := s.cmd.Start(); err != nil {
-		err = fmt.Errorf("start the shim: %w", err)
-		if p.Room != nil && room.Forbids(err) {
-			err = forbiddenError{err}
-		}
-		return nil, err
+		return nil, forbidden(p.Room, fmt.Errorf("start the shim: %w", err))
 	}
 	room.RaiseOOMScore(s.cmd.Process.Pid)
 	if p.Room != nil {
 		if err := p.Room.MapIDs(s.cmd.Process.Pid); err != nil {
 			_, _ = s.cmd.Process.Kill(), s.cmd.Wait() // it has started nothing yet
-			if room.Forbids(err) {
-				err = forbiddenError{err}
-			}
-			return nil, err
+			return nil, forbidden(p.Room, err)
 		}
 	}
 	return s, nil
-}
-
-// connect makes the pipes to a shim and returns the shim's ends. Standard input gets what fits into its pipe.
-func (s *running) connect(p Process) (theirs []*os.File, err error) {
-	const read, written = 0, 1
-	pipes := []struct {
-		ours **os.File
-		end  int
-	}{{&s.stdin, written}, {&s.stdout, read}, {&s.stderr, read}, {&s.orders, written}}
-	for _, pipe := range pipes {
-		var ends [2]int // not negative
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-			return theirs, fmt.Errorf("make a pipe: %w", err)
-		}
-		// Only this end is added to the poller. [os.Pipe] would add both, and the shim's would be removed again.
-		_ = unix.SetNonblock(ends[pipe.end], true) // otherwise a thread would wait for it
-		theirs = append(theirs, os.NewFile(uintptr(ends[1-pipe.end]), "pipe"))
-		if pipe.ours == &s.stdin {
-			n, _ := unix.Write(ends[written], p.Stdin) // the next write returns the error, if it persists
-			if s.stdinRest = p.Stdin[max(n, 0):]; len(s.stdinRest) == 0 {
-				_ = unix.Close(ends[written])
-				continue
-			}
-		}
-		*pipe.ours = os.NewFile(uintptr(ends[pipe.end]), "pipe")
-	}
-	return theirs, nil
 }
 
 // duplicateLock makes a descriptor of the lock for another process.
@@ -335,49 +302,26 @@ func duplicateLock(lock session.Lock) (*os.File, error) {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		if f != nil {
-			_ = f.Close() // a pipe's end
-		}
+		_ = f.Close() // the shim has it, or never started
 	}
 }
 
-// buffers are for reading output.
-var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+// close closes the connections to the shim.
+func (s *running) close() {
+	_ = s.orders.Close() // nil if there is none
+	s.reportConn.close()
+}
 
-// pump copies the data of all pipes except the orders. The returned group is done when all pipes
-// have ended.
-func (s *running) pump(c *Capture) *sync.WaitGroup {
-	var pipes sync.WaitGroup
-	read := func(from *os.File, to io.WriteCloser) {
-		pipes.Go(func() {
-			buf := buffers.Get().(*[32 << 10]byte)                      //nolint:forcetypeassert // as New makes them
-			_, _ = io.CopyBuffer(to, struct{ io.Reader }{from}, buf[:]) // an error also means that the pipe has ended
-			buffers.Put(buf)
-			_ = to.Close()
-		})
-	}
-	if s.stdout != nil {
-		read(s.stdout, c.Stdout)
-		read(s.stderr, c.Stderr)
-	}
-	if s.stdin != nil {
-		pipes.Go(func() {
-			// An agent need not read its standard input.
-			_, _ = s.stdin.Write(s.stdinRest)
-			_ = s.stdin.Close()
-		})
-	}
-	pipes.Go(func() {
-		defer close(s.reported)
-		if err := json.NewDecoder(s.reportConn).Decode(&s.report); err != nil {
-			s.reportErr = errors.New("its supervising process was killed")
-			if !errors.Is(err, io.EOF) {
-				s.reportErr = err
-				_ = s.cmd.Process.Kill() // otherwise the process would run without its services
-			}
+// readReport reads the report of the shim.
+func (s *running) readReport() {
+	defer close(s.reported)
+	if err := json.NewDecoder(&s.reportConn).Decode(&s.report); err != nil {
+		s.reportErr = errors.New("its supervising process was killed")
+		if !errors.Is(err, io.EOF) {
+			s.reportErr = err
+			_ = s.cmd.Process.Kill() // otherwise the process would run without its services
 		}
-	})
-	return &pipes
+	}
 }
 
 // order sends the shim its orders. A shim that does not read them within reportTimeout is killed,
@@ -439,8 +383,8 @@ func after(waits *session.Waits, d time.Duration, over chan struct{}) *session.T
 	return waits.AfterFunc(cmp.Or(d, forever), sync.OnceFunc(func() { close(over) }))
 }
 
-// finish waits for the shim to exit and, if the shim was killed, kills its processes.
-func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
+// finish waits for the end of the shim and its output and, if the shim was killed, kills its processes.
+func (s *running) finish(c *Capture) (room.Report, error) {
 	waited := s.cmd.Wait()
 	broken := s.reportErr
 	if broken != nil {
@@ -451,12 +395,7 @@ func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 			broken = fmt.Errorf("%w; %d remaining processes could not be killed", broken, n)
 		}
 	}
-	_ = s.orders.Close()
-	for _, f := range []*os.File{s.stdin, s.stdout, s.stderr} {
-		_ = f.SetDeadline(deadlineIn(drainLimit)) // another process may have the pipe open
-	}
-	pipes.Wait()
-	closeAll([]*os.File{s.stdin, s.stdout, s.stderr})
-	s.reportConn.close()
+	s.close()
+	_, _ = c.Stdout.Close(), c.Stderr.Close() // they never fail
 	return s.report, broken
 }

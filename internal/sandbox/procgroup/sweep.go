@@ -1,6 +1,7 @@
 package procgroup
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,9 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
-
-// sweepPause is the time between two searches for remaining processes.
-const sweepPause = 10 * time.Millisecond
 
 // maxNamed bounds the processes that an error names.
 const maxNamed = 5
@@ -67,21 +65,29 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64, hidden bool) {
 			if err != nil || !strings.HasSuffix(path, removedMark) || !inRooms[p.PID] && !strings.HasPrefix(path, by.base+"/") {
 				continue
 			}
-			f, err := proctree.Hold(link)
-			if err != nil {
+			file, system, err := describe(link)
+			if err != nil || file.Nlink > 0 || inRooms[p.PID] && file.Dev != disk && system.Type != unix.OVERLAYFS_SUPER_MAGIC {
 				continue
 			}
-			f.Close()
-			if f.Stat.Nlink > 0 || inRooms[p.PID] && f.Stat.Dev != disk && f.FS.Type != unix.OVERLAYFS_SUPER_MAGIC {
-				continue
-			}
-			if file := [2]uint64{f.Stat.Dev, f.Stat.Ino}; !counted[file] {
-				counted[file] = true
-				bytes += f.Stat.Blocks * 512 // whatever the file system's own blocks are
+			if id := [2]uint64{file.Dev, file.Ino}; !counted[id] {
+				counted[id] = true
+				bytes += file.Blocks * 512 // whatever the file system's own blocks are
 			}
 		}
 	}
 	return bytes, hidden
+}
+
+// describe describes the file at a path and its file system, without opening it, which would act on a device or a pipe.
+// Processes mount, close and open meanwhile: a path in /proc leads to another file with each call.
+func describe(path string) (file unix.Stat_t, system unix.Statfs_t, err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return file, system, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only read
+	err = errors.Join(unix.Fstatfs(fd, &system), unix.Fstat(fd, &file))
+	return file, system, err
 }
 
 // The bounds of one look at removed files: of the open files of the rooms' processes, and of the
@@ -194,22 +200,10 @@ type sweeper struct {
 
 // killAll kills the processes of the directory. An error names those that are still alive after the time.
 func (s sweeper) killAll(within time.Duration) error {
-	limit := time.NewTimer(within)
-	defer limit.Stop()
-	wait := time.NewTicker(sweepPause)
-	defer wait.Stop()
-	for {
-		left := s.find()
-		if len(left) == 0 {
-			return nil
-		}
-		proctree.Kill(s.find)
-		select {
-		case <-limit.C:
-			return unkillable(left)
-		case <-wait.C:
-		}
+	if left := proctree.KillAll(s.find, within); len(left) > 0 {
+		return unkillable(left)
 	}
+	return nil
 }
 
 // unkillable is the failure that names processes which cannot be killed.

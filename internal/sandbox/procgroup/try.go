@@ -17,6 +17,14 @@ type forbiddenError struct{ error }
 
 func (e forbiddenError) Unwrap() error { return e.error }
 
+// forbidden marks an error of making a room, if there is one, that says that the host permits no rooms.
+func forbidden(layout *room.Layout, err error) error {
+	if layout != nil && room.Forbids(err) {
+		return forbiddenError{err}
+	}
+	return err
+}
+
 // Forbidden reports whether an error of [Launcher.TryRoom] says that the host permits no rooms. Others may not last.
 func Forbidden(err error) bool { return errors.As(err, new(forbiddenError)) }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -326,23 +327,28 @@ func EndOrphans(shimStarted uint64) (survivors int) {
 	orphan := func(p Process) bool {
 		return p.Parent == self && p.Session != session && p.Started >= shimStarted
 	}
-	find := func() []Process { return below(All(), orphan) }
-	limit := time.NewTimer(KillLimit)
+	find := func() []Process { return slices.DeleteFunc(below(All(), orphan), isReaped) }
+	return len(KillAll(find, KillLimit))
+}
+
+// isReaped reaps a process if it is a child of this process and has ended.
+func isReaped(p Process) bool {
+	var status syscall.WaitStatus
+	reaped, _ := syscall.Wait4(p.PID, &status, syscall.WNOHANG|unix.WALL, nil)
+	return reaped == p.PID
+}
+
+// KillAll kills the processes that find returns until it returns none. left are those that are alive after the time.
+func KillAll(find func() []Process, within time.Duration) (left []Process) {
+	limit := time.NewTimer(within)
 	defer limit.Stop()
 	wait := time.NewTicker(pollInterval)
 	defer wait.Stop()
 	for {
+		if left = find(); len(left) == 0 {
+			return nil
+		}
 		Kill(find)
-		left := 0
-		for _, p := range find() {
-			var status syscall.WaitStatus
-			if reaped, _ := syscall.Wait4(p.PID, &status, syscall.WNOHANG|unix.WALL, nil); reaped != p.PID {
-				left++
-			}
-		}
-		if left == 0 {
-			return 0
-		}
 		select {
 		case <-limit.C:
 			return left

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -68,7 +69,8 @@ func (d dir) write(name, text string, flags uint64) error {
 	}
 	fd, err := unix.Openat2(int(d), name, &how)
 	if err == nil {
-		err = writeAndClose(fd, text)
+		_, err = unix.Write(fd, []byte(text))
+		err = errors.Join(err, unix.Close(fd))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s in the room: %w", name, err)
@@ -77,21 +79,7 @@ func (d dir) write(name, text string, flags uint64) error {
 }
 
 // overwrite writes to a file of /proc.
-func overwrite(path, text string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = writeAndClose(fd, text)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-func writeAndClose(fd int, text string) error {
-	_, err := unix.Write(fd, []byte(text))
-	return errors.Join(err, unix.Close(fd))
-}
+func overwrite(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
 
 // descriptorPath returns a path of an open file.
 func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -9,8 +9,6 @@ import (
 	"os"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ShimArgument makes the worker's executable run as a shim. The second argument is then the
@@ -32,13 +30,10 @@ const (
 // TestMain of tests that do.
 func Shim() {
 	if len(os.Args) >= 2 && os.Args[1] == ShimArgument {
-		exit(supervise())
+		// With the race detector, os.Exit would wait for a second at the end of each attempt.
+		syscall.Exit(supervise())
 	}
 }
-
-// exit ends the process at once. With the race detector, os.Exit would wait for a second at the
-// end of each attempt.
-func exit(status int) { syscall.Exit(status) }
 
 // Orders are the worker's instructions to a shim. They are sent through a pipe, because other
 // processes can read an argv or an environment.
@@ -112,23 +107,6 @@ func WriteOrders(w io.Writer, o Orders) error {
 		return fmt.Errorf("write a shim's orders: %w", err)
 	}
 	return nil
-}
-
-// descriptor reads from a file descriptor.
-type descriptor int
-
-func (d descriptor) Read(p []byte) (int, error) {
-	for {
-		switch n, err := unix.Read(int(d), p); {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return 0, err
-		case n == 0 && len(p) > 0:
-			return 0, io.EOF
-		default:
-			return n, nil
-		}
-	}
 }
 
 func readOrders(r io.Reader) (Orders, error) {

@@ -6,10 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 )
 
 // ProgramName is the file name of the program that only contains the shim. It starts in a tenth
@@ -56,15 +57,6 @@ func tryProgram(path string) error {
 // Build identifies the source that this program was built from. It is part of the orders of each
 // start.
 var Build = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	build := info.GoVersion
-	for _, s := range info.Settings {
-		if strings.HasPrefix(s.Key, "vcs.") {
-			build += " " + s.Value
-		}
-	}
-	return build
+	b := buildinfo.This()
+	return fmt.Sprintf("%s %s %v", b.Go, b.Commit, b.Modified)
 })

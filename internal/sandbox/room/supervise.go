@@ -20,9 +20,7 @@ import (
 
 // supervise is the main function of a shim. It returns the exit status.
 //
-// It runs in one goroutine with plain system calls, and another one for what an agent can make slow. More goroutines and
-// an [os.File] would need more threads of the runtime. Starting them and switching between them would take a fifth of a
-// short assignment's processor time.
+// It runs in one goroutine, and another one for what an agent can make slow.
 func supervise() int {
 	// The agent dies with this thread (PDEATHSIG), so the thread must not end before the process.
 	runtime.LockOSThread()
@@ -41,11 +39,12 @@ func supervise() int {
 		unix.CloseOnExec(lockFD)
 	}
 	disregardSignals()
-	o, err := readOrders(descriptor(ordersFD))
+	worker := os.NewFile(ordersFD, "orders")
+	o, err := readOrders(worker)
 	if err != nil {
 		return complain("read its orders; only workers can start it", err)
 	}
-	report, err := json.Marshal((&supervisor{orders: o}).enterAndRun())
+	report, err := json.Marshal((&supervisor{worker: worker, orders: o}).enterAndRun())
 	if err != nil {
 		return complain("encode its report", err)
 	}
@@ -60,6 +59,8 @@ func complain(what string, err error) int {
 
 // supervisor starts one argv and ends all its descendants.
 type supervisor struct {
+	// worker sends the orders. Then any byte means stop, and the end means that the worker has died.
+	worker *os.File
 	orders Orders
 	// pid is the argv's process. pidfd is readable once it has ended, and negative if the kernel
 	// does not support it.
@@ -147,8 +148,7 @@ func (s *supervisor) await(limits *checks) (ended bool, over excess) {
 		if events[worker].Revents == 0 {
 			continue
 		}
-		// Any byte means stop. End of file means that the worker has died.
-		if n, _ := descriptor(ordersFD).Read(make([]byte, 1)); n == 0 {
+		if n, _ := s.worker.Read(make([]byte, 1)); n == 0 {
 			return false, excess{}
 		}
 		if kill.IsZero() {

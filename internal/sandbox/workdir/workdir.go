@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -291,13 +290,13 @@ func (d *Dirs) Remove(key session.Key) error {
 }
 
 // removeDir removes a directory with all below it. That it does not exist is no error.
-func removeDir(dir string) (err error) {
+func removeDir(dir string) error {
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		defer closing(root, &err)
+		defer root.Close() //nolint:errcheck // only a place
 		err = bounded.RemoveAll(root, filepath.Base(dir))
 	}
 	if err != nil {
@@ -325,23 +324,16 @@ func (d *Dirs) Clear(w session.WorkDir) error {
 
 // clearDir removes the entries with these names in an assignment's directory, and makes the
 // directories that agents need again.
-func clearDir(w session.WorkDir, names ...string) (err error) {
+func clearDir(w session.WorkDir, names ...string) error {
 	base := filepath.Dir(w.Tree)
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return fmt.Errorf("clear %s: %w", base, err)
 	}
-	defer closing(root, &err)
+	defer root.Close() //nolint:errcheck // only a place
 	var errs []error
 	for _, name := range names {
 		errs = append(errs, bounded.RemoveAll(root, name))
 	}
 	return errors.Join(append(errs, makeAll(w))...)
-}
-
-// closing closes c and keeps the first error.
-func closing(c io.Closer, err *error) {
-	if cerr := c.Close(); *err == nil && cerr != nil {
-		*err = cerr
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	uiversion "github.com/temporalio/ui-server/v2/server/version"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/headers"
 
 	"github.com/maestro-hive/maestro/server/internal/devserver"
@@ -41,8 +42,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return exitDone
 	}
 	_, _ = fmt.Fprintf(stderr, "maestro-server: %v\n", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
 	return exitFailed
@@ -104,7 +104,7 @@ func newStartDev() *cobra.Command {
 	flags.StringVarP(&s.options.DBFilename, "db-filename", "f", "", "SQLite file that keeps everything (default: memory)")
 	flags.StringArrayVarP(&s.options.Namespaces, "namespace", "n", nil, `namespace that shall exist besides "default"; repeatable`)
 	flags.StringArrayVar(&s.searchAttributes, "search-attribute", nil,
-		"search attribute that shall exist, as NAME=TYPE; also added to an existing database file; repeatable")
+		"search attribute of namespaces that do not exist yet, as NAME=TYPE; repeatable")
 	flags.StringArrayVar(&s.settings, "dynamic-config-value", nil, "setting of the server, as KEY=JSON; repeatable")
 	flags.StringVar(&s.logLevel, "log-level", "error", "debug, info, warn, error or never")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json (pretty is taken for text)")
@@ -139,10 +139,11 @@ func (s *startDev) run(cmd *cobra.Command, _ []string) error {
 // complete parses the flags that flags themselves cannot, and reports all faults together.
 func (s *startDev) complete(stderr io.Writer) error {
 	var faults []error
+	s.options.SearchAttributes = map[string]enumspb.IndexedValueType{}
 	for _, text := range s.searchAttributes {
-		attribute, err := devserver.ParseSearchAttribute(text)
+		name, kind, err := devserver.ParseSearchAttribute(text)
 		faults = append(faults, err)
-		s.options.SearchAttributes = append(s.options.SearchAttributes, attribute)
+		s.options.SearchAttributes[name] = kind
 	}
 	for _, text := range s.settings {
 		setting, err := devserver.ParseSetting(text)
@@ -163,21 +164,14 @@ func (s *startDev) complete(stderr io.Writer) error {
 }
 
 func newHandler(w io.Writer, level, format string) (slog.Handler, error) {
-	options := &slog.HandlerOptions{}
-	switch strings.ToLower(level) {
-	case "debug":
-		options.Level = slog.LevelDebug
-	case "info":
-		options.Level = slog.LevelInfo
-	case "warn":
-		options.Level = slog.LevelWarn
-	case "error":
-		options.Level = slog.LevelError
-	case "never":
+	var least slog.Level
+	if strings.EqualFold(level, "never") {
 		return slog.DiscardHandler, nil
-	default:
+	}
+	if err := least.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("log level %q: want debug, info, warn, error or never", level)
 	}
+	options := &slog.HandlerOptions{Level: least}
 	switch format {
 	case "text", "pretty":
 		return slog.NewTextHandler(w, options), nil

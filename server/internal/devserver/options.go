@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/dynamicconfig"
 )
 
@@ -40,9 +41,9 @@ type Options struct {
 	DBFilename string
 	// Namespaces exist when the server answers, besides DefaultNamespace.
 	Namespaces []string
-	// SearchAttributes exist in DefaultNamespace and in Namespaces when the server answers, in an older
-	// database file as well.
-	SearchAttributes []SearchAttribute
+	// SearchAttributes are the types of the search attributes, by name, with which namespaces are made that the
+	// database does not have.
+	SearchAttributes map[string]enumspb.IndexedValueType
 	// Settings replace the server's own dynamic configuration, the later the stronger.
 	Settings []Setting
 	// Logger receives what Temporal logs. Nil drops it.

@@ -68,7 +68,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context, options Options, ports ports) (err error) {
-	if err := ensureNamespaces(ctx, s.database.config, options.Namespaces, options.SearchAttributes); err != nil {
+	if err := ensureNamespaces(s.database.config, options.Namespaces, options.SearchAttributes); err != nil {
 		return fmt.Errorf("database file %s: %w", options.DBFilename, err)
 	}
 	host := reachable(options.IP)
