@@ -171,3 +171,19 @@ func TestDeadProbersLeaseRunsOut(t *testing.T) {
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
 }
+
+// TestWaitingAddsNoEvent has a session wait for longer than the server waits for heartbeats.
+func TestWaitingAddsNoEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withProvider("cooldown: 1h", "coder")
+	w.startWorker()
+	w.must("breaker", "trip", "provider", "--why", "maintenance")
+	w.run("coder", "patient")
+	before := w.waits("patient").HistoryEvents
+	require.Less(t, before, int64(30))
+	require.Never(t, func() bool { return w.status("patient").HistoryEvents != before }, 40*time.Second, 10*time.Second)
+	w.must("breaker", "reset", "provider")
+	s := w.completes("patient")
+	t.Logf("%d events while it waited, %d in all", before, s.HistoryEvents)
+}
