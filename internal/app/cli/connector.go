@@ -216,12 +216,12 @@ func (c *connector) explain(ctx context.Context, p *plane, err error) error {
 	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
 		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
 	}
-	switch failed := control.ProblemOf(err); failed.Reason {
-	case control.Lost:
+	switch failed := control.ProblemOf(err); {
+	case failed.Reason == control.Lost:
 		return usagef("%w: %s", err, c.commandLine("resume "+failed.Session))
-	case control.Slow:
+	case failed.Reason == control.Slow:
 		return failf("%w; check with %s", err, c.commandLine("status "+failed.Session))
-	case control.UnknownSession:
+	case failed.Reason == control.UnknownSession:
 		return c.explainLook(ctx, p, failed.Session, err)
 	}
 	return err

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -35,7 +34,7 @@ func operation(of httpapi.Tool, actor access.Actor) (*mcp.Tool, mcp.ToolHandler)
 			result.SetError(err)
 			return &result, nil
 		}
-		result.StructuredContent, result.Content = json.RawMessage(doc), []mcp.Content{&mcp.TextContent{Text: string(doc)}}
+		result.StructuredContent, result.Content = doc, []mcp.Content{&mcp.TextContent{Text: string(doc)}}
 		return &result, nil
 	}
 }

@@ -145,7 +145,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
 		failed.Back = at.backOf(r, failed.Back)
 		s.show(w, r, at.tab, page{View: "problem", Title: failed.Title, Status: failed.Status, Content: failed})
 	case p.Next != "":
-		http.Redirect(w, r, p.Next, http.StatusSeeOther) //nolint:gosec // it is a path: returnTo and sessionURL return no others
+		http.Redirect(w, r, p.Next, http.StatusSeeOther)
 	case p.Patch != nil:
 		protect(w.Header())
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
