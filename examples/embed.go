@@ -1,5 +1,5 @@
 // Package examples carries the example teams inside the maestro binary, so that
-// `maestro demo` and `maestro init` need nothing beside it.
+// `maestro demo` needs nothing beside it.
 package examples
 
 import "embed"
@@ -9,8 +9,3 @@ import "embed"
 //
 //go:embed shortener shell
 var FS embed.FS
-
-// Audit holds those of the example `audit`, in its directory.
-//
-//go:embed audit
-var Audit embed.FS

@@ -85,6 +85,7 @@ func newDev(a *app) *cobra.Command {
 	flags.StringVar(&c.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)
 	flags.StringVar(&healthPort, "health-port", "", service.HealthPortUsage)
 	c.log.AddFlags(flags, quietly)
+	cmd.AddCommand(newDevCommands(a)...)
 	return a.addStateDirFlag(cmd)
 }
 

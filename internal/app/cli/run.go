@@ -32,21 +32,30 @@ type runCommand struct {
 	fromJira  string
 	agents    string
 	watch     bool
-	labels    []string
-	course    courseFlags
-	supplied  suppliedFlags
+	// foreground has the server and the worker that are started live as long as the command.
+	foreground bool
+	labels     []string
+	course     courseFlags
+	supplied   suppliedFlags
 }
 
 func newRun(a *app) *cobra.Command {
 	c := runCommand{app: a}
 	cmd := &cobra.Command{
-		Use:   "run TEAM [TEXT | -f FILE | -]",
+		Use:   "run [TEAM] [TEXT | -f FILE | -]",
 		Short: "Start a session of a team on a requirement",
-		Long: "Start a session: the team of a team file, or a registered team (NAME, or NAME@DIGEST for a version), works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
+		Long: "Start a session.\n\nIn a Git repository a requirement is enough: the team of the repository's .maestro/team.yaml works on it, or one that is made for it " +
+			"from the agents of this machine and the tools of the repository: it plans, implements and reviews the change. Where no Maestro runs, one is started in the background, " +
+			"or, without a terminal or with --foreground, for as long as the command.\n\nOtherwise the team of a team file, or a registered team (NAME, or NAME@DIGEST for a version), works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
 			"The session's id is printed once a worker has admitted the session; from then on it runs independently of this command.",
-		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
+		Example: "  maestro run \"Add a --shout flag\"\n  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
 			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.requirementAlone(args) {
+				return c.runHere(cmd.Context(), args)
+			}
+			return c.run(cmd.Context(), args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&c.file, "file", "f", "", "file with the requirement")
@@ -57,6 +66,7 @@ func newRun(a *app) *cobra.Command {
 	flags.StringArrayVar(&c.labels, "label", nil, "KEY=VALUE by which the session is found; may be given several times")
 	flags.StringVar(&c.fromJira, "from-jira", "", "KEY of a ticket whose text and attachments are the requirement; progress is posted to the ticket")
 	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
+	flags.BoolVar(&c.foreground, "foreground", false, "run a server and a worker that are started for a repository only as long as the command")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
 	return a.addServedFlags(cmd)
@@ -65,6 +75,10 @@ func newRun(a *app) *cobra.Command {
 func (c *runCommand) run(ctx context.Context, args []string) error {
 	server, err := c.client()
 	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		_, err := requirementOf(c.env.Stdin, "", nil)
 		return err
 	}
 	t, reference, err := c.teamFor(ctx, server, args[0])

@@ -159,6 +159,15 @@ func (o *Options) ClientOptions(env Environment) (client.Options, error) {
 	return options, nil
 }
 
+// Named reports whether flags, environment or profile name an address. Every error is a [*ConfigError].
+func (o *Options) Named(env Environment) (bool, error) {
+	profile, err := o.profile(env)
+	if err != nil {
+		return false, &ConfigError{err}
+	}
+	return profile.Address != "", nil
+}
+
 func (o *Options) profile(given Environment) (profile envconfig.ClientConfigProfile, err error) {
 	for _, header := range o.Headers {
 		if key, _, ok := strings.Cut(header, "="); !ok || key == "" {

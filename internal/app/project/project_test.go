@@ -1,0 +1,172 @@
+package project_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/app/project"
+	"github.com/maestro-hive/maestro/internal/models/config"
+)
+
+// repository writes files into a new Git repository.
+func repository(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, ".git"), 0o700))
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return dir
+}
+
+// host has programs and variables, given as NAME=VALUE.
+func host(programs string, variables ...string) project.Host {
+	return project.Host{
+		LookPath: func(program string) (string, error) {
+			if slices.Contains(strings.Fields(programs), program) {
+				return "/bin/" + program, nil
+			}
+			return "", fs.ErrNotExist
+		},
+		Getenv: func(name string) string {
+			for _, v := range variables {
+				if value, ok := strings.CutPrefix(v, name+"="); ok {
+					return value
+				}
+			}
+			return ""
+		},
+	}
+}
+
+func named(string) string { return "shop" }
+
+func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
+	t.Parallel()
+	const everything = "claude go cargo bun pnpm yarn npm uv pytest mvn gradle make just"
+	const tested = `{"scripts": {"test": "node --test"}}`
+	for name, test := range map[string]struct {
+		files    map[string]string
+		programs string
+		checks   []string
+		lacks    string
+	}{
+		"Go":                       {files: map[string]string{"go.mod": "module m", "Makefile": "test:\n"}, checks: []string{"go-build", "go-test"}},
+		"Rust":                     {files: map[string]string{"Cargo.toml": ""}, checks: []string{"cargo-build", "cargo-test"}},
+		"npm":                      {files: map[string]string{"package.json": tested, "package-lock.json": "{}"}, checks: []string{"npm-test"}},
+		"npm without a lock":       {files: map[string]string{"package.json": tested}, checks: []string{"npm-install-test"}},
+		"pnpm":                     {files: map[string]string{"package.json": tested, "pnpm-lock.yaml": "", "package-lock.json": "{}"}, checks: []string{"pnpm-test"}},
+		"yarn":                     {files: map[string]string{"package.json": tested, "yarn.lock": ""}, checks: []string{"yarn-test"}},
+		"bun":                      {files: map[string]string{"package.json": tested, "bun.lock": ""}, checks: []string{"bun-test"}},
+		"a package without tests":  {files: map[string]string{"package.json": `{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}`}},
+		"uv":                       {files: map[string]string{"uv.lock": "", "pyproject.toml": ""}, checks: []string{"uv-pytest"}},
+		"pytest":                   {files: map[string]string{"setup.cfg": ""}, checks: []string{"pytest"}},
+		"Maven":                    {files: map[string]string{"pom.xml": ""}, checks: []string{"maven"}},
+		"Gradle":                   {files: map[string]string{"build.gradle.kts": ""}, checks: []string{"gradle"}},
+		"make":                     {files: map[string]string{"Makefile": "all:\n\ntest: all\n"}, checks: []string{"make-test"}},
+		"make without tests":       {files: map[string]string{"Makefile": "tests:\n"}},
+		"just":                     {files: map[string]string{"justfile": "test name='':\n  true\n"}, checks: []string{"just-test"}},
+		"two languages":            {files: map[string]string{"go.mod": "", "package.json": tested, "package-lock.json": ""}, checks: []string{"go-build", "go-test", "npm-test"}},
+		"an unknown language":      {files: map[string]string{"main.ml": ""}},
+		"a tool that is not there": {files: map[string]string{"Cargo.toml": "", "Makefile": "test:\n"}, programs: "claude make", checks: []string{"make-test"}, lacks: "Cargo.toml, because cargo is not in PATH"},
+		"a directory go.mod":       {files: map[string]string{"go.mod/x": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := repository(t, test.files)
+			if test.programs == "" {
+				test.programs = everything
+			}
+			p, err := project.Find(dir, host(test.programs, "ANTHROPIC_API_KEY=k"), named)
+			require.NoError(t, err)
+			var names []string
+			for _, c := range p.Checks {
+				names = append(names, c.Name)
+			}
+			require.Equal(t, test.checks, names)
+			require.Equal(t, test.lacks, strings.Join(p.Unchecked, "\n"))
+			valid(t, p)
+		})
+	}
+}
+
+// valid holds the files of a project against the rules for team files and worker files.
+func valid(t *testing.T, p project.Project) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, make func() ([]byte, error)) string {
+		data, err := make()
+		require.NoError(t, err)
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		return path
+	}
+	team, err := config.LoadTeam(write("team.yaml", p.TeamFile))
+	require.NoError(t, err)
+	require.Equal(t, p.Name, team.Name)
+	worker, err := config.LoadWorker(write("agents.yaml", p.WorkerFile))
+	require.NoError(t, err)
+	for _, persona := range team.Personas {
+		require.Contains(t, worker.Agents, persona.Agent)
+	}
+	for _, phase := range team.Phases {
+		for _, check := range phase.Checks {
+			require.Contains(t, worker.Checks, check)
+		}
+	}
+}
+
+func TestAgentsAreThoseWithCredentials(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, nil)
+	for name, test := range map[string]struct {
+		programs string
+		env      []string
+		want     string
+	}{
+		"Claude Code with a key":                {"claude codex", []string{"ANTHROPIC_API_KEY=k"}, "Claude Code, with the key in ANTHROPIC_API_KEY"},
+		"Claude Code with a token":              {"claude", []string{"CLAUDE_CODE_OAUTH_TOKEN=t"}, "Claude Code, with CLAUDE_CODE_OAUTH_TOKEN"},
+		"Codex, as Claude Code has no key":      {"claude codex", []string{"OPENAI_API_KEY=k"}, "Codex, with the key in OPENAI_API_KEY"},
+		"Gemini CLI":                            {"gemini", []string{"GEMINI_API_KEY=k", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:9"}, "Gemini CLI, with the key in GEMINI_API_KEY"},
+		"a model, as no program is there":       {"", []string{"OPENAI_API_KEY=k"}, "the model gpt-5, with the key in OPENAI_API_KEY"},
+		"a program rather than another's model": {"codex", []string{"ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k"}, "Codex, with the key in OPENAI_API_KEY"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := project.Find(dir, host(test.programs, test.env...), named)
+			require.NoError(t, err)
+			require.Equal(t, test.want, p.Agent.Title)
+			require.Contains(t, p.Describe(), test.want)
+			valid(t, p)
+		})
+	}
+}
+
+func TestWithoutAnAgentTheErrorSaysWhatToInstall(t *testing.T) {
+	t.Parallel()
+	_, err := project.Find(repository(t, nil), host("claude", "GEMINI_API_KEY=k"), named)
+	var none *project.NoAgentError
+	require.ErrorAs(t, err, &none)
+	require.Contains(t, err.Error(), "Claude Code is installed: set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN")
+	require.Contains(t, err.Error(), "GEMINI_API_KEY is set: npm install -g @google/gemini-cli")
+}
+
+func TestARepositoryIsFoundFromBelow(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, map[string]string{"internal/x/x.go": "package x"})
+	p, err := project.Find(filepath.Join(dir, "internal/x"), host("claude", "ANTHROPIC_API_KEY=k"), named)
+	require.NoError(t, err)
+	require.Equal(t, dir, p.Dir)
+	_, err = project.Find(t.TempDir(), host("claude", "ANTHROPIC_API_KEY=k"), named)
+	var none *project.NoRepositoryError
+	require.True(t, errors.As(err, &none), "%v", err)
+}
