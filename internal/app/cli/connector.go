@@ -216,15 +216,16 @@ func (c *connector) explain(ctx context.Context, p *plane, err error) error {
 	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
 		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
 	}
-	switch failed := control.ProblemOf(err); {
-	case failed.Reason == control.Lost:
+	switch failed := control.ProblemOf(err); failed.Reason {
+	case control.Lost:
 		return usagef("%w: %s", err, c.commandLine("resume "+failed.Session))
-	case failed.Reason == control.Slow:
+	case control.Slow:
 		return failf("%w; check with %s", err, c.commandLine("status "+failed.Session))
-	case failed.Reason == control.UnknownSession:
+	case control.UnknownSession:
 		return c.explainLook(ctx, p, failed.Session, err)
+	default:
+		return err
 	}
-	return err
 }
 
 // describeError is an error's text for people.

@@ -183,7 +183,7 @@ func (c *runCommand) startBackground(ctx context.Context, stateDir, agents strin
 		case <-ctx.Done():
 			return failf("Maestro in the background: %w; its messages are in %s", context.Cause(ctx), logFile)
 		case err := <-ended:
-			said, _ := os.ReadFile(logFile) //nolint:gosec // our own file
+			said, _ := os.ReadFile(logFile)
 			return failf("Maestro in the background has ended (%w):\n%s", cmp.Or(err, errors.New("exit status 0")), said)
 		case <-ticker.C:
 		}

@@ -1,7 +1,6 @@
 package project_test
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -168,5 +167,5 @@ func TestARepositoryIsFoundFromBelow(t *testing.T) {
 	require.Equal(t, dir, p.Dir)
 	_, err = project.Find(t.TempDir(), host("claude", "ANTHROPIC_API_KEY=k"), named)
 	var none *project.NoRepositoryError
-	require.True(t, errors.As(err, &none), "%v", err)
+	require.ErrorAs(t, err, &none)
 }
