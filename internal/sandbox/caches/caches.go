@@ -47,9 +47,10 @@ type Caches struct {
 	options Options
 
 	mu sync.Mutex // held while the caches are measured
-	// measured is when they were last measured, and took how long that took.
+	// measured is when they were last measured, took how long that took, and left what the disk had then, in bytes.
 	measured time.Time
 	took     time.Duration
+	left     int64
 }
 
 // New returns the caches below a directory.
@@ -62,14 +63,12 @@ func New(o Options) *Caches {
 
 // Trim removes the least recently used files of each cache that exceeds the limit, until at most
 // half of the limit is left; on a full disk, half of what there is. It may be called each second: it measures the caches
-// once a minute, and on a full disk.
+// once a minute, on a full disk, and when the disk has lost a quarter of a cache's limit.
 func (c *Caches) Trim(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left, err := c.options.Left(c.options.Root)
-	passed := c.options.Clock().Sub(c.measured)
-	isDue := passed >= measureEvery || left.IsLow()
-	if err != nil || !isDue || passed < measureShare*c.took { // mostly there are no caches
+	if err != nil || !c.due(left) { // mostly there are no caches
 		return
 	}
 	c.trim(ctx, left.IsLow())
@@ -90,6 +89,13 @@ func (c *Caches) Free(ctx context.Context) (removed bool) {
 	return removed
 }
 
+// due reports whether the caches have to be measured again.
+func (c *Caches) due(left diskspace.Left) bool {
+	passed := c.options.Clock().Sub(c.measured)
+	grown := c.left-left.Bytes > c.options.Max.Bytes/4
+	return c.measured.IsZero() || passed >= measureShare*c.took && (grown || left.IsLow() || passed >= measureEvery)
+}
+
 // trim measures the caches and removes files of those that exceed the limit; if the disk is full,
 // of all. It reports whether it has removed anything.
 func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
@@ -108,6 +114,8 @@ func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
 	}
 	if ctx.Err() == nil {
 		c.measured, c.took = began, c.options.Clock().Sub(began)
+		left, _ := c.options.Left(c.options.Root) // zero if it cannot be asked: then the minute counts
+		c.left = left.Bytes
 	}
 	return removed
 }
