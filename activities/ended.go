@@ -21,7 +21,7 @@ import (
 func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 	outcome := end.outcome
 	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
-	err := a.log.noteEnded(ctx, session.AgentEnded{
+	err := a.log.noteAgentEnded(ctx, session.AgentEnded{
 		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.files, a.exec.agents, end.outcome.Log),
 	})
 	failpoint.Here("agent ended, not collected")
@@ -32,7 +32,7 @@ func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
 	ended := *a.log.get().Ended
 	ended.Files = files
-	err := a.log.noteEnded(ctx, ended)
+	err := a.log.noteAgentEnded(ctx, ended)
 	failpoint.Here("collected, not checked")
 	return err
 }
@@ -67,7 +67,7 @@ func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err
 	}
 	a.spender.begin(a.log.attemptKey(), nil)
 	activity.GetLogger(ctx).Info("the agent has ended before; its work is collected and checked", "collected", ended.Files != "")
-	return end, true, a.log.noteEnded(ctx, *ended)
+	return end, true, a.log.noteAgentEnded(ctx, *ended)
 }
 
 // reopen opens the directory with the files of an agent that has ended. ok is false if this host does not have them, and they

@@ -144,7 +144,7 @@ func (r *round) runOnce(ctx context.Context) (*session.RoundResult, error) {
 	}
 	defer r.breaker.keepLease(ctx)()
 	started := r.ports.Clock().UTC() // of an attempt that fails before it begins
-	attempt := r.attempt()
+	attempt := r.nextAttempt()
 	result, end, err := r.runObserved(ctx, attempt)
 	attempt.storeConversation(ctx, end)
 	if !end.elsewhere {
@@ -211,7 +211,7 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Left: end.files, Diff: r.diff(ctx, end.files),
 		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	})
-	if attempts >= r.attempts() || !f.RetryAttempt() {
+	if attempts >= r.maxAttempts() || !f.RetryAttempt() {
 		return r.giveUp(ctx, f)
 	}
 	if err := r.log.write(ctx); err != nil {
@@ -220,12 +220,12 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	return recoverable(f, r.wait(f, attempts))
 }
 
-// refusal returns why no attempt may start; nil: one may. The last attempt may have been counted
+// refusal returns why no attempt may start. It returns nil if one may. The last attempt may have been counted
 // before its worker died, or the work may end its workers. Budgets are checked for each call.
 func (r *round) refusal() *failures.Failure {
 	log := r.log.get()
 	if n := len(log.Attempts); n > 0 {
-		if last := log.Attempts[n-1].Failure; n >= r.attempts() || !last.RetryAttempt() {
+		if last := log.Attempts[n-1].Failure; n >= r.maxAttempts() || !last.RetryAttempt() {
 			return &last
 		}
 	}
@@ -235,11 +235,11 @@ func (r *round) refusal() *failures.Failure {
 	return nil
 }
 
-// attempts returns the persona's maximum number of attempts in a round.
-func (r *round) attempts() int { return r.session.team.Personas[r.in.Persona].Attempts }
+// maxAttempts returns the persona's maximum number of attempts in a round.
+func (r *round) maxAttempts() int { return r.session.team.Personas[r.in.Persona].Attempts }
 
-// wait returns the time until the next attempt: it doubles with each attempt from the team's
-// initial wait to its maximum, unless the provider stated a longer one.
+// wait returns the time until the next attempt. It is what the provider stated, up to [session.MaxRetryAfter], else it doubles
+// with each attempt from the team's initial wait to its maximum.
 func (r *round) wait(f failures.Failure, attempts int) time.Duration {
 	retry := r.session.team.Retry
 	if f.RetryAfter > 0 {

@@ -69,7 +69,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	r.log.noteEnd(ctx)
+	r.log.noteInterrupted(ctx)
 	if !resumesAfter(ctx, err) {
 		r.breaker.giveBack(ctx)
 	}

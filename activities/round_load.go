@@ -68,7 +68,7 @@ func (r *round) callBooked(ctx context.Context, answered bool) {
 }
 
 // attempt returns the next attempt of the round.
-func (r *round) attempt() *attempt {
+func (r *round) nextAttempt() *attempt {
 	return &attempt{
 		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files, r.session}, log: r.log, spender: r.spender, breaker: r.breaker,
 		session: r.session, in: r.in, clock: r.ports.Clock,

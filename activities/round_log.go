@@ -152,7 +152,8 @@ func (l *roundLog) continueEarlier(now time.Time) {
 	l.round.Outage = &o
 }
 
-// loadCalls notes progress that a lost worker had made: calls that have ended since the last loss.
+// loadCalls notes progress that a lost worker had made. It compares how many calls of the assignment have ended with how many
+// had when a loss was last examined.
 func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 	l.mu.Lock()
 	progress := 0
@@ -242,16 +243,16 @@ func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continua
 	return nil
 }
 
-// noteEnded notes durably how the agent has ended, or that its work is collected. What follows, the checks, may end the
+// noteAgentEnded notes durably how the agent has ended, or that its work is collected. What follows, the checks, may end the
 // worker, so the attempt stays at work.
-func (l *roundLog) noteEnded(ctx context.Context, ended session.AgentEnded) error {
+func (l *roundLog) noteAgentEnded(ctx context.Context, ended session.AgentEnded) error {
 	l.change(func(log *session.RoundLog) { log.Started, log.Ended = true, &ended })
 	return l.write(ctx)
 }
 
-// noteEnd notes that the agent has ended, with neither a result nor a failure of the
+// noteInterrupted notes that the agent has ended, with neither a result nor a failure of the
 // attempt. If the store cannot be used now, the heartbeat has this note.
-func (l *roundLog) noteEnd(ctx context.Context) {
+func (l *roundLog) noteInterrupted(ctx context.Context) {
 	if !l.get().Started {
 		return
 	}

@@ -45,7 +45,7 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 // suppliedWhenPossible tries the files again while the host fails, which says nothing about them.
 func (r *round) suppliedWhenPossible(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
-		result, end, err := r.attempt().supplied(ctx)
+		result, end, err := r.nextAttempt().supplied(ctx)
 		f, ok := asFailure(err)
 		if !ok || !f.WaitedOut() || ctx.Err() != nil {
 			return result, end, err

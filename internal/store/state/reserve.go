@@ -31,7 +31,8 @@ type NewCall struct {
 }
 
 // Begin reserves the possible cost of a call in every budget that it counts against, and records that it begins. Nothing is
-// recorded if the verdict is to wait or to refuse. The error is [ErrFenced] if the writer has been replaced.
+// recorded if the verdict is to wait or to refuse. The error is [ErrFenced] if the writer has been replaced. The rows of the
+// budgets in the table caps are locked, so that two calls never reserve the same rest.
 func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		v = budget.Verdict{}
