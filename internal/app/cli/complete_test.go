@@ -86,8 +86,6 @@ func TestCompletion(t *testing.T) {
 		{"checkpoints import ", nil, anyFiles},
 		{"list --state-dir ", nil, onlyDirs},
 		{"list ", nil, noFiles},
-		{"init ", nil, onlyDirs},
-		{"init --template bl", []string{"blank\tone persona, one phase"}, noFiles},
 		{"completion ", []string{
 			"bash\tGenerate the autocompletion script for bash", "fish\tGenerate the autocompletion script for fish",
 			"powershell\tGenerate the autocompletion script for powershell", "zsh\tGenerate the autocompletion script for zsh",

@@ -393,7 +393,4 @@ func TestCommandsAreQuotedForAShell(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(d.state, "store.json"), []byte(`{"id": "abcdefgh", "version": 1}`), 0o600))
 	d.follow(d.findings().of(t, "store private", "warning"))
 	d.findings().of(t, "store private", "ok")
-	started := d.run("init", filepath.Join(d.dir, "my team"))
-	require.Zero(t, started.code)
-	require.Contains(t, started.stderr.String(), "maestro plan '"+filepath.Join(d.dir, "my team", "team.yaml")+"'")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/app/project"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/agent"
 )
 
 // initDocument is the document of `init -o json`.
@@ -65,7 +66,7 @@ func (a *app) init() error {
 		for _, file := range doc.Files {
 			a.print("%s", file)
 		}
-		a.printErr("\nEdit them, and check them: maestro validate %s --agents %s", doc.Files[0], doc.Files[1])
+		a.printErr("\nEdit them, and check them: maestro validate %s --agents %s", agent.ShellWord(doc.Files[0]), agent.ShellWord(doc.Files[1]))
 	})
 }
 

@@ -25,7 +25,7 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"missing argument", "status", "missing SESSION; usage: maestro status SESSION"},
 		{"too many arguments", "status a b", `unexpected argument "b"; usage: maestro status SESSION`},
 		{"bad session id", "status a/b", "is not a usable session id"},
-		{"run without a team", "run", "missing TEAM"},
+		{"run with nothing", "run", "missing requirement"},
 		{"run without a requirement", "run TEAM", "missing requirement"},
 		{"run with two requirements", "run TEAM text -f FILE", "exclude each other"},
 		{"run with an empty requirement", "run TEAM EMPTY", "is empty"},

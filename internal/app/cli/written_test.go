@@ -177,7 +177,7 @@ func take(args []string, whole bool) error {
 	if err := cmd.ValidateArgs(positional); err != nil {
 		return err
 	}
-	if cmd.HasSubCommands() && len(positional) == 0 && cmd != root {
+	if cmd.HasSubCommands() && len(positional) == 0 && cmd != root && cmd.Name() != "dev" { // dev works by itself, too
 		return fmt.Errorf("`%s` needs a subcommand", cmd.CommandPath())
 	}
 	if !whole {

@@ -100,7 +100,7 @@ func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]I
 	}
 	entries, may := []InboxEntry{}, access.Visible(ctx)
 	for _, s := range known {
-		if s.Requests == 0 || !may(s.Team) {
+		if !may(s.Team) {
 			continue
 		}
 		e, err := r.Store.State.Execution(ctx, s.Key)
