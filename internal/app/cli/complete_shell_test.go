@@ -60,7 +60,7 @@ func TestCompletionInFish(t *testing.T) {
 		"maestro plan no":                        "notes.txt", // nothing better begins so
 		"maestro plan team.yaml --only design,s": "design,survey",
 		"maestro list no":                        "",
-		"maestro init s":                         "src/ state/",
+		"maestro list --state-dir s":             "src/ state/",
 	} {
 		cmd := exec.Command("fish", "--command", "complete --do-complete '"+begun+"'")
 		cmd.Dir, cmd.Env = b.dir, b.withMaestro()
