@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,9 +52,6 @@ func (a *app) init() error {
 		data, err := content()
 		if err == nil {
 			err = writeFile(doc.Files[i], data, os.O_EXCL)
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			return usagef("%w", err)
 		}
 		if err != nil {
 			return failf("%w", err)
