@@ -5,9 +5,11 @@ package system
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,13 +34,21 @@ func TestClaudeCodeRunsASession(t *testing.T) {
 		}
 		switch r.Turn() {
 		case 1:
-			return providertest.Use(providertest.Tool("mcp__maestro__start_session", map[string]any{
-				"team": map[string]any{"file": team}, "requirement": "Build it.", "session": "by-claude", "files": map[string]string{"notes.txt": "from the agent\n"},
+			return providertest.Use(providertest.Tool("mcp__maestro__store_texts", map[string]any{
+				"team": map[string]any{"file": team}, "files": map[string]string{"notes.txt": "from the agent\n"},
 			}))
 		case 2:
-			return providertest.Use(providertest.Tool("mcp__maestro__wait_session", map[string]any{"session": "by-claude", "seconds": 50}))
+			stored := regexp.MustCompile(`"workspace":\s*"([0-9a-f]{64})"`).FindStringSubmatch(fmt.Sprint(r.Messages))
+			if stored == nil {
+				return providertest.Say("no workspace")
+			}
+			return providertest.Use(providertest.Tool("mcp__maestro__start_session", map[string]any{
+				"team": map[string]any{"file": team}, "requirement": "Build it.", "session": "by-claude", "workspace": stored[1],
+			}))
 		case 3:
-			return providertest.Use(providertest.Tool("mcp__maestro__diff", map[string]any{"session": "by-claude"}))
+			return providertest.Use(providertest.Tool("mcp__maestro__wait_session", map[string]any{"session": "by-claude", "seconds": 50}))
+		case 4:
+			return providertest.Use(providertest.Tool("mcp__maestro__diff_session", map[string]any{"session": "by-claude"}))
 		}
 		return providertest.Say("done")
 	})
@@ -54,7 +64,7 @@ func TestClaudeCodeRunsASession(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
 	claude := exec.CommandContext(ctx, filepath.Join(bin, "claude"), "--print", "--mcp-config", w.write("mcp.json", string(servers)), "--strict-mcp-config",
-		"--allowedTools", "mcp__maestro__start_session,mcp__maestro__wait_session,mcp__maestro__diff")
+		"--allowedTools", "mcp__maestro__store_texts,mcp__maestro__start_session,mcp__maestro__wait_session,mcp__maestro__diff_session")
 	claude.Stdin = strings.NewReader("Run the team.")
 	claude.Dir = w.dir
 	claude.Env = append(os.Environ(), "HOME="+t.TempDir(), "ANTHROPIC_BASE_URL="+model.URL(), "ANTHROPIC_API_KEY=not-a-key-of-anyone", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
@@ -69,8 +79,8 @@ func TestClaudeCodeRunsASession(t *testing.T) {
 			results = append(results, r.Text)
 		}
 	}
-	require.Len(t, results, 3)
-	require.Contains(t, results[0], "by-claude")
-	require.Contains(t, results[1], "completed")
-	require.Contains(t, results[2], "from the agent")
+	require.Len(t, results, 4)
+	require.Contains(t, results[1], "by-claude")
+	require.Contains(t, results[2], "completed")
+	require.Contains(t, results[3], "from the agent")
 }
