@@ -2,7 +2,6 @@ package cli
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -42,26 +41,21 @@ func (a *app) init() error {
 	if err != nil {
 		return err
 	}
-	doc := initDocument{Dir: root, Team: p.Name, Files: []string{filepath.Join(root, ownDir, "team.yaml"), filepath.Join(root, ownDir, "agents.yaml")}}
+	team, agents := ownFiles(root)
+	doc := initDocument{Dir: root, Team: p.Name, Files: []string{team, agents}}
 	for _, file := range doc.Files {
 		if isFile(file) {
 			return usagef("%s exists, and is not overwritten", file)
 		}
 	}
-	for i, content := range []func() ([]byte, error){p.TeamFile, p.WorkerFile} {
-		data, err := content()
-		if err == nil {
-			err = writeFile(doc.Files[i], data, os.O_EXCL)
-		}
-		if err != nil {
-			return failf("%w", err)
-		}
+	if err := writeProject(p, team, agents, os.O_EXCL); err != nil {
+		return err
 	}
 	return a.result(doc, func() {
 		for _, file := range doc.Files {
 			a.print("%s", file)
 		}
-		a.printErr("\nEdit them, and check them: maestro validate %s --agents %s", agent.ShellWord(doc.Files[0]), agent.ShellWord(doc.Files[1]))
+		a.printErr("\nEdit them, and check them: maestro validate %s --agents %s", agent.ShellWord(team), agent.ShellWord(agents))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -82,7 +83,7 @@ func (c *runCommand) teamHere(stateDir string) (team, agents string, err error) 
 		return "", "", usagef("%w; give a team: `maestro run TEAM TEXT`, or run `git init` first", err)
 	}
 	c.workspace.dir = cmp.Or(c.workspace.dir, root)
-	team, agents = filepath.Join(root, ownDir, "team.yaml"), filepath.Join(root, ownDir, "agents.yaml")
+	team, agents = ownFiles(root)
 	if isFile(team) || isFile(agents) {
 		return team, agents, nil
 	}
@@ -94,17 +95,30 @@ func (c *runCommand) teamHere(stateDir string) (team, agents string, err error) 
 	sum := sha256.Sum256([]byte(root))
 	at := filepath.Join(stateDir, "projects")
 	team, agents = filepath.Join(at, p.Name+"-"+hex.EncodeToString(sum[:4])+".yaml"), filepath.Join(at, "agents.yaml")
-	for file, content := range map[string]func() ([]byte, error){team: p.TeamFile, agents: p.WorkerFile} {
-		data, err := content()
-		if err == nil {
-			err = writeFile(file, data, os.O_TRUNC)
-		}
-		if err != nil {
-			return "", "", failf("%w", err)
-		}
+	if err := writeProject(p, team, agents, os.O_TRUNC); err != nil {
+		return "", "", err
 	}
 	c.printErr("%s\n", p.Describe())
 	return team, agents, nil
+}
+
+// ownFiles are the team file and the worker file of a repository.
+func ownFiles(root string) (team, agents string) {
+	return filepath.Join(root, ownDir, "team.yaml"), filepath.Join(root, ownDir, "agents.yaml")
+}
+
+// writeProject writes both files of a project. flag says what is done if there are such files.
+func writeProject(p project.Project, team, agents string, flag int) error {
+	for file, content := range map[string]func() ([]byte, error){team: p.TeamFile, agents: p.WorkerFile} {
+		data, err := content()
+		if err == nil {
+			err = writeFile(file, data, flag)
+		}
+		if err != nil {
+			return failf("%w", err)
+		}
+	}
+	return nil
 }
 
 // findProject looks at a repository and at the programs of this machine.
@@ -202,10 +216,5 @@ func (c *runCommand) servesIn(ctx context.Context, stateDir string) bool {
 	}
 	defer s.Close() //nolint:errcheck // only read
 	offers, err := s.State.Offers(ctx)
-	for _, o := range offers {
-		if err == nil && o.Live(c.now()) {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Live(c.now()) })
 }
