@@ -66,14 +66,13 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	if len(r.faults) > 0 {
 		return Admission{Problems: r.faults}, nil
 	}
-	out := r.admission()
-	out.Fallbacks, out.Webhook = t.Fallbacks(agents), spec.Webhook(offers, a.Clock())
-	if out.Head, err = a.begin(ctx, r); err != nil {
+	if r.status.Checkpoint, err = a.begin(ctx, r); err != nil {
 		return Admission{}, storeError(err)
 	}
-	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
+	out := r.admission()
+	out.Fallbacks, out.Webhook, out.SearchAttributes = t.Fallbacks(agents), spec.Webhook(offers, a.Clock()), a.SearchAttributes.Ready(ctx)
 	a.observe(r.status)
-	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "run", out.Run, "phases", len(out.Todo))
+	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "run", r.status.Run, "phases", len(out.Todo))
 	out, err = a.fitting(ctx, out)
 	return out, storeError(err)
 }
@@ -106,7 +105,7 @@ func (a *Admissions) take(ctx context.Context, in AdmitInput, t spec.Team, agent
 			return r, err
 		}
 	}
-	r.run, r.status.Run = int(run), int(run)
+	r.status.Run = int(run)
 	return r, nil
 }
 
@@ -131,8 +130,8 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	at.Status.Run, at.Status.Checkpoint = int(run), in.Base
 	next := nextCheckpoint(ctx, base, at)
 	next.Run, next.CurrentPhase = int(run), spec.ReservedPhase
-	out := Admission{Run: int(run)}
-	out.Head, err = a.boundaries(t).write(ctx, at, &next)
+	out := Admission{Status: session.Status{Run: int(run)}}
+	out.Status.Checkpoint, err = a.boundaries(t).write(ctx, at, &next)
 	return out, err
 }
 
@@ -163,7 +162,6 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 	}
 	next.CreatedAt, next.Temporal = r.in.At, temporalIDs(info)
 	r.status.Status, r.status.StartedAt = session.Running, &r.in.At
-	r.status.Starter = r.in.Starter
 	return a.boundaries(r.team).write(ctx, Boundary{At: r.in.At, Status: r.status, FirstRun: r.in.FirstRun}, &next)
 }
 

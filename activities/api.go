@@ -67,21 +67,13 @@ type Admission struct {
 	Problems []string `json:"problems,omitempty"`
 	// Team is the resolved team without its prose.
 	Team spec.Team `json:"team"`
-	// Run counts the session's Temporal runs, this one included.
-	Run int `json:"run"`
-	// Head is the first checkpoint.
-	Head spec.Digest `json:"head"`
+	// Status is the session's first status, with the first checkpoint, and without decisions, which may become large. Of
+	// a session that continues as new it has only the number of the run and the checkpoint.
+	Status session.Status `json:"status"`
 	// Todo names the phases to run, in topological order.
 	Todo []string `json:"todo"`
 	// Partial is the reused work in phases that have yet to run.
 	Partial []RestoredWork `json:"partial,omitempty"`
-	// Phases has the status of each phase, unless none has begun.
-	Phases []session.PhaseStatus `json:"phases,omitempty"`
-	// Plan and Origin are those of [session.Status].
-	Plan   []session.PlanEntry `json:"plan,omitempty"`
-	Origin *session.Origin     `json:"origin,omitempty"`
-	// Dropped is the cost of assignments that are no longer in the team.
-	Dropped cost.Usage `json:"dropped_usage,omitzero"`
 	// Inputs and Conflicts are for the phases that depend on no phase that is to
 	// run, as in [Advanced]; a finished phase has the conflicts of all work.
 	Inputs    map[string]spec.Digest        `json:"inputs,omitempty"`
@@ -93,8 +85,6 @@ type Admission struct {
 	Approvals  map[string][]session.Approval `json:"approvals,omitempty"`
 	// Reworks is the work that was sent back so far.
 	Reworks []session.Rework `json:"reworks,omitempty"`
-	// Alerts are the alerts that the session has raised before.
-	Alerts []session.Alert `json:"alerts,omitempty"`
 	// Notes is the last note of a person to each unfinished assignment.
 	Notes map[string]string `json:"notes,omitempty"`
 	// Fallbacks has the fallback of each agent, by agent.

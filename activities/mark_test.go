@@ -99,7 +99,7 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 		},
 	}, &a)
 	require.Empty(t, a.Problems)
-	p.head = a.Head
+	p.head = a.Status.Checkpoint
 	require.Zero(t, p.checkpoint().Usage)
 	require.Len(t, p.checkpoint().Reworks[0].Undone, 1)
 }

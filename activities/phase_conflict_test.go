@@ -123,6 +123,6 @@ func TestWhatAPersonDroppedAtTheEndIsKnownAfterAResume(t *testing.T) {
 		require.Equal(t, []string{
 			"f: the version of left/p is dropped, only that of right/p is kept: a person kept the later version",
 			"decision database: the version of left/p is dropped, only that of right/p is kept: a person kept the later version",
-		}, a.Phases[1].Assignments[0].Dropped)
+		}, a.Status.Phases[1].Assignments[0].Dropped)
 	}
 }

@@ -18,11 +18,9 @@ import (
 // function of its basis, so it is reused while its basis is unchanged.
 type restoration struct {
 	*Admissions
-	ctx context.Context
-	in  AdmitInput
-	key session.Key
-	// run is the number of the session's run.
-	run    int
+	ctx    context.Context
+	in     AdmitInput
+	key    session.Key
 	team   spec.Team
 	agents map[string]spec.OfferedAgent
 	// base is the checkpoint to continue from, and before its team; zero for a
@@ -37,8 +35,6 @@ type restoration struct {
 	records map[spec.AssignmentID]session.Record
 	// costs are the costs of assignments with records, from their calls.
 	costs map[spec.AssignmentID]cost.Usage
-	// dropped is the cost of assignments that are no longer in the team.
-	dropped cost.Usage
 	// found is all recorded work; done is the reused work in complete phases,
 	// partial that in incomplete ones.
 	found   map[spec.AssignmentID]finished
@@ -89,8 +85,7 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 // judge decides on all work. It stops if the session may not start.
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
-	r.run = r.in.Run
-	r.status.Run, r.status.Origin, r.status.Labels = r.run, r.in.Origin, r.in.Labels
+	r.status.Run, r.status.Origin, r.status.Labels, r.status.Starter = r.in.Run, r.in.Origin, r.in.Labels, r.in.Starter
 	if err := r.checkNotTakenOver(); err != nil || len(r.faults) > 0 {
 		return err
 	}
@@ -131,7 +126,7 @@ func (r *restoration) sumDropped() error {
 	for _, c := range costs {
 		id := spec.AssignmentID{Phase: c.Phase, Persona: c.Persona}
 		if r.costs[id] = c.Usage; r.status.Assignment(id) == nil {
-			r.dropped = r.dropped.Add(c.Usage)
+			r.status.Dropped = r.status.Dropped.Add(c.Usage)
 		}
 	}
 	return err
@@ -303,7 +298,6 @@ func (r *restoration) finish() {
 		}
 	}
 	r.approvals()
-	r.status.Dropped = r.dropped
 	r.status.Usage = r.status.Sum()
 	r.status.Decisions = r.decisions(r.team.PhaseNames())
 	if r.in.Base != "" || len(r.in.Course.Only)+len(r.in.Course.Supplied) > 0 {
@@ -337,7 +331,7 @@ func (r *restoration) undone() (ids []spec.AssignmentID) {
 // checkpoint returns the first checkpoint of the run.
 func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	c := session.Checkpoint{
-		Schema: session.CheckpointSchema, Session: r.key.Session, Run: r.run,
+		Schema: session.CheckpointSchema, Session: r.key.Session, Run: r.status.Run,
 		Team:        session.Ref{Name: r.team.Name, Blob: r.in.Team},
 		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo, Labels: r.in.Labels,
 		CurrentPhase: spec.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
@@ -363,21 +357,18 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 
 // admission returns the result for the workflow.
 func (r *restoration) admission() Admission {
-	out := Admission{Team: r.team.Outline(), Run: r.run, Plan: r.status.Plan, Origin: r.status.Origin, Alerts: r.status.Alerts, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
-	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
-		return out
+	out := Admission{
+		Team: r.team.Outline(), Status: r.status.Clone(), Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged,
+		Unapproved: r.unapproved, Approvals: r.approved, Notes: r.notes(),
 	}
-	out.Unapproved, out.Approvals, out.Notes = r.unapproved, r.approved, r.notes()
-	for _, rework := range r.base.Reworks {
-		out.Reworks = append(out.Reworks, rework.Outline())
-	}
-	out.Dropped = r.dropped
-	for _, p := range r.status.Phases {
-		p.Assignments = slices.Clone(p.Assignments)
+	out.Status.Decisions = nil
+	for _, p := range out.Status.Phases {
 		for i, a := range p.Assignments {
 			p.Assignments[i].Failures = session.LastFailures(a.Failures)
 		}
-		out.Phases = append(out.Phases, p)
+	}
+	for _, rework := range r.base.Reworks {
+		out.Reworks = append(out.Reworks, rework.Outline())
 	}
 	return out
 }

@@ -100,9 +100,9 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	admitAs(t, "fork", admissions.Admit, in, &a)
 	require.Empty(t, a.Problems)
 	require.Len(t, a.Partial, 1)
-	require.Zero(t, a.Phases[1].Assignments[0].Usage, "it was paid for by the origin")
+	require.Zero(t, a.Status.Phases[1].Assignments[0].Usage, "it was paid for by the origin")
 
-	in.Run, in.Base, in.Origin, in.At, admissions.State = 2, a.Head, nil, time.Now(), runs{p.store.State, 2}
+	in.Run, in.Base, in.Origin, in.At, admissions.State = 2, a.Status.Checkpoint, nil, time.Now(), runs{p.store.State, 2}
 	in.OriginalRun = runs{nil, 2}.id(testRun)
 	var again activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &again)
@@ -154,7 +154,7 @@ func TestUnmergedPhaseIsNothingToBuildOn(t *testing.T) {
 	}
 	a := p.admit(session.Course{Only: []string{"chain"}})
 	require.Equal(t, []string{"chain"}, a.Todo)
-	require.Equal(t, session.Pending, a.Phases[1].Status)
+	require.Equal(t, session.Pending, a.Status.Phases[1].Status)
 	paths, err := p.store.Content.Paths(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
 	require.Equal(t, []string{"root-p.txt"}, paths)
@@ -200,12 +200,12 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	p.all()
 	p.team.Phases = p.team.Phases[:3]
 	a := p.admit(session.Course{})
-	require.Equal(t, int64(10), a.Dropped.InputTokens)
+	require.Equal(t, int64(10), a.Status.Dropped.InputTokens)
 	costs, err := p.store.State.Costs(t.Context(), p.key(), "phase")
 	require.NoError(t, err)
 	require.Equal(t, int64(60), state.Sum(costs, spec.AssignmentID{}).Usage.InputTokens)
 	a = p.admit(session.Course{})
-	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
+	require.Equal(t, int64(10), a.Status.Dropped.InputTokens, "once")
 }
 
 // TestAlertsOfASessionStayRaised over its runs, also where one ended without a word.
@@ -215,11 +215,11 @@ func TestAlertsOfASessionStayRaised(t *testing.T) {
 	p.all()
 	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20, At: time.Unix(1, 0).UTC()}}
 	statetest.Put(t, p.store.State, p.key(), func(e *session.Execution) { e.Alerts = raised })
-	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
+	require.Equal(t, raised, p.admit(session.Course{}).Status.Alerts)
 	e, err := p.store.State.Execution(t.Context(), p.key())
 	require.NoError(t, err)
 	require.Equal(t, raised, e.Alerts)
-	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
+	require.Equal(t, raised, p.admit(session.Course{}).Status.Alerts)
 }
 
 // TestFenceHoldsForWhatStartsAfterIt: a round of a run that is over does

@@ -108,7 +108,7 @@ func (p *past) admit(course session.Course) activities.Admission {
 		OriginalRun: p.db().id(testRun), At: time.Now(),
 	}, &a)
 	if len(a.Problems) == 0 {
-		p.head = a.Head
+		p.head = a.Status.Checkpoint
 	}
 	return a
 }
@@ -322,15 +322,15 @@ func TestUnfinishedPhases(t *testing.T) {
 	require.Equal(t, done.Delta, a.Partial[0].Delta)
 	require.Equal(t, done.Output, a.Partial[0].Output)
 	require.Equal(t, in["pair"], a.Inputs["pair"])
-	require.Equal(t, session.Restored, a.Phases[0].Status)
-	require.Equal(t, session.Pending, a.Phases[1].Status)
-	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens)
+	require.Equal(t, session.Restored, a.Status.Phases[0].Status)
+	require.Equal(t, session.Pending, a.Status.Phases[1].Status)
+	require.Equal(t, int64(10), a.Status.Phases[1].Assignments[0].Usage.InputTokens)
 
 	// Forced to run, it is not taken for good by the run after.
 	p.admit(session.Course{Force: []string{"pair"}})
 	a = p.admit(session.Course{})
 	require.Contains(t, p.plan(), "run pair/p: not finished")
-	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
+	require.Equal(t, int64(10), a.Status.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
 }
 
 // TestDamagedWorkRunsAgain removes a file of finished work from the store.

@@ -111,7 +111,7 @@ func (d *desk) admit() {
 		Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1,
 	}}, &a)
 	require.Empty(d.t, a.Problems)
-	d.head = a.Head
+	d.head = a.Status.Checkpoint
 }
 
 // db is the database as the current Temporal run reaches it.
@@ -134,7 +134,7 @@ func (d *desk) resume(course session.Course) {
 		OriginalRun: d.db().id(testRun), At: time.Now(),
 	}, &a)
 	require.Empty(d.t, a.Problems)
-	d.head = a.Head
+	d.head = a.Status.Checkpoint
 }
 
 // takeOver has another Temporal run admitted, while this one works.

@@ -120,7 +120,7 @@ func (s *sessionRun) admit(ctx workflow.Context) error {
 		return temporal.NewApplicationErrorWithOptions("the session cannot start: "+a.Problems[0], session.NotAdmitted,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Problems}})
 	case s.in.Continued != nil:
-		s.Status.Run, s.Status.Checkpoint = a.Run, a.Head
+		s.Status.Run, s.Status.Checkpoint = a.Status.Run, a.Status.Checkpoint
 		s.announce(ctx)
 		for _, r := range s.Requests {
 			s.watchRequest(ctx, r)
@@ -133,19 +133,10 @@ func (s *sessionRun) admit(ctx workflow.Context) error {
 
 // begin sets the state of an admitted session.
 func (s *sessionRun) begin(ctx workflow.Context, a activities.Admission) {
-	info := workflow.GetInfo(ctx)
-	s.Team, s.Fallbacks = a.Team, a.Fallbacks
+	s.Team, s.Fallbacks, s.Status = a.Team, a.Fallbacks, a.Status
 	s.SearchAttributes, s.Webhook = a.SearchAttributes, a.Webhook
-	s.Status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
-	s.Status.Decisions = nil // the store has them: they may become large
-	started := info.WorkflowStartTime.UTC()
-	s.Status.Status, s.Status.Checkpoint, s.Status.StartedAt = session.Running, a.Head, &started
-	s.Status.Starter, s.Status.Labels = s.in.Starter, s.in.Labels
-	s.Status.Run, s.Status.Origin, s.Status.Plan, s.Status.Alerts = a.Run, a.Origin, a.Plan, a.Alerts
-	if len(a.Phases) > 0 {
-		s.Status.Phases, s.Status.Dropped = a.Phases, a.Dropped
-		s.Status.Usage = s.Status.Sum()
-	}
+	started := workflow.GetInfo(ctx).WorkflowStartTime.UTC()
+	s.Status.StartedAt = &started
 	s.Schedule.load(&s.Team, s.in.Course, a)
 	for _, name := range a.Todo {
 		s.unlock(ctx, name, a.Inputs[name], a.Merged[name], a.Conflicts[name])

@@ -93,19 +93,21 @@ type stage struct {
 	onAdvance func(in activities.AdvanceInput)
 }
 
-func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.Admission, error) {
+func (s *stage) admit(ctx context.Context, in activities.AdmitInput) (activities.Admission, error) {
 	if s.admitting != nil {
 		s.admitting()
 	}
 	if in.Continues {
 		s.continued = append(s.continued, in)
-		return activities.Admission{Run: in.Run, Head: "head-again"}, nil
+		return activities.Admission{Status: session.Status{Run: in.Run, Checkpoint: "head-again"}}, nil
 	}
 	t := s.team.Resolved()
+	first := session.NewStatus(activity.GetInfo(ctx).WorkflowExecution.ID, t)
+	first.Status, first.Checkpoint, first.Alerts, first.Starter = session.Running, "head-init", s.before, in.Starter
 	a := activities.Admission{
-		Problems: s.faults, Team: t.Outline(), Head: "head-init", Run: 1,
+		Problems: s.faults, Team: t.Outline(), Status: first,
 		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
-		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, Alerts: s.before, SearchAttributes: s.attributes,
+		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, SearchAttributes: s.attributes,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {
