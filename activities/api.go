@@ -208,7 +208,6 @@ type BudgetStop struct {
 
 // Heartbeat is what a round reports to Temporal while it works.
 type Heartbeat struct {
-	Log session.RoundLog `json:"log"`
 	// Attempt is the number of the running attempt.
 	Attempt int `json:"attempt"`
 	// Progress is the last line of progress of the agent or of a wait.

@@ -206,8 +206,8 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f *failures.Failure) 
 		b.log.setPermit(nil)
 	}
 	id := b.updateID("answer")
-	if f != nil { // a further execution of the round may report the same failure
-		id = fmt.Sprintf("%s/%d", b.activity, log.Revision)
+	if f != nil && log.Outage != nil { // a further execution of the round may report the same failure
+		id = fmt.Sprintf("%s/%d/%d", b.activity, len(log.Attempts)+1, log.Outage.Waits)
 	}
 	report := b.outcome(id, log.Permit, f)
 	if report == nil {

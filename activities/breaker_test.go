@@ -90,7 +90,7 @@ func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.breakers = &breakers{state: open(time.Hour)}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.BreakerOpen)
 	require.True(t, app.NonRetryable())
 	var turned activities.BreakerStop
@@ -109,11 +109,11 @@ func TestLostWorkersOfARoundThatIsTurnedAwayStayCounted(t *testing.T) {
 	d.breakers = b
 	d.lose(2)
 	b.state = open(time.Hour)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.BreakerOpen)
 	b.state = breaker.State{}
 	d.earlier++
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 2, result.Lost)
 }
@@ -129,11 +129,11 @@ func TestRoundThatWasHandedOverLeavesNoTraceEither(t *testing.T) {
 		<-ctx.Done()
 		return session.Outcome{}, context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
+	_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
 	requireType(t, err, session.HandedOver)
 	require.Len(t, d.record().Rounds, 1)
 	b.state = open(time.Hour)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.BreakerOpen)
 	require.Empty(t, d.record().Rounds)
 }
@@ -146,17 +146,17 @@ func TestRoundThatIsTurnedAwayInItsMiddleGoesOnWhereItWas(t *testing.T) {
 	b := &breakers{}
 	d.breakers, d.onExceeded = b, spec.OnExceededAsk
 	d.converse(&conversation{turns: 1, fails: func(int) *failures.Failure { return failures.Failf(failures.APIError, "down") }})
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	c := &conversation{turns: 4}
 	d.converse(c)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.BudgetSpent)
 	before := d.record().Rounds[0].Activity
 	d.earlier++
 
 	b.state = open(time.Hour)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.BreakerOpen)
 	require.Len(t, d.record().Rounds, 1)
 	require.NotEqual(t, before, d.record().Rounds[0].Activity, "it belongs to the last one")
@@ -169,12 +169,12 @@ func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
 	b := &breakers{}
 	d.breakers = b
 	d.agents.run = fail(failures.APIError)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Empty(t, b.reports, "only whole rounds are reported")
 	b.state = open(time.Hour)
 	d.agents.run = leave("a.txt", "x")
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 2, result.Attempts)
 	require.Empty(t, b.reports, "a success from before says nothing to an open breaker")
@@ -187,11 +187,11 @@ func TestFailedRoundIsReportedOnceHoweverOftenItEnds(t *testing.T) {
 	d.breakers = b
 	d.agents.run = fail(failures.APIError)
 	for range 2 {
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		requireType(t, err, session.RecoverableError)
 	}
 	for range 3 { // the last two: the worker died between the record and Temporal
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		app := requireType(t, err, session.UnrecoverableError)
 		var report activities.RoundFailure
 		require.NoError(t, app.Details(&report))
@@ -210,7 +210,7 @@ func TestFinalFailureThatTemporalNeverHeardOfIsGivenUpAgain(t *testing.T) {
 	d := newDesk(t)
 	d.agents.run = fail(failures.Auth)
 	for range 2 {
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		requireType(t, err, session.UnrecoverableError)
 	}
 	require.Len(t, d.agents.runs, 1)
@@ -221,7 +221,7 @@ func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 	d := newDesk(t)
 	b := &breakers{state: breaker.State{Failures: 3}}
 	d.breakers = b
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.NoError(t, err)
 	require.Len(t, b.reports, 1)
 	require.Zero(t, b.state.Failures)
@@ -229,7 +229,7 @@ func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 	d = newDesk(t)
 	quiet := &breakers{}
 	d.breakers = quiet
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Empty(t, quiet.reports)
 }
@@ -259,7 +259,7 @@ func TestWhatCountsIsTheFailureTablesUnlessSaidOtherwise(t *testing.T) {
 			f.Final = true
 			return session.Outcome{}, f
 		}
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		requireType(t, err, session.UnrecoverableError)
 		require.Equal(t, c.failures, b.state.Failures, "%+v", c)
 		require.Equal(t, c.reported, len(b.reports) == 1, "%+v", c)
@@ -284,7 +284,7 @@ func TestProbe(t *testing.T) {
 				d := newDesk(t)
 				b := &breakers{state: open(-time.Second)}
 				d.breakers, d.agents.run, d.lease = b, c.run, lease
-				_, _ = d.round(activities.Heartbeat{})
+				_, _ = d.round()
 				require.Len(t, d.agents.runs, 1)
 				require.Equal(t, 1, b.leases)
 				require.Equal(t, c.want, b.state.At(time.Now()))
@@ -313,7 +313,7 @@ func TestTakenProbeAndSilentBreakerTurnTheRoundAway(t *testing.T) {
 	for _, b := range []*breakers{taken, silent} {
 		d := newDesk(t)
 		d.breakers = b
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		requireType(t, err, session.BreakerOpen)
 		require.Empty(t, d.agents.runs)
 	}
@@ -327,7 +327,7 @@ func TestCancelledProbeGivesItsLeaseBack(t *testing.T) {
 	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
 		return session.Outcome{}, session.ErrCorrupt // the input is gone: nothing was tried
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.Error(t, err)
 	require.Empty(t, b.state.Probes)
 	require.Equal(t, session.BreakerHalfOpen, b.state.At(time.Now()))
@@ -338,7 +338,7 @@ func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
 	d := newDesk(t)
 	b := &breakers{err: errors.New("nobody answers")}
 	d.breakers, d.agents.run = b, final(failures.Timeout)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	var failure activities.RoundFailure
 	require.NoError(t, requireType(t, err, session.UnrecoverableError).Details(&failure))
 	require.NotNil(t, failure.Unreported)
@@ -346,7 +346,7 @@ func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
 	d = newDesk(t)
 	d.breakers = b
 	b.state.Failures = 2
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.NotNil(t, result.Unreported)
 	require.Nil(t, d.record().Rounds[0].Result.Unreported, "the record is not the place for it")

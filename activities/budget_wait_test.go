@@ -41,7 +41,7 @@ func TestWhatACallDoesNotSpendIsGivenBackToTheDay(t *testing.T) {
 		require.Equal(t, cost.Amount{Tokens: 60}, d.day().Reserved)
 		return work(ctx, job)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, cost.Amount{Tokens: 50}, d.day().Held())
 	require.Zero(t, d.day().Reserved)
@@ -52,7 +52,7 @@ func TestASpentDayFailsTheAttempt(t *testing.T) {
 	d := withDay(t, 100)
 	call := d.other(50)
 	require.NoError(t, d.store.State.End(t.Context(), call, state.CallEnd{State: state.CallUnsettled}))
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "the daily budget of team t is not sufficient: 50 of 100 tokens left, and the next call needs 60; "+
 		"50 tokens of it are estimates of 1 unsettled call: maestro budget settle other "+call+" --write-off; the next day begins at")
 	require.Zero(t, d.day().Reserved)
@@ -70,7 +70,7 @@ func TestACallWaitsForWhatAnotherSessionHoldsOfTheDay(t *testing.T) {
 		return work(ctx, job)
 	}
 	began := time.Now()
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), 250*time.Millisecond)
 	require.Greater(t, waits.Total(), 200*time.Millisecond, "it is no part of the attempt's time")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -40,7 +39,7 @@ func TestEachCallOfAGatewayCounts(t *testing.T) {
 		}
 		return down
 	})
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Equal(t, 4, b.state.Failures)
 	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
@@ -48,7 +47,7 @@ func TestEachCallOfAGatewayCounts(t *testing.T) {
 		require.Positive(t, job.Breaker.Open())
 		return session.Outcome{}, down
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	require.True(t, b.state.Open)
 	require.Equal(t, 1, b.state.Trips)
@@ -60,7 +59,7 @@ func TestAProgramsOwnFailureSaysNothingOfItsProvider(t *testing.T) {
 	for _, category := range []failures.Category{failures.Timeout, failures.Unknown, failures.APIError} {
 		d, b := throughGateway(t, breaker.State{Failures: 3}, func(session.CallBreaker) error { return failures.Failf(category, "stuck") })
 		for range 3 {
-			_, err := d.round(activities.Heartbeat{})
+			_, err := d.round()
 			require.Error(t, err)
 		}
 		require.Equal(t, 3, b.state.Failures)
@@ -83,7 +82,7 @@ func TestAnOpenBreakerHoldsCalls(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError) // it has done nothing
 	require.True(t, b.state.Open)
 
@@ -94,7 +93,7 @@ func TestAnOpenBreakerHoldsCalls(t *testing.T) {
 		require.Zero(t, calls.Open())
 		return nil
 	})
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError) // it has done nothing
 	require.Equal(t, 1, b.leases)
 }

@@ -118,7 +118,7 @@ func TestConversationContinuesOnAnotherHost(t *testing.T) {
 				}
 				return first(ctx, job)
 			}
-			_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
+			_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
 			require.Error(t, err)
 			d.on(newHost(t))
 			h := d.hears(d.talks("two", nil))
@@ -128,7 +128,7 @@ func TestConversationContinuesOnAnotherHost(t *testing.T) {
 				d.earlier++
 			}
 			require.Eventually(t, func() bool {
-				_, err = d.roundOf(in, activities.Heartbeat{})
+				_, err = d.roundOf(in)
 				return err == nil
 			}, time.Minute, 50*time.Millisecond)
 			require.Equal(t, &heard{true, "one ", []string{"talk"}, []string{"one.txt"}}, h)
@@ -142,22 +142,22 @@ func TestLostHostLeavesTheConversationAsItWasStoredLast(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = d.talks("one", errCheck)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	d.agents.run = d.talks("lost", errKilled)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.Error(t, err)
 
 	lost := d.on(newHost(t))
 	h := d.hears(d.talks("two", errCheck))
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Equal(t, &heard{true, "one ", []string{"talk"}, []string{"one.txt"}}, h)
 	require.Equal(t, 1, d.record().Rounds[0].Lost)
 
 	d.on(lost)
 	h = d.hears(d.talks("three", nil))
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, &heard{true, "one two ", []string{"talk"}, []string{"one.txt", "two.txt"}}, h)
 	require.NotEmpty(t, d.record().Conversation.Home, "work that is sent back continues it")
@@ -169,15 +169,15 @@ func TestNewConversationEndsTheStoredOne(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = d.talks("one", failures.Failf(failures.Unknown, "no"))
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	require.NotEmpty(t, d.record().Conversation.Home)
 	d.agents.run = d.talks("lost", errKilled)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.Error(t, err)
 	d.on(newHost(t))
 	h := d.hears(d.talks("two", nil))
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, &heard{tree: []string{}}, h)
 }
@@ -187,14 +187,14 @@ func TestConversationOnItsHostIsUsedAsItIs(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = d.talks("one", errCheck)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	h := d.hears(d.talks("two", errKilled))
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.Error(t, err)
 	require.Equal(t, &heard{true, "one ", []string{"login", "talk"}, []string{"one.txt"}}, h)
 	h = d.hears(d.talks("three", nil))
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, &heard{true, "one two ", []string{"login", "talk"}, []string{"one.txt", "two.txt"}}, h)
 }
@@ -236,10 +236,10 @@ func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 			var lines bytes.Buffer
 			d.logger = slog.New(slog.NewTextHandler(&lines, nil))
 			d.agents.run = c.with(d, "one")
-			_, err := d.round(activities.Heartbeat{})
+			_, err := d.round()
 			requireType(t, err, session.RecoverableError)
 			h := d.hears(c.with(d, "two"))
-			_, err = d.round(activities.Heartbeat{})
+			_, err = d.round()
 			requireType(t, err, session.RecoverableError)
 			require.True(t, h.continues)
 			require.Equal(t, 1, strings.Count(lines.String(), "continues on this host only"), lines.String())
@@ -248,7 +248,7 @@ func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 
 			d.on(newHost(t))
 			h = d.hears(func(context.Context, session.Job) (session.Outcome, error) { return session.Outcome{}, errKilled })
-			_, err = d.round(activities.Heartbeat{})
+			_, err = d.round()
 			require.Error(t, err)
 			require.False(t, h.continues)
 			require.Equal(t, []string{"one.txt", "two.txt"}, h.tree)
@@ -267,7 +267,7 @@ func TestProviderThatKeepsFailingCostsNoSpace(t *testing.T) {
 	overloaded := failures.Failf(failures.APIError, "overloaded")
 	talk := d.talks("one", overloaded)
 	d.agents.run = talk
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	stored := d.record().Conversation
 	require.NotEmpty(t, stored.Home)
@@ -279,14 +279,14 @@ func TestProviderThatKeepsFailingCostsNoSpace(t *testing.T) {
 		return session.Outcome{}, err
 	}
 	require.Eventually(t, func() bool {
-		_, err = d.round(activities.Heartbeat{})
+		_, err = d.round()
 		return tries > 0
 	}, time.Minute, 50*time.Millisecond)
 	requireType(t, err, session.RecoverableError)
 	require.Equal(t, stored, d.record().Conversation)
 	h := d.hears(d.talks("two", nil))
 	require.Eventually(t, func() bool {
-		_, err = d.round(activities.Heartbeat{})
+		_, err = d.round()
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, "one one ", h.said, "here it is used as it is")
@@ -299,12 +299,12 @@ func TestFilesOfAnAttemptInAnOutageAreOnAnotherHost(t *testing.T) {
 	d.patient(time.Hour, spec.OutageWait)
 	d.holdSlot = time.Nanosecond
 	d.agents.run = limited(time.Millisecond)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	d.on(newHost(t))
 	h := d.hears(leave("a.txt", "x"))
 	require.Eventually(t, func() bool {
-		_, err = d.round(activities.Heartbeat{})
+		_, err = d.round()
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, []string{"half.txt"}, h.tree)
@@ -319,7 +319,7 @@ func TestFilesThatOnlyALostHostHasAreNotTakenForRemoved(t *testing.T) {
 	d.input = d.manifest(map[string]string{"old.md": "old"})
 	d.holdSlot = time.Nanosecond
 	d.agents.run = limited(time.Millisecond)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	d.changeOutage(func(o *session.Outage) { o.Files, o.Until = "", time.Now() })
 	require.True(t, d.record().Rounds[0].Outage.Left)
@@ -327,7 +327,7 @@ func TestFilesThatOnlyALostHostHasAreNotTakenForRemoved(t *testing.T) {
 	h := d.hears(leave("a.txt", "x"))
 	var result session.RoundResult
 	require.Eventually(t, func() bool {
-		result, err = d.round(activities.Heartbeat{})
+		result, err = d.round()
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, []string{"old.md"}, h.tree)

@@ -117,7 +117,7 @@ func TestAnAgentThatHidesWhatItWritesIsStopped(t *testing.T) {
 		<-ctx.Done()
 		return session.Outcome{}, context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	f := d.record().Rounds[0].Attempts[0].Failure
 	require.Equal(t, failures.InvalidOutput, f.Category)
@@ -149,7 +149,7 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 				<-ctx.Done()
 				return session.Outcome{}, context.Cause(ctx)
 			}
-			_, err := d.round(activities.Heartbeat{})
+			_, err := d.round()
 			requireType(t, err, session.RecoverableError)
 			attempts := d.record().Rounds[0].Attempts
 			require.Len(t, attempts, 1)
@@ -182,7 +182,7 @@ func TestALargeDirectoryIsMeasuredWhenTheDiskFills(t *testing.T) {
 			return session.Outcome{}, errors.New("it was not stopped")
 		}
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.True(t, stopped)
 	requireType(t, err, session.RecoverableError)
 	require.Contains(t, d.record().Rounds[0].Attempts[0].Failure.Message, "the agent filled the disk")
@@ -205,7 +205,7 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 		return leave("a.txt", "x")(ctx, job)
 	}
 	k.full, k.unused = 3, 1000 // each try leaves an unused layer
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)
 	require.Contains(t, strings.Join(k.cleared, " "), "layers tmp")
@@ -239,7 +239,7 @@ func TestAFailureOnADiskThatOthersFilledIsTheHosts(t *testing.T) {
 				}
 				return leave("a.txt", "x")(ctx, job)
 			}
-			result, err := d.round(activities.Heartbeat{})
+			result, err := d.round()
 			require.NoError(t, err)
 			require.Equal(t, 2, runs)
 			require.Equal(t, 1, result.Attempts)
@@ -259,7 +259,7 @@ func TestATreeThatTheDiskHasNoRoomFor(t *testing.T) {
 		return leave("a.txt", "x")(ctx, job)
 	}
 	k.full = 1000
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Contains(t, d.record().Rounds[0].Attempts[0].Failure.Message, "the agent filled the disk")
 	require.Equal(t, []string{"tmp", "work"}, k.cleared)
@@ -275,7 +275,7 @@ func TestAFailedAgentThatHasFilledTheDiskIsToldSo(t *testing.T) {
 		k.becomes(0, session.Written{Bytes: 600})
 		return session.Outcome{}, failures.Failf(failures.Unknown, "exit status 1: no space left on device")
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	f := d.record().Rounds[0].Attempts[0].Failure
 	require.Equal(t, failures.InvalidOutput, f.Category)
@@ -299,7 +299,7 @@ func TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound(t *testing.T) {
 		k.becomes(20, session.Written{Bytes: 600})
 		return outcome, err
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, []string{"work", "work"}, k.cleared)
 	require.NoFileExists(t, filepath.Join(dir.Tree, "a.txt"))

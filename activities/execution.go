@@ -71,9 +71,8 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID) *execu
 }
 
 // start returns the context of the execution's work: see [execution.untilStopped]. While it
-// lasts, Temporal gets heartbeats. The returned function ends both; unless the result is
-// recorded, it sends a last heartbeat for the execution that continues.
-func (e *execution) start(ctx context.Context, port Heartbeats, current func() Heartbeat, isRecorded func() bool) (work context.Context, end func()) {
+// lasts, Temporal gets heartbeats. The returned function ends both.
+func (e *execution) start(ctx context.Context, port Heartbeats, current func() Heartbeat) (work context.Context, end func()) {
 	work, stop := e.untilStopped(ctx)
 	if port == nil {
 		return work, func() { stop(context.Canceled) }
@@ -83,9 +82,6 @@ func (e *execution) start(ctx context.Context, port Heartbeats, current func() H
 	return work, func() {
 		stop(context.Canceled)
 		halt()
-		if !isRecorded() {
-			h.last(ctx)
-		}
 	}
 }
 

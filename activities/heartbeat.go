@@ -11,11 +11,10 @@ import (
 // The times of heartbeats.
 const (
 	// firstBeat is when an execution first reports to Temporal, and beatEvery how often
-	// after that. beatLimit bounds a report, lastBeatLimit one that its end waits for.
-	firstBeat     = time.Second
-	beatEvery     = 5 * time.Second
-	beatLimit     = 10 * time.Second
-	lastBeatLimit = 3 * time.Second
+	// after that. beatLimit bounds a report.
+	firstBeat = time.Second
+	beatEvery = 5 * time.Second
+	beatLimit = 10 * time.Second
 )
 
 // heartbeats reports an execution of an activity to Temporal.
@@ -39,13 +38,6 @@ func (h heartbeats) start(ctx context.Context) (stop func()) {
 		cancel()
 		<-stopped
 	}
-}
-
-// last sends one more heartbeat, also when the activity's context has ended.
-func (h heartbeats) last(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeatLimit)
-	defer cancel()
-	_ = h.port.Beat(ctx, h.current()) // the record has it, too
 }
 
 // send sends heartbeats until ctx ends. Work that is done within a second sends none.

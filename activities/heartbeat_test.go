@@ -40,19 +40,16 @@ func (d *desk) lock() session.Lock {
 	return lock
 }
 
-// TestExecutionThatIsGivenUpWhileItWaitsGivesWay: the one in its place waits, too. What
-// it was told of the round's past, it tells on.
+// TestExecutionThatIsGivenUpWhileItWaitsGivesWay: the one in its place waits, too.
 func TestExecutionThatIsGivenUpWhileItWaitsGivesWay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	defer d.lock().Unlock()
 	told := &beats{answer: activities.ErrReplaced}
 	d.heartbeats = told
-	before := session.RoundLog{Revision: 3, Attempts: []session.AttemptReport{{Attempt: 1}}}
-	_, err := d.round(activities.Heartbeat{Log: before})
+	_, err := d.round()
 	requireType(t, err, session.HandedOver)
 	require.Empty(t, d.agents.runs)
-	require.Equal(t, before, told.last.Load().Log)
 	require.Empty(t, d.record().Rounds)
 }
 
@@ -76,7 +73,7 @@ func TestExecutionThatIsGivenUpAtWorkWorksOn(t *testing.T) {
 			}
 			var lines bytes.Buffer
 			d.logger = slog.New(slog.NewTextHandler(&lines, nil))
-			result, err := d.round(activities.Heartbeat{})
+			result, err := d.round()
 			require.NoError(t, err)
 			require.Equal(t, 1, result.Attempts)
 			require.Equal(t, 1, strings.Count(lines.String(), "level=WARN"), lines.String())
@@ -94,10 +91,10 @@ func TestNextAttemptWaitsWhereTemporalHasNot(t *testing.T) {
 		f.RetryAfter = textfmt.Duration(wait)
 		return session.Outcome{}, f
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	d.agents.run = leave("a.txt", "x")
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 2, result.Attempts)
 	require.GreaterOrEqual(t, result.StartedAt.Sub(d.record().Rounds[0].Attempts[0].EndedAt), wait)
@@ -113,9 +110,9 @@ func TestTemporalIsToldAgainOfALongWait(t *testing.T) {
 		f.RetryAfter = textfmt.Duration(time.Hour)
 		return session.Outcome{}, f
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	app := requireType(t, err, session.RecoverableError)
 	require.InDelta(t, time.Hour, app.NextRetryDelay(), float64(time.Minute))
 	require.Less(t, app.NextRetryDelay(), time.Hour)
@@ -138,7 +135,7 @@ func TestExecutionTakesUpWhatItHasWaitedFor(t *testing.T) {
 	}
 	elder := make(chan error, 1)
 	go func() {
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		elder <- err
 	}()
 	<-begun
@@ -152,7 +149,7 @@ func TestExecutionTakesUpWhatItHasWaitedFor(t *testing.T) {
 	}
 	ended := make(chan end, 1)
 	go func() {
-		result, err := second.round(activities.Heartbeat{})
+		result, err := second.round()
 		ended <- end{result, err}
 	}()
 	require.Eventually(t, func() bool { return told.n.Load() > 0 }, time.Minute, 10*time.Millisecond)

@@ -90,7 +90,7 @@ func TestTheObserverHearsOfEveryCallOnce(t *testing.T) {
 		<-ctx.Done()
 		return session.Outcome{}, context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+	_, err := d.round(func(env *testsuite.TestActivityEnvironment) {
 		env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
 	})
 	require.Error(t, err)
@@ -106,7 +106,7 @@ func TestTheObserverHearsOfEveryCallOnce(t *testing.T) {
 		require.NoError(t, call(ctx, job, 3, true))
 		return session.Outcome{}, failures.Failf(failures.APIError, "down")
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.Error(t, err)
 	require.Equal(t, []string{
 		"t session 0.10", "call of a replayed", "t session 0.13",
@@ -117,7 +117,7 @@ func TestTheObserverHearsOfEveryCallOnce(t *testing.T) {
 
 	w.heard = nil
 	d.agents.run = leave("a.txt", "x")
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"t session 0.16", `attempt 2 of build/dev ended: "", interrupted false`, `round of a ended: ""`, "assignment of t completed",

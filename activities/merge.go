@@ -40,7 +40,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	defer e.dir.releaseLayers()
 	work, end := e.start(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
 		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
-	}, func() bool { return false })
+	})
 	defer end()
 	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e}
 	var err error

@@ -47,7 +47,7 @@ func TestLongOutageGivesTheSlotBack(t *testing.T) {
 	d.holdSlot = 200 * time.Millisecond
 	d.patient(time.Hour, spec.OutageWait)
 	d.agents.run = limited(time.Hour)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.RecoverableError)
 	require.InDelta(t, time.Hour, app.NextRetryDelay(), float64(time.Minute))
 	log := d.record().Rounds[0].RoundLog
@@ -55,7 +55,7 @@ func TestLongOutageGivesTheSlotBack(t *testing.T) {
 	require.Equal(t, 1, log.Outage.Waits)
 	require.False(t, log.Started, "nothing to lose")
 
-	_, err = d.round(activities.Heartbeat{}) // too early
+	_, err = d.round() // too early
 	app = requireType(t, err, session.RecoverableError)
 	require.Less(t, app.NextRetryDelay(), time.Hour)
 	require.Len(t, d.agents.runs, 1)
@@ -66,7 +66,7 @@ func TestLongOutageGivesTheSlotBack(t *testing.T) {
 		return leave("a.txt", "x")(ctx, job)
 	}
 	d.changeOutage(func(o *session.Outage) { o.Until = time.Now() })
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Contains(t, seen, "half.txt")
 	require.Equal(t, 1, result.Attempts)
@@ -84,7 +84,7 @@ func TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts(t *testing.T) {
 	d.random = func() float64 { return 0 } // waits of 500 ms, 1 s, ...
 	d.patient(time.Hour, spec.OutageWait)
 	d.agents.run = fail(failures.APIError)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.RecoverableError)
 	require.Less(t, app.NextRetryDelay(), d.holdSlot)
 	require.Len(t, d.agents.runs, 2, "a short wait keeps the slot")
@@ -104,13 +104,13 @@ func TestFilesOfALostWorkerAreNotGoneOnFrom(t *testing.T) {
 		}
 		return session.Outcome{}, errKilled
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "killed")
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Empty(t, here(t, job))
 		return leave("a.txt", "x")(ctx, job)
 	}
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Lost)
 }
@@ -125,7 +125,7 @@ func TestStoppingWorkerLeavesAWaitAtOnce(t *testing.T) {
 		defer close(stop)
 		return limited(50*time.Second)(ctx, job)
 	}
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
+	_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
 	requireType(t, err, session.HandedOver)
 	require.Zero(t, d.record().Rounds[0].Lost)
 }
@@ -138,7 +138,7 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 		d := newDesk(t)
 		d.patient(time.Millisecond, spec.OutageWait)
 		d.agents.run = fail(failures.APIError)
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		app := requireType(t, err, session.ProviderOutage)
 		require.True(t, app.NonRetryable())
 		var stop activities.OutageStop
@@ -150,7 +150,7 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 		d.agents.run = leave("a.txt", "x")
 		in := d.roundInput()
 		in.Outage = activities.OutageNoticed
-		result, err := d.roundOf(in, activities.Heartbeat{})
+		result, err := d.roundOf(in)
 		require.NoError(t, err)
 		require.Equal(t, 1, result.Attempts)
 	})
@@ -159,7 +159,7 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 		d := newDesk(t)
 		d.patient(time.Millisecond, spec.OutageFail)
 		d.agents.run = limited(20 * time.Millisecond)
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		app := requireType(t, err, session.UnrecoverableError)
 		var report activities.RoundFailure
 		require.NoError(t, app.Details(&report))
@@ -184,7 +184,7 @@ func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.NoError(t, err)
 	var outcomes []failures.Weight
 	ids := map[string]bool{}
@@ -203,7 +203,7 @@ func TestFailedProbeGoesBackToWaiting(t *testing.T) {
 	b := &breakers{state: open(-time.Second)} // half-open
 	d.breakers, d.lease = b, "the wait's"
 	d.agents.run = fail(failures.APIError)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.BreakerOpen)
 	var turned activities.BreakerStop
 	require.NoError(t, app.Details(&turned))
@@ -215,7 +215,7 @@ func TestFailedProbeGoesBackToWaiting(t *testing.T) {
 	b.state = breaker.State{}
 	d.earlier, d.lease = d.earlier+1, ""
 	d.agents.run = leave("a.txt", "x")
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)
 	require.Len(t, d.record().Rounds, 1)
@@ -228,7 +228,7 @@ func TestErrorOfTheAgentsSideIsAFailedAttempt(t *testing.T) {
 	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
 		return session.Outcome{}, errors.New("the pipe burst")
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	attempts := d.record().Rounds[0].Attempts
 	require.Len(t, attempts, 1)
@@ -252,7 +252,7 @@ func TestHostsTroubleIsWaitedOut(t *testing.T) {
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)
 	require.Equal(t, 3, n)
@@ -293,31 +293,31 @@ func TestSessionKnowsOfAWaitWithoutAWorker(t *testing.T) {
 	n := &news{deaf: 1}
 	d.signals = n
 	d.agents.run = limited(4 * time.Second)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 1)
 	require.Equal(t, spec.AssignmentID{Phase: "build", Persona: "dev"}, n.heard[0].AssignmentID)
 	require.Equal(t, int64(1), n.heard[0].Total.OutputTokens)
 	require.Equal(t, session.AttemptFailure{Category: failures.RateLimited, Message: "slow down"}, n.heard[0].Failure)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 1)
 
 	d.changeOutage(func(o *session.Outage) { o.Until, o.ToldAt = time.Now(), o.ToldAt.Add(-time.Hour) })
 	d.agents.run = fail(failures.APIError)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 2, "it is told of another cause")
 	require.Equal(t, failures.APIError, n.heard[1].Failure.Category)
 	d.changeOutage(func(o *session.Outage) { o.Until = time.Now() })
 	d.agents.run = limited(4 * time.Second)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 2, "but not of each change at once")
 
 	d.agents.run = fail(failures.TestFailure) // which is progress
 	require.Eventually(t, func() bool {
-		_, err = d.round(activities.Heartbeat{})
+		_, err = d.round()
 		return len(d.record().Rounds[0].Attempts) == 1
 	}, time.Minute, 50*time.Millisecond)
 	require.Len(t, n.heard, 3)
@@ -334,7 +334,7 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	d.agents.survives = failures.Failf(failures.ResourceError, "process 7 (sh) cannot be killed")
 	dir, err := d.workDirs.Make(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	log := d.record().Rounds[0].RoundLog
 	require.Empty(t, log.Attempts)
@@ -345,7 +345,7 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	d.agents.survives = nil
 	var result session.RoundResult
 	require.Eventually(t, func() bool {
-		result, err = d.round(activities.Heartbeat{})
+		result, err = d.round()
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, 1, result.Attempts)
@@ -360,9 +360,9 @@ func TestNothingIsAtWorkInANewDirectory(t *testing.T) {
 	d := newDesk(t)
 	d.agents.survives = failures.Failf(failures.ResourceError, "process 7 (sh) cannot be killed")
 	d.agents.run = fail(failures.TestFailure)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	attempts := d.record().Rounds[0].Attempts
 	require.Len(t, attempts, 2)

@@ -83,16 +83,16 @@ func (r *retried) session() session.RoundResult {
 	in := r.roundInput()
 	r.earlier = 0
 	for _, in.Round = range []int{1, 2} {
-		_, err := r.roundOf(in, activities.Heartbeat{})
+		_, err := r.roundOf(in)
 		requireType(r.t, err, session.RecoverableError)
-		_, err = r.roundOf(in, activities.Heartbeat{})
+		_, err = r.roundOf(in)
 		requireType(r.t, err, session.UnrecoverableError)
 		r.earlier++
 	}
 	in.Round, in.Ordered, in.Because, in.Note = 1, 1, session.BecauseRetried, "it is to be good"
-	_, err := r.roundOf(in, activities.Heartbeat{})
+	_, err := r.roundOf(in)
 	requireType(r.t, err, session.RecoverableError)
-	result, err := r.roundOf(in, activities.Heartbeat{})
+	result, err := r.roundOf(in)
 	require.NoError(r.t, err)
 	return result
 }
@@ -152,10 +152,10 @@ func TestALaterOrderThatIsTheFirstToWorkIsPaidForOnce(t *testing.T) {
 	d.converse(c)
 	in := d.roundInput()
 	in.Ordered, in.Because = 1, session.BecauseSentBack
-	_, err := d.roundOf(in, activities.Heartbeat{})
+	_, err := d.roundOf(in)
 	require.Error(t, err)
 	c.die = nil
-	_, err = d.roundOf(in, activities.Heartbeat{})
+	_, err = d.roundOf(in)
 	require.NoError(t, err)
 	require.Len(t, c.paid, 2, "the first answer was stored")
 	require.Equal(t, 1, d.record().Rounds[0].Pass)
@@ -175,19 +175,19 @@ func TestWhoPaysAnew(t *testing.T) {
 			}
 			in.Rounds = 1
 			for range 3 {
-				_, _ = d.roundOf(*in, activities.Heartbeat{})
+				_, _ = d.roundOf(*in)
 			}
 			require.True(d.t, d.record().Rounds[0].Last)
 			c.fails = nil
 		}
 	}
 	done := func(d *desk, _ *conversation, in *activities.RoundInput) {
-		_, err := d.roundOf(*in, activities.Heartbeat{})
+		_, err := d.roundOf(*in)
 		require.NoError(d.t, err)
 	}
 	cutOff := func(d *desk, c *conversation, in *activities.RoundInput) {
 		c.die = func(step string) bool { return step == "2 reserved" }
-		_, err := d.roundOf(*in, activities.Heartbeat{})
+		_, err := d.roundOf(*in)
 		require.Error(d.t, err)
 		c.die = nil
 	}
@@ -238,7 +238,7 @@ func TestWhoPaysAnew(t *testing.T) {
 			d.earlier++
 			c.then(d, &in)
 			for range 2 { // the second time after a lost worker
-				_, err := d.roundOf(in, activities.Heartbeat{})
+				_, err := d.roundOf(in)
 				require.NoError(t, err)
 			}
 			require.Len(t, talk.paid, c.paid)
@@ -259,11 +259,11 @@ func TestRetryAfterItsProviderHasFailedPaysForNothingAgain(t *testing.T) {
 	}}
 	d.converse(c)
 	in := d.roundInput()
-	_, err := d.roundOf(in, activities.Heartbeat{})
+	_, err := d.roundOf(in)
 	requireType(t, err, session.UnrecoverableError)
 	d.earlier++
 	in.Ordered, in.Because, c.fails = 1, session.BecauseRetried, nil
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"build 1", "build 2", "build 3"}, c.paid)
 	require.Equal(t, failures.FromConversation, result.From)
@@ -277,7 +277,7 @@ func TestNoteReachesEveryAttempt(t *testing.T) {
 	in.Note = "mind the tests"
 	d.agents.run = fail(failures.TestFailure)
 	for range 2 {
-		_, err := d.roundOf(in, activities.Heartbeat{})
+		_, err := d.roundOf(in)
 		requireType(t, err, session.RecoverableError)
 	}
 	require.Equal(t, &session.Feedback{Note: "mind the tests"}, d.agents.runs[0].Feedback, "also without a failure to tell of")
@@ -295,7 +295,7 @@ func sentBack(t *testing.T) (*desk, activities.RoundInput) {
 	})
 	d.team = d.team.Resolved()
 	d.admit()
-	done, err := d.round(activities.Heartbeat{})
+	done, err := d.round()
 	require.NoError(t, err)
 	rework := session.Rework{
 		To: "build", From: spec.AssignmentID{Phase: "test", Persona: "tester"},
@@ -341,7 +341,7 @@ func TestWorkThatWasSentBackIsDoneOnFromItsFiles(t *testing.T) {
 		require.True(t, job.Continues, "in its conversation")
 		return leave("b.txt", "y")(ctx, job)
 	}
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	f := d.agents.runs[0].Feedback
 	require.Equal(t, failures.Rejected, f.Category)
@@ -370,13 +370,13 @@ func TestReasonsAreToldUntilTheWorkIsAccepted(t *testing.T) {
 				require.NoError(t, err)
 				return out, failures.Failf(category, "no good")
 			}
-			_, err := d.roundOf(in, activities.Heartbeat{})
+			_, err := d.roundOf(in)
 			requireType(t, err, session.RecoverableError)
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				require.Equal(t, found, here(t, job))
 				return leave("c.txt", "z")(ctx, job)
 			}
-			result, err := d.roundOf(in, activities.Heartbeat{})
+			result, err := d.roundOf(in)
 			require.NoError(t, err)
 			require.Equal(t, failures.FromFiles, result.From)
 			f := d.agents.runs[1].Feedback
@@ -395,7 +395,7 @@ func TestReworkOfOtherInputBeginsFromIt(t *testing.T) {
 		require.Equal(t, []string{"new.txt"}, here(t, job))
 		return leave("b.txt", "y")(ctx, job)
 	}
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, failures.FromInput, result.From)
 	f := d.agents.runs[0].Feedback
@@ -410,7 +410,7 @@ func TestPassThatAPersonGrantsIsNotCounted(t *testing.T) {
 	d, in := sentBack(t)
 	in.Rework.Pass = 3
 	d.agents.run = leave("b.txt", "y")
-	_, err := d.roundOf(in, activities.Heartbeat{})
+	_, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, "test/tester sent the work back", d.agents.runs[0].Feedback.Message)
 }
@@ -423,7 +423,7 @@ func TestLaterPhasesAreToldOfARework(t *testing.T) {
 		require.Empty(t, here(t, job))
 		return leave("report.txt", "y")(ctx, job)
 	}
-	_, err := d.roundOf(in, activities.Heartbeat{})
+	_, err := d.roundOf(in)
 	require.NoError(t, err)
 	brief := d.agents.runs[0]
 	require.Equal(t, "test/tester sent the work of build back (1 of 2); it was done again since", brief.Feedback.Message)
@@ -444,12 +444,12 @@ func TestResultMaySendWorkBack(t *testing.T) {
 			in.Phase, in.Persona, in.MaySendBack, in.Rework, in.Ordered, in.Because = "test", "tester", left, nil, 0, ""
 			heard := &witness{}
 			d.agents.run, d.observer = finds, heard
-			result, err := d.roundOf(in, activities.Heartbeat{})
+			result, err := d.roundOf(in)
 			require.NoError(t, err, "it is held to no contract")
 			require.Equal(t, []string{"it does not build"}, result.SendsBack)
 			require.Equal(t, &session.MaySendBack{To: "build", Left: left}, d.agents.runs[0].MaySendBack)
 			require.NotContains(t, heard.heard, "assignment of t completed")
-			again, err := d.roundOf(in, activities.Heartbeat{})
+			again, err := d.roundOf(in)
 			require.NoError(t, err)
 			require.Equal(t, result.SendsBack, again.SendsBack, "also when the worker died before it could say so")
 			require.Len(t, d.agents.runs, 1)
@@ -460,7 +460,7 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		d, in := sentBack(t)
 		in.Phase, in.Persona, in.Rework, in.Integrating = "test", "tester", nil, true
 		d.agents.run = finds
-		_, err := d.roundOf(in, activities.Heartbeat{})
+		_, err := d.roundOf(in)
 		require.ErrorContains(t, err, "invalid_output: the result has sends_back, but this round fixes")
 		require.Nil(t, d.agents.runs[0].MaySendBack)
 	})
@@ -468,7 +468,7 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t)
 		d.agents.run = finds
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		requireType(t, err, session.RecoverableError)
 		require.ErrorContains(t, err, "invalid_output: the result has sends_back, but phase build has no sends_back in the team file")
 		require.Nil(t, d.agents.runs[0].MaySendBack)

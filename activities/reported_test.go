@@ -39,7 +39,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 		require.NoError(t, call.Report(used, next))
 		return session.Outcome{}, errKilled
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.Error(t, err)
 	require.Equal(t, used, d.calls(state.CallBegun)[0].Usage, "it is in the store while the program works")
 
@@ -51,7 +51,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 		begin(ctx, job)
 		return session.Outcome{}, errKilled // before it was told anything
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.Error(t, err)
 
 	less := cost.Usage{}
@@ -67,7 +67,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 		}
 		return session.Outcome{}, stopped
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.ErrorContains(t, err, "token_budget")
 	require.ErrorContains(t, stopped, "the attempt has used 30000 tokens", "11000 are spent and 24000 estimated, of 60000")
 }
@@ -125,7 +125,7 @@ func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 		out, err := leave("a.txt", "x")(ctx, job)
 		return out, errors.Join(err, call.Unsettle(ctx, total, cost.Usage{InputTokens: 3}))
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, total, d.costs().Usage)
 	require.Len(t, d.calls(), 1)
@@ -146,14 +146,14 @@ func TestAttemptThatIsResumedBeganWhenItBegan(t *testing.T) {
 	before := time.Now()
 	for range 2 {
 		d.agents.run = killed
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		require.Error(t, err)
 	}
 	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		begun = append(begun, job.Begun)
 		return session.Outcome{}, failures.Failf(failures.TestFailure, "no")
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.Error(t, err)
 	require.True(t, begun[0].IsZero(), "nobody has begun it before")
 	require.False(t, begun[1].Before(before.Truncate(time.Millisecond)))
@@ -165,7 +165,7 @@ func TestAttemptThatIsResumedBeganWhenItBegan(t *testing.T) {
 		require.True(t, job.Begun.IsZero(), "it is another attempt")
 		return leave("a.txt", "x")(ctx, job)
 	}
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.False(t, result.StartedAt.Before(report.EndedAt))
 }

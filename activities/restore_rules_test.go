@@ -228,7 +228,7 @@ func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.takeOver()
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "a later")
 	require.Empty(t, d.agents.runs)
 }

@@ -362,7 +362,7 @@ func TestALaterRunFencesTheEarlierOff(t *testing.T) {
 		<-ctx.Done()
 		return session.Outcome{}, context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.UnrecoverableError)
 	require.True(t, app.NonRetryable())
 	require.Contains(t, app.Error(), "a later")
@@ -391,7 +391,7 @@ func TestLaterActivityFencesTheEarlierOff(t *testing.T) {
 	d := newDesk(t)
 	late, later := d.roundInput(), d.roundInput()
 	late.Seq, later.Seq = 1, 2
-	_, err := d.roundOf(later, activities.Heartbeat{})
+	_, err := d.roundOf(later)
 	require.NoError(t, err)
 	before := d.record()
 	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
@@ -399,7 +399,7 @@ func TestLaterActivityFencesTheEarlierOff(t *testing.T) {
 		return session.Outcome{}, nil
 	}
 	d.earlier = 1 // it is another activity
-	_, err = d.roundOf(late, activities.Heartbeat{})
+	_, err = d.roundOf(late)
 	require.True(t, requireType(t, err, session.UnrecoverableError).NonRetryable())
 	require.Equal(t, before, d.record())
 }

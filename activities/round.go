@@ -83,16 +83,15 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, 
 	e := rs.newExecution(ctx, in.AssignmentID)
 	defer e.dir.releaseLayers()
 	defer e.background.Wait()
-	log := newRoundLog(ctx, e, rs.State, in)
+	log := newRoundLog(e, rs.State, in)
 	var paying atomic.Pointer[spender]
 	work, end := e.start(ctx, rs.Heartbeats, func() Heartbeat {
-		beat := log.heartbeat()
-		beat.Progress, beat.Waits = e.progressNow(), e.waits.Waiting()
+		beat := Heartbeat{Attempt: len(log.get().Attempts) + 1, Progress: e.progressNow(), Waits: e.waits.Waiting()}
 		if s := paying.Load(); s != nil {
 			s.describe(&beat)
 		}
 		return beat
-	}, log.isRecorded)
+	})
 	defer end()
 	unlock, err := e.acquireLock(work)
 	if err != nil {

@@ -30,17 +30,13 @@ type roundLog struct {
 	mu sync.Mutex
 	// opened is what the rows had when this execution began.
 	opened state.OpenedRound
-	// round is the round at work. Its log is that of the last heartbeat until the rows are loaded.
+	// round is the round at work.
 	round        session.RoundRecord
 	conversation *session.Conversation
-	// recorded: the rows have the result, and no other execution continues the round.
-	recorded bool
 	// found is the state of the round when this execution loaded it.
 	found earlierWork
 	// stored is the conversation in the rows.
 	stored *session.Conversation
-	// unnoted: the log says that the agent starts, but the rows do not yet.
-	unnoted bool
 }
 
 // earlierWork is the state of a round when an execution begins.
@@ -55,21 +51,8 @@ const (
 	earlierActivity
 )
 
-func newRoundLog(ctx context.Context, e *execution, s State, in RoundInput) *roundLog {
-	l := &roundLog{exec: e, state: s, in: in, of: state.Assignment{Key: e.key, AssignmentID: e.id}}
-	l.round.RoundLog = heartbeatLog(ctx)
-	return l
-}
-
-// heartbeatLog is the log in the last heartbeat that reached Temporal.
-func heartbeatLog(ctx context.Context) session.RoundLog {
-	var last Heartbeat
-	if activity.HasHeartbeatDetails(ctx) {
-		if err := activity.GetHeartbeatDetails(ctx, &last); err != nil {
-			return session.RoundLog{}
-		}
-	}
-	return last.Log
+func newRoundLog(e *execution, s State, in RoundInput) *roundLog {
+	return &roundLog{exec: e, state: s, in: in, of: state.Assignment{Key: e.key, AssignmentID: e.id}}
 }
 
 // load reads the state of earlier executions of the round: the log of its attempts and,
@@ -82,7 +65,6 @@ func (l *roundLog) load(ctx context.Context, s sessionContext, agent string, now
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	heartbeat := l.round.RoundLog
 	l.opened, l.agent, l.stored, l.conversation = opened, agent, opened.Record.Conversation, opened.Record.Conversation
 	l.round = session.RoundRecord{Order: opened.Order, Round: l.in.Round, Integrating: l.in.Integrating, Supplied: l.in.Supplied != ""}
 	for _, r := range opened.Record.Rounds {
@@ -99,9 +81,6 @@ func (l *roundLog) load(ctx context.Context, s sessionContext, agent string, now
 		result := *l.round.Result
 		result.Total = opened.Record.Total
 		return &result, nil
-	}
-	if heartbeat.Revision > l.round.Revision {
-		l.round.RoundLog = heartbeat
 	}
 	if l.round.Started {
 		l.countLostWorker()
@@ -127,7 +106,6 @@ func (l *roundLog) open(ctx context.Context, s sessionContext) (opened state.Ope
 }
 
 func (l *roundLog) countLostWorker() {
-	l.round.Revision++
 	l.round.Started = false
 	l.round.Lost++
 	if l.round.Outage != nil { // the files may be half of what the agent was writing
@@ -205,11 +183,10 @@ func (l *roundLog) outage() *session.Outage {
 	return nil
 }
 
-// change changes the log, for the next write and the next heartbeat.
+// change changes the log, for the next write.
 func (l *roundLog) change(change func(*session.RoundLog)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.round.Revision++
 	change(&l.round.RoundLog)
 }
 
@@ -225,7 +202,7 @@ func (l *roundLog) setPermit(p *session.BreakerPermit) {
 // a later execution can continue the agent's conversation.
 func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continuable bool, basis session.Basis) error {
 	l.change(func(log *session.RoundLog) {
-		log.Started, log.AttemptAt, log.Basis, log.Ended, l.unnoted = true, now, &basis, nil, true
+		log.Started, log.AttemptAt, log.Basis, log.Ended = true, now, &basis, nil
 		if !begun.IsZero() {
 			log.AttemptAt = begun
 		}
@@ -234,13 +211,7 @@ func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continua
 			log.Begun = len(log.Attempts) + 1
 		}
 	})
-	if err := l.write(ctx); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unnoted = false
-	return nil
+	return l.write(ctx)
 }
 
 // noteAgentEnded notes durably how the agent has ended, or that its work is collected. What follows, the checks, may end the
@@ -251,13 +222,13 @@ func (l *roundLog) noteAgentEnded(ctx context.Context, ended session.AgentEnded)
 }
 
 // noteInterrupted notes that the agent has ended, with neither a result nor a failure of the
-// attempt. If the store cannot be used now, the heartbeat has this note.
+// attempt. If the store cannot be used now, the next execution counts a lost worker.
 func (l *roundLog) noteInterrupted(ctx context.Context) {
 	if !l.get().Started {
 		return
 	}
 	l.change(func(log *session.RoundLog) { log.Started = false })
-	l.tryPut(ctx, "the execution's end is recorded only in its heartbeat")
+	l.tryPut(ctx, "the execution's end is not recorded")
 }
 
 // recordResult writes the result durably.
@@ -266,19 +237,7 @@ func (l *roundLog) recordResult(ctx context.Context, result *session.RoundResult
 		log.Started, log.Outage, log.Ended = false, nil, nil
 		l.round.Result = result
 	})
-	if err := l.write(ctx); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.recorded = true
-	return nil
-}
-
-func (l *roundLog) isRecorded() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.recorded
+	return l.write(ctx)
 }
 
 // recordGivenUp notes durably that the round has failed for good. last: no other follows by itself.
@@ -347,21 +306,4 @@ func (l *roundLog) setConversation(c *session.Conversation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conversation = c
-}
-
-// heartbeat returns the log for a heartbeat: without outputs, because histories contain heartbeats.
-func (l *roundLog) heartbeat() Heartbeat {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	log := l.round.RoundLog
-	log.Attempts, log.Started = slices.Clone(log.Attempts), log.Started && !l.unnoted
-	for i := range log.Attempts {
-		log.Attempts[i].Failure.Output = ""
-	}
-	if log.Outage != nil {
-		o := *log.Outage
-		o.Failure.Output = ""
-		log.Outage = &o
-	}
-	return Heartbeat{Log: log, Attempt: len(log.Attempts) + 1}
 }

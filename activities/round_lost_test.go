@@ -25,7 +25,7 @@ func (d *desk) lose(times int) {
 	before := d.agents.run
 	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) { return session.Outcome{}, errKilled }
 	for range times {
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		require.ErrorContains(d.t, err, "killed")
 	}
 	d.agents.run = before
@@ -49,13 +49,13 @@ func TestOnlyExecutionsThatStartedTheAgentAreLost(t *testing.T) {
 			}
 			kill()
 		}()
-		_, err := waiting.round(activities.Heartbeat{Log: d.record().Rounds[0].RoundLog}, func(env *testsuite.TestActivityEnvironment) {
+		_, err := waiting.round(func(env *testsuite.TestActivityEnvironment) {
 			env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
 		})
 		require.Error(t, err)
 	}
 	lock.Unlock()
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Lost)
 	require.False(t, d.record().Rounds[0].Started)
@@ -74,42 +74,19 @@ func TestOrderlyEndsAreNoLosses(t *testing.T) {
 			<-ctx.Done()
 			return session.Outcome{}, context.Cause(ctx)
 		}
-		_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+		_, err := d.round(func(env *testsuite.TestActivityEnvironment) {
 			env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
 		})
 		require.Error(t, err)
 	}
 	d.agents.run = fail(failures.TestFailure)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	d.agents.run = leave("a.txt", "x")
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Zero(t, result.Lost)
 	require.Equal(t, 2, result.Attempts)
-}
-
-// TestEndThatTheStoreCouldNotTakeIsInTheHeartbeat: an execution that ended in order while
-// the store was away is no lost worker.
-func TestEndThatTheStoreCouldNotTakeIsInTheHeartbeat(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.lose(1)
-	later := d.record().Rounds[0].RoundLog
-	later.Revision++
-	later.Started = false
-	result, err := d.round(activities.Heartbeat{Log: later})
-	require.NoError(t, err)
-	require.Zero(t, result.Lost)
-}
-
-func TestLossesWithProgressBetweenAreForgiven(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	result, err := d.round(activities.Heartbeat{Log: session.RoundLog{Revision: 9, Lost: 6, LostAtProgress: 2}})
-	require.NoError(t, err)
-	require.Equal(t, 6, result.Lost)
-	require.Equal(t, 1, result.Attempts)
 }
 
 // TestLossesAfterStoredAnswersAreForgiven: a conversation that gets further each time is not
@@ -129,10 +106,10 @@ func TestLossesAfterStoredAnswersAreForgiven(t *testing.T) {
 	}
 	d.converse(c)
 	for range losses {
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		require.ErrorContains(t, err, "killed")
 	}
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, losses, result.Lost)
 	require.Equal(t, 1, result.Attempts)
@@ -148,7 +125,7 @@ func TestStoppingWorkerHandsOverAndCountsNothing(t *testing.T) {
 		<-ctx.Done()
 		return session.Outcome{}, context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+	_, err := d.round(func(env *testsuite.TestActivityEnvironment) {
 		env.SetWorkerStopChannel(stop)
 		env.SetWorkerOptions(worker.Options{})
 	})

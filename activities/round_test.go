@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -160,9 +159,9 @@ func (d *desk) execute(fn, in, out any) {
 
 // round executes the one round of the one assignment, as Temporal would after
 // attempts executions before it.
-func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
+func (d *desk) round(options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
-	return d.roundOf(d.roundInput(), before, options...)
+	return d.roundOf(d.roundInput(), options...)
 }
 
 // roundInput asks for the first round of the one assignment.
@@ -178,7 +177,7 @@ func (d *desk) now() time.Time {
 	return time.Now().Add(time.Duration(d.ahead.Load())).Truncate(time.Microsecond)
 }
 
-func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
+func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: d.agents, Breakers: d.breakers,
@@ -196,7 +195,6 @@ func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, op
 	}
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
-	env.SetHeartbeatDetails(before)
 	for _, o := range options {
 		o(env)
 	}
@@ -297,14 +295,14 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 		}
 		return session.Outcome{Summary: long}, err
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, "RecoverableError")
 	failed = nil
 	in := d.roundInput()
 	in.Beside.List = []session.CheckpointAssignment{{
 		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "writer"}, AssignmentSummary: session.AssignmentSummary{LeftOut: []string{"left out by ignore rules: b"}},
 	}}
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	note := `left out, because it cannot be kept: "pipe": is a named pipe; only files and links can be kept`
 	require.Len(t, result.LeftOut, 1)
@@ -322,9 +320,9 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 func TestRecordedResultIsNotWorkedOutAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	first, err := d.round(activities.Heartbeat{})
+	first, err := d.round()
 	require.NoError(t, err)
-	second, err := d.round(activities.Heartbeat{})
+	second, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	require.Len(t, d.agents.runs, 1)
@@ -337,12 +335,12 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	d := newDesk(t)
 	d.agents.run = fail(failures.TestFailure)
 	for attempt := 1; attempt <= 2; attempt++ {
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		app := requireType(t, err, session.RecoverableError)
 		require.False(t, app.NonRetryable())
 		require.Equal(t, time.Duration(attempt)*time.Millisecond, app.NextRetryDelay())
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.UnrecoverableError)
 	require.True(t, app.NonRetryable())
 	var report activities.RoundFailure
@@ -362,7 +360,7 @@ func TestFinalFailureIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = fail(failures.Auth)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.UnrecoverableError)
 	require.Len(t, d.agents.runs, 1)
 }
@@ -375,7 +373,7 @@ func TestProviderSaysWhenToComeBack(t *testing.T) {
 		f.RetryAfter = textfmt.Duration(42 * time.Second)
 		return session.Outcome{}, f
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.Equal(t, 42*time.Second, requireType(t, err, session.RecoverableError).NextRetryDelay())
 }
 
@@ -383,47 +381,15 @@ func TestWorkThatLacksWhatItMustProduceFails(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = leave("a.md", "x")
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "contract_violation: *.txt was neither created nor changed")
-}
-
-// TestLogInTheHeartbeatServesWhenTheRecordIsGone: attempts that were counted
-// stay counted.
-func TestLogInTheHeartbeatServesWhenTheRecordIsGone(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = fail(failures.TestFailure)
-	two := session.RoundLog{Revision: 4, Attempts: []session.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
-	_, err := d.round(activities.Heartbeat{Log: two})
-	requireType(t, err, session.UnrecoverableError)
-}
-
-// The next attempt is not seen doing what the failed one did last.
-func TestFailedAttemptLeavesNoLastWord(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
-		job.Progress("packing up")
-		return session.Outcome{}, &failures.Failure{Category: failures.TestFailure, Message: "no"}
-	}
-	var last activities.Heartbeat
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
-		env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-			if err := details.Get(&last); err != nil {
-				t.Error(err)
-			}
-		})
-	})
-	require.Error(t, err)
-	require.Len(t, last.Log.Attempts, 1, "the last report is of the failure")
-	require.Empty(t, last.Progress)
 }
 
 func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.lose(5)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.UnrecoverableError)
 	require.Contains(t, app.Error(), "worker_lost: the worker was lost 5 times in a row")
 	require.Len(t, d.agents.runs, 5)

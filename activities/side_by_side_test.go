@@ -98,7 +98,7 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 	}
 	first, run := work(each, func(loop, turn int) bool { return loop < 2 && turn == 1 })
 	d.agents.run = run
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "killed")
 	require.Len(t, d.calls(state.CallBegun), 2)
 	numbers := map[int64]bool{}
@@ -115,7 +115,7 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	for n := range loops * each {
 		n = n/each*100 + n%each
@@ -162,7 +162,7 @@ func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 		get(ctx, job, "second")
 		return session.Outcome{}, errKilled
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "killed")
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		get(ctx, job, "first")
@@ -172,13 +172,13 @@ func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 		pay(ctx, job, "third")
 		return session.Outcome{}, failures.Failf(failures.InvalidOutput, "another attempt begins anew")
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		pay(ctx, job, "fourth")
 		return leave("a.txt", "x")(ctx, job)
 	}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, int64(4), d.costs().Usage.Tokens())
 }

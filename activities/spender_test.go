@@ -100,9 +100,9 @@ func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
 					return now
 				}
 				d.converse(c)
-				_, err := d.round(activities.Heartbeat{})
+				_, err := d.round()
 				require.Error(t, err)
-				result, err := d.round(activities.Heartbeat{})
+				result, err := d.round()
 				require.NoError(t, err)
 				unstored := 0
 				if step == "answered" {
@@ -138,9 +138,9 @@ func TestProvidersFailureCostsNoTurnTwice(t *testing.T) {
 		return nil
 	}}
 	d.converse(c)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, []string{"build 1", "build 2", "build 3", "build 4"}, c.paid)
 	require.Equal(t, 2, result.Attempts)
@@ -162,9 +162,9 @@ func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
 		require.NoError(t, err, "the failed attempt's files are there")
 		return session.Outcome{}, os.WriteFile(filepath.Join(job.Tree, "whole.txt"), append(half, "whole\n"...), 0o600)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, failures.FromInput, d.record().Rounds[0].Attempts[0].From)
 	require.Equal(t, failures.FromFiles, d.record().Rounds[0].Result.From)
@@ -184,9 +184,9 @@ func TestNextAttemptAfterARefusedResultStartsFromItsInput(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(job.Tree, "bad.txt"))
 		return session.Outcome{}, os.WriteFile(filepath.Join(job.Tree, "good.txt"), []byte("good\n"), 0o600)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	told := d.agents.runs[1].Feedback
 	require.False(t, told.Kept)
@@ -201,7 +201,7 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	c := &conversation{turns: 4}
 	d.converse(c)
 	d.onExceeded = spec.OnExceededAsk
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.BudgetSpent)
 	require.True(t, app.NonRetryable())
 	var stop activities.BudgetStop
@@ -215,7 +215,7 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	_, err = d.store.State.AddRaise(t.Context(), d.key(), budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}}, "cli")
 	require.NoError(t, err)
 	d.earlier++
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Len(t, c.paid, 4, "what was paid for before it parked is not paid for again")
 	require.Equal(t, 1, result.Attempts)
@@ -233,7 +233,7 @@ func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
 	d.admit()
 	c := &conversation{turns: 4}
 	d.converse(c)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	app := requireType(t, err, session.UnrecoverableError)
 	var report activities.RoundFailure
 	require.NoError(t, app.Details(&report))
@@ -263,7 +263,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 				}
 				return out, err
 			}
-			result, err := d.round(activities.Heartbeat{})
+			result, err := d.round()
 			require.NoError(t, err)
 			require.Equal(t, int64(900), result.Usage.Tokens())
 			require.Zero(t, d.costs().Reserved)
@@ -282,7 +282,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 			}
 			return out, err
 		}
-		_, err := d.round(activities.Heartbeat{})
+		_, err := d.round()
 		require.ErrorContains(t, err, "the attempt has used 550 tokens")
 		require.Zero(t, d.costs().Reserved)
 	})
@@ -310,7 +310,7 @@ func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
 		used := cost.Usage{OutputTokens: call.Granted().Tokens, CostUSD: call.Granted().USD}
 		return errors.Join(errKilled, call.Unsettle(t.Context(), cost.Usage{}, used))
 	})
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.Error(t, err)
 	require.Equal(t, cost.Amount{Tokens: 500}, d.costs().Estimated)
 }
@@ -341,10 +341,10 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 				require.NoError(t, err)
 				return session.Outcome{}, end.book(call)
 			}
-			_, err := d.round(activities.Heartbeat{})
+			_, err := d.round()
 			require.Error(t, err)
 			d.agents.run = leave("a.txt", "x")
-			_, err = d.round(activities.Heartbeat{})
+			_, err = d.round()
 			require.NoError(t, err)
 			require.Equal(t, end.want, d.costs().Estimated)
 		})
@@ -363,10 +363,10 @@ func TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney(t *testing.T) {
 		require.NoError(t, err)
 		return session.Outcome{}, errKilled
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.Error(t, err)
 	d.agents.run = leave("a.txt", "x")
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, int64(60), d.costs().Estimated.Tokens)
 }
@@ -380,9 +380,9 @@ func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
 		require.Equal(t, cost.Amount{Tokens: 500, USD: 1}, call.Granted())
 		return errors.Join(failures.Failf(failures.Unknown, "no"), call.Settle(t.Context(), nil, cost.Usage{OutputTokens: 300}))
 	})
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	_, err = d.round(activities.Heartbeat{Log: d.record().Rounds[0].RoundLog})
+	_, err = d.round()
 	require.ErrorContains(t, err, "the budget of the session is not sufficient: 200 of 500 tokens left, and the next call needs 300")
 }
 
@@ -407,11 +407,11 @@ func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.ErrorContains(t, err, "killed")
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, worked)
 }

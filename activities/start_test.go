@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -45,7 +44,7 @@ func TestConversationOfARunThatWasCutOffGoesOnOnce(t *testing.T) {
 				goesOn = job.Continues
 				return leave("a.txt", "x")(ctx, job)
 			}
-			_, err := d.roundOf(in, activities.Heartbeat{})
+			_, err := d.roundOf(in)
 			require.NoError(t, err)
 			require.Equal(t, test.goesOn, goesOn)
 		})
@@ -58,7 +57,7 @@ func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
 	own := spec.OfferedAgent{Kind: "anthropic", Model: "dear"}
 	require.NoError(t, d.store.State.PutOffer(t.Context(), spec.Offer{Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": own}}))
 	d.agents.lacks = "a"
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	persona := d.team.Personas["dev"]
 	require.Equal(t, session.BasisOf(spec.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil), *result.Basis)
@@ -80,7 +79,7 @@ func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
 			require.Equal(t, int64(40), d.calls(state.CallBegun)[0].Estimated.Tokens, "what the one before has cost")
 			return out, err
 		}
-		_, _ = d.round(activities.Heartbeat{})
+		_, _ = d.round()
 	}
 	require.Equal(t, int64(80), d.costs().Usage.Tokens())
 	require.Zero(t, d.costs().Reserved)
@@ -94,14 +93,14 @@ func TestAttemptThatBeginsAnewHasNoEarlierConversationToGoOnWith(t *testing.T) {
 		d.agents.continuable = true
 		return session.Outcome{}, failures.Failf(failures.InvalidOutput, "no")
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		require.False(t, job.Continues)
 		return session.Outcome{}, errKilled // before it has one
 	}
 	for range 2 {
-		_, err = d.round(activities.Heartbeat{})
+		_, err = d.round()
 		require.Error(t, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestRoundsLeaveTheSessionsStatusAlone(t *testing.T) {
 	d := newDesk(t)
 	before, beats := d.revision(), 0
 	d.agents.run = fail(failures.TestFailure)
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Equal(t, session.Waiting, d.record().Status().Status)
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
@@ -42,7 +42,7 @@ func TestRoundsLeaveTheSessionsStatusAlone(t *testing.T) {
 		require.Equal(t, 1, d.record().Status().Attempts)
 		return leave("a.txt", "x")(ctx, job)
 	}
-	_, err = d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+	_, err = d.round(func(env *testsuite.TestActivityEnvironment) {
 		env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { beats++ })
 	})
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestRecordSaysThatTheLastRoundHasFailed(t *testing.T) {
 		in.Round, in.Rounds, in.Agent = round, 2, "b"
 		var err error
 		for range d.team.Personas["dev"].Attempts {
-			_, err = d.roundOf(in, activities.Heartbeat{})
+			_, err = d.roundOf(in)
 		}
 		requireType(t, err, session.UnrecoverableError)
 		require.Equal(t, want, d.record().Status().Status)

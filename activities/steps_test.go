@@ -73,12 +73,12 @@ func TestAnAgentThatHasEndedIsPaidOnce(t *testing.T) {
 				return out, err
 			}
 			d.state = &dying{d.db(), c.after}
-			_, err := d.round(activities.Heartbeat{})
+			_, err := d.round()
 			require.ErrorContains(t, err, "killed")
 			if c.elsewhere {
 				d.on(newHost(t))
 			}
-			result, err := d.round(activities.Heartbeat{})
+			result, err := d.round()
 			require.NoError(t, err)
 			require.Len(t, d.agents.runs, c.runs)
 			require.Equal(t, int64(10*c.runs), d.costs().Usage.Tokens(), "usage is booked once")
@@ -115,7 +115,7 @@ func TestACheckThatEndsItsWorkerIsGivenUp(t *testing.T) {
 	}
 	var err error
 	for range 7 {
-		if _, err = d.round(activities.Heartbeat{}); err == nil || checked == 0 {
+		if _, err = d.round(); err == nil || checked == 0 {
 			break
 		}
 	}
@@ -136,13 +136,13 @@ func TestWhatACheckHasLeftIsNoWork(t *testing.T) {
 		_ = os.WriteFile(filepath.Join(job.Tree, "left.txt"), []byte("x"), 0o600)
 		panic(errKilled)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "killed")
 	d.agents.check = func(job session.CheckJob) error {
 		require.NoFileExists(t, filepath.Join(job.Tree, "left.txt"))
 		return nil
 	}
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Files)
 	require.Equal(t, 1, result.Lost)
@@ -157,9 +157,9 @@ func TestAnAttemptThatFailsItsChecksAfterALossIsFollowedByAnother(t *testing.T) 
 	d.admit()
 	d.agents.check = func(session.CheckJob) error { return failures.Failf(failures.TestFailure, "red") }
 	d.state = &dying{d.db(), state.AttemptCollected}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "killed")
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	requireType(t, err, session.RecoverableError)
 	require.Len(t, d.agents.runs, 1)
 	attempts := d.record().Rounds[0].Attempts
@@ -168,9 +168,9 @@ func TestAnAttemptThatFailsItsChecksAfterALossIsFollowedByAnother(t *testing.T) 
 	d.agents.check = func(session.CheckJob) error { return nil }
 	d.agents.run = leave("b.txt", "y")
 	d.state = &dying{d.db(), state.AttemptAgentEnded}
-	_, err = d.round(activities.Heartbeat{})
+	_, err = d.round()
 	require.ErrorContains(t, err, "killed")
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Len(t, d.agents.runs, 2)
 	require.Equal(t, failures.TestFailure, d.agents.runs[1].Feedback.Category)
@@ -189,11 +189,11 @@ func TestAStoppingWorkerHandsItsChecksOver(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
+	_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
 	requireType(t, err, session.HandedOver)
 	d.agents.checkIn = func(context.Context) error { return nil }
 	d.on(newHost(t))
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Len(t, d.agents.runs, 1)
 	require.Zero(t, result.Lost)
@@ -204,12 +204,12 @@ func TestCollectedFilesThatAreLostAreWorkedOutAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.state = &dying{d.db(), state.AttemptCollected}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round()
 	require.ErrorContains(t, err, "killed")
 	files := d.record().Rounds[0].Ended.Files
 	require.NoError(t, os.Remove(filepath.Join(d.store.Dir(), "blobs", "sha256", string(files[:2]), string(files[2:]))))
 	d.on(newHost(t))
-	result, err := d.round(activities.Heartbeat{})
+	result, err := d.round()
 	require.NoError(t, err)
 	require.Len(t, d.agents.runs, 2)
 	require.Equal(t, int64(20), result.Total.Tokens())

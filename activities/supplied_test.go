@@ -35,7 +35,7 @@ func TestSuppliedFilesStandForTheWork(t *testing.T) {
 	d.input = d.manifest(map[string]string{"old.md": "old", "a.txt": "1"})
 	d.agents.continuable = true
 	in := suppliedBy(d, map[string]string{"a.txt": "2", "docs/b.md": "b"})
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, "supplied by ada: a.txt, docs/b.md", result.Summary)
 	require.Nil(t, result.Basis, "it rests on nothing that can change")
@@ -46,7 +46,7 @@ func TestSuppliedFilesStandForTheWork(t *testing.T) {
 	require.Equal(t, d.manifest(map[string]string{"old.md": "old", "a.txt": "2", "docs/b.md": "b"}), result.Output)
 	require.False(t, d.agents.continuable, "a conversation about other files is over")
 
-	again, err := d.roundOf(in, activities.Heartbeat{})
+	again, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, result, again, "it is in the record like any result")
 	record := d.record()
@@ -62,7 +62,7 @@ func TestASuppliedTreeRemovesWhatItLacks(t *testing.T) {
 	d.input = d.manifest(map[string]string{"old.md": "old", "a.txt": "1"})
 	in := suppliedBy(d, map[string]string{"a.txt": "2"})
 	in.SuppliedWhole = true
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, in.Supplied, result.Output)
 	require.Equal(t, 2, result.Files, "one is changed, and one removed")
@@ -81,7 +81,7 @@ func TestAHostThatCannotRunACheckRefusesNoFiles(t *testing.T) {
 		}
 		return nil
 	}
-	result, err := d.roundOf(suppliedBy(d, map[string]string{"a.txt": "x"}), activities.Heartbeat{})
+	result, err := d.roundOf(suppliedBy(d, map[string]string{"a.txt": "x"}))
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Files)
 	require.Equal(t, 2, tries)
@@ -106,7 +106,7 @@ func TestCachesAreFilledByChecksOfTheSessionsInput(t *testing.T) {
 		return nil
 	}
 	in := suppliedBy(d, map[string]string{"a.txt": "x"})
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, []spec.Digest{d.input, result.Output}, trees)
 	require.Equal(t, []spec.Digest{d.input, ""}, inputs)
@@ -160,7 +160,7 @@ func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 				test.change(d, &in)
 			}
 			for range 2 { // the second time after a kill
-				_, err := d.roundOf(in, activities.Heartbeat{})
+				_, err := d.roundOf(in)
 				app := requireType(t, err, session.UnrecoverableError)
 				require.True(t, app.NonRetryable())
 				var report activities.RoundFailure
@@ -183,7 +183,7 @@ func TestAgentIsNotTakenForThePersonWhoSuppliedBeforeIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{"a.md": "x"})
-	_, err := d.roundOf(in, activities.Heartbeat{})
+	_, err := d.roundOf(in)
 	requireType(t, err, session.UnrecoverableError)
 	d.earlier++
 	d.breakers, d.agents.run = nil, func(ctx context.Context, job session.Job) (session.Outcome, error) {
@@ -191,7 +191,7 @@ func TestAgentIsNotTakenForThePersonWhoSuppliedBeforeIt(t *testing.T) {
 		return leave("a.txt", "x")(ctx, job)
 	}
 	in.Supplied, in.Ordered, in.Because = "", 1, session.BecauseRetried
-	_, err = d.roundOf(in, activities.Heartbeat{})
+	_, err = d.roundOf(in)
 	require.NoError(t, err)
 	require.Nil(t, d.agents.runs[0].Feedback, "nor is it told of them")
 }
@@ -201,7 +201,7 @@ func TestSupplyForTheMergedTreeIsVerifiedAtTheMerge(t *testing.T) {
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{})
 	in.Integrating = true
-	result, err := d.roundOf(in, activities.Heartbeat{})
+	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	require.Equal(t, d.input, result.Output)
 	require.Equal(t, "supplied by ada: no changed file", result.Summary)
@@ -211,7 +211,8 @@ func TestSuppliedRoundThatTakesItsWorkerDownIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{"a.txt": "x"})
-	_, err := d.roundOf(in, activities.Heartbeat{Log: session.RoundLog{Revision: 6, Lost: 5}})
+	d.putRound(session.RoundRecord{Order: session.Order{Pass: 1}, Round: 1, Activity: "1", RoundLog: session.RoundLog{Lost: 5}})
+	_, err := d.roundOf(in)
 	require.ErrorContains(t, err, "worker_lost: the worker was lost 5 times in a row")
 	requireType(t, err, session.UnrecoverableError)
 }

@@ -164,8 +164,7 @@ type MergeLog struct {
 	Outage *Outage
 }
 
-// RoundLog is the state of a round that is kept across its executions. Heartbeats carry it, too, in
-// case its rows could not be written. Of the attempt in progress it has:
+// RoundLog is the state of a round that is kept across its executions. Of the attempt in progress it has:
 //
 //	Started  AttemptAt  Outage  the attempt
 //	-        -          -       has not begun
@@ -176,39 +175,37 @@ type MergeLog struct {
 //
 // Once its agent has ended, Ended is set as well. A counted failure sets all four back.
 type RoundLog struct {
-	// Revision counts the changes: of two logs of one round the higher one is later.
-	Revision int `json:"revision"`
 	// Attempts lists the counted attempts that failed, oldest first.
-	Attempts []AttemptReport `json:"attempts"`
+	Attempts []AttemptReport
 	// Started: an execution was about to start the agent, and has not recorded how that ended. It
 	// is written under the assignment's lock. An executor that holds the lock and finds it set can
 	// conclude that a worker was lost.
-	Started bool `json:"started,omitempty"`
+	Started bool
 	// Lost counts the executions whose worker was lost after the agent was started.
-	Lost int `json:"lost"`
+	Lost int
 	// LostAtProgress is the value of Lost at the last progress; the difference is the number of
 	// consecutive losses.
-	LostAtProgress int `json:"lost_at_progress"`
+	LostAtProgress int
 	// Calls is the number of settled calls when the log was last examined after a loss: more of
 	// them since then are progress.
-	Calls int `json:"calls,omitempty"`
+	Calls int
 	// Begun is the last started attempt of an agent whose conversation can continue; zero: there is
 	// none.
-	Begun int `json:"begun,omitempty"`
+	Begun int
 	// Basis is what the last started attempt was based on; nil: none was started.
-	Basis *Basis `json:"basis,omitempty"`
+	Basis *Basis
 	// Outage is the outage that the attempt in progress waits out; nil: there is none.
-	Outage *Outage `json:"outage,omitempty"`
+	Outage *Outage
 	// AttemptAt is when the attempt in progress was started, by any execution; zero: none is in
 	// progress.
-	AttemptAt time.Time `json:"attempt_at,omitzero"`
+	AttemptAt time.Time
 	// Ended is how the agent of the attempt in progress has ended, while its work is collected and checked; nil: it has not
 	// ended, or has failed.
-	Ended *AgentEnded `json:"-"`
+	Ended *AgentEnded
 	// Pauses are the waits within attempts, for a budget or an outage, oldest first.
-	Pauses []Pause `json:"pauses,omitempty"`
+	Pauses []Pause
 	// Permit is the permission of the breaker of the round's agent; nil: it has given none yet.
-	Permit *BreakerPermit `json:"permit,omitempty"`
+	Permit *BreakerPermit
 }
 
 // AgentEnded is the end of an agent whose work is not recorded yet. An execution that continues the attempt collects and

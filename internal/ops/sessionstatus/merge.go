@@ -183,7 +183,8 @@ func overlayRound(
 ) {
 	h, beaten := heartbeat(p)
 	if beaten && isMissing {
-		addRound(a, h)
+		a.Attempts += h.Attempt - 1
+		a.Usage = a.Usage.Add(h.Spent)
 	}
 	switch p.GetState() {
 	case enumspb.PENDING_ACTIVITY_STATE_STARTED:
@@ -199,7 +200,7 @@ func overlayRound(
 			a.Status = session.Waiting
 		}
 	case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
-		a.Status, a.Progress = session.Waiting, delay(p, h)
+		a.Status, a.Progress = session.Waiting, cmp.Or(a.Progress, delay(p))
 	default: // cancelled or paused: as the base has it
 	}
 }
@@ -219,22 +220,9 @@ func overlayWait(v *Session, id spec.AssignmentID, a *session.AssignmentStatus, 
 	}
 }
 
-// addRound adds a round in progress to an assignment whose finished rounds are known.
-func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
-	log := h.Log
-	failed := log.Failures()
-	a.Attempts += session.CountedAttempts(failed)
-	a.Failures = append(a.Failures, failed...)
-	a.LostWorkers += log.Lost
-	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
-}
-
-// delay describes what a waiting round waits for, by its last heartbeat.
-func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
+// delay describes what a waiting round waits for.
+func delay(p *workflowpb.PendingActivityInfo) string {
 	if next := p.GetNextAttemptScheduleTime(); next != nil {
-		if o := h.Log.Outage; o != nil {
-			return o.String()
-		}
 		return "the next attempt starts at " + next.AsTime().Local().Format(time.TimeOnly)
 	}
 	if p.GetLastFailure().GetTimeoutFailureInfo() != nil {

@@ -180,7 +180,6 @@ func (r *roundRow) columns() columns {
 		{"integrating", &r.Integrating},
 		{"supplied", &r.Supplied},
 		{"outcome", &r.outcome},
-		{"revision", &r.Revision},
 		{"at_work", &r.Started},
 		{"lost", &r.Lost},
 		{"lost_at_progress", &r.LostAtProgress},

@@ -175,7 +175,6 @@ create table rounds (
   supplied           integer not null, -- 1: a person's files are its work
   outcome            text    not null check (outcome in ('', 'succeeded', 'failed', 'failed_for_good')),
                                        -- failed: another round follows by itself; failed_for_good: none does
-  revision           bigint  not null, -- counts its changes: a heartbeat may have a later one
   at_work            integer not null, -- 1: an execution has started its agent or its checks, and has not noted the end
   lost               bigint  not null, -- workers lost after the agent was started
   lost_at_progress   bigint  not null, -- lost at the last progress; the difference is the losses in a row

@@ -10,7 +10,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
@@ -51,8 +50,6 @@ type task struct {
 	cancelling chan struct{}
 	// current is the execution whose end counts.
 	current *execution
-	// details are those of the last heartbeat that was heard.
-	details *activities.Heartbeat
 }
 
 // execution is one start of an activity in a process.
@@ -60,7 +57,6 @@ type execution struct {
 	task    *task
 	p       *process
 	attempt int32
-	details *activities.Heartbeat
 	local   bool
 	cancel  context.CancelCauseFunc
 	beaten  time.Time
@@ -82,7 +78,7 @@ func executionOf(ctx context.Context) *execution {
 }
 
 // beat takes a heartbeat.
-func (ex *execution) beat(b activities.Heartbeat) error {
+func (ex *execution) beat() error {
 	t := ex.task
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +93,7 @@ func (ex *execution) beat(b activities.Heartbeat) error {
 	if t.current != ex {
 		return activities.ErrReplaced
 	}
-	ex.beaten, t.details = time.Now(), &b
+	ex.beaten = time.Now()
 	if t.cancelled {
 		return activities.ErrUnwanted
 	}
@@ -226,7 +222,7 @@ func (d *delivery) execute(ctx context.Context, t *task, p *process, attempt int
 	bounded, cancel := context.WithCancelCause(bounded)
 	ex := &execution{task: t, p: p, attempt: attempt, local: local, cancel: cancel, beaten: time.Now(), done: make(chan outcome, 1), stopping: make(chan struct{})}
 	t.mu.Lock()
-	t.current, ex.details = ex, t.details
+	t.current = ex
 	t.mu.Unlock()
 	d.world.note(p, "starts %s, attempt %d", t.id, attempt)
 	if attempt == 60 && t.name == string(activities.MergeName) {
@@ -445,7 +441,7 @@ func (a *activityOut) GetLogger(ctx context.Context) log.Logger {
 	return a.Next.GetLogger(ctx)
 }
 
-func (a *activityOut) RecordHeartbeat(ctx context.Context, details ...any) {
+func (a *activityOut) RecordHeartbeat(ctx context.Context, _ ...any) {
 	ex := executionOf(ctx)
 	if ex == nil {
 		return
@@ -454,26 +450,12 @@ func (a *activityOut) RecordHeartbeat(ctx context.Context, details ...any) {
 		if a.d.world.away("temporal") {
 			return nil
 		}
-		beat, _ := details[0].(activities.Heartbeat)
-		err := ex.beat(beat)
+		err := ex.beat()
 		if errors.Is(err, activities.ErrUnwanted) || errors.Is(err, activities.ErrReplaced) {
 			ex.cancel(context.Canceled)
 		}
 		return err
 	})
-}
-
-func (a *activityOut) HasHeartbeatDetails(ctx context.Context) bool {
-	ex := executionOf(ctx)
-	return ex != nil && ex.details != nil
-}
-
-func (a *activityOut) GetHeartbeatDetails(ctx context.Context, d ...any) error {
-	payloads, err := converter.GetDefaultDataConverter().ToPayloads(*executionOf(ctx).details)
-	if err != nil {
-		return err
-	}
-	return converter.GetDefaultDataConverter().FromPayloads(payloads, d...)
 }
 
 func (a *activityOut) GetWorkerStopChannel(ctx context.Context) <-chan struct{} {

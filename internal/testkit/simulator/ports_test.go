@@ -305,11 +305,11 @@ func act(p *process, op string, effect func() error) error {
 // heartbeats reports to the simulated Temporal.
 type heartbeats struct{ p *process }
 
-func (h heartbeats) Beat(ctx context.Context, beat activities.Heartbeat) error {
+func (h heartbeats) Beat(ctx context.Context, _ activities.Heartbeat) error {
 	return act(h.p, "Beat", func() error {
 		if h.p.world.away("temporal") {
 			return errAway
 		}
-		return executionOf(ctx).beat(beat)
+		return executionOf(ctx).beat()
 	})
 }
