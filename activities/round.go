@@ -6,9 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/failpoint"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // Rounds does the rounds of assignments on a worker that offers their agent.
@@ -281,4 +287,174 @@ func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 		return err
 	}
 	return providerOutage(o, r.report())
+}
+
+// load reads the session and the state of earlier executions of the round. It returns the
+// round's result if the record has one.
+func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in RoundInput) (*round, *session.RoundResult, error) {
+	s, err := fromStore(ctx, e.retryStore, func() (sessionContext, error) {
+		var err error
+		if in.Beside, err = in.Beside.load(ctx, rs.Files); err != nil {
+			return sessionContext{}, err
+		}
+		return loadSessionContext(ctx, rs.Sessions, in.Head)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &round{ports: rs, in: in, session: s, exec: e, log: log, agent: cmp.Or(in.Agent, s.team.Personas[in.Persona].Agent)}
+	result, err := log.load(ctx, s, r.agent, rs.Clock().UTC())
+	if err != nil {
+		return nil, nil, err
+	}
+	r.breaker = &agentBreaker{
+		port: rs.Breakers, settings: rs.Agents.Breaker(r.agent), log: log, perCall: len(rs.Agents.Offered(r.agent).Gateway) > 0,
+		activity: activityKey(e.info), holder: cmp.Or(in.Lease.Holder, activityKey(e.info)), clock: rs.Clock, setProgress: e.setProgress,
+	}
+	r.outage = &outageWait{
+		exec: e, log: log, breaker: r.breaker, signals: rs.Signals, retry: s.team.Retry, order: in.Outage, hold: rs.HoldSlot,
+		clock: rs.Clock, random: rs.Random, report: r.report,
+	}
+	e.dir.cleared = r.outage.filesCleared
+	return r, result, nil
+}
+
+// openSpender reads the assignment's calls for those of the round.
+func (r *round) openSpender(ctx context.Context) (*spender, error) {
+	ports, id := r.ports, r.in.AssignmentID
+	observer := &callObserver{observer: r.exec.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
+	s := &spender{
+		files: ports.Files, state: ports.State, observer: observer, round: r, setProgress: r.exec.setProgress, retryState: r.exec.retryStore,
+		of: state.Assignment{Key: r.session.key, AssignmentID: id}, team: r.session.team,
+		waits: r.exec.waits, clock: ports.Clock, agent: r.agent, free: r.in.Free, fence: r.log.opened.Fence, answersFrom: r.log.opened.Order.AnswersFrom,
+	}
+	calls, err := s.load(ctx, lostCalls{ports.State, ports.Sessions, ports.Agents, ports.WorkDirs, r.log.endedCost()})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.log.loadCalls(ctx, calls); err != nil {
+		return s, err
+	}
+	return s, s.warn(ctx)
+}
+
+// callEnded notes that the agent's process has ended.
+func (r *round) callEnded() { r.exec.dir.idle() }
+
+// callBooked ends an outage if the call has an answer: that is progress.
+func (r *round) callBooked(ctx context.Context, answered bool) {
+	if answered {
+		r.outage.end(ctx, true)
+	}
+}
+
+// attempt returns the next attempt of the round.
+func (r *round) nextAttempt() *attempt {
+	return &attempt{
+		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files, r.session}, log: r.log, spender: r.spender, breaker: r.breaker,
+		session: r.session, in: r.in, clock: r.ports.Clock,
+	}
+}
+
+// succeed records the result before it is returned to Temporal.
+func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
+	log := r.log.get()
+	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
+	result.LeftOut = end.outcome.LeftOut
+	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
+	result.From = end.from
+	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
+	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
+	result.StartedAt, result.EndedAt = log.AttemptAt, r.ports.Clock().UTC()
+	result.Log = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log)
+	if err := r.log.recordResult(ctx, result); err != nil {
+		return err
+	}
+	r.exec.observer.RoundEnded(r.agent, "")
+	failpoint.Here("recorded, not completed")
+	if !r.in.Integrating && len(result.SendsBack) == 0 { // else it is done again, or was done before
+		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Completed)
+	}
+	return nil
+}
+
+// giveUp ends the round with the report of all its attempts.
+func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
+	last := !f.AnotherRound(r.in.Round, r.in.Rounds)
+	if err := r.log.recordGivenUp(ctx, last); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	log := r.log.get()
+	r.exec.observer.RoundEnded(r.agent, f.Category)
+	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(log.Attempts)}, spending(r.spender.spent())...)...)
+	if last {
+		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Failed)
+	}
+	report := RoundFailure{Failure: f, Attempts: log.Failures(), RoundReport: r.report()}
+	report.Unreported = r.breaker.report(ctx, &f)
+	return unrecoverable(report, nil)
+}
+
+// report is what every end of the activity reports.
+func (r *round) report() session.RoundReport {
+	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.spentInAll()}
+}
+
+// done returns a recorded result for the session, and reports to the breaker.
+func (r *round) done(ctx context.Context, result *session.RoundResult) session.RoundResult {
+	out := *result
+	out.Unreported = r.breaker.report(ctx, nil)
+	return out
+}
+
+// interrupted ends an execution because of an error that is not a failure of the attempt.
+func (r *round) interrupted(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	r.log.noteInterrupted(ctx)
+	if !resumesAfter(ctx, err) {
+		r.breaker.giveBack(ctx)
+	}
+	if r.spender == nil {
+		return executionEnd(ctx, err)
+	}
+	return executionEnd(ctx, err, r.report())
+}
+
+// canRaiseBudget reports whether an attempt has failed only because a budget of the
+// session is exceeded, and the session can raise it or use another agent.
+func (r *round) canRaiseBudget(f failures.Failure) bool {
+	return f.Category == failures.TokenBudget && r.spender.lastRefusal() != nil &&
+		(r.in.OnExceeded == spec.OnExceededAsk || r.in.OnExceeded == spec.OnExceededDegrade)
+}
+
+// budgetSpent ends the activity and not the round: no attempt is used, and a later
+// activity continues with the same one.
+func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
+	r.log.change(func(l *session.RoundLog) {
+		l.Started = false
+		l.Pause(r.ports.Clock().UTC(), f.Category)
+	})
+	if err := r.log.write(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	r.breaker.giveBack(ctx)
+	stop := *r.spender.lastRefusal()
+	stop.Message, stop.RoundReport = f.Message, r.report()
+	return temporal.NewApplicationErrorWithOptions(f.Message, session.BudgetSpent,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
+}
+
+// diff stores the difference between an attempt's files and the round's input.
+func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
+	if files == "" || files == r.in.Input {
+		return ""
+	}
+	text, err := r.ports.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
+	if err != nil {
+		activity.GetLogger(ctx).Warn("the next attempt does not get the changes of this one", "error", err)
+		return ""
+	}
+	return storeLog(ctx, r.ports.Files, r.ports.Agents, []byte(text))
 }
