@@ -20,7 +20,7 @@ type attempt struct {
 	exec    *execution
 	files   Files
 	checks  checks
-	log     *roundLog
+	rows    *roundRows
 	spender *spender
 	breaker *agentBreaker
 	session sessionContext
@@ -100,12 +100,12 @@ func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemp
 	}
 	end.dir = dir
 	if !start.continues {
-		a.log.setConversation(nil)
+		a.rows.setConversation(nil)
 	}
-	if err := a.log.noteStart(ctx, start.begun, a.clock().UTC(), a.hasConversation(), basis); err != nil {
+	if err := a.rows.noteStart(ctx, start.begun, a.clock().UTC(), a.hasConversation(), basis); err != nil {
 		return end, err
 	}
-	a.spender.begin(a.log.attemptKey(), start.earlier)
+	a.spender.begin(a.rows.attemptKey(), start.earlier)
 	collect := a.collection(dir)
 	job := a.job(dir, start)
 	job.Ended = func(ctx context.Context, o session.Outcome) error {
@@ -119,7 +119,7 @@ func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemp
 		}
 		return end, err
 	}
-	if a.log.get().Ended != nil { // before its cost was booked
+	if a.rows.snapshot().Ended != nil { // before its cost was booked
 		return end, nil
 	}
 	return end, a.noteAgentEnded(ctx, end)
@@ -141,7 +141,7 @@ func (a *attempt) accept(
 	}
 	if work, err = a.checks.verify(ctx, c, dir, req, work, o); err != nil {
 		if err = a.exec.dir.blame(ctx, err); a.exec.dir.now().wasFull { // the work may lack what the disk did not take
-			a.log.change(func(log *session.RoundLog) { log.Ended = nil })
+			a.rows.change(func(log *session.RoundLog) { log.Ended = nil })
 		}
 	}
 	return dropped, work, err
@@ -151,7 +151,7 @@ func (a *attempt) accept(
 func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	persona := a.session.team.Personas[a.in.Persona]
 	return session.Job{
-		Input: a.in.Input, Agent: a.log.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
+		Input: a.in.Input, Agent: a.rows.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Calls: a.spender, Waits: a.exec.waits, Continues: s.continues,
 	}
@@ -246,7 +246,7 @@ func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (sessi
 		}
 		files = shown.Output
 	}
-	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InCalls; {
+	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.rows.agent).Conversation != spec.InCalls; {
 	case s.asLeft && inLayers:
 		return a.exec.dir.hold(dirs.WithLayers(ctx, dir))
 	case s.asLeft && !dirs.IsLayered(dir):
@@ -378,7 +378,7 @@ func said(all []string, of string, notes []string) []string {
 func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, error) {
 	var outcome session.Outcome
 	process := a.exec.agents.Offered(job.Agent).Conversation != spec.InCalls
-	err := a.exec.dir.watch(ctx, "the agent", process, a.log.get().AttemptAt, func(ctx context.Context) (err error) {
+	err := a.exec.dir.watch(ctx, "the agent", process, a.rows.snapshot().AttemptAt, func(ctx context.Context) (err error) {
 		outcome, err = a.exec.agents.Run(ctx, job)
 		return err
 	})

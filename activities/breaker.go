@@ -58,7 +58,7 @@ type BreakerStop struct {
 type agentBreaker struct {
 	port     Breakers // nil: every round may begin
 	settings spec.Breaker
-	log      *roundLog
+	rows     *roundRows
 	// perCall: a gateway reports the failures of calls, so those of attempts and rounds are not reported.
 	perCall bool
 	// activity names the round's activity; holder is the holder of its lease: the wait's
@@ -73,8 +73,8 @@ type agentBreaker struct {
 // allow permits the round to begin, or returns the open breaker. A round that has counted an
 // attempt since it got its permit has begun, and needs no other one.
 func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error) {
-	log := b.log.get()
-	if b.port == nil || log.Permit != nil && len(log.Attempts) > 0 && b.log.outage() == nil {
+	log := b.rows.snapshot()
+	if b.port == nil || log.Permit != nil && len(log.Attempts) > 0 && b.rows.outage() == nil {
 		return nil, nil
 	}
 	view, err := b.read(ctx)
@@ -83,7 +83,7 @@ func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error
 	}
 	switch view.State.At(b.clock()) {
 	case session.BreakerClosed:
-		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
+		b.rows.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
 		return nil, nil
 	case session.BreakerHalfOpen:
 		bounded, cancel := context.WithTimeout(ctx, readLimit)
@@ -91,10 +91,10 @@ func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error
 		cancel()
 		switch {
 		case answer.Effect == breaker.Leased: // also while the work is cancelled: the lease is given back then
-			b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation, Holder: b.holder})
+			b.rows.setPermit(&session.BreakerPermit{Generation: answer.State.Generation, Holder: b.holder})
 			return nil, nil
 		case answer.Effect == breaker.Passed:
-			b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation})
+			b.rows.setPermit(&session.BreakerPermit{Generation: answer.State.Generation})
 			return nil, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -144,7 +144,7 @@ func (b *agentBreaker) updateID(what string) string {
 
 // keepLease renews a probe's lease while the round works.
 func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
-	log := b.log.get()
+	log := b.rows.snapshot()
 	if log.Permit == nil || log.Permit.Holder == "" {
 		return func() {}
 	}
@@ -170,7 +170,7 @@ func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
 
 // holds reports whether the round still probes its agent under a lease.
 func (b *agentBreaker) holds(holder string) bool {
-	permit := b.log.get().Permit
+	permit := b.rows.snapshot().Permit
 	return permit != nil && permit.Holder == holder
 }
 
@@ -202,9 +202,9 @@ func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f *fail
 // nothing to report. After a failure the round needs another permit before it tries the
 // agent.
 func (b *agentBreaker) reportProvider(ctx context.Context, f *failures.Failure) *breaker.View {
-	log := b.log.get()
+	log := b.rows.snapshot()
 	if f != nil {
-		b.log.setPermit(nil)
+		b.rows.setPermit(nil)
 	}
 	id := b.updateID("answer")
 	if f != nil && log.Outage != nil { // a further execution of the round may report the same failure
@@ -216,7 +216,7 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f *failures.Failure) 
 	}
 	view := b.send(ctx, *report)
 	if view != nil && f == nil { // the report has ended the probe, and the round continues
-		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
+		b.rows.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
 	}
 	return view
 }
@@ -251,7 +251,7 @@ func (b *agentBreaker) providerBack(ctx context.Context) {
 // not be delivered in time, so that the session delivers it later. It also works after the
 // end of the round's context.
 func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
-	report := b.outcome(b.activity, b.log.get().Permit, f)
+	report := b.outcome(b.activity, b.rows.snapshot().Permit, f)
 	if report == nil {
 		return nil
 	}
@@ -263,7 +263,7 @@ func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session
 
 // giveBack ends a probe without a result.
 func (b *agentBreaker) giveBack(ctx context.Context) {
-	if permit := b.log.get().Permit; permit != nil && permit.Holder != "" {
+	if permit := b.rows.snapshot().Permit; permit != nil && permit.Holder != "" {
 		b.report(ctx, &failures.Failure{Category: failures.Cancelled})
 	}
 }
@@ -341,7 +341,7 @@ func (b *callBreaker) Open() time.Duration {
 		}
 		return state.OpenUntil.Sub(now)
 	case session.BreakerHalfOpen:
-		if permit := b.log.get().Permit; permit == nil || permit.Holder == "" {
+		if permit := b.rows.snapshot().Permit; permit == nil || permit.Holder == "" {
 			return defaultOpenWait
 		}
 	case session.BreakerClosed:
@@ -358,7 +358,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 		}
 		return
 	}
-	permit := b.log.get().Permit
+	permit := b.rows.snapshot().Permit
 	if permit == nil || b.settings.WeighFailure(f) != failures.CountsAsFailure {
 		return
 	}

@@ -257,9 +257,6 @@ func (s *spender) warn(ctx context.Context) error {
 	})
 }
 
-// describe adds the cost of the attempt to a heartbeat.
-func (s *spender) describe(beat *Heartbeat) { beat.Agent, beat.Spent = s.agent, s.spent() }
-
 // The times of calls.
 const (
 	// budgetWait and budgetWaitMax are the waits for a budget that calls in flight may free.

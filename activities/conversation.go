@@ -19,7 +19,7 @@ const storeTimeout = 5 * time.Second
 
 // hasConversation reports whether the attempt's agent keeps a conversation in its HOME.
 func (a *attempt) hasConversation() bool {
-	return a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
+	return a.exec.agents.Offered(a.rows.agent).Conversation == spec.InDirectory
 }
 
 // storeConversation stores what the attempt's conversation continues with on another host, for
@@ -30,12 +30,12 @@ func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
 	if end.dir.Tree == "" || end.elsewhere || !a.hasConversation() || errors.Is(context.Cause(ctx), session.ErrFenced) {
 		return
 	}
-	c, ok := a.exec.agents.Conversation(a.log.agent, end.dir)
+	c, ok := a.exec.agents.Conversation(a.rows.agent, end.dir)
 	if !ok {
-		a.log.setConversation(nil)
+		a.rows.setConversation(nil)
 		return
 	}
-	before := a.log.storedConversation()
+	before := a.rows.storedConversation()
 	if session.HomeOf(before) != "" && before.ID == c.ID && before.Files == end.files && end.outcome.Usage == (cost.Usage{}) {
 		return // the model has said nothing since: a provider that fails for hours costs no space
 	}
@@ -57,7 +57,7 @@ func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
 		logger.Warn("the conversation is not stored; on another host it continues from an earlier point", "error", err)
 		return
 	}
-	a.log.setConversation(&c)
+	a.rows.setConversation(&c)
 }
 
 // collectConversation stores a conversation's files below HOME, and the tree unless the attempt
@@ -72,7 +72,7 @@ func (a *attempt) collectConversation(ctx context.Context, preset string, end at
 		files = collected.Output
 	}
 	collected, err := a.files.Collect(ctx, session.Collect{
-		Dir: end.dir.Home, Only: a.exec.agents.ConversationFiles(a.log.agent, preset), Secrets: a.exec.agents.Secrets(),
+		Dir: end.dir.Home, Only: a.exec.agents.ConversationFiles(a.rows.agent, preset), Secrets: a.exec.agents.Secrets(),
 	})
 	if err == nil && len(collected.LeftOut) > 0 { // a part of a conversation is none
 		err = failures.Failf(failures.InvalidOutput, "a file of the conversation cannot be kept: %s", collected.LeftOut[0])
@@ -83,11 +83,11 @@ func (a *attempt) collectConversation(ctx context.Context, preset string, end at
 // noteConversation notes beside HOME which stored conversation HOME has, once the record has
 // it. Without the note, the next attempt restores it from the store.
 func (a *attempt) noteConversation(dir session.WorkDir) {
-	stored := a.log.storedConversation()
+	stored := a.rows.storedConversation()
 	if dir.Home == "" || stored == nil {
 		return
 	}
-	if here, ok := a.exec.agents.Conversation(a.log.agent, dir); ok && here.ID == stored.ID && here.Home != stored.Home {
+	if here, ok := a.exec.agents.Conversation(a.rows.agent, dir); ok && here.ID == stored.ID && here.Home != stored.Home {
 		here.Home = stored.Home
 		_ = a.exec.agents.NoteConversation(dir, here)
 	}

@@ -1,23 +1,20 @@
-// Package activities does the work of sessions: rounds of assignments, merges of
-// phases, checkpoints and status, waits, notices.
+// Package activities does the work of sessions: rounds of assignments, merges of phases, checkpoints and status, waits,
+// notices. The ports in ports.go are all that it needs from below.
 //
-// A round is retry level 2, and each of its activity executions does attempts (level 1).
-// Read round.go first. Each type uses only those below it:
+// A round is retry level 2, and each of its activity executions does attempts (level 1). Read round.go first: it has the
+// loop of attempts, and the end of each. Below it, each type uses only those after it:
 //
-//	round           the loop of attempts; decides on another attempt, the result, the end of the round
-//	phaseMerge      the merge of a phase and its checks
-//	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
-//	spender         paid calls and stored answers of an attempt
-//	reservedCall        one call in flight
-//	lostCalls       books calls that died with a worker
-//	callObserver    reports calls to the observer
-//	outageWait      waits for a provider or a host that fails
-//	agentBreaker    permits, leases and reports of the agent's breaker
-//	checks          runs checks, collects files
-//	roundLog        the rows of the round and its attempts; their only writer
-//	execution       lock, fence, stop of the worker, retries of the store
-//	directory       the assignment's directory, and its use of the disk
-//	heartbeats      reports to Temporal
+//	attempt        fills the directory, runs the agent, collects and checks its work (attempt.go); what it starts from is
+//	               decided in start.go, what it is told in feedback.go, how it continues after its agent has ended in ended.go
+//	spender        reserves and books the paid calls of an attempt, and finds stored answers (calls.go)
+//	lostCalls      books calls that died with a worker
+//	outageWait     waits for a provider or a host that fails
+//	agentBreaker   permits, leases and reports of the agent's breaker (breaker.go)
+//	checks         runs checks, collects files
+//	roundRows      the rows of the round and its attempts: their only reader and writer
+//	execution      lock, fence, stop of the worker, heartbeats, retries of the store
+//	directory      the assignment's directory, and its use of the disk (disk.go)
 //
-// The activities depend on the ports in ports.go, not on their implementations.
+// Beside rounds: admit.go lets a session begin, and restore.go and reuse.go decide which of its earlier work counts;
+// merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint.
 package activities

@@ -21,7 +21,7 @@ import (
 func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 	outcome := end.outcome
 	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
-	err := a.log.noteAgentEnded(ctx, session.AgentEnded{
+	err := a.rows.noteAgentEnded(ctx, session.AgentEnded{
 		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.files, a.exec.agents, end.outcome.Log),
 	})
 	failpoint.Here("agent ended, not collected")
@@ -30,16 +30,16 @@ func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 
 // noteCollected notes durably that the agent's files are stored.
 func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
-	ended := *a.log.get().Ended
+	ended := *a.rows.snapshot().Ended
 	ended.Files = files
-	err := a.log.noteAgentEnded(ctx, ended)
+	err := a.rows.noteAgentEnded(ctx, ended)
 	failpoint.Here("collected, not checked")
 	return err
 }
 
 // endedCost is the cost of the attempt's agent, if an earlier execution has noted its end.
-func (l *roundLog) endedCost() *endedCost {
-	log := l.get()
+func (l *roundRows) endedCost() *endedCost {
+	log := l.snapshot()
 	if log.Ended == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (l *roundLog) endedCost() *endedCost {
 // endedBefore returns the end of the attempt's agent if an earlier execution has noted it, with a directory that has the
 // agent's files. ok is false if the agent has not ended, or its files are lost.
 func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err error) {
-	ended := a.log.get().Ended
+	ended := a.rows.snapshot().Ended
 	if ended == nil {
 		return end, false, nil
 	}
@@ -65,9 +65,9 @@ func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err
 	if ended.Transcript != "" {
 		end.outcome.Log, _ = a.files.Blob(ctx, ended.Transcript) // a lost transcript is no reason to work again
 	}
-	a.spender.begin(a.log.attemptKey(), nil)
+	a.spender.begin(a.rows.attemptKey(), nil)
 	activity.GetLogger(ctx).Info("the agent has ended before; its work is collected and checked", "collected", ended.Files != "")
-	return end, true, a.log.noteAgentEnded(ctx, *ended)
+	return end, true, a.rows.noteAgentEnded(ctx, *ended)
 }
 
 // reopen opens the directory with the files of an agent that has ended. ok is false if this host does not have them, and they

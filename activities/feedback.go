@@ -68,7 +68,7 @@ func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedba
 // attempt, on the same files. The output of a check may contain times and paths. With another text the
 // next attempt's requests would differ, and stored answers would be paid for again.
 func (a *attempt) firstReport(t tried) session.AttemptReport {
-	for _, round := range a.log.rounds() {
+	for _, round := range a.rows.rounds() {
 		if round.Pass < t.answersFrom || round.Round != int(t.key.Round) {
 			continue
 		}

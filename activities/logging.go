@@ -24,7 +24,7 @@ func spending(u cost.Usage) []any {
 
 // runObserved does the attempt, and reports it to the observer and the log.
 func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
-	attempt, began := len(r.log.get().Attempts)+1, r.ports.Clock()
+	attempt, began := len(r.rows.snapshot().Attempts)+1, r.ports.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)
 	activity.GetLogger(ctx).Info("attempt started")
 	watched, ended := r.exec.observer.AttemptBegun(ctx, Attempt{

@@ -49,7 +49,7 @@ type OutageStop struct {
 // outageWait waits for a provider or a host that fails. The wait uses up no attempt.
 type outageWait struct {
 	exec    *execution
-	log     *roundLog
+	rows    *roundRows
 	breaker *agentBreaker
 	signals Signals
 	retry   spec.Retry
@@ -72,14 +72,14 @@ func (o *outageWait) waitsOut(f failures.Failure) bool {
 // the attempt's files; files is its manifest, if that is known.
 func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool, files spec.Digest) error {
 	var outage session.Outage
-	o.log.change(func(log *session.RoundLog) {
-		outage = log.Outage.After(f, o.log.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
+	o.rows.change(func(log *session.RoundLog) {
+		outage = log.Outage.After(f, o.rows.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
 		outage.Left, outage.Files = filled, files
 		log.Outage, log.Started, log.LostAtProgress = &outage, false, log.Lost
 		log.Pause(o.clock().UTC(), f.Category)
 	})
 	o.exec.setProgress(outage.String())
-	if err := o.log.write(ctx); err != nil {
+	if err := o.rows.write(ctx); err != nil {
 		return err
 	}
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", outage.Until, "since", outage.Since)
@@ -167,11 +167,11 @@ func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outag
 		return false
 	}
 	outage.Told, outage.ToldAt = cause, now
-	o.log.change(func(l *session.RoundLog) {
+	o.rows.change(func(l *session.RoundLog) {
 		told := *outage
 		l.Outage = &told
 	})
-	o.log.tryPut(ctx, "the session's notification is not recorded yet") // it may be signalled again
+	o.rows.tryPut(ctx, "the session's notification is not recorded yet") // it may be signalled again
 	return true
 }
 
@@ -187,13 +187,13 @@ func (o *outageWait) signal(ctx context.Context, news OutageNews) error {
 func (o *outageWait) breakerOpen(ctx context.Context, view *breaker.View) error {
 	now, patience := o.clock().UTC(), o.retry.WaitsOut()
 	t := BreakerStop{Breaker: o.breaker.settings, Wait: view.Status().WaitFor(now)}
-	if t.Outage = o.log.outage(); t.Outage != nil {
+	if t.Outage = o.rows.outage(); t.Outage != nil {
 		t.Outage.Failure.Output = ""
 		t.PatienceUntil = t.Outage.PatienceUntil(patience)
 	} else if patience > 0 && view.State.Forced == nil {
 		t.PatienceUntil = now.Add(patience.Std())
 	}
-	if err := o.log.recordNotBegun(ctx); err != nil {
+	if err := o.rows.recordNotBegun(ctx); err != nil {
 		return err
 	}
 	return temporal.NewApplicationErrorWithOptions(
@@ -203,13 +203,13 @@ func (o *outageWait) breakerOpen(ctx context.Context, view *breaker.View) error 
 
 // end ends the outage, if there is one. answered: the provider has just answered.
 func (o *outageWait) end(ctx context.Context, answered bool) {
-	outage := o.log.outage()
+	outage := o.rows.outage()
 	if outage == nil {
 		return
 	}
 	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits", outage.Waits)
-	o.log.change(func(l *session.RoundLog) { l.Outage = nil })
-	o.log.tryPut(ctx, "the end of the outage is not recorded yet")
+	o.rows.change(func(l *session.RoundLog) { l.Outage = nil })
+	o.rows.tryPut(ctx, "the end of the outage is not recorded yet")
 	o.exec.background.Go(func() { o.announceEnd(ctx, *outage, answered) })
 }
 
@@ -230,10 +230,10 @@ func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, ans
 
 // filesCleared notes that the files of an attempt in an outage were removed.
 func (o *outageWait) filesCleared(ctx context.Context) {
-	if outage := o.log.outage(); outage != nil && outage.Left {
+	if outage := o.rows.outage(); outage != nil && outage.Left {
 		outage.Left = false
-		o.log.change(func(l *session.RoundLog) { l.Outage = outage })
-		o.log.tryPut(ctx, "the removal of the agent's files is not recorded yet")
+		o.rows.change(func(l *session.RoundLog) { l.Outage = outage })
+		o.rows.tryPut(ctx, "the removal of the agent's files is not recorded yet")
 	}
 }
 

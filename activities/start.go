@@ -90,9 +90,9 @@ type startFacts struct {
 // startFacts collects the facts that decide the start of the attempt.
 func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFacts {
 	f := startFacts{
-		in: a.in, basis: basis, of: a.log.of, round: a.log.this(), rounds: a.log.rounds(), firstRun: a.log.opened.First, agent: a.log.agent,
-		conversation: a.exec.agents.Offered(a.log.agent).Conversation,
-		outage:       a.log.outage(), former: a.formerWork(ctx),
+		in: a.in, basis: basis, of: a.rows.of, round: a.rows.snapshot(), rounds: a.rows.rounds(), firstRun: a.rows.opened.First, agent: a.rows.agent,
+		conversation: a.exec.agents.Offered(a.rows.agent).Conversation,
+		outage:       a.rows.outage(), former: a.formerWork(ctx),
 		intact: func(manifest spec.Digest) bool { return a.files.Intact(ctx, manifest) == nil },
 	}
 	if f.conversation == spec.InDirectory {
@@ -108,7 +108,7 @@ func (f *startFacts) findConversation(a *attempt) {
 	if err != nil {
 		return
 	}
-	stored := a.log.storedConversation()
+	stored := a.rows.storedConversation()
 	here, ok := a.exec.agents.Conversation(f.agent, dir)
 	switch {
 	case ok && here.Home == session.HomeOf(stored):

@@ -17,7 +17,7 @@ import (
 // is one attempt.
 func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	started := r.ports.Clock().UTC()
-	if attempts := r.log.get().Attempts; len(attempts) > 0 { // an execution before this one has come to its end
+	if attempts := r.rows.snapshot().Attempts; len(attempts) > 0 { // an execution before this one has come to its end
 		return session.RoundResult{}, r.supplyRefused(attempts[0].Failure)
 	}
 	if f := r.refusal(); f != nil {
@@ -26,7 +26,7 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	result, end, err := r.suppliedWhenPossible(ctx)
 	if err == nil {
 		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log), started, r.ports.Clock().UTC()
-		if err := r.log.recordResult(ctx, result); err != nil {
+		if err := r.rows.recordResult(ctx, result); err != nil {
 			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
 		failpoint.Here("recorded, not completed")
@@ -80,7 +80,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 			"none of the supplied files differs from the input of %s; supply files that it would create or change", a.in.AssignmentID)
 	}
 	if len(contract.Checks) > 0 {
-		if err := a.log.noteStart(ctx, time.Time{}, a.clock().UTC(), false, session.Basis{Input: a.in.Input}); err != nil {
+		if err := a.rows.noteStart(ctx, time.Time{}, a.clock().UTC(), false, session.Basis{Input: a.in.Input}); err != nil {
 			return nil, end, err
 		}
 	}
@@ -92,7 +92,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output, Files: len(work.Changed) + len(work.Deleted),
 		Summary:     textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
 		LeftOut:     end.outcome.LeftOut,
-		RoundReport: session.RoundReport{Lost: a.log.get().Lost, Total: a.spender.spentInAll()},
+		RoundReport: session.RoundReport{Lost: a.rows.snapshot().Lost, Total: a.spender.spentInAll()},
 	}, end, nil
 }
 
@@ -135,10 +135,10 @@ func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end atte
 		Attempt: 1, Failure: f, From: failures.FromFiles, Left: end.files, Diff: r.diff(ctx, end.files),
 		StartedAt: started, EndedAt: r.ports.Clock().UTC(), Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	}
-	r.log.change(func(l *session.RoundLog) {
+	r.rows.change(func(l *session.RoundLog) {
 		l.Attempts, l.Started, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
 	})
-	if err := r.log.recordGivenUp(ctx, true); err != nil {
+	if err := r.rows.recordGivenUp(ctx, true); err != nil {
 		return r.interrupted(ctx, err)
 	}
 	return r.supplyRefused(f)

@@ -14,9 +14,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-// roundLog is the round at work in its rows, and what earlier rounds of the assignment have done. Only it reads and writes
+// roundRows is the round at work in its rows, and what earlier rounds of the assignment have done. Only it reads and writes
 // them. Its methods may be called from any goroutine.
-type roundLog struct {
+type roundRows struct {
 	exec  *execution
 	state State
 	in    RoundInput
@@ -51,14 +51,14 @@ const (
 	earlierActivity
 )
 
-func newRoundLog(e *execution, s State, in RoundInput) *roundLog {
-	return &roundLog{exec: e, state: s, in: in, of: state.Assignment{Key: e.key, AssignmentID: e.id}}
+func newRoundRows(e *execution, s State, in RoundInput) *roundRows {
+	return &roundRows{exec: e, state: s, in: in, of: state.Assignment{Key: e.key, AssignmentID: e.id}}
 }
 
 // load reads the state of earlier executions of the round: the log of its attempts and,
 // if it has succeeded, its result. The caller holds the assignment's lock: if the agent
 // was started and its end was not noted, a worker was lost.
-func (l *roundLog) load(ctx context.Context, s sessionContext, agent string, now time.Time) (*session.RoundResult, error) {
+func (l *roundRows) load(ctx context.Context, s sessionContext, agent string, now time.Time) (*session.RoundResult, error) {
 	opened, err := l.open(ctx, s)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (l *roundLog) load(ctx context.Context, s sessionContext, agent string, now
 }
 
 // open makes this execution the only one that may write the assignment's rows.
-func (l *roundLog) open(ctx context.Context, s sessionContext) (opened state.OpenedRound, err error) {
+func (l *roundRows) open(ctx context.Context, s sessionContext) (opened state.OpenedRound, err error) {
 	info := l.exec.info
 	order := state.RoundOrder{
 		Assignment: l.of, TemporalRun: info.WorkflowExecution.RunID, Ordered: l.in.Ordered, Because: l.in.Because, Forced: l.in.Forced,
@@ -105,7 +105,7 @@ func (l *roundLog) open(ctx context.Context, s sessionContext) (opened state.Ope
 	return opened, err
 }
 
-func (l *roundLog) countLostWorker() {
+func (l *roundRows) countLostWorker() {
 	l.round.Started = false
 	l.round.Lost++
 	if l.round.Outage != nil { // the files may be half of what the agent was writing
@@ -117,7 +117,7 @@ func (l *roundLog) countLostWorker() {
 }
 
 // continueEarlier continues a round that another activity has begun.
-func (l *roundLog) continueEarlier(now time.Time) {
+func (l *roundRows) continueEarlier(now time.Time) {
 	l.round.Permit = nil
 	if l.round.Outage == nil {
 		return
@@ -132,7 +132,7 @@ func (l *roundLog) continueEarlier(now time.Time) {
 
 // loadCalls notes progress that a lost worker had made. It compares how many calls of the assignment have ended with how many
 // had when a loss was last examined.
-func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
+func (l *roundRows) loadCalls(ctx context.Context, calls []state.Call) error {
 	l.mu.Lock()
 	progress := 0
 	for _, c := range calls {
@@ -152,30 +152,27 @@ func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call) error {
 }
 
 // attemptKey names the running attempt.
-func (l *roundLog) attemptKey() state.AttemptKey {
-	r := l.this()
+func (l *roundRows) attemptKey() state.AttemptKey {
+	r := l.snapshot()
 	return state.AttemptKey{Assignment: l.of, Pass: int64(r.Pass), Round: int64(r.Round), Attempt: int64(len(r.Attempts) + 1)}
 }
 
-// get returns the log as it is now.
-func (l *roundLog) get() session.RoundLog { return l.this().RoundLog }
-
-// this returns the round as it is now.
-func (l *roundLog) this() session.RoundRecord {
+// snapshot returns the round as it is now.
+func (l *roundRows) snapshot() session.RoundRecord {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.round
 }
 
 // rounds returns the assignment's rounds before this one, in their order.
-func (l *roundLog) rounds() []session.RoundRecord {
-	this := l.this()
+func (l *roundRows) rounds() []session.RoundRecord {
+	this := l.snapshot()
 	return slices.DeleteFunc(slices.Clone(l.opened.Record.Rounds), func(r session.RoundRecord) bool { return r.Pass == this.Pass && r.Round >= this.Round })
 }
 
 // outage returns the outage of the round's agent; nil: there is none.
-func (l *roundLog) outage() *session.Outage {
-	log := l.get()
+func (l *roundRows) outage() *session.Outage {
+	log := l.snapshot()
 	if o := log.Outage; o != nil && o.Agent == l.agent {
 		copied := *o
 		return &copied
@@ -184,14 +181,14 @@ func (l *roundLog) outage() *session.Outage {
 }
 
 // change changes the log, for the next write.
-func (l *roundLog) change(change func(*session.RoundLog)) {
+func (l *roundRows) change(change func(*session.RoundLog)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.round.RoundLog)
 }
 
 // setPermit notes how the breaker of the agent let the round begin, without a new revision.
-func (l *roundLog) setPermit(p *session.BreakerPermit) {
+func (l *roundRows) setPermit(p *session.BreakerPermit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.round.Permit = p
@@ -200,7 +197,7 @@ func (l *roundLog) setPermit(p *session.BreakerPermit) {
 // noteStart notes durably that the agent or its substitute is about to be
 // started: see [session.RoundLog.Started]. begun is when the attempt was begun; zero: now. continuable:
 // a later execution can continue the agent's conversation.
-func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continuable bool, basis session.Basis) error {
+func (l *roundRows) noteStart(ctx context.Context, begun, now time.Time, continuable bool, basis session.Basis) error {
 	l.change(func(log *session.RoundLog) {
 		log.Started, log.AttemptAt, log.Basis, log.Ended = true, now, &basis, nil
 		if !begun.IsZero() {
@@ -216,15 +213,15 @@ func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continua
 
 // noteAgentEnded notes durably how the agent has ended, or that its work is collected. What follows, the checks, may end the
 // worker, so the attempt stays at work.
-func (l *roundLog) noteAgentEnded(ctx context.Context, ended session.AgentEnded) error {
+func (l *roundRows) noteAgentEnded(ctx context.Context, ended session.AgentEnded) error {
 	l.change(func(log *session.RoundLog) { log.Started, log.Ended = true, &ended })
 	return l.write(ctx)
 }
 
 // noteInterrupted notes that the agent has ended, with neither a result nor a failure of the
 // attempt. If the store cannot be used now, the next execution counts a lost worker.
-func (l *roundLog) noteInterrupted(ctx context.Context) {
-	if !l.get().Started {
+func (l *roundRows) noteInterrupted(ctx context.Context) {
+	if !l.snapshot().Started {
 		return
 	}
 	l.change(func(log *session.RoundLog) { log.Started = false })
@@ -232,7 +229,7 @@ func (l *roundLog) noteInterrupted(ctx context.Context) {
 }
 
 // recordResult writes the result durably.
-func (l *roundLog) recordResult(ctx context.Context, result *session.RoundResult) error {
+func (l *roundRows) recordResult(ctx context.Context, result *session.RoundResult) error {
 	l.change(func(log *session.RoundLog) {
 		log.Started, log.Outage, log.Ended = false, nil, nil
 		l.round.Result = result
@@ -241,7 +238,7 @@ func (l *roundLog) recordResult(ctx context.Context, result *session.RoundResult
 }
 
 // recordGivenUp notes durably that the round has failed for good. last: no other follows by itself.
-func (l *roundLog) recordGivenUp(ctx context.Context, last bool) error {
+func (l *roundRows) recordGivenUp(ctx context.Context, last bool) error {
 	l.mu.Lock()
 	l.round.GaveUp, l.round.Last = true, last
 	l.mu.Unlock()
@@ -250,7 +247,7 @@ func (l *roundLog) recordGivenUp(ctx context.Context, last bool) error {
 
 // recordNotBegun removes a round that has not begun. A round that has begun
 // with another agent stays for the activity that continues it.
-func (l *roundLog) recordNotBegun(ctx context.Context) error {
+func (l *roundRows) recordNotBegun(ctx context.Context) error {
 	l.mu.Lock()
 	r, found := l.round, l.found
 	l.mu.Unlock()
@@ -264,19 +261,19 @@ func (l *roundLog) recordNotBegun(ctx context.Context) error {
 }
 
 // write brings the rows up to date, durably.
-func (l *roundLog) write(ctx context.Context) error {
+func (l *roundRows) write(ctx context.Context) error {
 	return l.exec.retryStore(ctx, func() error { return l.put(ctx) })
 }
 
 // tryPut writes the rows once. If that fails, it logs the consequence.
-func (l *roundLog) tryPut(ctx context.Context, consequence string) {
+func (l *roundRows) tryPut(ctx context.Context, consequence string) {
 	if err := l.put(ctx); err != nil {
 		activity.GetLogger(ctx).Warn(consequence, "error", err)
 	}
 }
 
 // put writes the rows. Heartbeats do not wait for it: a slow store must not look like a lost worker.
-func (l *roundLog) put(ctx context.Context) error {
+func (l *roundRows) put(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // a stopping worker writes what it knows
 	defer cancel()
 	l.writing.Lock()
@@ -295,14 +292,14 @@ func (l *roundLog) put(ctx context.Context) error {
 }
 
 // storedConversation returns the agent's conversation in the rows; nil: there is none.
-func (l *roundLog) storedConversation() *session.Conversation {
+func (l *roundRows) storedConversation() *session.Conversation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stored
 }
 
 // setConversation changes the conversation of the next write.
-func (l *roundLog) setConversation(c *session.Conversation) {
+func (l *roundRows) setConversation(c *session.Conversation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conversation = c
