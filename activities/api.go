@@ -171,8 +171,8 @@ type RoundInput struct {
 	Note string `json:"note,omitempty"`
 	// Rework is set while the phase repeats work that was sent back.
 	Rework *session.Rework `json:"rework,omitempty"`
-	// MaySendBack is how often the phase may still send work back.
-	MaySendBack int `json:"may_send_back,omitempty"`
+	// SendBacksLeft is how often the phase may still send work back.
+	SendBacksLeft int `json:"send_backs_left,omitempty"`
 	// Supplied is the manifest of a person's files, which replace an agent's work;
 	// empty: an agent works. SuppliedBy is the person. SuppliedWhole: it is the
 	// whole tree, and files that it does not have are removed.

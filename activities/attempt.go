@@ -456,7 +456,7 @@ func maySendBack(t spec.Team, in RoundInput) *session.MaySendBack {
 	if phase.SendsBack == nil || in.Integrating {
 		return nil
 	}
-	return &session.MaySendBack{To: phase.SendsBack.To, Left: in.MaySendBack}
+	return &session.MaySendBack{To: phase.SendsBack.To, Left: in.SendBacksLeft}
 }
 
 // maskedFailure returns a failure without secrets, in the size limits of a record.

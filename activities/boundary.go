@@ -188,7 +188,7 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (out Marked, 
 		return Marked{}, err
 	}
 	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
-	c.Answers = answered(c, *in.Answer)
+	c.Answers = withAnswer(c, *in.Answer)
 	nothing, err := b.Files.Overlay(ctx, c.Workspace, c.Workspace)
 	if err != nil {
 		return Marked{}, err
@@ -197,10 +197,10 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (out Marked, 
 	return Marked{Head: head, Nothing: nothing.Delta}, err
 }
 
-// answered returns the answers with a new one. An approval, and the choice of the later version
+// withAnswer returns the answers with a new one. An approval, and the choice of the later version
 // of a conflict, record the digest of the work that they are for. Several persons may approve in
 // answer to one request.
-func answered(c session.Checkpoint, a session.Answer) []session.Answer {
+func withAnswer(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
 	case a.Action == session.AnswerApprove:
 		a.Work = c.WorkOf(a.Phase)
@@ -242,7 +242,7 @@ func (b *Boundaries) undone(ctx context.Context, s sessionContext, in ReworkInpu
 		}
 	}
 	if in.Answer != nil {
-		c.Answers = answered(c, *in.Answer)
+		c.Answers = withAnswer(c, *in.Answer)
 	}
 	c.Reworks = append(slices.Clone(c.Reworks), rework)
 	c.Partial = without(c.Partial, rework.Open)

@@ -418,7 +418,7 @@ func TestPassThatAPersonGrantsIsNotCounted(t *testing.T) {
 func TestLaterPhasesAreToldOfARework(t *testing.T) {
 	t.Parallel()
 	d, in := sentBack(t)
-	in.Phase, in.Persona, in.MaySendBack = "test", "tester", 1
+	in.Phase, in.Persona, in.SendBacksLeft = "test", "tester", 1
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Empty(t, here(t, job))
 		return leave("report.txt", "y")(ctx, job)
@@ -441,7 +441,7 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		t.Parallel()
 		for _, left := range []int{1, 0} { // with none left, it is the session that asks a person
 			d, in := sentBack(t)
-			in.Phase, in.Persona, in.MaySendBack, in.Rework, in.Ordered, in.Because = "test", "tester", left, nil, 0, ""
+			in.Phase, in.Persona, in.SendBacksLeft, in.Rework, in.Ordered, in.Because = "test", "tester", left, nil, 0, ""
 			heard := &witness{}
 			d.agents.run, d.observer = finds, heard
 			result, err := d.roundOf(in)

@@ -77,7 +77,7 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 		r.Notified = true
 		s.notify(ctx, session.ApprovalAsked, &r.Request, nil)
 	}
-	err := s.awaitApprovals(ctx, r)
+	err := s.collectApprovals(ctx, r)
 	if err == nil && s.ending.handsOver() {
 		return errStopped // the next run waits for the answer
 	}
@@ -101,9 +101,9 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 	return nil
 }
 
-// awaitApprovals waits until a phase is rejected, or approved by enough persons, or the session
+// collectApprovals waits until a phase is rejected, or approved by enough persons, or the session
 // ends. It stores each approval after which others are still needed.
-func (s *sessionRun) awaitApprovals(ctx workflow.Context, r *request) error {
+func (s *sessionRun) collectApprovals(ctx workflow.Context, r *request) error {
 	for {
 		err := workflow.Await(ctx, func() bool { return r.Answer != nil || len(r.Unsaved) > 0 || s.ending.stopping() })
 		if err != nil || s.ending.stopping() || len(r.Unsaved) == 0 {

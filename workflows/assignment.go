@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -138,6 +139,11 @@ func entries(work []*assignment) []session.CheckpointAssignment {
 		out[i] = a.CheckpointAssignment
 	}
 	return out
+}
+
+// roundID is the id of the first activity of the round.
+func (a *assignment) roundID() string {
+	return fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.RoundsOfRun)
 }
 
 // begin counts a round.

@@ -53,7 +53,7 @@ func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned 
 		s.updateWait(ctx, a, session.Running)
 		return lease{}, err
 	}
-	var said *answered
+	var said *answeredError
 	switch {
 	case errors.Is(err, errStopped):
 		return lease{}, s.leaveBreaker(ctx, a)

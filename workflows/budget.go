@@ -26,7 +26,7 @@ func (s *sessionRun) limitOf(scope string) spec.Cap {
 }
 
 // waitForBudget makes an assignment wait until the exceeded budget is raised. If a person gives another
-// answer, the error is *answered. Work that does not need that budget continues meanwhile. If a request about the
+// answer, the error is *answeredError. Work that does not need that budget continues meanwhile. If a request about the
 // budget is open already, the assignment waits for its end: one cause is one request.
 func (s *sessionRun) waitForBudget(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	for open := s.openBudgetRequest(a, stop); open != nil; open = s.openBudgetRequest(a, stop) {
@@ -52,7 +52,7 @@ func (s *sessionRun) waitForBudget(ctx workflow.Context, a *assignment, stop act
 		}
 		return nil
 	}
-	return &answered{*answer}
+	return &answeredError{*answer}
 }
 
 // openBudgetRequest is the open request of other work about the same budget; nil if there is none, or the assignment has its own.

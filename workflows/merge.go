@@ -94,14 +94,14 @@ func (s *sessionRun) executeMerge(ctx workflow.Context, p *phase, integrator *as
 	for {
 		result, err := s.executeMergeOnce(ctx, p, integrator, in)
 		switch end := s.endOf(err); end.kind {
-		case roundInOutage:
+		case stepInOutage:
 			in.Outage = activities.OutageNoticed
 			if err := s.afterOutage(ctx, integrator, end.outage, session.AnswerRetry, session.AnswerAbort); err != nil {
 				return result, err
 			}
-		case roundTryNow:
+		case stepTryNow:
 			in.Outage = ""
-		case roundHandedOver:
+		case stepHandedOver:
 			return result, err
 		default:
 			s.withdrawNotice(ctx, integrator.AssignmentID)

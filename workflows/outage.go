@@ -193,7 +193,7 @@ func (s *sessionRun) applyToNotice(ctx workflow.Context, a *assignment, r *reque
 		}
 		return errTryNow
 	}
-	return &answered{*r.Answer}
+	return &answeredError{*r.Answer}
 }
 
 // breakerPatience returns a future that is ready at the end of the team's patience with a breaker:

@@ -60,11 +60,11 @@ func (r *request) hasUnsaved(a session.Answer) bool {
 	return slices.ContainsFunc(r.Unsaved, func(b session.Answer) bool { return a.SamePerson(b) })
 }
 
-// answered is the error of a round that ends because a person has decided on the
+// answeredError is the error of a round that ends because a person has decided on the
 // assignment.
-type answered struct{ session.Answer }
+type answeredError struct{ session.Answer }
 
-func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Action) }
+func (a *answeredError) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Action) }
 
 // checkAnswer refuses an answer that the request does not accept. The answer is for this request.
 func (r *request) checkAnswer(a session.Answer, sessionID string) error {

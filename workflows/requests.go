@@ -103,9 +103,9 @@ func (s *sessionRun) validateAnswer(a session.Answer) error {
 	case !s.admitted():
 		return notAwaited(notAdmittedYet)
 	case a == (session.Answer{}):
-		return notAwaited("the answer is empty; %s. If a form of the Web UI is opened a second time, it sends nothing: reload the page and paste the answer", s.openRequests())
+		return notAwaited("the answer is empty; %s. If a form of the Web UI is opened a second time, it sends nothing: reload the page and paste the answer", s.openRequestsText())
 	case r == nil:
-		return notAwaited("request %q is not open; %s", textfmt.Shorten(a.Request, 200), s.openRequests())
+		return notAwaited("request %q is not open; %s", textfmt.Shorten(a.Request, 200), s.openRequestsText())
 	case r.Answer != nil:
 		return notAwaited("request %s is already answered: %s, by %s", r.ID, r.Answer.Action, r.Answer.By)
 	case !s.isAwaited(r):
@@ -148,8 +148,8 @@ func (s *sessionRun) isAwaited(r *request) bool {
 	return r != nil && r.Answer == nil && !r.closed && !s.ending.failed()
 }
 
-// openRequests returns a sentence on the open requests.
-func (s *sessionRun) openRequests() string {
+// openRequestsText returns a sentence on the open requests.
+func (s *sessionRun) openRequestsText() string {
 	var open []string
 	for _, r := range s.Requests {
 		if s.isAwaited(r) {

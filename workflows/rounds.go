@@ -15,41 +15,41 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// roundKind is how an activity of a round has ended, or the wait after it.
-type roundKind int
+// stepKind is how a step of a round has ended: an activity, or the wait between two activities.
+type stepKind int
 
 const (
-	// roundDone: the round has its result, or the wait is over.
-	roundDone roundKind = iota
-	// roundRefused: the agent's breaker is open.
-	roundRefused
-	// roundOverBudget: a budget does not permit the next call.
-	roundOverBudget
-	// roundInOutage: the provider, or the host, has failed for longer than the team's patience.
-	roundInOutage
-	// roundTryNow: a person wants a try at once.
-	roundTryNow
-	// roundOutOfPatience: the next activity fails the round, because the team's patience is over.
-	roundOutOfPatience
-	// roundHandedOver: the session's next run continues the round.
-	roundHandedOver
-	// roundAnswered: a person has decided on the assignment.
-	roundAnswered
-	// roundStopped: the session ends.
-	roundStopped
-	// roundInterrupted: it was cancelled. The session is cancelled, or the phase is done again.
-	roundInterrupted
-	// roundFailed: its attempts have failed.
-	roundFailed
+	// stepDone: the round has its result, or the wait is over.
+	stepDone stepKind = iota
+	// stepRefused: the agent's breaker is open.
+	stepRefused
+	// stepOverBudget: a budget does not permit the next call.
+	stepOverBudget
+	// stepInOutage: the provider, or the host, has failed for longer than the team's patience.
+	stepInOutage
+	// stepTryNow: a person wants a try at once.
+	stepTryNow
+	// stepOutOfPatience: the next activity fails the round, because the team's patience is over.
+	stepOutOfPatience
+	// stepHandedOver: the session's next run continues the round.
+	stepHandedOver
+	// stepAnswered: a person has decided on the assignment.
+	stepAnswered
+	// stepStopped: the session ends.
+	stepStopped
+	// stepInterrupted: it was cancelled. The session is cancelled, or the phase is done again.
+	stepInterrupted
+	// stepFailed: its attempts have failed.
+	stepFailed
 )
 
 // continues reports whether another activity continues the round, perhaps after a wait, and perhaps in
 // the session's next run.
-func (k roundKind) continues() bool { return k > roundDone && k <= roundHandedOver }
+func (k stepKind) continues() bool { return k > stepDone && k <= stepHandedOver }
 
-// roundEnd is how an activity of a round has ended, with the detail of its kind.
-type roundEnd struct {
-	kind    roundKind
+// stepEnd is how a step of a round has ended, with the detail of its kind.
+type stepEnd struct {
+	kind    stepKind
 	result  session.RoundResult
 	breaker activities.BreakerStop
 	budget  activities.BudgetStop
@@ -59,36 +59,36 @@ type roundEnd struct {
 	err     error
 }
 
-// endOf tells from its error how an activity of a round has ended, or the wait after it.
-func (s *sessionRun) endOf(err error) roundEnd {
-	end := roundEnd{err: err}
+// endOf tells from its error how a step of a round has ended.
+func (s *sessionRun) endOf(err error) stepEnd {
+	end := stepEnd{err: err}
 	var isRefused, isOverBudget, isInOutage bool
 	end.breaker, isRefused = detail[activities.BreakerStop](err, session.BreakerOpen)
 	end.budget, isOverBudget = detail[activities.BudgetStop](err, session.BudgetSpent)
 	end.outage, isInOutage = detail[activities.OutageStop](err, session.ProviderOutage)
-	var said *answered
+	var said *answeredError
 	switch {
 	case err == nil:
 	case isRefused:
-		end.kind = roundRefused
+		end.kind = stepRefused
 	case isOverBudget:
-		end.kind = roundOverBudget
+		end.kind = stepOverBudget
 	case isInOutage:
-		end.kind = roundInOutage
+		end.kind = stepInOutage
 	case errors.Is(err, errTryNow):
-		end.kind = roundTryNow
+		end.kind = stepTryNow
 	case errors.Is(err, errPatienceOver):
-		end.kind = roundOutOfPatience
+		end.kind = stepOutOfPatience
 	case errors.As(err, &said):
-		end.kind, end.answer = roundAnswered, said.Answer
+		end.kind, end.answer = stepAnswered, said.Answer
 	case s.isHandedOver(err):
-		end.kind = roundHandedOver
+		end.kind = stepHandedOver
 	case errors.Is(err, errStopped):
-		end.kind = roundStopped
+		end.kind = stepStopped
 	case temporal.IsCanceledError(err):
-		end.kind = roundInterrupted
+		end.kind = stepInterrupted
 	default:
-		end.kind, end.failure = roundFailed, roundFailure(err)
+		end.kind, end.failure = stepFailed, roundFailure(err)
 	}
 	return end
 }
@@ -152,54 +152,65 @@ type execution struct {
 // executeRound executes one round, with one activity or several: after a refusal by the breaker, an
 // exceeded budget or an outage of the provider, another activity continues the round, and no round
 // or attempt is counted. a.Next tells the session's next run where to continue.
-func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) roundEnd {
-	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.RoundsOfRun)
-	e := execution{ID: id}
+func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
+	e := execution{ID: a.roundID()}
 	if a.Next != nil {
 		e, a.nextStep = *a.Next, nextStep{}
 	} else {
 		a.Refused = nil
 	}
+	if stop := s.handedOverStop(a); stop != nil { // an earlier run waited for a budget, and this one goes on with that
+		next, waited := s.waitAfter(ctx, a, stepEnd{kind: stepOverBudget, budget: *stop})
+		if next == nil {
+			return waited
+		}
+		e = *next
+	}
 	for {
-		stop := s.handedOverStop(a)
-		if stop == nil && s.ending.handsOver() {
+		if s.ending.handsOver() {
 			releaseLease(ctx, e.lease)
 			a.nextStep = sameRound(e)
-			return roundEnd{kind: roundHandedOver, err: errStopped}
+			return stepEnd{kind: stepHandedOver, err: errStopped}
 		}
-		end := roundEnd{kind: roundOverBudget}
-		if stop != nil {
-			end.budget = *stop
-		} else {
-			end = s.executeActivity(ctx, a, e)
-		}
-		if !end.kind.continues() {
+		ended := s.executeActivity(ctx, a, e)
+		if !ended.kind.continues() {
 			s.endOutage(ctx, a)
-			return end
+			return ended
 		}
-		var probe lease
-		err := end.err
-		a.Waits++
-		switch end.kind {
-		case roundRefused:
-			probe, err = s.afterRefusal(ctx, a, end.breaker)
-		case roundOverBudget:
-			s.withdrawNotice(ctx, a.AssignmentID)
-			err = s.afterBudgetSpent(ctx, a, end.budget)
-		case roundInOutage:
-			err = s.afterOutage(ctx, a, end.outage, session.ForOutage.Rule().Actions...)
-		default: // nothing is waited for
+		next, waited := s.waitAfter(ctx, a, ended)
+		if next == nil {
+			return waited
 		}
-		e = execution{ID: fmt.Sprintf("%s.%d", id, a.Waits), lease: probe, Outage: s.outageOrder(a, err)}
-		switch end = s.endOf(err); end.kind {
-		case roundDone, roundTryNow, roundOutOfPatience: // the next activity continues the round
-		case roundHandedOver:
-			a.nextStep = sameRound(e)
-			return end
-		default:
-			return end
-		}
+		e = *next
 	}
+}
+
+// waitAfter waits until another activity may continue a round, and returns that; nil: the round does not go on in this run, and
+// the end of the wait says why.
+func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEnd) (*execution, stepEnd) {
+	var probe lease
+	err := ended.err
+	a.Waits++
+	switch ended.kind {
+	case stepRefused:
+		probe, err = s.afterRefusal(ctx, a, ended.breaker)
+	case stepOverBudget:
+		s.withdrawNotice(ctx, a.AssignmentID)
+		err = s.afterBudgetSpent(ctx, a, ended.budget)
+	case stepInOutage:
+		err = s.afterOutage(ctx, a, ended.outage, session.ForOutage.Rule().Actions...)
+	default: // nothing is waited for
+	}
+	next := execution{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Waits), lease: probe, Outage: s.outageOrder(a, err)}
+	waited := s.endOf(err)
+	switch waited.kind {
+	case stepDone, stepTryNow, stepOutOfPatience:
+		return &next, waited
+	case stepHandedOver:
+		a.nextStep = sameRound(next)
+	default:
+	}
+	return nil, waited
 }
 
 // endOutage notes that an assignment waits for no outage any more. The notices of a session that ends
@@ -212,7 +223,7 @@ func (s *sessionRun) endOutage(ctx workflow.Context, a *assignment) {
 }
 
 // executeActivity executes a round, or continues it, on a worker that offers its agent.
-func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e execution) roundEnd {
+func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e execution) stepEnd {
 	agent := s.agentOf(a)
 	queue := spec.AgentQueue(s.in.Store, agent)
 	working, cancel := workflow.WithCancel(agentContext(ctx, queue, s.Team.Retry, e.ID, s.roundSummary(a, agent)))
@@ -223,12 +234,12 @@ func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e exec
 		return s.endOf(err)
 	}
 	started := runRound.start(working, in)
-	var result session.RoundResult
-	stopped := s.awaitActivity(ctx, a, started, cancel)
-	if err = stopped; stopped == nil {
-		result, err = runRound.get(ctx, started)
+	if err := s.awaitActivity(ctx, a, started, cancel); err != nil { // the activity was stopped
+		releaseLease(ctx, e.lease)
+		return s.endOf(err)
 	}
-	if stopped != nil || temporal.IsCanceledError(err) {
+	result, err := runRound.get(ctx, started)
+	if temporal.IsCanceledError(err) {
 		releaseLease(ctx, e.lease)
 	}
 	end := s.endOf(err)
@@ -246,7 +257,7 @@ func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution
 		Feedback: a.Feedback, Integrating: a.Integrating, Settles: len(a.Given) > 0 && !a.Integrating,
 		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease.BreakerPermit, Outage: e.Outage,
 		Ordered: a.Ordered, Because: a.Because, Forced: slices.Contains(s.in.Course.Force, a.Phase),
-		Note: a.Note, Rework: p.Rework, MaySendBack: s.Schedule.maySendBack(p),
+		Note: a.Note, Rework: p.Rework, SendBacksLeft: s.Schedule.sendBacksLeft(p),
 		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole,
 	}, err
 }

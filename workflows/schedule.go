@@ -208,8 +208,8 @@ func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
 	return ready, last
 }
 
-// maySendBack returns how often a phase may still send work back.
-func (s *schedule) maySendBack(p *phase) int {
+// sendBacksLeft returns how often a phase may still send work back.
+func (s *schedule) sendBacksLeft(p *phase) int {
 	if p.SendsBack == nil {
 		return 0
 	}

@@ -165,8 +165,8 @@ func TestReworksOfEarlierRunsCount(t *testing.T) {
 		a.Notes = map[string]string{"left/b": "mind the edges"}
 		a.Partial = []activities.RestoredWork{{CheckpointAssignment: session.CheckpointAssignment{AssignmentID: spec.AssignmentID{Phase: "left", Persona: "b"}}}}
 	})
-	require.Equal(t, 1, s.maySendBack(s.byName["bottom"]), "one of two")
-	require.Equal(t, 0, s.maySendBack(s.byName["left"]), "it may not at all")
+	require.Equal(t, 1, s.sendBacksLeft(s.byName["bottom"]), "one of two")
+	require.Equal(t, 0, s.sendBacksLeft(s.byName["left"]), "it may not at all")
 	require.NotNil(t, s.byName["left"].Rework)
 	require.Nil(t, s.byName["right"].Rework, "it was done again")
 	require.Equal(t, "mind the edges", s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).Note)

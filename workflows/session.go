@@ -312,18 +312,18 @@ func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
 		}
 		s.setAssignment(ctx, a, session.Running)
 		switch end := s.executeRound(ctx, a); end.kind {
-		case roundDone:
+		case stepDone:
 			s.finishRound(ctx, a, end.result)
 			return nil
-		case roundAnswered:
+		case stepAnswered:
 			if done := s.applyAnswer(ctx, a, end.answer); done {
 				return nil
 			}
-		case roundFailed:
+		case stepFailed:
 			if err := s.afterFailure(ctx, a, end.failure); err != nil {
 				return err
 			}
-		case roundInterrupted:
+		case stepInterrupted:
 			a.interrupt(end.err)
 			s.setAssignment(ctx, a, session.Waiting)
 			return end.err
