@@ -101,68 +101,6 @@ func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
 	require.Empty(t, d.record().Rounds)
 }
 
-// TestLostWorkersOfARoundThatIsTurnedAwayStayCounted.
-func TestLostWorkersOfARoundThatIsTurnedAwayStayCounted(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	b := &breakers{}
-	d.breakers = b
-	d.lose(2)
-	b.state = open(time.Hour)
-	_, err := d.round()
-	requireType(t, err, session.BreakerOpen)
-	b.state = breaker.State{}
-	d.earlier++
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, 2, result.Lost)
-}
-
-func TestRoundThatWasHandedOverLeavesNoTraceEither(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	b := &breakers{}
-	d.breakers = b
-	stop := make(chan struct{})
-	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
-		close(stop)
-		<-ctx.Done()
-		return session.Outcome{}, context.Cause(ctx)
-	}
-	_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
-	requireType(t, err, session.HandedOver)
-	require.Len(t, d.record().Rounds, 1)
-	b.state = open(time.Hour)
-	_, err = d.round()
-	requireType(t, err, session.BreakerOpen)
-	require.Empty(t, d.record().Rounds)
-}
-
-func TestRoundThatIsTurnedAwayInItsMiddleGoesOnWhereItWas(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.team.Budget.Tokens = 45
-	d.admit()
-	b := &breakers{}
-	d.breakers, d.onExceeded = b, spec.OnExceededAsk
-	d.converse(&conversation{turns: 1, fails: func(int) *failures.Failure { return failures.Failf(failures.APIError, "down") }})
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	c := &conversation{turns: 4}
-	d.converse(c)
-	_, err = d.round()
-	requireType(t, err, session.BudgetSpent)
-	before := d.record().Rounds[0].Activity
-	d.earlier++
-
-	b.state = open(time.Hour)
-	_, err = d.round()
-	requireType(t, err, session.BreakerOpen)
-	require.Len(t, d.record().Rounds, 1)
-	require.NotEqual(t, before, d.record().Rounds[0].Activity, "it belongs to the last one")
-	require.Len(t, d.record().Rounds[0].Attempts, 1)
-}
-
 func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -178,42 +116,6 @@ func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, result.Attempts)
 	require.Empty(t, b.reports, "a success from before says nothing to an open breaker")
-}
-
-func TestFailedRoundIsReportedOnceHoweverOftenItEnds(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	b := &breakers{}
-	d.breakers = b
-	d.agents.run = fail(failures.APIError)
-	for range 2 {
-		_, err := d.round()
-		requireType(t, err, session.RecoverableError)
-	}
-	for range 3 { // the last two: the worker died between the record and Temporal
-		_, err := d.round()
-		app := requireType(t, err, session.UnrecoverableError)
-		var report activities.RoundFailure
-		require.NoError(t, app.Details(&report))
-		require.Len(t, report.Attempts, 3)
-		require.Nil(t, report.Unreported)
-	}
-	require.Len(t, d.agents.runs, 3, "an attempt that was counted last is the last")
-	require.Len(t, b.reports, 3)
-	require.Equal(t, b.reports[0].ID, b.reports[2].ID)
-	require.Equal(t, 1, b.state.Failures)
-	require.Equal(t, failures.APIError, b.state.LastFailure.Category)
-}
-
-func TestFinalFailureThatTemporalNeverHeardOfIsGivenUpAgain(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = fail(failures.Auth)
-	for range 2 {
-		_, err := d.round()
-		requireType(t, err, session.UnrecoverableError)
-	}
-	require.Len(t, d.agents.runs, 1)
 }
 
 func TestSuccessIsReportedWhereItMatters(t *testing.T) {
@@ -319,20 +221,6 @@ func TestTakenProbeAndSilentBreakerTurnTheRoundAway(t *testing.T) {
 	}
 }
 
-func TestCancelledProbeGivesItsLeaseBack(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	b := &breakers{state: open(-time.Second)}
-	d.breakers = b
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-		return session.Outcome{}, session.ErrCorrupt // the input is gone: nothing was tried
-	}
-	_, err := d.round()
-	require.Error(t, err)
-	require.Empty(t, b.state.Probes)
-	require.Equal(t, session.BreakerHalfOpen, b.state.At(time.Now()))
-}
-
 func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -406,44 +294,4 @@ func TestWaitEndsWithALease(t *testing.T) {
 	require.NotEmpty(t, awaited.Lease)
 	require.Equal(t, awaited.Lease.Holder, b.state.Probes[0].Holder)
 	require.Equal(t, before, d.revision(), "the session itself writes that it waits")
-}
-
-// TestLeaseOfAWaitThatHasEndedIsGivenBack: others need not wait until it runs out.
-func TestLeaseOfAWaitThatHasEndedIsGivenBack(t *testing.T) {
-	t.Parallel()
-	for range 20 { // the end of the wait and the lease come in any order
-		b := &breakers{state: open(-time.Second)}
-		waits, stop := newDesk(t).waits(b), make(chan struct{})
-		b.leased = sync.OnceFunc(func() { close(stop) })
-		awaited, err := await(waits, stop)
-		if err == nil {
-			require.NotEmpty(t, awaited.Lease.Holder)
-			continue
-		}
-		requireType(t, err, session.HandedOver)
-		require.Eventually(t, func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return len(b.state.Probes) == 0
-		}, time.Minute, 10*time.Millisecond)
-	}
-}
-
-func TestStoppingWorkerHandsTheWaitOver(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	stop := make(chan struct{})
-	close(stop)
-	_, err := await(d.waits(&breakers{state: open(time.Hour)}), stop)
-	app := requireType(t, err, session.HandedOver)
-	require.False(t, app.NonRetryable())
-	require.Equal(t, time.Millisecond, app.NextRetryDelay())
-}
-
-func TestWaitEndsWhenTheBreakerIsClosed(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	awaited, err := await(d.waits(&breakers{}), make(chan struct{}))
-	require.NoError(t, err)
-	require.Empty(t, awaited.Lease)
 }

@@ -136,33 +136,6 @@ func TestConversationContinuesOnAnotherHost(t *testing.T) {
 	}
 }
 
-// TestLostHostLeavesTheConversationAsItWasStoredLast, and the host that comes back does not
-// continue what has gone on elsewhere.
-func TestLostHostLeavesTheConversationAsItWasStoredLast(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = d.talks("one", errCheck)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	d.agents.run = d.talks("lost", errKilled)
-	_, err = d.round()
-	require.Error(t, err)
-
-	lost := d.on(newHost(t))
-	h := d.hears(d.talks("two", errCheck))
-	_, err = d.round()
-	requireType(t, err, session.RecoverableError)
-	require.Equal(t, &heard{true, "one ", []string{"talk"}, []string{"one.txt"}}, h)
-	require.Equal(t, 1, d.record().Rounds[0].Lost)
-
-	d.on(lost)
-	h = d.hears(d.talks("three", nil))
-	_, err = d.round()
-	require.NoError(t, err)
-	require.Equal(t, &heard{true, "one two ", []string{"talk"}, []string{"one.txt", "two.txt"}}, h)
-	require.NotEmpty(t, d.record().Conversation.Home, "work that is sent back continues it")
-}
-
 // TestNewConversationEndsTheStoredOne: an attempt that begins anew, and is lost, begins anew
 // elsewhere, too.
 func TestNewConversationEndsTheStoredOne(t *testing.T) {
@@ -290,46 +263,4 @@ func TestProviderThatKeepsFailingCostsNoSpace(t *testing.T) {
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, "one one ", h.said, "here it is used as it is")
-}
-
-// TestFilesOfAnAttemptInAnOutageAreOnAnotherHost, also where a program has no conversation.
-func TestFilesOfAnAttemptInAnOutageAreOnAnotherHost(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.patient(time.Hour, spec.OutageWait)
-	d.holdSlot = time.Nanosecond
-	d.agents.run = limited(time.Millisecond)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	d.on(newHost(t))
-	h := d.hears(leave("a.txt", "x"))
-	require.Eventually(t, func() bool {
-		_, err = d.round()
-		return err == nil
-	}, time.Minute, 50*time.Millisecond)
-	require.Equal(t, []string{"half.txt"}, h.tree)
-}
-
-// TestFilesThatOnlyALostHostHasAreNotTakenForRemoved: what an attempt has left was not stored, and the
-// next one is on another host.
-func TestFilesThatOnlyALostHostHasAreNotTakenForRemoved(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.patient(time.Hour, spec.OutageWait)
-	d.input = d.manifest(map[string]string{"old.md": "old"})
-	d.holdSlot = time.Nanosecond
-	d.agents.run = limited(time.Millisecond)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	d.changeOutage(func(o *session.Outage) { o.Files, o.Until = "", time.Now() })
-	require.True(t, d.record().Rounds[0].Outage.Left)
-	d.on(newHost(t))
-	h := d.hears(leave("a.txt", "x"))
-	var result session.RoundResult
-	require.Eventually(t, func() bool {
-		result, err = d.round()
-		return err == nil
-	}, time.Minute, 50*time.Millisecond)
-	require.Equal(t, []string{"old.md"}, h.tree)
-	require.Equal(t, 1, result.Files, "it has added one, and removed none")
 }

@@ -67,55 +67,6 @@ func newMerge(t *testing.T) *desk {
 	return d
 }
 
-// TestChecksOfAMergeThatTakeTheirWorkersDownAreGivenUp, as a persona's own are.
-func TestChecksOfAMergeThatTakeTheirWorkersDownAreGivenUp(t *testing.T) {
-	t.Parallel()
-	d := newMerge(t)
-	ran := 0
-	for range 3 {
-		_, err := d.merge(func(context.Context) error { ran++; panic(errKilled) })
-		require.ErrorContains(t, err, "killed")
-	}
-	for range 2 { // also where its end is not heard of
-		result, err := d.merge(func(context.Context) error { ran++; return nil })
-		require.NoError(t, err)
-		require.Equal(t, failures.WorkerLost, result.Failure.Category)
-		require.Contains(t, result.Failure.Message, "3 times in a row during the checks of phase build")
-		require.NotEmpty(t, result.Feedback)
-	}
-	require.Equal(t, 3, ran)
-}
-
-// TestMergeThatEndsInOrderLosesNobody.
-func TestMergeThatEndsInOrderLosesNobody(t *testing.T) {
-	t.Parallel()
-	d := newMerge(t)
-	for range 5 {
-		result, err := d.merge(func(context.Context) error {
-			require.True(t, d.mergeLog().Started)
-			return failures.Failf(failures.TestFailure, "no good")
-		})
-		require.NoError(t, err)
-		require.Equal(t, failures.TestFailure, result.Failure.Category)
-		require.False(t, d.mergeLog().Started)
-		require.Zero(t, d.mergeLog().Lost)
-	}
-}
-
-// TestMergeOfAnEarlierRunIsStopped: its checks may continue for hours.
-func TestMergeOfAnEarlierRunIsStopped(t *testing.T) {
-	t.Parallel()
-	d := newMerge(t)
-	_, err := d.merge(func(ctx context.Context) error {
-		d.takeOver()
-		<-ctx.Done()
-		return context.Cause(ctx)
-	})
-	app := requireType(t, err, session.UnrecoverableError)
-	require.Contains(t, app.Error(), "a later")
-	require.True(t, d.mergeLog().Started, "it has written nothing since")
-}
-
 // TestMergeWaitsForItsMachine: what fails its checks is nobody's work, so nobody has to fix it.
 func TestMergeWaitsForItsMachine(t *testing.T) {
 	t.Parallel()

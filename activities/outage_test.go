@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -76,60 +74,6 @@ func TestLongOutageGivesTheSlotBack(t *testing.T) {
 	require.Equal(t, int64(1), result.Usage.OutputTokens, "what the failed try has cost is not forgotten")
 }
 
-// TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts: it need not be one long wait.
-func TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.holdSlot = 1400 * time.Millisecond
-	d.random = func() float64 { return 0 } // waits of 500 ms, 1 s, ...
-	d.patient(time.Hour, spec.OutageWait)
-	d.agents.run = fail(failures.APIError)
-	_, err := d.round()
-	app := requireType(t, err, session.RecoverableError)
-	require.Less(t, app.NextRetryDelay(), d.holdSlot)
-	require.Len(t, d.agents.runs, 2, "a short wait keeps the slot")
-	require.Empty(t, d.record().Rounds[0].Attempts)
-}
-
-// TestFilesOfALostWorkerAreNotGoneOnFrom: they may be half of what it was writing.
-func TestFilesOfALostWorkerAreNotGoneOnFrom(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.patient(time.Hour, spec.OutageWait)
-	first := true
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		if first {
-			first = false
-			return limited(time.Millisecond)(ctx, job)
-		}
-		return session.Outcome{}, errKilled
-	}
-	_, err := d.round()
-	require.ErrorContains(t, err, "killed")
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.Empty(t, here(t, job))
-		return leave("a.txt", "x")(ctx, job)
-	}
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, 1, result.Lost)
-}
-
-// TestStoppingWorkerLeavesAWaitAtOnce: it drains no wait.
-func TestStoppingWorkerLeavesAWaitAtOnce(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.patient(time.Hour, spec.OutageWait)
-	stop := make(chan struct{})
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		defer close(stop)
-		return limited(50*time.Second)(ctx, job)
-	}
-	_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
-	requireType(t, err, session.HandedOver)
-	require.Zero(t, d.record().Rounds[0].Lost)
-}
-
 // TestPatienceEndsTheActivityOrTheRound.
 func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 	t.Parallel()
@@ -167,73 +111,6 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 		require.NotZero(t, report.Failure.RetryAfter, "for the next round")
 		require.True(t, d.record().Rounds[0].GaveUp)
 	})
-}
-
-// TestProvidersFailuresAreReportedAsTheyHappen, and the answer after one: a breaker counts
-// consecutive failures.
-func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.patient(time.Hour, spec.OutageWait)
-	b := &breakers{}
-	d.breakers = b
-	n := 0
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		if n++; n <= 2 {
-			return limited(time.Millisecond)(ctx, job)
-		}
-		return leave("a.txt", "x")(ctx, job)
-	}
-	_, err := d.round()
-	require.NoError(t, err)
-	var outcomes []failures.Weight
-	ids := map[string]bool{}
-	for _, r := range b.reports {
-		outcomes, ids[r.ID] = append(outcomes, r.Outcome), true
-	}
-	require.Equal(t, []failures.Weight{failures.CountsAsFailure, failures.CountsAsFailure, failures.CountsAsSuccess}, outcomes)
-	require.Len(t, ids, 3)
-}
-
-// TestFailedProbeGoesBackToWaiting: its round has lost nothing.
-func TestFailedProbeGoesBackToWaiting(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.patient(time.Hour, spec.OutageWait)
-	b := &breakers{state: open(-time.Second)} // half-open
-	d.breakers, d.lease = b, "the wait's"
-	d.agents.run = fail(failures.APIError)
-	_, err := d.round()
-	app := requireType(t, err, session.BreakerOpen)
-	var turned activities.BreakerStop
-	require.NoError(t, app.Details(&turned))
-	require.NotNil(t, turned.Outage)
-	require.True(t, b.state.Open)
-	require.Equal(t, 2, b.state.Trips)
-	require.Empty(t, d.record().Rounds[0].Attempts)
-
-	b.state = breaker.State{}
-	d.earlier, d.lease = d.earlier+1, ""
-	d.agents.run = leave("a.txt", "x")
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, 1, result.Attempts)
-	require.Len(t, d.record().Rounds, 1)
-}
-
-// TestErrorOfTheAgentsSideIsAFailedAttempt: it is neither a lost worker nor the store's.
-func TestErrorOfTheAgentsSideIsAFailedAttempt(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-		return session.Outcome{}, errors.New("the pipe burst")
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	attempts := d.record().Rounds[0].Attempts
-	require.Len(t, attempts, 1)
-	require.Equal(t, failures.Unknown, attempts[0].Failure.Category)
-	require.Contains(t, attempts[0].Failure.Message, "the pipe burst")
 }
 
 // TestHostsTroubleIsWaitedOut: it costs no attempt, and says nothing about the agent.

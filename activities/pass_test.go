@@ -130,37 +130,6 @@ func TestResetRepeatsEveryOrderForNothing(t *testing.T) {
 	}, orders)
 }
 
-func TestPassCountsItsRoundsFromOneAndKnowsTheFailuresBefore(t *testing.T) {
-	t.Parallel()
-	r := newRetried(t)
-	result := r.session()
-	require.Equal(t, 2, result.Attempts)
-	last := r.agents.runs[4]
-	require.Equal(t, 1, last.Round)
-	require.Equal(t, 1, last.Attempt)
-	require.Equal(t, failures.TestFailure, last.Feedback.Category, "of the pass before")
-	require.Contains(t, last.Feedback.Message, "no good at 4")
-	require.True(t, last.Feedback.Kept)
-}
-
-// TestALaterOrderThatIsTheFirstToWorkIsPaidForOnce: an assignment that first works after its phase was sent back dies after
-// it has paid.
-func TestALaterOrderThatIsTheFirstToWorkIsPaidForOnce(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	c := &conversation{turns: 2, die: func(step string) bool { return step == "2 reserved" }}
-	d.converse(c)
-	in := d.roundInput()
-	in.Ordered, in.Because = 1, session.BecauseSentBack
-	_, err := d.roundOf(in)
-	require.Error(t, err)
-	c.die = nil
-	_, err = d.roundOf(in)
-	require.NoError(t, err)
-	require.Len(t, c.paid, 2, "the first answer was stored")
-	require.Equal(t, 1, d.record().Rounds[0].Pass)
-}
-
 // TestWhoPaysAnew: an answer that led to work which a person does not want, or which failed by its own fault, is not used
 // again. Every other one is.
 func TestWhoPaysAnew(t *testing.T) {
@@ -244,30 +213,6 @@ func TestWhoPaysAnew(t *testing.T) {
 			require.Len(t, talk.paid, c.paid)
 		})
 	}
-}
-
-// TestRetryAfterItsProviderHasFailedPaysForNothingAgain: a model's key was refused
-// in the middle of a conversation, and a person has replaced it.
-func TestRetryAfterItsProviderHasFailedPaysForNothingAgain(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	c := &conversation{turns: 3, fails: func(turn int) *failures.Failure {
-		if turn == 3 {
-			return failures.Failf(failures.Auth, "no")
-		}
-		return nil
-	}}
-	d.converse(c)
-	in := d.roundInput()
-	_, err := d.roundOf(in)
-	requireType(t, err, session.UnrecoverableError)
-	d.earlier++
-	in.Ordered, in.Because, c.fails = 1, session.BecauseRetried, nil
-	result, err := d.roundOf(in)
-	require.NoError(t, err)
-	require.Equal(t, []string{"build 1", "build 2", "build 3"}, c.paid)
-	require.Equal(t, failures.FromConversation, result.From)
-	require.Equal(t, int64(30), result.Total.Tokens())
 }
 
 func TestNoteReachesEveryAttempt(t *testing.T) {
@@ -384,35 +329,6 @@ func TestReasonsAreToldUntilTheWorkIsAccepted(t *testing.T) {
 			require.Equal(t, "test/tester sent the work back (1 of 2):\n"+reasons, f.SentBack)
 		})
 	}
-}
-
-func TestReworkOfOtherInputBeginsFromIt(t *testing.T) {
-	t.Parallel()
-	d, in := sentBack(t)
-	in.Rework.From, in.Rework.By = spec.AssignmentID{}, "ada"
-	in.Input = d.manifest(map[string]string{"new.txt": "new"})
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.Equal(t, []string{"new.txt"}, here(t, job))
-		return leave("b.txt", "y")(ctx, job)
-	}
-	result, err := d.roundOf(in)
-	require.NoError(t, err)
-	require.Equal(t, failures.FromInput, result.From)
-	f := d.agents.runs[0].Feedback
-	require.Equal(t, "ada rejected the work", f.Message)
-	require.False(t, f.Kept)
-	require.Contains(t, f.Advice, "Do it again")
-}
-
-// TestPassThatAPersonGrantsIsNotCounted: it is more than the phase may send work back.
-func TestPassThatAPersonGrantsIsNotCounted(t *testing.T) {
-	t.Parallel()
-	d, in := sentBack(t)
-	in.Rework.Pass = 3
-	d.agents.run = leave("b.txt", "y")
-	_, err := d.roundOf(in)
-	require.NoError(t, err)
-	require.Equal(t, "test/tester sent the work back", d.agents.runs[0].Feedback.Message)
 }
 
 func TestLaterPhasesAreToldOfARework(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
@@ -220,37 +219,4 @@ func TestAlertsOfASessionStayRaised(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, raised, e.Alerts)
 	require.Equal(t, raised, p.admit(session.Course{}).Status.Alerts)
-}
-
-// TestFenceHoldsForWhatStartsAfterIt: a round of a run that is over does
-// not begin.
-func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.takeOver()
-	_, err := d.round()
-	require.ErrorContains(t, err, "a later")
-	require.Empty(t, d.agents.runs)
-}
-
-func TestNothingStaysReservedForCallsOfARunThatIsOver(t *testing.T) {
-	t.Parallel()
-	p := newPast(t)
-	key := p.key()
-	run, err := p.store.State.Enter(t.Context(), key, testRun)
-	require.NoError(t, err)
-	for _, persona := range []string{"p", "q"} {
-		attempt := state.AttemptKey{Assignment: state.Assignment{Key: key, AssignmentID: spec.AssignmentID{Phase: "pair", Persona: persona}}, Pass: 1, Round: 1, Attempt: 1}
-		_, err := p.store.State.Begin(t.Context(), state.NewCall{
-			ID: persona, CallKey: state.CallKey{AttemptKey: attempt, Call: 1}, Fence: state.Fence{Run: run}, Team: "t", Agent: "a",
-			Want: cost.Amount{Tokens: 50}, Least: cost.Amount{Tokens: 50}, Estimated: cost.Amount{Tokens: 7},
-		})
-		require.NoError(t, err)
-	}
-	require.Empty(t, p.admit(session.Course{}).Problems)
-	costs, err := p.store.State.Costs(t.Context(), key, "phase")
-	require.NoError(t, err)
-	sum := state.Sum(costs, spec.AssignmentID{})
-	require.Zero(t, sum.Reserved)
-	require.Equal(t, cost.Amount{Tokens: 14}, sum.Estimated)
 }

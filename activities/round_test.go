@@ -136,13 +136,6 @@ func (d *desk) resume(course session.Course) {
 	d.head = a.Status.Checkpoint
 }
 
-// takeOver has another Temporal run admitted, while this one works.
-func (d *desk) takeOver() {
-	d.t.Helper()
-	_, err := runs{d.store.State, max(d.run, 1) + 1}.Admit(d.t.Context(), state.Admission{Key: d.key(), TemporalRun: testRun, OriginalRun: testRun, Team: "t"})
-	require.NoError(d.t, err)
-}
-
 type none struct{}
 
 func (none) Ready(context.Context) bool { return false }

@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // errKilled ends an agent the way a kill does: nothing more is told.
@@ -83,71 +82,6 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 // converse makes the desk's agent one that converses.
 func (d *desk) converse(c *conversation) {
 	d.agents.run, d.agents.conversation = c.run, spec.InCalls
-}
-
-func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
-	t.Parallel()
-	for turn := 1; turn <= 3; turn++ {
-		for _, step := range []string{"reserved", "answered", "settled"} {
-			t.Run(fmt.Sprint(turn, step), func(t *testing.T) {
-				t.Parallel()
-				d := newDesk(t)
-				c := &conversation{turns: 3}
-				died := false
-				c.die = func(at string) bool {
-					now := !died && at == fmt.Sprintf("%d %s", turn, step)
-					died = died || now
-					return now
-				}
-				d.converse(c)
-				_, err := d.round()
-				require.Error(t, err)
-				result, err := d.round()
-				require.NoError(t, err)
-				unstored := 0
-				if step == "answered" {
-					unstored = 1 // nobody has its answer
-				}
-				require.Len(t, c.paid, 3+unstored)
-				require.Equal(t, int64(30), result.Usage.Tokens())
-				require.Equal(t, int64(30), result.Total.Tokens())
-				require.Equal(t, 1, result.Attempts)
-				lost := 0
-				if step != "settled" {
-					lost = 1
-				}
-				require.Len(t, d.calls(state.CallUnsettled), lost, "a call that was under way is booked, not forgotten")
-				costs := d.costs()
-				require.Equal(t, int64(30), costs.Usage.Tokens())
-				require.Equal(t, int64(20*lost), costs.Estimated.Tokens)
-				require.Zero(t, costs.Reserved)
-			})
-		}
-	}
-}
-
-func TestProvidersFailureCostsNoTurnTwice(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	failed := false
-	c := &conversation{turns: 4, fails: func(turn int) *failures.Failure {
-		if turn == 3 && !failed {
-			failed = true
-			return failures.Failf(failures.APIError, "503")
-		}
-		return nil
-	}}
-	d.converse(c)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, []string{"build 1", "build 2", "build 3", "build 4"}, c.paid)
-	require.Equal(t, 2, result.Attempts)
-	require.Equal(t, int64(40), result.Usage.Tokens(), "each attempt is booked with what it paid itself")
-	require.Equal(t, d.agents.runs[0], d.agents.runs[1], "the conversation goes on, so it is begun in the same words")
-	require.Equal(t, int64(20), d.record().Rounds[0].Attempts[0].Usage.Tokens())
-	require.Equal(t, failures.FromConversation, d.record().Rounds[0].Result.From)
 }
 
 func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
@@ -349,26 +283,6 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			require.Equal(t, end.want, d.costs().Estimated)
 		})
 	}
-}
-
-// TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney, in which their number is not limited.
-func TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.team.Budget.USD = 20_000_000_000
-	d.admit()
-	d.agents.conversation = spec.InCalls
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		_, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 20}})
-		require.NoError(t, err)
-		return session.Outcome{}, errKilled
-	}
-	_, err := d.round()
-	require.Error(t, err)
-	d.agents.run = leave("a.txt", "x")
-	_, err = d.round()
-	require.NoError(t, err)
-	require.Equal(t, int64(60), d.costs().Estimated.Tokens)
 }
 
 func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {

@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -147,70 +145,4 @@ func TestWhatACheckHasLeftIsNoWork(t *testing.T) {
 	require.Equal(t, 1, result.Files)
 	require.Equal(t, 1, result.Lost)
 	require.Len(t, d.agents.runs, 1)
-}
-
-// TestAnAttemptThatFailsItsChecksAfterALossIsFollowedByAnother, which runs the agent.
-func TestAnAttemptThatFailsItsChecksAfterALossIsFollowedByAnother(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.team.Phases[0].Checks = []string{"good"}
-	d.admit()
-	d.agents.check = func(session.CheckJob) error { return failures.Failf(failures.TestFailure, "red") }
-	d.state = &dying{d.db(), state.AttemptCollected}
-	_, err := d.round()
-	require.ErrorContains(t, err, "killed")
-	_, err = d.round()
-	requireType(t, err, session.RecoverableError)
-	require.Len(t, d.agents.runs, 1)
-	attempts := d.record().Rounds[0].Attempts
-	require.Len(t, attempts, 1)
-	require.Equal(t, cost.Usage{InputTokens: 10}, attempts[0].Usage)
-	d.agents.check = func(session.CheckJob) error { return nil }
-	d.agents.run = leave("b.txt", "y")
-	d.state = &dying{d.db(), state.AttemptAgentEnded}
-	_, err = d.round()
-	require.ErrorContains(t, err, "killed")
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Len(t, d.agents.runs, 2)
-	require.Equal(t, failures.TestFailure, d.agents.runs[1].Feedback.Category)
-	require.Equal(t, []any{2, 2, int64(20)}, []any{result.Attempts, result.Files, result.Usage.Tokens()})
-}
-
-// TestAStoppingWorkerHandsItsChecksOver: the next one checks the files, and runs no agent.
-func TestAStoppingWorkerHandsItsChecksOver(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.team.Phases[0].Checks = []string{"good"}
-	d.admit()
-	stop := make(chan struct{})
-	d.agents.checkIn = func(ctx context.Context) error {
-		close(stop)
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}
-	_, err := d.round(func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
-	requireType(t, err, session.HandedOver)
-	d.agents.checkIn = func(context.Context) error { return nil }
-	d.on(newHost(t))
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Len(t, d.agents.runs, 1)
-	require.Zero(t, result.Lost)
-}
-
-// TestCollectedFilesThatAreLostAreWorkedOutAgain: the store has lost them, and another host has the assignment.
-func TestCollectedFilesThatAreLostAreWorkedOutAgain(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.state = &dying{d.db(), state.AttemptCollected}
-	_, err := d.round()
-	require.ErrorContains(t, err, "killed")
-	files := d.record().Rounds[0].Ended.Files
-	require.NoError(t, os.Remove(filepath.Join(d.store.Dir(), "blobs", "sha256", string(files[:2]), string(files[2:]))))
-	d.on(newHost(t))
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Len(t, d.agents.runs, 2)
-	require.Equal(t, int64(20), result.Total.Tokens())
 }

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
@@ -71,87 +70,6 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	require.Empty(t, got.Reason)
 	require.Equal(t, 1, got.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, 1, got.Phases[0].Assignments[0].Attempts)
-}
-
-func TestSessionRunsWhileOneOfItsAgentsIsAwaited(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	turned := false
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		if in.Persona == "a" && !turned {
-			turned = true
-			return session.RoundResult{}, away()
-		}
-		return session.RoundResult{}, nil
-	}
-	env := s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
-		return activities.Awaited{}, nil
-	}, nil))
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, session.Completed, status(t, env).Status)
-}
-
-func TestHelpElsewhereEndsTheWait(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	waiting := make(chan struct{})
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		if in.Persona == "a" {
-			return session.RoundResult{}, away()
-		}
-		<-waiting
-		return session.RoundResult{}, failedRound(failures.Auth, "no key")
-	}
-	env := s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
-		close(waiting)
-		<-ctx.Done()
-		return activities.Awaited{}, ctx.Err()
-	}, nil))
-	require.ErrorContains(t, env.GetWorkflowError(), "build/b failed")
-	got := status(t, env)
-	require.Equal(t, session.Pending, got.Phases[0].Assignments[0].Status)
-	require.Equal(t, 0, got.Phases[0].Assignments[0].Rounds)
-	require.Nil(t, got.Phases[0].Assignments[0].Awaits)
-}
-
-// TestLeaseOfARoundThatDoesNotBeginIsGivenBack at once: others need not wait until it runs out.
-func TestLeaseOfARoundThatDoesNotBeginIsGivenBack(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a"))}
-	var env *testsuite.TestWorkflowEnvironment
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		if in.Lease.Holder == "" {
-			return session.RoundResult{}, away()
-		}
-		env.CancelWorkflow()
-		return session.RoundResult{}, temporal.NewCanceledError()
-	}
-	var sent []session.BreakerReport
-	env = s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
-		return activities.Awaited{Lease: session.BreakerPermit{Generation: 3, Holder: "wait"}}, nil
-	}, func(_ context.Context, reports []session.BreakerReport) ([]session.BreakerReport, error) {
-		sent = append(sent, reports...)
-		return nil, nil
-	}), func(e *testsuite.TestWorkflowEnvironment) { env = e })
-	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
-	require.Len(t, sent, 1)
-	require.Equal(t, session.BreakerPermit{Generation: 3, Holder: "wait"}, sent[0].BreakerPermit)
-	require.Equal(t, "provider", sent[0].Breaker.Name)
-	require.Equal(t, failures.Neutral, sent[0].Outcome)
-}
-
-func TestCancelEndsTheWait(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a"))}
-	s.round = func(activities.RoundInput) (session.RoundResult, error) { return session.RoundResult{}, away() }
-	var env *testsuite.TestWorkflowEnvironment
-	env = s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
-		env.CancelWorkflow()
-		<-ctx.Done()
-		return activities.Awaited{}, ctx.Err()
-	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
-	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()))
-	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 }
 
 func TestUndeliveredOutcomesAreSentAtTheBoundariesAndBeforeTheEnd(t *testing.T) {

@@ -116,36 +116,6 @@ func TestHowASessionEnds(t *testing.T) {
 	require.True(t, e.stopping())
 }
 
-// TestReportsThatBreakersDidNotGetStay keeps them in order.
-func TestReportsThatBreakersDidNotGetStay(t *testing.T) {
-	t.Parallel()
-	s := &sessionRun{}
-	s.addReport(nil)
-	for _, id := range []string{"1", "2", "3"} {
-		s.addReport(&session.BreakerReport{ID: id})
-	}
-	s.removeReports(2, []session.BreakerReport{{ID: "2"}})
-	require.Equal(t, []session.BreakerReport{{ID: "2"}, {ID: "3"}}, s.Unreported)
-}
-
-// TestWhichBudgetARaiseIsFor depends on the requests that are open.
-func TestWhichBudgetARaiseIsFor(t *testing.T) {
-	t.Parallel()
-	s := &sessionRun{SessionState: SessionState{
-		Status: session.Status{Session: "s"}, Team: spec.Team{Name: "t", Budget: spec.Budget{Tokens: 100}},
-	}}
-	require.Equal(t, "session", s.scopeOf(Raise{}))
-	waiting := &request{Stop: &activities.BudgetStop{Scope: "persona a"}}
-	s.Requests = []*request{waiting}
-	require.Equal(t, "persona a", s.scopeOf(Raise{}))
-	require.Equal(t, "phase p", s.scopeOf(Raise{Phase: "p"}))
-	s.Requests = append(s.Requests, &request{Stop: &activities.BudgetStop{Scope: "session"}})
-	require.ErrorContains(t, s.validateRaise(Raise{Tokens: 1}), "several budgets")
-	require.NoError(t, s.validateRaise(Raise{Tokens: 1, Session: true}))
-	waiting.closed = true
-	require.NoError(t, s.validateRaise(Raise{Tokens: 1}), "only one is awaited")
-}
-
 // TestTheNextRunHasTheWholeState hands a phase, its work and its requests over as JSON.
 func TestTheNextRunHasTheWholeState(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,74 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
-
-func TestOthersFinishWhenOneNeedsHelp(t *testing.T) {
-	t.Parallel()
-	other := phase("docs", "c")
-	other.Needs = []string{}
-	after := phase("after", "d")
-	after.Needs = []string{"build"}
-	s := &stage{team: newTeam(phase("build", "a", "b"), other, after)}
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		if in.Persona == "a" {
-			return session.RoundResult{}, failedRound(failures.Auth, "bad key")
-		}
-		return session.RoundResult{}, nil
-	}
-	requireHelp(t, s.play(t), "build/a failed: auth: bad key")
-	require.ElementsMatch(t, []string{"build/a.1", "build/b.1", "docs/c.1"}, s.order())
-	require.Len(t, s.advanced, 1, "finished work is recorded")
-	require.Equal(t, "docs", s.advanced[0].Phase)
-}
-
-func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
-	t.Parallel()
-	p := phase("build", "a", "b")
-	p.Integrator = "a"
-	s := &stage{team: newTeam(p)}
-	s.merge = func(in activities.MergeInput) activities.MergeResult {
-		if len(in.Assignments.List[0].Integrated) == 0 {
-			return activities.MergeResult{
-				Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build"), Dropped: []string{"f: the version of b is dropped"},
-			}
-		}
-		return activities.MergeResult{Tree: "mended", Kept: "coverage"}
-	}
-	env := s.play(t)
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, "build/a.2", s.order()[2])
-	mending := s.rounds[2]
-	require.True(t, mending.Integrating)
-	require.Equal(t, spec.Digest("merged"), mending.Input)
-	require.Equal(t, spec.Digest("why"), mending.Feedback)
-	done := s.advanced[0].Assignments
-	i := slices.IndexFunc(done, func(a session.CheckpointAssignment) bool { return a.Persona == "a" })
-	require.Equal(t, spec.Digest("delta-build.a.1"), done[i].Delta)
-	require.Equal(t, []session.Work{{Delta: "delta-build.a.2"}, {Delta: "coverage"}}, done[i].Integrated)
-	require.Equal(t, 2, done[i].Rounds)
-	require.Empty(t, status(t, env).Phases[0].Assignments[0].Dropped, "the mended tree has both versions")
-}
-
-func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	s.merge = func(activities.MergeInput) activities.MergeResult {
-		return activities.MergeResult{Tree: "merged", Failure: failures.Failf(failures.TestFailure, "does not build")}
-	}
-	help := requireHelp(t, s.play(t), "build/b failed: test_failure: does not build")
-	require.Equal(t, []session.AttemptFailure{{Category: failures.TestFailure, Message: "does not build"}}, help[0].Attempts)
-	require.Len(t, s.merges, 2, "the integrator has one round left after its own")
-	require.Empty(t, s.advanced)
-
-	s.merge = func(activities.MergeInput) activities.MergeResult {
-		return activities.MergeResult{Tree: "merged", Failure: failures.Failf(failures.ContractViolation, "merge conflict between a and b")}
-	}
-	help = requireHelp(t, s.play(t), "build/b failed: contract_violation: merge conflict between a and b")
-	require.Contains(t, help[0].Suggestion, "Retry has build/b work on the merged files again", "not that its output is missing")
-}
 
 func TestSessionThatMayNotStartRunsNothing(t *testing.T) {
 	t.Parallel()

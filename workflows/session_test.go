@@ -306,44 +306,6 @@ func status(t *testing.T, env *testsuite.TestWorkflowEnvironment) session.Status
 	return s
 }
 
-func TestPhasesRunInOrderEachOnTheLast(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("requirements", "a"), phase("design", "b"), phase("build", "c"))}
-	env := s.play(t)
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []string{"requirements/a.1", "design/b.1", "build/c.1"}, s.order())
-	require.Equal(t, spec.Digest("input-root"), s.rounds[0].Input)
-	require.Equal(t, spec.Digest("input-build"), s.rounds[2].Input)
-	require.Equal(t, spec.Digest("head-design"), s.rounds[2].Head)
-	require.Empty(t, s.merges, "a phase of one persona has nothing to merge")
-	require.Empty(t, s.closed)
-	require.Equal(t, []bool{false, false, true}, []bool{s.advanced[0].Last, s.advanced[1].Last, s.advanced[2].Last})
-
-	var result workflows.SessionResult
-	require.NoError(t, env.GetWorkflowResult(&result))
-	require.Equal(t, spec.Digest("head-build"), result.Checkpoint)
-	require.Equal(t, int64(330), result.Usage.Tokens())
-	got := status(t, env)
-	require.Equal(t, session.Completed, got.Status)
-	require.Equal(t, session.Completed, got.Phases[2].Assignments[0].Status)
-}
-
-func TestBranchesRunSideBySideAndJoin(t *testing.T) {
-	t.Parallel()
-	left, right := phase("left", "b"), phase("right", "c")
-	left.Needs, right.Needs = []string{"start"}, []string{"start"}
-	join := phase("join", "d")
-	join.Needs = []string{"left", "right"}
-	s := &stage{team: newTeam(phase("start", "a"), left, right, join)}
-	require.NoError(t, s.play(t).GetWorkflowError())
-	require.ElementsMatch(t, []string{"left/b.1", "right/c.1"}, s.order()[1:3])
-	require.Equal(t, "join/d.1", s.order()[3])
-	require.ElementsMatch(t, []string{"left", "right"}, s.advanced[0].Ready)
-	require.Empty(t, s.advanced[1].Ready, "half of what join needs is not enough")
-	require.Equal(t, []string{"join"}, s.advanced[2].Ready)
-	require.Equal(t, spec.Digest("head-"+s.advanced[1].Phase), s.advanced[2].Status.Checkpoint, "the chain has no forks")
-}
-
 func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	t.Parallel()
 	left, right := phase("left", "a"), phase("right", "b")
@@ -391,48 +353,6 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	}
 }
 
-func TestSequenceHandsTheTreeOn(t *testing.T) {
-	t.Parallel()
-	p := phase("build", "a", "b", "c")
-	p.Order = spec.OrderSequence
-	s := &stage{team: newTeam(p), round: func(in activities.RoundInput) (session.RoundResult, error) {
-		r := success(in)
-		r.Decisions = map[string]string{in.Persona: "yes"}
-		return r, nil
-	}}
-	require.NoError(t, s.play(t).GetWorkflowError())
-	require.Equal(t, []string{"build/a.1", "build/b.1", "build/c.1"}, s.order())
-	require.Equal(t, spec.Digest("tree-build.b.1"), s.rounds[2].Input)
-	require.Len(t, s.rounds[2].Beside.List, 2)
-	require.Equal(t, map[string]string{"b": "yes"}, s.rounds[2].Beside.List[1].Decisions)
-}
-
-func TestSpentRoundIsTriedAgainAfterAWait(t *testing.T) {
-	t.Parallel()
-	tm := newTeam(phase("build", "a"))
-	tm.Retry.Rounds = 4
-	var starts []time.Time
-	var env *testsuite.TestWorkflowEnvironment
-	s := &stage{team: tm}
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		starts = append(starts, env.Now())
-		if in.Round < 4 {
-			return session.RoundResult{}, failedRound(failures.TestFailure, "no")
-		}
-		return session.RoundResult{}, nil
-	}
-	env = s.play(t, func(e *testsuite.TestWorkflowEnvironment) { env = e })
-	require.NoError(t, env.GetWorkflowError())
-	require.Len(t, starts, 4)
-	for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
-		require.Equal(t, want, starts[i+1].Sub(starts[i]).Round(time.Second))
-	}
-	a := status(t, env).Phases[0].Assignments[0]
-	require.Equal(t, 4, a.Rounds)
-	require.Equal(t, 7, a.Attempts, "two counted attempts in each failed round, one in the last")
-	require.Equal(t, int64(110), a.Usage.Tokens(), "what a round tells is the total of all before it, too")
-}
-
 func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"), phase("test", "b"))}
@@ -449,16 +369,4 @@ func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 	got := status(t, env)
 	require.Equal(t, session.Failed, got.Phases[0].Assignments[0].Status)
 	require.Equal(t, session.Pending, got.Phases[1].Status)
-}
-
-func TestUselessRoundsAreNotTried(t *testing.T) {
-	t.Parallel()
-	for _, c := range []failures.Category{failures.Auth, failures.TokenBudget, failures.WorkerLost} {
-		s := &stage{team: newTeam(phase("build", "a"))}
-		s.round = func(activities.RoundInput) (session.RoundResult, error) {
-			return session.RoundResult{}, failedRound(c, "no use")
-		}
-		requireHelp(t, s.play(t), "build/a failed: "+string(c))
-		require.Len(t, s.rounds, 1, c)
-	}
 }
