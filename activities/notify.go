@@ -93,7 +93,7 @@ func (n *Notices) prepare(ctx context.Context, notice session.Notice) session.No
 	notice.Reason = said(notice.Reason)
 	if r := notice.Request; r != nil {
 		request := *r
-		request.Message, request.Suggestion, request.Advice = said(r.Message), said(r.Suggestion), said(r.Advice)
+		request.Message, request.Suggestion = said(r.Message), said(r.Suggestion)
 		request.Attempts = slices.Clone(r.Attempts[max(0, len(r.Attempts)-maxToldAttempts):])
 		for i, a := range request.Attempts {
 			request.Attempts[i].Message = textfmt.Shorten(n.Mask(safetext.Line(a.Message)), session.MaxMessage)

@@ -93,7 +93,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	}
 	in := session.Notice{
 		ID: "1", Session: "s", Namespace: "default", RunID: "r", Reason: "key hunter22",
-		Request: &session.Request{Message: "hunter22 is wrong", Advice: "use hunter22"},
+		Request: &session.Request{Message: "hunter22 is wrong", Suggestion: "use hunter22"},
 		Answer:  &session.Answer{Note: "hunter22", By: "ann"}, Commands: []string{"maestro resolve s retry --note hunter22"},
 	}
 	for range 30 {
@@ -106,7 +106,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	require.Equal(t, "https://maestro.example/sessions/s", o.notice.Dashboard)
 	require.Equal(t, "key ***", o.notice.Reason)
 	require.Equal(t, "*** is wrong", o.notice.Request.Message)
-	require.Equal(t, "use ***", o.notice.Request.Advice)
+	require.Equal(t, "use ***", o.notice.Request.Suggestion)
 	require.Equal(t, session.Answer{Note: "***", By: "ann"}, *o.notice.Answer)
 	require.Equal(t, []string{"maestro resolve s retry --note ***"}, o.notice.Commands)
 	require.Len(t, o.notice.Request.Attempts, 20)

@@ -25,39 +25,6 @@ func (s *sessionRun) command(r *request, several bool) string {
 	return fmt.Sprintf("maestro resolve %s %s --request %s", s.Status.Session, r.Actions[0], r.ID)
 }
 
-// howToAnswer returns the instructions for a request: what to review, what to type, and
-// what to send from Temporal's Web UI. Code is in backticks, because the Web UI renders
-// Markdown and would change quotation marks.
-func (s *sessionRun) howToAnswer(r *request) string {
-	var ways []string
-	if r.Suggestion != "" {
-		ways = append(ways, strings.TrimSuffix(r.Suggestion, "."))
-	}
-	if len(r.Actions) == 0 {
-		return r.Suggestion
-	}
-	if r.Quorum != nil {
-		return fmt.Sprintf("review it with `maestro artifacts diff %s %s`; approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"`, or in the dashboard",
-			s.Status.Session, r.Phase, r.Command, s.Status.Session, r.Phase, r.Selector())
-	}
-	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", actionList(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
-	switch r.Kind {
-	case session.ForApproval:
-		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", s.Status.Session, r.Phase),
-			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"` %s", r.Command, s.Status.Session, r.Phase, r.Selector(), update))
-	case session.ForBudget:
-		ways = append(ways, "continue with `"+r.Command+"`"+raiseUpdate(*r.Raise), "or answer "+update)
-	case session.ForHelp, session.ForOutage:
-		ways = append(ways, fmt.Sprintf("continue with `%s` %s", r.Command, update))
-	}
-	return strings.Join(ways, "; ")
-}
-
-// argument returns the argument of the update that answers a request.
-func argument(r *request, v session.Action) string {
-	return fmt.Sprintf(`{"request": %q, "action": %q, "by": "your name"}`, r.ID, v)
-}
-
 // requestPage returns the page of a request in the Web UI. It is for a person without
 // experience: first what happened, then what to click, then the rest.
 func (s *sessionRun) requestPage(r *request) []string {
@@ -84,7 +51,9 @@ func (s *sessionRun) requestPage(r *request) []string {
 	}
 	switch {
 	case r.Quorum != nil:
-		lines = append(lines, "This page cannot answer it, because it does not know who you are. "+capitalize(r.Advice)+".", "")
+		lines = append(lines, fmt.Sprintf("This page cannot answer it, because it does not know who you are. "+
+			"Approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"`, or in the dashboard.",
+			r.Command, s.Status.Session, r.Phase, r.Selector()), "")
 	case len(r.Actions) > 0:
 		lines = append(lines, s.answers(r, raising)...)
 	}
@@ -204,20 +173,4 @@ func (s *sessionRun) budgetRaise(stop activities.BudgetStop) session.BudgetRaise
 		b.Scope, b.Name = session.BudgetScope(kind), which
 	}
 	return b
-}
-
-// raiseUpdate says which update does the same; empty for a team's day, which is
-// raised in the store.
-func raiseUpdate(b session.BudgetRaise) string {
-	if b.Scope == session.BudgetOfDay {
-		return ""
-	}
-	key, whose := "tokens", ""
-	if !b.Tokens {
-		key = "usd"
-	}
-	if b.Name != "" {
-		whose = fmt.Sprintf(", %q: %q", b.Scope, b.Name)
-	}
-	return fmt.Sprintf(", or with the update `%s` and `{%q: N%s}`", RaiseUpdate, key, whose)
 }

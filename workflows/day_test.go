@@ -77,8 +77,8 @@ func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
 		env.RegisterDelayedCallback(func() {
 			got := status(t, env)
 			require.Equal(t, session.HelpIsNeeded, got.Status)
-			require.Contains(t, got.Help[0].Advice, "continues by itself at 2026-02-01 00:00 UTC")
-			require.Contains(t, got.Help[0].Advice, "maestro budget raise --team t --tokens N")
+			require.Contains(t, got.Help[0].Suggestion, "continues by itself at 2026-02-01 00:00 UTC")
+			require.Contains(t, got.Help[0].Command, "maestro budget raise --team t --tokens N")
 			env.CancelWorkflow()
 		}, time.Minute)
 	})

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/internal/core/budget"
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -26,23 +25,6 @@ type page struct {
 	behind    bool
 	// timer is ready when a delayed change may be published; nil if there is none.
 	timer workflow.Future
-	// rows are the rows of the work on the page.
-	rows []workRow
-}
-
-// workRow is the row of an assignment on the page. It is rendered again only if it changes.
-type workRow struct {
-	workFacts
-	text string
-}
-
-type workFacts struct {
-	phase, persona string
-	state          session.State
-	attempts       int
-	tokens         int64
-	spent          cost.USD
-	summary        string
 }
 
 // admitted reports whether the session has loaded its team.
@@ -221,29 +203,16 @@ func (s *sessionRun) showPage(ctx workflow.Context) {
 		lines = append(lines, safetext.Code(s.Status.Reason), "")
 	}
 	lines = append(lines, "| work | state | attempts | cost | summary or last failure |", "|---|---|---|---|---|")
-	i := 0
 	for _, ps := range s.Status.Phases {
 		for _, a := range ps.Assignments {
-			lines = append(lines, s.page.row(i, workFacts{ps.Name, a.Persona, a.Status, a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, summaryOf(a)}))
-			i++
+			lines = append(lines, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |", ps.Name, a.Persona,
+				strings.ReplaceAll(string(a.Status), "_", " "), a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD.Rounded(), cell(summaryOf(a))))
 		}
 	}
 	lines = append(lines, "", s.spending(), "")
 	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
 		s.Status.Session, s.Status.Session))
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
-}
-
-// row is a row of the page, by its number.
-func (p *page) row(i int, f workFacts) string {
-	if i == len(p.rows) {
-		p.rows = append(p.rows, workRow{})
-	}
-	if r := &p.rows[i]; r.workFacts != f {
-		*r = workRow{f, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |",
-			f.phase, f.persona, strings.ReplaceAll(string(f.state), "_", " "), f.attempts, f.tokens, f.spent.Rounded(), cell(f.summary))}
-	}
-	return p.rows[i].text
 }
 
 // summaryOf returns the summary of an assignment, or its last failure.

@@ -88,7 +88,6 @@ func (s *sessionRun) updateNotice(ctx workflow.Context, news activities.OutageNe
 	}
 	r.Category, r.Message = news.Failure.Category, textfmt.Shorten(failingSince(news.Since, news.Failure), session.MaxMessage)
 	r.Suggestion = continuesByItself(r.Category)
-	r.Advice = s.howToAnswer(r)
 	s.showRequests()
 	s.storeNotices(ctx)
 }

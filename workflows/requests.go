@@ -183,7 +183,6 @@ func (s *sessionRun) openRequest(ctx workflow.Context, r *request) *request {
 		r.Until = r.Since.Add(limit)
 	}
 	r.Command = s.command(r, len(s.budgetRequests()) > 1)
-	r.Advice = s.howToAnswer(r)
 	s.Requests = append(s.Requests, r)
 	s.showRequests()
 	s.watchRequest(ctx, r)

@@ -362,7 +362,7 @@ func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 	env := s.play(t)
 	help := requireHelp(t, env, "build/a failed: test_failure: TestX fails")
 	require.Len(t, help[0].Attempts, 4, "two rounds of two attempts")
-	require.NotEmpty(t, help[0].Advice)
+	require.NotEmpty(t, help[0].Suggestion)
 	require.Equal(t, []string{"build/a.1", "build/a.2"}, s.order())
 	require.Len(t, s.closed, 1)
 	require.Equal(t, session.Failed, s.closed[0].Status.Status)

@@ -52,7 +52,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	require.Eventually(t, parked, time.Minute, 20*time.Millisecond)
 	e := s.execution("s")
 	require.Equal(t, session.HelpIsNeeded, e.Assignment(spec.AssignmentID{Phase: "three", Persona: "dev"}).Status)
-	require.Contains(t, e.Help[0].Advice, "maestro budget raise s --tokens N")
+	require.Contains(t, e.Help[0].Command, "maestro budget raise s --tokens N")
 	require.Contains(t, e.Reason, "30 of 150 tokens left")
 
 	raise := func(id string, r workflows.Raise) (activities.Raised, error) {

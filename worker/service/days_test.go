@@ -86,8 +86,8 @@ func TestSessionsOfATeamShareItsDay(t *testing.T) {
 	run := s.start("second", tm)
 	spent := "the daily budget of team t is not sufficient: %d of %d tokens left, and the next call needs 60; the next day begins at " + tomorrow() + " 00:00 UTC"
 	require.Eventually(t, s.parkedFor("second", fmt.Sprintf(spent, 20, 200)), time.Minute, 20*time.Millisecond)
-	require.Contains(t, s.execution("second").Help[0].Advice, "continues by itself at "+tomorrow()+" 00:00 UTC")
-	require.Contains(t, s.execution("second").Help[0].Advice, "maestro budget raise --team t --tokens N")
+	require.Contains(t, s.execution("second").Help[0].Suggestion, "continues by itself at "+tomorrow()+" 00:00 UTC")
+	require.Contains(t, s.execution("second").Help[0].Command, "maestro budget raise --team t --tokens N")
 	require.Zero(t, s.spentBy("second"), "another session has learnt what a call costs")
 
 	for range 2 {

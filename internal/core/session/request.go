@@ -85,9 +85,6 @@ type Request struct {
 	Suggestion string `json:"suggestion,omitempty"`
 	// Command is the shortest way to continue.
 	Command string `json:"command,omitempty"`
-	// Advice lists everything that a person can do about it: the suggestion, the command, and what
-	// to send from Temporal's Web UI.
-	Advice string `json:"advice"`
 	// Actions are the permitted answers, the most common first.
 	Actions []Action `json:"actions,omitempty"`
 	// SkipEffect is what [AnswerSkip] does, if that is not to continue without the work that the request is about.

@@ -180,7 +180,6 @@ type requestRow struct {
 type requestDetail struct {
 	Suggestion string                   `json:"suggestion,omitempty"`
 	Command    string                   `json:"command,omitempty"`
-	Advice     string                   `json:"advice,omitempty"`
 	SkipEffect string                   `json:"skip_effect,omitempty"`
 	Raise      *session.BudgetRaise     `json:"raise,omitempty"`
 	Attempts   []session.AttemptFailure `json:"attempts,omitempty"`
@@ -198,7 +197,7 @@ func (t *Tx) putRequests(b Boundary) error {
 		row := requestRow{
 			Key: b.Key, ID: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
 			Message: textfmt.Shorten(h.Message, session.MaxMessage), Actions: h.Actions, Quorum: h.Quorum,
-			Detail:   requestDetail{h.Suggestion, h.Command, h.Advice, h.SkipEffect, h.Raise, h.Attempts, h.Ticket},
+			Detail:   requestDetail{h.Suggestion, h.Command, h.SkipEffect, h.Raise, h.Attempts, h.Ticket},
 			OpenedAt: micros(h.Since), UntilAt: h.Until, Position: i + 1,
 		}
 		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked

@@ -89,7 +89,7 @@ func (t *Tx) readRequests(e *session.Execution) error {
 		h := session.Request{
 			ID: r.ID, Kind: r.Kind, Phase: r.Phase, Persona: r.Persona, Category: r.Category, Message: r.Message,
 			Actions: r.Actions, Quorum: r.Quorum,
-			Suggestion: r.Detail.Suggestion, Command: r.Detail.Command, Advice: r.Detail.Advice, SkipEffect: r.Detail.SkipEffect,
+			Suggestion: r.Detail.Suggestion, Command: r.Detail.Command, SkipEffect: r.Detail.SkipEffect,
 			Raise: r.Detail.Raise, Attempts: r.Detail.Attempts, Ticket: r.Detail.Ticket, Until: r.UntilAt,
 		}
 		if r.OpenedAt != 0 {
