@@ -101,23 +101,6 @@ func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
 	require.Empty(t, d.record().Rounds)
 }
 
-func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	b := &breakers{}
-	d.breakers = b
-	d.agents.run = fail(failures.APIError)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	require.Empty(t, b.reports, "only whole rounds are reported")
-	b.state = open(time.Hour)
-	d.agents.run = leave("a.txt", "x")
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, 2, result.Attempts)
-	require.Empty(t, b.reports, "a success from before says nothing to an open breaker")
-}
-
 func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -134,38 +117,6 @@ func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 	_, err = d.round()
 	require.NoError(t, err)
 	require.Empty(t, quiet.reports)
-}
-
-func TestWhatCountsIsTheFailureTablesUnlessSaidOtherwise(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		category failures.Category
-		counts   []failures.Category
-		failures int
-		reported bool
-	}{
-		{failures.Timeout, nil, 3, true},
-		{failures.APIError, nil, 3, true},
-		{failures.TestFailure, nil, 0, true},
-		{failures.Auth, nil, 2, false},
-		{failures.WorkerLost, nil, 2, false},
-		{failures.Auth, []failures.Category{failures.Auth}, 3, true},
-		{failures.APIError, []failures.Category{failures.Auth}, 2, false},
-		{failures.APIError, []failures.Category{}, 2, false},
-	} {
-		d := newDesk(t)
-		b := &breakers{state: breaker.State{Failures: 2}}
-		d.breakers, d.agents.breaker = b, spec.Breaker{Counts: c.counts}
-		d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-			f := failures.Failf(c.category, "no good")
-			f.Final = true
-			return session.Outcome{}, f
-		}
-		_, err := d.round()
-		requireType(t, err, session.UnrecoverableError)
-		require.Equal(t, c.failures, b.state.Failures, "%+v", c)
-		require.Equal(t, c.reported, len(b.reports) == 1, "%+v", c)
-	}
 }
 
 func TestProbe(t *testing.T) {

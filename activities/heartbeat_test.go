@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // beats answers every report in the same way, and keeps the last one.
@@ -79,23 +77,4 @@ func TestExecutionThatIsGivenUpAtWorkWorksOn(t *testing.T) {
 			require.Equal(t, 1, strings.Count(lines.String(), "level=WARN"), lines.String())
 		})
 	}
-}
-
-// TestNextAttemptWaitsWhereTemporalHasNot: it may not have heard how the one before ended.
-func TestNextAttemptWaitsWhereTemporalHasNot(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	const wait = 400 * time.Millisecond
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-		f := failures.Failf(failures.RateLimited, "slow down")
-		f.RetryAfter = textfmt.Duration(wait)
-		return session.Outcome{}, f
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	d.agents.run = leave("a.txt", "x")
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, 2, result.Attempts)
-	require.GreaterOrEqual(t, result.StartedAt.Sub(d.record().Rounds[0].Attempts[0].EndedAt), wait)
 }

@@ -37,43 +37,6 @@ func limited(wait time.Duration) func(context.Context, session.Job) (session.Out
 	}
 }
 
-// TestLongOutageGivesTheSlotBack: the wait is Temporal's, and whoever is lost or stopped in
-// it costs nothing. The same attempt continues, from the files as they are.
-func TestLongOutageGivesTheSlotBack(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.holdSlot = 200 * time.Millisecond
-	d.patient(time.Hour, spec.OutageWait)
-	d.agents.run = limited(time.Hour)
-	_, err := d.round()
-	app := requireType(t, err, session.RecoverableError)
-	require.InDelta(t, time.Hour, app.NextRetryDelay(), float64(time.Minute))
-	log := d.record().Rounds[0].RoundLog
-	require.Empty(t, log.Attempts)
-	require.Equal(t, 1, log.Outage.Waits)
-	require.False(t, log.Started, "nothing to lose")
-
-	_, err = d.round() // too early
-	app = requireType(t, err, session.RecoverableError)
-	require.Less(t, app.NextRetryDelay(), time.Hour)
-	require.Len(t, d.agents.runs, 1)
-
-	var seen []string
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		seen = here(t, job)
-		return leave("a.txt", "x")(ctx, job)
-	}
-	d.changeOutage(func(o *session.Outage) { o.Until = time.Now() })
-	result, err := d.round()
-	require.NoError(t, err)
-	require.Contains(t, seen, "half.txt")
-	require.Equal(t, 1, result.Attempts)
-	require.Zero(t, result.Lost)
-	require.Equal(t, 1, d.agents.runs[1].Attempt)
-	require.Nil(t, d.record().Rounds[0].Outage)
-	require.Equal(t, int64(1), result.Usage.OutputTokens, "what the failed try has cost is not forgotten")
-}
-
 // TestPatienceEndsTheActivityOrTheRound.
 func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 	t.Parallel()

@@ -349,27 +349,6 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	require.Equal(t, "said", string(log))
 }
 
-func TestFinalFailureIsNotTriedAgain(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = fail(failures.Auth)
-	_, err := d.round()
-	requireType(t, err, session.UnrecoverableError)
-	require.Len(t, d.agents.runs, 1)
-}
-
-func TestProviderSaysWhenToComeBack(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-		f := failures.Failf(failures.RateLimited, "slow down")
-		f.RetryAfter = textfmt.Duration(42 * time.Second)
-		return session.Outcome{}, f
-	}
-	_, err := d.round()
-	require.Equal(t, 42*time.Second, requireType(t, err, session.RecoverableError).NextRetryDelay())
-}
-
 func TestWorkThatLacksWhatItMustProduceFails(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -84,49 +84,6 @@ func (d *desk) converse(c *conversation) {
 	d.agents.run, d.agents.conversation = c.run, spec.InCalls
 }
 
-func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
-		if job.Brief.Attempt == 1 {
-			require.NoError(t, os.WriteFile(filepath.Join(job.Tree, "half.txt"), []byte("half\n"), 0o600))
-			return session.Outcome{}, failures.Failf(failures.TestFailure, "no")
-		}
-		half, err := os.ReadFile(filepath.Join(job.Tree, "half.txt"))
-		require.NoError(t, err, "the failed attempt's files are there")
-		return session.Outcome{}, os.WriteFile(filepath.Join(job.Tree, "whole.txt"), append(half, "whole\n"...), 0o600)
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	_, err = d.round()
-	require.NoError(t, err)
-	require.Equal(t, failures.FromInput, d.record().Rounds[0].Attempts[0].From)
-	require.Equal(t, failures.FromFiles, d.record().Rounds[0].Result.From)
-	told := d.agents.runs[1].Feedback
-	require.True(t, told.Kept)
-	require.Contains(t, told.Diff, "--- /dev/null\n+++ b/half.txt\n@@ -0,0 +1 @@\n+half\n")
-}
-
-func TestNextAttemptAfterARefusedResultStartsFromItsInput(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
-		if job.Brief.Attempt == 1 {
-			require.NoError(t, os.WriteFile(filepath.Join(job.Tree, "bad.txt"), []byte("bad\n"), 0o600))
-			return session.Outcome{}, failures.Failf(failures.InvalidOutput, "no")
-		}
-		require.NoFileExists(t, filepath.Join(job.Tree, "bad.txt"))
-		return session.Outcome{}, os.WriteFile(filepath.Join(job.Tree, "good.txt"), []byte("good\n"), 0o600)
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	_, err = d.round()
-	require.NoError(t, err)
-	told := d.agents.runs[1].Feedback
-	require.False(t, told.Kept)
-	require.Contains(t, told.Diff, "+bad", "it is told of what is gone")
-}
-
 func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -84,23 +84,3 @@ func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
 	require.Equal(t, int64(80), d.costs().Usage.Tokens())
 	require.Zero(t, d.costs().Reserved)
 }
-
-func TestAttemptThatBeginsAnewHasNoEarlierConversationToGoOnWith(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.conversation = spec.InDirectory
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
-		d.agents.continuable = true
-		return session.Outcome{}, failures.Failf(failures.InvalidOutput, "no")
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
-		require.False(t, job.Continues)
-		return session.Outcome{}, errKilled // before it has one
-	}
-	for range 2 {
-		_, err = d.round()
-		require.Error(t, err)
-	}
-}

@@ -1,17 +1,12 @@
 package activities_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
@@ -21,47 +16,6 @@ func (d *desk) revision() int64 {
 	e, err := d.store.State.Execution(d.t.Context(), d.key())
 	require.NoError(d.t, err)
 	return e.Revision
-}
-
-// TestRoundsLeaveTheSessionsStatusAlone: the state of a round is in its rows.
-func TestRoundsLeaveTheSessionsStatusAlone(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	before, beats := d.revision(), 0
-	d.agents.run = fail(failures.TestFailure)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	require.Equal(t, session.Waiting, d.record().Status().Status)
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.Equal(t, session.Running, d.record().Status().Status)
-		require.Equal(t, 1, d.record().Status().Attempts)
-		return leave("a.txt", "x")(ctx, job)
-	}
-	_, err = d.round(func(env *testsuite.TestActivityEnvironment) {
-		env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { beats++ })
-	})
-	require.NoError(t, err)
-	require.Equal(t, session.Completed, d.record().Status().Status)
-	require.Equal(t, before, d.revision())
-	require.Zero(t, beats, "short work costs no heartbeat")
-}
-
-// TestRecordSaysThatTheLastRoundHasFailed, and with which agent.
-func TestRecordSaysThatTheLastRoundHasFailed(t *testing.T) {
-	t.Parallel()
-	for round, want := range map[int]session.State{1: session.Waiting, 2: session.Failed} {
-		d := newDesk(t)
-		d.agents.run = fail(failures.Syntax)
-		in := d.roundInput()
-		in.Round, in.Rounds, in.Agent = round, 2, "b"
-		var err error
-		for range d.team.Personas["dev"].Attempts {
-			_, err = d.roundOf(in)
-		}
-		requireType(t, err, session.UnrecoverableError)
-		require.Equal(t, want, d.record().Status().Status)
-		require.Equal(t, "b", d.record().Status().Agent)
-	}
 }
 
 // boundary is what the workflow sends: the status as it knows it.

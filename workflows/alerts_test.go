@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -31,62 +30,6 @@ func (s *stage) raised() []string {
 }
 
 func hours(n int) textfmt.Duration { return textfmt.Duration(time.Duration(n) * time.Hour) }
-
-// TestAlertsAboutCostAreRaisedOnceWhenTheSumReachesThem has three assignments of 30 dollars and
-// 110 tokens each.
-func TestAlertsAboutCostAreRaisedOnceWhenTheSumReachesThem(t *testing.T) {
-	t.Parallel()
-	dollars := func(n int64) cost.USD { return cost.USD(n * 1_000_000_000) }
-	s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), webhook: true}
-	s.team.Help.Jira = &spec.HelpJira{Project: "MD"}
-	s.team.Alerts = []spec.Alert{{CostUSD: dollars(60)}, {CostUSD: dollars(91)}, {Tokens: 110}, {Tokens: 331}}
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		r := success(in)
-		r.Total.CostUSD = dollars(30)
-		return r, nil
-	}
-	var stored []session.Alert
-	s.onAdvance = func(in activities.AdvanceInput) {
-		if in.Phase == "two" {
-			stored = in.Status.Alerts
-		}
-	}
-	env := s.play(t)
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []string{"tokens: 110 ", "cost_usd: 60 "}, s.raised())
-	for _, in := range s.told[:2] {
-		require.Equal(t, session.AlertRaised, in.Notice.Event)
-		require.True(t, in.Webhook)
-		require.Nil(t, in.Jira, "tickets do not get alerts")
-	}
-	got := status(t, env).Alerts
-	require.Len(t, got, 2)
-	require.InDelta(t, 60, got[1].Value, 0)
-	require.InDelta(t, 60, got[1].Threshold, 0)
-	require.Equal(t, "the session has cost 60 USD; the threshold is 60 USD", got[1].Message)
-	require.False(t, got[1].At.IsZero())
-	require.Len(t, stored, 2, "the status has an alert before the phase is done")
-}
-
-// TestAlertsAboutFailuresCountTheLastAttempts has rounds of two failed attempts, and a last one
-// that succeeds.
-func TestAlertsAboutFailuresCountTheLastAttempts(t *testing.T) {
-	t.Parallel()
-	tm := newTeam(phase("build", "a"))
-	tm.Retry.Rounds = 3
-	tm.Alerts = []spec.Alert{{FailureRate: 1, Of: 3}, {FailureRate: 0.8, Of: 5}, {FailureRate: 0.1}, {FailureRate: 1, Of: 5}}
-	s := &stage{team: tm, webhook: true}
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		if in.Round < 3 {
-			return session.RoundResult{}, failedRound(failures.TestFailure, "no")
-		}
-		return session.RoundResult{}, nil
-	}
-	env := s.play(t)
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []string{"failure_rate: 1, of: 3 ", "failure_rate: 0.8, of: 5 "}, s.raised())
-	require.Equal(t, "4 of the last 5 attempts failed; the threshold is 80%", status(t, env).Alerts[1].Message)
-}
 
 // TestAlertsAboutWaitingAreRaisedOnceForEachRequest has a request wait for 4 h over a run that
 // continues as new in the third, and another for 10 min.

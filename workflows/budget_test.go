@@ -26,29 +26,6 @@ func spent() error {
 	})
 }
 
-func TestDegradedAssignmentStaysWithItsFallback(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a"))}
-	persona := s.team.Personas["a"]
-	persona.Fallback = true
-	s.team.Personas["a"] = persona
-	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededDegrade}
-	s.fallbacks = map[string]string{persona.Agent: "cheap"}
-	ends := []error{away(), spent(), away(), nil}
-	s.round = func(activities.RoundInput) (session.RoundResult, error) {
-		return session.RoundResult{}, ends[len(s.rounds)-1]
-	}
-	env := s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
-		return activities.Awaited{}, nil
-	}, nil))
-	require.NoError(t, env.GetWorkflowError())
-	var agents []string
-	for _, in := range s.rounds {
-		agents = append(agents, in.Agent)
-	}
-	require.Equal(t, []string{"", "cheap", "cheap", "cheap"}, agents)
-}
-
 func TestRaisesBySignalOfDifferentRunsAreDifferent(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}

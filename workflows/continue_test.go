@@ -173,29 +173,3 @@ func TestAnswerBeforeContinuingAsNew(t *testing.T) {
 	require.ElementsMatch(t, []string{"one/a.1", "three/c.1"}, s.order()[2:])
 	require.Equal(t, "there is one now", s.answers[0].Note)
 }
-
-// TestCancelledInsteadOfContinued has a session cancelled while it waits for the round at
-// work, to continue as new.
-func TestCancelledInsteadOfContinued(t *testing.T) {
-	t.Parallel()
-	tm := patient(phase("one", "a"), phase("two", "b"))
-	tm.Phases[1].Needs = []string{}
-	s := &stage{team: tm}
-	var env *testsuite.TestWorkflowEnvironment
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		if in.Persona == "a" {
-			return session.RoundResult{}, failedRound(failures.Auth, "no key")
-		}
-		until(t, env, func(now session.Status) bool { return len(now.Help) == 1 })
-		cancelled := make(chan struct{})
-		env.RegisterDelayedCallback(func() {
-			suggest(env)
-			env.RegisterDelayedCallback(func() { env.CancelWorkflow(); close(cancelled) }, 0)
-		}, 0)
-		<-cancelled
-		return session.RoundResult{}, nil
-	}
-	env = s.play(t, func(e *testsuite.TestWorkflowEnvironment) { env = e })
-	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
-	require.Len(t, s.closed[0].Status.Help, 1)
-}

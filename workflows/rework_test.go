@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -102,31 +101,6 @@ func TestWhatOnePersonaFindsWantingIsAcceptedForItOnly(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.answers, 2)
 	require.Len(t, s.advanced, 1)
-}
-
-// TestRetryStaysWithTheCheaperAgent has a person have an assignment tried again whose
-// own agent is too dear: it is the cheaper one's still, which no budget stops.
-func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
-	t.Parallel()
-	tm := patient(phase("one", "dev"))
-	tm.Budget.OnExceeded = spec.OnExceededDegrade
-	s := &stage{team: tm, fallbacks: map[string]string{"agent-dev": "cheap"}}
-	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
-		switch {
-		case in.Agent == "":
-			return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent,
-				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "spent"}}})
-		case in.Ordered == 0:
-			return session.RoundResult{}, failedRound(failures.TestFailure, "red")
-		}
-		return session.RoundResult{}, nil
-	}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "one.dev.1", Action: session.AnswerRetry}))
-	require.NoError(t, env.GetWorkflowError())
-	last := s.rounds[len(s.rounds)-1]
-	require.Equal(t, "cheap", last.Agent)
-	require.Equal(t, []any{1, session.BecauseRetried}, []any{last.Ordered, last.Because})
-	require.Len(t, s.rounds, 3)
 }
 
 // TestNothingIsSentBackInASessionThatEnds has work found wanting after a person has
