@@ -114,18 +114,18 @@ type OutageNews struct {
 	session.RoundReport
 }
 
-// OutageOrder tells a round in an outage how to continue. Without one it waits until the
+// OutageStance tells a round in an outage how to continue. Without one it waits until the
 // team's patience is over.
-type OutageOrder string
+type OutageStance string
 
 // The orders.
 const (
 	// OutageNoticed: people are notified, so it waits without a limit.
-	OutageNoticed OutageOrder = "noticed"
+	OutageNoticed OutageStance = "noticed"
 	// OutageOver: the team's patience is over.
-	OutageOver OutageOrder = "over"
+	OutageOver OutageStance = "over"
 	// OutageRetry: a person has requested a try now; the patience begins anew.
-	OutageRetry OutageOrder = "retry"
+	OutageRetry OutageStance = "retry"
 )
 
 // RoundInput is the input of RoundName: one round of an assignment.
@@ -159,7 +159,7 @@ type RoundInput struct {
 	// by one with a larger number.
 	Seq int `json:"seq,omitempty"`
 	// Outage tells a round that waits for its provider how to continue.
-	Outage OutageOrder `json:"outage,omitempty"`
+	Outage OutageStance `json:"outage,omitempty"`
 	// OnExceeded is what the session does if a budget is exceeded.
 	OnExceeded spec.OnExceeded `json:"on_exceeded,omitempty"`
 	// Free permits an agent without a stated cost to work although a budget is
@@ -229,7 +229,7 @@ type MergeInput struct {
 	Input       spec.Digest `json:"input"`
 	Assignments PhaseWork   `json:"assignments"`
 	// Outage tells a merge that waits for its host how to continue.
-	Outage OutageOrder `json:"outage,omitempty"`
+	Outage OutageStance `json:"outage,omitempty"`
 }
 
 // MergeResult is the merged tree and the failure of its verification.
@@ -264,14 +264,14 @@ type AdvanceInput struct {
 	Boundary
 	Phase       string                         `json:"phase"`
 	Assignments []session.CheckpointAssignment `json:"assignments"`
-	// Ready names the phases that may start once this one is recorded.
-	Ready []string `json:"ready"`
-	// Last: no phase is left to run.
-	Last bool `json:"last,omitempty"`
-	// Complete: the session is complete. No phase is left and no request is open.
-	Complete bool `json:"complete,omitempty"`
-	// Park: the session waits for a person's answer after this phase.
-	Park bool `json:"park,omitempty"`
+	// Unlocks names the phases that may start once this one is recorded.
+	Unlocks []string `json:"unlocks"`
+	// NoneLeft: no phase is left to run.
+	NoneLeft bool `json:"none_left,omitempty"`
+	// Completes: the session is complete. No phase is left and no request is open.
+	Completes bool `json:"completes,omitempty"`
+	// AwaitsApproval: the session waits for a person's answer after this phase.
+	AwaitsApproval bool `json:"awaits_approval,omitempty"`
 	// Unreported are outcomes of rounds that breakers have not received yet.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 }
@@ -288,8 +288,8 @@ type Advanced struct {
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
 	// Unreported are the reports of the input that could not be delivered.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
-	// Left is a short list of the phase's files, if the session parks after it.
-	Left string `json:"left,omitempty"`
+	// Files is a short list of the phase's files, if the phase awaits an approval.
+	Files string `json:"files,omitempty"`
 }
 
 // MarkInput is the input of MarkName: a session waits, or continues.

@@ -43,7 +43,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		return Advanced{}, b.failed(ctx, err)
 	}
 	out := Advanced{Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
-	for _, phase := range in.Ready {
+	for _, phase := range in.Unlocks {
 		input := session.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
 			if input, _, err = b.mergeBase(s).fold(ctx, above, s.done(in.Assignments)); err != nil {
@@ -56,13 +56,13 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		}
 		out.Inputs[phase] = input.Manifest
 	}
-	if in.Last && len(conflicts) > 0 {
+	if in.NoneLeft && len(conflicts) > 0 {
 		out.Conflicts[in.Phase] = session.FewConflicts(conflicts)
 	}
-	if in.Park {
-		out.Left = firstFew(filesLeftBy(in.Phase, next.Artifacts))
+	if in.AwaitsApproval {
+		out.Files = firstFew(filesLeftBy(in.Phase, next.Artifacts))
 	}
-	completes := in.Complete && len(conflicts) == 0
+	completes := in.Completes && len(conflicts) == 0
 	in.Status.Decisions = next.Decisions
 	if completes {
 		in.end(session.Completed)

@@ -20,7 +20,7 @@ func TestWhatARoundDoesInAnOutage(t *testing.T) {
 	at := func(minutes float64) time.Time { return now.Add(time.Duration(minutes * float64(time.Minute))) }
 	for name, c := range map[string]struct {
 		outage session.Outage
-		order  OutageOrder
+		order  OutageStance
 		step   outageStep
 		left   time.Duration
 	}{

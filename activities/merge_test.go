@@ -32,7 +32,7 @@ func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeRes
 	return d.mergeOf("", check)
 }
 
-func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Context) error) (activities.MergeResult, error) {
+func (d *desk) mergeOf(order activities.OutageStance, check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
 	merges := &activities.Merges{Rounds: &activities.Rounds{
 		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,

@@ -54,7 +54,7 @@ type outageWait struct {
 	signals Signals
 	retry   spec.Retry
 	// order tells a round in an outage how to continue.
-	order  OutageOrder
+	order  OutageStance
 	hold   time.Duration
 	clock  Clock
 	random Random

@@ -186,7 +186,7 @@ func (p *past) phase(name string, input spec.Digest, ready ...string) map[string
 		*at.Status.Assignment(a.AssignmentID) = session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: a.AssignmentSummary}
 	}
 	var out activities.Advanced
-	execute(p.t, p.boundaries().Advance, activities.AdvanceInput{Boundary: at, Phase: name, Assignments: done, Ready: ready}, &out)
+	execute(p.t, p.boundaries().Advance, activities.AdvanceInput{Boundary: at, Phase: name, Assignments: done, Unlocks: ready}, &out)
 	require.Empty(p.t, out.Conflicts)
 	p.head = out.Head
 	return out.Inputs

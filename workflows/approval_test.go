@@ -38,8 +38,8 @@ func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.advanced, 2)
 	for _, in := range s.advanced {
-		require.False(t, in.Complete, "%s is not the session's end", in.Phase)
-		require.Equal(t, in.Phase == "left", in.Park)
+		require.False(t, in.Completes, "%s is not the session's end", in.Phase)
+		require.Equal(t, in.Phase == "left", in.AwaitsApproval)
 	}
 	require.Equal(t, []session.State{session.Running}, s.marked)
 	require.Len(t, s.closed, 1)

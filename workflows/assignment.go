@@ -215,12 +215,12 @@ func (a *assignment) skip(nothing spec.Digest) {
 	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }
 
-// order orders the work of the assignment again.
-func (a *assignmentState) order(why session.Because) { a.Ordered, a.Because = a.Ordered+1, why }
+// orderAgain orders the work of the assignment again.
+func (a *assignmentState) orderAgain(why session.Because) { a.Ordered, a.Because = a.Ordered+1, why }
 
 // again has the assignment try again, with a person's note to the agent.
 func (a *assignment) again(note string) {
-	a.order(session.BecauseRetried)
+	a.orderAgain(session.BecauseRetried)
 	a.Round, a.Note = 0, note
 	if !a.Degraded {
 		a.Substitute = ""

@@ -19,7 +19,7 @@ import (
 
 // limitOf is the cap of a budget, with the raises so far.
 func (s *sessionRun) limitOf(scope string) spec.Cap {
-	if raised, ok := s.Raised[scope]; ok {
+	if raised, ok := s.RaisedCaps[scope]; ok {
 		return raised
 	}
 	return budget.CapOf(s.Team, scope)
@@ -34,8 +34,8 @@ func (s *sessionRun) waitForBudget(ctx workflow.Context, a *assignment, stop act
 			return err
 		}
 	}
-	r := s.openRequest(ctx, &request{Request: s.budgetRequest(a, stop), Stop: &stop, OwnWork: a.ownWork(), RaisesBefore: s.Raises})
-	r.obsolete = func() bool { return s.Raises > r.RaisesBefore }
+	r := s.openRequest(ctx, &request{Request: s.budgetRequest(a, stop), Stop: &stop, OwnWork: a.ownWork(), RaisesBefore: s.RaiseCount})
+	r.obsolete = func() bool { return s.RaiseCount > r.RaisesBefore }
 	if stop.Date != "" || stop.Unsettled {
 		r.funded = func(ctx workflow.Context) workflow.Future { return s.awaitFunds(ctx, a, stop) }
 	}
@@ -78,9 +78,9 @@ func (s *sessionRun) joinBudgetRequest(ctx workflow.Context, a *assignment, r *r
 		return false, err
 	}
 	s.waitingForBudgets++
-	raises := s.Raises
+	raises := s.RaiseCount
 	err = workflow.Await(ctx, func() bool {
-		return s.Raises > raises || !slices.Contains(s.Requests, r) || s.ending.stopping()
+		return s.RaiseCount > raises || !slices.Contains(s.Requests, r) || s.ending.stopping()
 	})
 	s.waitingForBudgets--
 	s.resumedFromBudgets++
@@ -90,7 +90,7 @@ func (s *sessionRun) joinBudgetRequest(ctx workflow.Context, a *assignment, r *r
 	case s.ending.stopping():
 		return false, errStopped
 	}
-	again = s.Raises > raises || r.Answer == nil || r.Answer.Action == session.AnswerRetry
+	again = s.RaiseCount > raises || r.Answer == nil || r.Answer.Action == session.AnswerRetry
 	if again {
 		err = s.saveWait(ctx, a, session.Running, nil)
 	}
@@ -170,11 +170,11 @@ func (s *sessionRun) raise(ctx workflow.Context, r Raise) (activities.Raised, er
 	if err != nil {
 		return raised, err
 	}
-	s.Raises++
-	if s.Raised == nil {
-		s.Raised = map[string]spec.Cap{}
+	s.RaiseCount++
+	if s.RaisedCaps == nil {
+		s.RaisedCaps = map[string]spec.Cap{}
 	}
-	s.Raised[raised.Scope] = raised.Cap
+	s.RaisedCaps[raised.Scope] = raised.Cap
 	return raised, nil
 }
 

@@ -207,8 +207,8 @@ func (s *sessionRun) breakerPatience(ctx workflow.Context, a *assignment, turned
 	})
 }
 
-// outageOrder returns how the next activity of a round continues in an outage.
-func (s *sessionRun) outageOrder(a *assignment, err error) activities.OutageOrder {
+// outageStance returns how the next activity of a round continues in an outage.
+func (s *sessionRun) outageStance(a *assignment, err error) activities.OutageStance {
 	switch {
 	case errors.Is(err, errTryNow):
 		return activities.OutageRetry

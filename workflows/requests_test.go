@@ -156,7 +156,7 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.answers, 2)
 	for _, in := range s.advanced {
-		require.False(t, in.Complete, in.Phase)
+		require.False(t, in.Completes, in.Phase)
 	}
 	require.Len(t, s.closed, 1)
 }

@@ -144,7 +144,7 @@ func (s *sessionRun) pauseBeforeRound(ctx workflow.Context, a *assignment, wait 
 type execution struct {
 	ID string `json:"id"`
 	// Outage is what to do about the previous activity's outage.
-	Outage activities.OutageOrder `json:"outage,omitempty"`
+	Outage activities.OutageStance `json:"outage,omitempty"`
 	// lease is set if the round probes the agent's breaker.
 	lease lease
 }
@@ -201,7 +201,7 @@ func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEn
 		err = s.afterOutage(ctx, a, ended.outage, session.ForOutage.Rule().Actions...)
 	default: // nothing is waited for
 	}
-	next := execution{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Waits), lease: probe, Outage: s.outageOrder(a, err)}
+	next := execution{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Waits), lease: probe, Outage: s.outageStance(a, err)}
 	waited := s.endOf(err)
 	switch waited.kind {
 	case stepDone, stepTryNow, stepOutOfPatience:

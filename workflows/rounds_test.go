@@ -120,8 +120,8 @@ func TestHowASessionEnds(t *testing.T) {
 func TestTheNextRunHasTheWholeState(t *testing.T) {
 	t.Parallel()
 	before := &sessionRun{SessionState: SessionState{
-		Team:   spec.Team{Name: "t", Phases: []spec.Phase{{Name: "p", Personas: []string{"a", "b"}}}},
-		Raised: map[string]spec.Cap{"session": {Tokens: 5}}, LastAttempts: []bool{true, false},
+		Team:       spec.Team{Name: "t", Phases: []spec.Phase{{Name: "p", Personas: []string{"a", "b"}}}},
+		RaisedCaps: map[string]spec.Cap{"session": {Tokens: 5}}, LastAttempts: []bool{true, false},
 	}}
 	before.Schedule.load(&before.Team, session.Course{}, activities.Admission{
 		Todo: []string{"p"}, Unapproved: []string{"p"}, Approvals: map[string][]session.Approval{"p": {{Person: "ann"}}}, Notes: map[string]string{"p/b": "mind the edges"},
@@ -143,7 +143,7 @@ func TestTheNextRunHasTheWholeState(t *testing.T) {
 	next := &sessionRun{}
 	next.restore(read)
 
-	require.Equal(t, before.Raised, next.Raised)
+	require.Equal(t, before.RaisedCaps, next.RaisedCaps)
 	require.Equal(t, before.LastAttempts, next.LastAttempts)
 	got := next.Schedule.byName["p"]
 	require.Equal(t, p.Phase, got.Phase)

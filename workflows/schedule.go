@@ -248,7 +248,7 @@ func (s *schedule) reopen(p *phase) *request {
 	p.Todo, p.Unapproved, p.approval, p.Approvals, p.Work = true, false, nil, nil, nil
 	for _, a := range p.Assignments {
 		a.Restored = nil
-		a.order(session.BecauseSentBack)
+		a.orderAgain(session.BecauseSentBack)
 	}
 	return approval
 }

@@ -341,33 +341,33 @@ func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
 	}
 	defer s.boundaries.Unlock()
 	in := activities.AdvanceInput{
-		Phase: p.Name, Assignments: entries(p.Work), Park: s.in.Course.PausesAfter(p.Phase), Unreported: s.Unreported,
+		Phase: p.Name, Assignments: entries(p.Work), AwaitsApproval: s.in.Course.PausesAfter(p.Phase), Unreported: s.Unreported,
 	}
-	in.Ready, in.Last = s.Schedule.unlockedBy(p)
-	in.Complete = in.Last && !in.Park && s.Schedule.isOnlyRunning(p)
+	in.Unlocks, in.NoneLeft = s.Schedule.unlockedBy(p)
+	in.Completes = in.NoneLeft && !in.AwaitsApproval && s.Schedule.isOnlyRunning(p)
 	var approval *request
-	if in.Park {
+	if in.AwaitsApproval {
 		approval = s.openApproval(ctx, p)
 	}
 	in.Boundary = s.boundary(ctx)
 	markDone(&in, p.Name)
 	out, err := advanceSession.atBoundary(ctx, in)
 	if err != nil {
-		if in.Park {
+		if in.AwaitsApproval {
 			s.withdrawRequest(ctx, approval)
 		}
 		return err
 	}
-	s.completeStored = in.Complete && len(out.Conflicts[p.Name]) == 0
+	s.completeStored = in.Completes && len(out.Conflicts[p.Name]) == 0
 	s.removeReports(len(in.Unreported), out.Unreported)
 	s.Status.Checkpoint = out.Head
 	s.setPhase(p.Name, s.phaseStatus(p.Name).Done(session.Completed))
 	p.Todo, p.Rework, p.Work = false, nil, nil
-	if in.Park {
-		approval.Files = out.Left
+	if in.AwaitsApproval {
+		approval.Files = out.Files
 		p.approval = approval
 	}
-	for _, name := range append(in.Ready, p.Name) {
+	for _, name := range append(in.Unlocks, p.Name) {
 		s.unlock(ctx, name, out.Inputs[name], out.Merged[name], out.Conflicts[name])
 	}
 	s.publish(ctx)
@@ -379,7 +379,7 @@ func markDone(in *activities.AdvanceInput, name string) {
 	for i, p := range in.Status.Phases {
 		switch {
 		case p.Name != name:
-		case in.Park:
+		case in.AwaitsApproval:
 			in.Status.Phases[i].Status = session.AwaitingApproval
 		default:
 			in.Status.Phases[i].Status = p.Done(session.Completed)

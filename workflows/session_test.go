@@ -212,7 +212,7 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 	if s.deaf {
 		out.Unreported = in.Unreported
 	}
-	for _, phase := range in.Ready {
+	for _, phase := range in.Unlocks {
 		if c := s.conflicts[phase]; len(c) > 0 {
 			if out.Conflicts[phase] = c; s.laterWins {
 				out.Merged[phase] = spec.Digest("merged-" + phase)
@@ -221,7 +221,7 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 		}
 		out.Inputs[phase] = spec.Digest("input-" + phase)
 	}
-	if c := s.conflicts[in.Phase]; in.Last && len(c) > 0 {
+	if c := s.conflicts[in.Phase]; in.NoneLeft && len(c) > 0 {
 		out.Conflicts[in.Phase] = c
 	}
 	return out

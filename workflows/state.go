@@ -23,9 +23,9 @@ type SessionState struct {
 	Webhook          bool              `json:"webhook,omitempty"`
 	// EmptyDelta is the blob of a delta that changes nothing, once it is known.
 	EmptyDelta spec.Digest `json:"empty_delta,omitempty"`
-	// Raised has the caps of budgets that were raised, and Raises counts the raises.
-	Raised map[string]spec.Cap `json:"raised,omitempty"`
-	Raises int                 `json:"raises,omitempty"`
+	// RaisedCaps has the caps of budgets that were raised, and RaiseCount counts the raises.
+	RaisedCaps map[string]spec.Cap `json:"raised_caps,omitempty"`
+	RaiseCount int                 `json:"raise_count,omitempty"`
 	// Fingerprints are those of the failures that tickets were made for.
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// LastAttempts are the results of the last attempts, the oldest first: true for each that failed. There
