@@ -286,9 +286,7 @@ func diffColour(line string) terminal.Colour {
 
 func (c *diffCommand) writeStat(files []control.ChangedFile) {
 	t := c.table("PATH", "CHANGE", "ADDED", "REMOVED")
-	added, removed := 0, 0
 	for _, f := range files {
-		added, removed = added+f.Added, removed+f.Removed
 		plus, minus := terminal.Painted(fmt.Sprintf("+%d", f.Added), terminal.Green), terminal.Painted(fmt.Sprintf("-%d", f.Removed), terminal.Red)
 		if f.Binary {
 			plus, minus = terminal.Painted("binary", terminal.Dim), terminal.Cell{}
@@ -296,5 +294,14 @@ func (c *diffCommand) writeStat(files []control.ChangedFile) {
 		t.Add(safetext.Name(f.Path), f.Change, plus, minus)
 	}
 	t.Write(c.stdout)
-	c.printErr("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
+	c.printErr("%s", statOf(files))
+}
+
+// statOf counts files and their lines.
+func statOf(files []control.ChangedFile) string {
+	added, removed := 0, 0
+	for _, f := range files {
+		added, removed = added+f.Added, removed+f.Removed
+	}
+	return fmt.Sprintf("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
 }

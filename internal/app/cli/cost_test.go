@@ -1,11 +1,7 @@
 package cli_test
 
 import (
-	"encoding/csv"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -186,82 +182,6 @@ func TestWhatAllSessionsCost(t *testing.T) {
 	empty := newBank(t).run("usage")
 	require.Zero(t, empty.code)
 	require.Contains(t, empty.stderr.String(), "no costs")
-}
-
-func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	random := rand.New(rand.NewPCG(7, 7))
-	var want cost.Usage
-	for i := range 5 {
-		name := fmt.Sprintf("s%d", i)
-		b.session(name, fmt.Sprintf("team%d", i%2), time.Duration(i)*day, cost.Usage{})
-		for range 12 {
-			used := cost.Usage{
-				InputTokens: random.Int64N(1e6), OutputTokens: random.Int64N(1e6), CacheReadTokens: random.Int64N(1e6),
-				CacheWriteTokens: random.Int64N(1e6), ReasoningTokens: random.Int64N(1e6), CostUSD: cost.USD(random.Int64N(1e12)),
-			}
-			id := []spec.AssignmentID{planned, built}[random.IntN(2)]
-			b.pay(name, id, string(rune('a'+random.IntN(3))), time.Duration(random.IntN(200))*time.Hour, state.CallAnswered, used)
-			want = want.Add(used)
-		}
-	}
-	for _, by := range []string{"team", "session", "phase", "persona", "agent", "model", "day", "day,agent,team", "phase,persona,session,model"} {
-		var doc costs
-		b.json(&doc, "usage", "--by", by)
-		var sum cost.Usage
-		calls := 0
-		for _, r := range doc.Rows {
-			require.Equal(t, r.Usage.Tokens(), r.Tokens)
-			sum, calls = sum.Add(r.Usage), calls+r.Calls
-		}
-		require.Equal(t, want, sum, by)
-		require.Equal(t, want, doc.Total.Usage, by)
-		require.Equal(t, 60, calls, by)
-	}
-	rows, err := csv.NewReader(strings.NewReader(b.must(0, "usage", "--by", "day,agent", "-o", "csv"))).ReadAll()
-	require.NoError(t, err)
-	require.Equal(t, []string{"day", "agent", "calls", "input_tokens"}, rows[0][:4])
-	var tokens int64
-	var money cost.USD
-	for _, row := range rows[1:] {
-		n, err := strconv.ParseInt(row[8], 10, 64)
-		require.NoError(t, err)
-		var usd cost.USD
-		require.NoError(t, usd.UnmarshalJSON([]byte(row[9])))
-		tokens, money = tokens+n, money+usd
-	}
-	require.Equal(t, want.Tokens(), tokens)
-	require.Equal(t, want.CostUSD, money)
-}
-
-// TestAPersonSettlesAllCallsAtOnce: as nothing, or as they were estimated; not those that
-// somebody still makes.
-func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	b.session("s", "crew", time.Hour, cost.Usage{})
-	b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(0, 0, 250_000_000))
-	b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(50, 0, 0))
-	dead := b.pay("s", planned, "writer", time.Hour, state.CallBegun, tokensOf(25, 0, 0))
-	_, _, err := b.store.State.Report(t.Context(), dead, state.Progress{Known: cost.Usage{InputTokens: 7}, Estimated: cost.Amount{Tokens: 20}})
-	require.NoError(t, err)
-	b.pay("s", built, "coder", time.Hour, state.CallBegun, tokensOf(1000, 0, 0))
-	lock, ok, err := b.store.Lock(key("s"), built)
-	require.NoError(t, err)
-	require.True(t, ok)
-	defer lock.Unlock()
-
-	require.Equal(t, 2, b.run("budget", "settle", "s", "--all", "--output-tokens", "3").code)
-	require.Equal(t, 2, b.run("budget", "settle", "s", "--all", "--write-off", "--as-estimated").code)
-	got := b.must(0, "budget", "settle", "s", "--all", "--as-estimated")
-	require.Contains(t, got, "counts as 0.25 USD; it was estimated at 0.25 USD")
-	require.Equal(t, 3, strings.Count(got, "counts as"))
-	account, err := b.store.State.Account(t.Context(), key("s"))
-	require.NoError(t, err)
-	require.Equal(t, tokensOf(7, 70, 250_000_000), account.Usage(), "what was reported once, and the estimates")
-	require.Zero(t, account.Of(planned).Unsettled)
-	require.Contains(t, b.must(0, "budget", "settle", "s", "--all", "--write-off"), "no unsettled call")
 }
 
 func TestAPersonSettlesACall(t *testing.T) {

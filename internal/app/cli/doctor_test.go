@@ -20,8 +20,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -105,18 +103,6 @@ func TestDoctorSaysWhatKeepsItFromTemporal(t *testing.T) {
 	require.Empty(t, options.Command)
 }
 
-func TestDoctorFitsThePage(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  an-agent-with-a-long-name: {kind: command, argv: [no-such-program], env: [NOT_SET_HERE]}\n"))
-	for line := range strings.Lines(d.must(1, "doctor")) {
-		line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), d.dir, "/dir")
-		command := strings.HasPrefix(line, "         $ ")
-		word := len(strings.Fields(line)) == 1 // a path
-		require.True(t, len([]rune(line)) <= 80 || command || word, line)
-	}
-}
-
 func TestDoctorsRemediesForTheStore(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
@@ -146,43 +132,6 @@ func TestDoctorsRemediesForTheStore(t *testing.T) {
 	require.Contains(t, newer.Remedy, "use the version of Maestro that created it")
 	require.NoError(t, os.WriteFile(identity, []byte("{}"), 0o600))
 	require.Contains(t, b.findings().of(t, "store", "bad").Remedy, "restore it from a backup")
-}
-
-func TestDoctorWritesIntoTheStore(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() == 0 {
-		t.Skip("root may write everywhere")
-	}
-	b := newBank(t)
-	require.NoError(t, os.Chmod(b.state, 0o500))
-	defer os.Chmod(b.state, 0o700)
-	f := b.findings().of(t, "store writable", "bad")
-	require.NoError(t, os.Chmod(b.state, 0o700))
-	b.follow(f)
-	b.findings().of(t, "store writable", "ok")
-}
-
-func TestDoctorLooksAtWorkers(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	ctx, now := t.Context(), time.Now()
-	offer := func(worker, version string, renewed time.Time) {
-		require.NoError(t, b.store.State.PutOffer(ctx, spec.Offer{
-			Worker: worker, Identity: "maestro@" + worker, Host: "h-" + worker, Version: version, StartedAt: time.Now(), RenewedAt: renewed,
-			Agents:    map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
-			Isolation: spec.Isolation{WithoutRooms: "a filter forbids them", WithoutLayers: "it is NFS", WithoutShim: "it is of another build"},
-		}))
-	}
-	offer("fine", buildinfo.This().String(), now)
-	offer("other", "v9.9.9", now)
-	offer("killed", buildinfo.This().String(), now.Add(-time.Minute))
-	fs := b.findings()
-	fs.of(t, "worker fine", "ok")
-	require.Contains(t, fs.of(t, "worker fine rooms", "warning").Message, "work without rooms: a filter forbids them")
-	require.Contains(t, fs.of(t, "worker fine layers", "warning").Message, "cannot be layered: it is NFS")
-	require.Contains(t, fs.of(t, "worker fine shim", "warning").Message, "supervises it: it is of another build")
-	require.Contains(t, fs.of(t, "worker other", "warning").Message, "its version is v9.9.9")
-	require.Contains(t, fs.of(t, "worker killed", "warning").Message, "no heartbeat for 1m")
 }
 
 // asDryRun is a finding whose command starts a worker, as one that shows its help.
@@ -230,43 +179,6 @@ providers: {main: {format: anthropic, key_env: NO_KEY}}
 
 	broken := d.findings("--agents", d.file("broken.yaml", "version: 1\nagents:\n  a: {kind: comand, argv: [x]}\n  b: {kind: command}\n"))
 	require.Contains(t, broken.of(t, "worker file", "bad").Message, "broken.yaml:3: ")
-}
-
-// TestDoctorTriesARoom runs a program as agents are.
-func TestDoctorTriesARoom(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	check := func(more string) findings {
-		return d.findings("--agents", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"+more))
-	}
-	if permitsRooms() {
-		require.Contains(t, check("isolation: required\n").of(t, "processes", "ok").Message, "a test program ran in a room, on the host as ")
-		broken := check("isolation: required\nmounts: [{path: /no/such/path}]\n").of(t, "processes", "bad")
-		require.Contains(t, broken.Message, "show /no/such/path in the room")
-	} else {
-		require.Contains(t, check("isolation: required\n").of(t, "processes", "bad").Message, "this host permits no rooms")
-		require.Contains(t, check("").of(t, "processes", "warning").Message, "without rooms")
-	}
-	if os.Geteuid() == 0 {
-		require.Contains(t, check("isolation: none\nrun_as: nobody\n").of(t, "processes", "ok").Message, "a test program ran as nobody")
-		require.Contains(t, check("run_as: no-such-user\n").of(t, "processes", "bad").Remedy, "use a user of this host")
-	} else {
-		require.Contains(t, check("run_as: nobody\n").of(t, "processes", "warning").Command, "sudo maestro doctor --agents")
-	}
-}
-
-// TestDoctorDoesNotHang: what takes too long is a finding.
-func TestDoctorDoesNotHang(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	git := d.file("slow/git", "#!/bin/sh\nexec sleep 600\n")
-	require.NoError(t, os.Chmod(git, 0o700))
-	d.set("PATH", filepath.Dir(git)+":"+os.Getenv("PATH"))
-	d.set("TEMPORAL_ADDRESS", "192.0.2.1:7233") // an address that nobody has
-	fs := d.findings()
-	require.Contains(t, fs.of(t, "git", "warning").Message, "--version did not end within")
-	fs.of(t, "temporal", "bad")
-	fs.of(t, "store", "warning")
 }
 
 func TestDoctorOnAServer(t *testing.T) {

@@ -83,18 +83,6 @@ func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {
 	}
 }
 
-func TestTeamWithTicketsNeedsAWorkerFileWithJira(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	_, agents := d.withJira(jiratest.Options{})
-	without := d.file("without.yaml", "version: 1\nagents: {coder: {kind: command, argv: [\"true\"]}}\n")
-	teamFile := d.file("team.yaml", oneTeam+"help: {mode: ask, jira: {project: MD}}\n")
-	d.must(0, "validate", teamFile, "--agents", agents)
-	got := d.run("validate", teamFile, "--agents", without)
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "the team has help.jira, but no worker can create tickets; add `jira: {url: ")
-}
-
 func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

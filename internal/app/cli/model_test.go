@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -96,36 +95,4 @@ func TestAModelIsFollowed(t *testing.T) {
 	d.json(&doc, "logs", "s")
 	require.Equal(t, 40, strings.Count(doc.Logs[0].Text, "a line of code\n"), fmt.Sprint(doc))
 	require.Equal(t, map[string]string{"language": "Go"}, doc.Logs[0].Decisions)
-}
-
-// A call that waits for money which another call has reserved is a wait, wherever the session is shown.
-func TestAWaitForABudgetIsNoWork(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	held := make(chan struct{})
-	d.withModel(func(providertest.Request) providertest.Reply {
-		reply := providertest.Use(providertest.Tool("finish", map[string]any{"summary": "done"}))
-		reply.Text = "All is done."
-		reply.Fault.Hold = func(int) <-chan struct{} { return held }
-		return reply
-	})
-	team := strings.NewReplacer("personas: [dev], produces: [code.txt]", "personas: [ann, bob]", "personas:\n", `budget: {tokens: 2600}
-personas:
-  ann: {role: Developer, agent: model, instructions: "Write code."}
-`, "  dev:", "  bob:").Replace(modelTeam)
-	d.must(0, "run", d.file("team.yaml", team), "Make it so.", "--session", "s")
-	watched := d.begin("watch", "s", "--plain")
-	const waits = "waiting: the budget of the session is reserved for calls in flight"
-	watched.shows(waits)
-	until(t, func() bool {
-		var s session.Status
-		d.json(&s, "status", "s")
-		work := s.Phases[0].Assignments
-		if work[0].Status == session.Running {
-			work[0], work[1] = work[1], work[0]
-		}
-		return work[0].Status == session.Waiting && work[0].Progress == waits && work[1].Status == session.Running
-	}, "one waits while the other works")
-	close(held)
-	require.Equal(t, 0, watched.wait(), watched.stderr.String())
 }

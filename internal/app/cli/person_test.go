@@ -197,45 +197,6 @@ func (d *desk) inbox() []string {
 	return sessions
 }
 
-func TestASkippedAssignmentIsNotAtWork(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"coder": "exit 7", "writer": "exit 7"})
-	d.must(0, "run", d.file("team.yaml", `
-version: 1
-name: two
-personas:
-  dev: {role: Developer, agent: coder, instructions: "Write code."}
-  tester: {role: Tester, agent: writer, instructions: "Test it."}
-phases:
-  - {name: build, personas: [dev, tester]}
-retry: {attempts: 1, rounds: 1}
-`), "Make it so.", "--session", "s")
-	var s session.Status
-	until(t, func() bool {
-		d.json(&s, "status", "s")
-		return s.Status == session.HelpIsNeeded && len(s.Help) == 2
-	}, "they do not ask")
-	got := d.run("resolve", "s", "retry")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA")
-	require.Equal(t, "session s continues without the work of build/dev\n", d.must(0, "resolve", "s", "skip", "--for", "build/dev"))
-	elsewhere := *d // a worker says so there, the store here
-	elsewhere.set("MAESTRO_STATE_DIR", d.dir+"/elsewhere")
-	for _, at := range []*desk{d, &elsewhere} {
-		until(t, func() bool {
-			at.json(&s, "status", "s")
-			return s.Status == session.HelpIsNeeded && s.Phases[0].Assignments[0].Status == session.Skipped && len(s.Help) == 1
-		}, "it is not said that the session waits: %+v", &s)
-	}
-	require.Equal(t, 3, d.run("watch", "s").code)
-	require.Contains(t, d.must(0, "resolve", "s", "abort", "--note", "no use"), "session s ends without the work of build/tester")
-	require.Equal(t, 1, d.run("watch", "s").code)
-	table := d.must(0, "status", "s")
-	require.Contains(t, table, "build/tester needs help")
-	require.NotContains(t, table, "answer with:")
-}
-
 func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
@@ -254,27 +215,4 @@ func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
 	require.Equal(t, 0, d.run("watch", "s").code)
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "build"), "+SQLite\n", "what was done again is built on")
 	require.Contains(t, d.must(0, "logs", "s", "think"), "== think/analyst, pass 2, round 1, attempt 1: completed\n")
-}
-
-func TestOfManyAnswersToARequestOneCounts(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"coder": stubbornCoder})
-	d.must(0, "run", d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n"), "Make it so.", "--session", "s")
-	first := d.asked("s", "build", session.ForHelp)
-	var all []*command
-	for range 4 {
-		all = append(all, d.begin("resolve", "s", "retry", "--request", first.ID))
-	}
-	taken := 0
-	for _, c := range all {
-		if c.wait() == 0 {
-			taken++
-			continue
-		}
-		require.Regexp(t, `is already answered|no open request|is not open`, c.stderr.String())
-	}
-	require.Equal(t, 1, taken)
-	until(t, func() bool { return d.asked("s", "build", session.ForHelp).ID != first.ID }, "it does not ask again")
-	require.Len(t, d.asked("s", "build", session.ForHelp).Attempts, 2, "it has tried again once")
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -92,29 +91,6 @@ daily budget of all sessions of the team: 20 USD; then a person is asked for a
 	require.NoDirExists(t, d.state, "a plan makes no store")
 }
 
-func TestPlanOfAPart(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	file := d.file("team.yaml", planTeam)
-	var doc plannedDocument
-	d.json(&doc, "plan", file, "--from", "build", "--input", "design="+d.file("my.md", "# Design\n"), "--pause-after", "build")
-	require.Equal(t, []string{"coder", "writer"}, doc.Agents)
-	require.Equal(t, []string{"go-test"}, doc.Checks)
-	actions, without := map[string]session.PlanAction{}, map[string][]string{}
-	for _, p := range doc.Phases {
-		require.Equal(t, p.Name == "build", p.Pause)
-		without[p.Name] = p.Without
-		for _, who := range p.Personas {
-			actions[p.Name+"/"+who.Persona] = who.Action
-		}
-	}
-	require.Equal(t, map[string]session.PlanAction{
-		"design/analyst": session.SupplyIt, "survey/analyst": session.Leave, "build/backend": session.RunIt, "build/frontend": session.RunIt,
-		"test/tester": session.RunIt, "test/analyst": session.RunIt,
-	}, actions)
-	require.Equal(t, map[string][]string{"design": {}, "survey": {}, "build": {"survey"}, "test": {"survey"}}, without)
-}
-
 func TestPlanRefusesWhatARunWould(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -135,32 +111,6 @@ func TestPlanRefusesWhatARunWould(t *testing.T) {
 		require.Equal(t, 2, got.code, "%v", c.args)
 		require.Contains(t, got.stderr.String(), c.says)
 	}
-}
-
-func TestPlanCompletes(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	file := d.file("team.yaml", planTeam)
-	require.Equal(t, "design\nsurvey\nbuild\ntest\n:36\n", d.must(0, "__complete", "plan", file, "--only", ""))
-	require.Equal(t, "table\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
-}
-
-// TestInputsAreTakenLikeAWorkspace: git is asked which files belong to a directory.
-func TestInputsAreTakenLikeAWorkspace(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	file := d.file("team.yaml", twoTeam)
-	site := filepath.Dir(d.file("mine/.gitignore", "docs/\n"))
-	d.file("mine/docs/a.md", "hi\n")
-	d.file("mine/local.txt", "hi\n")
-	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--force", ".gitignore", "docs/a.md"}} {
-		out, err := exec.Command("git", append([]string{"-C", site}, args...)...).CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	d.file("mine/.git/info/exclude", "local.txt\n")
-	got := d.run("plan", file, "--from", "build", "--input", "think="+site)
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "because they are ignored: local.txt\n")
 }
 
 // TestPlanIsTheAdmissions runs what was planned, and compares.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -35,13 +33,6 @@ func betweenPhases() session.Request {
 		Message: "the input of phase ship has a merge conflict: a.txt", SkipEffect: "keeps the version of build/dev and drops that of plan/dev (a.txt)",
 		Actions: []session.Action{session.AnswerSkip, session.AnswerAbort},
 	}
-}
-
-func TestAnAnswerSaysWhatItDoes(t *testing.T) {
-	t.Parallel()
-	skip := control.Answered{Session: "s", Taken: true, Answer: session.Answer{Action: session.AnswerSkip}}
-	require.Equal(t, "session s continues without the work of build/dev", answerSentence(skip, forHelp()))
-	require.Equal(t, "session s continues, and keeps the version of build/dev and drops that of plan/dev (a.txt)", answerSentence(skip, betweenPhases()))
 }
 
 func forMoney() session.Request {
@@ -134,14 +125,6 @@ func fields(text string) []string {
 	return lines
 }
 
-func TestTicketsThatAreNotThereYetSayWhy(t *testing.T) {
-	t.Parallel()
-	require.Empty(t, ticketText(nil))
-	require.Empty(t, ticketText(&session.Ticket{}))
-	require.Equal(t, "no ticket yet: Jira says 401", ticketText(&session.Ticket{Trouble: "Jira says 401"}))
-	require.Equal(t, "ticket MD-1: its comment is not there yet", ticketText(&session.Ticket{Key: "MD-1", Occurrences: 1, Trouble: "its comment is not there yet"}))
-}
-
 func TestAnswersFindTheirRequest(t *testing.T) {
 	t.Parallel()
 	second := forHelp()
@@ -179,36 +162,4 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 			require.Equal(t, code, exitCode(err))
 		})
 	}
-}
-
-func TestWatchTellsOfRequests(t *testing.T) {
-	t.Parallel()
-	running := session.NewStatus("s", crew())
-	running.Status = session.Running
-	asked := session.NewStatus("s", crew())
-	asked.Status, asked.Help = session.Running, []session.Request{forHelp(), forApproval()}
-	asked.Help[0].Ticket = nil
-	ticketed := session.NewStatus("s", crew())
-	ticketed.Status, ticketed.Help = session.Running, []session.Request{forHelp()}
-	var out bytes.Buffer
-	lines := newLines(&out, time.Unix(1_000_000, 0))
-	require.Equal(t, []string{"session s of team crew: running"}, said(t, &out, lines, running))
-	require.Equal(t, []string{
-		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
-	}, said(t, &out, lines, asked))
-	require.Equal(t, []string{
-		"design: continues", "build/dev: ticket MD-7, https://jira.example/browse/MD-7, occurrence 3 of this failure",
-	}, said(t, &out, lines, ticketed))
-	require.Equal(t, []string{"build/dev: continues"}, said(t, &out, lines, running))
-}
-
-func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {
-	t.Parallel()
-	alike, other := session.AttemptFailure{Category: failures.Unknown, Message: "exit status 1"}, session.AttemptFailure{Category: failures.TestFailure, Message: "TestX"}
-	var numbers []string
-	for _, r := range groupFailures([]session.AttemptFailure{alike, alike, other, alike, alike, alike}) {
-		numbers = append(numbers, r.numbers()+" "+string(r.Category))
-	}
-	require.Equal(t, []string{"1-2 unknown", "3 test_failure", "4-6 unknown"}, numbers)
-	require.Empty(t, groupFailures(nil))
 }

@@ -51,6 +51,9 @@ func TestARequirementIsEnoughInARepository(t *testing.T) {
 	require.Contains(t, c.stderr.String(), "agent       Claude Code, with the key in ANTHROPIC_API_KEY\nchecks      make test\n")
 	require.Contains(t, c.stdout.String(), "implementation/developer: attempt 1 failed: test_failure: check make-test failed")
 	require.Contains(t, c.stdout.String(), "session s: completed")
+	require.Contains(t, c.stderr.String(), "changes     1 file, +1 -0 lines\n            added    shout.txt\n"+
+		"reviewer    It is right.\ndeveloper   It shouts.\nplanner     Planned.\nchecks      passed: make-test\n")
+	require.Contains(t, c.stderr.String(), "next        `maestro apply s` brings the changes here")
 	require.Contains(t, d.must(0, "artifacts", "list", "s"), "shout.txt")
 	require.Equal(t, 1, d.run("dev", "status").code, "nothing is left to run")
 

@@ -2,23 +2,16 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // caller calls the API of a server with a token.
@@ -79,97 +72,4 @@ func (c caller) until(sessionID string, state session.State) session.Status {
 		return s.Status == state
 	}, "session %s: %+v", sessionID, &s)
 	return s
-}
-
-type fields = map[string]any
-
-func TestAStartWhoseCallerLeavesIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	s, err := store.Create(d.state, store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	agents := map[string]spec.OfferedAgent{"coder": {Kind: "command", Concurrency: 1, Digest: spec.Digest(strings.Repeat("1", 64))}}
-	require.NoError(t, s.State.PutOffer(t.Context(), spec.Offer{Worker: "w", Agents: agents, StartedAt: time.Now(), RenewedAt: time.Now()})) // and polls nothing
-	c := d.served(nil, "operator")
-	start := func(ctx context.Context) (control.Started, *http.Response, error) {
-		body := strings.NewReader(`{"team": {"file": ` + strconv.Quote(oneTeam) + `}, "requirement": "Make it so."}`)
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/sessions", body)
-		require.NoError(t, err)
-		r.Header = http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Idempotency-Key": {"k"}}
-		got, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return control.Started{}, nil, err
-		}
-		defer got.Body.Close()
-		var doc control.Started
-		return doc, got, json.NewDecoder(got.Body).Decode(&doc)
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	left := make(chan error, 1)
-	go func() {
-		_, _, err := start(ctx)
-		left <- err
-	}()
-	var all control.SessionList
-	sessions := func() int {
-		c.call("GET", "/sessions", nil, &all)
-		return len(all.Sessions)
-	}
-	until(t, func() bool { return sessions() == 1 }, "sessions: %+v", &all)
-	leave() // no worker has admitted it
-	require.ErrorIs(t, <-left, context.Canceled)
-	until(t, func() bool {
-		doc, got, err := start(t.Context())
-		if err != nil || got.StatusCode == http.StatusConflict {
-			return false
-		}
-		require.Equal(t, http.StatusOK, got.StatusCode)
-		require.Equal(t, "true", got.Header.Get("Idempotent-Replayed"))
-		require.Equal(t, all.Sessions[0].Session, doc.Session)
-		require.False(t, doc.Admitted)
-		return true
-	}, "the first answer is kept")
-	require.Equal(t, 1, sessions())
-}
-
-func TestAChangeWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md > code.txt"})
-	c := d.served(nil, "operator:pair")
-	db := statetest.SQLite(t, d.state)
-	change := func(path string, body any, into any) {
-		c.call("POST", path, body, into, "Idempotency-Key", "k")
-		// The server was killed before it has stored the answer.
-		lost, err := db.ExecContext(t.Context(), `update idempotency set status = 0, answer = '', tried_at = 0`)
-		require.NoError(t, err)
-		rows, err := lost.RowsAffected()
-		require.NoError(t, err)
-		require.EqualValues(t, 1, rows)
-	}
-	start := fields{"team": fields{"file": twoTeam + "budget: {tokens: 1000000}\n"}, "requirement": "Make it so.", "pause_after": []string{"think"}}
-	var started, again control.Started
-	change("/sessions", start, &started)
-	change("/sessions", start, &again)
-	require.Equal(t, started, again)
-	c.until(started.Session, session.AwaitingApproval)
-
-	raise := fields{"tokens": 50, "session": true}
-	for range 2 {
-		var raised control.Raised
-		change("/sessions/"+started.Session+"/budget/raise", raise, &raised)
-		require.NotNil(t, raised.Raised)
-	}
-	var budgets control.Budgets
-	c.call("GET", "/sessions/"+started.Session+"/budgets", nil, &budgets)
-	require.Len(t, budgets.Raises, 1)
-
-	fork := fields{"from": "think"}
-	var forked control.Started
-	change("/sessions/"+started.Session+"/fork", fork, &forked)
-	change("/sessions/"+started.Session+"/fork", fork, &again)
-	require.Equal(t, forked.Session, again.Session)
-	var all control.SessionList
-	c.call("GET", "/sessions", nil, &all)
-	require.Len(t, all.Sessions, 2)
 }

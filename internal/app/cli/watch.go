@@ -14,6 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
@@ -82,9 +84,47 @@ func (a *app) follow(ctx context.Context, w *lookout) error {
 	if code != exitDone {
 		a.reportFailure(v.Status)
 	} else if w.base == nil || w.base.Store != nil { // else its files are elsewhere
-		a.printErr("show its changes:  %s\napply them:        %s", a.commandLine("artifacts diff "+w.session), a.commandLine("apply "+w.session))
+		a.printOutcome(ctx, w, v.Status)
 	}
 	return exit(code)
+}
+
+// How much the outcome of a session lists.
+const (
+	maxToldFiles     = 12
+	maxToldSummaries = 6
+)
+
+// printOutcome says what a completed session has changed, who says what of it, which checks it has passed, what it has cost, and
+// how to go on.
+func (a *app) printOutcome(ctx context.Context, w *lookout, v session.Status) {
+	line := func(name, format string, args ...any) { a.printErr("%-12s"+format, append([]any{name}, args...)...) }
+	diff, err := invoke(ctx, w.plane, httpapi.DiffSession, control.DiffInput{Session: w.session, Stat: true})
+	if err == nil {
+		line("changes", "%s", statOf(diff.Files))
+	}
+	for _, f := range diff.Files[:min(len(diff.Files), maxToldFiles)] {
+		line("", "%-8s %s", f.Change, safetext.Name(f.Path))
+	}
+	if more := len(diff.Files) - maxToldFiles; more > 0 {
+		line("", "and %d more", more)
+	}
+	told := 0
+	for _, p := range slices.Backward(v.Phases) { // the last word first
+		for _, as := range p.Assignments {
+			if as.Summary != "" && told < maxToldSummaries {
+				line(as.Persona, "%s", safetext.Line(as.Summary))
+				told++
+			}
+		}
+	}
+	if len(w.progress.Checks) > 0 {
+		line("checks", "passed: %s", strings.Join(w.progress.Checks, ", "))
+	}
+	line("cost", "%s", terminal.Amount(v.Usage.Amount()))
+	if len(diff.Files) > 0 {
+		line("next", "`%s` brings the changes here; `%s` shows them", a.commandLine("apply "+w.session), a.commandLine("artifacts diff "+w.session))
+	}
 }
 
 // show shows a session until it ends or waits for a person: in the live view if the terminal

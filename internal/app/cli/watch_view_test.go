@@ -4,16 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
 // crewTeam has two personas in parallel after a phase of one.
@@ -137,77 +134,6 @@ func TestTerminalsThatCannot(t *testing.T) {
 	_, printed := colourless.ends()
 	require.NotRegexp(t, `\x1b\[[0-9;]*3[0-9][0-9;]*m`, printed)
 	require.Contains(t, colourless.sees(), "✓ completed")
-}
-
-func TestADrawingSurvivesTheDeathOfTheServer(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withProgram()
-	agents := d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sh, "+d.file("coder.sh", d.gated())+"]}\n")
-	dev := d.begin("dev", "--port", "0", "--ui-port", proctest.FreePort(t), "--agents", agents)
-	dev.says("Stop with Ctrl-C")
-	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
-	d.must(0, "run", d.file("team.yaml", strings.Replace(oneTeam, ", produces: [code.txt]", "", 1)), "Build.", "--session", "s")
-	line := d.wire() // also cut, because the server may be back before anybody misses it
-	x := d.onTerminal(100, 24, nil, "watch", "s", "--address", line.address)
-	x.shows("● dev")
-	pid := serverOf(t, d.state)
-	require.NotZero(t, pid)
-	back := func() bool { return !strings.Contains(x.sees(), "lost the connection") }
-	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-	x.shows("! lost the connection to Temporal at") // it hangs, while the line stands
-	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
-	x.eventually(back, "the server goes on, and nobody looks")
-	line.cut()
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	x.shows("! lost the connection to Temporal at")
-	require.Contains(t, x.sees(), "● dev", "the picture stays")
-	dev.says("the Temporal server is running again")
-	line.mend()
-	x.eventually(back, "the connection is not back")
-	d.file("go", "")
-	code, printed := x.ends()
-	require.Equal(t, 0, code, printed)
-	require.Contains(t, x.sees(), "✓ completed")
-}
-
-// A session that is watched has the same history as one that nobody looks at. Workflow tasks, timers
-// and updates of the search attributes, which depend on how long it takes, are left out.
-func TestWatchingCostsNoHistory(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
-	c := d.temporal()
-	events := func(sessionID string) map[enumspb.EventType]int {
-		own := map[enumspb.EventType]int{}
-		for history := c.GetWorkflowHistory(t.Context(), sessionID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); {
-			e, err := history.Next()
-			require.NoError(t, err)
-			if !regexp.MustCompile("WorkflowTask|Timer|SearchAttributes").MatchString(e.GetEventType().String()) {
-				own[e.GetEventType()]++
-			}
-		}
-		return own
-	}
-	teamFile := d.file("team.yaml", crewTeam)
-	for _, sessionID := range []string{"unseen", "seen"} {
-		d.must(0, "run", teamFile, "Make it so.", "--session", sessionID)
-		until(t, func() bool { return strings.Count(d.must(0, "status", sessionID), "reading the") == 2 }, "the agents do not work")
-	}
-	before := events("seen")
-	drawn := d.onTerminal(80, 24, nil, "watch", "seen")
-	drawn.shows("● tester")
-	began := drawn.sees()
-	told := d.begin("watch", "seen")
-	told.shows("build/tester: reading the")
-	drawn.eventually(func() bool { return strings.Contains(drawn.sees(), "● tester") && drawn.sees() != began }, "it is not looked at again")
-	require.Equal(t, before, events("seen"))
-
-	d.file("go", "")
-	code, printed := drawn.ends()
-	require.Equal(t, 0, code, printed)
-	require.Equal(t, 0, told.wait())
-	require.Equal(t, 0, d.run("watch", "unseen").code)
-	require.Equal(t, events("unseen"), events("seen"))
 }
 
 // reviewedTeam has work that is sent back once.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -121,25 +120,6 @@ func TestAStoreIsExamined(t *testing.T) {
 	}
 }
 
-func TestRoomInBytesAndFiles(t *testing.T) {
-	t.Parallel()
-	h := &host{Options: Options{Again: again}}
-	for _, c := range []struct {
-		left          diskspace.Left
-		result, wants string
-	}{
-		{diskspace.Left{Bytes: 50 << 30, Files: 1_000_000, LowFiles: 1}, OK, "50.0 GiB free, and room for 1,000,000 files"},
-		{diskspace.Left{Bytes: 50 << 30}, OK, "50.0 GiB free"}, // some file systems count no files
-		{diskspace.Left{Bytes: 100 << 20, Files: 1_000_000, LowFiles: 1}, Warning, "only 100.0 MiB free"},
-		{diskspace.Left{Bytes: 50 << 30, Files: 900, LowFiles: 1}, Warning, "50.0 GiB free, but room for only 900 files (inodes)"},
-	} {
-		f := h.free(c.left)[0]
-		require.Equal(t, c.result, f.Result)
-		require.Equal(t, c.wants, f.Message)
-		require.Equal(t, c.result != OK, f.Command == "maestro checkpoints prune --dry-run")
-	}
-}
-
 func TestRemediesForAStoreThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	h := &host{dir: "/proc", Options: Options{Again: again}}
@@ -157,24 +137,6 @@ func TestRemediesForAStoreThatCannotBeWritten(t *testing.T) {
 		require.NotEmpty(t, f.Remedy)
 		require.True(t, strings.HasPrefix(f.Command, c.want), f.Command)
 	}
-}
-
-func TestVersionsThatAreOlder(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]bool{
-		"1.28.3": true, "1.9": true, "0.30.0": true, "1.29.0": false, "1.32.1": false, "2.0": false, "": false, "edge": false,
-	} {
-		require.Equal(t, want, older(version, "1.29"), version)
-	}
-}
-
-func TestRemediesInErrors(t *testing.T) {
-	t.Parallel()
-	remedy, what := remedyOf(errors.New("it is shut; see why; open it"), "wait")
-	require.Equal(t, "it is shut; see why", what)
-	require.Equal(t, "open it", remedy)
-	remedy, _ = remedyOf(errors.New("it is shut"), "wait")
-	require.Equal(t, "wait", remedy)
 }
 
 // TestRemediesInAContainer: no command of the host is advised there, and those that work stay.

@@ -100,30 +100,6 @@ func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 	require.Len(t, events.Events, 1)
 }
 
-// TestATeamIgnoresFilesOfUploads uploads for a registered team, and for one of its versions.
-func TestATeamIgnoresFilesOfUploads(t *testing.T) {
-	t.Parallel()
-	h := newService(t)
-	teams, ctx := control.Teams{Base: h.base}, access.With(t.Context(), h.actor)
-	old, err := teams.Register(ctx, control.Registration{Text: soloTeam + "ignore: ['*.log']\n"})
-	require.NoError(t, err)
-	_, err = teams.Register(ctx, control.Registration{Text: soloTeam + "ignore: ['*.log', dist/]\n"})
-	require.NoError(t, err)
-	archive := tarOf(t, map[string]string{"design.md": "# Design\n", "a.log": "x", "dist/a.js": "x"})
-	for path, ignored := range map[string][]string{
-		"/workspaces?team=web":                       {"a.log", "dist/"},
-		"/workspaces?team=web@" + old.Digest.Short(): {"a.log"},
-		"/workspaces?team=not-registered":            {},
-	} {
-		var files control.Workspace
-		h.upload(path, archive).read(t, &files)
-		require.ElementsMatch(t, ignored, files.Ignored, path)
-		require.Equal(t, 3-len(ignored), files.Files)
-	}
-	require.Equal(t, http.StatusNotFound, h.upload("/workspaces?team=web@ff00", archive).status)
-	require.Equal(t, http.StatusUnprocessableEntity, h.upload("/workspaces", archive).status)
-}
-
 // TestHostileArchives leaves out what leads out of the tree, and refuses what is no archive.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
@@ -142,23 +118,6 @@ func TestHostileArchives(t *testing.T) {
 	require.Contains(t, string(got.body), "make a tar, tar.gz or zip file")
 	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"web": {access.RoleViewer}, "api": {access.RoleOperator}}}
 	require.Equal(t, http.StatusForbidden, h.upload("/workspaces?team=web", nil).status)
-}
-
-func TestWhatIsStartedNeedsTemporal(t *testing.T) {
-	t.Parallel()
-	h := newService(t)
-	h.session("one", "web", time.Now(), nil)
-	for path, body := range map[string]any{
-		"/sessions":                    map[string]any{"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
-		"/sessions/one/resume":         nil,
-		"/sessions/one/resume/preview": map[string]any{"force": []string{"design"}},
-	} {
-		got := h.call("POST", path, body)
-		require.Equal(t, http.StatusServiceUnavailable, got.status, "%s: %s", path, got.body)
-		require.Contains(t, string(got.body), "Temporal cannot be reached")
-	}
-	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/sessions", map[string]any{"team": map[string]any{"file": soloTeam}}).status)
-	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/fork", map[string]any{"from": "design"}).status, "it has no checkpoint")
 }
 
 // TestADigestIsNoPermission: an operator of one team names files of another one, and ids of its sessions.

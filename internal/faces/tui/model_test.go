@@ -7,7 +7,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
@@ -108,23 +107,6 @@ func TestSelectionFollowsWhatHappensUntilAPersonSelects(t *testing.T) {
 	require.Contains(t, v.marked(), "operator")
 }
 
-func TestItResizes(t *testing.T) {
-	t.Parallel()
-	v := watch(t, &shelf{})
-	v.gets(tui.Update{Session: working()})
-	for _, size := range [][2]int{{200, 50}, {40, 12}, {1, 1}, {80, 24}} {
-		v.gets(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-		lines := strings.Split(v.sees(), "\n")
-		require.LessOrEqual(t, len(lines), size[1])
-		for _, line := range lines {
-			require.LessOrEqual(t, lipgloss.Width(line), size[0])
-		}
-	}
-	before := v.sees()
-	v.gets(tea.WindowSizeMsg{})
-	require.Equal(t, before, v.sees(), "a terminal that does not know its size changes nothing")
-}
-
 func TestLostConnectionKeepsThePicture(t *testing.T) {
 	t.Parallel()
 	v := watch(t, &shelf{})
@@ -134,18 +116,6 @@ func TestLostConnectionKeepsThePicture(t *testing.T) {
 	require.Contains(t, v.sees(), "● backend")
 	v.gets(tui.Update{Session: working()})
 	require.NotContains(t, v.sees(), "lost the connection")
-}
-
-func TestLeaving(t *testing.T) {
-	t.Parallel()
-	for _, key := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
-		v := watch(t, &shelf{})
-		v.gets(tui.Update{Session: working()})
-		v.gets(key)
-		require.True(t, v.quit)
-		require.True(t, v.m.Left())
-		require.Contains(t, strings.Join(v.m.Final(), "\n"), "backend", "the picture stays")
-	}
 }
 
 // A session that ends takes nothing away from a person who types.
@@ -170,12 +140,4 @@ func TestTheEnd(t *testing.T) {
 	typing.types("esc")
 	require.True(t, typing.quit)
 	require.False(t, typing.m.Left())
-}
-
-func TestWithoutKeysNoneAreNamed(t *testing.T) {
-	t.Parallel()
-	m := tui.New(&shelf{}, tui.Options{Now: func() time.Time { return now }})
-	m.Update(tui.Update{Session: working()})
-	require.Contains(t, m.View().Content, "Ctrl-C quits; the session continues")
-	require.NotContains(t, m.View().Content, "q quit")
 }

@@ -22,6 +22,8 @@ type Progress struct {
 	Reworks []session.Rework `json:"reworks"`
 	// Needs has the phases that each phase depends on; empty: unknown.
 	Needs map[string][]string `json:"needs"`
+	// Checks names the checks that the team's work has to pass, each once.
+	Checks []string `json:"checks"`
 }
 
 // AssignmentProgress is the progress of an assignment from its record.
@@ -59,7 +61,7 @@ func ProgressOf(r session.Record) AssignmentProgress {
 
 // Progress is the current progress of a session. Data that the store cannot read is left out.
 func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, error) {
-	p := Progress{Work: []AssignmentProgress{}, Reworks: []session.Rework{}, Needs: map[string][]string{}}
+	p := Progress{Work: []AssignmentProgress{}, Reworks: []session.Rework{}, Needs: map[string][]string{}, Checks: []string{}}
 	var err error
 	p.Session, err = s.Read(ctx, sessionID)
 	if s.Serves {
@@ -86,6 +88,11 @@ func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, err
 	if t, err := s.Store.Team(ctx, c.Team.Blob); err == nil {
 		for _, phase := range t.Phases {
 			p.Needs[phase.Name] = append([]string{}, phase.Needs...)
+		}
+		for _, use := range t.CheckUses() {
+			if !slices.Contains(p.Checks, use.Check) {
+				p.Checks = append(p.Checks, use.Check)
+			}
 		}
 	}
 	return p, nil
