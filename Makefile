@@ -7,10 +7,10 @@ export CGO_ENABLED := 0
 # Without it programs and their tests would be compiled from two sets of packages.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 GOBUILD := $(GO) build -buildvcs=auto -ldflags='-s -w'
-MODULES := . server deploy/validation .ci/bench .ci/size
+MODULES := . server deploy/validation .ci/bench .ci/size .ci/release
 # deploy/validation needs the packages of Kubernetes, Compose and BuildKit to compile,
 # so make test-system tests it.
-TESTED := . server .ci/bench .ci/size
+TESTED := . server .ci/bench .ci/size .ci/release
 
 GOLANGCI_LINT := v2.15.0
 WORKFLOWCHECK := v0.6.0
@@ -171,9 +171,16 @@ histories: build ## record the histories that the replay tests of workflows and 
 	@$(GO) test -count=1 ./worker/service -args -histories $(CURDIR)/workflows/testdata/histories
 	@$(GO) test -count=1 ./breaker -args -histories $(CURDIR)/breaker/testdata/histories
 
+PLATFORMS ?= linux/amd64,linux/arm64
+VERSION ?=
+
+.PHONY: release
+release: ## build into dist/ what is handed out: archives, .deb, .rpm, images, bill of materials, checksums, notes
+	@cd .ci/release && $(GO) run . -root ../.. -out ../../dist -targets $(PLATFORMS) $(if $(VERSION),-version $(VERSION))
+
 .PHONY: clean
 clean: ## remove what was built
-	@rm -rf bin
+	@rm -rf bin dist
 
 bin/golangci-lint:
 	@echo "building bin/golangci-lint $(GOLANGCI_LINT) (a minute or two the first time)"
