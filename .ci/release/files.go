@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -131,9 +131,9 @@ func (r *release) pages() ([]file, error) {
 		if err := doc.GenMan(c, &page, &text); err != nil {
 			return nil, err
 		}
-		zip, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		zip := gzip.NewWriter(&packed)
 		_, failed := zip.Write(text.Bytes())
-		if err := cmpErr(failed, zip.Close()); err != nil {
+		if err := errors.Join(failed, zip.Close()); err != nil {
 			return nil, err
 		}
 		name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1.gz"
@@ -151,12 +151,4 @@ func allCommands(c *cobra.Command) []*cobra.Command {
 		}
 	}
 	return all
-}
-
-// cmpErr returns the first error.
-func cmpErr(errs ...error) error {
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return errs[i]
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -34,7 +35,7 @@ import (
 func (r *release) writeArchive(arch string, files []file) error {
 	top := fmt.Sprintf("maestro-%s-linux-%s/", r.version, arch)
 	var packed bytes.Buffer
-	zip, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	zip := gzip.NewWriter(&packed)
 	if err := r.writeTar(zip, files, func(f file) string {
 		if f.archived == "" {
 			return ""
@@ -183,7 +184,7 @@ func (r *release) writeImage(arch string, files []file) error {
 		return err
 	}
 	defer os.Remove(layerPath)
-	if err := cmpErr(r.writeTar(layer, inside, func(f file) string { return strings.TrimPrefix(f.installed, "/") }), layer.Close()); err != nil {
+	if err := errors.Join(r.writeTar(layer, inside, func(f file) string { return strings.TrimPrefix(f.installed, "/") }), layer.Close()); err != nil {
 		return err
 	}
 	programs, err := tarball.LayerFromFile(layerPath)
