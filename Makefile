@@ -7,9 +7,9 @@ export CGO_ENABLED := 0
 # Without it programs and their tests would be compiled from two sets of packages.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 GOBUILD := $(GO) build -buildvcs=auto -ldflags='-s -w'
-MODULES := . server deploy/validation .ci/bench .ci/size
-# deploy/validation needs the packages of Kubernetes, Compose and BuildKit to compile,
-# so make test-system tests it.
+MODULES := . server deploy/validation .ci/bench .ci/size .ci/release
+# deploy/validation needs the packages of Kubernetes, Compose and BuildKit to compile, and
+# .ci/release those of packages and images, so make test-system tests them.
 TESTED := . server .ci/bench .ci/size
 
 GOLANGCI_LINT := v2.15.0
@@ -46,8 +46,8 @@ endef
 .PHONY: build
 build: bin/maestro-server ## build what bin/ has: maestro, maestro-worker, maestro-shim, maestro-namespace, maestro-server
 	$(call compile,building 2 of 5: bin/maestro (a minute or two the first time),.,-o bin/maestro ./starter)
-	$(call compile,building 3 of 5: bin/maestro-worker,.,-o bin/maestro-worker ./worker)
-	$(call compile,building 4 of 5: bin/maestro-shim,.,-o bin/maestro-shim ./internal/sandbox/room/maestro-shim)
+	$(call compile,building 3 of 5: bin/maestro-shim (now maestro run and demo work),.,-o bin/maestro-shim ./internal/sandbox/room/maestro-shim)
+	$(call compile,building 4 of 5: bin/maestro-worker,.,-o bin/maestro-worker ./worker)
 	$(call compile,building 5 of 5: bin/maestro-namespace,.,-o bin/maestro-namespace ./deploy/namespace)
 
 bin/maestro-server: $(SERVER_SOURCES)
@@ -171,9 +171,16 @@ histories: build ## record the histories that the replay tests of workflows and 
 	@$(GO) test -count=1 ./worker/service -args -histories $(CURDIR)/workflows/testdata/histories
 	@$(GO) test -count=1 ./breaker -args -histories $(CURDIR)/breaker/testdata/histories
 
+PLATFORMS ?= linux/amd64,linux/arm64
+VERSION ?=
+
+.PHONY: release
+release: ## build into dist/ what is handed out: archives, .deb, .rpm, images, bill of materials, checksums, notes
+	@cd .ci/release && $(GO) run . -root ../.. -out ../../dist -targets $(PLATFORMS) $(if $(VERSION),-version $(VERSION))
+
 .PHONY: clean
 clean: ## remove what was built
-	@rm -rf bin
+	@rm -rf bin dist
 
 bin/golangci-lint:
 	@echo "building bin/golangci-lint $(GOLANGCI_LINT) (a minute or two the first time)"

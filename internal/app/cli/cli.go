@@ -26,6 +26,9 @@ func Execute(ctx context.Context, env Env) int {
 	return exitCode(err)
 }
 
+// Commands returns the tree of commands, for manual pages and completions. It runs nothing.
+func Commands() *cobra.Command { return newRoot(newApp(Env{})) }
+
 // reportError prints an error. Errors about files begin with the file's name, so that editors can
 // open it.
 func (a *app) reportError(err error) {

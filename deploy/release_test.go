@@ -1,0 +1,105 @@
+//go:build system
+
+package deploy_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// installing is what a new user, and then an administrator, do on a machine that has only what Debian needs to start. Each
+// line of the report that begins with = is looked for.
+const installing = `#!/bin/bash
+exec >/root/report 2>&1
+export HOME=/root
+report() { echo "= $1: $(eval "$2" 2>&1 | tail -n "${3:-1}")"; }
+
+cd /root && began=$(date +%s) && tar -xzf maestro.tar.gz && export PATH="$PATH:$(echo /root/maestro-*/bin):/root/agents" ANTHROPIC_API_KEY=key
+report go 'command -v go || echo none'
+mkdir repository && cd repository && printf 'test:\n\tgrep HELLO shout.txt\n' >Makefile && git init -q && git add -A
+git -c user.name=a -c user.email=a@example.org commit -q -m begin
+maestro run "Shout hello" --session s
+report run 'maestro artifacts list s | grep -o shout.txt'
+report seconds 'echo $(($(date +%s) - began))'
+
+cd / && report installed 'dpkg -i /root/maestro.deb >/root/dpkg 2>&1 && echo yes || cat /root/dpkg' 9
+report user 'id -un maestro'
+report unit 'systemd-analyze verify maestro-worker.service && echo sound'
+report secrets 'stat -c %a /etc/maestro/worker.env'
+report manual 'zcat /usr/share/man/man1/maestro-run.1.gz | grep -c "^.SH NAME"'
+report completion 'bash -n /usr/share/bash-completion/completions/maestro && echo sound'
+printf 'version: 1\nagents:\n  coder:\n    kind: command\n    argv: [cat]\n' >/etc/maestro/agents.yaml
+systemctl start maestro-worker
+for _ in $(seq 100); do maestro-worker health --health-port 8081 >/root/health 2>&1; grep -q Temporal /root/health && break; sleep 0.1; done
+report waits 'systemctl is-active maestro-worker'
+report health 'cat /root/health' 9
+report reload 'systemctl reload maestro-worker && echo done'
+report removed 'dpkg -r maestro && ls /usr/bin/maestro* || echo gone'
+systemctl poweroff
+`
+
+// claude stands for Claude Code: it plans, makes and reviews a change.
+const claude = `#!/bin/sh
+case "$(cat)" in
+*"Plan the change"*) echo '{"summary":"Planned.","decisions":{"plan":"1. shout.txt"}}' > "$MAESTRO_RESULT" ;;
+*"Make the change"*) echo HELLO > shout.txt; echo '{"summary":"It shouts."}' > "$MAESTRO_RESULT" ;;
+*) echo '{"summary":"It is right."}' > "$MAESTRO_RESULT" ;;
+esac
+echo '{"type":"system","subtype":"init","session_id":"11111111-1111-1111-1111-111111111111","model":"m"}'
+echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"11111111-1111-1111-1111-111111111111"}'
+`
+
+// TestAReleaseIsInstalledOnAMachineWithoutGo builds a release twice, in two places, and installs it on a machine of its own, which
+// systemd starts.
+func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	build := func(place string) (dist string) {
+		clone := filepath.Join(work, place)
+		run(t, "git", "clone", "-q", "..", clone)
+		run(t, "make", "-C", clone, "release", "PLATFORMS=linux/"+runtime.GOARCH, "VERSION=1.2.3")
+		return filepath.Join(clone, "dist")
+	}
+	dist, again := build("here"), build("there")
+	require.Equal(t, read(t, filepath.Join(dist, "SHA256SUMS")), read(t, filepath.Join(again, "SHA256SUMS")), "two builds are equal")
+	require.Contains(t, read(t, filepath.Join(dist, "NOTES.md")), "# Maestro 1.2.3")
+	require.Contains(t, read(t, filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".cdx.json")), `"purl": "pkg:golang/go.temporal.io/sdk@`)
+
+	machine := filepath.Join(work, "machine")
+	mirror, _, _ := strings.Cut(run(t, "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"), "\n")
+	run(t, "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,ca-certificates,git,make", "bookworm", machine, mirror)
+	for _, c := range []struct{ from, to string }{{".tar.gz", "root/maestro.tar.gz"}, {".deb", "root/maestro.deb"}} {
+		run(t, "cp", filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+c.from), filepath.Join(machine, c.to))
+	}
+	put := func(path, content string, mode os.FileMode) {
+		at := filepath.Join(machine, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		require.NoError(t, os.WriteFile(at, []byte(content), mode))
+	}
+	put("root/install", installing, 0o755)
+	put("root/agents/claude", claude, 0o755)
+	put("etc/systemd/system/install.service", "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\nExecStart=/root/install\n", 0o644)
+	wanted := filepath.Join(machine, "etc/systemd/system/multi-user.target.wants/install.service")
+	require.NoError(t, os.Symlink("../install.service", wanted))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network", "-D", machine, "--boot").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	report := read(t, filepath.Join(machine, "root/report"))
+	for _, line := range []string{
+		"= go: none", "= run: shout.txt", "= installed: yes", "= user: maestro", "= unit: sound", "= secrets: 600", "= manual: 1",
+		"= completion: sound", "= waits: active", "= reload: done", "= removed: gone",
+	} {
+		require.Contains(t, report, line)
+	}
+	t.Log(report)
+}
