@@ -121,17 +121,7 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 	require.Equal(t, "by hand\n", string(data))
 	require.Equal(t, int64(66), s.Usage.Tokens(), "the deployment that ran again was paid twice")
 
-	// An edited team file: only instructions of one persona change.
-	w.write("other.yaml", strings.Replace(strings.Replace(fivePhases,
-		"personas:\n", "personas:\n  deployer: {role: Deployer, agent: holding, instructions: Do the phase.}\n", 1),
-		"{name: deployment, personas: [worker]", "{name: deployment, personas: [deployer]", 1))
-	doc = w.begin("resume", "s", "--team", filepath.Join(w.dir, "other.yaml"))
-	require.Equal(t, session.Restore, doc.plan()["implementation"])
-	require.Equal(t, "not done yet", doc.Plan[len(doc.Plan)-2].Reason, "%+v", doc.Plan)
-	require.Equal(t, session.Drop, doc.Plan[len(doc.Plan)-1].Action, "%+v", doc.Plan)
-	w.completes("s")
-
-	// A fork, and a fork of the fork: the original is not touched.
+	// A fork: the original is not touched.
 	before := w.must("status", "s", "-o", "json")
 	doc = w.begin("fork", "s", "--from", "testing", "--as", "fork")
 	require.Equal(t, "forced", doc.reason("testing"), "%+v", doc.Plan)
@@ -140,10 +130,6 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 	require.Equal(t, int64(22), s.Usage.Tokens(), "a fork pays for what it runs")
 	require.Equal(t, "s", s.Origin.Session)
 	require.JSONEq(t, before, w.must("status", "s", "-o", "json"))
-	w.begin("fork", "fork", "--from", "deployment", "--as", "fork-of-fork")
-	w.completes("fork-of-fork")
-	require.Zero(t, w.executed("fork")["implementation"])
-	require.Equal(t, map[string]int{"deployment": 1}, w.executed("fork-of-fork"))
 	w.must("checkpoints", "verify", "--all")
 	require.Equal(t, 2, w.maestro("fork", "s", "--from", "testing", "--as", "fork").code, "the id is taken")
 }

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 func (w *world) reachableByNobody() {
 	w.t.Helper()
 	if os.Geteuid() != 0 {
-		w.t.Skip("only root can run agents as another user")
+		w.t.Skip("only root can start programs as another user")
 	}
 	if _, err := user.Lookup("nobody"); err != nil {
 		w.t.Skip("this host has no user nobody")
@@ -64,26 +65,16 @@ phases:
 // asNobody has the world's programs run as nobody, who can get to its directory.
 func (w *world) asNobody() {
 	w.t.Helper()
-	if os.Geteuid() != 0 {
-		w.t.Skip("only root can start programs as another user")
-	}
+	w.reachableByNobody()
 	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		w.t.Skip("this host has no user nobody")
-	}
+	require.NoError(w.t, err)
 	uid, err := strconv.Atoi(nobody.Uid)
 	require.NoError(w.t, err)
 	gid, err := strconv.Atoi(nobody.Gid)
 	require.NoError(w.t, err)
 	require.NoError(w.t, os.Chmod(programs, 0o755))
-	for dir := w.dir; dir != filepath.Clean(os.TempDir()) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		require.NoError(w.t, os.Chmod(dir, 0o711))
-	}
 	require.NoError(w.t, filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, uid, gid)
+		return errors.Join(err, os.Lchown(path, uid, gid))
 	}))
 	w.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
