@@ -57,19 +57,10 @@ func (w *Worker) compareOffers(ctx context.Context) {
 	}
 }
 
-// renewOffer publishes the offer again and again until ctx ends.
+// renewOffer publishes the offer again.
 func (w *Worker) renewOffer(ctx context.Context) {
-	ticker := time.NewTicker(spec.OfferRenewal)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if err := w.publish(ctx); err != nil {
-				w.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
-			}
-		}
+	if err := w.publish(ctx); err != nil {
+		w.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
 	}
 }
 

@@ -93,9 +93,7 @@ func (p programUsage) Reported(name string, dir session.WorkDir, call string) (u
 // keepBreaker copies the state of a breaker to the database and the metrics. The copy may be out of date, so a failure to
 // write it is only logged.
 func (w *Worker) keepBreaker(ctx context.Context, b session.BreakerStatus) {
-	if w.recorder != nil {
-		w.recorder.Breaker(b)
-	}
+	w.recorder.Breaker(b)
 	if err := w.store.State.PutBreaker(ctx, b); err != nil {
 		w.Logger.Warn("the store's copy of a breaker is out of date", "breaker", b.Name, "error", err)
 	}

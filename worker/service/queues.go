@@ -51,9 +51,6 @@ func withNewest[With, In, Out any](make func() With, do func(With, context.Conte
 
 // inSlot counts an activity as one of its agent's slots in use.
 func inSlot[In, Out any](r *telemetry.Recorder, agent string, do activityOf[In, Out]) activityOf[In, Out] {
-	if r == nil {
-		return do
-	}
 	return func(ctx context.Context, in In) (Out, error) {
 		defer r.SlotTaken(agent)()
 		return do(ctx, in)
@@ -108,11 +105,11 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	files, programs := w.store.Content, programUsage{w}
 	admissions := &activities.Admissions{
 		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs,
-		SearchAttributes: w.attributes, Observer: w.observer, Clock: w.Clock,
+		SearchAttributes: w.attributes, Observer: w.recorder, Clock: w.Clock,
 	}
 	boundaries := &activities.Boundaries{
 		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers,
-		Observer: w.observer, Clock: w.Clock,
+		Observer: w.recorder, Clock: w.Clock,
 	}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: caller{w.Connection}, Clock: w.Clock, Logger: w.Logger}
 	tickets := &activities.TicketRecords{Store: w.store.State, Namespace: w.Connection.Namespace}
@@ -146,19 +143,15 @@ func (w *Worker) pruning(p *plan) *activities.Pruning {
 // agentQueue serves one agent's rounds and merges. When it is stopped it takes no new
 // work, and running work continues to its end: rounds hand over only when the worker
 // itself stops.
-func (w *Worker) agentQueue(name string, p *plan) (*queue, error) {
+func (w *Worker) agentQueue(name string, p *plan) *queue {
 	if w.queues.slots[name] == nil {
 		w.queues.slots[name] = newSlots()
 	}
 	bound := w.queues.slots[name]
-	tuner, err := bound.tuner()
-	if err != nil {
-		return nil, fmt.Errorf("agent %s: %w", name, err)
-	}
 	q := w.newQueue(spec.AgentQueue(w.store.ID(), name), p, worker.Options{
 		Identity:                         w.identity,
 		DisableWorkflowWorker:            true,
-		Tuner:                            tuner,
+		Tuner:                            bound.tuner(),
 		MaxConcurrentActivityTaskPollers: pollers,
 		WorkerStopTimeout:                math.MaxInt64,
 		DisableRegistrationAliasing:      true,
@@ -169,14 +162,14 @@ func (w *Worker) agentQueue(name string, p *plan) (*queue, error) {
 	merges := func() *activities.Merges { return &activities.Merges{Rounds: rounds()} }
 	register(q, activities.RoundName, inSlot(w.recorder, name, withNewest(rounds, (*activities.Rounds).Run)))
 	register(q, activities.MergeName, inSlot(w.recorder, name, withNewest(merges, (*activities.Merges).Merge)))
-	return q, nil
+	return q
 }
 
 // rounds returns the activities of rounds with a plan.
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	return &activities.Rounds{
 		Files: p.content, WorkDirs: p.workDirs, Sessions: w.store, State: w.store.State, Agents: p.agents, Breakers: w.breakers,
-		Heartbeats: caller{w.Connection}, Signals: caller{w.Connection}, Observer: w.observer, Clock: w.Clock,
+		Heartbeats: caller{w.Connection}, Signals: caller{w.Connection}, Observer: w.recorder, Clock: w.Clock,
 		LostLimit: p.config.Limits.LostWorkers, Drain: w.Drain,
 	}
 }

@@ -55,10 +55,9 @@ type Options struct {
 // Telemetry exports metrics and traces until it is closed. Its zero exports
 // nothing.
 type Telemetry struct {
-	options Options
-	meters  *sdkmetric.MeterProvider
-	tracers *sdktrace.TracerProvider
-	// recorder is nil where there is neither a meter nor a tracer.
+	options  Options
+	meters   *sdkmetric.MeterProvider
+	tracers  *sdktrace.TracerProvider
 	recorder *Recorder
 	server   *httpserver.Server
 }
@@ -181,10 +180,11 @@ func (t *Telemetry) Server() *httpserver.Server {
 // URL is the address of the metrics for a browser.
 func (t *Telemetry) URL() string { return "http://" + t.Address() + MetricsPath }
 
-// Recorder records what is exported; nil if nothing is.
+// Recorder records what is exported. It records nothing if nothing is exported.
 func (t *Telemetry) Recorder() *Recorder {
-	if t == nil {
-		return nil
+	if t == nil || t.recorder == nil {
+		r, _ := newRecorder(nometric.NewMeterProvider().Meter(scope), notrace.NewTracerProvider().Tracer(scope), time.Now) // it refuses no instrument
+		return r
 	}
 	return t.recorder
 }
