@@ -45,18 +45,6 @@ func (w *Worker) publish(ctx context.Context) error {
 	return nil
 }
 
-// compareOffers warns if another live worker of the store defines an agent or a check differently.
-func (w *Worker) compareOffers(ctx context.Context) {
-	offers, err := w.store.State.Offers(ctx)
-	if err != nil {
-		w.Logger.Warn("the offers of other workers cannot be read", "error", err)
-		return
-	}
-	for _, difference := range spec.Differences(offers, w.Clock()) {
-		w.Logger.Warn(difference.Message+"; sessions of a team that uses it are refused", "remedy", difference.Remedy)
-	}
-}
-
 // renewOffer publishes the offer again.
 func (w *Worker) renewOffer(ctx context.Context) {
 	if err := w.publish(ctx); err != nil {

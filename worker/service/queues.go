@@ -77,6 +77,7 @@ func WorkflowQueueOptions(identity string) worker.Options {
 
 // newQueue makes a queue that uses a plan.
 func (w *Worker) newQueue(name string, p *plan, o worker.Options) *queue {
+	o.Identity, o.DisableRegistrationAliasing = w.identity, true
 	o.OnFatalError = func(err error) { w.pollsRefused(name, err) }
 	q := &queue{Worker: worker.New(w.Connection.Client, name, o)}
 	q.plan.Store(p)
@@ -149,12 +150,10 @@ func (w *Worker) agentQueue(name string, p *plan) *queue {
 	}
 	bound := w.queues.slots[name]
 	q := w.newQueue(spec.AgentQueue(w.store.ID(), name), p, worker.Options{
-		Identity:                         w.identity,
 		DisableWorkflowWorker:            true,
 		Tuner:                            bound.tuner(),
 		MaxConcurrentActivityTaskPollers: pollers,
 		WorkerStopTimeout:                math.MaxInt64,
-		DisableRegistrationAliasing:      true,
 		Interceptors:                     []interceptor.WorkerInterceptor{&activityInterceptor{worker: w, agent: name}},
 	})
 	q.slots = bound
@@ -177,11 +176,9 @@ func (w *Worker) rounds(p *plan) *activities.Rounds {
 // callQueue serves short calls. A stopping worker waits for their end.
 func (w *Worker) callQueue(name string, p *plan) *queue {
 	return w.newQueue(name, p, worker.Options{
-		Identity:                           w.identity,
 		DisableWorkflowWorker:              true,
 		MaxConcurrentActivityExecutionSize: callSlots,
 		MaxConcurrentActivityTaskPollers:   2,
 		WorkerStopTimeout:                  settle,
-		DisableRegistrationAliasing:        true,
 	})
 }

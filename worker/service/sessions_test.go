@@ -258,16 +258,15 @@ var scenarios = []scenario{
 		phases: []spec.Phase{phase("one", "a"), phase("two", "a"), phase("three", "a")},
 		course: func(*stand) session.Course { return session.Course{PauseAfter: []string{"one", "three"}} },
 		meanwhile: func(s *stand) {
-			for n, phase := range map[int]string{0: "one", 2: "three"} {
-				s.shows("it waits after phase "+phase, func(e session.Execution) bool {
+			waitsAfter := func(n int) {
+				s.shows("it waits after a phase", func(e session.Execution) bool {
 					return e.Phases[n].Status == session.AwaitingApproval && e.Status.Status == session.AwaitingApproval
 				})
-				if phase == "one" {
-					require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: phase}))
-				} else {
-					require.NoError(s.t, s.update(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: phase}))
-				}
 			}
+			waitsAfter(0)
+			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "one"}))
+			waitsAfter(2)
+			require.NoError(s.t, s.update(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "three"}))
 		},
 	},
 	{

@@ -174,7 +174,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
-	w.compareOffers(ctx)
 	w.reclaim(ctx)
 	pending := w.restartAll(ctx) // before it polls: a run that is ahead of a restored backup must change nothing
 	if err := w.start(polled); err != nil {
