@@ -100,7 +100,8 @@ var scenarios = []scenario{
 		name:   "side by side and in sequence",
 		agents: map[string]string{"a": `echo a > a`, "b": `echo b > b`, "c": `cat a b > c`, "d": `cat c > d; report '{"decisions":{"x":"1"}}'`, "e": `told '"x":"1"' && cp d e`},
 		phases: []spec.Phase{
-			branch("left", "a"), branch("right", "b"), {Name: "join", Needs: []string{"left", "right"}, Personas: []string{"c"}},
+			branch("left", "a"), branch("right", "b"),
+			{Name: "join", Needs: []string{"left", "right"}, Personas: []string{"c"}},
 			{Name: "chain", Personas: []string{"d", "e"}, Order: spec.OrderSequence},
 		},
 		tree: map[string]string{"a": "a\n", "b": "b\n", "c": "a\nb\n", "d": "a\nb\n", "e": "a\nb\n"},
@@ -213,7 +214,9 @@ var scenarios = []scenario{
 			"b": `grep -q good work.txt || sleep 60; cp work.txt copy.txt`, "c": tester, "d": `true`,
 		},
 		phases: []spec.Phase{
-			phase("one", "a"), {Name: "docs", Needs: []string{"one"}, Personas: []string{"b"}}, sendsBack(spec.Phase{Name: "two", Needs: []string{"one"}, Personas: []string{"c"}}),
+			phase("one", "a"),
+			{Name: "docs", Needs: []string{"one"}, Personas: []string{"b"}},
+			sendsBack(spec.Phase{Name: "two", Needs: []string{"one"}, Personas: []string{"c"}}),
 			{Name: "end", Needs: []string{"docs", "two"}, Personas: []string{"d"}},
 		},
 		tree:   map[string]string{"work.txt": "first\ngood\n", "copy.txt": "first\ngood\n", "report.txt": "tested\n"},

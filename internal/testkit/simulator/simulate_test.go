@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )

@@ -19,6 +19,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
+// paidTurns is how many calls the conversations of these tests take.
+const paidTurns = 6
+
+// callCost is what the provider says that each call costs.
+var callCost = cost.Usage{InputTokens: 100, OutputTokens: 10}
+
 // askArgument makes the test binary an agent program that asks a model for one part after the other, and
 // begins with the first whenever it is started.
 const askArgument = "__test-ask"
