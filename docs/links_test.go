@@ -38,7 +38,9 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md", "../examples/audit/README.md") {
+	decisions, err := filepath.Glob("decisions/*.md")
+	require.NoError(t, err)
+	for _, page := range append(append(pages, decisions...), "../README.md", "../CONTRIBUTING.md", "../examples/audit/README.md") {
 		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(readPage(t, page), ""), -1) {
 			path, anchor, hasAnchor := strings.Cut(m[1], "#")
 			if strings.Contains(path, "://") {

@@ -298,6 +298,9 @@ func TestLater(t *testing.T) { t.Skip("later") }
 		"vendored/README":       "no Go here\n",
 		".gitignore":            "audit/\n*.out\n*.json\n",
 	}), "mix", 0)
+	for phase, status := range s.phases(t, "mix") {
+		require.Equal(t, "completed", status, phase)
+	}
 	require.True(t, r.Build.Builds)
 	require.Equal(t, 5, r.Inventory.Packages)
 	require.Equal(t, []string{"nested"}, r.Inventory.Nested)

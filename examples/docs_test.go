@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/models/config"
 )
 
 // pages are the project's texts for people.
@@ -31,22 +29,6 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// TestLinksLeadSomewhere follows every relative link.
-func TestLinksLeadSomewhere(t *testing.T) {
-	t.Parallel()
-	link := regexp.MustCompile(`\]\(([^)]+)\)`)
-	for _, page := range pages(t) {
-		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
-			target, _, _ := strings.Cut(m[1], "#")
-			if target == "" || strings.Contains(target, "://") {
-				continue
-			}
-			_, err := os.Stat(filepath.Join(filepath.Dir(page), target))
-			require.NoError(t, err, "%s links to %s", page, m[1])
-		}
-	}
-}
-
 // TestMakeTargetsExist looks up every `make x` that a page names.
 func TestMakeTargetsExist(t *testing.T) {
 	t.Parallel()
@@ -59,29 +41,4 @@ func TestMakeTargetsExist(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestFilesInPagesLoad loads the complete files that pages show.
-func TestFilesInPagesLoad(t *testing.T) {
-	t.Parallel()
-	block := regexp.MustCompile("(?s)```yaml\n# (team|agents)\\.yaml\n(.*?)```")
-	unnamed := regexp.MustCompile("(?s)```yaml\n()(version: 1\nagents:.*?)```")
-	found := 0
-	for _, page := range pages(t) {
-		text := read(t, page)
-		for _, m := range append(block.FindAllStringSubmatch(text, -1), unnamed.FindAllStringSubmatch(text, -1)...) {
-			file := filepath.Join(t.TempDir(), m[1]+".yaml")
-			require.NoError(t, os.WriteFile(file, []byte(m[2]), 0o600))
-			var err error
-			switch m[1] {
-			case "team":
-				_, err = config.LoadTeam(file)
-			case "agents", "":
-				_, err = config.LoadWorker(file)
-			}
-			require.NoError(t, err, page)
-			found++
-		}
-	}
-	require.GreaterOrEqual(t, found, 7)
 }

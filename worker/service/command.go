@@ -125,15 +125,15 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		}
 	}()
 	s.connection.StoreDir, s.connection.Host = dir, p.Host
-	waiting := &connecting{timeout: s.connectTimeout, logger: logger, version: build.String(), commit: build.Commit, since: p.Now().UTC(), clock: p.Now}
+	health := newHealth(build.String(), build.Commit, p.Now)
 	if healthWanted {
-		_, stop, err := serveHealth(ctx, port, t, logger, waiting.health, waiting.readiness)
+		_, stop, err := health.serve(ctx, port, t, logger)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	conn, err := waiting.dial(ctx, func() (*temporalutil.Connection, error) {
+	conn, err := connect(ctx, s.connectTimeout, health, logger, func() (*temporalutil.Connection, error) {
 		return temporalutil.Dial(ctx, &s.connection, p.Env, logger, t.Instrument)
 	})
 	if err != nil || conn == nil { // nil: it was stopped before Temporal answered
@@ -142,13 +142,12 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	defer conn.Close()
 	w, err := Setup{
 		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Connection: conn, Getenv: p.Getenv,
-		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger,
+		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger, health: health,
 	}.Build()
 	if err != nil {
 		return err
 	}
 	log.Mask(w.Mask)
-	waiting.worker.Store(w)
 	return w.Run(ctx)
 }
 

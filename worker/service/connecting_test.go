@@ -22,8 +22,8 @@ func TestAWorkerWaitsForTemporal(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(logs, nil))
 	away := &temporalutil.UnreachableError{Address: "here:1", Err: errors.New("refused")}
 
-	c, tries := &connecting{clock: time.Now, logger: logger}, 0
-	conn, err := c.dial(t.Context(), func() (*temporalutil.Connection, error) {
+	h, tries := newHealth("", "", time.Now), 0
+	conn, err := connect(t.Context(), 0, h, logger, func() (*temporalutil.Connection, error) {
 		if tries++; tries < 3 {
 			return nil, away
 		}
@@ -32,16 +32,16 @@ func TestAWorkerWaitsForTemporal(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, conn)
 	require.Equal(t, 1, strings.Count(logs.String(), "Temporal cannot be reached"), logs.String())
-	require.Equal(t, "ok", c.health().Status)
-	r := c.readiness(t.Context())
+	require.Equal(t, "ok", h.report().Status)
+	r := h.readiness(t.Context())
 	require.Equal(t, []string{"starting", "temporal"}, []string{r.Status, r.Failed[0].Check})
 
 	unreachable := func() (*temporalutil.Connection, error) { return nil, away }
-	_, err = (&connecting{clock: time.Now, logger: logger, timeout: time.Millisecond}).dial(t.Context(), unreachable)
+	_, err = connect(t.Context(), time.Millisecond, h, logger, unreachable)
 	require.Equal(t, exitUnreachable, exitCode(err))
 
 	ctx, stop := context.WithCancel(t.Context())
-	conn, err = (&connecting{clock: time.Now, logger: logger}).dial(ctx, func() (*temporalutil.Connection, error) {
+	conn, err = connect(ctx, 0, h, logger, func() (*temporalutil.Connection, error) {
 		stop()
 		return nil, away
 	})
@@ -49,6 +49,6 @@ func TestAWorkerWaitsForTemporal(t *testing.T) {
 	require.Nil(t, conn)
 
 	refused := &temporalutil.RefusedError{Address: "here:1", Err: errors.New("no")}
-	_, err = (&connecting{clock: time.Now, logger: logger}).dial(t.Context(), func() (*temporalutil.Connection, error) { return nil, refused })
+	_, err = connect(t.Context(), 0, h, logger, func() (*temporalutil.Connection, error) { return nil, refused })
 	require.Equal(t, exitUnreachable, exitCode(err))
 }

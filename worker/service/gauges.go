@@ -6,7 +6,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -28,18 +27,14 @@ const polledWithin = 2 * time.Minute
 
 // updateGauges updates the metrics of the store and of its workers that no event changes, until ctx ends.
 func (w *Worker) updateGauges(ctx context.Context) {
-	timer := time.NewTimer(gaugesSoon)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			w.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
-			return
-		case <-timer.C:
-			w.updateGaugesOnce(ctx)
-			timer.Reset(gaugesEvery)
-		}
+	defer w.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(gaugesSoon):
+		w.updateGaugesOnce(ctx)
 	}
+	every(ctx, gaugesEvery, w.updateGaugesOnce)
 }
 
 // updateGaugesOnce updates the metrics once. Values that cannot be read are omitted.
@@ -113,33 +108,24 @@ func (w *Worker) polled(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// describedAtOnce bounds how many queues are asked about at a time.
-const describedAtOnce = 8
-
 // delivered returns why Temporal may deliver no work to this worker; nil: it delivers. A server that answers may still wait
 // for a part of itself that has ended, and then it cannot say who polls a queue. A worker whose agents are all at work
 // does not poll their queues, so only the sessions' queue needs a recent poll of this worker.
 func (w *Worker) delivered(ctx context.Context) error {
-	var asks errgroup.Group
-	asks.SetLimit(describedAtOnce)
-	asks.Go(func() error {
-		polled, err := w.polled(ctx)
-		if err == nil && !polled {
-			queue := spec.WorkflowQueue(w.store.ID())
-			err = fmt.Errorf("Temporal has had no poll of this worker for queue %s lately", queue) //nolint:staticcheck // a name
-		}
+	polled, err := w.polled(ctx)
+	if err != nil {
 		return err
-	})
-	for agent := range w.plan.Load().set.OfferedAgents() {
-		asks.Go(func() error {
-			queue := spec.AgentQueue(w.store.ID(), agent)
-			if _, err := w.Connection.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY); err != nil {
-				return notDescribed(queue, err)
-			}
-			return nil
-		})
 	}
-	return asks.Wait()
+	if !polled {
+		return fmt.Errorf("Temporal has had no poll of this worker for queue %s lately", spec.WorkflowQueue(w.store.ID())) //nolint:staticcheck // a name
+	}
+	for agent := range w.plan.Load().set.OfferedAgents() {
+		queue := spec.AgentQueue(w.store.ID(), agent)
+		if _, err := w.Connection.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY); err != nil {
+			return notDescribed(queue, err)
+		}
+	}
+	return nil
 }
 
 func notDescribed(queue string, err error) error {

@@ -76,19 +76,42 @@ type FailedCheck struct {
 	Remedy  string `json:"remedy"`
 }
 
-// health answers the health checks of a worker.
+// health answers the health checks of a worker process, also while it waits for Temporal and has no worker.
 type health struct {
-	worker *Worker
-	// about has the constant part of the answers.
-	about Health
+	clock func() time.Time
 	// probes are the running checks of Temporal and of the store: one at a time of each.
 	probes singleflight.Group
 
 	mu    sync.Mutex
 	stage Stage
+	// unreachable is why Temporal could not be reached at the last try; nil: there was none.
+	unreachable error
+	// worker is nil until Temporal has answered.
+	worker *Worker
+	// about has what does not change in the answers.
+	about Health
 	// pulse is the start of the main loop's last iteration.
 	pulse time.Time
 	file  WorkerFile
+}
+
+func newHealth(version, commit string, clock func() time.Time) *health {
+	return &health{clock: clock, stage: Starting, about: Health{Status: "ok", Version: version, Commit: commit, Since: clock().UTC()}}
+}
+
+// follow makes it answer for a worker.
+func (h *health) follow(w *Worker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.worker, h.unreachable, h.file.Path = w, nil, w.File
+	h.about.Identity, h.about.Store = w.identity, w.store.ID()
+}
+
+// missed notes why Temporal cannot be reached.
+func (h *health) missed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unreachable = err
 }
 
 func (h *health) enter(s Stage) {
@@ -98,10 +121,9 @@ func (h *health) enter(s Stage) {
 }
 
 func (h *health) beat() {
-	now := h.worker.Clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pulse = now
+	h.pulse = h.clock()
 }
 
 // fileRead notes the result of reading the worker file.
@@ -110,21 +132,18 @@ func (h *health) fileRead(err error) {
 	defer h.mu.Unlock()
 	h.file.Trouble = ""
 	if err == nil {
-		h.file.LoadedAt = h.worker.Clock().UTC()
+		h.file.LoadedAt = h.clock().UTC()
 	} else {
 		h.file.Trouble = err.Error()
 	}
-	if h.worker.recorder != nil {
-		h.worker.recorder.FileLoaded(err == nil)
-	}
+	h.worker.recorder.FileLoaded(err == nil)
 }
 
 // stuck returns why the process should be restarted; nil: there is no reason.
 func (h *health) stuck() error {
-	now := h.worker.Clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if still := now.Sub(h.pulse); h.stage == Serving && still > stuckAfter {
+	if still := h.clock().Sub(h.pulse); h.stage == Serving && still > stuckAfter {
 		return fmt.Errorf("the worker's main loop has not run for %s", still.Round(time.Second))
 	}
 	return nil
@@ -151,14 +170,10 @@ func (h *health) probe(name string, look func(context.Context) error) func(ctx c
 // of the metrics if that has the port, else on all interfaces. Port 0 is a free
 // one. It returns the port. If it cannot listen, the error is an [ErrServing].
 func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemetry) (served int, stop func(), err error) {
-	return serveHealth(ctx, port, t, w.Logger, w.health.report, w.health.readiness)
+	return w.health.serve(ctx, port, t, w.Logger)
 }
 
-// serveHealth serves the results of health and readiness, of a worker or of a process that
-// still waits for Temporal.
-func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger,
-	health func() Health, readiness func(context.Context) Readiness,
-) (served int, stop func(), err error) {
+func (h *health) serve(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger) (served int, stop func(), err error) {
 	server, stop := t.Server(), func() {}
 	if server == nil || port != server.Port() {
 		if server, err = httpserver.ListenForProbes(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
@@ -171,11 +186,11 @@ func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *
 		}
 	}
 	server.Handle("GET "+HealthPath, documentHandler(func(context.Context) (any, bool) {
-		h := health()
-		return h, h.Trouble == ""
+		out := h.report()
+		return out, out.Trouble == ""
 	}))
 	server.Handle("GET "+ReadyPath, documentHandler(func(ctx context.Context) (any, bool) {
-		r := readiness(ctx)
+		r := h.readiness(ctx)
 		return r, r.Status == ready
 	}))
 	logger.Info("health is served", "address", server.Address(), "paths", HealthPath+" "+ReadyPath)
@@ -197,7 +212,9 @@ func documentHandler(ask func(context.Context) (document any, ok bool)) http.Han
 
 // report answers HealthPath.
 func (h *health) report() Health {
+	h.mu.Lock()
 	out := h.about
+	h.mu.Unlock()
 	if err := h.stuck(); err != nil {
 		out.Status, out.Trouble = "stuck", err.Error()
 	}
@@ -210,43 +227,43 @@ const ready = "ready"
 // if Temporal or the store does not.
 func (h *health) readiness(ctx context.Context) Readiness {
 	h.mu.Lock()
-	stage, file := h.stage, h.file
+	stage, unreachable, file := h.stage, h.unreachable, h.file
 	h.mu.Unlock()
-	status, failed := h.failedChecks(ctx, stage)
-	return Readiness{Status: status, Failed: failed, File: file}
+	r := Readiness{Status: string(stage), File: file}
+	switch {
+	case unreachable != nil:
+		r.Failed = []FailedCheck{{"temporal", unreachable.Error(), "start Temporal, or give its address; the worker connects when Temporal answers"}}
+	case stage == Starting:
+		r.Failed = []FailedCheck{{"polling", "the worker does not poll yet", "wait; the log shows the reason"}}
+	case stage == Draining:
+		r.Failed = []FailedCheck{{"polling", "the worker stops and takes no new work", "no action needed; other workers continue the work"}}
+	default:
+		if r.Failed = h.failedChecks(ctx); len(r.Failed) == 0 {
+			r.Status = ready
+		} else {
+			r.Status = "not ready"
+		}
+	}
+	return r
 }
 
-// failedChecks lists the reasons why a worker takes no work, and returns its readiness.
-func (h *health) failedChecks(ctx context.Context, stage Stage) (status string, failed []FailedCheck) {
-	switch stage {
-	case Starting:
-		return string(stage), []FailedCheck{{
-			Check: "polling", Trouble: "the worker does not poll yet", Remedy: "wait; the log shows the reason",
-		}}
-	case Draining:
-		return string(stage), []FailedCheck{{
-			Check: "polling", Trouble: "the worker stops and takes no new work", Remedy: "no action needed; other workers continue the work",
-		}}
-	case Serving:
-	}
+// failedChecks lists the reasons why a serving worker takes no work.
+func (h *health) failedChecks(ctx context.Context) (failed []FailedCheck) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	temporal, store := h.probe("temporal", h.worker.delivered), h.probe("store", h.worker.publish)
 	if err := h.stuck(); err != nil {
-		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "restart the worker"})
+		failed = append(failed, FailedCheck{"polling", err.Error(), "restart the worker"})
 	}
 	if err := store(ctx); err != nil {
-		failed = append(failed, FailedCheck{Check: "store", Trouble: err.Error(), Remedy: fmt.Sprintf(
+		failed = append(failed, FailedCheck{"store", err.Error(), fmt.Sprintf(
 			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost",
 			h.worker.store.Dir())})
 	}
 	if err := temporal(ctx); err != nil {
-		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
+		failed = append(failed, FailedCheck{"temporal", err.Error(), fmt.Sprintf(
 			"check that Temporal runs at %s, is reachable from here and is healthy; the worker continues when Temporal delivers work",
 			h.worker.Connection.Address)})
 	}
-	if len(failed) > 0 {
-		return "not ready", failed
-	}
-	return ready, nil
+	return failed
 }

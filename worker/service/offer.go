@@ -45,31 +45,10 @@ func (w *Worker) publish(ctx context.Context) error {
 	return nil
 }
 
-// compareOffers warns if another live worker of the store defines an agent or a check differently.
-func (w *Worker) compareOffers(ctx context.Context) {
-	offers, err := w.store.State.Offers(ctx)
-	if err != nil {
-		w.Logger.Warn("the offers of other workers cannot be read", "error", err)
-		return
-	}
-	for _, difference := range spec.Differences(offers, w.Clock()) {
-		w.Logger.Warn(difference.Message+"; sessions of a team that uses it are refused", "remedy", difference.Remedy)
-	}
-}
-
-// renewOffer publishes the offer again and again until ctx ends.
+// renewOffer publishes the offer again.
 func (w *Worker) renewOffer(ctx context.Context) {
-	ticker := time.NewTicker(spec.OfferRenewal)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if err := w.publish(ctx); err != nil {
-				w.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
-			}
-		}
+	if err := w.publish(ctx); err != nil {
+		w.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
 	}
 }
 

@@ -52,9 +52,7 @@ func (w *Worker) newPlan(cfg agent.Config) (*plan, error) {
 		Worker: true, Getenv: w.Getenv, Now: w.Clock, Logger: w.Logger, Gateway: w.gateway,
 		CacheRoot: root, WorkRoot: p.besideAgents("layers"), Hidden: []string{w.store.Dir(), p.besideAgents("")},
 	}
-	if w.recorder != nil {
-		o.Egress.Observer, o.UsageDiffers = w.recorder, w.recorder.UsageDiffers
-	}
+	o.Egress.Observer, o.UsageDiffers = w.recorder, w.recorder.UsageDiffers
 	var err error
 	if p.set, err = agent.New(cfg, o); err != nil {
 		return nil, fmt.Errorf("worker file: %w", err)
@@ -150,9 +148,7 @@ func (p *plan) slots() map[string]int {
 func (w *Worker) use(p *plan) {
 	w.plan.Store(p)
 	w.offer.follow(p)
-	if w.recorder != nil {
-		w.recorder.Serves(w.store.ID(), p.slots())
-	}
+	w.recorder.Serves(w.store.ID(), p.slots())
 }
 
 // mask adds secrets to those that are masked.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -51,20 +52,13 @@ func (c caller) checkWanted(ctx context.Context, info activity.Info) error {
 		return fmt.Errorf("%w: %w", activities.ErrUnwanted, err)
 	case err != nil:
 		return err
-	case isPending(described.GetPendingActivities(), info.ActivityID):
+	case slices.ContainsFunc(described.GetPendingActivities(), func(p *workflowpb.PendingActivityInfo) bool {
+		return p.GetActivityId() == info.ActivityID &&
+			(p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED)
+	}):
 		return activities.ErrReplaced
 	}
 	return fmt.Errorf("%w: the session does not wait for it", activities.ErrUnwanted)
-}
-
-// isPending reports whether a workflow still waits for an activity.
-func isPending(pending []*workflowpb.PendingActivityInfo, id string) bool {
-	for _, p := range pending {
-		if p.GetActivityId() == id {
-			return p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
-		}
-	}
-	return false
 }
 
 // Outage signals an outage to the session. It ignores that the session has ended.
@@ -93,9 +87,7 @@ func (p programUsage) Reported(name string, dir session.WorkDir, call string) (u
 // keepBreaker copies the state of a breaker to the database and the metrics. The copy may be out of date, so a failure to
 // write it is only logged.
 func (w *Worker) keepBreaker(ctx context.Context, b session.BreakerStatus) {
-	if w.recorder != nil {
-		w.recorder.Breaker(b)
-	}
+	w.recorder.Breaker(b)
 	if err := w.store.State.PutBreaker(ctx, b); err != nil {
 		w.Logger.Warn("the store's copy of a breaker is out of date", "breaker", b.Name, "error", err)
 	}

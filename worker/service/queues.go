@@ -51,9 +51,6 @@ func withNewest[With, In, Out any](make func() With, do func(With, context.Conte
 
 // inSlot counts an activity as one of its agent's slots in use.
 func inSlot[In, Out any](r *telemetry.Recorder, agent string, do activityOf[In, Out]) activityOf[In, Out] {
-	if r == nil {
-		return do
-	}
 	return func(ctx context.Context, in In) (Out, error) {
 		defer r.SlotTaken(agent)()
 		return do(ctx, in)
@@ -80,6 +77,7 @@ func WorkflowQueueOptions(identity string) worker.Options {
 
 // newQueue makes a queue that uses a plan.
 func (w *Worker) newQueue(name string, p *plan, o worker.Options) *queue {
+	o.Identity, o.DisableRegistrationAliasing = w.identity, true
 	o.OnFatalError = func(err error) { w.pollsRefused(name, err) }
 	q := &queue{Worker: worker.New(w.Connection.Client, name, o)}
 	q.plan.Store(p)
@@ -108,11 +106,11 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	files, programs := w.store.Content, programUsage{w}
 	admissions := &activities.Admissions{
 		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs,
-		SearchAttributes: w.attributes, Observer: w.observer, Clock: w.Clock,
+		SearchAttributes: w.attributes, Observer: w.recorder, Clock: w.Clock,
 	}
 	boundaries := &activities.Boundaries{
 		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers,
-		Observer: w.observer, Clock: w.Clock,
+		Observer: w.recorder, Clock: w.Clock,
 	}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: caller{w.Connection}, Clock: w.Clock, Logger: w.Logger}
 	tickets := &activities.TicketRecords{Store: w.store.State, Namespace: w.Connection.Namespace}
@@ -146,22 +144,16 @@ func (w *Worker) pruning(p *plan) *activities.Pruning {
 // agentQueue serves one agent's rounds and merges. When it is stopped it takes no new
 // work, and running work continues to its end: rounds hand over only when the worker
 // itself stops.
-func (w *Worker) agentQueue(name string, p *plan) (*queue, error) {
+func (w *Worker) agentQueue(name string, p *plan) *queue {
 	if w.queues.slots[name] == nil {
 		w.queues.slots[name] = newSlots()
 	}
 	bound := w.queues.slots[name]
-	tuner, err := bound.tuner()
-	if err != nil {
-		return nil, fmt.Errorf("agent %s: %w", name, err)
-	}
 	q := w.newQueue(spec.AgentQueue(w.store.ID(), name), p, worker.Options{
-		Identity:                         w.identity,
 		DisableWorkflowWorker:            true,
-		Tuner:                            tuner,
+		Tuner:                            bound.tuner(),
 		MaxConcurrentActivityTaskPollers: pollers,
 		WorkerStopTimeout:                math.MaxInt64,
-		DisableRegistrationAliasing:      true,
 		Interceptors:                     []interceptor.WorkerInterceptor{&activityInterceptor{worker: w, agent: name}},
 	})
 	q.slots = bound
@@ -169,14 +161,14 @@ func (w *Worker) agentQueue(name string, p *plan) (*queue, error) {
 	merges := func() *activities.Merges { return &activities.Merges{Rounds: rounds()} }
 	register(q, activities.RoundName, inSlot(w.recorder, name, withNewest(rounds, (*activities.Rounds).Run)))
 	register(q, activities.MergeName, inSlot(w.recorder, name, withNewest(merges, (*activities.Merges).Merge)))
-	return q, nil
+	return q
 }
 
 // rounds returns the activities of rounds with a plan.
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	return &activities.Rounds{
 		Files: p.content, WorkDirs: p.workDirs, Sessions: w.store, State: w.store.State, Agents: p.agents, Breakers: w.breakers,
-		Heartbeats: caller{w.Connection}, Signals: caller{w.Connection}, Observer: w.observer, Clock: w.Clock,
+		Heartbeats: caller{w.Connection}, Signals: caller{w.Connection}, Observer: w.recorder, Clock: w.Clock,
 		LostLimit: p.config.Limits.LostWorkers, Drain: w.Drain,
 	}
 }
@@ -184,11 +176,9 @@ func (w *Worker) rounds(p *plan) *activities.Rounds {
 // callQueue serves short calls. A stopping worker waits for their end.
 func (w *Worker) callQueue(name string, p *plan) *queue {
 	return w.newQueue(name, p, worker.Options{
-		Identity:                           w.identity,
 		DisableWorkflowWorker:              true,
 		MaxConcurrentActivityExecutionSize: callSlots,
 		MaxConcurrentActivityTaskPollers:   2,
 		WorkerStopTimeout:                  settle,
-		DisableRegistrationAliasing:        true,
 	})
 }

@@ -69,7 +69,7 @@ func (w *Worker) ticketQueue(p *plan) *queue {
 	q := w.callQueue(spec.TicketQueue(w.store.ID()), p)
 	calls := func() *activities.TicketCalls {
 		p := q.plan.Load() // which has a Jira, else the queue is not polled
-		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.config.Jira.IndexDelay, Observer: w.observer}
+		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.config.Jira.IndexDelay, Observer: w.recorder}
 	}
 	register(q, activities.FindTicketName, withNewest(calls, (*activities.TicketCalls).Find))
 	register(q, activities.CreateTicketName, withNewest(calls, (*activities.TicketCalls).Create))
@@ -81,7 +81,7 @@ func (w *Worker) ticketQueue(p *plan) *queue {
 func (w *Worker) webhookQueue(p *plan) *queue {
 	q := w.callQueue(spec.WebhookQueue(w.store.ID()), p)
 	register(q, activities.CallWebhookName, func(ctx context.Context, n session.Notice) error {
-		return (&activities.WebhookCalls{Webhook: q.plan.Load().hook, Observer: w.observer}).Call(ctx, n)
+		return (&activities.WebhookCalls{Webhook: q.plan.Load().hook, Observer: w.recorder}).Call(ctx, n)
 	})
 	return q
 }

@@ -83,14 +83,7 @@ func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecutio
 		}
 		err = errors.Join(err, unlessEnded(failed))
 	}
-	if n == 0 {
-		return 0, err
-	}
-	// The next workflow task need not wait for the sticky queue of the dead worker either.
-	_, failed := w.Connection.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
-		Namespace: w.Connection.Namespace, Execution: cut,
-	})
-	return n, errors.Join(err, unlessEnded(failed))
+	return n, err
 }
 
 // isOwn reports whether an activity was started from this worker's slot: by an earlier

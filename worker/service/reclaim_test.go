@@ -71,10 +71,6 @@ func (i *interrupted) CompleteActivityByID(_ context.Context, _, id, _, activity
 	return nil
 }
 
-func (interruptedService) ResetStickyTaskQueue(context.Context, *workflowservice.ResetStickyTaskQueueRequest, ...grpc.CallOption) (*workflowservice.ResetStickyTaskQueueResponse, error) {
-	return &workflowservice.ResetStickyTaskQueueResponse{}, nil
-}
-
 // TestReclaimGoesOnAfterAnError: an activity that has ended, or that cannot be reached,
 // keeps no other from being started again; and only workflows of the worker's own
 // store are looked at.

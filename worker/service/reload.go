@@ -53,9 +53,7 @@ func (w *Worker) reload(ctx context.Context) {
 	p, err := w.reloadPlan(old)
 	var begun map[string]*queue
 	if err == nil {
-		begun, err = w.missingQueues(p)
-	}
-	if err == nil {
+		begun = w.missingQueues(p)
 		err = w.start(begun)
 	}
 	w.health.fileRead(err)
@@ -87,33 +85,28 @@ func logProblems(logger *slog.Logger, file string, err error) {
 }
 
 // missingQueues makes the queues of a plan that are not polled yet.
-func (w *Worker) missingQueues(p *plan) (map[string]*queue, error) {
+func (w *Worker) missingQueues(p *plan) map[string]*queue {
 	made := map[string]*queue{}
 	for name, build := range w.wantedQueues(p) {
-		if w.queues.polled[name] != nil {
-			continue
+		if w.queues.polled[name] == nil {
+			made[name] = build(p)
 		}
-		q, err := build()
-		if err != nil {
-			return nil, err
-		}
-		made[name] = q
 	}
-	return made, nil
+	return made
 }
 
 // wantedQueues returns what makes the queues of a plan, by name.
-func (w *Worker) wantedQueues(p *plan) map[string]func() (*queue, error) {
+func (w *Worker) wantedQueues(p *plan) map[string]func(*plan) *queue {
 	store := w.store.ID()
-	wanted := map[string]func() (*queue, error){spec.WorkflowQueue(store): func() (*queue, error) { return w.workflowQueue(p), nil }}
+	wanted := map[string]func(*plan) *queue{spec.WorkflowQueue(store): w.workflowQueue}
 	if p.tickets != nil {
-		wanted[spec.TicketQueue(store)] = func() (*queue, error) { return w.ticketQueue(p), nil }
+		wanted[spec.TicketQueue(store)] = w.ticketQueue
 	}
 	if p.hook != nil {
-		wanted[spec.WebhookQueue(store)] = func() (*queue, error) { return w.webhookQueue(p), nil }
+		wanted[spec.WebhookQueue(store)] = w.webhookQueue
 	}
 	for agent := range p.slots() {
-		wanted[spec.AgentQueue(store, agent)] = func() (*queue, error) { return w.agentQueue(agent, p) }
+		wanted[spec.AgentQueue(store, agent)] = func(p *plan) *queue { return w.agentQueue(agent, p) }
 	}
 	return wanted
 }

@@ -44,16 +44,11 @@ func (w *Worker) restartAll(ctx context.Context) (pending bool) {
 
 // restartRest restarts the sessions that could not be restarted when the worker started, until none is left or ctx ends.
 func (w *Worker) restartRest(ctx context.Context) {
-	ticker := time.NewTicker(restartCheck)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	every(ctx, restartCheck, func(ctx context.Context) {
 		if !w.restartAll(ctx) {
-			return
+			end()
 		}
-	}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,9 +41,6 @@ const (
 	stickyTimeout = time.Second
 	// settle is the time after the drain for handing rounds over.
 	settle = 10 * time.Second
-	// gcPercent is GOGC where the environment does not set it. A worker has little in memory, 20 to
-	// 100 MB, and would collect garbage several times a second.
-	gcPercent = 200
 	// pulse bounds the time of one iteration of the main loop.
 	pulse = time.Second
 	// trimEvery is how often the disk of the caches is looked at, and collectEvery how often unused
@@ -84,6 +80,8 @@ type Setup struct {
 	// Telemetry records metrics and traces; nil: none. It must have instrumented
 	// the connection, too. The caller closes it.
 	Telemetry *telemetry.Telemetry
+	// health answers health checks, maybe before the worker exists; nil: Build makes it.
+	health *health
 	// Clock returns the current time.
 	Clock  func() time.Time
 	Logger *slog.Logger
@@ -101,11 +99,8 @@ type Worker struct {
 	breakers   *breaker.Client
 	queues     queues
 	offer      publishedOffer
-	health     health
 	work       runningWork
-	// recorder and observer record metrics; nil: nothing is recorded.
-	recorder *telemetry.Recorder
-	observer activities.Observer
+	recorder   *telemetry.Recorder
 	// stopping is closed when the worker begins to drain.
 	stopping chan struct{}
 	// refused receives the error that stopped the polling of a queue; it ends the worker.
@@ -131,9 +126,6 @@ func (s Setup) Build() (*Worker, error) {
 		queues:   queues{polled: map[string]*queue{}, slots: map[string]*slots{}},
 		stopping: make(chan struct{}), refused: make(chan error, 1),
 	}
-	if w.recorder != nil {
-		w.observer = w.recorder
-	}
 	p, err := w.newPlan(s.Config.WithDefaults())
 	if err != nil {
 		return nil, err
@@ -149,9 +141,10 @@ func (s Setup) Build() (*Worker, error) {
 		Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,
 		StartedAt: now,
 	}
-	w.health = health{worker: w, stage: Starting, file: WorkerFile{Path: s.File}, about: Health{
-		Status: "ok", Version: s.Version, Commit: s.Commit, Identity: w.identity, Store: st.ID(), Since: now,
-	}}
+	if w.health == nil {
+		w.health = newHealth(s.Version, s.Commit, s.Clock)
+	}
+	w.health.follow(w)
 	w.use(p)
 	w.health.fileRead(nil)
 	return w, nil
@@ -168,26 +161,19 @@ func (w *Worker) Mask(text string) string { return w.secrets.Load().Mask(text) }
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.store.Close()   //nolint:errcheck // everything is committed
 	defer w.gateway.Close() //nolint:errcheck // no attempt is under way
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	// Called early, so that a namespace without the attributes has them when the
 	// first session starts.
 	w.attributes.Ready(ctx)
 	// Before the offer is published: otherwise sessions could wait for a worker that fails to start.
-	polled, err := w.missingQueues(w.plan.Load())
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrServing, err)
-	}
+	polled := w.missingQueues(w.plan.Load())
 	switch err := w.publish(ctx); {
 	case diskspace.IsFull(err): // the worker may have to free space
 		w.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
-	w.compareOffers(ctx)
 	w.reclaim(ctx)
 	pending := w.restartAll(ctx) // before it polls: a run that is ahead of a restored backup must change nothing
 	if err := w.start(polled); err != nil {
@@ -206,7 +192,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		beside.Go(func() { w.updateGauges(ctx) })
 	}
 	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
-	beside.Go(func() { w.tidy(working) })
+	beside.Go(func() { every(working, trimEvery, func(ctx context.Context) { w.plan.Load().caches.Trim(ctx) }) })
+	beside.Go(func() {
+		collect := func(ctx context.Context) { w.plan.Load().collectLayers(ctx) }
+		collect(working)
+		every(working, collectEvery, collect)
+	})
 	beside.Go(func() { w.backUp(ctx) })
 	if pending {
 		beside.Go(func() { w.restartRest(ctx) })
@@ -216,7 +207,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.Logger.Info("worker serves", "store", w.store.ID(), "dir", w.store.Dir(), "identity", w.identity)
 	w.health.beat()
 	w.health.enter(Serving)
-	beside.Go(func() { w.renewOffer(ctx) })
+	beside.Go(func() { every(ctx, spec.OfferRenewal, w.renewOffer) })
 	refused := w.mainLoop(ctx)
 	end()
 	w.health.enter(Draining)
@@ -235,20 +226,16 @@ func (w *Worker) stop() error {
 	return drained
 }
 
-// tidy keeps the caches and the layers of trees below their limits until ctx ends.
-func (w *Worker) tidy(ctx context.Context) {
-	trim, collect := time.NewTicker(trimEvery), time.NewTicker(collectEvery)
-	defer trim.Stop()
-	defer collect.Stop()
-	w.plan.Load().collectLayers(ctx)
+// every calls do at each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-trim.C:
-			w.plan.Load().caches.Trim(ctx)
-		case <-collect.C:
-			w.plan.Load().collectLayers(ctx)
+		case <-ticker.C:
+			do(ctx)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/sandbox/egress"
 )
 
 // ok is the value in place of a failure's category if there was no failure.
@@ -19,22 +21,22 @@ const ok failures.Category = "ok"
 
 // The attributes of Maestro's own metrics.
 const (
-	teamKey     = attribute.Key("team")
-	agentKey    = attribute.Key("agent")
-	stateKey    = attribute.Key("state")
-	categoryKey = attribute.Key("category")
-	typeKey     = attribute.Key("type")
-	storeKey    = attribute.Key("store")
-	breakerKey  = attribute.Key("breaker")
-	scopeKey    = attribute.Key("scope")
-	whomKey     = attribute.Key("whom")
-	outcomeKey  = attribute.Key("outcome")
+	teamKey      = attribute.Key("team")
+	agentKey     = attribute.Key("agent")
+	stateKey     = attribute.Key("state")
+	categoryKey  = attribute.Key("category")
+	typeKey      = attribute.Key("type")
+	storeKey     = attribute.Key("store")
+	breakerKey   = attribute.Key("breaker")
+	scopeKey     = attribute.Key("scope")
+	whomKey      = attribute.Key("whom")
+	outcomeKey   = attribute.Key("outcome")
+	directionKey = attribute.Key("direction")
 )
 
 // Recorder records the events of a worker. It is an [activities.Observer], and safe for concurrent
 // use.
 type Recorder struct {
-	meter  metric.Meter
 	tracer trace.Tracer
 	clock  func() time.Time
 	calls  calls
@@ -42,25 +44,28 @@ type Recorder struct {
 
 	sessionsStarted, sessionsEnded, help, assignments metric.Int64Counter
 
-	rounds, attempts, lost metric.Int64Counter
-	attemptTime            metric.Float64Histogram
-	storeWait              metric.Float64Counter
-	outside, differences   metric.Int64Counter
-	egress                 egressCounters
+	rounds, attempts, lost      metric.Int64Counter
+	attemptTime                 metric.Float64Histogram
+	storeWait                   metric.Float64Counter
+	outside, differences        metric.Int64Counter
+	egressRequests, egressBytes metric.Int64Counter
 
-	slotsUsed                     metric.Int64UpDownCounter
-	slotsLimit, reloaded, polling metric.Int64Gauge
+	slotsUsed                            metric.Int64UpDownCounter
+	built, slotsLimit, reloaded, polling metric.Int64Gauge
 	// served are the agents that this worker has had so far.
 	served map[string]bool
 }
 
-var _ activities.Observer = (*Recorder)(nil)
+var (
+	_ activities.Observer = (*Recorder)(nil)
+	_ egress.Observer     = (*Recorder)(nil)
+)
 
 // attemptBounds are the buckets of an attempt's duration, in seconds.
 var attemptBounds = []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 2400, 3600}
 
 func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recorder, error) {
-	r := &Recorder{meter: m, tracer: t, clock: clock, served: map[string]bool{}}
+	r := &Recorder{tracer: t, clock: clock, served: map[string]bool{}}
 	i := &instruments{meter: m}
 	r.sessionsStarted = i.counter("maestro.sessions.started", "{session}", "Sessions and further runs that were admitted.")
 	r.sessionsEnded = i.counter("maestro.sessions.ended", "{session}", "Sessions that ended, by state.")
@@ -71,8 +76,10 @@ func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recor
 	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
 	r.outside = i.counter("maestro.outside.calls", "{call}", "Calls of Jira and of the webhook, by what they came to.")
 	r.differences = i.counter("maestro.gateway.differences", "{attempt}", "Attempts through the gateway whose program counted other tokens than the provider.")
-	r.egress.define(i)
+	r.egressRequests = i.counter("maestro.egress.requests", "{request}", "Requests and tunnels that rooms with a list of hosts have requested, by outcome: permitted, refused, failed.")
+	r.egressBytes = i.counter("maestro.egress.bytes", "By", "Bytes that such rooms have received and sent, by direction.")
 	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
+	r.built = i.gauge("maestro.build.info", "", "1; which build of Maestro runs, in its attributes.")
 	r.slotsLimit = i.gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.")
 	r.reloaded = i.gauge("maestro.worker_file.reload.success", "", "1 if the worker file could be loaded when it was last read, else 0.")
 	r.polling = i.gauge("maestro.worker.polling", "", "1 while Temporal sees this worker poll, else 0.")
@@ -110,16 +117,6 @@ func (i *instruments) histogram(name, help string, bounds []float64) metric.Floa
 	h, err := i.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
 	i.failed = append(i.failed, err)
 	return h
-}
-
-// build publishes which build this is.
-func (r *Recorder) build(version, goVersion string) error {
-	g, err := r.meter.Int64Gauge("maestro.build.info", metric.WithDescription("1; which build of Maestro runs, in its attributes."))
-	if err != nil {
-		return err
-	}
-	g.Record(context.Background(), 1, metric.WithAttributes(attribute.String("version", version), attribute.String("go_version", goVersion)))
-	return nil
 }
 
 // FileLoaded records whether the worker file could be loaded.
@@ -174,7 +171,9 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
 	}
 	r.storeWait.Add(ctx, 0)
-	r.egress.begin(ctx)
+	for _, o := range []egress.Outcome{egress.Permitted, egress.Refused, egress.Failed} {
+		r.egressRequests.Add(ctx, 0, metric.WithAttributes(outcomeKey.String(string(o))))
+	}
 	for whom, outcomes := range activities.CallOutcomes() {
 		for _, outcome := range outcomes {
 			r.outside.Add(ctx, 0, metric.WithAttributes(whomKey.String(string(whom)), outcomeKey.String(outcome)))
@@ -205,7 +204,7 @@ func (r *Recorder) AssignmentEnded(name string, state session.State) {
 
 // RoundEnded counts a round.
 func (r *Recorder) RoundEnded(agent string, c failures.Category) {
-	r.rounds.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(orOK(c)))))
+	r.rounds.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(cmp.Or(c, ok)))))
 }
 
 // WorkerLost counts a lost worker.
@@ -234,7 +233,7 @@ func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (cont
 		if end.Interrupted {
 			span.SetAttributes(attribute.Bool("maestro.interrupted", true))
 		} else {
-			r.attempts.Add(ctx, 1, metric.WithAttributes(agentKey.String(a.Agent), categoryKey.String(string(orOK(end.Category)))))
+			r.attempts.Add(ctx, 1, metric.WithAttributes(agentKey.String(a.Agent), categoryKey.String(string(cmp.Or(end.Category, ok)))))
 			r.attemptTime.Record(ctx, now.Sub(began).Seconds(), metric.WithAttributes(agentKey.String(a.Agent)))
 		}
 		fail(span, end.Category)
@@ -242,9 +241,13 @@ func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (cont
 	}
 }
 
-func orOK(c failures.Category) failures.Category {
-	if c == "" {
-		return ok
-	}
-	return c
+// EgressRequest counts a request of a room.
+func (r *Recorder) EgressRequest(o egress.Outcome) {
+	r.egressRequests.Add(context.Background(), 1, metric.WithAttributes(outcomeKey.String(string(o))))
+}
+
+// EgressBytes counts the bytes of a room.
+func (r *Recorder) EgressBytes(received, sent int64) {
+	r.egressBytes.Add(context.Background(), received, metric.WithAttributes(directionKey.String("received")))
+	r.egressBytes.Add(context.Background(), sent, metric.WithAttributes(directionKey.String("sent")))
 }

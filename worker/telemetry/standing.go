@@ -65,7 +65,7 @@ func (s *standing) Breaker(b session.BreakerStatus) {
 	if known := s.breakers[b.Name]; known.Since.Equal(b.Since) && known.Revision > b.Revision {
 		return // two reads of it were in the wrong order
 	}
-	set(&s.breakers, b.Name, b)
+	s.breakers[b.Name] = b
 }
 
 // Look records the state of the fleet.
@@ -88,18 +88,12 @@ func (r *Recorder) BudgetFraction(name, scope string, value float64) {
 		known.value, known.since = value, now
 	}
 	known.at = now
-	set(&r.budgets, b, known)
-}
-
-func set[K comparable, V any](m *map[K]V, key K, value V) {
-	if *m == nil {
-		*m = map[K]V{}
-	}
-	(*m)[key] = value
+	r.budgets[b] = known
 }
 
 // define makes the gauges of the current state.
 func (s *standing) define(i *instruments, clock func() time.Time) {
+	s.breakers, s.budgets = map[string]session.BreakerStatus{}, map[budget]fraction{}
 	gauge := func(name, unit, help string, look func(now time.Time, show func(float64, ...attribute.KeyValue))) {
 		_, err := i.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help),
 			metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {

@@ -55,10 +55,9 @@ type Options struct {
 // Telemetry exports metrics and traces until it is closed. Its zero exports
 // nothing.
 type Telemetry struct {
-	options Options
-	meters  *sdkmetric.MeterProvider
-	tracers *sdktrace.TracerProvider
-	// recorder is nil where there is neither a meter nor a tracer.
+	options  Options
+	meters   *sdkmetric.MeterProvider
+	tracers  *sdktrace.TracerProvider
 	recorder *Recorder
 	server   *httpserver.Server
 }
@@ -82,7 +81,12 @@ func Start(ctx context.Context, o Options) (_ *Telemetry, err error) {
 		}
 	}()
 	if asked.metrics.on || asked.traces.on {
-		t.complainTo(o.Logger)
+		// OpenTelemetry has one such handler for the whole process.
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+			if o.Logger != nil {
+				o.Logger.Warn("telemetry is lost", "error", err)
+			}
+		}))
 	}
 	described, err := describe(ctx, o)
 	if err != nil {
@@ -104,11 +108,11 @@ func Start(ctx context.Context, o Options) (_ *Telemetry, err error) {
 		t.tracers = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described), sdktrace.WithIDGenerator(identities{}))
 		tracer = t.tracers.Tracer(scope, trace.WithInstrumentationVersion(o.Version))
 	}
-	t.recorder, err = newRecorder(meters.Meter(scope), tracer, o.Clock)
-	if err != nil {
+	if t.recorder, err = newRecorder(meters.Meter(scope), tracer, o.Clock); err != nil {
 		return nil, err
 	}
-	return t, t.recorder.build(o.Version, runtime.Version())
+	t.recorder.built.Record(ctx, 1, metric.WithAttributes(attribute.String("version", o.Version), attribute.String("go_version", runtime.Version())))
+	return t, nil
 }
 
 // startMetrics makes the meter provider, and serves /metrics if that is asked for.
@@ -141,16 +145,6 @@ func (t *Telemetry) startMetrics(ctx context.Context, asked asked, described *re
 	return nil
 }
 
-// complainTo sends what the exporters say to the logger. OpenTelemetry has one
-// such place for the whole process.
-func (t *Telemetry) complainTo(logger *slog.Logger) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		if logger != nil {
-			logger.Warn("telemetry is lost", "error", err)
-		}
-	}))
-}
-
 // describe is the identity of this process; the environment overrides it.
 func describe(ctx context.Context, o Options) (*resource.Resource, error) {
 	own := resource.NewSchemaless(
@@ -181,10 +175,11 @@ func (t *Telemetry) Server() *httpserver.Server {
 // URL is the address of the metrics for a browser.
 func (t *Telemetry) URL() string { return "http://" + t.Address() + MetricsPath }
 
-// Recorder records what is exported; nil if nothing is.
+// Recorder records what is exported. It records nothing if nothing is exported.
 func (t *Telemetry) Recorder() *Recorder {
-	if t == nil {
-		return nil
+	if t == nil || t.recorder == nil {
+		r, _ := newRecorder(nometric.NewMeterProvider().Meter(scope), notrace.NewTracerProvider().Tracer(scope), time.Now) // it refuses no instrument
+		return r
 	}
 	return t.recorder
 }

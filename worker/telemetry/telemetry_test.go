@@ -89,7 +89,6 @@ func TestWhatIsExportedIsWhatIsAskedFor(t *testing.T) {
 			require.Equal(t, c.metrics, tel.Measures())
 			require.Equal(t, c.metrics, o.MetricsHandler != nil)
 			require.Equal(t, c.interceptd, len(o.Interceptors) > 0)
-			require.Equal(t, c.metrics || c.interceptd, tel.Recorder() != nil)
 			require.Empty(t, tel.Address())
 		})
 	}
@@ -99,7 +98,7 @@ func TestNoTelemetryCanBeUsedLikeAny(t *testing.T) {
 	t.Parallel()
 	var none *telemetry.Telemetry
 	none.Instrument(&client.Options{})
-	require.Nil(t, none.Recorder())
+	none.Recorder().SessionStarted("t")
 	require.False(t, none.Measures())
 	require.Empty(t, none.Address())
 	require.NoError(t, none.Close())

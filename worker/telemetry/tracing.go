@@ -98,24 +98,24 @@ type identities struct{}
 
 // NewIDs makes those of a span that begins a trace.
 func (i identities) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	if key, derived := ctx.Value(identityKey{}).(string); derived {
-		sum := sha256.Sum256([]byte("trace " + key))
-		copy(id[:], sum[:])
-	} else {
-		_, _ = rand.Read(id[:]) // never fails
-	}
+	fill(ctx, id[:], "trace ")
 	return id, i.NewSpanID(ctx, id)
 }
 
 // NewSpanID makes that of a span within a trace.
 func (identities) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
-	if key, derived := ctx.Value(identityKey{}).(string); derived {
-		sum := sha256.Sum256([]byte("span " + key))
-		copy(id[:], sum[:])
-	} else {
-		_, _ = rand.Read(id[:]) // never fails
-	}
+	fill(ctx, id[:], "span ")
 	return id
+}
+
+// fill makes an id of a kind.
+func fill(ctx context.Context, id []byte, kind string) {
+	if key, derived := ctx.Value(identityKey{}).(string); derived {
+		sum := sha256.Sum256([]byte(kind + key))
+		copy(id, sum[:])
+		return
+	}
+	_, _ = rand.Read(id) // never fails
 }
 
 // discreet starts spans that record only the type of an error: its message may contain text of an

@@ -6,28 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // variable says where the process dies: `name@n` is the n-th time that a
-// failpoint is reached whose name, or whose path, contains the name. With `stop:`
-// before the name the process stops there, as by SIGSTOP, and goes on from there
-// at SIGCONT; at a torn write it stops before it has written anything.
+// failpoint is reached whose name, or whose path, contains the name.
 const variable = "MAESTRO_FAILPOINT"
 
 var (
 	mu         sync.Mutex
-	stops      = strings.HasPrefix(os.Getenv(variable), stopPrefix)
-	name, left = chosen(strings.TrimPrefix(os.Getenv(variable), stopPrefix))
+	name, left = chosen(os.Getenv(variable))
 )
-
-const stopPrefix = "stop:"
 
 func chosen(value string) (string, int) {
 	if value == "" {
@@ -58,9 +50,7 @@ func Torn(path string, w io.Writer, data []byte) {
 	if !due(path) {
 		return
 	}
-	if !stops {
-		_, _ = w.Write(data[:len(data)/2])
-	}
+	_, _ = w.Write(data[:len(data)/2])
 	end(path)
 }
 
@@ -72,18 +62,9 @@ func due(point string) bool {
 	return left == 0
 }
 
-// end ends the process as kill -9 does, and does not return; or stops it, and returns
-// when it is continued.
+// end ends the process as kill -9 does, and does not return.
 func end(point string) {
 	fmt.Fprintln(os.Stderr, "failpoint:", point)
-	if stops {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		// This thread and with it the process stops here. A signal to the process would let
-		// the thread continue for a moment, and take a lock.
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP)
-		return
-	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -34,13 +36,9 @@ type mendedFault struct {
 // with it, and prints how many seeds it takes to find it. The source is not touched.
 func TestFaultsAreFound(t *testing.T) {
 	data, err := os.ReadFile("testdata/faults.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var faults []mendedFault
-	if err := json.Unmarshal(data, &faults); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(data, &faults))
 	for _, f := range faults {
 		overlay := f.overlay(t) // each has to apply, whether or not it is looked for
 		if !*putBack || !strings.Contains(f.Name, *putBackOnly) {
@@ -60,34 +58,24 @@ func (f mendedFault) overlay(t *testing.T) string {
 	replace := map[string]string{}
 	for i, e := range f.Edits {
 		path, err := filepath.Abs(filepath.Join("..", "..", "..", e.File))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		from := path
 		if changed, ok := replace[path]; ok {
 			from = changed
 		}
 		source, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n := strings.Count(string(source), e.Old); n != 1 {
 			t.Errorf("%s: %q occurs %d times in %s; bring testdata/faults.json up to date", f.Name, e.Old, n, e.File)
 		}
 		changed := filepath.Join(dir, fmt.Sprintf("%d.go", i))
-		if err := os.WriteFile(changed, []byte(strings.Replace(string(source), e.Old, e.New, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), e.Old, e.New, 1)), 0o600))
 		replace[path] = changed
 	}
 	data, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 

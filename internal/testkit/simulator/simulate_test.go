@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
@@ -82,9 +84,7 @@ func chosen(t *testing.T, n int) iter.Seq[uint64] {
 	if *seeds != "" {
 		if _, err := fmt.Sscanf(*seeds, "%d", &n); err != nil || strings.ContainsAny(*seeds, "hms") {
 			d, err := time.ParseDuration(*seeds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			n, until = 1<<40, time.Now().Add(d)
 		}
 	}
@@ -127,15 +127,11 @@ func explain(t *testing.T, plan Plan, r result) string {
 
 func keepPlan(t *testing.T, plan Plan) string {
 	data, err := json.MarshalIndent(plan, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join("testdata", "failing", fmt.Sprintf("%d.json", plan.Seed))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 		err = os.WriteFile(path, append(data, '\n'), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return path
 }
@@ -145,13 +141,9 @@ func TestKeptPlans(t *testing.T) {
 	paths, _ := filepath.Glob("testdata/failing/*.json")
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var plan Plan
-		if err := json.Unmarshal(data, &plan); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(data, &plan))
 		if r := simulate(t, plan); len(r.Broken) > 0 {
 			t.Errorf("%s: %s", path, r.text(plan))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -236,9 +239,7 @@ func simulate(t *testing.T, plan Plan) result { return simulateTold(t, plan, *to
 func simulateTold(t *testing.T, plan Plan, told bool) result {
 	t.Helper()
 	dir, err := os.MkdirTemp(shm(), "maestro-simulator-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	var r result
 	synctest.Test(t, func(*testing.T) {
@@ -349,7 +350,7 @@ func (w *world) resume(in workflows.SessionInput) workflows.SessionInput {
 // runOnce runs the session in a Temporal of its own; lost tells that this was lost.
 func (w *world) runOnce(in workflows.SessionInput, n int) (lost bool, err error) {
 	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(forever)
 	env.SetStartTime(time.Now())
@@ -394,36 +395,17 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add := func(name activities.Name, f any) {
 		env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: string(name)})
 	}
-	add(activities.AdmitName, in(func(p *process) func(context.Context, activities.AdmitInput) (activities.Admission, error) {
-		return p.admissions.Admit
-	}))
-	add(activities.RoundName, in(func(p *process) func(context.Context, activities.RoundInput) (session.RoundResult, error) {
-		return p.rounds.Run
-	}))
-	add(activities.MergeName, in(func(p *process) func(context.Context, activities.MergeInput) (activities.MergeResult, error) {
-		return p.merges.Merge
-	}))
-	add(activities.AdvanceName, in(func(p *process) func(context.Context, activities.AdvanceInput) (activities.Advanced, error) {
-		return p.boundaries.Advance
-	}))
-	add(activities.MarkName, in(func(p *process) func(context.Context, activities.MarkInput) (activities.Marked, error) {
-		return p.boundaries.Mark
-	}))
-	add(activities.ReworkName, in(func(p *process) func(context.Context, activities.ReworkInput) (activities.Reworked, error) {
-		return p.boundaries.Rework
-	}))
-	add(activities.RaiseName, in(func(p *process) func(context.Context, activities.RaiseInput) (activities.Raised, error) {
-		return p.boundaries.Raise
-	}))
-	add(activities.AwaitBreakerName, in(func(p *process) func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
-		return p.waits.Await
-	}))
-	add(activities.ReportBreakerName, in(func(p *process) func(context.Context, []session.BreakerReport) ([]session.BreakerReport, error) {
-		return p.reports.Report
-	}))
-	add(activities.NotifyName, in(func(p *process) func(context.Context, activities.NotifyInput) (activities.Notified, error) {
-		return p.notices.Notify
-	}))
+	add(activities.AdmitName, in(func(p *process) *activities.Admissions { return p.admissions }, (*activities.Admissions).Admit))
+	add(activities.RoundName, in(func(p *process) *activities.Rounds { return p.rounds }, (*activities.Rounds).Run))
+	add(activities.MergeName, in(func(p *process) *activities.Merges { return p.merges }, (*activities.Merges).Merge))
+	boundaries := func(p *process) *activities.Boundaries { return p.boundaries }
+	add(activities.AdvanceName, in(boundaries, (*activities.Boundaries).Advance))
+	add(activities.MarkName, in(boundaries, (*activities.Boundaries).Mark))
+	add(activities.ReworkName, in(boundaries, (*activities.Boundaries).Rework))
+	add(activities.RaiseName, in(boundaries, (*activities.Boundaries).Raise))
+	add(activities.AwaitBreakerName, in(func(p *process) *activities.BreakerWaits { return p.waits }, (*activities.BreakerWaits).Await))
+	add(activities.ReportBreakerName, in(func(p *process) *activities.Reports { return p.reports }, (*activities.Reports).Report))
+	add(activities.NotifyName, in(func(p *process) *activities.Notices { return p.notices }, (*activities.Notices).Notify))
 	add(activities.AwaitBudgetName, func(ctx context.Context, in activities.AwaitBudgetInput) error {
 		return executionOf(ctx).p.budgets.Await(ctx, in)
 	})
@@ -439,17 +421,10 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	env.RegisterActivityWithOptions(func(context.Context, time.Duration) error { return nil }, activity.RegisterOptions{Name: clockActivity})
 }
 
-func in[I, O any](of func(*process) func(context.Context, I) (O, error)) func(context.Context, I) (O, error) {
-	return func(ctx context.Context, input I) (O, error) { return of(executionOf(ctx).p)(ctx, input) }
+// in calls an activity's method in the process of the execution.
+func in[R, I, O any](of func(*process) R, method func(R, context.Context, I) (O, error)) func(context.Context, I) (O, error) {
+	return func(ctx context.Context, input I) (O, error) { return method(of(executionOf(ctx).p), ctx, input) }
 }
-
-// quiet logs nothing.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}
 
 // held hears who has an assignment's lock; waited that somebody waits for it.
 func (w *world) held(id spec.AssignmentID) {

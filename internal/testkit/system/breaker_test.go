@@ -49,13 +49,6 @@ func (w *world) withProvider(breaker string, agents ...string) {
 	w.write("agents.yaml", all)
 }
 
-func (w *world) startWorkerWith(file string) *process {
-	w.t.Helper()
-	p := w.start(filepath.Join(programs, "maestro-worker"), "--drain", "1s", "--agents", filepath.Join(w.dir, file))
-	w.eventually("the worker serves", func() bool { return strings.Contains(p.output.String(), "worker serves") })
-	return p
-}
-
 func (w *world) run(agent, sessionID string) {
 	w.t.Helper()
 	w.must("run", filepath.Join(w.dir, "team-"+agent+".yaml"), "work", "--session", sessionID)
@@ -140,50 +133,4 @@ func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 	stored, err := db.Breaker(t.Context(), "provider")
 	require.NoError(t, errors.Join(err, db.Close()))
 	require.Equal(t, after.Revision, stored.Revision)
-}
-
-// TestDeadProbersLeaseRunsOut kills the worker of the round that tries the agent
-// for all others, for good: another tries it once the lease has run out.
-func TestDeadProbersLeaseRunsOut(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withProvider("cooldown: 1s, max_cooldown: 1s", "left", "right")
-	left := w.startWorkerWith("left.yaml")
-	w.startWorkerWith("right.yaml")
-	w.must("breaker", "trip", "provider", "--why", "maintenance")
-	w.write("ledger/hold", "")
-	w.run("left", "first")
-	w.waits("first")
-	w.must("breaker", "trip", "provider", "--why", "maintenance", "--for", "1s")
-	w.eventually("the first probes", func() bool { return w.executions() == 1 })
-	w.run("right", "second")
-	w.waits("second")
-	probing := w.breaker("provider")
-	require.Equal(t, session.BreakerHalfOpen, probing.State)
-	require.Len(t, probing.Probes, 1)
-	left.kill()
-	require.NoError(t, os.Remove(w.ledger("hold")))
-	s := w.completes("second")
-	require.Equal(t, session.BreakerClosed, w.breaker("provider").State)
-	require.False(t, s.ClosedAt.Before(probing.Probes[0].Until), "the lease held until it ran out")
-	w.startWorkerWith("left.yaml")
-	s = w.completes("first")
-	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
-	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
-}
-
-// TestWaitingAddsNoEvent has a session wait for longer than the server waits for heartbeats.
-func TestWaitingAddsNoEvent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withProvider("cooldown: 1h", "coder")
-	w.startWorker()
-	w.must("breaker", "trip", "provider", "--why", "maintenance")
-	w.run("coder", "patient")
-	before := w.waits("patient").HistoryEvents
-	require.Less(t, before, int64(30))
-	require.Never(t, func() bool { return w.status("patient").HistoryEvents != before }, 40*time.Second, 10*time.Second)
-	w.must("breaker", "reset", "provider")
-	s := w.completes("patient")
-	t.Logf("%d events while it waited, %d in all", before, s.HistoryEvents)
 }

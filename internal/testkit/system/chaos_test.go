@@ -41,16 +41,16 @@ phases:
   - {name: ship, personas: [architect], produces: [ship-architect.md]}
 `
 
-// busyAgent works for up to a second, and writes down when it began and ended,
-// and for which worker. In flaky sessions its first attempt does not pass.
+// busyAgent works for up to a second, and writes down when it began and ended.
+// In flaky sessions its first attempt does not pass.
 const busyAgent = `#!/bin/sh
 brief=$(cat)
 field() { printf '%s\n' "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
-who="$(field session) $(field phase) $(field persona) $WORKER"
+who="$(field session) $(field phase) $(field persona)"
 echo "$(date +%s%N) begin $who" >> "$1"
 sleep "0.$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')"
 file="$(field phase)-$(field persona).md"
-echo "the work of $who" | sed 's/ [^ ]*$//' > "$file"
+echo "the work of $who" > "$file"
 case "$(field session)-$(field phase)-$(field attempt)" in *flaky-design-1) echo bad >> "$file";; esac
 printf '{"summary":"did it","usage":{"input_tokens":1}}' > "$MAESTRO_RESULT"
 echo "$(date +%s%N) end $who" >> "$1"
@@ -60,33 +60,10 @@ echo "$(date +%s%N) end $who" >> "$1"
 type chaos struct {
 	*world
 	random   *rand.Rand
-	workers  []named
+	workers  []*process
 	sessions []string
-	kills    []kill
+	kills    int
 	provider *provider
-	begun    int
-}
-
-// named is a worker whose agents know its name.
-type named struct {
-	*process
-	name string
-}
-
-// startNamed starts a worker of a new name.
-func (c *chaos) startNamed() named {
-	c.t.Helper()
-	c.begun++
-	name := fmt.Sprint("worker-", c.begun)
-	return named{c.serves(c.startWith([]string{"WORKER=" + name}, filepath.Join(programs, "maestro-worker"), "--drain", "1s")), name}
-}
-
-// kill is one kill and the restart after it, or a stop of a worker that continues later.
-type kill struct {
-	what string // a worker, the server, all, or a stop
-	// at is when, back when what was killed began to start again.
-	at, back time.Time
-	workers  map[string]bool // the names of the killed workers
 }
 
 // TestChaos kills workers and the server at random moments while sessions run,
@@ -102,7 +79,7 @@ func TestChaos(t *testing.T) {
 	script := c.write("busy.sh", busyAgent)
 	c.write("agents.yaml", "version: 1\n"+c.mounts()+`
 agents:
-  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], env: [WORKER], concurrency: 100}
+  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}
   model: {kind: model, provider: p, model: m, concurrency: 100}
 providers: {p: {format: anthropic, base_url: "`+model.URL()+`", breaker: {cooldown: 2s, max_cooldown: 4s}}}
 checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
@@ -110,7 +87,7 @@ checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
 	c.write("team.yaml", chaosTeam)
 	c.write("model.yaml", chaosModelTeam)
 	for range *chaosWorkers {
-		c.workers = append(c.workers, c.startNamed())
+		c.workers = append(c.workers, c.startWorker())
 	}
 	for i := range *chaosKills {
 		for len(c.sessions) < (i+1)*(*chaosSessions)/(*chaosKills) {
@@ -125,7 +102,7 @@ checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
 	c.settle(began.Add(*chaosWithin))
 	v := c.judge()
 	fmt.Printf("chaos: seed %d, %d workers, %d sessions, %d kills, %s\n%s", *chaosSeed, len(c.workers),
-		len(c.sessions), len(c.kills), time.Since(began).Round(time.Second), v)
+		len(c.sessions), c.kills, time.Since(began).Round(time.Second), v)
 	require.Zero(t, v.faults(), "%s", strings.Join(v.what, "\n"))
 }
 
@@ -156,62 +133,44 @@ func (c *chaos) arguments(sessionID string) []string {
 	return []string{"run", filepath.Join(c.dir, file), sessionID, "--session", sessionID}
 }
 
-// stop halts a worker for some seconds and then continues it: whatever took over
-// from it meanwhile must not be harmed.
-func (c *chaos) stop() {
-	victim, length := c.workers[c.random.IntN(len(c.workers))], time.Duration(c.random.IntN(15_000))*time.Millisecond
-	c.kills = append(c.kills, kill{what: "a stop", at: time.Now(), back: time.Now().Add(length)})
-	victim.signal(syscall.SIGSTOP)
-	time.AfterFunc(length, func() { victim.signal(syscall.SIGCONT) })
-}
-
 // strike kills a worker, the server, or all of them, and starts them again; or it
 // stops a worker for a while, or has the provider fail.
 func (c *chaos) strike() {
-	k := kill{workers: map[string]bool{}}
+	c.kills++
+	victims := []int{c.random.IntN(len(c.workers))}
 	dice := c.random.IntN(14)
 	switch dice {
-	case 10, 11:
-		c.stop()
-		return
-	case 12, 13:
-		c.provider.outage(time.Duration(c.random.IntN(6000)) * time.Millisecond)
-		c.kills = append(c.kills, kill{what: "an outage", at: time.Now(), back: time.Now()})
-		return
-	}
-	var victims []int
-	if dice != 1 && dice != 2 {
-		victims = []int{c.random.IntN(len(c.workers))}
-	}
-	k.what = "a worker"
-	switch dice {
-	case 0:
-		k.what, victims = "all", nil
+	case 0: // all
+		victims = nil
 		for i := range c.workers {
 			victims = append(victims, i)
 		}
-	case 1, 2:
-		k.what = "the server"
+	case 1, 2: // the server alone
+		victims = nil
+	case 10, 11: // whatever takes over from the stopped worker must not be harmed by it
+		victim := c.workers[victims[0]]
+		victim.signal(syscall.SIGSTOP)
+		time.AfterFunc(time.Duration(c.random.IntN(15_000))*time.Millisecond, func() { victim.signal(syscall.SIGCONT) })
+		return
+	case 12, 13:
+		c.provider.outage(time.Duration(c.random.IntN(6000)) * time.Millisecond)
+		return
 	}
-	k.at = time.Now()
 	if dice <= 2 {
 		c.server.kill()
 	}
 	for _, i := range victims {
-		k.workers[c.workers[i].name] = true
-		c.workers[i].signal(9)
+		c.workers[i].signal(syscall.SIGKILL)
 	}
 	for _, i := range victims {
 		<-c.workers[i].done
 	}
-	k.back = time.Now()
 	if dice <= 2 {
 		c.startServer()
 	}
 	for _, i := range victims {
-		c.workers[i] = c.startNamed()
+		c.workers[i] = c.startWorker()
 	}
-	c.kills = append(c.kills, k)
 }
 
 // settle waits until every session has ended, and starts those whose command

@@ -21,10 +21,6 @@ type verdict struct {
 	assignments, calls, twice, lost, attempts, money, stored, processes int
 	// what says each fault.
 	what []string
-	// on are the times to continue, by what was killed.
-	on map[string][]time.Duration
-	// between is how long sessions had no agent at work between two of them.
-	between []time.Duration
 	// lostWorkers is how many executions were cut off.
 	lostWorkers int
 }
@@ -54,16 +50,6 @@ func (v *verdict) String() string {
 	} {
 		fmt.Fprintf(&b, "  %-32s %5d\n", line.what, line.count)
 	}
-	fmt.Fprintf(&b, "  %-32s %5s %8s %8s\n", "time to go on after a kill of", "n", "median", "worst")
-	row := func(what string, took []time.Duration) {
-		if slices.Sort(took); len(took) > 0 {
-			fmt.Fprintf(&b, "  %-32s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
-		}
-	}
-	for _, what := range []string{"a worker", "the server", "all"} {
-		row("  "+what, v.on[what])
-	}
-	row("time from agent to agent", v.between)
 	return b.String()
 }
 
@@ -72,7 +58,6 @@ type entry struct {
 	at                      time.Time
 	begins                  bool
 	session, phase, persona string
-	worker                  string
 }
 
 func (e entry) id() string { return e.session + "/" + e.phase + "/" + e.persona }
@@ -83,10 +68,10 @@ func (c *chaos) entries() (all []entry) {
 	require.NoError(c.t, err)
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
-		require.Len(c.t, f, 6, line)
+		require.Len(c.t, f, 5, line)
 		ns, err := strconv.ParseInt(f[0], 10, 64)
 		require.NoError(c.t, err)
-		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4], f[5]})
+		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4]})
 	}
 	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
 	return all
@@ -95,7 +80,7 @@ func (c *chaos) entries() (all []entry) {
 // judge looks at what is left when all sessions have ended.
 func (c *chaos) judge() *verdict {
 	c.t.Helper()
-	v := &verdict{on: map[string][]time.Duration{}}
+	v := &verdict{}
 	entries := c.entries()
 	for _, sessionID := range c.sessions {
 		c.judgeSession(v, sessionID, entries)
@@ -107,19 +92,6 @@ func (c *chaos) judge() *verdict {
 	}
 	for _, p := range c.agents() {
 		v.fault(&v.processes, "left behind: %s", p)
-	}
-	for _, k := range c.kills {
-		if k.what == "a stop" || k.what == "an outage" {
-			continue // nothing was killed
-		}
-		c.timeToGoOn(v, k, entries)
-	}
-	last := map[string]entry{}
-	for _, e := range entries {
-		if before, ok := last[e.session]; ok && e.begins && !before.begins {
-			v.between = append(v.between, e.at.Sub(before.at))
-		}
-		last[e.session] = e
 	}
 	return v
 }
@@ -176,46 +148,5 @@ func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.Assignment
 	}
 	if executions == 0 {
 		v.fault(&v.lost, "%s/%s was never executed", sessionID, id)
-	}
-}
-
-// timeToGoOn measures from the restart to the next execution: of whatever the
-// kill has cut off, or of anything where it was the server's alone.
-func (c *chaos) timeToGoOn(v *verdict, k kill, entries []entry) {
-	open := map[string]entry{}
-	for _, e := range entries {
-		switch {
-		case e.at.Before(k.at) && e.begins && k.workers[e.worker]:
-			open[e.id()] = e
-		case e.at.Before(k.at):
-			delete(open, e.id())
-		}
-	}
-	if len(k.workers) == 0 {
-		c.next(v, k, entries, func(entry) bool { return true })
-		return
-	}
-	for _, cut := range open {
-		c.next(v, k, entries, func(e entry) bool {
-			return e.session == cut.session && (e.phase != cut.phase || e.persona == cut.persona)
-		})
-	}
-}
-
-// next finds the first execution after the kill that continues. Where the server
-// was killed again before that, the time runs from its last restart.
-func (c *chaos) next(v *verdict, k kill, entries []entry, goesOn func(entry) bool) {
-	for _, e := range entries {
-		if !e.at.After(k.back) || !e.begins || !goesOn(e) {
-			continue
-		}
-		back := k.back
-		for _, other := range c.kills {
-			if (other.what == "the server" || other.what == "all") && other.at.After(k.back) && other.at.Before(e.at) {
-				back = other.back
-			}
-		}
-		v.on[k.what] = append(v.on[k.what], e.at.Sub(back))
-		return
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
@@ -114,7 +111,7 @@ func (w *world) release(phase string) {
 	require.NoError(w.t, os.Remove(w.ledger("hold-"+phase)))
 }
 
-func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
+func TestFivePhasesCostFewEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	teamFile := w.withHoldingAgent()
@@ -124,9 +121,6 @@ func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
 	updates := s.ClosedAt.Sub(*s.StartedAt) / (10 * time.Second) // of the search attributes while phases work
 	require.LessOrEqual(t, s.HistoryEvents, 52+6*int64(updates))
 	require.Equal(t, int64(55), s.Usage.Tokens())
-	history := w.history("plain")
-	require.NotContains(t, history, "work of design", "a file's content")
-	require.NotContains(t, history, "Do the phase.", "instructions")
 }
 
 // TestCrashInTheThirdPhase kills the worker and then the server in the middle
@@ -154,68 +148,23 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	w.sound(s)
 }
 
-// withoutServer is a world whose server was killed while the agent of phase design, whose
-// process is returned, is held at work on the session outage.
-func withoutServer(t *testing.T) (w *world, worker *process, agent int) {
-	t.Helper()
-	w = newWorldAlone(t)
-	teamFile := w.withHoldingAgent()
-	worker = w.startWorker()
-	w.hold("design")
-	w.must("run", teamFile, "work on", "--session", "outage")
-	agent = w.held("outage", "design")
-	w.server.kill()
-	return w, worker, agent
-}
-
 // TestKilledServerCostsNothing kills the server alone in the middle of a phase:
 // the agent works on, and its work counts.
 func TestKilledServerCostsNothing(t *testing.T) {
 	t.Parallel()
-	w, _, agent := withoutServer(t)
+	w := newWorldAlone(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.hold("design")
+	w.must("run", teamFile, "work on", "--session", "outage")
+	agent := w.held("outage", "design")
+	w.server.kill()
 	w.release("design")
 	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
 	w.startServer()
 	s := w.completes("outage")
 	require.Equal(t, 1, w.executed("outage")["design"])
 	w.sound(s)
-}
-
-// TestAnOutageEndsNoAttempt has the server away for longer than it waits for heartbeats:
-// it gives the activity up then, and starts another execution. The agent works on all
-// the while, once, and the other execution takes over what it comes to.
-func TestAnOutageEndsNoAttempt(t *testing.T) {
-	t.Parallel()
-	w, worker, agent := withoutServer(t)
-	time.Sleep(35 * time.Second)   // the outage itself: heartbeats time out after 30 s
-	worker.signal(syscall.SIGSTOP) // or its next heartbeat may come before the server looks at the last one
-	w.startServer()
-	c := w.client()
-	w.eventually("the activity is to be started anew", func() bool { return pendingActivity(t, c, "outage").GetAttempt() > 1 })
-	worker.signal(syscall.SIGCONT)
-	w.eventually("it is started anew", func() bool {
-		return pendingActivity(t, c, "outage").GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
-	})
-	require.NoError(t, syscall.Kill(agent, 0), "the agent has been ended")
-	w.release("design")
-	s := w.completes("outage")
-	require.Equal(t, 1, w.executed("outage")["design"])
-	design := s.Phases[1].Assignments[0]
-	require.Equal(t, 1, design.Attempts)
-	require.Zero(t, design.LostWorkers)
-	w.sound(s)
-}
-
-// pendingActivity is the one activity that a session waits for, as Temporal knows it; nil: it
-// waits for none.
-func pendingActivity(t *testing.T, c client.Client, sessionID string) *workflowpb.PendingActivityInfo {
-	t.Helper()
-	described, err := c.DescribeWorkflowExecution(t.Context(), sessionID, "")
-	require.NoError(t, err)
-	for _, p := range described.GetPendingActivities() {
-		return p
-	}
-	return nil
 }
 
 // TestKilledCommandsChangeNothing kills the commands that follow a session.

@@ -3,11 +3,9 @@
 package system
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,51 +98,4 @@ func TestASessionIsStartedAndContinuedInTheDashboard(t *testing.T) {
 	for _, action := range []string{"session.start", "budget.raise", "session.fork", "session.resume"} {
 		require.Regexp(t, `link .*`+action+` .* done`, log)
 	}
-}
-
-// TestATeamIsRegisteredAndStartedByItsForm has a person with nothing but a browser register a team,
-// after an error in its file, and start a session with what its form offers.
-func TestATeamIsRegisteredAndStartedByItsForm(t *testing.T) {
-	t.Parallel()
-	shop := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(shop, "design.txt"), []byte("from the shop\n"), 0o600))
-	d := newDashboard(t, twoAgents, "--workspace", "shop="+shop)
-	b := d.signIn()
-	b.visit("http://" + d.at + "/teams")
-	b.click("main a", "Register a team")
-	b.replace("#file", strings.Replace(designers, "needs:", "need:", 1))
-	b.click("button", "Register")
-	b.reads("main", "line 8")
-	b.reads("main", `unknown field; did you mean "needs"?`)
-	b.replace("#file", designers)
-	b.click("button", "Register")
-	b.reads("main", "The version is registered.")
-
-	b.click("main a", "Start a session")
-	b.enter("#field-requirement", "A shop")
-	b.replace("#field-directory", "shop")
-	b.enter("#field-labels", "area")
-	b.click("button", "Preview")
-	b.reads("#error-labels", `"area" is not of the form NAME=VALUE`)
-	b.replace("#field-labels", "area=shop")
-	b.replace("#field-decisions", "database=SQLite")
-	b.click("#session-phases > summary", "")
-	b.click("input[name=only][value=build]", "")
-	b.click("button", "Preview")
-	b.reads("main", "left out designer")
-	b.click("button", "Start the session")
-	b.reads("main", "A shop")
-	b.reads("main", "area=shop")
-	var list struct {
-		Sessions []struct{ Session string } `json:"sessions"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(d.must("list", "--label", "area=shop", "-o", "json")), &list))
-	require.Len(t, list.Sessions, 1)
-	id := list.Sessions[0].Session
-	require.Equal(t, "SQLite", d.completes(id).Decisions["database"])
-	out := filepath.Join(d.dir, "out")
-	d.must("artifacts", "get", id, "--out", out)
-	work, err := os.ReadFile(filepath.Join(out, "work.txt"))
-	require.NoError(t, err)
-	require.Equal(t, "built from from the shop\n", string(work))
 }

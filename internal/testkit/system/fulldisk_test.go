@@ -1,17 +1,13 @@
 package system
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/models/agent"
 )
 
 // left is how many bytes and files the store's disk has room for.
@@ -70,65 +66,4 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 			require.Less(t, files-nowFiles, int64(400), "files that are not given back")
 		})
 	}
-}
-
-// TestACacheIsTrimmedWhileAnAgentFillsIt: nobody has to fail, and the disk stays usable.
-func TestACacheIsTrimmedWhileAnAgentFillsIt(t *testing.T) {
-	t.Parallel()
-	for _, isolation := range []string{agent.IsolationNone, agent.IsolationRequired} {
-		t.Run(isolation, func(t *testing.T) {
-			t.Parallel()
-			if isolation == agent.IsolationRequired {
-				permitsRooms(t)
-			}
-			w := newWorld(t)
-			w.onSmallDisk("size=64m")
-			// It writes twice what the disk has, and waits while much is there.
-			script := w.write("greedy.sh", `n=0
-while test $n -lt 60; do
-	n=$((n+1))
-	head -c 2000000 /dev/zero > $CACHE/$n
-	set -- $CACHE/*
-	while test $# -gt 15; do
-		sleep 0.2
-		set -- $CACHE/*
-	done
-done
-echo x > a.txt
-`)
-			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, limits: {cache_bytes: 20MB}, caches: {big: {env: CACHE, shared: true}, small: {env: SMALL, shared: true}}, `+w.mounts()+`, agents: {
-				greedy: {kind: command, argv: [/bin/sh, `+script+`], caches: [big]},
-				modest: {kind: command, argv: [/bin/sh, -c, "touch $SMALL/file; date > a.txt"], caches: [small]}}}`)
-			w.startWorker()
-			for _, agent := range []string{"modest", "greedy"} {
-				w.must("run", w.write(agent+".yaml", `{version: 1, name: `+agent+`, help: {mode: fail}, retry: {attempts: 1, rounds: 1}, personas: {dev: {role: r, agent: `+agent+`, instructions: do}},
-					phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}]}`), "do it", "--session", agent)
-			}
-			w.completes("modest")
-			w.completes("greedy")
-			root := filepath.Join(w.state, "caches")
-			require.FileExists(t, filepath.Join(root, "small/file"))
-			require.Eventually(t, func() bool {
-				kept, err := os.ReadDir(filepath.Join(root, "big"))
-				return err == nil && len(kept) <= 10
-			}, limit, 100*time.Millisecond)
-		})
-	}
-}
-
-// TestFinishedWorkGivesItsSpaceBack when the disk is full, in a session that goes on.
-func TestFinishedWorkGivesItsSpaceBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.onSmallDisk("size=64m")
-	w.write("agents.yaml", `{version: 1, agents: {hoards: {kind: command, argv: [/bin/sh, -c,
-		"mkdir -p node_modules && head -c 14000000 /dev/zero > node_modules/x && date > a.txt"]}}}`)
-	w.startWorker()
-	w.must("run", w.write("team.yaml", `{version: 1, name: hoards, help: {mode: fail}, retry: {attempts: 1, rounds: 1}, personas: {dev: {role: r, agent: hoards, instructions: do}},
-		phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}, {name: three, personas: [dev]}, {name: four, personas: [dev]},
-			{name: five, personas: [dev]}, {name: six, personas: [dev]}]}`), "do it", "--session", "hoards")
-	for _, p := range w.completes("hoards").Phases {
-		require.Equal(t, 1, p.Assignments[0].Attempts, p.Name)
-	}
-	w.must("checkpoints", "verify", "--all")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -67,6 +69,9 @@ func buildAndRun(m *testing.M) int {
 
 // limit bounds every wait in these tests.
 const limit = 5 * time.Minute
+
+// quiet is the logger of clients that are expected to fail now and then.
+var quiet = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 // world is one test's own namespace in Temporal, store and workers.
 type world struct {
@@ -181,7 +186,7 @@ func (w *world) startServer() {
 		"server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless", "--db-filename", filepath.Join(w.dir, "temporal.db"),
 	}, searchAttributes...)...)
 	w.eventually("the server answers", func() bool {
-		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
+		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet})
 		if err != nil {
 			return false
 		}
@@ -193,7 +198,7 @@ func (w *world) startServer() {
 // client speaks to the server until the test ends.
 func (w *world) client() client.Client {
 	w.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: w.address, Namespace: w.namespace, Logger: quiet{}})
+	c, err := client.Dial(client.Options{HostPort: w.address, Namespace: w.namespace, Logger: quiet})
 	require.NoError(w.t, err)
 	w.t.Cleanup(c.Close)
 	return c

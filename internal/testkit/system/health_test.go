@@ -131,10 +131,15 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	w.eventually("the command finds it ready, by the variable", func() bool { return w.maestro("worker", "health").code == 0 })
 
-	other := w.start(filepath.Join(programs, "maestro-worker"))
-	w.dies(other)
-	require.Equal(t, 1, other.cmd.ProcessState.ExitCode())
-	require.Contains(t, other.output.String(), "cannot listen on port "+port+" for health checks; choose another --health-port")
+	for says, flag := range map[string]string{
+		"cannot listen on port " + port + " for health checks; choose another --health-port": "--health-port=" + port,
+		"choose another --metrics-address":                                                   "--metrics-address=127.0.0.1:" + port,
+	} {
+		other := w.start(filepath.Join(programs, "maestro-worker"), "--health-port=0", flag)
+		w.dies(other)
+		require.Equal(t, 1, other.cmd.ProcessState.ExitCode())
+		require.Contains(t, other.output.String(), says)
+	}
 }
 
 func TestHealthNeedsAPort(t *testing.T) {

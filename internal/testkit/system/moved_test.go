@@ -3,7 +3,6 @@
 package system
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,64 +57,6 @@ func (s *steps) waits(w *world) {
 		require.Fail(w.t, "the program has not come to its third call", w.must("status", "talk"))
 	}
 	w.eventually("the program has noted its second step", func() bool { return w.noted(stepNoted("two")) })
-}
-
-// moves leaves the store alone, under another path: it removes what agents have worked in and what
-// the host remembers.
-func (w *world) moves(name string) {
-	w.t.Helper()
-	for _, dir := range []string{"/work", "/layers", "/index", ".work"} {
-		require.NoError(w.t, os.RemoveAll(w.state+dir))
-	}
-	next := filepath.Join(w.dir, name, "state")
-	require.NoError(w.t, os.Mkdir(filepath.Dir(next), 0o755))
-	require.NoError(w.t, os.Rename(w.state, next))
-	w.state = next
-}
-
-// TestConversationContinuesOnAnotherHost stops a worker whose agent program waits for its
-// model, and kills the next one in the same place. Each time the next worker has other
-// directories. The third continues the conversation as the first has left it, and what was
-// answered is paid once.
-func TestConversationContinuesOnAnotherHost(t *testing.T) {
-	t.Parallel()
-	clis := maps.Clone(conversingCLIs)
-	clis["claude with a gateway"] = conversing{
-		func(bin, _ string) string {
-			return "{kind: command, preset: claude, argv: [" + bin + "/claude, --permission-mode, acceptEdits, --allowedTools, Bash], gateway: [p], network: none, env: [CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}"
-		},
-		conversingCLIs["claude"].run,
-	}
-	for preset, c := range clis {
-		t.Run(preset, func(t *testing.T) {
-			t.Parallel()
-			permitsRooms(t)
-			w, s := newWorld(t), &steps{conversing: c, holds: 2, held: make(chan struct{}, 2)}
-			server := providertest.New(t, s.reply)
-			teamFile, start := w.converse(c, server.URL(), "isolation: required\nproviders: {p: {format: anthropic, base_url: '"+server.URL()+"', key_env: CODEX_API_KEY}}\n")
-			first := start()
-			w.must("run", teamFile, "parts", "--session", "talk")
-			s.waits(w)
-			first.signal(syscall.SIGTERM)
-			w.dies(first)
-			w.moves("second")
-
-			before := len(server.Requests())
-			second := start()
-			s.waits(w)
-			require.Len(t, server.Requests(), before+1)
-			require.Contains(t, string(server.Requests()[before].Body), "You were interrupted")
-			second.kill()
-			w.moves("third")
-
-			start()
-			done := w.completes("talk")
-			require.Len(t, server.Requests(), before+3, "the answer that was lost again, and the last")
-			require.Equal(t, s.delivered*callCost.InputTokens, done.Usage.InputTokens)
-			require.Equal(t, s.delivered*callCost.OutputTokens, done.Usage.OutputTokens)
-			w.madeInSteps()
-		})
-	}
 }
 
 // madeInSteps requires that each step was done once, and that the store is sound.

@@ -106,7 +106,6 @@ func TestAStoreThatCannotBeWrittenIsRead(t *testing.T) {
 // ofNobody makes a store that belongs to nobody, with a completed session.
 func (w *world) ofNobody() (teamFile string, worker *process) {
 	w.t.Helper()
-	w.reachableByNobody()
 	w.write("agents.yaml", "{version: 1, isolation: none, agents: {a: {kind: command, argv: [sh, -c, 'echo made > made.txt']}}}")
 	teamFile = w.write("team.yaml", "{version: 1, name: t, personas: {dev: {role: r, agent: a, instructions: do}}, phases: [{name: work, personas: [dev]}]}")
 	w.asNobody()

@@ -1,16 +1,13 @@
 package system
 
 import (
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
 const tookUp = "retried activities that a crash had interrupted"
@@ -77,54 +74,4 @@ func TestNobodyTakesUpTheWorkOfTheLiving(t *testing.T) {
 		require.Equal(t, session.Completed, s.Status, "%+v", s)
 		w.sound(s)
 	}
-}
-
-// killingAgent kills its worker, which is the parent of its own parent, if that
-// is the one that the test has started.
-const killingAgent = `#!/bin/sh
-ledger=$1
-echo x >> "$ledger/executed"
-while :; do
-  worker=$(cut -d ' ' -f 4 "/proc/$PPID/stat")
-  if [ "$worker" = "$(cat "$ledger/worker")" ]; then kill -9 "$worker"; fi
-  sleep 0.02
-done
-`
-
-// TestAgentThatKillsItsWorkerIsGivenUp has an agent that takes its worker down
-// every time, and a worker that is always started again.
-func TestAgentThatKillsItsWorkerIsGivenUp(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.without = proctest.Landlock // which keeps signals from the worker
-	script := w.write("killing.sh", killingAgent)
-	w.write("agents.yaml", "version: 1\nisolation: none\nagents:\n  killing: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
-	teamFile := w.write("team.yaml", `version: 1
-name: deadly
-personas: {worker: {role: Worker, agent: killing, instructions: Do the phase.}}
-phases: [{name: design, personas: [worker]}]
-help: {mode: fail}
-`)
-	start := func() *process {
-		worker := w.startWorker()
-		w.write("ledger/worker", strconv.Itoa(worker.cmd.Process.Pid))
-		return worker
-	}
-	worker := start()
-	w.must("run", teamFile, "die", "--session", "deadly")
-	for range 5 {
-		w.dies(worker)
-		worker = start()
-	}
-	s := w.ends("deadly")
-	require.Equal(t, session.Failed, s.Status, "%+v", s)
-	require.Len(t, s.Help, 1)
-	require.Equal(t, failures.WorkerLost, s.Help[0].Category)
-	a := s.Phases[0].Assignments[0]
-	require.Equal(t, 5, a.LostWorkers)
-	require.Zero(t, a.Attempts)
-	require.Equal(t, 1, a.Rounds, "another round would lose five more")
-	require.Len(t, w.lines("executed"), 5)
-	require.Empty(t, w.agents())
-	w.must("checkpoints", "verify", "--all")
 }

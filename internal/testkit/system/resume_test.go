@@ -1,7 +1,6 @@
 package system
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -94,68 +93,6 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 	require.Contains(t, w.maestro("resume", "lost").stderr, "nothing is left to run")
 }
 
-// TestResumeAfterEveryKindOfEnd cancels and terminates one session after another.
-func TestResumeAfterEveryKindOfEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	w.hold("design")
-	w.must("run", teamFile, "stop", "--session", "s")
-	w.held("s", "design")
-	w.must("cancel", "s", "--watch")
-	require.NoError(t, os.Remove(w.ledger("holding-s-design")))
-
-	doc := w.begin("resume", "s")
-	require.Equal(t, session.Restore, doc.plan()["requirements"])
-	require.Equal(t, "not finished", doc.reason("design"))
-	w.held("s", "design")
-	require.NoError(t, w.client().TerminateWorkflow(context.Background(), "s", "", "a test"))
-	w.release("design")
-
-	doc = w.begin("resume", "s")
-	require.Equal(t, 3, doc.Run)
-	s := w.completes("s")
-	require.Equal(t, 1, w.executed("s")["requirements"])
-	require.Equal(t, 1, w.executed("s")["testing"])
-	require.Equal(t, 3, s.Run)
-	require.Equal(t, 1, strings.Count(w.must("list", "-o", "json"), `"session": "s"`), "a session is listed once")
-	w.must("checkpoints", "verify", "s")
-}
-
-// TestPhasesOneAtATime drives a session from outside, phase by phase, and parks
-// another after two phases.
-func TestPhasesOneAtATime(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	w.begin("run", teamFile, "one at a time", "--only", "design", "--session", "s")
-	s := w.completes("s")
-	require.Equal(t, map[string]session.State{
-		"requirements": session.Pending, "design": session.Completed, "implementation": session.Pending, "testing": session.Pending, "deployment": session.Pending,
-	}, states(s))
-	doc := w.begin("resume", "s", "--only", "implementation")
-	require.Equal(t, session.Restore, doc.plan()["design"], "%+v", doc.Plan)
-	s = w.completes("s")
-	require.Equal(t, session.Restored, states(s)["design"])
-	require.Equal(t, session.Completed, states(s)["implementation"])
-	w.begin("resume", "s", "--from", "testing")
-	s = w.completes("s")
-	require.Equal(t, map[string]int{"design": 1, "implementation": 1, "testing": 1, "deployment": 1}, w.executed("s"))
-	require.Equal(t, session.Pending, states(s)["requirements"])
-
-	w.must("run", teamFile, "park", "--pause-after", "requirements,design", "--until", "design", "--session", "parked")
-	for _, phase := range []string{"requirements", "design"} {
-		w.shows("parked", "parked after "+phase, func(s session.Status) bool { return states(s)[phase] == session.AwaitingApproval })
-		require.Equal(t, session.AwaitingApproval, w.status("parked").Status)
-		require.Equal(t, 3, w.maestro("watch", "parked").code, "a parked session awaits a person")
-		w.must("resume", "parked")
-	}
-	w.completes("parked")
-	require.Equal(t, 1, w.executed("parked")["design"])
-}
-
 // TestWhatIsStaleRunsAgain edits, forces and forks a finished session.
 func TestWhatIsStaleRunsAgain(t *testing.T) {
 	t.Parallel()
@@ -184,17 +121,7 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 	require.Equal(t, "by hand\n", string(data))
 	require.Equal(t, int64(66), s.Usage.Tokens(), "the deployment that ran again was paid twice")
 
-	// An edited team file: only instructions of one persona change.
-	w.write("other.yaml", strings.Replace(strings.Replace(fivePhases,
-		"personas:\n", "personas:\n  deployer: {role: Deployer, agent: holding, instructions: Do the phase.}\n", 1),
-		"{name: deployment, personas: [worker]", "{name: deployment, personas: [deployer]", 1))
-	doc = w.begin("resume", "s", "--team", filepath.Join(w.dir, "other.yaml"))
-	require.Equal(t, session.Restore, doc.plan()["implementation"])
-	require.Equal(t, "not done yet", doc.Plan[len(doc.Plan)-2].Reason, "%+v", doc.Plan)
-	require.Equal(t, session.Drop, doc.Plan[len(doc.Plan)-1].Action, "%+v", doc.Plan)
-	w.completes("s")
-
-	// A fork, and a fork of the fork: the original is not touched.
+	// A fork: the original is not touched.
 	before := w.must("status", "s", "-o", "json")
 	doc = w.begin("fork", "s", "--from", "testing", "--as", "fork")
 	require.Equal(t, "forced", doc.reason("testing"), "%+v", doc.Plan)
@@ -203,42 +130,8 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 	require.Equal(t, int64(22), s.Usage.Tokens(), "a fork pays for what it runs")
 	require.Equal(t, "s", s.Origin.Session)
 	require.JSONEq(t, before, w.must("status", "s", "-o", "json"))
-	w.begin("fork", "fork", "--from", "deployment", "--as", "fork-of-fork")
-	w.completes("fork-of-fork")
-	require.Zero(t, w.executed("fork")["implementation"])
-	require.Equal(t, map[string]int{"deployment": 1}, w.executed("fork-of-fork"))
 	w.must("checkpoints", "verify", "--all")
 	require.Equal(t, 2, w.maestro("fork", "s", "--from", "testing", "--as", "fork").code, "the id is taken")
-}
-
-// TestSuppliedWorkStandsForPhases starts in the middle, on work of other hands.
-func TestSuppliedWorkStandsForPhases(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	design := w.write("the-design.txt", "designed elsewhere\n")
-	a := w.maestro("run", teamFile, "go on", "--from", "implementation", "--input", "desing="+design)
-	require.Equal(t, 2, a.code)
-	require.Contains(t, a.stderr, `did you mean "design"?`)
-	w.begin("run", teamFile, "go on", "--from", "implementation", "--input", "design="+design, "--decision", "db=postgres", "--session", "s")
-	s := w.completes("s")
-	require.Equal(t, session.Supplied, states(s)["design"])
-	require.Equal(t, map[string]string{"db": "postgres"}, s.Decisions)
-	require.Equal(t, map[string]int{"implementation": 1, "testing": 1, "deployment": 1}, w.executed("s"))
-	out := filepath.Join(w.dir, "out")
-	w.must("artifacts", "get", "s", "--out", out)
-	data, err := os.ReadFile(filepath.Join(out, "design.md"))
-	require.NoError(t, err)
-	require.Equal(t, "designed elsewhere\n", string(data), "the file stands for what the phase produces")
-
-	// What does not fit the phase's produces is refused.
-	dir := filepath.Join(w.dir, "wrong")
-	require.NoError(t, os.MkdirAll(dir, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.md"), []byte("x"), 0o600))
-	a = w.maestro("run", teamFile, "go on", "--input", "design="+dir, "--session", "t")
-	require.Equal(t, 2, a.code)
-	require.Contains(t, a.stderr, "design.md was neither created nor changed; they have x.md")
 }
 
 // TestOutsideOrchestrator runs the script that docs/resuming.md shows.

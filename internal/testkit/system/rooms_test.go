@@ -147,36 +147,3 @@ agents: {much: {kind: command, argv: [/bin/sh, -c, '`+c.script+`']}}
 		}
 	}
 }
-
-// TestAPoisonedCacheDecidesNoCheck has code of an agent in a check write the verdict of later checks into their cache, which
-// checks of the sessions' input, a person's files, fill.
-func TestAPoisonedCacheDecidesNoCheck(t *testing.T) {
-	t.Parallel()
-	for _, isolation := range []string{agent.IsolationRequired, agent.IsolationNone} {
-		t.Run(isolation, func(t *testing.T) {
-			t.Parallel()
-			if isolation == agent.IsolationRequired {
-				permitsRooms(t)
-			}
-			w := newWorld(t)
-			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, caches: {c: {env: CACHE}},
-				agents: {evil: {kind: command, argv: [sh, -c, 'echo "touch \$CACHE/pass" > t.sh; touch $CACHE/pass'], caches: [c]},
-					lazy: {kind: command, argv: [sh, -c, 'echo "exit 1" > t.sh'], caches: [c]}},
-				checks: {test: {argv: [sh, -c, 'ls $CACHE; [ -e $CACHE/pass ] && exit 0; sh ./t.sh'], caches: [c]}}}`)
-			w.write("input/t.sh", "echo built > $CACHE/built\n")
-			w.startWorker()
-			for _, who := range []string{"evil", "lazy"} {
-				w.must("run", w.write(who+".yaml", `{version: 1, name: one, help: {mode: fail}, retry: {attempts: 1, rounds: 1},
-					personas: {dev: {role: r, agent: `+who+`, instructions: do, checks: [test]}}, phases: [{name: one, personas: [dev]}]}`),
-					"do it", "--session", who, "--workspace", filepath.Join(w.dir, "input"))
-			}
-			w.completes("evil")
-			failed := w.ends("lazy").Phases[0].Assignments[0].Failures
-			require.Len(t, failed, 1)
-			require.Equal(t, failures.TestFailure, failed[0].Category)
-			if isolation == agent.IsolationRequired {
-				require.Contains(t, w.must("logs", "lazy", "one/dev"), "built", "checks of the input fill the cache")
-			}
-		})
-	}
-}

@@ -122,31 +122,6 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWorkWaitsForTheStatusDocument keeps execution_state.json from being written while
-// everything else can be.
-func TestWorkWaitsForTheStatusDocument(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withEarlyAgent()
-	w.startWorker()
-	w.hold("requirements")
-	w.must("run", teamFile, "go on", "--session", "waits")
-	w.held("waits", "requirements")
-	document := filepath.Join(w.state, "sessions", w.namespace, "waits", "execution_state.json")
-	require.NoError(t, os.Remove(document))
-	require.NoError(t, os.Mkdir(document, 0o700))
-	w.release("requirements")
-	require.Eventually(t, func() bool { return strings.Contains(w.must("status", "waits"), "waiting for the store") },
-		limit, 250*time.Millisecond, "status says what the session waits for")
-	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session waits: resource_error: waiting for the store")
-	require.Equal(t, map[string]int{"requirements": 1}, w.executed("waits"))
-	require.NoError(t, os.Remove(document))
-	w.completes("waits")
-	require.NotContains(t, w.must("status", "waits"), "waiting for the store")
-	require.Contains(t, w.must("list", "-o", "json"), `"tokens": 55`)
-	w.must("checkpoints", "verify", "--all")
-}
-
 // TestManyOnOneStore runs two workers, several commands and prunes on one store
 // at once.
 func TestManyOnOneStore(t *testing.T) {

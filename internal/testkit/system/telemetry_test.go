@@ -2,12 +2,9 @@ package system
 
 import (
 	"fmt"
-	"net/http"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -132,31 +129,4 @@ func requireAttempts(t *testing.T, r *telemetrytest.Receiver, trace string) {
 	for _, want := range []string{"build 1 invalid_output", "build 2 ", "test 1 invalid_output", "test 2 "} {
 		require.True(t, slices.Contains(ended, want), "%q is not among %q", want, ended)
 	}
-}
-
-// TestAWorkerSaysWhereItsMetricsAre, and does not start where they cannot be served.
-func TestAWorkerSaysWhereItsMetricsAre(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withHoldingAgent()
-	worker := filepath.Join(programs, "maestro-worker")
-	first := w.serves(w.startWith([]string{"MAESTRO_METRICS_ADDRESS=127.0.0.1:0"}, worker))
-	url := metricsURL(t, first)
-	require.Contains(t, telemetrytest.Scrape(t, url), "maestro_build_info")
-
-	taken := w.start(worker, "--metrics-address", url[len("http://"):len(url)-len("/metrics")])
-	w.dies(taken)
-	require.Equal(t, 1, taken.cmd.ProcessState.ExitCode())
-	require.Contains(t, taken.output.String(), "choose another --metrics-address")
-	odd := w.start(worker, "--metrics-address", "9464")
-	w.dies(odd)
-	require.Equal(t, 2, odd.cmd.ProcessState.ExitCode())
-	require.Contains(t, odd.output.String(), `metrics address "9464" is not a host and port, like 127.0.0.1:9464`)
-
-	first.signal(syscall.SIGTERM)
-	w.dies(first)
-	require.Zero(t, first.cmd.ProcessState.ExitCode(), first.output.String())
-	client := http.Client{Timeout: time.Second}
-	_, err := client.Get(url)
-	require.Error(t, err)
 }

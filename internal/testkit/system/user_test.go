@@ -1,10 +1,12 @@
 package system
 
 import (
+	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
-	"strings"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +16,7 @@ import (
 func (w *world) reachableByNobody() {
 	w.t.Helper()
 	if os.Geteuid() != 0 {
-		w.t.Skip("only root can run agents as another user")
+		w.t.Skip("only root can start programs as another user")
 	}
 	if _, err := user.Lookup("nobody"); err != nil {
 		w.t.Skip("this host has no user nobody")
@@ -60,45 +62,19 @@ phases:
 	require.Equal(t, "nobody\n", string(data))
 }
 
-// TestAgentsDoNotFindEachOther has an agent look for the files of one that is at work at the
-// same time, as the same user: what it can list does not lead there.
-func TestAgentsDoNotFindEachOther(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// asNobody has the world's programs run as nobody, who can get to its directory.
+func (w *world) asNobody() {
+	w.t.Helper()
 	w.reachableByNobody()
-	work := filepath.Join(w.state+".work", "sessions")
-	require.NoError(t, os.Chmod(w.write("private.sh", "#!/bin/sh\necho private > private.txt; while [ ! -e "+w.ledger("seen")+" ]; do sleep 0.05; done\n"), 0o755))
-	require.NoError(t, os.Chmod(w.write("spy.sh", `#!/bin/sh
-{
-  for up in .. ../.. ../../.. ../../../.. ../../../../.. `+work+`/`+w.namespace+`/private/one/dev; do
-    ls -A $up && echo "lists $up"
-    touch $up/planted && echo "writes to $up"
-  done
-  find `+work+` -name private.txt
-  cat `+work+`/`+w.namespace+`/private/one/dev/*/tree/private.txt
-} > found.txt 2> refused.txt
-true
-`), 0o755))
-	w.write("agents.yaml", `{version: 1, isolation: none, run_as: nobody, agents: {private: {kind: command, argv: [./private.sh]}, spy: {kind: command, argv: [./spy.sh]}}}`)
-	require.NoError(t, os.Chmod(filepath.Dir(w.ledger("seen")), 0o755))
-	w.startWorker()
-	for _, sessionID := range []string{"private", "spy"} {
-		teamFile := w.write(sessionID+".yaml", `{version: 1, name: t, personas: {dev: {role: r, agent: `+sessionID+`, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
-		w.must("run", teamFile, "look around", "--session", sessionID)
-		w.eventually("the agent is at work, or done", func() bool {
-			left, err := filepath.Glob(filepath.Join(work, w.namespace, "private", "one", "dev", "*", "tree", "private.txt"))
-			return err == nil && len(left) == 1
-		})
-	}
-	w.completes("spy")
-	require.NoError(t, os.WriteFile(w.ledger("seen"), nil, 0o600))
-	w.completes("private")
-	out := filepath.Join(w.dir, "out")
-	w.must("artifacts", "get", "spy", "--out", out)
-	found, err := os.ReadFile(filepath.Join(out, "found.txt"))
-	require.NoError(t, err)
-	require.Empty(t, string(found))
-	refused, err := os.ReadFile(filepath.Join(out, "refused.txt"))
-	require.NoError(t, err)
-	require.Equal(t, 14, strings.Count(string(refused), "\n"), "each try was refused: %s", refused)
+	nobody, err := user.Lookup("nobody")
+	require.NoError(w.t, err)
+	uid, err := strconv.Atoi(nobody.Uid)
+	require.NoError(w.t, err)
+	gid, err := strconv.Atoi(nobody.Gid)
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.Chmod(programs, 0o755))
+	require.NoError(w.t, filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, uid, gid))
+	}))
+	w.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }

@@ -95,39 +95,3 @@ help: {mode: ask}
 	require.NoError(t, err)
 	require.Equal(t, "use port 9090 instead\n", string(work), "the note has reached the agent")
 }
-
-// TestRaiseABudgetFromTheWebUIAlone has a session continue whose budget is spent.
-func TestRaiseABudgetFromTheWebUIAlone(t *testing.T) {
-	t.Parallel()
-	w, ui := newDev(t, `version: 1
-agents:
-  coder:
-    kind: command
-    reserve: {tokens: 50}
-    argv: [/bin/sh, -c, 'cat > /dev/null; echo done >> work.txt; echo "{\"usage\": {\"output_tokens\": 70}}" > $MAESTRO_RESULT']
-`)
-	teamFile := w.write("team.yaml", `version: 1
-name: spenders
-personas: {builder: {role: Builder, agent: coder, instructions: Build.}}
-phases: [{name: build, personas: [builder]}, {name: test, personas: [builder]}]
-budget: {tokens: 100, on_exceeded: ask}
-`)
-	w.must("run", teamFile, "A web server", "--session", "money-1")
-	b := newBrowser(t)
-	b.visit(ui + "/namespaces/default/workflows/money-1")
-	b.reads("iframe[title=Summary]", "HELP NEEDED: test/builder waits for a person.")
-	b.click("[data-testid=user-metadata-tab]", "User Metadata")
-	page := b.details("Help needed: test/builder")
-	require.Contains(t, page, "the budget of the session is not sufficient: 30 of 100 tokens left, and the next call needs 50")
-
-	raise := b.copied("Raise the budget")
-	b.send("raise-budget", raise)
-	b.refused("the budget was not raised: missing tokens or usd")
-	b.details("Help needed: test/builder")
-	b.send("raise-budget", strings.Replace(raise, `"tokens": 0`, `"tokens": 500`, 1))
-	b.accepted()
-	b.details("Session money-1 of team spenders: completed")
-	b.reads("[data-testid=execution-status]", "COMPLETED")
-	s := w.completes("money-1")
-	require.Equal(t, int64(140), s.Usage.Tokens())
-}
