@@ -5,12 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 func TestModesAreNormal(t *testing.T) {
@@ -68,34 +66,6 @@ func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
 			require.Equal(t, files, readTree(t, dir))
 		})
 	}
-}
-
-func TestASnapshotBringsBackWhatWasLost(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	work := t.TempDir()
-	writeTree(t, work, map[string]string{"a": "1"})
-	backdate(t, work)
-	snap, err := s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(blobPath(s, sha([]byte("1")))))
-	dir := filepath.Join(t.TempDir(), "tree")
-	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), session.ErrNotFound)
-	_, err = s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	require.NoError(t, s.Materialise(t.Context(), snap.Manifest, dir))
-}
-
-// backdate lets a tree's files bear a time before now by the kernel's clock.
-func backdate(t *testing.T, dir string) {
-	t.Helper()
-	probe := filepath.Join(t.TempDir(), "probe")
-	newest := time.Now()
-	require.Eventually(t, func() bool {
-		require.NoError(t, os.WriteFile(probe, nil, 0o600))
-		info, err := os.Stat(probe)
-		return err == nil && info.ModTime().After(newest)
-	}, time.Minute, time.Millisecond, "files in %s", dir)
 }
 
 func TestNothingOutsideIsTouched(t *testing.T) {

@@ -1,21 +1,16 @@
 package cas_test
 
 import (
-	"bytes"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
@@ -97,65 +92,6 @@ func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
 	require.NoError(t, os.WriteFile(blobs, nil, 0o600))
 	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.ErrorIs(t, err, syscall.ENOTDIR)
-}
-
-func TestASnapshotSeesEveryChange(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	dir := t.TempDir()
-	seen := map[spec.Digest]string{}
-	for i := range 20 {
-		content := fmt.Sprintf("%02d", i) // always the same size
-		path := filepath.Join(dir, "a")
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-		for range 2 {
-			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-			require.NoError(t, err)
-			m, err := s.Manifest(t.Context(), snap.Manifest)
-			require.NoError(t, err)
-			require.Equal(t, cas.Manifest{"a": file(content)}, m)
-			seen[snap.Manifest] = content
-		}
-	}
-	require.Len(t, seen, 20)
-}
-
-// TestStampsAreOnlyACache: a snapshot over damaged stamps reads the files.
-func TestStampsAreOnlyACache(t *testing.T) {
-	t.Parallel()
-	s, dir := newStore(t), t.TempDir()
-	writeTree(t, dir, map[string]string{"a": "1", "d/b": "1"})
-	snapshot := func() cas.Manifest {
-		snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-		require.NoError(t, err)
-		m, err := s.Manifest(t.Context(), snap.Manifest)
-		require.NoError(t, err)
-		return m
-	}
-	stamps := func() (path string, data []byte) {
-		found, err := filepath.Glob(filepath.Join(s.Dir(), "stamps", "*"))
-		require.NoError(t, err)
-		require.Len(t, found, 1)
-		data, err = os.ReadFile(found[0])
-		require.NoError(t, err)
-		return found[0], data
-	}
-	require.Eventually(t, func() bool { // the clock of files ticks seldom
-		snapshot()
-		_, data := stamps()
-		return bytes.Contains(data, []byte("\x01a")) && bytes.Contains(data, []byte("\x03d/b")) // each after its length
-	}, time.Minute, time.Millisecond)
-	path, whole := stamps()
-	for i := range whole {
-		for _, spoiled := range [][]byte{whole[:i], slices.Concat(whole[:i], []byte{whole[i] ^ 1}, whole[i+1:])} {
-			require.NoError(t, os.WriteFile(path, spoiled, 0o600))
-			require.Equal(t, cas.Manifest{"a": file("1"), "d/b": file("1")}, snapshot())
-		}
-	}
-	snap, err := s.Snapshot(t.Context(), t.TempDir(), cas.SnapshotOptions{Once: true})
-	require.NoError(t, err)
-	require.Zero(t, snap.Files)
-	stamps()
 }
 
 func TestASnapshotOnlyReads(t *testing.T) {
