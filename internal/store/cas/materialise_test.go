@@ -25,23 +25,6 @@ func TestModesAreNormal(t *testing.T) {
 	}
 }
 
-func TestFilesAreNotShared(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	big := strings.Repeat("x", 400<<10)
-	dir, m := materialised(t, s, map[string]string{"a": "1", "b": "1", "big": big})
-	for _, p := range []string{"a", "big"} {
-		f, err := os.OpenFile(filepath.Join(dir, p), os.O_WRONLY, 0)
-		require.NoError(t, err)
-		_, err = f.WriteString("!")
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	other := filepath.Join(t.TempDir(), "other")
-	require.NoError(t, s.Materialise(t.Context(), m, other))
-	require.Equal(t, map[string]string{"a": "1", "b": "1", "big": big}, readTree(t, other))
-}
-
 func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{"small": "content", "large": strings.Repeat("content", 100_000)} {

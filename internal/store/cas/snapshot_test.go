@@ -1,11 +1,8 @@
 package cas_test
 
 import (
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -83,17 +80,6 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 	require.Equal(t, []string{"a", "d/x"}, paths)
 }
 
-func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
-	t.Parallel()
-	s, dir := newStore(t), t.TempDir()
-	writeTree(t, dir, map[string]string{"a": "1"})
-	blobs := filepath.Join(s.Dir(), "blobs", "sha256")
-	require.NoError(t, os.MkdirAll(filepath.Dir(blobs), 0o700))
-	require.NoError(t, os.WriteFile(blobs, nil, 0o600))
-	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.ErrorIs(t, err, syscall.ENOTDIR)
-}
-
 func TestASnapshotOnlyReads(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -135,43 +121,4 @@ func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"["}})
 	require.ErrorAs(t, err, &refused)
-}
-
-// TestASnapshotIsTheDirectory takes a directory again and again, while it changes at random and
-// while it does not, with a store that remembers it, and compares with what is there.
-func TestASnapshotIsTheDirectory(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		dir, files := t.TempDir(), map[string]string{}
-		for range 6 {
-			if r.IntN(3) > 0 {
-				edit(t, r, dir, files)
-			}
-			want, ignore := maps.Clone(files), []string(nil)
-			if r.IntN(3) == 0 {
-				ignore = []string{"/a"}
-				maps.DeleteFunc(want, func(p, _ string) bool { return p == "a" || strings.HasPrefix(p, "a/") })
-			}
-			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Ignore: ignore})
-			require.NoError(t, err)
-			tree, err := s.Manifest(t.Context(), snap.Manifest)
-			require.NoError(t, err)
-			require.Equal(t, manifestOf(want), tree, "seed %d", seed)
-			require.Equal(t, len(want), snap.Files)
-		}
-	}
-}
-
-// manifestOf is the manifest of files as [edit] keeps them.
-func manifestOf(files map[string]string) cas.Manifest {
-	m := cas.Manifest{}
-	for p, content := range files {
-		m[p] = file(content)
-		if target, ok := strings.CutPrefix(content, "-> "); ok {
-			m[p] = cas.Entry{Link: target}
-		}
-	}
-	return m
 }

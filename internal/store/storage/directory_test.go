@@ -57,26 +57,6 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	}
 }
 
-func TestFilesAreListed(t *testing.T) {
-	t.Parallel()
-	open := opener(t)
-	s := open()
-	names, err := s.List("nothing")
-	require.NoError(t, err)
-	require.Empty(t, names)
-	for _, key := range []string{"top/b", "top/a.json", "top/c/d/e", "topper"} {
-		require.NoError(t, s.Replace(key, []byte(key)))
-	}
-	names, err = open().List("top")
-	require.NoError(t, err)
-	require.Equal(t, []string{"a.json", "b"}, names)
-	for range 2 {
-		require.NoError(t, s.Remove("top/b"))
-	}
-	_, err = s.Read("top/b")
-	require.ErrorIs(t, err, storage.ErrNotFound)
-}
-
 func TestHostileKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	s := opener(t)()
@@ -93,28 +73,4 @@ func TestHostileKeysAreRefused(t *testing.T) {
 		_, _, err = s.Hold(key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 	}
-}
-
-// TestHoldsExclude: a hold has one holder at a time, and taking it does not wait.
-func TestHoldsExclude(t *testing.T) {
-	t.Parallel()
-	open := opener(t)
-	s := open()
-	held, ok, err := s.Hold("a/work")
-	require.NoError(t, err)
-	require.True(t, ok)
-	for _, other := range []*storage.Directory{s, open()} {
-		_, ok, err := other.Hold("a/work")
-		require.NoError(t, err)
-		require.False(t, ok)
-	}
-	free, ok, err := open().Hold("a/other")
-	require.NoError(t, err)
-	require.True(t, ok)
-	free.Unlock()
-	held.Unlock()
-	held, ok, err = open().Hold("a/work")
-	require.NoError(t, err)
-	require.True(t, ok)
-	held.Unlock()
 }
