@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -195,26 +194,6 @@ func TestPagesHaveEachEventOnce(t *testing.T) {
 	for _, bad := range []string{"x", "-1", "0", "1.5", "99999999999999999999"} {
 		_, err := a.Events(context.Background(), access.EventFilter{Cursor: bad})
 		require.ErrorIs(t, err, access.ErrCursor, bad)
-	}
-}
-
-func TestManyProcessesRecordAtOnce(t *testing.T) {
-	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	var all sync.WaitGroup
-	for range 4 {
-		a := openAudit(t, dir, c)
-		for range 10 {
-			all.Go(func() {
-				assert.NoError(t, a.Change(ann("admin"), access.Operate, access.Event{Action: "session.start"}, func(context.Context) error { return nil }))
-			})
-		}
-	}
-	all.Wait()
-	events := eventsOf(t, openAudit(t, dir, c), access.EventFilter{})
-	require.Len(t, events, 40)
-	for _, e := range events {
-		require.Equal(t, access.Done, e.Outcome)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/sandbox/layers"
 	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
@@ -37,21 +38,15 @@ type errand struct {
 	At   int32
 }
 
-const errandVariable = "MAESTRO_TEST_LAYERS"
-
 func TestMain(m *testing.M) {
-	if value := os.Getenv(errandVariable); value != "" {
-		os.Exit(run(value))
-	}
-	os.Exit(m.Run())
+	castest.Main(m, map[string]func(string, []string) error{"errand": run})
 }
 
 // run does an errand, says so, and holds what it has acquired until its input ends.
-func run(value string) int {
+func run(value string, _ []string) error {
 	var e errand
-	fail := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
 	if err := json.Unmarshal([]byte(value), &e); err != nil {
-		return fail(err)
+		return err
 	}
 	var times atomic.Int32
 	failpoint.Observe(func(point string, _ func()) {
@@ -62,18 +57,18 @@ func run(value string) int {
 	})
 	blobs, err := storage.NewDirectory(e.Store, time.Now)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	s := cas.New(blobs, cas.Options{StoreDir: e.Store})
 	l, err := layers.New(layers.Options{Root: e.Root, Files: s, MaxBytes: e.MaxBytes, Now: time.Now})
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	var near spec.Digest
 	for _, m := range e.Acquire {
 		stack, err := l.Acquire(context.Background(), m, near)
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		if near = m; e.Collect {
 			_ = stack.Release()
@@ -81,12 +76,12 @@ func run(value string) int {
 	}
 	if e.Collect {
 		if err := l.Collect(context.Background()); err != nil {
-			return fail(err)
+			return err
 		}
 	}
 	fmt.Println("done")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return 0
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
 // start starts a process for an errand, and waits until it has done it or has died.
@@ -94,8 +89,7 @@ func start(t *testing.T, e errand) (cmd *exec.Cmd, done bool) {
 	t.Helper()
 	value, err := json.Marshal(e)
 	require.NoError(t, err)
-	cmd = exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), errandVariable+"="+string(value))
+	cmd = castest.Process(t, "errand", string(value))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
