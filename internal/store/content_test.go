@@ -51,6 +51,7 @@ func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 		require.Error(t, err)
 		_, err = s.StoreCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
 		require.Error(t, err)
+		require.Error(t, s.Mirror(t.Context(), key))
 	}
 	_, _, err := s.Lock(webSession, id("../x"))
 	require.Error(t, err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,23 +53,5 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 			return
 		default:
 		}
-	}
-}
-
-func TestHostileKeysAreRefused(t *testing.T) {
-	t.Parallel()
-	s := opener(t)()
-	for _, key := range []string{
-		"", "/", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\x00b", `a\b`,
-		strings.Repeat("x", 300), strings.Repeat("x/", 600) + "x",
-	} {
-		_, err := s.Read(key)
-		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-		require.ErrorIs(t, s.Replace(key, nil), storage.ErrKey, "%.40q", key)
-		require.ErrorIs(t, s.Remove(key), storage.ErrKey, "%.40q", key)
-		_, err = s.List(key)
-		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-		_, _, err = s.Hold(key)
-		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 	}
 }
