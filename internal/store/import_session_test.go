@@ -192,18 +192,18 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		change func(e []entry) []entry
 		says   string
 	}{
-		"nothing":            {func([]entry) []entry { return nil }, "no session"},
+		"nothing":            {func([]entry) []entry { return nil }, "it has no rows.json"},
 		"a missing blob":     {func(e []entry) []entry { return e[:last] }, "the archive has no such blob"},
-		"missing rows":       {func(e []entry) []entry { return e[1:] }, "no session"},
+		"missing rows":       {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
 		"a blob twice":       {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
 		"a document twice":   {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
-		"a strange file":     {func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) }, "no file of the session"},
-		"a strange document": {func(e []entry) []entry { return append(e, entry{"x.json", tar.TypeReg, []byte("x")}) }, "no file of the session"},
-		"an absolute name":   {func(e []entry) []entry { return append(e, entry{"/" + e[0].name, tar.TypeReg, []byte("x")}) }, "no file of the session"},
-		"a strange blob":     {func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) }, "no file of the session"},
+		"a strange file":     {func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
+		"a strange document": {func(e []entry) []entry { return append(e, entry{"x.json", tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
+		"an absolute name":   {func(e []entry) []entry { return append(e, entry{"/" + e[0].name, tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
+		"a strange blob":     {func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
 		"a file of the mirror": {func(e []entry) []entry {
 			return append(e, entry{"sessions/default/web-2/execution_state.json", tar.TypeReg, []byte("x")})
-		}, "no file of the session"},
+		}, "no file of such an archive"},
 		"a link":              {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
 		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "content does not match its name"},
 		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "content does not match its name"},
@@ -232,7 +232,7 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		require.Error(t, err)
 	}
 	data := packed(t, whole)
-	for damaged, says := range map[string]string{"{}": "checkpoints export", string(data[:len(data)/2]): "cut short", string(data) + "more": "damaged"} {
+	for damaged, says := range map[string]string{"{}": "it is no archive", string(data[:len(data)/2]): "cut short", string(data) + "more": "damaged"} {
 		_, err := to.ImportSession(t.Context(), strings.NewReader(damaged), "default", "")
 		require.ErrorContains(t, err, says)
 		empty(t, to, says)
