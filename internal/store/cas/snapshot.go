@@ -33,9 +33,6 @@ type SnapshotOptions struct {
 	// Include lists patterns of files that are included although they are ignored, or their names
 	// suggest that they contain keys.
 	Include []string
-	// Known lists paths that are included even if they are ignored: those of a tree that the
-	// directory is to be compared with.
-	Known []string
 	// Tracked lists paths that are included although the workspace's own rules ignore them, or their names suggest that
 	// they contain keys, but not if Ignore excludes them.
 	Tracked []string
@@ -103,8 +100,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
 		left:  left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath),
 	}
-	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
-	for _, p := range append(tracked, o.Known...) {
+	for _, p := range slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes) {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
 			return snap, err
 		}
