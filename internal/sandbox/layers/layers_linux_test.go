@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -396,45 +395,4 @@ func TestDamageInTheStoreMakesNoLayer(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(root, "tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)
-}
-
-// Many make, use and remove the same few layers, in several instances on one root.
-func TestManyShareOneRoot(t *testing.T) {
-	t.Parallel()
-	s, root := openStore(t, t.TempDir()), t.TempDir()
-	trees := make([]spec.Digest, len(steps))
-	for i, files := range steps {
-		trees[i] = put(t, s, files)
-	}
-	var all sync.WaitGroup
-	for worker := range 8 {
-		all.Go(func() {
-			l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
-			for i := range 30 {
-				n := (worker + i*(1+worker)) % len(trees)
-				stack, err := l.Acquire(t.Context(), trees[n], trees[(n+1)%len(trees)])
-				if !assertNoError(t, err) {
-					return
-				}
-				if i%3 == worker%3 && !assertNoError(t, l.Collect(t.Context())) {
-					return
-				}
-				if got := union(t, stack.Dirs); fmt.Sprint(got) != fmt.Sprint(full(steps[n])) {
-					t.Errorf("tree %d is %v", n, got)
-				}
-				assertNoError(t, stack.Release())
-			}
-		})
-	}
-	all.Wait()
-	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
-	require.Empty(t, layersOf(t, root))
-}
-
-func assertNoError(t *testing.T, err error) bool {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-	return err == nil
 }

@@ -1,6 +1,7 @@
 package cas_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -19,6 +20,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
+
+// tester is a test or a property.
+type tester interface {
+	require.TestingT
+	Context() context.Context
+}
 
 // putText stores a blob and returns the entry of a file with that content.
 func putText(t tester, s *content, text string) cas.Entry {
