@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -86,23 +85,6 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// TestCreateThatAnswersAnError: what a proxy says does not tell what Jira has done.
-func TestCreateThatAnswersAnError(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		f := jiratest.Page(504, "Gateway Time-out").On(http.MethodPost, "/issue").Once()
-		f.Done = true
-		s.Fail(f)
-		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
-		require.Equal(t, session.Unclear, trouble(t, err).Kind)
-		ticket, ok, err := c.Find(t.Context(), "MD", label)
-		require.NoError(t, err)
-		require.True(t, ok, "it is there, and found by its label")
-		require.Equal(t, "MD-1", ticket.Key)
-	})
-}
-
 // captcha is what Jira says once too many logins have failed.
 func captcha() jiratest.Fault {
 	f := jiratest.Page(403, "Forbidden (403)")
@@ -158,21 +140,6 @@ func TestWhatJiraRefuses(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestRefusedCredentialsNameTheirVariables(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		s.Revoke("another-token")
-		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
-		got := trouble(t, err)
-		require.Equal(t, session.Misconfigured, got.Kind)
-		require.Contains(t, got.Message, "JIRA_TOKEN")
-		require.Equal(t, !o.DataCenter, strings.Contains(got.Message, "JIRA_EMAIL"))
-		require.Equal(t, o.DataCenter, strings.Contains(got.Message, "personal access token"))
-		require.Empty(t, s.Issues())
-	})
 }
 
 func TestMissingCredentialsAreSaidAtOnce(t *testing.T) {

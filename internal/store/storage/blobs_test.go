@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -109,18 +108,4 @@ func TestSweepingExcludesUsing(t *testing.T) {
 	}))
 	require.ErrorIs(t, <-used, storage.ErrNotFound)
 	require.Equal(t, []spec.Digest{kept}, listed(t, s))
-}
-
-func TestHostileDigestsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := opener(t)()
-	for _, digest := range []spec.Digest{"", "..", spec.Digest(strings.Repeat("a", 65)), spec.Digest("../../.." + strings.Repeat("a", 58))} {
-		require.ErrorIs(t, s.PutBlob(digest, nil), storage.ErrKey, digest)
-		_, err := s.OpenBlob(digest)
-		require.ErrorIs(t, err, storage.ErrKey, digest)
-		_, err = s.MoveDamaged(digest)
-		require.ErrorIs(t, err, storage.ErrKey, digest)
-		require.ErrorIs(t, s.UseBlob(digest), storage.ErrKey, digest)
-		require.ErrorIs(t, s.SweepBlobs(func(remove func(spec.Digest) error) error { return remove(digest) }), storage.ErrKey, digest)
-	}
 }
