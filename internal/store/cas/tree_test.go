@@ -268,24 +268,3 @@ func TestDocumentsThatAreNoTrees(t *testing.T) {
 		require.ErrorIs(t, err, session.ErrNotFound, name)
 	}
 }
-
-func FuzzTreeDecode(f *testing.F) {
-	const head = "maestro.tree/v1\n"
-	x := string(sha([]byte("x")))
-	f.Add([]byte(head + "file\t" + x + "\t1\ta\nexec\t" + x + "\t1\tb\nlink\ta\tc\n"))
-	f.Add([]byte(head + "dir\t" + x + "\t1\t1\ta\n"))
-	f.Add([]byte(head + "part\t" + x + "\n"))
-	s := newStore(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		name, err := s.PutBlob(t.Context(), data)
-		require.NoError(t, err)
-		m, err := s.Manifest(t.Context(), name)
-		if err != nil {
-			return
-		}
-		require.NoError(t, m.Check())
-		again, err := s.PutManifest(t.Context(), m)
-		require.NoError(t, err)
-		require.Equal(t, name, again)
-	})
-}
