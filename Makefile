@@ -107,10 +107,9 @@ ROUNDS ?= 3
 LARGEST ?= 1000000
 
 .PHONY: bench
-bench: build ## compare a session with bare Temporal (AT, ROUNDS), and the store with cp -r
+bench: build ## compare a session with bare Temporal (AT, ROUNDS)
 	@cd .ci/bench && $(GOBUILD) -o ../../bin/bench . # beside the shim that it starts, and with the same flags
 	@bin/bench -at $(AT) -rounds $(ROUNDS)
-	@$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/store
 
 .PHONY: bench-growth
 bench-growth: build ## how a session's cost grows: sessions, files, phases, waiting; up to LARGEST of each

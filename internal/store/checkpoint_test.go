@@ -82,49 +82,6 @@ func phasesOf(list []store.StoredCheckpoint) []string {
 	return out
 }
 
-func TestCheckpointsAreListed(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	names := chain(t, s, webSession)
-	list, err := s.Checkpoints(t.Context(), webSession)
-	require.NoError(t, err)
-	require.Equal(t, []string{"test", "build", "design", "init"}, phasesOf(list))
-	for i, c := range list {
-		require.Equal(t, names[len(names)-1-i], c.Name)
-		again, err := s.Checkpoint(t.Context(), c.Name)
-		require.NoError(t, err)
-		require.Equal(t, c.Checkpoint, again)
-		copied, err := os.ReadFile(checkpointPath(s, c.CurrentPhase))
-		require.NoError(t, err)
-		require.Equal(t, c.Name, sha(copied), "the mirror has the blob, byte for byte")
-	}
-	none, err := s.Checkpoints(t.Context(), session.Key{Namespace: "default", Session: "other"})
-	require.NoError(t, err)
-	require.Empty(t, none)
-}
-
-func TestEveryByteOfACheckpointCounts(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	names := chain(t, s, webSession)
-	sound, err := os.ReadFile(blobPath(s, names[1]))
-	require.NoError(t, err)
-	everyDamage(sound, func(damaged []byte, what string, at int) {
-		require.NoError(t, os.WriteFile(blobPath(s, names[1]), damaged, 0o600))
-		_, err := s.Checkpoint(t.Context(), names[1])
-		require.ErrorIs(t, err, session.ErrCorrupt, "%s at %d", what, at)
-		if at%16 > 0 {
-			return
-		}
-		// What was written is known to be nothing else either: as a blob of
-		// its own the damaged checkpoint has a good name, but no good content.
-		other, err := s.Content.PutBlob(t.Context(), damaged)
-		require.NoError(t, err)
-		_, err = s.Checkpoint(t.Context(), other)
-		require.ErrorIs(t, err, session.ErrNotFound, "%s at %d", what, at)
-	})
-}
-
 func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 	t.Parallel()
 	flip := func(t *testing.T, path string) {

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"bytes"
 	"path/filepath"
 	"testing"
 
@@ -37,18 +36,6 @@ func id(persona string) spec.AssignmentID {
 	return spec.AssignmentID{Phase: "build", Persona: persona}
 }
 
-// everyDamage calls try with a bit of each byte flipped, each byte dropped and each cut
-// of data.
-func everyDamage(data []byte, try func(damaged []byte, what string, at int)) {
-	for at := range data {
-		d := bytes.Clone(data)
-		d[at] ^= 1 << (at % 8)
-		try(d, "flipped", at)
-		try(data[:at], "cut", at)
-		try(append(bytes.Clone(data[:at]), data[at+1:]...), "dropped", at)
-	}
-}
-
 func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -64,6 +51,7 @@ func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 		require.Error(t, err)
 		_, err = s.StoreCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
 		require.Error(t, err)
+		require.Error(t, s.Mirror(t.Context(), key))
 	}
 	_, _, err := s.Lock(webSession, id("../x"))
 	require.Error(t, err)

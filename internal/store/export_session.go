@@ -1,20 +1,16 @@
 package store
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
-	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
 // Archive describes an exported session. The archive itself is a gzipped tar of the session's rows and the
@@ -37,6 +33,9 @@ const (
 	rowsSchema = "maestro.rows/v1"
 )
 
+// sessionArchive is the file of an archive of a session. Those of real sessions are far below its limits.
+var sessionArchive = ArchiveFile{Document: rowsFile, MaxDocument: 256 << 20, MaxFile: 1 << 40, MaxBytes: 1 << 40}
+
 // archivedRows are a session's rows in an archive.
 type archivedRows struct {
 	Schema      string      `json:"schema"`
@@ -53,7 +52,8 @@ func (s *Store) ExportSession(ctx context.Context, key session.Key, transcripts 
 	e.archive.Session, e.archive.Transcripts = key.Session, transcripts
 	err := e.collect(ctx)
 	if err == nil {
-		err = e.write(ctx, w)
+		e.archive.Blobs = len(e.needed)
+		e.archive.Bytes, err = sessionArchive.Write(ctx, w, e.rows, s.Content, slices.Collect(maps.Keys(e.needed)))
 	}
 	if err != nil {
 		return Archive{}, fmt.Errorf("export session %s: %w", key.Session, err)
@@ -97,34 +97,4 @@ func (e *sessionExport) collect(ctx context.Context) error {
 	}
 	e.archive.Records = rows.Records()
 	return e.joined()
-}
-
-// write writes the archive: the rows, then the blobs.
-func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
-	zip := gzip.NewWriter(w)
-	t := tar.NewWriter(zip)
-	header := func(name string, size int64) error {
-		e.archive.Bytes += size
-		return t.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
-	}
-	if err := header(rowsFile, int64(len(e.rows))); err != nil {
-		return err
-	}
-	if _, err := t.Write(e.rows); err != nil {
-		return err
-	}
-	e.archive.Blobs = len(e.needed)
-	for _, name := range slices.Sorted(maps.Keys(e.needed)) {
-		size, err := e.store.Content.BlobSize(name)
-		if err != nil {
-			return err
-		}
-		if err := header(storage.BlobKey(name), size); err != nil {
-			return err
-		}
-		if _, err := e.store.Content.CopyBlob(ctx, name, t); err != nil {
-			return err
-		}
-	}
-	return errors.Join(t.Close(), zip.Close())
 }

@@ -1,55 +1,22 @@
 package store
 
 import (
-	"archive/tar"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
-// Limits of an archive. Archives of real sessions are far below them.
-const (
-	maxArchiveRows    = 256 << 20
-	maxArchiveEntries = 4_000_000
-	maxArchiveBytes   = 1 << 40
-	// maxArchivePadding is how many bytes may follow the archive's end.
-	maxArchivePadding = 1 << 20
-)
-
 // ErrSessionExists says that the store already has a session of this name.
 var ErrSessionExists = state.ErrSessionExists
-
-// ArchiveError says what is wrong with an archive.
-type ArchiveError struct {
-	// Entry is the file in the archive; empty for the archive as a whole.
-	Entry string
-	// What says what is wrong, and what to do.
-	What string
-}
-
-// Error names the entry and the fault.
-func (e *ArchiveError) Error() string {
-	if e.Entry == "" {
-		return e.What
-	}
-	return fmt.Sprintf("%q: %s", textfmt.Shorten(e.Entry, 120), e.What)
-}
-
-func archiveFault(entry, format string, args ...any) error {
-	return &ArchiveError{entry, fmt.Sprintf(format, args...)}
-}
 
 // ImportSession imports the session of an archive, under another name if session is not empty. It verifies the archive's
 // rows and blobs first, stores the blobs, and then writes all rows at once. The error is an [*ArchiveError] if
@@ -65,7 +32,7 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 	}
 	defer func() { err = errors.Join(err, batch.Close()) }()
 	a := &archiveImport{store: s, batch: batch}
-	if err := a.unpack(ctx, r); err != nil {
+	if err := sessionArchive.Read(ctx, r, batch, a.readRows); err != nil {
 		return out, err
 	}
 	key := session.Key{Namespace: namespace, Session: cmp.Or(sessionID, a.rows.Session.Session)}
@@ -187,79 +154,6 @@ func rowsFault(err error) error {
 	return archiveFault(rowsFile, "%s; export it again", err)
 }
 
-// unpack reads the files of an archive. Blobs are verified and added to the batch.
-func (a *archiveImport) unpack(ctx context.Context, r io.Reader) error {
-	zip, err := gzip.NewReader(r)
-	if err != nil {
-		return archiveFault("", "it is no archive of `checkpoints export`: %s", err)
-	}
-	t := tar.NewReader(zip)
-	seen := map[string]bool{}
-	var entries, total int64
-	for {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return damagedArchive("", err)
-		}
-		digest, isBlob := storage.BlobOf(h.Name)
-		if h.Size > maxArchiveBytes-total { // the sum could overflow
-			return archiveFault(h.Name, "is more than a session can have: %d bytes", h.Size)
-		}
-		entries, total = entries+1, total+h.Size
-		switch {
-		case h.Typeflag != tar.TypeReg:
-			return archiveFault(h.Name, "is no plain file; an archive holds nothing else")
-		case seen[h.Name]:
-			return archiveFault(h.Name, "is in the archive twice; export it again")
-		}
-		if seen[h.Name] = true; h.Name == rowsFile && h.Size > maxArchiveRows || entries > maxArchiveEntries {
-			return archiveFault(h.Name, "is more than a session can have: %d bytes in %d files", total, entries)
-		}
-		switch {
-		case isBlob:
-			err = a.addBlob(ctx, h.Name, digest, t)
-		case h.Name == rowsFile:
-			err = a.readRows(t)
-		default:
-			err = archiveFault(h.Name, "is no file of the session; export it again")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	// Reading to the end verifies the checksum of the compression.
-	if _, err := io.CopyN(io.Discard, zip, maxArchivePadding); !errors.Is(err, io.EOF) {
-		return damagedArchive("", cmp.Or(err, errors.New("there is data after its end")))
-	}
-	if a.rows.Schema == "" {
-		return archiveFault("", "it has no session; export it again")
-	}
-	return nil
-}
-
-// addBlob adds a blob to the batch.
-func (a *archiveImport) addBlob(ctx context.Context, name string, digest spec.Digest, r io.Reader) error {
-	w, err := a.batch.NewBlob()
-	if err != nil {
-		return err
-	}
-	defer w.Close() //nolint:errcheck // leftovers are removed with the batch
-	_, found, err := storage.Copy(ctx, w, r)
-	_, ofHost := errors.AsType[*fs.PathError](err)
-	switch {
-	case ofHost, ctx.Err() != nil:
-		return err
-	case err != nil:
-		return damagedArchive(name, err)
-	case found != digest:
-		return archiveFault(name, "its content does not match its name; export it again")
-	}
-	return w.Add(digest)
-}
-
 // readRows reads the rows.
 func (a *archiveImport) readRows(r io.Reader) error {
 	data, err := io.ReadAll(r)
@@ -273,8 +167,4 @@ func (a *archiveImport) readRows(r io.Reader) error {
 		return archiveFault(rowsFile, "it has no rows of %s: %v; export it again", rowsSchema, err)
 	}
 	return nil
-}
-
-func damagedArchive(entry string, err error) error {
-	return archiveFault(entry, "is damaged or cut short: %s; export it again", err)
 }

@@ -71,6 +71,9 @@ var errMirrorBusy = errors.New("another process writes the mirror")
 // holdMirror takes the lock of a session's mirror. With wait, it waits for another holder. The error is [errMirrorBusy] if there is
 // one still.
 func (s *Store) holdMirror(ctx context.Context, key session.Key, wait time.Duration) (*storage.Hold, error) {
+	if err := key.Check(); err != nil { // it becomes a path
+		return nil, err
+	}
 	limit := time.After(wait)
 	for {
 		held, ok, err := s.files.Hold(".mirror/" + key.Namespace + "/" + key.Session) // no other key begins with a dot

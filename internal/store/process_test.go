@@ -19,11 +19,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
-
-// roleVariable makes the test binary play one of the roles instead of testing.
-const roleVariable = "MAESTRO_STORE_TEST_ROLE"
 
 // roles are what other processes do with the store in their first argument.
 var roles = map[string]func(dir string, args []string) error{
@@ -68,26 +66,7 @@ var roles = map[string]func(dir string, args []string) error{
 	},
 }
 
-func TestMain(m *testing.M) {
-	role, ok := roles[os.Getenv(roleVariable)]
-	if !ok {
-		os.Exit(m.Run())
-	}
-	if err := role(os.Args[1], os.Args[2:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// process prepares another process that plays a role.
-func process(t *testing.T, role string, args ...string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	return cmd
-}
+func TestMain(m *testing.M) { castest.Main(m, roles) }
 
 // together runs processes at the same time and returns what they print.
 func together(t *testing.T, cmds []*exec.Cmd) []string {
@@ -111,7 +90,7 @@ func TestProcessesThatCreateTogetherMakeOneStore(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state", "store")
 		var cmds []*exec.Cmd
 		for range 8 {
-			cmds = append(cmds, process(t, "create", dir))
+			cmds = append(cmds, castest.Process(t, "create", dir))
 		}
 		ids := together(t, cmds)
 		s, err := store.Open(dir, options())
@@ -125,7 +104,7 @@ func TestProcessesThatCreateTogetherMakeOneStore(t *testing.T) {
 func TestALockDiesWithItsProcess(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	cmd := process(t, "lock", s.Dir())
+	cmd := castest.Process(t, "lock", s.Dir())
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	defer in.Close()
@@ -165,7 +144,7 @@ func TestWritersMayBeKilledAtAnyMoment(t *testing.T) {
 	for round := range 4 {
 		var cmds []*exec.Cmd
 		for i := range 3 {
-			cmd := process(t, "write", s.Dir(), fmt.Sprintf("%d-%d", round, i))
+			cmd := castest.Process(t, "write", s.Dir(), fmt.Sprintf("%d-%d", round, i))
 			out, err := cmd.StdoutPipe()
 			require.NoError(t, err)
 			require.NoError(t, cmd.Start())

@@ -169,8 +169,7 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	names := closed(t, model, webSession)
 	tree := snapshot(t, model, map[string]string{"a.txt": "only in this tree"})
 	s := later(t, model, tenDays)
-	// A snapshot whose files are vouched for by what is remembered of the
-	// directory stores the manifest only.
+	// Who stores a tree again may store only what names its files.
 	data, err := s.Content.Blob(t.Context(), tree)
 	require.NoError(t, err)
 	_, err = s.Content.PutBlob(t.Context(), data)
@@ -327,31 +326,4 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPruningKeepsRegisteredTeams(t *testing.T) {
-	t.Parallel()
-	model := newStore(t)
-	digests := map[string]spec.Digest{}
-	for _, name := range []string{"web", "api"} {
-		digest, err := model.Content.PutBlob(t.Context(), []byte("team "+name))
-		require.NoError(t, err)
-		text, err := model.Content.PutBlob(t.Context(), []byte("text of "+name))
-		require.NoError(t, err)
-		_, _, err = model.State.AddTeamVersion(t.Context(), state.TeamVersion{Team: name, Digest: digest, Text: text})
-		require.NoError(t, err)
-		digests[name] = digest
-	}
-	s := later(t, model, tenDays)
-	report, err := s.Prune(t.Context(), session.PruneOptions{})
-	require.NoError(t, err)
-	require.Zero(t, report.Blobs)
-	sound(t, s)
-
-	require.NoError(t, s.State.RemoveTeam(t.Context(), "api"))
-	report, err = s.Prune(t.Context(), session.PruneOptions{})
-	require.NoError(t, err)
-	require.Equal(t, 2, report.Blobs)
-	_, err = s.Content.Blob(t.Context(), digests["web"])
-	require.NoError(t, err)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -96,7 +95,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root(), StampsDir: path.Join(d.Root(), "stamps")})
+	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
 	return &Store{State: db, Content: content, files: d, id: id, now: o.Clock}, nil
 }
 

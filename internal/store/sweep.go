@@ -77,7 +77,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 			return nil, nil, err
 		}
 	}
-	var trees []spec.Digest
+	var trees []spec.Digest // after what names them: no remaining checkpoint refers to a removed tree if a removal is interrupted
 	for _, name := range loose {
 		if p.marks.needed[name] != "" {
 			continue
@@ -95,26 +95,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 			structured = append(structured, name)
 		}
 	}
-	trees, err = p.parentsFirst(ctx, trees)
-	return append(structured, trees...), plain, err
-}
-
-// parentsFirst sorts directories of trees so that each comes before those in it. If a removal is
-// interrupted, no remaining directory refers to a removed one.
-func (p *pruning) parentsFirst(ctx context.Context, dirs []spec.Digest) (sorted []spec.Digest, err error) {
-	seen := map[spec.Digest]bool{}
-	for _, name := range dirs {
-		for n, err := range p.store.Content.TreeBlobs(ctx, name, seen, true) {
-			if _, rest := faultsIn(err); rest != nil {
-				return nil, rest
-			}
-			if _, is := slices.BinarySearch(dirs, n.Blob); n.Dir && is {
-				sorted = append(sorted, n.Blob)
-			}
-		}
-	}
-	slices.Reverse(sorted)
-	return sorted, nil
+	return append(structured, trees...), plain, nil
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {

@@ -1,9 +1,7 @@
 package store
 
 import (
-	"maps"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -66,17 +64,6 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	_, err = s.files.StatBlob(waste.SHA256)
 	require.ErrorIs(t, err, storage.ErrNotFound)
 	require.Equal(t, 1, p.report.Blobs)
-
-	// Of a tree, what a kill in the middle of the removal leaves has no top.
-	tops := map[string]spec.Digest{}
-	for _, p := range []string{"a.txt", "d/a.txt", "e/d/a.txt"} {
-		tops[p], err = s.Content.PutManifest(t.Context(), cas.Manifest{p: waste})
-		require.NoError(t, err)
-	}
-	dirs := slices.Sorted(maps.Values(tops))
-	sorted, err := p.parentsFirst(t.Context(), dirs)
-	require.NoError(t, err)
-	require.Equal(t, []spec.Digest{tops["e/d/a.txt"], tops["d/a.txt"], tops["a.txt"]}, sorted)
 
 	// A blob that is gone is not taken for stored.
 	require.ErrorIs(t, s.files.UseBlob(waste.SHA256), storage.ErrNotFound)

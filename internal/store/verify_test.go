@@ -53,19 +53,6 @@ func TestASoundStoreHasNoFaults(t *testing.T) {
 	require.ErrorIs(t, err, session.ErrNotFound)
 }
 
-func TestVerifyingASessionFindsWhatItNeeds(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	chain(t, s, webSession)
-	artifact := sha([]byte("design"))
-	require.NoError(t, os.Remove(blobPath(s, artifact)))
-	report, err := s.VerifySession(t.Context(), webSession)
-	require.NoError(t, err)
-	require.Len(t, report.Faults, 1)
-	require.Contains(t, report.Faults[0].What, "needed by")
-	require.Contains(t, report.Faults[0].What, "web-1")
-}
-
 func TestStrayFilesAmongBlobsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -96,19 +96,19 @@ type Order struct {
 //	-       yes     -     failed, and another one follows by itself
 //	-       yes     yes   failed, and none follows by itself
 type RoundRecord struct {
-	Order
+	Order `sql:"-"`
 	Round int
 	// Activity is the id of the activity that has executed it last, and Seq its number among those of the assignment.
 	Activity string
-	Seq      int
+	Seq      int `sql:"sequence"`
 	// Agent worked in place of the persona's own; empty: the persona's own worked.
 	Agent string
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.
-	Result *RoundResult
+	Result *RoundResult `sql:"-"`
 	// GaveUp: the round has failed for good. Last: no other round follows by itself.
-	GaveUp bool
-	Last   bool
+	GaveUp bool `sql:"-"`
+	Last   bool `sql:"-"`
 	// Integrating: the round fixed the phase's merged tree.
 	Integrating bool
 	// Supplied: a person's files were used as the work. Their failures are not attempts of the
@@ -176,11 +176,11 @@ type MergeLog struct {
 // Once its agent has ended, Ended is set as well. A counted failure sets all four back.
 type RoundLog struct {
 	// Attempts lists the counted attempts that failed, oldest first.
-	Attempts []AttemptReport
+	Attempts []AttemptReport `sql:"-"`
 	// Started: an execution was about to start the agent, and has not recorded how that ended. It
 	// is written under the assignment's lock. An executor that holds the lock and finds it set can
 	// conclude that a worker was lost.
-	Started bool
+	Started bool `sql:"at_work"`
 	// Lost counts the executions whose worker was lost after the agent was started.
 	Lost int
 	// LostAtProgress is the value of Lost at the last progress; the difference is the number of
@@ -191,17 +191,17 @@ type RoundLog struct {
 	Calls int
 	// Begun is the last started attempt of an agent whose conversation can continue; zero: there is
 	// none.
-	Begun int
+	Begun int `sql:"-"`
 	// Basis is what the last started attempt was based on; nil: none was started.
-	Basis *Basis
+	Basis *Basis `sql:"-"`
 	// Outage is the outage that the attempt in progress waits out; nil: there is none.
 	Outage *Outage
 	// AttemptAt is when the attempt in progress was started, by any execution; zero: none is in
 	// progress.
-	AttemptAt time.Time
+	AttemptAt time.Time `sql:"-"`
 	// Ended is how the agent of the attempt in progress has ended, while its work is collected and checked; nil: it has not
 	// ended, or has failed.
-	Ended *AgentEnded
+	Ended *AgentEnded `sql:"-"`
 	// Pauses are the waits within attempts, for a budget or an outage, oldest first.
 	Pauses []Pause
 	// Permit is the permission of the breaker of the round's agent; nil: it has given none yet.
@@ -322,7 +322,7 @@ type RoundReport struct {
 
 // RoundResult is what a successful round returns to the session.
 type RoundResult struct {
-	RoundReport
+	RoundReport `sql:"-"`
 	BasedWork
 	// Output is the manifest of input and delta together.
 	Output  spec.Digest `json:"output"`
@@ -335,21 +335,21 @@ type RoundResult struct {
 	// Such a round has no contract to fulfil.
 	SendsBack []string `json:"sends_back,omitempty"`
 	// Agent is the agent that worked, which may be a fallback.
-	Agent string `json:"agent,omitempty"`
+	Agent string `json:"agent,omitempty" sql:"-"`
 	// From is what the successful attempt started from.
-	From failures.Start `json:"from,omitempty"`
+	From failures.Start `json:"from,omitempty" sql:"-"`
 	// Usage covers every attempt of the round, the failed ones too.
-	Usage cost.Usage `json:"usage"`
+	Usage cost.Usage `json:"usage" sql:"-"`
 	// Attempts counts the attempts of the round, the last, successful one
 	// included; Failures are those that failed.
-	Attempts int              `json:"attempts"`
-	Failures []AttemptFailure `json:"failures,omitempty"`
+	Attempts int              `json:"attempts" sql:"-"`
+	Failures []AttemptFailure `json:"failures,omitempty" sql:"-"`
 	// Files counts the delta's entries.
 	Files     int       `json:"files"`
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at"`
+	StartedAt time.Time `json:"started_at" sql:"-"`
+	EndedAt   time.Time `json:"ended_at" sql:"-"`
 	// Log is the blob of the successful attempt's transcript.
-	Log spec.Digest `json:"log,omitempty"`
+	Log spec.Digest `json:"log,omitempty" sql:"-"`
 }
 
 // Checkpoint is the session's state after a phase. It is a blob, so its digest links the chain of
@@ -425,7 +425,7 @@ type BasedWork struct {
 	// Input is the manifest that the assignment started from.
 	Input spec.Digest `json:"input"`
 	// Basis are the inputs of the work; nil for supplied work.
-	Basis *Basis `json:"basis,omitempty"`
+	Basis *Basis `json:"basis,omitempty" sql:"-"`
 	Work
 }
 

@@ -90,16 +90,16 @@ type Request struct {
 	// SkipEffect is what [AnswerSkip] does, if that is not to continue without the work that the request is about.
 	SkipEffect string `json:"skip_effect,omitempty"`
 	// Raise is the budget that a request is about; nil: none can be raised.
-	Raise *BudgetRaise `json:"raise,omitempty"`
+	Raise *BudgetRaise `json:"raise,omitempty" sql:"budget_raise"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
 	// Quorum defines whose approvals it needs; nil: one person's, any who may approve.
 	Quorum *Quorum `json:"quorum,omitempty"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
-	Usage cost.Usage `json:"usage,omitzero"`
+	Usage cost.Usage `json:"usage,omitzero" sql:"-"`
 	// Since is when the request was created; Until is when the session stops waiting; zero: never.
-	Since time.Time `json:"since,omitzero"`
-	Until time.Time `json:"until,omitzero"`
+	Since time.Time `json:"since,omitzero" sql:"opened_at"`
+	Until time.Time `json:"until,omitzero" sql:"until_at"`
 	// Ticket is the ticket that was created for it.
 	Ticket *Ticket `json:"ticket,omitempty"`
 }

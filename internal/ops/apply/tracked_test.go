@@ -37,12 +37,11 @@ func TestWithTracked(t *testing.T) {
 	write(filepath.Join(repository, ".git/info/exclude"), "local.txt\n")
 	write(filepath.Join(home, ".config/git/ignore"), "*.swp\n")
 
-	given := cas.SnapshotOptions{Ignore: []string{"x"}, Known: []string{"known"}}
+	given := cas.SnapshotOptions{Ignore: []string{"x"}}
 	o := WithTracked(t.Context(), repository, environ, given)
 	require.ElementsMatch(t, []string{".gitignore", "main.go", "dist/a\nb", "docs/x.log"}, o.Tracked)
 	require.Equal(t, "*.swp\n\nlocal.txt\n\n", o.Beneath, "the repository's rules are the later ones")
 	require.Equal(t, given.Ignore, o.Ignore)
-	require.Equal(t, given.Known, o.Known)
 
 	o = WithTracked(t.Context(), filepath.Join(repository, "docs"), environ, given)
 	require.Equal(t, []string{"x.log"}, o.Tracked, "paths are those below the directory")

@@ -99,12 +99,12 @@ func (r Reviews) between(ctx context.Context, in DiffInput) (Diff, error) {
 	}
 	doc.Checkpoint, doc.Damage = k.Name, k.Damage
 	from, to, err := r.sides(ctx, k, in, &doc)
-	doc.put(in, from, to)
+	doc.put(from, to)
 	return doc, err
 }
 
 // put sets the two sides.
-func (doc *Diff) put(in DiffInput, from, to treeSide) {
+func (doc *Diff) put(from, to treeSide) {
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
 }
 

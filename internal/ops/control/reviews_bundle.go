@@ -1,31 +1,23 @@
 package control
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"path"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
-const (
-	bundleHead    = "result.json"
-	bundleObjects = "objects/"
-	// maxBundleHead limits the first entry of a bundle, in bytes.
-	maxBundleHead = 1 << 20
-)
+// bundleFile is the file of a bundle.
+var bundleFile = store.ArchiveFile{Document: "result.json", MaxDocument: 1 << 20, MaxFile: cas.DefaultFileBytes, MaxBytes: maxUnpacked}
 
 // BundleInput selects the part of a session's result in a bundle.
 type BundleInput struct {
@@ -47,7 +39,7 @@ type bundled struct {
 }
 
 // Bundle is a session's result for another host: a tar.gz archive with the document of the
-// result, and the manifests and files as objects, whose names are the digests of their contents.
+// result, and the manifests and files as blobs.
 func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 	read := r.Result
 	if in.Tree {
@@ -67,39 +59,16 @@ func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 		err = checkBundle(content, head, needed)
 	}
 	return Download{Name: in.Session + ".bundle.tar.gz", WriteTo: func(ctx context.Context, w io.Writer) error {
-		return writeBundle(ctx, content, head, needed, w)
+		_, err := bundleFile.Write(ctx, w, head, content, needed)
+		return err
 	}}, err
-}
-
-func writeBundle(ctx context.Context, content *cas.Store, head []byte, needed []spec.Digest, w io.Writer) error {
-	compressed := gzip.NewWriter(w)
-	archive := tar.NewWriter(compressed)
-	if err := archive.WriteHeader(&tar.Header{Name: bundleHead, Mode: 0o644, Size: int64(len(head)), ModTime: earliest}); err != nil {
-		return err
-	}
-	if _, err := archive.Write(head); err != nil {
-		return err
-	}
-	for _, name := range needed {
-		size, err := content.BlobSize(name)
-		if err == nil {
-			err = archive.WriteHeader(&tar.Header{Name: bundleObjects + string(name), Mode: 0o644, Size: size, ModTime: earliest})
-		}
-		if err == nil {
-			_, err = content.CopyBlob(ctx, name, archive)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return errors.Join(archive.Close(), compressed.Close())
 }
 
 // checkBundle rejects a bundle that [ReadBundle] would reject.
 func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
 	total := int64(len(head))
-	if total > maxBundleHead {
-		return invalidf("", "the document of the result is larger than %d MiB; work on the host of the store instead", maxBundleHead>>20)
+	if total > bundleFile.MaxDocument {
+		return invalidf("", "the document of the result is larger than %d MiB; work on the host of the store instead", bundleFile.MaxDocument>>20)
 	}
 	for _, name := range needed {
 		size, err := content.BlobSize(name)
@@ -175,45 +144,21 @@ func changedBlobs(ctx context.Context, before, after *cas.Tree, names map[spec.D
 
 // ReadBundle reads a bundle into a store, and verifies it. The result has no source directory of
 // its workspace.
-func ReadBundle(ctx context.Context, r io.Reader, into *store.Store) (Result, error) {
-	plain, err := gzip.NewReader(r)
+func ReadBundle(ctx context.Context, r io.Reader, into *store.Store) (result Result, err error) {
+	batch, err := into.Blobs().NewBatch()
 	if err != nil {
-		return Result{}, fmt.Errorf("read the result: %w", err)
+		return result, err
 	}
-	archive, left := tar.NewReader(plain), int64(maxUnpacked)
+	defer func() { err = errors.Join(err, batch.Close()) }()
 	var head bundled
-	for first := true; ; first = false {
-		h, err := archive.Next()
-		switch {
-		case errors.Is(err, io.EOF) && !first:
-			return head.result(into), nil
-		case err != nil:
-			return Result{}, fmt.Errorf("read the result: %w", err)
-		case first && (h.Name != bundleHead || h.Size > maxBundleHead):
-			return Result{}, errors.New("read the result: the archive is none of a session's result")
-		case !first && path.Dir(h.Name)+"/" != bundleObjects, h.Size > cas.DefaultFileBytes, h.Size > left:
-			return Result{}, fmt.Errorf("read the result: %q is not one of its files, or larger than expected", textfmt.Shorten(h.Name, 80))
-		}
-		left -= h.Size
-		data, err := io.ReadAll(io.LimitReader(archive, h.Size))
-		if err == nil && first {
-			err = json.Unmarshal(data, &head)
-		} else if err == nil {
-			err = put(ctx, into, spec.Digest(path.Base(h.Name)), data)
-		}
-		if err != nil {
-			return Result{}, fmt.Errorf("read the result: %w", err)
-		}
+	err = bundleFile.Read(ctx, r, batch, func(document io.Reader) error { return json.NewDecoder(document).Decode(&head) })
+	if err == nil {
+		err = batch.Commit(ctx)
 	}
-}
-
-// put stores an object and checks its name.
-func put(ctx context.Context, into *store.Store, name spec.Digest, data []byte) error {
-	if found := cas.DigestOf(data); found != name {
-		return fmt.Errorf("object %q has the content of %s", textfmt.Shorten(string(name), 80), found.Short())
+	if err != nil {
+		return result, fmt.Errorf("read the result: %w", err)
 	}
-	_, err := into.Content.PutBlob(ctx, data)
-	return err
+	return head.result(into), nil
 }
 
 // result is the result with its files in a store.

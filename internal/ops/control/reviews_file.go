@@ -91,7 +91,7 @@ func literal(path string) string {
 	return b.String()
 }
 
-// fileIn is a file of a tree. The trees of a failed attempt may not be stored.
+// fileIn is a file of a tree. A failed attempt may have none.
 func (r Reviews) fileIn(ctx context.Context, tree spec.Digest, path string) (side FileSide, err error) {
 	if tree == "" {
 		return side, nil

@@ -171,7 +171,6 @@ func unpacked(ctx context.Context, st *store.Store, archive io.Reader, o cas.Sna
 	if err != nil {
 		return snap, err
 	}
-	o.Once = true
 	snap, err = st.Content.Snapshot(ctx, tree, o)
 	snap.Odd = append(left, snap.Odd...)
 	return snap, err

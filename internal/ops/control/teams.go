@@ -150,7 +150,7 @@ func (t Teams) List(ctx context.Context) (TeamList, error) {
 			continue
 		}
 		listed := ListedTeam{Name: v.Team, Digest: v.Digest, Phases: []string{}, By: v.By, At: v.At, Versions: 1}
-		crew, err := teamOf(ctx, s, v.Digest)
+		crew, err := s.Team(ctx, v.Digest)
 		if err != nil {
 			listed.Damage = err.Error()
 		}
@@ -204,7 +204,7 @@ func (t Teams) version(ctx context.Context, name, digest string) (all []state.Te
 		v, err = versionOf(all, digest)
 	}
 	if err == nil {
-		crew, err = teamOf(ctx, s, v.Digest)
+		crew, err = s.Team(ctx, v.Digest)
 	}
 	return all, v, crew, err
 }
@@ -257,13 +257,4 @@ func versionOf(all []state.TeamVersion, digest string) (state.TeamVersion, error
 		return found[0], nil
 	}
 	return state.TeamVersion{}, invalidf("version", "%d versions of team %s begin with %s; use more of the digest", len(found), all[0].Team, digest)
-}
-
-// teamOf reads a team from the store.
-func teamOf(ctx context.Context, s *store.Store, digest spec.Digest) (crew spec.Team, err error) {
-	data, err := s.Content.Blob(ctx, digest)
-	if err == nil {
-		err = json.Unmarshal(data, &crew)
-	}
-	return crew, err
 }

@@ -86,30 +86,3 @@ func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	require.Equal(t, "team.remove", page.Events[1].Action)
 	require.Equal(t, second.Digest.Short(), page.Events[2].Subject)
 }
-
-func TestOnlyAnAdminOfATeamRegistersIt(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t)
-	teams := control.Teams{Base: s.Base}
-	as := func(grants ...string) access.Actor {
-		roles, err := access.ParseRoles(grants...)
-		require.NoError(t, err)
-		return access.Actor{Name: "eve", Roles: roles}
-	}
-	for grant, may := range map[string]bool{"admin:web": true, "admin": true, "operator": false, "admin:api": false, "viewer:web": false} {
-		ctx := access.With(t.Context(), as(grant))
-		_, err := teams.Register(ctx, control.Registration{Text: teamText})
-		if may {
-			require.NoError(t, err, grant)
-			continue
-		}
-		require.ErrorAs(t, err, new(*access.DeniedError), grant)
-		_, err = teams.Remove(ctx, "web")
-		require.ErrorAs(t, err, new(*access.DeniedError), grant)
-	}
-	list, err := teams.List(access.With(t.Context(), as("viewer:api")))
-	require.NoError(t, err)
-	require.Empty(t, list.Teams)
-	_, err = teams.Read(access.With(t.Context(), as("viewer:api")), "web", "")
-	require.ErrorAs(t, err, new(*access.DeniedError))
-}

@@ -210,20 +210,3 @@ func TestWhatIsSignedNamesTheSession(t *testing.T) {
 		require.ErrorIs(t, err, access.ErrSignature)
 	}
 }
-
-func FuzzRead(f *testing.F) {
-	for _, e := range []fields{labeled(nil), comment("created", "/maestro x", "maria", "User", "MEMBER"), {"requirement": "x"}} {
-		body, err := json.Marshal(e)
-		require.NoError(f, err)
-		f.Add("issues", body)
-		f.Add("issue_comment", body)
-	}
-	f.Fuzz(func(t *testing.T, name string, body []byte) {
-		for _, h := range []access.Hook{github("issues.opened", "issues.labeled:maestro", "issue_comment.created:/maestro"), hook.Complete(access.Hook{Name: "t", Kind: access.HookGeneric})} {
-			start, _, err := hook.Read(h, http.Header{"X-Github-Event": {name}}, body)
-			if start != nil && err == nil {
-				require.NoError(t, session.CheckLabels(start.Labels))
-			}
-		}
-	})
-}

@@ -74,29 +74,6 @@ func execution(state session.State) *session.Execution {
 	return e
 }
 
-func TestHeartbeatsAddWhatHappensNowToTheStatusDocument(t *testing.T) {
-	t.Parallel()
-	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
-		pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: "thinking", Attempt: 2}))
-	v := merge("s", facts{description: d, document: execution(session.Running)})
-	require.Equal(t, session.Running, v.Status.Status)
-	require.Equal(t, "thinking", v.Phases[0].Assignments[0].Progress)
-	require.Equal(t, session.Running, v.Phases[0].Assignments[0].Status)
-	require.Equal(t, int64(42), v.HistoryEvents)
-	require.Equal(t, "Do it.", v.Requirement)
-	require.Empty(t, v.Notes)
-}
-
-func TestAnAttemptThatWaitsForABudgetIsNotAtWork(t *testing.T) {
-	t.Parallel()
-	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED,
-		&activities.Heartbeat{Progress: "waiting: the budget of the session is reserved for calls in flight", Waits: true, Attempt: 1}))
-	v := merge("s", facts{description: d, document: execution(session.Running)})
-	require.Equal(t, session.Running, v.Status.Status)
-	require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)
-	require.Contains(t, v.Phases[0].Assignments[0].Progress, "the budget of the session")
-}
-
 func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 	t.Parallel()
 	spent := func(tokens int64) cost.Usage { return cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)} }

@@ -52,17 +52,6 @@ func TestTicketIsFetched(t *testing.T) {
 	})
 }
 
-func TestTicketWithoutMuch(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		issue, err := c.Fetch(t.Context(), s.Add("MD", map[string]any{"summary": "x", "description": nil}), jira.DefaultLimits())
-		require.NoError(t, err)
-		require.Empty(t, issue.Description)
-		require.Empty(t, issue.Attachments)
-	})
-}
-
 func TestAttachmentsHaveLimits(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, jiratest.Options{})

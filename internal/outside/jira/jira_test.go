@@ -1,7 +1,6 @@
 package jira_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -139,23 +138,6 @@ func TestOldestOfSeveralTicketsIsFound(t *testing.T) {
 	})
 }
 
-func TestNewTicketIsNotFoundAtOnce(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		o.IndexDelay = 3 * time.Second
-		_, c := open(t, o)
-		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
-		require.NoError(t, err)
-		_, ok, err := c.Find(t.Context(), "MD", label)
-		require.NoError(t, err)
-		require.False(t, ok, "the search lags")
-		require.Eventually(t, func() bool {
-			_, ok, err := c.Find(context.Background(), "MD", label)
-			return err == nil && ok
-		}, time.Minute, 20*time.Millisecond)
-	})
-}
-
 func TestSearchTakesNoQueryFromItsStrings(t *testing.T) {
 	t.Parallel()
 	s, c := open(t, jiratest.Options{Projects: []jiratest.Project{{Key: `M"D\`, Types: []jiratest.Type{{Name: "Bug"}}}}})
@@ -216,18 +198,6 @@ func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestCommentOnWhatIsGone(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		_, c := open(t, o)
-		for _, again := range []bool{false, true} {
-			got := trouble(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-7", Notice: asked(), Occurrences: 1, Again: again}))
-			require.Equal(t, session.Gone, got.Kind)
-			require.Contains(t, got.Message, "MD-7")
-		}
-	})
-}
-
 // TestTextsFitIntoJira: however much there is to say, Jira takes it.
 func TestTextsFitIntoJira(t *testing.T) {
 	t.Parallel()
@@ -251,17 +221,5 @@ func TestTextsFitIntoJira(t *testing.T) {
 		}
 		comments := len(s.Issues()[0].Comments)
 		require.Equal(t, 5, comments, "the line that names the notice is never cut")
-	})
-}
-
-func TestEmptyNoticesAreTold(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, session.Notice{Team: "web"})
-		require.NoError(t, err)
-		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.RequestClosed, ID: "x"}}))
-		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.HelpAsked, ID: "y", Request: &session.Request{}}}))
-		require.Len(t, s.Issues()[0].Comments, 2)
 	})
 }

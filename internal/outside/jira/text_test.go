@@ -139,15 +139,3 @@ func wikiUnescape(text string) string {
 	text = regexp.MustCompile(`\\([^a-zA-Z0-9\s])`).ReplaceAllString(text, "$1")
 	return strings.NewReplacer("&#92;", `\`, "&#46;", ".", "&amp;", "&").Replace(text)
 }
-
-// FuzzComment: a comment is recognised whatever its texts are.
-func FuzzComment(f *testing.F) {
-	f.Add("text", "", "http://x")
-	f.Add("\x00", "\n\n", "x|y")
-	f.Fuzz(func(t *testing.T, one, two, address string) {
-		n := notice(session.HelpAsked)
-		n.Request.Message, n.Request.Suggestion, n.WebUI = one, two, address
-		n.Request.Attempts = []session.AttemptFailure{{Message: two}, {Category: failures.Category(one)}}
-		require.True(t, isComment(comment(session.TicketComment{Notice: n, Occurrences: 2}), n.ID))
-	})
-}

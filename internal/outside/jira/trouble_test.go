@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,27 +33,20 @@ func TestWhatGoesWrong(t *testing.T) {
 		"half an answer":          {jiratest.Fault{Half: true}, session.Unclear, session.Unreached, "", 0, "the connection was closed"},
 		"slow":                    {jiratest.Fault{Delay: time.Minute}, session.Unclear, session.Unreached, session.Unclear, 0, "no answer within"},
 		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), session.Unclear, session.Unreached, session.Unclear, 0, "status 500"},
-		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), session.Unclear, session.Unreached, session.Unclear, 0, "status 502"},
-		"503":                     {jiratest.Page(503, "Down"), session.Unclear, session.Unreached, session.Unclear, 0, "status 503"},
 		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, session.Unreached, session.Unreached, session.Unreached, 2 * time.Minute, "requires a wait"},
 		"429":                     {jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached, 30 * time.Second, "requires a wait"},
 		"429 until a date":        {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "requires a wait"},
 		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "requires a wait"},
-		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "requires a wait"},
 		"429 without a word":      {jiratest.Fault{Status: 429}, session.Unreached, session.Unreached, session.Unreached, 0, "requires a wait"},
 		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, session.Unreached, session.Unreached, session.Unreached, 192 * time.Hour, "requires a wait"},
-		"429 in the past":         {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "-5"}}, session.Unreached, session.Unreached, session.Unreached, 0, "requires a wait"},
 		"401":                     {jiratest.Refusal(401, nil, "Client must be authenticated to access this resource."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials in JIRA_EMAIL and JIRA_TOKEN"},
-		"401 as a page":           {jiratest.Page(401, "Unauthorized (401)"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},
 		"served as nobody":        {jiratest.Fault{Status: 200, Body: `{"issues":[],"key":"MD-9"}`, Header: map[string]string{"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},
 		"a CAPTCHA":               {captcha(), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "CAPTCHA"},
 		"403":                     {jiratest.Refusal(403, nil, "No."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, `"No."`},
 		"404":                     {jiratest.Refusal(404, nil, "Nothing here."), session.Misconfigured, session.Misconfigured, session.Gone, 0, `"Nothing here."`},
 		"a dead link":             {jiratest.Page(404, "Oops, you&#39;ve found a dead link."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "set Jira's own address with its path in jira.url"},
 		"400":                     {jiratest.Refusal(400, map[string]string{"customfield_10010": "Site is required."}), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "Site is required."},
-		"400 with a message":      {jiratest.Refusal(400, nil, "You are wrong."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "You are wrong."},
 		"410":                     {jiratest.Refusal(410, nil, "The requested API has been removed."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "jira.deployment"},
-		"413 without a body":      {jiratest.Fault{Status: 413}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "413 Request Entity Too Large"},
 		"a page instead":          {jiratest.Page(200, "Sign in &amp; go"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "a single sign-on or proxy"},
 		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "(302 https://sso.example.org/login) answers"},
 		"nonsense":                {jiratest.Fault{Status: 201, Body: "ok"}, session.Unclear, session.Unreached, "", 0, "not that of Jira's API"},
@@ -91,23 +83,6 @@ func TestWhatGoesWrong(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestCreateThatAnswersAnError: what a proxy says does not tell what Jira has done.
-func TestCreateThatAnswersAnError(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		f := jiratest.Page(504, "Gateway Time-out").On(http.MethodPost, "/issue").Once()
-		f.Done = true
-		s.Fail(f)
-		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
-		require.Equal(t, session.Unclear, trouble(t, err).Kind)
-		ticket, ok, err := c.Find(t.Context(), "MD", label)
-		require.NoError(t, err)
-		require.True(t, ok, "it is there, and found by its label")
-		require.Equal(t, "MD-1", ticket.Key)
-	})
 }
 
 // captcha is what Jira says once too many logins have failed.
@@ -167,21 +142,6 @@ func TestWhatJiraRefuses(t *testing.T) {
 	}
 }
 
-func TestRefusedCredentialsNameTheirVariables(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		s.Revoke("another-token")
-		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
-		got := trouble(t, err)
-		require.Equal(t, session.Misconfigured, got.Kind)
-		require.Contains(t, got.Message, "JIRA_TOKEN")
-		require.Equal(t, !o.DataCenter, strings.Contains(got.Message, "JIRA_EMAIL"))
-		require.Equal(t, o.DataCenter, strings.Contains(got.Message, "personal access token"))
-		require.Empty(t, s.Issues())
-	})
-}
-
 func TestMissingCredentialsAreSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := jira.New(jira.Config{URL: "https://x.atlassian.net", Deployment: jira.Cloud, EmailEnv: "MAIL", TokenEnv: "TOK"})
@@ -190,22 +150,6 @@ func TestMissingCredentialsAreSaidAtOnce(t *testing.T) {
 	require.Contains(t, trouble(t, err).Message, "set TOK to a personal access token")
 	_, err = jira.New(jira.Config{URL: "x.org", Deployment: jira.DataCenter, TokenEnv: "TOK", Token: "t"})
 	require.Contains(t, trouble(t, err).Message, "write it in full")
-}
-
-// TestOtherDeployment: an API of the other version, or a path that is left out, is
-// told from a refusal.
-func TestOtherDeployment(t *testing.T) {
-	t.Parallel()
-	o := jiratest.Options{DataCenter: true, ContextPath: "/jira"}
-	s := jiratest.New(t, o)
-	config := configOf(s, o)
-	config.URL = strings.TrimSuffix(config.URL, "/jira")
-	c, err := jira.New(config)
-	require.NoError(t, err)
-	_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
-	got := trouble(t, err)
-	require.Equal(t, session.Misconfigured, got.Kind)
-	require.Contains(t, got.Message, "set Jira's own address with its path in jira.url, check jira.deployment, which is datacenter")
 }
 
 // TestNobodyThere: what was never sent is not done.

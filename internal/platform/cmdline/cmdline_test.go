@@ -93,10 +93,3 @@ func TestHelpFitsAPageAndListsGroupsOfFlagsLast(t *testing.T) {
 	require.Less(t, strings.Index(out, "--since"), connection)
 	require.Greater(t, strings.Index(out, "-a, --address"), connection)
 }
-
-func TestVersionIsAFlag(t *testing.T) {
-	t.Parallel()
-	out, err := run("--version")
-	require.NoError(t, err)
-	require.Equal(t, "prog v1\n", out)
-}

@@ -35,17 +35,6 @@ func TestALineIsOneLineWithoutSecrets(t *testing.T) {
 	}, line)
 }
 
-func TestTextLinesAreTold(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	l, err := logs.Options{}.New(&out, func(name string) string { return map[string]string{"MAESTRO_LOG_LEVEL": "warn"}[name] })
-	require.NoError(t, err)
-	l.Info("not this")
-	l.With(logs.Session, "s", logs.Phase, "one").Warn("this", logs.Phase, "two")
-	require.Contains(t, out.String(), "level=WARN msg=this session=s phase=two\n", "each name is there once")
-	require.NotContains(t, out.String(), "not this")
-}
-
 func TestUnknownFormatsAndLevelsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, err := logs.Options{Format: "yaml"}.New(nil, noEnvironment)

@@ -52,16 +52,8 @@ func TestFlagsWinOverEnvironmentAndEnvironmentOverProfile(t *testing.T) {
 		{"named profile", "--profile cloud", env{"TEMPORAL_CONFIG_FILE": file}, "from-cloud:2", "cloud-ns", true},
 		{"profile by environment", "", env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_PROFILE": "cloud"}, "from-cloud:2", "cloud-ns", true},
 		{"file by flag", "--config-file " + file, env{}, "from-default:1", "default-ns", false},
-		{
-			"environment over profile", "",
-			env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_ADDRESS": "from-env:3"},
-			"from-env:3", "default-ns", false,
-		},
-		{
-			"flag over environment", "--address from-flag:4 -n flag-ns",
-			env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_ADDRESS": "from-env:3"},
-			"from-flag:4", "flag-ns", false,
-		},
+		{"environment over profile", "", env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_ADDRESS": "from-env:3"}, "from-env:3", "default-ns", false},
+		{"flag over environment", "--address from-flag:4", env{"TEMPORAL_CONFIG_FILE": file, "TEMPORAL_ADDRESS": "from-env:3"}, "from-flag:4", "default-ns", false},
 		{"tls by flag", "--tls", env{"TEMPORAL_CONFIG_FILE": absent}, "127.0.0.1:7233", "default", true},
 		{"no tls by flag", "--tls=false --profile cloud", env{"TEMPORAL_CONFIG_FILE": file}, "from-cloud:2", "cloud-ns", false},
 		{"server name means tls", "--tls-server-name x", env{"TEMPORAL_CONFIG_FILE": absent}, "127.0.0.1:7233", "default", true},

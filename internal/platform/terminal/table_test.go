@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -69,13 +68,4 @@ func TestColumnsThatFitNowhereAreDropped(t *testing.T) {
 	require.Equal(t, "SESSION  TEAM  WHY", write(40))
 	require.Equal(t, "SESSION  WHY", write(30))
 	require.Equal(t, "SESSION  WHY", write(5))
-}
-
-func TestEveryStateHasAColour(t *testing.T) {
-	t.Parallel()
-	on := terminal.Palette{On: true}
-	require.Equal(t, "\x1b[31mfailed\x1b[0m", on.State(session.Failed))
-	require.Equal(t, "failed", terminal.Palette{}.State(session.Failed))
-	require.Equal(t, "of another version", on.State("of another version"))
-	require.Empty(t, on.Paint(terminal.Red, ""))
 }

@@ -65,17 +65,6 @@ func TestACacheThatIsTooLargeLosesWhatWasNotUsedLast(t *testing.T) {
 	require.Len(t, kept(t, filepath.Join(root, "small")), 3)
 }
 
-func TestACacheOfTooManyFilesAndOfDirectories(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	dir := filepath.Join(root, "many/dir")
-	for i := range 30 {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i), "empty"), 0o700))
-	}
-	newCaches(root, diskspace.Used{Bytes: 1 << 40, Files: 40}, time.Now).Trim(t.Context())
-	require.NoDirExists(t, dir)
-}
-
 // TestWhatIsTooDeepToMeasureIsRemoved, and nothing else.
 func TestWhatIsTooDeepToMeasureIsRemoved(t *testing.T) {
 	t.Parallel()
@@ -156,15 +145,4 @@ func TestADirectoryThatMayNotBeWrittenIsKeptOrRemovedAsAWhole(t *testing.T) {
 	require.Equal(t, []string{"new@v1", "used@v1"}, modules(), "one of its files was used")
 	newCaches(root, diskspace.Used{Bytes: 1 << 40, Files: 9}, later).Trim(t.Context())
 	require.NoDirExists(t, filepath.Join(root, "mod/example.org"))
-}
-
-func TestCachesAreMeasuredNowAndThen(t *testing.T) {
-	t.Parallel()
-	root, now := t.TempDir(), time.Now().Add(5*time.Hour)
-	c := newCaches(root, diskspace.Used{Bytes: 3 * size, Files: 1 << 20}, func() time.Time { return now })
-	c.Trim(t.Context())
-	fill(t, filepath.Join(root, "one"), 4)
-	now = now.Add(10 * time.Minute)
-	c.Trim(t.Context())
-	require.Empty(t, kept(t, filepath.Join(root, "one")))
 }

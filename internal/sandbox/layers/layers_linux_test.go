@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -264,26 +263,19 @@ func TestLayersOfTwoOwners(t *testing.T) {
 		t.Skip("only root gives files away")
 	}
 	s, root := openStore(t, t.TempDir()), t.TempDir()
+	m := put(t, s, steps[0])
 	for _, uid := range []int{64101, 64102} {
-		l := openLayers(t, s, root, func(o *layers.Options) { o.Owner = &cas.Owner{UID: uid, GID: uid + 10} })
-		var near []spec.Digest
-		for _, files := range steps {
-			m := put(t, s, files)
-			stack := acquire(t, l, m, near...)
-			require.NoError(t, filepath.WalkDir(stack.Dirs[0], func(p string, e fs.DirEntry, err error) error {
-				require.NoError(t, err)
-				var st unix.Stat_t
-				require.NoError(t, unix.Lstat(p, &st))
-				require.Equal(t, []int{uid, uid + 10}, []int{int(st.Uid), int(st.Gid)}, p)
-				return nil
-			}))
-			require.NoError(t, stack.Release())
-			near = []spec.Digest{m}
-		}
+		stack := acquire(t, openLayers(t, s, root, func(o *layers.Options) { o.Owner = &cas.Owner{UID: uid, GID: uid + 10} }), m)
+		require.NoError(t, filepath.WalkDir(stack.Dirs[0], func(p string, e fs.DirEntry, err error) error {
+			require.NoError(t, err)
+			var st unix.Stat_t
+			require.NoError(t, unix.Lstat(p, &st))
+			require.Equal(t, []int{uid, uid + 10}, []int{int(st.Uid), int(st.Gid)}, p)
+			return nil
+		}))
+		require.NoError(t, stack.Release())
 	}
-	require.Len(t, layersOf(t, root), 2*len(steps))
-	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
-	require.Empty(t, layersOf(t, root))
+	require.Len(t, layersOf(t, root), 2)
 }
 
 func TestWhatIsUsedStays(t *testing.T) {
@@ -396,45 +388,4 @@ func TestDamageInTheStoreMakesNoLayer(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(root, "tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)
-}
-
-// Many make, use and remove the same few layers, in several instances on one root.
-func TestManyShareOneRoot(t *testing.T) {
-	t.Parallel()
-	s, root := openStore(t, t.TempDir()), t.TempDir()
-	trees := make([]spec.Digest, len(steps))
-	for i, files := range steps {
-		trees[i] = put(t, s, files)
-	}
-	var all sync.WaitGroup
-	for worker := range 8 {
-		all.Go(func() {
-			l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
-			for i := range 30 {
-				n := (worker + i*(1+worker)) % len(trees)
-				stack, err := l.Acquire(t.Context(), trees[n], trees[(n+1)%len(trees)])
-				if !assertNoError(t, err) {
-					return
-				}
-				if i%3 == worker%3 && !assertNoError(t, l.Collect(t.Context())) {
-					return
-				}
-				if got := union(t, stack.Dirs); fmt.Sprint(got) != fmt.Sprint(full(steps[n])) {
-					t.Errorf("tree %d is %v", n, got)
-				}
-				assertNoError(t, stack.Release())
-			}
-		})
-	}
-	all.Wait()
-	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
-	require.Empty(t, layersOf(t, root))
-}
-
-func assertNoError(t *testing.T, err error) bool {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-	return err == nil
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -88,28 +87,4 @@ func TestOwnersInADeepDirectory(t *testing.T) {
 	}
 	require.NoError(t, at.Close())
 	require.NoError(t, (&Account{UID: 64100, GID: 64100}).Chown(home))
-}
-
-// TestAFileWithTheRightOwnerStaysAsItIs: a change would make it one that the attempt has written.
-func TestAFileWithTheRightOwnerStaysAsItIs(t *testing.T) {
-	t.Parallel()
-	home := t.TempDir()
-	file := filepath.Join(home, "dir", "file")
-	require.NoError(t, errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600)))
-	changed := func() unix.Timespec {
-		var is unix.Stat_t
-		require.NoError(t, unix.Stat(file, &is))
-		return is.Ctim
-	}
-	self := &Account{Name: "self", UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	before := changed()
-	require.Eventually(t, func() bool { // the clock of files ticks seldom
-		probe := filepath.Join(home, "probe")
-		require.NoError(t, os.WriteFile(probe, nil, 0o600))
-		info, err := os.Stat(probe)
-		require.NoError(t, err)
-		return info.ModTime().After(time.Unix(before.Unix()))
-	}, time.Minute, time.Millisecond)
-	require.NoError(t, self.Chown(home))
-	require.Equal(t, before, changed())
 }

@@ -20,18 +20,6 @@ func random(n int) []byte {
 	return data
 }
 
-func TestTheDiskOfDirectoriesThatAreNotMadeYet(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	there, err := workdir.New(workdir.Options{Root: dir, MaxWritten: 7}).Disk()
-	require.NoError(t, err)
-	require.EqualValues(t, 7, there.MaxWritten)
-	require.Positive(t, there.Free)
-	absent, err := workdir.New(workdir.Options{Root: filepath.Join(dir, "a/b")}).Disk()
-	require.NoError(t, err)
-	require.Equal(t, there.Low, absent.Low)
-}
-
 func TestWhatAnAttemptHasWritten(t *testing.T) {
 	t.Parallel()
 	d := workdir.New(workdir.Options{Root: t.TempDir()})

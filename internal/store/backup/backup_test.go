@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/backup"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store/storage"
@@ -31,9 +31,6 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func clock() time.Time { return now }
 
 func options() store.Options { return store.Options{Clock: clock} }
-
-// roleVariable makes the test binary play one of the roles instead of testing.
-const roleVariable = "MAESTRO_BACKUP_TEST_ROLE"
 
 // roles are what other processes do with the store in their first argument.
 var roles = map[string]func(dir string, args []string) error{
@@ -72,26 +69,7 @@ var roles = map[string]func(dir string, args []string) error{
 	},
 }
 
-func TestMain(m *testing.M) {
-	role, ok := roles[os.Getenv(roleVariable)]
-	if !ok {
-		os.Exit(m.Run())
-	}
-	if err := role(os.Args[1], os.Args[2:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// process prepares another process that plays a role.
-func process(t *testing.T, role string, args ...string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	return cmd
-}
+func TestMain(m *testing.M) { castest.Main(m, roles) }
 
 // backedUp is a closed store, and the directory with its backup.
 func backedUp(t *testing.T) (s *store.Store, to string) {
@@ -161,7 +139,7 @@ func teamsIn(t *testing.T, dir string) (names []string) {
 func TestABackupWhileOthersWriteIsWhole(t *testing.T) {
 	t.Parallel()
 	s := filled(t)
-	writer := process(t, "register", s.Dir())
+	writer := castest.Process(t, "register", s.Dir())
 	out, err := writer.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, writer.Start())
@@ -316,7 +294,7 @@ func TestAKilledBackupAndRestoreAreRepeated(t *testing.T) {
 	require.NoError(t, s.Close())
 	for _, p := range [][]string{{"backup", s.Dir(), to}, {"restore", to, dir}} {
 		for kill := time.Duration(0); ; kill += 3 * time.Millisecond {
-			cmd := process(t, p[0], p[1:]...)
+			cmd := castest.Process(t, p[0], p[1:]...)
 			require.NoError(t, cmd.Start())
 			timer := time.AfterFunc(kill, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 			err := cmd.Wait()
@@ -337,7 +315,7 @@ func TestAKilledBackupAndRestoreAreRepeated(t *testing.T) {
 func TestADirectoryInUseIsNotRestored(t *testing.T) {
 	t.Parallel()
 	s, to := backedUp(t)
-	user := process(t, "hold", s.Dir())
+	user := castest.Process(t, "hold", s.Dir())
 	stdin, err := user.StdinPipe()
 	require.NoError(t, err)
 	out, err := user.StdoutPipe()

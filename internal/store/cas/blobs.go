@@ -88,7 +88,6 @@ func (s *Store) readError(name spec.Digest, err error) error {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
-		s.dropStamps()
 		what := "the store " + s.options.StoreDir + " has no such blob"
 		return &Fault{Path: storage.BlobKey(name), What: what, Kind: session.ErrNotFound}
 	}
@@ -105,7 +104,6 @@ func (s *Store) moveDamaged(name spec.Digest) error {
 	case moved == "":
 		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
-	s.dropStamps()
 	return &Fault{Path: key, What: "the blob's content does not match its name", MovedTo: moved, Kind: session.ErrCorrupt}
 }
 

@@ -201,14 +201,12 @@ func TestAFileThatOutgrowsTheLimitKeepsItsOldVersion(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(dir, "log"), 2000))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), []byte("2"), 0o600))
 	for _, lower := range []spec.Digest{"", base} {
-		for range 2 { // the second time with an index
-			out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir})
-			require.NoError(t, err)
-			require.Equal(t, []string{"other"}, out.Changed)
-			require.Empty(t, out.Deleted)
-			require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`}, out.LeftOut)
-		}
-		_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
+		out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir})
+		require.NoError(t, err)
+		require.Equal(t, []string{"other"}, out.Changed)
+		require.Empty(t, out.Deleted)
+		require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`}, out.LeftOut)
+		_, err = s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
 		require.ErrorContains(t, err, "at most 1000 are allowed")
 	}
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"log"}})
@@ -388,4 +386,16 @@ func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
 			require.Equal(t, target, m[link].Link, link)
 		}
 	}
+}
+
+// manifestOf is the manifest of files as [edit] keeps them.
+func manifestOf(files map[string]string) cas.Manifest {
+	m := cas.Manifest{}
+	for p, content := range files {
+		m[p] = file(content)
+		if target, ok := strings.CutPrefix(content, "-> "); ok {
+			m[p] = cas.Entry{Link: target}
+		}
+	}
+	return m
 }

@@ -17,12 +17,16 @@ type dirItem struct {
 	mode fs.FileMode
 	// whiteout: the entry is the whiteout of an overlay, which marks a removed name.
 	whiteout bool
-	stamp
+	size     int64
+	id       fileID
 }
+
+// fileID identifies a file of this host.
+type fileID struct{ device, inode uint64 }
 
 func itemOf(info fs.FileInfo) dirItem {
 	st, _ := info.Sys().(*syscall.Stat_t)
-	return dirItem{info.Name(), info.Mode(), info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0, stampFrom(st)}
+	return dirItem{info.Name(), info.Mode(), info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0, st.Size, fileID{st.Dev, st.Ino}}
 }
 
 // list returns the entries of a directory, sorted by name.
@@ -81,7 +85,7 @@ func openListed(in *os.Root, was dirItem, mend bool) (*os.Root, error) {
 		return nil, err
 	}
 	info, err := d.Stat(".")
-	if err == nil && !itemOf(info).sameFile(was.stamp) {
+	if err == nil && itemOf(info).id != was.id {
 		err = errChanged
 	}
 	if err != nil {
@@ -102,18 +106,17 @@ func openFile(in *os.Root, was dirItem, mend bool) (*os.File, error) {
 	return in.OpenFile(was.name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
-// checkSame returns the stamp of an open file. The error is errChanged if it is not the one that
-// was listed, or of another kind: a new file often gets the inode of a removed one.
-func checkSame(f *os.File, was dirItem) (stamp, error) {
+// checkSame returns errChanged if an open file is not the one that was listed, or of another kind: a new file often gets the
+// inode of a removed one.
+func checkSame(f *os.File, was dirItem) error {
 	info, err := f.Stat()
 	if err != nil {
-		return stamp{}, err
+		return err
 	}
-	now := itemOf(info)
-	if !now.sameFile(was.stamp) || now.mode.Type() != was.mode.Type() {
-		err = errChanged
+	if now := itemOf(info); now.id != was.id || now.mode.Type() != was.mode.Type() {
+		return errChanged
 	}
-	return now.stamp, err
+	return nil
 }
 
 // isOpaque reports whether a directory of the upper layer of an overlay hides what is below it.

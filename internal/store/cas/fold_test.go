@@ -1,10 +1,6 @@
 package cas_test
 
 import (
-	"maps"
-	"math/rand/v2"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 )
 
 func id(persona string) spec.AssignmentID {
@@ -119,128 +114,6 @@ func TestFold(t *testing.T) {
 			}
 			require.Equal(t, c.conflicts, got)
 		})
-	}
-}
-
-func under(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
-
-// naiveFold is Fold without any cleverness.
-func naiveFold(base cas.Manifest, steps []session.Step, deltas []cas.Delta) (cas.Manifest, map[string]bool) {
-	out := maps.Clone(base)
-	for _, d := range deltas {
-		for p, c := range d {
-			if c.Deleted {
-				delete(out, p)
-				continue
-			}
-			maps.DeleteFunc(out, func(q string, _ cas.Entry) bool { return under(q, p) || under(p, q) })
-			out[p] = c.Entry
-		}
-	}
-	conflicts := map[string]bool{}
-	for i := range deltas {
-		view := naiveView(base, steps, deltas, i)
-		for p, c := range deltas[i] {
-			for dir := path.Dir(p); dir != "." && c.Deleted; dir = path.Dir(dir) {
-				if slices.ContainsFunc(slices.Collect(maps.Keys(view)), func(q string) bool { return q == dir || under(q, dir) }) {
-					continue
-				}
-				for j := range deltas {
-					for q, other := range deltas[j] {
-						if i != j && !other.Deleted && under(q, dir) && session.Unsettled(steps, min(i, j), max(i, j)) {
-							conflicts[q] = true
-						}
-					}
-				}
-			}
-		}
-	}
-	for j := range deltas {
-		for i := range j {
-			if !session.Unsettled(steps, i, j) {
-				continue
-			}
-			for p, a := range deltas[i] {
-				for q, b := range deltas[j] {
-					switch {
-					case p == q && a != b:
-						conflicts[p] = true
-					case a.Deleted || b.Deleted:
-					case under(p, q):
-						conflicts[q] = true
-					case under(q, p):
-						conflicts[p] = true
-					}
-				}
-			}
-		}
-	}
-	return out, conflicts
-}
-
-// naiveView is the tree of a step: what it was made on, and its own changes.
-func naiveView(base cas.Manifest, steps []session.Step, deltas []cas.Delta, i int) cas.Manifest {
-	out := maps.Clone(base)
-	for k, d := range deltas[:i+1] {
-		if k != i && !steps[i].On[k] {
-			continue
-		}
-		for _, p := range slices.Sorted(maps.Keys(d)) {
-			if d[p].Deleted {
-				delete(out, p)
-			}
-		}
-		for p, c := range d {
-			if !c.Deleted {
-				maps.DeleteFunc(out, func(q string, _ cas.Entry) bool { return under(q, p) || under(p, q) })
-				out[p] = c.Entry
-			}
-		}
-	}
-	return out
-}
-
-func TestFoldAgainstANaiveModel(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		base := randomTree(r)
-		var deltas []cas.Delta
-		var steps []session.Step
-		for i := range 1 + r.IntN(4) {
-			var on []int
-			for j := range i {
-				if r.IntN(2) == 0 {
-					on = append(on, j)
-				}
-			}
-			deltas = append(deltas, castest.Diff(randomTree(r), randomTree(r)))
-			steps = append(steps, step(t, s, string(rune('a'+i)), deltas[i], on...))
-		}
-		name, err := s.PutManifest(t.Context(), base)
-		require.NoError(t, err)
-		folded, err := s.Fold(t.Context(), name, steps)
-		require.NoError(t, err)
-		got, err := s.Manifest(t.Context(), folded.Manifest)
-		require.NoError(t, err)
-		want, conflicts := naiveFold(base, steps, deltas)
-		require.Equal(t, want, got, "seed %d", seed)
-		found := map[string]bool{}
-		for _, c := range folded.Conflicts {
-			found[c.Path] = true
-		}
-		require.Equal(t, conflicts, found, "seed %d", seed)
-
-		artifacts, err := s.Artifacts(t.Context(), steps)
-		require.NoError(t, err)
-		var paths []string
-		for _, a := range artifacts {
-			paths = append(paths, a.Path)
-			require.Equal(t, got[a.Path].SHA256, a.SHA256, "seed %d", seed)
-		}
-		alone, _ := naiveFold(cas.Manifest{}, steps, deltas)
-		require.Equal(t, slices.Sorted(maps.Keys(alone)), append([]string(nil), paths...), "seed %d", seed)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/core/secrets"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
@@ -27,8 +26,6 @@ type ingestion struct {
 	root     *os.Root
 	secrets  *secrets.Set
 	fixModes bool
-	// clock is the kernel's clock before the scan; zero: stamps cannot be relied on.
-	clock clock
 	// files are the files that the scan found.
 	files []found
 
@@ -36,7 +33,7 @@ type ingestion struct {
 	blobs storage.BlobBatch
 }
 
-// run reads the scanned files, except those with a known stamp.
+// run reads the scanned files.
 func (in *ingestion) run(ctx context.Context) (err error) {
 	if in.blobs, err = in.store.backend.NewBatch(); err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -44,7 +41,7 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 	unread := map[string][]*found{} // by their directories
 	for i := range in.files {
 		switch f := &in.files[i]; {
-		case f.keeps, f.stampValid:
+		case f.keeps:
 		case f.Link == "":
 			dir := path.Dir(f.path)
 			unread[dir] = append(unread[dir], f)
@@ -71,19 +68,7 @@ func (in *ingestion) manifest() Manifest {
 	return m
 }
 
-// stamps returns the valid stamps of the files that were found, whose tree is manifest.
-func (in *ingestion) stamps(manifest spec.Digest) stamps {
-	s := stamps{manifest, make(map[string]stamped, len(in.files))}
-	for i := range in.files {
-		if f := &in.files[i]; f.stampValid {
-			s.Files[f.path] = stamped{f.SHA256, f.listed.stamp}
-		}
-	}
-	return s
-}
-
 func (in *ingestion) link(f *found) error {
-	f.stampValid = in.clock.isAfter(f.listed.stamp)
 	if f.before() == f.Entry {
 		return nil
 	}
@@ -112,7 +97,7 @@ func (in *ingestion) directory(ctx context.Context, at string, files []*found) (
 	return nil
 }
 
-// file stores one file. The stamp is valid if the file did not change while it was read.
+// file stores one file.
 func (in *ingestion) file(ctx context.Context, dir *os.Root, f *found) error {
 	if f.old == nil {
 		if err := checkNames(in.secrets, f.path, ""); err != nil {
@@ -125,16 +110,13 @@ func (in *ingestion) file(ctx context.Context, dir *os.Root, f *found) error {
 	}
 	defer src.Close() //nolint:errcheck // only read
 	f.Entry, err = in.content(ctx, src, f)
-	before := f.listed.stamp
-	after, replaced := checkSame(src, f.listed)
-	if replaced != nil { // also explains a read error, so it comes first
+	if replaced := checkSame(src, f.listed); replaced != nil { // also explains a read error, so it comes first
 		return ofTree(f.path, "read", replaced)
 	}
 	if err != nil {
 		return err
 	}
-	f.Executable, f.listed.stamp = f.executable(), after
-	f.stampValid = in.clock.isAfter(before) && after == before && before.Size == f.Size
+	f.Executable = f.listed.mode&0o100 != 0
 	return nil
 }
 

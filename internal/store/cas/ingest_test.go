@@ -46,7 +46,6 @@ func TestAFileIsReplacedAfterItWasListed(t *testing.T) {
 			in := &ingestion{store: s, root: dir, secrets: secrets.New(nil), files: []found{{path: "file", listed: listed[0]}}}
 			defer in.close()
 			require.Error(t, in.run(t.Context()))
-			require.False(t, in.files[0].stampValid)
 		})
 	}
 }

@@ -91,16 +91,3 @@ func randomPath(r *rand.Rand) string {
 	}
 	return strings.Join(parts, "/")
 }
-
-func FuzzDeltaDecode(f *testing.F) {
-	f.Add([]byte(`{"changes":{"a":{"deleted":true}},"schema":"maestro.delta/v1"}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if d, err := cas.DecodeDelta(data); err == nil {
-			again, err := cas.EncodeDelta(d)
-			require.NoError(t, err)
-			back, err := cas.DecodeDelta(again)
-			require.NoError(t, err)
-			require.Equal(t, d, back)
-		}
-	})
-}

@@ -5,12 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 func TestModesAreNormal(t *testing.T) {
@@ -25,23 +23,6 @@ func TestModesAreNormal(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, info.Mode(), p)
 	}
-}
-
-func TestFilesAreNotShared(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	big := strings.Repeat("x", 400<<10)
-	dir, m := materialised(t, s, map[string]string{"a": "1", "b": "1", "big": big})
-	for _, p := range []string{"a", "big"} {
-		f, err := os.OpenFile(filepath.Join(dir, p), os.O_WRONLY, 0)
-		require.NoError(t, err)
-		_, err = f.WriteString("!")
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	other := filepath.Join(t.TempDir(), "other")
-	require.NoError(t, s.Materialise(t.Context(), m, other))
-	require.Equal(t, map[string]string{"a": "1", "b": "1", "big": big}, readTree(t, other))
 }
 
 func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
@@ -68,34 +49,6 @@ func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
 			require.Equal(t, files, readTree(t, dir))
 		})
 	}
-}
-
-func TestASnapshotBringsBackWhatWasLost(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	work := t.TempDir()
-	writeTree(t, work, map[string]string{"a": "1"})
-	backdate(t, work)
-	snap, err := s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(blobPath(s, sha([]byte("1")))))
-	dir := filepath.Join(t.TempDir(), "tree")
-	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), session.ErrNotFound)
-	_, err = s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	require.NoError(t, s.Materialise(t.Context(), snap.Manifest, dir))
-}
-
-// backdate lets a tree's files bear a time before now by the kernel's clock.
-func backdate(t *testing.T, dir string) {
-	t.Helper()
-	probe := filepath.Join(t.TempDir(), "probe")
-	newest := time.Now()
-	require.Eventually(t, func() bool {
-		require.NoError(t, os.WriteFile(probe, nil, 0o600))
-		info, err := os.Stat(probe)
-		return err == nil && info.ModTime().After(newest)
-	}, time.Minute, time.Millisecond, "files in %s", dir)
 }
 
 func TestNothingOutsideIsTouched(t *testing.T) {

@@ -1,13 +1,11 @@
 package cas_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -105,43 +103,6 @@ func TestGitAppliesAPatch(t *testing.T) {
 	}
 }
 
-func TestPatchAppliesAPatchOfTexts(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("patch"); err != nil {
-		t.Skip("patch is not installed")
-	}
-	s := newStore(t)
-	before := map[string]string{"edit it": "one\ntwo", "gone": "bye\n", "link": "-> a"}
-	after := map[string]string{"edit it": "one\nthree", "new": "#! hello\n", "link": "-> b"}
-	patch := patchOf(t, s, snapshot(t, s, before), snapshot(t, s, after), cas.PatchOptions{})
-	require.Equal(t, after, applied(t, before, patch, "patch", "-p1", "--silent"))
-}
-
-// TestGitAppliesPatchesOfAnyTexts compares many pairs of texts of few, repeating
-// lines, which are the hard ones for line numbers.
-func TestGitAppliesPatchesOfAnyTexts(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	random := rand.New(rand.NewPCG(7, 7))
-	text := func() string {
-		var b strings.Builder
-		for range random.IntN(30) {
-			fmt.Fprintf(&b, "%c\n", 'a'+random.IntN(3))
-		}
-		if random.IntN(3) == 0 {
-			return strings.TrimSuffix(b.String(), "\n")
-		}
-		return b.String()
-	}
-	before, after := map[string]string{}, map[string]string{}
-	for i := range 400 {
-		name := fmt.Sprintf("f%03d", i)
-		before[name], after[name] = text(), text()
-	}
-	patch := patchOf(t, s, snapshot(t, s, before), snapshot(t, s, after), cas.PatchOptions{})
-	require.Equal(t, after, applied(t, before, patch, "git", "apply", "-"))
-}
-
 func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -164,48 +125,11 @@ func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 	}
 }
 
-func TestAPatchNamesContentsAsGitDoes(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	patch := patchOf(t, s, snapshot(t, s, nil), snapshot(t, s, map[string]string{"a": "hello\n"}), cas.PatchOptions{})
-	cmd := exec.CommandContext(t.Context(), "git", "hash-object", "--stdin")
-	cmd.Stdin = strings.NewReader("hello\n")
-	name, err := cmd.Output()
-	require.NoError(t, err)
-	require.Contains(t, patch, strings.Repeat("0", 40)+".."+string(bytes.TrimSpace(name)))
-}
-
 func TestUnifiedDiffTellsWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	from := snapshot(t, s, map[string]string{"keep.txt": "same\n", "edit.txt": "one\ntwo\n", "gone.txt": "bye\n", "data.bin": "a\x00b"})
 	to := snapshot(t, s, map[string]string{"keep.txt": "same\n", "edit.txt": "one\nthree\n", "new.txt": "hello\n", "data.bin": "a\x00c"})
-
-	diff, err := s.UnifiedDiff(t.Context(), from, to, 1<<16)
-	require.NoError(t, err)
-	diff = regexp.MustCompile(`(?m)^index .*\n`).ReplaceAllString(diff, "")
-	require.Equal(t, `diff --git a/data.bin b/data.bin
-Binary files a/data.bin and b/data.bin differ
-diff --git a/edit.txt b/edit.txt
---- a/edit.txt
-+++ b/edit.txt
-@@ -1,2 +1,2 @@
- one
--two
-+three
-diff --git a/gone.txt b/gone.txt
-deleted file mode 100644
---- a/gone.txt
-+++ /dev/null
-@@ -1 +0,0 @@
--bye
-diff --git a/new.txt b/new.txt
-new file mode 100644
---- /dev/null
-+++ b/new.txt
-@@ -0,0 +1 @@
-+hello
-`, diff)
 
 	short, err := s.UnifiedDiff(t.Context(), from, to, 240)
 	require.NoError(t, err)

@@ -18,15 +18,12 @@ type found struct {
 	path string
 	// Entry describes it; the content of a file is set once it is stored.
 	Entry
-	// listed is its latest metadata. stampValid: the stamp identifies the content.
-	listed     dirItem
-	stampValid bool
+	// listed is its metadata.
+	listed dirItem
 	// old is the entry that the trees have at the path; nil: none. keeps: the file itself cannot be kept, and old is.
 	old   *Entry
 	keeps bool
 }
-
-func (f *found) executable() bool { return f.listed.mode&0o100 != 0 }
 
 // before returns the entry that the trees have at the path; zero: none.
 func (f *found) before() Entry {
@@ -61,8 +58,6 @@ type scanner struct {
 	// beneath are rules with a lower priority than those of the tree.
 	beneath *ignoreRules
 	limits  Limits
-	// known are the stamps of an earlier snapshot of the directory.
-	known stamps
 	// fixModes allows the scan to make files readable and directories accessible for their owner.
 	fixModes bool
 	// files are those that were found.
@@ -182,8 +177,8 @@ func (sc *scanner) rulesOf(ctx context.Context, in *os.Root, dir string, at scop
 		return at.rules, nil
 	}
 	p, now := path.Join(dir, ignoreFile), entries[i]
-	if now.Size > maxIgnoreFile {
-		return sc.noRules(at, p, ignoreFileTooLarge(now.Size)), nil
+	if now.size > maxIgnoreFile {
+		return sc.noRules(at, p, ignoreFileTooLarge(now.size)), nil
 	}
 	f, err := openFile(in, now, sc.fixModes)
 	if errors.Is(err, fs.ErrPermission) {
@@ -194,7 +189,7 @@ func (sc *scanner) rulesOf(ctx context.Context, in *os.Root, dir string, at scop
 	}
 	defer f.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile))
-	if _, replaced := checkSame(f, now); replaced != nil {
+	if replaced := checkSame(f, now); replaced != nil {
 		err = replaced
 	}
 	if err != nil {
@@ -276,26 +271,22 @@ func (sc *scanner) file(ctx context.Context, in *os.Root, p string, now dirItem,
 		return &RefusedError{p, fmt.Sprintf("makes the paths of all files longer than %d MB; shorten names, or ignore some", maxPaths>>20)}
 	}
 	f := found{path: p, listed: now, old: old}
-	f.SHA256, f.stampValid = sc.known.digest(p, now)
 	switch mode := now.mode; {
 	case mode.IsRegular():
-		if !f.stampValid && (!sc.fixModes || old == nil) && !sc.readable(in, now) {
+		if (!sc.fixModes || old == nil) && !sc.readable(in, now) {
 			return sc.leave(p, cannotBeRead)
 		}
-		if size := now.Size; size > sc.limits.FileBytes && (old == nil || old.Size != size) {
+		if size := now.size; size > sc.limits.FileBytes && (old == nil || old.Size != size) {
 			if f.keeps = f.before() != (Entry{}); !f.keeps {
 				return sc.leave(p, tooLarge(size, sc.limits.FileBytes))
 			}
 			if err := sc.leave(p, tooLarge(size, sc.limits.FileBytes)+"; its old version is kept"); err != nil {
 				return err
 			}
-			f.Entry, now.Size, f.stampValid = *old, old.Size, false
+			f.Entry, now.size = *old, old.Size
 		}
-		if sc.bytes += now.Size; sc.most > 0 && sc.bytes > sc.most {
+		if sc.bytes += now.size; sc.most > 0 && sc.bytes > sc.most {
 			return treeTooLarge(p, sc.most)
-		}
-		if f.stampValid {
-			f.Size, f.Executable = now.Size, f.executable()
 		}
 	case mode&fs.ModeSymlink != 0:
 		target, err := in.Readlink(now.name)

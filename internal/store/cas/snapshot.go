@@ -33,16 +33,11 @@ type SnapshotOptions struct {
 	// Include lists patterns of files that are included although they are ignored, or their names
 	// suggest that they contain keys.
 	Include []string
-	// Known lists paths that are included even if they are ignored: those of a tree that the
-	// directory is to be compared with.
-	Known []string
 	// Tracked lists paths that are included although the workspace's own rules ignore them, or their names suggest that
 	// they contain keys, but not if Ignore excludes them.
 	Tracked []string
 	// Beneath has gitignore patterns with a lower priority than those of the workspace.
 	Beneath string
-	// Once: no stamps are kept, because there will be no other snapshot of the directory.
-	Once bool
 }
 
 // Snapshot is the result of [Store.Snapshot].
@@ -103,10 +98,9 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	sc := &scanner{
 		top: root, limits: s.options.Limits, wanted: o.Include, base: s.emptyTree(),
 		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
-		left:  left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), known: s.loadStamps(dir),
+		left:  left, roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath),
 	}
-	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
-	for _, p := range append(tracked, o.Known...) {
+	for _, p := range slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes) {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
 			return snap, err
 		}
@@ -114,7 +108,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if sc.exclude, err = s.private(left, o.Include); err != nil {
 		return snap, err
 	}
-	in := &ingestion{store: s, root: root, secrets: secrets.New(nil), clock: clockOf(dir)}
+	in := &ingestion{store: s, root: root, secrets: secrets.New(nil)}
 	defer func() { err = errors.Join(err, in.close()) }()
 	if err := sc.scan(ctx); err != nil {
 		return snap, err
@@ -122,26 +116,20 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	in.files = sc.files
 	left.sort()
 	snap.Ignored, snap.Private, snap.Odd = left.skipped, left.secret, left.odd
-	t, err := in.snapshot(ctx, sc.known.Manifest)
+	t, err := in.snapshot(ctx)
 	if err != nil {
 		return snap, err
 	}
 	snap.Manifest, snap.Files, snap.Bytes = t.top.digest(), t.Files(), t.Bytes()
-	if !o.Once {
-		s.saveStamps(dir, in.stamps(snap.Manifest))
-	}
 	return snap, nil
 }
 
-// snapshot stores the found files and their tree, unless the store has the tree.
-func (in *ingestion) snapshot(ctx context.Context, has spec.Digest) (*Tree, error) {
+// snapshot stores the found files and their tree.
+func (in *ingestion) snapshot(ctx context.Context) (*Tree, error) {
 	if err := in.run(ctx); err != nil {
 		return nil, err
 	}
 	t := in.store.TreeOf(in.manifest())
-	if t.top.digest() == has {
-		return t, nil
-	}
 	return t, in.saveTree(ctx, t)
 }
 
@@ -154,7 +142,7 @@ func (s *Store) private(left *leftOut, include patterns) (func(string, dirItem, 
 	}
 	return func(p string, now dirItem, had bool) bool {
 		if now.mode.IsDir() {
-			if now.sameFile(itemOf(own).stamp) {
+			if now.id == itemOf(own).id {
 				left.ignored(p + "/")
 				return true
 			}

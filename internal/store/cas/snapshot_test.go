@@ -1,21 +1,13 @@
 package cas_test
 
 import (
-	"bytes"
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
@@ -60,8 +52,6 @@ func TestTrackedFiles(t *testing.T) {
 	paths, ignored := taken(cas.SnapshotOptions{Tracked: tracked, Ignore: []string{"gen/", "!gen/c", "*.log"}})
 	require.Equal(t, []string{".env", ".gitignore", "dist/a"}, paths)
 	require.Equal(t, []string{"dist/new", "gen/", "x.log"}, ignored)
-	paths, _ = taken(cas.SnapshotOptions{Known: tracked, Ignore: []string{"gen/"}})
-	require.Equal(t, []string{".env", ".gitignore", "dist/a", "gen/b", "gen/c", "x.log"}, paths)
 }
 
 // TestWhatCannotBeReadIsLeftOut of a workspace, and of a result if it is new and cannot be made readable.
@@ -86,76 +76,6 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 	paths, err := s.Paths(t.Context(), snap.Manifest)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "d/x"}, paths)
-}
-
-func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
-	t.Parallel()
-	s, dir := newStore(t), t.TempDir()
-	writeTree(t, dir, map[string]string{"a": "1"})
-	blobs := filepath.Join(s.Dir(), "blobs", "sha256")
-	require.NoError(t, os.MkdirAll(filepath.Dir(blobs), 0o700))
-	require.NoError(t, os.WriteFile(blobs, nil, 0o600))
-	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.ErrorIs(t, err, syscall.ENOTDIR)
-}
-
-func TestASnapshotSeesEveryChange(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	dir := t.TempDir()
-	seen := map[spec.Digest]string{}
-	for i := range 20 {
-		content := fmt.Sprintf("%02d", i) // always the same size
-		path := filepath.Join(dir, "a")
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-		for range 2 {
-			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-			require.NoError(t, err)
-			m, err := s.Manifest(t.Context(), snap.Manifest)
-			require.NoError(t, err)
-			require.Equal(t, cas.Manifest{"a": file(content)}, m)
-			seen[snap.Manifest] = content
-		}
-	}
-	require.Len(t, seen, 20)
-}
-
-// TestStampsAreOnlyACache: a snapshot over damaged stamps reads the files.
-func TestStampsAreOnlyACache(t *testing.T) {
-	t.Parallel()
-	s, dir := newStore(t), t.TempDir()
-	writeTree(t, dir, map[string]string{"a": "1", "d/b": "1"})
-	snapshot := func() cas.Manifest {
-		snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-		require.NoError(t, err)
-		m, err := s.Manifest(t.Context(), snap.Manifest)
-		require.NoError(t, err)
-		return m
-	}
-	stamps := func() (path string, data []byte) {
-		found, err := filepath.Glob(filepath.Join(s.Dir(), "stamps", "*"))
-		require.NoError(t, err)
-		require.Len(t, found, 1)
-		data, err = os.ReadFile(found[0])
-		require.NoError(t, err)
-		return found[0], data
-	}
-	require.Eventually(t, func() bool { // the clock of files ticks seldom
-		snapshot()
-		_, data := stamps()
-		return bytes.Contains(data, []byte("\x01a")) && bytes.Contains(data, []byte("\x03d/b")) // each after its length
-	}, time.Minute, time.Millisecond)
-	path, whole := stamps()
-	for i := range whole {
-		for _, spoiled := range [][]byte{whole[:i], slices.Concat(whole[:i], []byte{whole[i] ^ 1}, whole[i+1:])} {
-			require.NoError(t, os.WriteFile(path, spoiled, 0o600))
-			require.Equal(t, cas.Manifest{"a": file("1"), "d/b": file("1")}, snapshot())
-		}
-	}
-	snap, err := s.Snapshot(t.Context(), t.TempDir(), cas.SnapshotOptions{Once: true})
-	require.NoError(t, err)
-	require.Zero(t, snap.Files)
-	stamps()
 }
 
 func TestASnapshotOnlyReads(t *testing.T) {
@@ -199,43 +119,4 @@ func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"["}})
 	require.ErrorAs(t, err, &refused)
-}
-
-// TestASnapshotIsTheDirectory takes a directory again and again, while it changes at random and
-// while it does not, with a store that remembers it, and compares with what is there.
-func TestASnapshotIsTheDirectory(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		dir, files := t.TempDir(), map[string]string{}
-		for range 6 {
-			if r.IntN(3) > 0 {
-				edit(t, r, dir, files)
-			}
-			want, ignore := maps.Clone(files), []string(nil)
-			if r.IntN(3) == 0 {
-				ignore = []string{"/a"}
-				maps.DeleteFunc(want, func(p, _ string) bool { return p == "a" || strings.HasPrefix(p, "a/") })
-			}
-			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Ignore: ignore})
-			require.NoError(t, err)
-			tree, err := s.Manifest(t.Context(), snap.Manifest)
-			require.NoError(t, err)
-			require.Equal(t, manifestOf(want), tree, "seed %d", seed)
-			require.Equal(t, len(want), snap.Files)
-		}
-	}
-}
-
-// manifestOf is the manifest of files as [edit] keeps them.
-func manifestOf(files map[string]string) cas.Manifest {
-	m := cas.Manifest{}
-	for p, content := range files {
-		m[p] = file(content)
-		if target, ok := strings.CutPrefix(content, "-> "); ok {
-			m[p] = cas.Entry{Link: target}
-		}
-	}
-	return m
 }

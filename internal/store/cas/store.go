@@ -46,8 +46,6 @@ func (l Limits) WithDefaults() Limits {
 type Options struct {
 	// Limits bounds the trees that are accepted.
 	Limits Limits
-	// StampsDir is the directory for the stamps of workspaces of this host; empty: none are kept.
-	StampsDir string
 	// StoreDir is the store's directory. Messages name the store by it, and no snapshot contains
 	// it.
 	StoreDir string

@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
-// content is what a directory has, with the index of the same host.
+// content is what a directory has.
 type content struct {
 	*cas.Store
 	dir string
@@ -30,7 +30,7 @@ func open(t testing.TB, dir string, limits cas.Limits) *content {
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	blobs, err := storage.NewDirectory(dir, time.Now)
 	require.NoError(t, err)
-	return &content{cas.New(blobs, cas.Options{Limits: limits, StoreDir: dir, StampsDir: filepath.Join(dir, "stamps")}), dir}
+	return &content{cas.New(blobs, cas.Options{Limits: limits, StoreDir: dir}), dir}
 }
 
 // newStore makes content that ends with the test.

@@ -1,6 +1,7 @@
 package cas_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -19,6 +20,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
+
+// tester is a test or a property.
+type tester interface {
+	require.TestingT
+	Context() context.Context
+}
 
 // putText stores a blob and returns the entry of a file with that content.
 func putText(t tester, s *content, text string) cas.Entry {
@@ -260,25 +267,4 @@ func TestDocumentsThatAreNoTrees(t *testing.T) {
 		_, err := s.Manifest(t.Context(), spec.Digest(put(text)))
 		require.ErrorIs(t, err, session.ErrNotFound, name)
 	}
-}
-
-func FuzzTreeDecode(f *testing.F) {
-	const head = "maestro.tree/v1\n"
-	x := string(sha([]byte("x")))
-	f.Add([]byte(head + "file\t" + x + "\t1\ta\nexec\t" + x + "\t1\tb\nlink\ta\tc\n"))
-	f.Add([]byte(head + "dir\t" + x + "\t1\t1\ta\n"))
-	f.Add([]byte(head + "part\t" + x + "\n"))
-	s := newStore(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		name, err := s.PutBlob(t.Context(), data)
-		require.NoError(t, err)
-		m, err := s.Manifest(t.Context(), name)
-		if err != nil {
-			return
-		}
-		require.NoError(t, m.Check())
-		again, err := s.PutManifest(t.Context(), m)
-		require.NoError(t, err)
-		require.Equal(t, name, again)
-	})
 }

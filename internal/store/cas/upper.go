@@ -68,7 +68,7 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 	sizes := make(Manifest, len(files))
 	for _, f := range files {
 		if sizes[f.path] = f.Entry; f.Link == "" && !f.keeps {
-			sizes[f.path] = Entry{Size: f.listed.Size}
+			sizes[f.path] = Entry{Size: f.listed.size}
 		}
 	}
 	t, err := l.withUpper(ctx, sizes, nil)

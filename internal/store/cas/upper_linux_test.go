@@ -1,7 +1,6 @@
 package cas_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,109 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/cas/castest"
-	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
-
-// mounted is an overlay over a tree.
-type mounted struct {
-	dir, lower, upper, work string
-}
-
-// within mounts the overlay while do works in it.
-func (m mounted) within(t require.TestingT, do func()) {
-	unmount, err := proctest.Overlay(m.dir, []string{m.lower}, m.upper, m.work)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, unmount()) }()
-	do()
-}
-
-// over makes an overlay over a manifest.
-func over(t *rapid.T, s *content, manifest spec.Digest) (_ mounted, remove func()) {
-	top, err := os.MkdirTemp(s.dir, "room")
-	require.NoError(t, err)
-	m := mounted{filepath.Join(top, "dir"), filepath.Join(top, "lower"), filepath.Join(top, "upper"), filepath.Join(top, "work")}
-	for _, d := range []string{m.dir, m.upper, m.work} {
-		require.NoError(t, os.Mkdir(d, 0o755))
-	}
-	require.NoError(t, s.Materialise(t.Context(), manifest, m.lower))
-	return m, func() {
-		dir, err := os.OpenRoot(s.dir)
-		require.NoError(t, err)
-		defer dir.Close()
-		require.NoError(t, bounded.RemoveAll(dir, filepath.Base(top)))
-	}
-}
-
-// agree collects a mounted directory as a whole and from its upper directory, and compares
-// results, or what is refused.
-func agree(t *rapid.T, s *content, m mounted, req session.Collect) (out session.Collected, ok bool) {
-	req.Dir = m.upper
-	out, err := s.Collect(t.Context(), req)
-	var whole session.Collected
-	var wholeErr error
-	m.within(t, func() {
-		req.Dir, req.Lower = m.dir, ""
-		whole, wholeErr = s.Collect(t.Context(), req)
-	})
-	if wholeErr != nil {
-		var failure *failures.Failure
-		require.ErrorAs(t, wholeErr, &failure)
-		require.EqualError(t, err, wholeErr.Error())
-		return out, false
-	}
-	require.NoError(t, err)
-	require.Equal(t, whole, out)
-	return out, true
-}
-
-// What is collected from the upper directory of an overlay is what is collected from all
-// that its mount shows, whatever was done in it.
-func TestAnUpperDirectoryIsTheDifference(t *testing.T) {
-	t.Parallel()
-	if !proctest.InMounts(t) {
-		return
-	}
-	s := newStore(t)
-	rapid.Check(t, func(t *rapid.T) {
-		base := put(t, s, castest.Tree(t))
-		room, remove := over(t, s, base)
-		defer remove()
-		work := func(room mounted) {
-			room.within(t, func() {
-				dir, err := os.OpenRoot(room.dir)
-				require.NoError(t, err)
-				defer dir.Close()
-				for range rapid.IntRange(2, 12).Draw(t, "operations") {
-					castest.Operation(t, dir)
-				}
-			})
-		}
-		work(room)
-		some := rapid.SliceOfN(castest.Rule, 0, 1)
-		req := session.Collect{Base: base, Lower: base, Ignore: some.Draw(t, "ignore"), Produces: wanted.Draw(t, "produces")}
-		out, ok := agree(t, s, room, req)
-		if !ok {
-			return
-		}
-		// A check works on the result and leaves files behind.
-		check, removeCheck := over(t, s, out.Output)
-		defer removeCheck()
-		work(check)
-		req = session.Collect{Base: base, Lower: out.Output, Only: append(wanted.Draw(t, "only"), "out/**"), On: out.Delta}
-		agree(t, s, check, req)
-	})
-}
-
-var wanted = rapid.SliceOfN(rapid.SampledFrom([]string{"**/*.log", "out/*", "a", "node_modules/**", "d/**/a"}), 0, 2)
 
 // upper makes an upper directory by hand: whiteouts for what is removed, opaque directories.
 func upper(t *testing.T, files map[string]string, removed, opaque []string) string {
@@ -132,14 +34,9 @@ func upper(t *testing.T, files map[string]string, removed, opaque []string) stri
 	return dir
 }
 
-// tester is a test or a property.
-type tester interface {
-	require.TestingT
-	Context() context.Context
-}
-
 // put stores a tree, in which nothing is ignored.
-func put(t tester, s *content, files map[string]string) spec.Digest {
+func put(t *testing.T, s *content, files map[string]string) spec.Digest {
+	t.Helper()
 	m := cas.Manifest{}
 	for p, text := range files {
 		_, err := s.PutBlob(t.Context(), []byte(text))

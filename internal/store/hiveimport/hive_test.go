@@ -1,7 +1,6 @@
 package hiveimport_test
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -119,34 +118,4 @@ func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 			}
 		})
 	}
-}
-
-// FuzzConvert holds the import against any file: it answers with faults, or with
-// work that a session can carry.
-func FuzzConvert(f *testing.F) {
-	f.Add(sample(f))
-	f.Add([]byte(document("a/b", `"analysis": {"status": "completed", "outputs": {"decisions": {"x y": 1}}}`)))
-	t := crew("requirements", "design", "implementation", "testing", "deployment")
-	f.Fuzz(func(tt *testing.T, data []byte) {
-		c, err := hiveimport.Parse(data)
-		if err != nil {
-			var faults hiveimport.Faults
-			require.ErrorAs(tt, err, &faults)
-			return
-		}
-		w, err := c.Convert(t)
-		if err != nil {
-			return
-		}
-		if w.Session != "" {
-			require.NoError(tt, spec.CheckSession(w.Session))
-		}
-		require.NotEmpty(tt, w.Phases)
-		for _, p := range w.Phases {
-			require.NoError(tt, session.CheckDecisions(p.Decisions))
-			_, ok := t.Phase(p.Name)
-			require.True(tt, ok)
-			require.True(tt, bytes.HasSuffix(p.Content, []byte("\n")))
-		}
-	})
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -163,27 +162,9 @@ func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus)
 // requestRow is a row of requests.
 type requestRow struct {
 	session.Key
-	ID                string
-	Kind              session.RequestKind
-	Phase, Persona    string
-	Category          failures.Category
-	Message           string
-	Actions           []session.Action
-	Quorum            *session.Quorum
-	Detail            requestDetail
-	OpenedAt          int64
-	UntilAt, ClosedAt time.Time
-	Position          int
-}
-
-// requestDetail is what no statement looks for in a request.
-type requestDetail struct {
-	Suggestion string                   `json:"suggestion,omitempty"`
-	Command    string                   `json:"command,omitempty"`
-	SkipEffect string                   `json:"skip_effect,omitempty"`
-	Raise      *session.BudgetRaise     `json:"raise,omitempty"`
-	Attempts   []session.AttemptFailure `json:"attempts,omitempty"`
-	Ticket     *session.Ticket          `json:"ticket,omitempty"`
+	session.Request
+	ClosedAt time.Time
+	Position int
 }
 
 // putRequests writes the open requests, and closes the others.
@@ -194,12 +175,8 @@ func (t *Tx) putRequests(b Boundary) error {
 		return err
 	}
 	for i, h := range b.Status.Help {
-		row := requestRow{
-			Key: b.Key, ID: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
-			Message: textfmt.Shorten(h.Message, session.MaxMessage), Actions: h.Actions, Quorum: h.Quorum,
-			Detail:   requestDetail{h.Suggestion, h.Command, h.SkipEffect, h.Raise, h.Attempts, h.Ticket},
-			OpenedAt: micros(h.Since), UntilAt: h.Until, Position: i + 1,
-		}
+		row := requestRow{Key: b.Key, Request: h, Position: i + 1}
+		row.Message = textfmt.Shorten(h.Message, session.MaxMessage)
 		if len(h.Actions) == 0 || b.Status.Status.Closed() { // nobody is asked
 			row.ClosedAt = b.At
 		}

@@ -50,9 +50,6 @@ func (d *DB) Changes(ctx context.Context, namespace string, after Position) (cha
 	return changes, now, reset, err
 }
 
-// LastChange is the position after all changes.
-func (d *DB) LastChange(ctx context.Context) (Position, error) { return read(ctx, d, (*Tx).position) }
-
 func (t *Tx) position() (p Position, err error) {
 	err = t.row(`select id, (select coalesce(max(number), 0) from changes) from installation`).Scan(&p.Installation, &p.Number)
 	return p, err

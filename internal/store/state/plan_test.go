@@ -143,17 +143,3 @@ func TestNoQueryScansATableThatGrows(t *testing.T) { //nolint:paralleltest // it
 		require.NoError(t, rows.Err())
 	}
 }
-
-// BenchmarkLists reads pages of a store of 10,000 sessions and 1,000,000 calls.
-func BenchmarkLists(b *testing.B) {
-	db := filled(b, 10_000, 100)
-	for name, read := range reads(b.Context(), db) {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if err := read(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

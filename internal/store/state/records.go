@@ -2,10 +2,7 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"reflect"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -91,22 +88,16 @@ func (r *recordReader) readRounds() error {
 	if err != nil {
 		return err
 	}
-	if err := r.each(func(row *sql.Rows) error {
-		var one roundRow
-		if err := row.Scan(one.columns().fields()...); err != nil {
-			return err
-		}
-		one.take()
-		one.Order = orders[roundPlace{one.of.AssignmentID, one.Pass, 0}]
-		if n := len(r.all); n == 0 || r.all[n-1].Assignment != one.of.AssignmentID {
-			r.all = append(r.all, session.Record{Assignment: one.of.AssignmentID})
+	rounds, err := rowsOf[roundRow](r.Tx, "rounds", r.of, " order by phase, persona, pass, round")
+	if err != nil {
+		return err
+	}
+	for _, one := range rounds {
+		if n := len(r.all); n == 0 || r.all[n-1].Assignment != one.AssignmentID {
+			r.all = append(r.all, session.Record{Assignment: one.AssignmentID})
 		}
 		last := &r.all[len(r.all)-1]
-		last.Rounds = append(last.Rounds, one.RoundRecord)
-		return nil
-	}, "select "+(&roundRow{}).columns().names()+" from rounds"+ofAssignment+" order by phase, persona, pass, round",
-		r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona); err != nil {
-		return err
+		last.Rounds = append(last.Rounds, one.round(orders[roundPlace{one.AssignmentID, one.Pass, 0}]))
 	}
 	for i := range r.all {
 		record := &r.all[i]
@@ -163,73 +154,48 @@ const (
 
 // roundRow is a row of rounds.
 type roundRow struct {
+	Assignment
+	Pass int
 	session.RoundRecord
-	of      Assignment
-	outcome string
-	basis   session.Basis
-	result  session.RoundResult
+	Outcome string
+	Basis   session.Basis       `sql:"basis_*"`
+	Result  session.RoundResult `sql:"*"`
 }
 
-func (r *roundRow) columns() columns {
-	return slices.Concat(columnsOf(&r.of), columns{
-		{"pass", &r.Pass},
-		{"round", &r.Round},
-		{"activity", &r.Activity},
-		{"sequence", &r.Seq},
-		{"agent", &r.Agent},
-		{"integrating", &r.Integrating},
-		{"supplied", &r.Supplied},
-		{"outcome", &r.outcome},
-		{"at_work", &r.Started},
-		{"lost", &r.Lost},
-		{"lost_at_progress", &r.LostAtProgress},
-		{"calls", &r.Calls},
-		{"permit", document{&r.Permit}},
-		{"outage", document{&r.Outage}},
-		{"pauses", document{&r.Pauses}},
-	}, columnsIn(reflect.ValueOf(&r.basis).Elem(), "basis_"), columns{
-		{"input", &r.result.Input},
-		{"delta", &r.result.Delta},
-		{"output", &r.result.Output},
-		{"files", &r.result.Files},
-		{"decisions", document{&r.result.Decisions}},
-		{"kept", document{&r.result.Kept}},
-		{"summary", &r.result.Summary},
-		{"left_out", document{&r.result.LeftOut}},
-		{"dropped", document{&r.result.Dropped}},
-		{"sends_back", document{&r.result.SendsBack}},
-	})
-}
-
-// fill sets the columns from the round.
-func (r *roundRow) fill() {
+// roundRowOf is the row of a round.
+func roundRowOf(a Assignment, r session.RoundRecord) roundRow {
+	row := roundRow{Assignment: a, Pass: r.Pass, RoundRecord: r}
 	switch {
 	case r.Result != nil:
-		r.outcome, r.result = roundSucceeded, *r.Result
+		row.Outcome, row.Result = roundSucceeded, *r.Result
 	case r.Last:
-		r.outcome = roundFailedForGood
+		row.Outcome = roundFailedForGood
 	case r.GaveUp:
-		r.outcome = roundFailed
+		row.Outcome = roundFailed
 	}
 	if r.Basis != nil {
-		r.basis = *r.Basis
+		row.Basis = *r.Basis
 	}
+	return row
 }
 
-// take sets the round from the columns.
-func (r *roundRow) take() {
-	if r.basis != (session.Basis{}) {
-		r.Basis = &r.basis
+// round is the round of a row.
+func (r *roundRow) round(order session.Order) session.RoundRecord {
+	round := r.RoundRecord
+	round.Order = order
+	if r.Basis != (session.Basis{}) {
+		round.Basis = &r.Basis
 	}
-	r.GaveUp, r.Last = r.outcome == roundFailed || r.outcome == roundFailedForGood, r.outcome == roundFailedForGood
-	if r.outcome == roundSucceeded {
-		result := r.result
+	round.GaveUp, round.Last = r.Outcome == roundFailed || r.Outcome == roundFailedForGood, r.Outcome == roundFailedForGood
+	if r.Outcome == roundSucceeded {
+		result := r.Result
 		if !r.Supplied {
-			result.Basis = r.Basis
+			result.Basis = round.Basis
 		}
 		result.Lost = r.Lost
-		r.Result = &result
+		round.Result = &result
 	}
+	return round
 }
 
 // AttemptState is the last durable step of an attempt.

@@ -157,9 +157,8 @@ func (d *DB) PutRound(ctx context.Context, f Fence, a Assignment, r session.Roun
 }
 
 func (t *Tx) putRound(a Assignment, r session.RoundRecord) error {
-	row := roundRow{RoundRecord: r, of: a}
-	row.fill()
-	if err := t.put("rounds", "namespace, session, phase, persona, pass, round", row.columns(), "true"); err != nil {
+	row := roundRowOf(a, r)
+	if err := t.put("rounds", "namespace, session, phase, persona, pass, round", columnsOf(&row), "true"); err != nil {
 		return err
 	}
 	attempts := attemptsOf(a, r)

@@ -415,9 +415,14 @@ create table requests (
   category    text   not null,         -- of the failure; empty for an approval
   message     text   not null,
   actions     text   not null,         -- json: the answers that it takes, the most common first; none: nobody is asked
-  detail      text   not null,         -- json: texts for the person, what a skip does, the raise, failed attempts, the ticket
+  suggestion  text   not null,         -- what may have to be corrected first
+  command     text   not null,         -- the shortest way to continue
+  skip_effect text   not null,         -- what a skip does, if that is not to continue without the work
+  budget_raise text  not null,         -- json: the budget that it is about
+  attempts    text   not null,         -- json: the failed attempts
+  ticket      text   not null,         -- json: the ticket that was created for it
   quorum      text   not null,         -- json: how many, of which groups, who started; empty if one person decides
-  opened_at   bigint not null,
+  opened_at   bigint,
   until_at    bigint,                  -- when the session stops waiting
   closed_at   bigint,                  -- answered, withdrawn, or the session has ended
   position    integer not null,        -- in the status of the newest boundary, from 1; 0 if it is not in it any more

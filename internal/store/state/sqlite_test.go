@@ -2,11 +2,9 @@ package state_test
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,22 +21,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
-// otherProcess makes the test binary a process that begins and ends calls in the state directory that it names.
-const otherProcess = "MAESTRO_STATE_TEST"
-
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(otherProcess); dir != "" {
-		if err := spend(dir, strconv.Itoa(os.Getpid())); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
+	castest.Main(m, map[string]func(string, []string) error{"spend": func(dir string, _ []string) error { return spend(dir, strconv.Itoa(os.Getpid())) }})
 }
 
 func open(t *testing.T, dir string) *state.DB {
@@ -103,12 +92,10 @@ func TestProcessesShareAFile(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, dir)
 	admit(t, db)
-	self, err := os.Executable()
-	require.NoError(t, err)
 	var others []*exec.Cmd
 	for range 4 {
-		cmd := exec.CommandContext(t.Context(), self)
-		cmd.Env, cmd.Stderr = append(os.Environ(), otherProcess+"="+dir), os.Stderr
+		cmd := castest.Process(t, "spend", dir)
+		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
 		others = append(others, cmd)
 	}
@@ -209,57 +196,6 @@ func TestADatabaseOfADevelopmentVersion(t *testing.T) {
 	}
 }
 
-// TestADamagedFile overwrites parts of the file: whatever is read is right or an error.
-func TestADamagedFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	db := open(t, dir)
-	admit(t, db)
-	const calls = 40
-	for i := range int64(calls) {
-		_, err := db.Begin(t.Context(), newCall(strconv.FormatInt(i, 10), i))
-		require.NoError(t, err)
-		require.NoError(t, db.End(t.Context(), strconv.FormatInt(i, 10), state.CallEnd{State: state.CallAnswered, Usage: cost.Usage{OutputTokens: 10}}))
-	}
-	require.NoError(t, db.Close())
-	whole, err := os.ReadFile(filepath.Join(dir, state.FileName))
-	require.NoError(t, err)
-	found := 0
-	for range 40 {
-		broken := append([]byte(nil), whole...)
-		at, err := rand.Int(rand.Reader, big.NewInt(int64(len(whole)-4096)))
-		require.NoError(t, err)
-		copy(broken[at.Int64():], make([]byte, 4096))
-		other := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(other, state.FileName), broken, 0o600))
-		err = use(t, other, calls)
-		if err != nil {
-			require.True(t, errors.Is(err, state.ErrDamaged) || errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrUnavailable), err)
-			found++
-		}
-	}
-	require.Positive(t, found)
-}
-
-// use reads every call for a change, and checks the file first as a worker does at its start.
-func use(t *testing.T, dir string, calls int64) error {
-	t.Helper()
-	db, err := state.OpenSQLite(t.Context(), dir, state.Options{Now: time.Now})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if err := db.Check(t.Context()); err != nil {
-		return err
-	}
-	for i := range calls {
-		if err := db.KeepTools(t.Context(), strconv.FormatInt(i, 10), "tools"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // TestWhereAFileMayLie refuses a file system on which SQLite is not safe, and keeps the file from others.
 func TestWhereAFileMayLie(t *testing.T) {
 	t.Parallel()
@@ -270,26 +206,6 @@ func TestWhereAFileMayLie(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, state.FileName))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-}
-
-// TestManyOpenAtOnce has processes find no database: one makes the tables, and all use them.
-func TestManyOpenAtOnce(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	opened := make(chan error)
-	for range 8 {
-		go func() {
-			db, err := state.OpenSQLite(context.Background(), dir, state.Options{Now: time.Now})
-			if err == nil {
-				err = db.Close()
-			}
-			opened <- err
-		}()
-	}
-	for range 8 {
-		require.NoError(t, <-opened)
-	}
-	admit(t, open(t, dir))
 }
 
 // TestADayHasABudget lets the day end while a call is in progress: it counts for the day on which it began.

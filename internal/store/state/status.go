@@ -86,16 +86,7 @@ func (t *Tx) readRequests(e *session.Execution) error {
 	rows, err := query[requestRow](t, `select `+columnsOf(new(requestRow)).names()+` from requests
 		where namespace = $1 and session = $2 and position > 0 order by position`, e.Namespace, e.Session)
 	for _, r := range rows {
-		h := session.Request{
-			ID: r.ID, Kind: r.Kind, Phase: r.Phase, Persona: r.Persona, Category: r.Category, Message: r.Message,
-			Actions: r.Actions, Quorum: r.Quorum,
-			Suggestion: r.Detail.Suggestion, Command: r.Detail.Command, SkipEffect: r.Detail.SkipEffect,
-			Raise: r.Detail.Raise, Attempts: r.Detail.Attempts, Ticket: r.Detail.Ticket, Until: r.UntilAt,
-		}
-		if r.OpenedAt != 0 {
-			h.Since = timeOf(r.OpenedAt)
-		}
-		e.Help = append(e.Help, h)
+		e.Help = append(e.Help, r.Request)
 	}
 	return err
 }

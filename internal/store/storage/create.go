@@ -22,10 +22,6 @@ const (
 // several processes do that at once, one makes it, and the others find it. The
 // directory is readable by its owner only.
 func (d *Directory) Create(key string, document []byte) error {
-	first, err := d.path(key)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(d.root, dirMode); err != nil {
 		return fmt.Errorf("create the store's directory: %w; create it yourself, or choose another", err)
 	}
@@ -35,7 +31,7 @@ func (d *Directory) Create(key string, document []byte) error {
 	if err := os.Chmod(d.root, dirMode); err != nil {
 		return fmt.Errorf("restrict the store to its owner: %w; choose another directory", err)
 	}
-	if err := d.claim(first, document); err != nil {
+	if err := d.claim(d.path(key), document); err != nil {
 		return fmt.Errorf("create a store in %s: %w", d.root, err)
 	}
 	return nil

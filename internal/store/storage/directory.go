@@ -32,20 +32,11 @@ func (d *Directory) Root() string { return d.root }
 
 var _ Blobs = (*Directory)(nil)
 
-func (d *Directory) path(key string) (string, error) {
-	if err := CheckKey(key); err != nil {
-		return "", err
-	}
-	return filepath.Join(d.root, filepath.FromSlash(key)), nil
-}
+func (d *Directory) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
 // Read returns the content of a file.
 func (d *Directory) Read(key string) ([]byte, error) {
-	path, err := d.path(key)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
+	f, err := os.Open(d.path(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
@@ -62,20 +53,12 @@ func (d *Directory) Read(key string) ([]byte, error) {
 
 // Replace writes a file atomically and durably. If the disk is full, it uses the reserved disk space.
 func (d *Directory) Replace(key string, data []byte) error {
-	path, err := d.path(key)
-	if err != nil {
-		return err
-	}
-	return d.withReserve(func() error { return d.writeFile(path, data) })
+	return d.withReserve(func() error { return d.writeFile(d.path(key), data) })
 }
 
 // Remove removes a file, if it exists.
 func (d *Directory) Remove(key string) error {
-	path, err := d.path(key)
-	if err != nil {
-		return err
-	}
-	return IgnoreMissing(os.Remove(path))
+	return IgnoreMissing(os.Remove(d.path(key)))
 }
 
 // IgnoreMissing is nil for the error of a file that does not exist.
@@ -88,11 +71,7 @@ func IgnoreMissing(err error) error {
 
 // List returns the names of the files in a directory, sorted. The list of a directory that does not exist is empty.
 func (d *Directory) List(key string) ([]string, error) {
-	path, err := d.path(key)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(path)
+	entries, err := os.ReadDir(d.path(key))
 	if IgnoreMissing(err) != nil {
 		return nil, err
 	}

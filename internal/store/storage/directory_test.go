@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -55,66 +54,4 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 		default:
 		}
 	}
-}
-
-func TestFilesAreListed(t *testing.T) {
-	t.Parallel()
-	open := opener(t)
-	s := open()
-	names, err := s.List("nothing")
-	require.NoError(t, err)
-	require.Empty(t, names)
-	for _, key := range []string{"top/b", "top/a.json", "top/c/d/e", "topper"} {
-		require.NoError(t, s.Replace(key, []byte(key)))
-	}
-	names, err = open().List("top")
-	require.NoError(t, err)
-	require.Equal(t, []string{"a.json", "b"}, names)
-	for range 2 {
-		require.NoError(t, s.Remove("top/b"))
-	}
-	_, err = s.Read("top/b")
-	require.ErrorIs(t, err, storage.ErrNotFound)
-}
-
-func TestHostileKeysAreRefused(t *testing.T) {
-	t.Parallel()
-	s := opener(t)()
-	for _, key := range []string{
-		"", "/", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\x00b", `a\b`,
-		strings.Repeat("x", 300), strings.Repeat("x/", 600) + "x",
-	} {
-		_, err := s.Read(key)
-		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-		require.ErrorIs(t, s.Replace(key, nil), storage.ErrKey, "%.40q", key)
-		require.ErrorIs(t, s.Remove(key), storage.ErrKey, "%.40q", key)
-		_, err = s.List(key)
-		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-		_, _, err = s.Hold(key)
-		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-	}
-}
-
-// TestHoldsExclude: a hold has one holder at a time, and taking it does not wait.
-func TestHoldsExclude(t *testing.T) {
-	t.Parallel()
-	open := opener(t)
-	s := open()
-	held, ok, err := s.Hold("a/work")
-	require.NoError(t, err)
-	require.True(t, ok)
-	for _, other := range []*storage.Directory{s, open()} {
-		_, ok, err := other.Hold("a/work")
-		require.NoError(t, err)
-		require.False(t, ok)
-	}
-	free, ok, err := open().Hold("a/other")
-	require.NoError(t, err)
-	require.True(t, ok)
-	free.Unlock()
-	held.Unlock()
-	held, ok, err = open().Hold("a/work")
-	require.NoError(t, err)
-	require.True(t, ok)
-	held.Unlock()
 }

@@ -37,9 +37,6 @@ func (l *Hold) Unlock() {
 // that have inherited the descriptor have ended. Its file is not removed: locks of a removed file and of a new one would not
 // exclude each other.
 func (d *Directory) Hold(key string) (held *Hold, ok bool, err error) {
-	if err := CheckKey(key); err != nil {
-		return nil, false, err
-	}
 	f, err := d.openLock(os.O_RDONLY, key) // which works on a read-only file system, too
 	if err != nil {
 		return nil, false, err
