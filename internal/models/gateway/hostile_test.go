@@ -87,7 +87,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	}
 	require.Zero(t, b.provider.Count())
 	require.Empty(t, b.provider.Others())
-	require.Zero(t, b.account.begun)
+	require.Zero(t, b.account.Begun)
 }
 
 // TestHeadersOfProgramsDoNotPassForOthers: what a program sends does not change who asks, and
@@ -226,7 +226,7 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 				require.Contains(t, got, counts)
 				if kind != "free" {
 					b.access.Wait()
-					settled, _, _ := b.account.sum()
+					settled, _, _ := b.account.Sum()
 					require.Equal(t, cost.Usage{InputTokens: 100, OutputTokens: 30}, settled)
 				}
 			})
@@ -322,7 +322,7 @@ Content-Length: %d
 	response, _, err := b.ask(t.Context(), t, formats["messages"], false, "hello")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, response.StatusCode)
-	_, unsettled, _ := b.account.sum()
+	_, unsettled, _ := b.account.Sum()
 	require.Positive(t, unsettled.Tokens())
 }
 

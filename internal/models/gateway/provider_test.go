@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/gateway"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -110,7 +110,7 @@ func TestLimitsHoldForAllAttempts(t *testing.T) {
 
 // poorAccount has a first call wait for its budget until paid is closed.
 type poorAccount struct {
-	*account
+	*callstest.Account
 	waits, paid chan struct{}
 }
 
@@ -118,14 +118,14 @@ func (a *poorAccount) Begin(ctx context.Context, plan session.CallPlan) (session
 	plan.Waits()
 	close(a.waits)
 	<-a.paid
-	return a.account.Begin(ctx, plan)
+	return a.Account.Begin(ctx, plan)
 }
 
 // TestACallThatWaitsForItsBudgetHoldsNoPlace of its provider. It takes one again before it is sent.
 func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, say("x"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 1 })
-	poor := &poorAccount{account: newAccount(-1), waits: make(chan struct{}), paid: make(chan struct{})}
+	poor := &poorAccount{Account: callstest.New(-1), waits: make(chan struct{}), paid: make(chan struct{})}
 	access := b.open(poor)
 	address := b.serve(t, access)
 	var asking sync.WaitGroup
@@ -142,24 +142,9 @@ func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
 	close(poor.paid)
 	asking.Wait()
 	require.Equal(t, 2, b.provider.Count())
-	_, _, open := poor.sum()
+	_, _, open := poor.Sum()
 	require.Zero(t, open)
 	response, text, err = b.ask(t.Context(), t, formats["messages"], true, "the place is free")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
-}
-
-// TestFreeCallsPass: and cost nothing.
-func TestFreeCallsPass(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, say("x"), 0, nil)
-	for _, path := range []string{"/anthropic/v1/messages/count_tokens", "/gemini/v1beta/models/m:countTokens"} {
-		response, text, err := post(t.Context(), t, b.address+path, b.access.Token, `{"messages":[]}`)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, response.StatusCode, text)
-		require.Contains(t, strings.ToLower(text), "tokens")
-	}
-	_, _, open := b.account.sum()
-	require.Zero(t, open)
-	require.Zero(t, b.account.begun)
 }

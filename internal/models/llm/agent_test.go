@@ -69,23 +69,6 @@ func TestWork(t *testing.T) {
 	})
 }
 
-// TestUsage has both providers count the same in their own ways.
-func TestUsage(t *testing.T) {
-	t.Parallel()
-	reply := finish()
-	reply.Usage = cost.Usage{InputTokens: 100, OutputTokens: 50, CacheReadTokens: 1000}
-	each(t, plays(reply), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
-		b.agent.Prices = &cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8}
-		out, err := b.run()
-		require.NoError(t, err)
-		want := reply.Usage
-		want.CostUSD = 300_000 + 750_000 + 300_000
-		require.Equal(t, want, out.Usage)
-		require.Equal(t, want, b.calls.turns[1].stored.Usage)
-		require.NotEmpty(t, b.calls.live, "told while the call was under way")
-	})
-}
-
 // TestEscapes tries to leave the directory.
 func TestEscapes(t *testing.T) {
 	t.Parallel()

@@ -83,16 +83,6 @@ func TestCallsThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// TestBrokenArgumentsOfAStream come in pieces that add up to no JSON.
-func TestBrokenArgumentsOfAStream(t *testing.T) {
-	t.Parallel()
-	each(t, plays(providertest.Use(providertest.Call{Name: "read", Arguments: `{"path": "a`}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		out, err := b.run()
-		require.NoError(t, err, "%s", out.Log)
-		require.Contains(t, s.Requests()[1].Last().Results[0].Text, "no JSON object")
-	})
-}
-
 // TestSilence is an answer without a call.
 func TestSilence(t *testing.T) {
 	t.Parallel()

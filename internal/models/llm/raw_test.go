@@ -76,16 +76,6 @@ func TestErrorsWithStatus200(t *testing.T) {
 	}
 }
 
-// TestAWordForAFailure at the end of an answer is a failure of the provider in every format.
-func TestAWordForAFailure(t *testing.T) {
-	t.Parallel()
-	stopped := `{"type":"message_delta","delta":{"stop_reason":"error"},"usage":{"output_tokens":20}}`
-	b := rawBench(t, "anthropic", "text/event-stream", "event: message_start\ndata: "+begun+"\n\nevent: message_delta\ndata: "+stopped+"\n\n")
-	_, err := b.run()
-	require.Equal(t, failures.APIError, failed(t, err).Category)
-	require.Equal(t, []abandoned{{turn: 1, known: true, used: cost.Usage{InputTokens: 100, OutputTokens: 20}}}, b.calls.abandons)
-}
-
 // TestAnswersAsTheyCome are whole answers of servers that are only nearly compatible: they are used, and not paid for again.
 func TestAnswersAsTheyCome(t *testing.T) {
 	t.Parallel()

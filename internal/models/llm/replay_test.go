@@ -92,32 +92,6 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestDyingAgainAndAgain kills the worker a few steps after every start, so that
-// no run gets far.
-func TestDyingAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	each(t, talk(), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		talked(b)
-		starts := 0
-		for {
-			starts++
-			require.Less(t, starts, 200)
-			// What was kept is walked through first; then there are five more steps.
-			b.calls.steps, b.calls.killAfter = 0, 5*starts
-			b.fill(nil)
-			out, err := b.run()
-			if err == nil {
-				require.Equal(t, b.calls.settled(), out.Usage)
-				break
-			}
-			require.ErrorIs(t, err, errKilled)
-		}
-		require.Greater(t, starts, longTalk/2)
-		require.Equal(t, longTalk, s.Count())
-		require.Equal(t, "begin", b.files()["log.md"][:5])
-	})
-}
-
 // TestKeptToolsDoNotWorkAgain replays a turn whose check would come out another
 // way by now.
 func TestKeptToolsDoNotWorkAgain(t *testing.T) {
@@ -181,25 +155,5 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 		_, err = b.run()
 		require.NoError(t, err)
 		require.Equal(t, 4, s.Count())
-	})
-}
-
-// TestRequestsAreDeterministic compares what was sent for the same work.
-func TestRequestsAreDeterministic(t *testing.T) {
-	t.Parallel()
-	each(t, talk(), map[string]string{"b": "", "a": "", "c": ""}, func(t *testing.T, b *bench, s *providertest.Server) {
-		talked(b)
-		for range 2 {
-			b.calls = newCallStore()
-			b.job.Calls = b.calls
-			b.fill(map[string]string{"c": "", "a": "", "b": ""})
-			_, err := b.run()
-			require.NoError(t, err)
-		}
-		requests := s.Requests()
-		for i := range longTalk {
-			first, second := requests[i], requests[i+longTalk]
-			require.Equal(t, string(first.Body), string(second.Body), "turn %d", i+1)
-		}
 	})
 }
