@@ -2,18 +2,14 @@ package agent
 
 import (
 	"encoding/json"
-	"log/slog"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/models/wire"
 )
 
 func TestConfigDefaults(t *testing.T) {
@@ -41,13 +37,6 @@ func TestNothingHalfCheckedStarts(t *testing.T) {
 	cfg := Config{Version: 1, Agents: map[string]Definition{"a": {Kind: KindCommand, Argv: []string{"x"}, Fallback: "b"}}}
 	_, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now})
 	require.ErrorContains(t, err, `$.agents.a.fallback is "b", which is none of the agents`)
-}
-
-func TestLimitsAreSizes(t *testing.T) {
-	t.Parallel()
-	var l Limits
-	require.NoError(t, yaml.Unmarshal([]byte("file_bytes: 1000\noutput_bytes: 10MB\n"), &l))
-	require.Equal(t, Limits{FileBytes: 1000, OutputBytes: 10_000_000}, l)
 }
 
 func TestDigestNamesWhatIsDone(t *testing.T) {
@@ -96,23 +85,4 @@ func TestNewTellsEverythingThatIsWrong(t *testing.T) {
 	}, Options{Getenv: os.Getenv, Now: time.Now, CacheRoot: "relative"})
 	require.ErrorContains(t, err, "run_as")
 	require.ErrorContains(t, err, "must be an absolute path")
-}
-
-func TestNewWarnsOfWhatWillNotWork(t *testing.T) {
-	t.Parallel()
-	var log strings.Builder
-	_, err := New(Config{
-		Version: 1, Dir: t.TempDir(),
-		Agents: map[string]Definition{
-			"a": {Kind: KindCommand, Argv: []string{"no-such-program"}, Env: []string{"UNSET"}},
-		},
-		Providers: map[string]Provider{"p": {Format: wire.Anthropic, KeyEnv: "NO_KEY"}},
-		Checks:    map[string]CheckDefinition{"c": {Argv: []string{"/no/such/check"}}, "tree": {Argv: []string{"./of-the-tree"}}},
-	}, Options{Getenv: func(string) string { return "" }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	require.NoError(t, err)
-	require.Contains(t, log.String(), "no-such-program")
-	require.Contains(t, log.String(), "UNSET")
-	require.Contains(t, log.String(), "NO_KEY")
-	require.Contains(t, log.String(), "/no/such/check")
-	require.NotContains(t, log.String(), "of-the-tree")
 }

@@ -31,7 +31,7 @@ done 2>&1; true`, host}}},
 	if s.launcher.User != nil {
 		require.NoError(t, s.launcher.User.Chown(given))
 	}
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err, string(out.Log))
 	require.NotContains(t, string(out.Log), "content of blob")
 	require.FileExists(t, filepath.Join(store, "blob"), "nobody has moved it")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
-	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/wire"
@@ -47,7 +46,7 @@ func TestKeys(t *testing.T) {
 		b := newBench(t)
 		run := func(variable string) (http.Header, error) {
 			s := b.set(modelConfig(Provider{Format: format, BaseURL: c.base, KeyEnv: variable}))
-			_, err := s.Run(t.Context(), b.job())
+			_, err := b.run(s)
 			if err != nil {
 				return nil, err
 			}
@@ -72,16 +71,6 @@ func TestKeys(t *testing.T) {
 		require.Contains(t, f.Message, "variable MODEL with")
 		require.Equal(t, before, server.Count())
 	}
-}
-
-// TestKeysAreSecrets masks a key whatever its variable is called.
-func TestKeysAreSecrets(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.vars["MODEL"] = secret + "\n"
-	s := b.set(modelConfig(Provider{Format: wire.OpenAI, KeyEnv: "MODEL"}))
-	require.Equal(t, "it is ***.", s.Mask("it is "+secret+"."))
-	require.Contains(t, s.Secrets().Secrets(), secrets.Secret{Name: "MODEL", Value: secret})
 }
 
 // TestModelsAreFollowed looks at what a model does while it does it: a part of its
@@ -151,66 +140,43 @@ func TestModelsAreFollowed(t *testing.T) {
 	}
 }
 
-// TestModelsAreOffered says what of a model others have to know.
+// TestModelsAreOffered says what of a model others have to know. Prices, keys and breakers say nothing about what it does.
 func TestModelsAreOffered(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
 	c := modelConfig(Provider{Format: wire.OpenAI, BaseURL: "http://localhost", KeyEnv: "UNSET"})
-	priced := c.Providers["p"]
-	priced.Models, priced.KeyEnv, priced.Breaker.Threshold = map[string]cost.Prices{"m": {}}, "", 7
-	elsewhere := priced
-	elsewhere.BaseURL = "http://127.0.0.1"
-	c.Providers["q"], c.Providers["r"] = priced, elsewhere
-	for name, provider := range map[string]string{"y": "q", "z": "r"} {
-		c.Agents[name] = Definition{Kind: KindModel, Provider: provider, Model: "m"}
-	}
-	s := b.set(c)
-	offered := s.Offered("x")
-	require.Equal(t, "m", offered.Model)
-	require.True(t, offered.Unpriced)
-	require.Equal(t, spec.InCalls, offered.Conversation)
-	require.False(t, s.Offered("y").Unpriced)
-	require.Equal(t, offered.Digest, s.Offered("y").Digest, "prices, keys and breakers say nothing about what it does")
-	require.NotEqual(t, offered.Digest, s.Offered("z").Digest, "it asks another server")
-	require.Equal(t, "q", s.Offered("y").Breaker, "that of the provider")
+	c.Providers["q"] = Provider{Format: wire.OpenAI, BaseURL: "http://localhost", Models: map[string]cost.Prices{"m": {}}, Breaker: spec.Breaker{Threshold: 7}}
+	c.Providers["r"] = Provider{Format: wire.OpenAI, BaseURL: "http://127.0.0.1"}
+	c.Agents["y"], c.Agents["z"] = Definition{Kind: KindModel, Provider: "q", Model: "m"}, Definition{Kind: KindModel, Provider: "r", Model: "m"}
+	s := newBench(t).set(c)
+	x, y := s.Offered("x"), s.Offered("y")
+	require.Equal(t, []any{"m", true, spec.InCalls}, []any{x.Model, x.Unpriced, x.Conversation})
+	require.Equal(t, []any{x.Digest, false, "q"}, []any{y.Digest, y.Unpriced, y.Breaker})
+	require.NotEqual(t, x.Digest, s.Offered("z").Digest, "it asks another server")
 	require.Equal(t, 7, s.Breaker("y").Threshold)
-	before := c.Digest("x")
-	c.Agents["x"] = Definition{Kind: KindModel, Provider: "p", Model: "n"}
-	require.NotEqual(t, before, c.Digest("x"))
 }
 
-// TestModelsKeepToTheLimitsOfTheirProvider has two attempts work side by side at a provider that
-// takes one call at a time, and that waits for a second one.
+// TestModelsKeepToTheLimitsOfTheirProvider has attempts work side by side at a provider that takes one call at a time.
 func TestModelsKeepToTheLimitsOfTheirProvider(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		concurrent, most int64
-		wait             time.Duration
-	}{"one call at a time": {1, 1, 300 * time.Millisecond}, "no limit": {0, 2, time.Minute}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var under, most atomic.Int64
-			server := providertest.New(t, func(r providertest.Request) providertest.Reply {
-				defer under.Add(-1)
-				for n, end := under.Add(1), time.Now().Add(c.wait); most.Load() < 2 && time.Now().Before(end); n = under.Load() {
-					most.Store(max(n, most.Load()))
-					time.Sleep(time.Millisecond)
-				}
-				return done(r)
-			})
-			b := newBench(t)
-			s := b.set(modelConfig(Provider{Format: wire.Anthropic, BaseURL: server.URL(), Limits: ProviderLimits{Concurrent: c.concurrent}}))
-			var attempts errgroup.Group
-			for range 2 {
-				job := b.job()
-				job.Calls = &purse{left: 1_000_000}
-				attempts.Go(func() error {
-					_, err := s.Run(t.Context(), job)
-					return err
-				})
-			}
-			require.NoError(t, attempts.Wait())
-			require.Equal(t, c.most, most.Load())
+	var under, most atomic.Int64
+	server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+		defer under.Add(-1)
+		now := under.Add(1)
+		for end := time.Now().Add(300 * time.Millisecond); most.Load() < 2 && time.Now().Before(end); now = under.Load() {
+			most.Store(max(now, most.Load()))
+			time.Sleep(time.Millisecond)
+		}
+		return done(r)
+	})
+	b := newBench(t)
+	s := b.set(modelConfig(Provider{Format: wire.Anthropic, BaseURL: server.URL(), Limits: ProviderLimits{Concurrent: 1}}))
+	var attempts errgroup.Group
+	for range 2 {
+		attempts.Go(func() error {
+			_, err := b.run(s)
+			return err
 		})
 	}
+	require.NoError(t, attempts.Wait())
+	require.Equal(t, int64(1), most.Load())
 }

@@ -105,10 +105,7 @@ var formats = map[string]format{
 	"messages":  {"anthropic", "/v1/messages", "/v1/messages", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
 	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
 	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
-	"gemini": {
-		"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
-		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`,
-	},
+	"gemini":    {"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`},
 }
 
 // ask makes a call as a program does, and returns the answer as far as it came.

@@ -416,7 +416,7 @@ func TestAnAnswerThatCannotBeBookedIsNotUsed(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, say("hello"), -1, nil)
-			b.account.Away = true
+			b.account.Broke = errors.New("the store is away")
 			_, _, err := b.ask(t.Context(), t, f, true, "hello")
 			require.Error(t, err)
 			require.Eventually(t, func() bool { return len(b.failures()) == 1 }, time.Minute, time.Millisecond)

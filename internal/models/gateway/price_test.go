@@ -60,16 +60,8 @@ func TestTheBillIsExact(t *testing.T) {
 			[]string{"messages", "chat", "responses"},
 			100*3000 + 10*15_000,
 		},
-		"searches": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}},
-			[]string{"messages", "responses", "gemini"},
-			3*10_000_000 + 100*3000 + 10*15_000,
-		},
-		"thoughts": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}},
-			[]string{"chat", "responses", "gemini"},
-			100*3000 + 90*15_000,
-		},
+		"searches": {providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}}, []string{"messages", "responses", "gemini"}, 3*10_000_000 + 100*3000 + 10*15_000},
+		"thoughts": {providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}}, []string{"chat", "responses", "gemini"}, 100*3000 + 90*15_000},
 	} {
 		for _, format := range c.formats {
 			for _, stream := range []bool{false, true} {

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -63,40 +62,10 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 	require.Equal(t, 90*time.Second, b.failures()[0].RetryAfter.Std())
 }
 
-func TestLimitsHoldForAllAttempts(t *testing.T) {
+// TestASpentMinuteIsTold: a program is told when to try again.
+func TestASpentMinuteIsTold(t *testing.T) {
 	t.Parallel()
-	var now, most atomic.Int64
-	b := newBench(t, func(r providertest.Request) providertest.Reply {
-		n := now.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			continue
-		}
-		reply := providertest.Say("x")
-		reply.Fault.Hold = func(sent int) <-chan struct{} {
-			if sent == 0 {
-				now.Add(-1)
-			}
-			return nil
-		}
-		reply.Fault.Delay = 5 * time.Millisecond
-		return reply
-	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 2 })
-	var asking sync.WaitGroup
-	for i := range 12 {
-		asking.Go(func() {
-			access := b.open(b.account)
-			defer access.Close()
-			response, text, err := post(t.Context(), t, b.serve(t, access)+"/anthropic/v1/messages", access.Token, fmt.Sprintf(`{"max_tokens":5,"stream":true,"i":%d,"messages":[]}`, i))
-			if err != nil || response.StatusCode != http.StatusOK {
-				t.Errorf("%v %s", err, text)
-			}
-		})
-	}
-	asking.Wait()
-	require.LessOrEqual(t, most.Load(), int64(2))
-
-	// A minute's requests are spent: the program is told when to try again.
-	b = newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
+	b := newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
 		p[0].Limits.RequestsPerMinute, o.Patience = 1, time.Millisecond
 	})
 	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "one")

@@ -1,6 +1,9 @@
 package llm_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,7 +42,7 @@ func TestWork(t *testing.T) {
 		require.Equal(t, "all done", out.Summary)
 		require.Equal(t, map[string]string{"database": "sqlite"}, out.Decisions)
 		require.Equal(t, 4, s.Count())
-		require.Equal(t, b.calls.settled(), out.Usage)
+		require.Equal(t, b.booked(), out.Usage)
 		require.Positive(t, out.Usage.CostUSD)
 
 		requests := s.Requests()
@@ -80,7 +83,9 @@ func TestEscapes(t *testing.T) {
 			call("edit", args{"path": path, "old": "o", "new": "pwned"}), call("delete", args{"path": path + "/x"}), call("list", args{"path": path}))
 	}
 	each(t, plays(providertest.Use(calls...), finish()), map[string]string{"dir/a": "a"}, func(t *testing.T, b *bench, s *providertest.Server) {
-		outside := newOutside(t, b)
+		dir := t.TempDir() // with links that lead to it
+		writeFile(t, dir, "outside", "private")
+		require.NoError(t, errors.Join(os.Symlink(filepath.Join(dir, "outside"), filepath.Join(b.dir, "link")), os.Symlink(dir, filepath.Join(b.dir, "dirlink"))))
 		out, err := b.run()
 		require.NoError(t, err, "%s", out.Log)
 		results := s.Requests()[1].Last().Results
@@ -89,6 +94,11 @@ func TestEscapes(t *testing.T) {
 			require.NotContains(t, r.Text, "private", "%s %s", calls[i].Name, calls[i].Arguments)
 			require.NotContains(t, r.Text, "root:", "%s %s", calls[i].Name, calls[i].Arguments)
 		}
-		outside()
+		data, err := os.ReadFile(filepath.Join(dir, "outside"))
+		require.NoError(t, err)
+		require.Equal(t, "private", string(data))
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
 	})
 }

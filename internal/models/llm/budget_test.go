@@ -19,7 +19,7 @@ import (
 func TestGrantsCutAnswers(t *testing.T) {
 	t.Parallel()
 	each(t, plays(use("list", args{}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		b.calls.budget = func(p session.CallPlan) (cost.Amount, error) {
+		b.calls.Budget = func(p session.CallPlan) (cost.Amount, error) {
 			if p.Turn == 1 {
 				return cost.Amount{Tokens: p.Want.Tokens - 5000}, nil
 			}
@@ -31,8 +31,8 @@ func TestGrantsCutAnswers(t *testing.T) {
 		require.GreaterOrEqual(t, requests[0].MaxTokens, int64(8192-5000), "a prompt has fewer tokens than bytes")
 		require.Less(t, requests[0].MaxTokens, int64(8192))
 		require.Equal(t, int64(16), requests[1].MaxTokens)
-		for i, p := range b.calls.plans {
-			used := b.calls.turns[i+1].stored.Usage
+		for i, p := range b.calls.Plans {
+			used := b.calls.Each[i]
 			require.LessOrEqual(t, used.Tokens(), p.Want.Tokens, "what was wanted covers it")
 			require.Less(t, p.Least.Tokens, p.Estimate.Tokens())
 			require.Equal(t, "writer", p.Agent)
@@ -40,7 +40,7 @@ func TestGrantsCutAnswers(t *testing.T) {
 			require.True(t, p.Request.Valid())
 		}
 		// The second call knows what the first has counted.
-		first, second := b.calls.turns[1].stored.Usage, b.calls.plans[1]
+		first, second := b.calls.Each[0], b.calls.Plans[1]
 		require.Less(t, second.Want.Tokens, first.Tokens()+1000+8192)
 		require.Greater(t, second.Least.Tokens, first.Tokens())
 	})
@@ -54,19 +54,19 @@ func TestEstimatesKeepToTheGrant(t *testing.T) {
 	stalled.Fault.Stall = time.Hour
 	b := newBench(t, "openai", providertest.New(t, plays(stalled)).URL(), nil)
 	b.job.Timeout = textfmt.Duration(2 * time.Second)
-	b.calls.budget = func(p session.CallPlan) (cost.Amount, error) { return p.Least, nil }
+	b.calls.Budget = func(p session.CallPlan) (cost.Amount, error) { return p.Least, nil }
 	_, err := b.run()
 	require.Equal(t, failures.Timeout, failed(t, err).Category)
-	require.Len(t, b.calls.abandons, 1)
-	require.Positive(t, b.calls.abandons[0].used.Tokens())
-	require.LessOrEqual(t, b.calls.abandons[0].used.Tokens(), b.calls.grants[0].Tokens)
+	require.Len(t, b.calls.Ends, 1)
+	require.Positive(t, b.calls.Ends[0].Used.Add(b.calls.Ends[0].Estimate).Tokens())
+	require.LessOrEqual(t, b.calls.Ends[0].Used.Add(b.calls.Ends[0].Estimate).Tokens(), b.calls.Grants[0].Tokens)
 }
 
 // TestSpentBudgets end the attempt before the call.
 func TestSpentBudgets(t *testing.T) {
 	t.Parallel()
 	each(t, plays(use("list", args{}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		b.calls.budget = func(p session.CallPlan) (cost.Amount, error) {
+		b.calls.Budget = func(p session.CallPlan) (cost.Amount, error) {
 			if p.Turn == 2 {
 				return cost.Amount{}, failures.Failf(failures.TokenBudget, "the session's budget is spent")
 			}
@@ -77,7 +77,7 @@ func TestSpentBudgets(t *testing.T) {
 		require.Equal(t, failures.TokenBudget, f.Category)
 		require.Contains(t, f.Message, "budget is spent")
 		require.Equal(t, 1, s.Count())
-		require.Equal(t, b.calls.settled(), out.Usage)
+		require.Equal(t, b.booked(), out.Usage)
 	})
 }
 
@@ -87,20 +87,19 @@ func TestOverspending(t *testing.T) {
 	t.Parallel()
 	long := providertest.Say(strings.Repeat("a very long story ", 2000))
 	each(t, plays(long), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		b.calls.overspent = failures.Failf(failures.TokenBudget, "more than was set aside")
+		b.calls.Overspent = failures.Failf(failures.TokenBudget, "more than was set aside")
 		_, err := b.run()
 		require.Equal(t, failures.TokenBudget, failed(t, err).Category)
-		require.Len(t, b.calls.abandons, 1)
-		require.False(t, b.calls.abandons[0].known)
-		require.Positive(t, b.calls.abandons[0].used.InputTokens)
+		require.Len(t, b.calls.Ends, 1)
+		require.Positive(t, b.calls.Ends[0].Used.Add(b.calls.Ends[0].Estimate).InputTokens)
 		require.Equal(t, 1, s.Count())
 	})
 	server := providertest.New(t, plays(finish()))
 	b := newBench(t, "openai", server.URL(), nil) // which counts at the end only
-	b.calls.overspent = failures.Failf(failures.TokenBudget, "more than was set aside")
+	b.calls.Overspent = failures.Failf(failures.TokenBudget, "more than was set aside")
 	_, err := b.run()
 	require.NoError(t, err)
-	require.Positive(t, b.calls.settled().Tokens())
+	require.Positive(t, b.booked().Tokens())
 }
 
 // TestRoomIsMade takes old results out of a conversation that nears the model's

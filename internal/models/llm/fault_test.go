@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -69,13 +68,12 @@ func TestFaults(t *testing.T) {
 				require.Empty(t, b.files())
 				require.Contains(t, string(out.Log), string(c.category))
 				if c.category == failures.Refused || c.category == failures.ContextOverflow {
-					require.Empty(t, b.calls.abandons)
+					require.Empty(t, b.calls.Ends)
 					return
 				}
-				require.Len(t, b.calls.abandons, 1)
-				ended := b.calls.abandons[0]
-				require.Equal(t, !c.billed, ended.known && ended.used == (cost.Usage{}))
-				require.Equal(t, c.billed, ended.used.Tokens() > 0)
+				settled, unsettled, open := b.calls.Sum()
+				require.Equal(t, c.billed, settled.Add(unsettled).Tokens() > 0)
+				require.Zero(t, open)
 				require.Zero(t, out.Usage.Tokens())
 			})
 		})
@@ -93,8 +91,7 @@ func TestTimeouts(t *testing.T) {
 		f := failed(t, err)
 		require.Equal(t, failures.Timeout, f.Category)
 		require.Contains(t, f.Message, "2s")
-		require.Len(t, b.calls.abandons, 1)
-		require.False(t, b.calls.abandons[0].known)
+		require.Len(t, b.calls.Ends, 1)
 
 		b.job.Timeout = 0
 		errStopped := errors.New("the worker stops")
@@ -107,8 +104,7 @@ func TestTimeouts(t *testing.T) {
 		}()
 		_, err = b.agent.Run(ctx, b.job)
 		require.ErrorIs(t, err, errStopped)
-		require.Len(t, b.calls.abandons, 2)
-		require.False(t, b.calls.abandons[1].known)
+		require.Len(t, b.calls.Ends, 2)
 	})
 }
 
@@ -127,26 +123,11 @@ func TestWaitsAreNoPartOfTheTimeout(t *testing.T) {
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		b.calls.budget = func(session.CallPlan) (cost.Amount, error) { return cost.Amount{}, errStore }
+		b.calls.Budget = func(session.CallPlan) (cost.Amount, error) { return cost.Amount{}, errStore }
 		_, err := b.run()
 		require.ErrorIs(t, err, errStore)
 		var f *failures.Failure
 		require.NotErrorAs(t, err, &f)
-		require.Zero(t, s.Count())
-	})
-}
-
-// TestRedirectsGetNoKey: a key is for the server that the worker file names.
-func TestRedirectsGetNoKey(t *testing.T) {
-	t.Parallel()
-	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		elsewhere := httptest.NewServer(http.RedirectHandler(s.URL()+"/v1/messages", http.StatusTemporaryRedirect))
-		defer elsewhere.Close()
-		b.agent.BaseURL = kinds[string(b.agent.API)](elsewhere.URL)
-		_, err := b.run()
-		f := failed(t, err)
-		require.Equal(t, failures.InvalidRequest, f.Category)
-		require.Contains(t, f.Message, "redirects")
 		require.Zero(t, s.Count())
 	})
 }

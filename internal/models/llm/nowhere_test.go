@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -20,7 +21,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		require.Equal(t, failures.TurnLimit, f.Category)
 		require.Contains(t, f.Message, "after 4 turns")
 		require.Equal(t, 4, s.Count())
-		b.job.MaxTurns, b.job.Calls = 2, newCallStore()
+		b.job.MaxTurns, b.job.Calls = 2, callstest.New(-1)
 		_, err = b.run()
 		require.Contains(t, failed(t, err).Message, "after 2 turns")
 	})

@@ -71,7 +71,7 @@ func TestErrorsWithStatus200(t *testing.T) {
 			b := rawBench(t, c.kind, c.contentType, body)
 			_, err := b.run()
 			require.Equal(t, c.want, failed(t, err).Category, "%v", err)
-			require.Equal(t, []abandoned{{turn: 1, known: true}}, b.calls.abandons)
+			require.Equal(t, cost.Usage{}, b.calls.Each[0])
 		})
 	}
 }
@@ -113,7 +113,7 @@ func TestAnswersAsTheyCome(t *testing.T) {
 			b := rawBench(t, c.kind, "application/json", c.body)
 			out, err := b.run()
 			require.NoError(t, err, "%s", out.Log)
-			require.Empty(t, b.calls.abandons)
+			require.Empty(t, b.calls.Ends)
 			calls := int64(1)
 			if c.files != nil {
 				require.Equal(t, c.files, b.files())
