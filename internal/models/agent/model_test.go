@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -39,105 +39,85 @@ func modelConfig(p Provider) Config {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	server := providertest.New(t, done)
-	for format, c := range map[wire.API]struct{ base, header, prefix string }{
-		wire.Anthropic: {server.URL(), "X-Api-Key", ""},
-		wire.OpenAI:    {server.OpenAIURL(), "Authorization", "Bearer "},
-	} {
-		b := newBench(t)
-		run := func(variable string) (http.Header, error) {
-			s := b.set(modelConfig(Provider{Format: format, BaseURL: c.base, KeyEnv: variable}))
-			_, err := b.run(s)
-			if err != nil {
-				return nil, err
-			}
-			requests := server.Requests()
-			return requests[len(requests)-1].Header, nil
-		}
-		b.vars["MODEL"] = secret + "\n"
-		header, err := run("MODEL")
-		require.NoError(t, err, format)
-		require.Equal(t, c.prefix+secret, header.Get(c.header))
-
-		header, err = run("")
-		require.NoError(t, err, "a server that wants no key")
-		require.Empty(t, header.Get(c.header))
-
-		before := server.Count()
-		b.vars["MODEL"] = " "
-		_, err = run("MODEL")
-		f := failure(t, err)
-		require.Equal(t, failures.Auth, f.Category)
-		require.False(t, f.RetryRound())
-		require.Contains(t, f.Message, "variable MODEL with")
-		require.Equal(t, before, server.Count())
+	b := newBench(t)
+	run := func(variable, value string) error {
+		b.vars["MODEL"] = value
+		_, err := b.run(b.set(modelConfig(Provider{Format: wire.OpenAI, BaseURL: server.OpenAIURL(), KeyEnv: variable})))
+		return err
 	}
+	require.NoError(t, run("MODEL", secret+"\n"))
+	require.Equal(t, "Bearer "+secret, server.Requests()[0].Header.Get("Authorization"))
+	b.calls = callstest.New(-1)
+	require.NoError(t, run("", secret), "a server that wants no key")
+	require.Empty(t, server.Requests()[1].Header.Get("Authorization"))
+	b.calls = callstest.New(-1)
+	f := failure(t, run("MODEL", " "))
+	require.Equal(t, failures.Auth, f.Category)
+	require.False(t, f.RetryRound())
+	require.Contains(t, f.Message, "variable MODEL with")
+	require.Equal(t, 2, server.Count())
 }
 
 // TestModelsAreFollowed looks at what a model does while it does it: a part of its
 // answer while the rest is on its way, then its calls and what they bring.
 func TestModelsAreFollowed(t *testing.T) {
 	t.Parallel()
-	for format, address := range map[wire.API]func(*providertest.Server) string{wire.Anthropic: (*providertest.Server).URL, wire.OpenAI: (*providertest.Server).OpenAIURL} {
-		t.Run(string(format), func(t *testing.T) {
-			t.Parallel()
-			halfway, goOn := make(chan struct{}), make(chan struct{})
-			var text strings.Builder
-			for i := range 30 {
-				fmt.Fprintf(&text, "line %d, not %s\n", i, secret)
-			}
-			write := map[string]any{"path": "a.md", "content": "one\x1b[31m\nTODO\n"}
-			edit := map[string]any{"path": "a.md", "old": "TODO", "new": "DONE"}
-			server := providertest.New(t, func(r providertest.Request) providertest.Reply {
-				if r.Turn() > 1 {
-					return providertest.Use(
-						providertest.Tool("decide", map[string]any{"name": "database", "value": "sqlite"}),
-						providertest.Tool("finish", map[string]any{"summary": "done"}))
-				}
-				reply := providertest.Use(providertest.Tool("write", write), providertest.Tool("edit", edit), providertest.Tool("read", map[string]any{"path": "b.md"}))
-				reply.Text = text.String()
-				reply.Fault.Hold = func(sent int) <-chan struct{} {
-					if sent != 20 {
-						return nil
-					}
-					close(halfway)
-					return goOn
-				}
-				return reply
-			})
-			b := newBench(t)
-			b.vars["MODEL"] = secret
-			s := b.set(modelConfig(Provider{Format: format, BaseURL: address(server), KeyEnv: "MODEL"}))
-			job := b.job()
-			job.LiveLog = filepath.Join(t.TempDir(), "live.log")
-			said := func() string {
-				data, err := os.ReadFile(job.LiveLog)
-				require.NoError(t, err)
-				return string(data)
-			}
-			var out session.Outcome
-			var err error
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				out, err = s.Run(t.Context(), job)
-			}()
-			<-halfway
-			require.Eventually(t, func() bool { return strings.Contains(said(), "line 1, not ***\n") }, time.Minute, time.Millisecond, "while the answer is on its way")
-			require.NotContains(t, said(), "line 29")
-			close(goOn)
-			<-ended
-			require.NoError(t, err)
-			log := string(out.Log)
-			require.Equal(t, log, said(), "one transcript")
-			for _, want := range []string{
-				"-- turn 1: asking m\nline 0, not ***\n", "line 29, not ***\n> write a.md\n  │ one\n  │ TODO\n> edit a.md\n  │ - TODO\n  │ + DONE\n> read b.md\n-- turn 1: done; tokens: ",
-				"< edit a.md: Wrote a.md: ", "< read b.md: failed: ", "> decide database = sqlite\n> finish\n  │ done\n", "< decide database = sqlite: Recorded.\n",
-			} {
-				require.Contains(t, log, want)
-			}
-			require.NotContains(t, log, secret)
-		})
+	halfway, goOn := make(chan struct{}), make(chan struct{})
+	var text strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&text, "line %d, not %s\n", i, secret)
 	}
+	write := map[string]any{"path": "a.md", "content": "one\x1b[31m\nTODO\n"}
+	edit := map[string]any{"path": "a.md", "old": "TODO", "new": "DONE"}
+	server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+		if r.Turn() > 1 {
+			return providertest.Use(
+				providertest.Tool("decide", map[string]any{"name": "database", "value": "sqlite"}),
+				providertest.Tool("finish", map[string]any{"summary": "done"}))
+		}
+		reply := providertest.Use(providertest.Tool("write", write), providertest.Tool("edit", edit), providertest.Tool("read", map[string]any{"path": "b.md"}))
+		reply.Text = text.String()
+		reply.Fault.Hold = func(sent int) <-chan struct{} {
+			if sent != 20 {
+				return nil
+			}
+			close(halfway)
+			return goOn
+		}
+		return reply
+	})
+	b := newBench(t)
+	b.vars["MODEL"] = secret
+	s := b.set(modelConfig(Provider{Format: wire.Anthropic, BaseURL: server.URL(), KeyEnv: "MODEL"}))
+	job := b.job()
+	job.LiveLog = filepath.Join(t.TempDir(), "live.log")
+	said := func() string {
+		data, err := os.ReadFile(job.LiveLog)
+		require.NoError(t, err)
+		return string(data)
+	}
+	var out session.Outcome
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		out, err = s.Run(t.Context(), job)
+	}()
+	<-halfway
+	require.Eventually(t, func() bool { return strings.Contains(said(), "line 1, not ***\n") }, time.Minute, time.Millisecond, "while the answer is on its way")
+	require.NotContains(t, said(), "line 29")
+	close(goOn)
+	<-ended
+	require.NoError(t, err)
+	log := string(out.Log)
+	require.Equal(t, log, said(), "one transcript")
+	for _, want := range []string{
+		"-- turn 1: asking m\nline 0, not ***\n", "line 29, not ***\n> write a.md\n  │ one\n  │ TODO\n> edit a.md\n  │ - TODO\n  │ + DONE\n> read b.md\n-- turn 1: done; tokens: ",
+		"< edit a.md: Wrote a.md: ", "< read b.md: failed: ", "> decide database = sqlite\n> finish\n  │ done\n", "< decide database = sqlite: Recorded.\n",
+	} {
+		require.Contains(t, log, want)
+	}
+	require.NotContains(t, log, secret)
 }
 
 // TestModelsAreOffered says what of a model others have to know. Prices, keys and breakers say nothing about what it does.

@@ -37,3 +37,14 @@ func TestProgressIsReadable(t *testing.T) {
 	require.True(t, utf8.ValidString(b.said[0]))
 	require.Equal(t, "100%", b.said[1])
 }
+
+func TestWhatTellsPeopleHasSecrets(t *testing.T) {
+	t.Parallel()
+	c := Config{
+		Secrets: []string{"OWN"},
+		Jira:    &Jira{EmailEnv: "MAIL", TokenEnv: "PAT"},
+		Webhook: &Webhook{URLEnv: "HOOK"},
+	}
+	require.Equal(t, []string{"HOOK", "MAIL", "OWN", "PAT"}, c.secretNames())
+	require.Equal(t, []string{"OWN"}, Config{Secrets: []string{"OWN"}}.secretNames())
+}

@@ -167,21 +167,6 @@ func (b *bench) worker(script string) (*exec.Cmd, *strings.Builder) {
 	return cmd, &out
 }
 
-func TestKilledWorkerTakesItsAgentsAlong(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	cmd, _ := b.worker(daemon + "trap '' TERM HUP; echo $PPID > shim; echo $$ > pid; while :; do sleep 1; done")
-	eventually(t, "the agent is at work", func() bool { return b.pid("pid") != 0 })
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
-	for _, file := range []string{"pid", "daemon"} {
-		eventually(t, file+" dies", func() bool { return dead(b.pid(file)) })
-	}
-	eventually(t, "the shim ends", func() bool {
-		return ended(b.pid("shim")) // whose it is now decides when it is waited for
-	})
-}
-
 // freezes stops the shim of an agent, and kills its worker: the assignment stays locked. It returns
 // false where a worker of another test on this host has ended the stopped shim, as workers do.
 func (b *bench) freezes(worker *exec.Cmd, shim, agent int) bool {

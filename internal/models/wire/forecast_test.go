@@ -69,7 +69,7 @@ func TestForecastProperties(t *testing.T) {
 				CacheRead: cost.USD(between(0, 5e9)), CacheWrite: cost.USD(between(0, 6e9)), CacheWrite1h: cost.USD(between(0, 9e9)), WebSearch: cost.USD(between(0, 5e9)),
 				When: []cost.When{{Above: between(0, 600_000), Input: cost.USD(between(0, 9e9)), Output: cost.USD(between(0, 30e9))}},
 			}
-			f.Hour, f.Searches = random.IntN(2) == 0, between(0, 9)
+			f.HourCache, f.Searches = random.IntN(2) == 0, between(0, 9)
 		}
 		want, least := f.Want(), f.Least()
 		require.LessOrEqual(t, least.Tokens, want.Tokens, "%+v", f)
