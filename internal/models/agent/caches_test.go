@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
@@ -102,26 +101,4 @@ func TestChecksOfAnInputFillTheCache(t *testing.T) {
 
 	now = now.Add(25 * time.Hour)
 	require.False(t, s.FillsCaches("build", "ns.team", input), "it would write the same")
-	for i := range 12 {
-		require.True(t, s.FillsCaches("build", "ns.team", spec.Digest(rune('a'+i))))
-		b.checkIn(s, "build", "ns.team", spec.Digest(rune('a'+i)))
-		now = now.Add(25 * time.Hour)
-	}
-	layers, err := filepath.Glob(filepath.Join(b.dir, "caches-of-teams", "*", "c", "*", "layers", "*"))
-	require.NoError(t, err)
-	require.Less(t, len(layers), 9, "they are few: %v", layers)
-	require.Equal(t, "good\n", b.checkIn(s, "poison", "ns.team", ""))
-}
-
-// TestOneProcessFillsACache: the others go on without.
-func TestOneProcessFillsACache(t *testing.T) {
-	t.Parallel()
-	s, b := cacheBench(t, IsolationRequired, map[string]string{"build": "echo good > $CACHE/entry"})
-	unlock, ok := s.lockBases(session.CheckJob{Check: "build", Team: "ns.team"})
-	require.True(t, ok)
-	b.checkIn(s, "build", "ns.team", "input")
-	require.True(t, s.FillsCaches("build", "ns.team", "input"))
-	unlock()
-	b.checkIn(s, "build", "ns.team", "input")
-	require.False(t, s.FillsCaches("build", "ns.team", "input"))
 }

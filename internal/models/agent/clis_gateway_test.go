@@ -39,8 +39,8 @@ func TestCLITalksOnceInItsTranscript(t *testing.T) {
 			Providers: map[string]Provider{"p": {Format: format, BaseURL: url, KeyEnv: "KEY"}},
 			Agents:    map[string]Definition{"x": {Kind: KindCommand, Preset: c.preset, Gateway: []string{"p"}, Model: "gpt-5"}},
 		})
+		b.calls.Left = 10_000_000
 		job := b.job()
-		job.Calls = &purse{left: 10_000_000}
 		job.Brief.Requirement = "Do as only this requirement says."
 		out, err := s.Run(t.Context(), job)
 		log := string(out.Log)

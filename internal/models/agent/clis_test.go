@@ -25,6 +25,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/storage"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/clitest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
@@ -175,8 +178,8 @@ func TestCLIDoesTheWork(t *testing.T) {
 		})
 		b, s := c.agent(t, server.URL())
 		require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("the input\n"), 0o600))
-		job, calls := b.job(), &callLog{}
-		job.Calls = calls
+		job, calls := b.job(), b.calls
+		calls.Left = -1
 		job.Brief.Requirement = "Make made.txt, as only this requirement says."
 		out, err := s.Run(t.Context(), job)
 		require.NoError(t, err, "%s", out.Log)
@@ -185,7 +188,7 @@ func TestCLIDoesTheWork(t *testing.T) {
 		require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 		require.Equal(t, 3, server.Count())
 		require.Equal(t, times(answerCost, 3), counted(out.Usage))
-		require.Equal(t, []cost.Usage{out.Usage}, calls.settled)
+		require.Equal(t, []cost.Usage{out.Usage}, calls.Each)
 		require.Contains(t, string(server.Requests()[0].Body), "as only this requirement says")
 		require.Contains(t, string(out.Log), "the input", "what the tools brought")
 		require.Contains(t, string(out.Log), "All is done now.")
@@ -210,7 +213,7 @@ func TestCLIFailures(t *testing.T) {
 			each(t, func(t *testing.T, c cli) {
 				server := providertest.New(t, func(providertest.Request) providertest.Reply { return f.reply })
 				b, s := c.agent(t, server.URL())
-				out, err := s.Run(t.Context(), b.job())
+				out, err := b.run(s)
 				got := failure(t, err)
 				require.Equal(t, f.category, got.Category, "%s\n%s", got.Message, out.Log)
 				require.Equal(t, f.category != failures.Auth, got.RetryRound())
@@ -221,15 +224,6 @@ func TestCLIFailures(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestCLIWithoutAProvider(t *testing.T) {
-	each(t, func(t *testing.T, c cli) {
-		b, s := c.agent(t, providertest.RefusingURL(t))
-		out, err := s.Run(t.Context(), b.job())
-		require.Equal(t, failures.APIError, failure(t, err).Category, "%s", out.Log)
-		require.Zero(t, out.Usage)
-	})
 }
 
 // recorded reports whether a file of a program's HOME contains a text.
@@ -243,6 +237,31 @@ func recorded(home, text string) bool {
 		return nil
 	})
 	return found
+}
+
+// elsewhere moves the bench to other directories, with what a store keeps of a conversation,
+// and removes its own.
+func (b *bench) elsewhere(s *Set) session.WorkDir {
+	b.t.Helper()
+	was := b.job().WorkDir
+	c, ok := s.Conversation("x", was)
+	require.True(b.t, ok)
+	dir := b.t.TempDir()
+	blobs, err := storage.NewDirectory(dir, time.Now)
+	require.NoError(b.t, err)
+	store := cas.New(blobs, cas.Options{StoreDir: dir})
+	tree, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Tree})
+	require.NoError(b.t, err)
+	home, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Home, Only: s.ConversationFiles("x", c.Preset), Secrets: s.Secrets()})
+	require.NoError(b.t, err)
+	require.NotEmpty(b.t, home.Changed)
+	require.NoError(b.t, os.RemoveAll(b.dir))
+	b.dir = newBench(b.t).dir
+	now := b.job().WorkDir
+	require.NoError(b.t, store.Materialise(b.t.Context(), tree.Output, now.Tree))
+	require.NoError(b.t, store.Materialise(b.t.Context(), home.Output, now.Home))
+	require.NoError(b.t, s.NoteConversation(now, c))
+	return now
 }
 
 // TestCLIContinues cuts a program off while it waits for an answer, and has it
@@ -275,15 +294,15 @@ func TestCLIContinues(t *testing.T) {
 			return providertest.Reply{Text: "All is done now.", Usage: answerCost}
 		})
 		b, s := c.agent(t, server.URL())
-		first := &callLog{}
+		first := callstest.New(-1)
 		job := b.job()
 		home = job.Home
 		job.Calls = first
 		job.Brief.Requirement = "The requirement is said once."
 		_, err := s.Run(ctx, job)
 		require.ErrorIs(t, err, stop)
-		require.Equal(t, answerCost, counted(first.known[0]), "the request that was answered")
-		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), answerCost.Tokens(), "the one that was under way")
+		require.Equal(t, answerCost, counted(first.Ends[0].Used), "the request that was answered")
+		require.GreaterOrEqual(t, first.Ends[0].Estimate.Tokens(), answerCost.Tokens(), "the one that was under way")
 		require.True(t, continuable(s, "x", job.WorkDir))
 		before := server.Count()
 		if c.isolation == IsolationRequired {
@@ -293,7 +312,7 @@ func TestCLIContinues(t *testing.T) {
 			}
 		}
 
-		second := &callLog{}
+		second := callstest.New(-1)
 		job.Calls, job.Continues = second, true
 		out, err := s.Run(t.Context(), job)
 		require.NoError(t, err, "%s", out.Log)
@@ -304,7 +323,7 @@ func TestCLIContinues(t *testing.T) {
 		require.Len(t, after, 2)
 		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))
 		require.Contains(t, string(after[0].Body), "You were interrupted")
-		require.Equal(t, times(answerCost, 2), counted(second.settled[0]), "what the first run has booked is not booked again")
+		require.Equal(t, times(answerCost, 2), counted(second.Each[0]), "what the first run has booked is not booked again")
 	})
 }
 
@@ -322,39 +341,4 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		require.Contains(t, string(server.Requests()[0].Body), "The requirement is said anew.")
 		require.Equal(t, times(answerCost, 2), counted(out.Usage))
 	})
-}
-
-func TestCLISecrets(t *testing.T) {
-	each(t, func(t *testing.T, c cli) {
-		server := providertest.New(t, c.answers("echo the key is "+secret, "echo "+secret+" >&2; exit 3"))
-		b, s := c.agent(t, server.URL())
-		out, err := s.Run(t.Context(), b.job())
-		require.NoError(t, err, "%s", out.Log)
-		require.Contains(t, string(out.Log), "***")
-		require.NotContains(t, string(out.Log)+strings.Join(b.said, "\n")+out.Summary, secret)
-	})
-}
-
-func TestClaudeTurnLimit(t *testing.T) {
-	t.Parallel()
-	c := clis()[0]
-	server := providertest.New(t, c.answers("true", "true", "true", "true"))
-	b, s := c.agent(t, server.URL())
-	job := b.job()
-	job.MaxTurns = 2
-	out, err := s.Run(t.Context(), job)
-	require.Equal(t, failures.TurnLimit, failure(t, err).Category)
-	require.Equal(t, times(answerCost, 2), counted(out.Usage))
-}
-
-func TestClaudeStopsWhenTheBudgetIsSpent(t *testing.T) {
-	t.Parallel()
-	c := clis()[0]
-	server := providertest.New(t, c.answers(slices.Repeat([]string{"sleep 0.2"}, 50)...))
-	b, s := c.agent(t, server.URL())
-	job, calls := b.job(), &callLog{cap: 3 * answerCost.Tokens()}
-	job.Calls = calls
-	_, err := s.Run(t.Context(), job)
-	require.Equal(t, failures.TokenBudget, failure(t, err).Category)
-	require.Less(t, server.Count(), 10)
 }

@@ -53,7 +53,7 @@ func encodeBrief(b session.Brief) ([]byte, error) {
 type stage struct {
 	place
 	env     []string
-	box     *resultBox
+	results *os.Root
 	timeout time.Duration
 	// call is the usage of a preset's program.
 	call *programCall
@@ -77,7 +77,7 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 }
 
 // stage prepares the directories, the environment, the place for the result and, if the agent
-// wants it, the repository. The caller must close the box.
+// wants it, the repository. The caller must close its directory of results.
 func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess, caches []view) (*stage, session.Outcome, error) {
 	subject, dirs := "agent "+job.Agent, job.WorkDir
 	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: caches, network: d.Network, mounts: d.mounts()})
@@ -107,18 +107,18 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gat
 			return nil, session.Outcome{}, hostFailure(subject, err)
 		}
 	}
-	box, err := newResultBox(dirs.Home, s.launcher.User)
+	results, err := openResultDir(dirs.Home, s.launcher.User)
 	if err != nil {
 		return nil, session.Outcome{}, hostFailure(subject, err)
 	}
 	if d.Git {
 		if out, err := s.commit(ctx, at, env, job.Lock); err != nil {
-			box.close()
+			_ = results.Close() // a directory
 			return nil, out, err
 		}
 	}
 	return &stage{
-		place: at, env: append(env, resultVariable+"="+filepath.Join(resultDir(at.inside.Home), resultName)), box: box,
+		place: at, env: append(env, resultVariable+"="+filepath.Join(resultDir(at.inside.Home), resultName)), results: results,
 		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), via: via,
 	}, session.Outcome{}, nil
 }
@@ -141,7 +141,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	if err != nil {
 		return attemptResult{out: out, known: true}, err
 	}
-	defer st.box.close()
+	defer st.results.Close() //nolint:errcheck // a directory
 	if d.Preset != "" {
 		st.call = call
 		return s.program(ctx, d, job, st)
@@ -153,7 +153,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	p, _ := st.process(d, job)
 	p.Argv, p.Stdin = s.resolve(d.Argv), brief
 	e := s.launch(ctx, p, st)
-	return s.judge(subject, e, st.box)
+	return s.judge(subject, e, st.results)
 }
 
 // launch runs the agent's process. If there is a gateway, its log contains all calls when launch
@@ -177,8 +177,8 @@ func smaller(a, b time.Duration) time.Duration {
 }
 
 // judge determines the attempt's outcome from the end of an agent's process.
-func (s *Set) judge(subject string, e procgroup.Result, box *resultBox) (attemptResult, error) {
-	r, wrong := box.result()
+func (s *Set) judge(subject string, e procgroup.Result, results *os.Root) (attemptResult, error) {
+	r, wrong := readResult(results)
 	failure := s.failed(subject, e)
 	// The result's error is the cause of the exit status. If the process was stopped or killed,
 	// the result is not final.

@@ -157,33 +157,26 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 	}
 }
 
-func TestCommandGetsBriefAndEnvironment(t *testing.T) {
+func TestCommandGetsItsBrief(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	job := b.job()
 	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
 	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 2}
-	_, err := b.shell(`cat > brief.json; env | sort > env.txt`).Run(t.Context(), job)
+	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
 	require.NoError(t, err)
 	brief, err := os.ReadFile(b.path("brief.json"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
 		"decisions":{"color":"blue"},"inputs":[],"input_count":0,"round":1,"attempt":1,
 		"feedback":{"category":"","message":"","output":"","advice":"","note":"mind the tests"},"may_send_back":{"to":"design","left":2}}`, string(brief))
-	env, err := os.ReadFile(b.path("env.txt"))
-	require.NoError(t, err)
-	for _, want := range []string{"PLAIN=seen", "HOME=" + filepath.Join(b.dir, "home"), "TMPDIR=" + filepath.Join(b.dir, "tmp"), "GOFLAGS=-buildvcs=false"} {
-		require.Contains(t, string(env), want)
-	}
 }
 
 func TestIdleAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: textfmt.Duration(300 * time.Millisecond),
-	}}})
-	_, err := s.Run(t.Context(), b.job())
+	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: textfmt.Duration(300 * time.Millisecond)}}})
+	_, err := b.run(s)
 	f := failure(t, err)
 	require.Equal(t, failures.Timeout, f.Category)
 	require.Contains(t, f.Message, "idle_timeout")
@@ -203,31 +196,6 @@ func TestWaitingAgentIsNotStopped(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestChecks(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	check := func(script string, category failures.Category) CheckDefinition {
-		return CheckDefinition{Argv: []string{"/bin/sh", "-c", script}, Category: category, Keep: []string{"*.out"}}
-	}
-	s := b.set(Config{
-		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
-		Checks: map[string]CheckDefinition{
-			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", failures.Syntax),
-		},
-	})
-	run := func(name string) (session.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
-	_, err := run("good")
-	require.NoError(t, err)
-	out, err := run("bad")
-	f := failure(t, err)
-	require.Equal(t, failures.TestFailure, f.Category)
-	require.Contains(t, f.Output, "why not")
-	require.Contains(t, string(out.Log), "why not")
-	_, err = run("syntax")
-	require.Equal(t, failures.Syntax, failure(t, err).Category)
-	require.Equal(t, []string{"*.out"}, s.Keep("good"))
-}
-
 func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -238,7 +206,7 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 	s := b.set(Config{Agents: map[string]Definition{"x": {
 		Kind: KindCommand, Git: true, Argv: []string{"/bin/sh", "-c", `git ls-files > listed; test -z "$(git status --porcelain input.txt)"`},
 	}}})
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	require.NoError(t, err)
 	listed, err := os.ReadFile(b.path("listed"))
 	require.NoError(t, err)
@@ -247,8 +215,9 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 
 func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"true", ": > $MAESTRO_RESULT", "echo > $MAESTRO_RESULT", "echo '{}' > $MAESTRO_RESULT", "echo '{\"error\":null,\"decisions\":null}' > $MAESTRO_RESULT"} {
+	for _, script := range []string{"true", ": > $MAESTRO_RESULT", "echo '{}' > $MAESTRO_RESULT", "echo '{\"error\":null,\"decisions\":null}' > $MAESTRO_RESULT"} {
 		b := newBench(t)
+		fill(t, b.dir, "result/result.json") // of the last attempt
 		out, err := b.shell(script).Run(t.Context(), b.job())
 		require.NoError(t, err, script)
 		require.Empty(t, out.Summary)
@@ -261,7 +230,7 @@ func TestAgentsTmpIsEmpty(t *testing.T) {
 	b := newBench(t)
 	s := b.shell(`ls -A $TMPDIR > left.txt; ls -A $HOME >> left.txt; mkdir -p $TMPDIR/d/e && chmod 0 $TMPDIR/d; touch $HOME/kept`)
 	for _, want := range []string{"", "kept\n"} {
-		_, err := s.Run(t.Context(), b.job())
+		_, err := b.run(s)
 		require.NoError(t, err)
 		left, err := os.ReadFile(b.path("left.txt"))
 		require.NoError(t, err)
@@ -292,7 +261,7 @@ func TestAgentThatCannotStart(t *testing.T) {
 		"./bad":           "no such file or directory",
 	} {
 		s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{program}}}})
-		_, err := s.Run(t.Context(), b.job())
+		_, err := b.run(s)
 		f := failure(t, err)
 		require.Equal(t, failures.ResourceError, f.Category, program)
 		require.True(t, f.Final, "waiting does not bring it")
@@ -310,7 +279,7 @@ func TestProgramsOfTheWorkerFileStartFromItsDirectory(t *testing.T) {
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bin/agent"}}},
 		Checks: map[string]CheckDefinition{"of-the-tree": {Argv: []string{"./check"}}, "gone": {Argv: []string{"./gone"}}},
 	})
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	require.NoError(t, err)
 	require.FileExists(t, b.path("ran"))
 	_, err = s.Check(t.Context(), b.checkJob("of-the-tree"))
@@ -327,7 +296,7 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"env"}, Env: []string{"PLAIN", "UNSET"}, Caches: []string{"c"}}},
 		Caches: map[string]Cache{"c": {Env: "MY_CACHE", Shared: true}},
 	})
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err)
 	got := map[string]string{}
 	for line := range strings.Lines(string(out.Log)) {
@@ -344,16 +313,6 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 }
 
-func TestResultOfTheLastAttemptIsGone(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "result"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "result", "result.json"), []byte(`{"summary":"old"}`), 0o600))
-	out, err := b.shell("true").Run(t.Context(), b.job())
-	require.NoError(t, err)
-	require.Empty(t, out.Summary)
-}
-
 func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -367,31 +326,12 @@ func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
 	require.FileExists(t, outside, "what is cleared away is the link")
 }
 
-func TestAgentThatIsNotPrepared(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.shell("true")
-	for _, change := range []func(*session.Job){
-		func(j *session.Job) { j.Agent = "nobody" },
-		func(j *session.Job) { j.Tree = "relative" },
-		func(j *session.Job) { j.Home = filepath.Join(b.dir, "gone") },
-		func(j *session.Job) { j.Tmp = "" },
-	} {
-		job := b.job()
-		change(&job)
-		_, err := s.Run(t.Context(), job)
-		require.Equal(t, failures.ResourceError, failure(t, err).Category)
-	}
-	_, err := s.Check(t.Context(), b.checkJob("nothing"))
-	require.ErrorContains(t, err, `check "nothing" not found in this worker's file`)
-}
-
 func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`}}}})
 	for _, want := range []string{"2\n", "3\n"} {
-		out, err := s.Run(t.Context(), b.job())
+		out, err := b.run(s)
 		require.NoError(t, err)
 		require.Equal(t, want, string(out.Log))
 	}
@@ -403,13 +343,13 @@ func TestGitTakesNoOrdersFromHome(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "home", ".gitconfig"), []byte("[core]\n\tfsmonitor = touch "+b.path("ran")+"; false\n"), 0o600))
 	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `git log --format='%an %at %s'`}}}})
 	s.o.Now = func() time.Time { return time.Unix(1_700_000_000, 0) }
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err)
 	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(out.Log))
 	require.NoFileExists(t, b.path("ran"))
 }
 
-func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
+func TestChecks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cfg := Config{
@@ -417,6 +357,7 @@ func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
 		Checks: map[string]CheckDefinition{
 			"crash": {Argv: []string{"sh", "-c", "echo " + secret + " >&2; kill -SEGV $$"}},
 			"gone":  {Argv: []string{"no-such-check"}},
+			"good":  {Argv: []string{"true"}, Keep: []string{"*.out"}}, "syntax": {Argv: []string{"false"}, Category: failures.Syntax},
 		},
 		Secrets: []string{"API_KEY"},
 	}
@@ -440,4 +381,9 @@ func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
 	require.NotContains(t, string(out.Log), secret)
 	_, err = s.Check(t.Context(), b.checkJob("gone"))
 	require.Equal(t, failures.ResourceError, failure(t, err).Category)
+	_, err = s.Check(t.Context(), b.checkJob("good"))
+	require.NoError(t, err)
+	_, err = s.Check(t.Context(), b.checkJob("syntax"))
+	require.Equal(t, failures.Syntax, failure(t, err).Category)
+	require.Equal(t, []string{"*.out"}, s.Keep("good"))
 }

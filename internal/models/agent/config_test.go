@@ -2,18 +2,19 @@ package agent
 
 import (
 	"encoding/json"
-	"log/slog"
 	"os"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/models/wire"
 )
 
 func TestConfigDefaults(t *testing.T) {
@@ -41,13 +42,6 @@ func TestNothingHalfCheckedStarts(t *testing.T) {
 	cfg := Config{Version: 1, Agents: map[string]Definition{"a": {Kind: KindCommand, Argv: []string{"x"}, Fallback: "b"}}}
 	_, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now})
 	require.ErrorContains(t, err, `$.agents.a.fallback is "b", which is none of the agents`)
-}
-
-func TestLimitsAreSizes(t *testing.T) {
-	t.Parallel()
-	var l Limits
-	require.NoError(t, yaml.Unmarshal([]byte("file_bytes: 1000\noutput_bytes: 10MB\n"), &l))
-	require.Equal(t, Limits{FileBytes: 1000, OutputBytes: 10_000_000}, l)
 }
 
 func TestDigestNamesWhatIsDone(t *testing.T) {
@@ -98,21 +92,46 @@ func TestNewTellsEverythingThatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "must be an absolute path")
 }
 
-func TestNewWarnsOfWhatWillNotWork(t *testing.T) {
+// section is what the page on agents says below a heading, or below a line.
+func section(t *testing.T, page, after string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(page, "\n"+after+"\n")
+	require.True(t, ok, "the page has no line %q", after)
+	rest, _, _ = strings.Cut(rest, "\n#")
+	return rest
+}
+
+// fields are the names that a type has in JSON.
+func fields(of any) []string {
+	var names []string
+	for f := range reflect.TypeOf(of).Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestThePageHasTheContract holds the page on agents against the types that are read
+// and written.
+func TestThePageHasTheContract(t *testing.T) {
 	t.Parallel()
-	var log strings.Builder
-	_, err := New(Config{
-		Version: 1, Dir: t.TempDir(),
-		Agents: map[string]Definition{
-			"a": {Kind: KindCommand, Argv: []string{"no-such-program"}, Env: []string{"UNSET"}},
-		},
-		Providers: map[string]Provider{"p": {Format: wire.Anthropic, KeyEnv: "NO_KEY"}},
-		Checks:    map[string]CheckDefinition{"c": {Argv: []string{"/no/such/check"}}, "tree": {Argv: []string{"./of-the-tree"}}},
-	}, Options{Getenv: func(string) string { return "" }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	data, err := os.ReadFile("../../../docs/writing-an-agent.md")
 	require.NoError(t, err)
-	require.Contains(t, log.String(), "no-such-program")
-	require.Contains(t, log.String(), "UNSET")
-	require.Contains(t, log.String(), "NO_KEY")
-	require.Contains(t, log.String(), "/no/such/check")
-	require.NotContains(t, log.String(), "of-the-tree")
+	page := string(data)
+	for after, types := range map[string][]any{
+		"### The brief": {session.Brief{}, session.MaySendBack{}}, "`feedback` has": {session.Feedback{}},
+		"### The result": {result{}, cost.Usage{}, sentBack{}, resultError{}},
+	} {
+		for _, of := range types {
+			for _, name := range fields(of) {
+				require.Contains(t, section(t, page, after), "`"+name+"`", after)
+			}
+		}
+	}
+	categories := section(t, page, "### Categories")
+	for _, c := range failures.Categories() {
+		never := (&resultError{Category: c}).check() != nil
+		require.Contains(t, categories, "`"+string(c)+"`")
+		require.Equal(t, never, regexp.MustCompile("(?m)^\\| [^|]*`"+string(c)+"`[^|]* \\| never").MatchString(categories), c)
+	}
 }

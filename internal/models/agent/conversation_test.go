@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
-	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
 // notes is a shell script's beginning that notes its arguments and its prompt,
@@ -32,31 +29,6 @@ func (b *bench) noted(name string) []string {
 func continuable(s *Set, agent string, dir session.WorkDir) bool {
 	_, ok := s.Conversation(agent, dir)
 	return ok
-}
-
-// elsewhere moves the bench to other directories, with what a store keeps of a conversation,
-// and removes its own.
-func (b *bench) elsewhere(s *Set) session.WorkDir {
-	b.t.Helper()
-	was := b.job().WorkDir
-	c, ok := s.Conversation("x", was)
-	require.True(b.t, ok)
-	dir := b.t.TempDir()
-	blobs, err := storage.NewDirectory(dir, time.Now)
-	require.NoError(b.t, err)
-	store := cas.New(blobs, cas.Options{StoreDir: dir})
-	tree, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Tree})
-	require.NoError(b.t, err)
-	home, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Home, Only: s.ConversationFiles("x", c.Preset), Secrets: s.Secrets()})
-	require.NoError(b.t, err)
-	require.NotEmpty(b.t, home.Changed)
-	require.NoError(b.t, os.RemoveAll(b.dir))
-	b.dir = newBench(b.t).dir
-	now := b.job().WorkDir
-	require.NoError(b.t, store.Materialise(b.t.Context(), tree.Output, now.Tree))
-	require.NoError(b.t, store.Materialise(b.t.Context(), home.Output, now.Home))
-	require.NoError(b.t, s.NoteConversation(now, c))
-	return now
 }
 
 func TestConversationGoesOn(t *testing.T) {
@@ -106,33 +78,6 @@ func TestConversationGoesOn(t *testing.T) {
 	}
 }
 
-// TestConversationMovesWithItsUsage: on another host, what was used before counts as booked.
-func TestConversationMovesWithItsUsage(t *testing.T) {
-	t.Parallel()
-	ends := map[string]string{
-		preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds),
-	}
-	for program, files := range conversationFiles {
-		t.Run(program, func(t *testing.T) {
-			t.Parallel()
-			b, calls := newBench(t), &callLog{}
-			f := "$HOME/" + files.path
-			s := b.standIn(program, "echo login > $HOME/login; mkdir -p $(dirname "+f+"); n=1; case \"$*\" in *resume*) n=2;; esac;"+
-				"if [ $n = 1 ]; then cat > "+f+" <<'EOF'\n"+files.line(1)+"EOF\nelse cat >> "+f+" <<'EOF'\n"+files.line(2)+"EOF\nfi\n"+ends[program])
-			job := b.job()
-			job.Calls = calls
-			_, err := s.Run(t.Context(), job)
-			require.NoError(t, err)
-			job.WorkDir, job.Continues = b.elsewhere(s), true
-			_, err = s.Run(t.Context(), job)
-			require.NoError(t, err)
-			require.Len(t, calls.settled, 2)
-			require.Equal(t, answerCost, counted(calls.settled[0]))
-			require.Equal(t, answerCost, counted(calls.settled[1]))
-		})
-	}
-}
-
 func TestUnknownConversationBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for program, c := range map[string]struct{ refusal, begins, ends string }{
@@ -144,11 +89,11 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &callLog{}
+			b := newBench(t)
 			program, _, _ := strings.Cut(program, ",")
 			s := b.standIn(program, notes+`case "$*" in *resume*) `+c.refusal+`;; esac;`+says(c.begins, c.ends))
 			job := b.job()
-			job.Calls, job.Continues = calls, true
+			job.Continues = true
 			job.Brief.Requirement = "Build it."
 			require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: program, ID: "c0"}))
 			_, err := s.Run(t.Context(), job)
@@ -160,8 +105,8 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 			got, ok := preset.ReadConversation(job.Home, program)
 			require.True(t, ok)
 			require.Equal(t, "c1", got.ID)
-			require.Len(t, calls.reserved, 1, "it is one attempt")
-			require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled)
+			require.Len(t, b.calls.Plans, 1, "it is one attempt")
+			require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, b.calls.Each)
 		})
 	}
 }
@@ -182,14 +127,13 @@ func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
 // cost in all.
 func TestCodexBooksWhatIsNew(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &callLog{}
+	b := newBench(t)
 	total := func(usage string) string {
 		return says(codexBegins, `{"type":"turn.completed","usage":`+usage+`}`)
 	}
 	s := b.standIn(preset.Codex, `case "$*" in *resume*) `+total(`{"input_tokens":300,"cached_input_tokens":120,"output_tokens":90,"reasoning_output_tokens":36}`)+
 		`true;; *) `+total(`{"input_tokens":200,"cached_input_tokens":80,"output_tokens":60,"reasoning_output_tokens":24}`)+`true;; esac`)
 	job := b.job()
-	job.Calls = calls
 	for range 3 {
 		_, err := s.Run(t.Context(), job)
 		require.NoError(t, err)
@@ -199,36 +143,7 @@ func TestCodexBooksWhatIsNew(t *testing.T) {
 		{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
 		{InputTokens: 60, OutputTokens: 30, CacheReadTokens: 40, ReasoningTokens: 12},
 		{},
-	}, calls.settled)
-}
-
-func TestCodexBooksAFailedTurn(t *testing.T) {
-	t.Parallel()
-	const count = `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%,"cached_input_tokens":0,"output_tokens":5}}}}`
-	rollout := `d=$HOME/.codex/sessions/2026/11/21; mkdir -p $d; { ` +
-		says(`{"type":"session_meta"}`, strings.Replace(count, "%", "10", 1), `{"type":"event_msg","payload":{"type":"token_count","info":null}}`, strings.Replace(count, "%", "30", 1), "cut") +
-		`} > $d/rollout-2026-11-21T14-51-44-c1.jsonl;`
-	fails := says(codexBegins, `{"type":"turn.failed","error":{"message":"high demand"}}`) + "exit 1"
-	for name, c := range map[string]struct {
-		script string
-		used   cost.Usage
-	}{
-		"a rollout": {rollout + fails, cost.Usage{InputTokens: 30, OutputTokens: 5}},
-		"none":      {fails, cost.Usage{}},
-		"a link":    {rollout + `mv $d/* $HOME/elsewhere; ln -s $HOME/elsewhere $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, cost.Usage{}},
-		"a pipe":    {rollout + `rm $d/*; mkfifo $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, cost.Usage{}},
-		"a copy":    {rollout + `cp $d/*.jsonl $d/rollout-2026-11-21T14-51-45-c1.jsonl;` + fails, cost.Usage{InputTokens: 30, OutputTokens: 5}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, calls := newBench(t), &callLog{}
-			job := b.job()
-			job.Calls = calls
-			_, err := b.standIn(preset.Codex, c.script).Run(t.Context(), job)
-			require.Equal(t, failures.APIError, failure(t, err).Category)
-			require.Equal(t, []cost.Usage{c.used}, calls.settled)
-		})
-	}
+	}, b.calls.Each)
 }
 
 func TestConversationFileThatIsNotOurs(t *testing.T) {
@@ -261,10 +176,9 @@ func TestConversationThatHasOutgrownItsModelIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.standIn(preset.Codex, says(codexBegins, `{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
-	job := b.job()
-	_, err := s.Run(t.Context(), job)
+	_, err := b.run(s)
 	require.Equal(t, failures.ContextOverflow, failure(t, err).Category)
-	require.False(t, continuable(s, "x", job.WorkDir))
+	require.False(t, continuable(s, "x", b.job().WorkDir))
 }
 
 func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {

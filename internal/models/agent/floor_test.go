@@ -102,14 +102,10 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 		Providers: map[string]Provider{"p": {Format: wire.Anthropic, KeyFile: filepath.Join(host, "key")}},
 		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{filepath.Join(home, "agents/own.sh")}, Caches: []string{"one"}}},
 	}, store, filepath.Join(shared, "store"))
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err, string(out.Log))
 	require.Equal(t, "looked around", out.Summary)
-	said := map[string]string{}
-	for line := range strings.Lines(string(out.Log)) {
-		what, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		said[what] = text
-	}
+	said := answersIn(out.Log)
 	for what, want := range map[string]string{
 		"own": "x", "tools": "content of tools/tool found", "shared": "content of file", "host": "content of file", "names": "blob work",
 	} {
@@ -156,7 +152,7 @@ X`,
 			b := newBench(t)
 			b.vars["HOME"] = os.Getenv("HOME")
 			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bash", "-ec", script}}}})
-			out, err := s.Run(t.Context(), b.job())
+			out, err := b.run(s)
 			require.NoError(t, err, string(out.Log))
 		})
 	}

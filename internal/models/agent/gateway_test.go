@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,11 +16,10 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -31,12 +29,12 @@ import (
 // "claim" report that it has used ten tokens and five, and "tell" say its token.
 const askArgument = "__test-ask"
 
-func ask(prompts []string) (exit int) {
+func ask(prompts []string) (failed error) {
 	fmt.Println(strings.Join(os.Environ(), "\n"))
 	for _, prompt := range prompts {
 		switch prompt[0] {
 		case '-':
-			return exit
+			return failed
 		case '{':
 			fmt.Println(prompt)
 			continue
@@ -60,74 +58,17 @@ func ask(prompts []string) (exit int) {
 		r.Header.Set("Authorization", "Bearer "+key)
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
-			fmt.Println(err)
-			exit = 1
+			failed = err
 			continue
 		}
 		answer, err := io.ReadAll(response.Body)
 		fmt.Println(response.StatusCode, string(answer), err)
 		if response.StatusCode != http.StatusOK {
-			exit = 1
+			failed = errors.New(response.Status)
 		}
 	}
-	return exit
+	return failed
 }
-
-// purse is a session.Calls with so many tokens.
-type purse struct {
-	mu    sync.Mutex
-	left  int64
-	spent cost.Usage
-	// open are the calls under way.
-	open int
-}
-
-func (*purse) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) { return nil, nil }
-func (*purse) Undelivered(string)                                                    {}
-func (*purse) KeepTools(context.Context, string, []byte) error                       { return nil }
-func (*purse) Put(context.Context, []byte) (spec.Digest, error)                      { return "", nil }
-
-func (*purse) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }
-
-func (p *purse) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left < plan.Least.Tokens {
-		return nil, failures.Failf(failures.TokenBudget, "the budget of the team is spent")
-	}
-	p.open++
-	return &purseCall{p, plan.Want}, nil
-}
-
-type purseCall struct {
-	*purse
-	granted cost.Amount
-}
-
-func (*purseCall) ID() string             { return "1" }
-func (c *purseCall) Granted() cost.Amount { return c.granted }
-
-func (c *purseCall) Settle(_ context.Context, _ []byte, used cost.Usage) error {
-	return c.Abandon(context.Background(), used)
-}
-
-func (c *purseCall) Abandon(_ context.Context, used cost.Usage) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open--
-	c.left -= used.Tokens()
-	c.spent = c.spent.Add(used)
-	return nil
-}
-
-func (c *purseCall) Unsettle(ctx context.Context, used, _ cost.Usage) error {
-	return c.Abandon(ctx, used)
-}
-func (*purseCall) Report(cost.Usage, cost.Usage) error { return nil }
-
-func (*purseCall) Answered(session.CallAnswer) {}
-
-func (*purseCall) Spending(cost.Usage) error { return nil }
 
 const realKey = "sk-of-the-provider-0123456789"
 
@@ -172,8 +113,8 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			b.isolation = c.isolation
 			b.vars["MODEL"] = realKey
 			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one", "openai two", "tell")
-			job, calls := b.job(), &purse{left: 1_000_000}
-			job.Calls = calls
+			job, calls := b.job(), b.calls
+			calls.Left = 1_000_000
 			out, err := s.Run(t.Context(), job)
 			log := string(out.Log)
 			require.NoError(t, err, log)
@@ -187,9 +128,9 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			counted, broken := server.Total()
 			require.Zero(t, broken)
 			require.Equal(t, counted.Tokens(), out.Usage.Tokens())
-			require.Equal(t, calls.spent, out.Usage)
+			require.Equal(t, calls.Settled.Add(calls.Abandoned).Add(calls.Unsettled), out.Usage)
 			require.Positive(t, out.Usage.CostUSD)
-			require.Zero(t, calls.open)
+			require.Equal(t, calls.Begun, calls.Ended)
 		})
 	}
 }
@@ -205,9 +146,8 @@ func TestAStalledProviderIsNoTimeoutOfItsAgent(t *testing.T) {
 		d := s.config.Agents["x"]
 		d.IdleTimeout = textfmt.Duration(2 * time.Second)
 		s.config.Agents["x"] = d
-		job := b.job()
-		job.Calls = &purse{left: 1_000_000}
-		_, err := s.Run(t.Context(), job)
+		b.calls.Left = 1_000_000
+		_, err := s.Run(t.Context(), b.job())
 		require.Equal(t, want, failure(t, err).Category, prompt)
 	}
 }
@@ -223,7 +163,7 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 		}
 		return providertest.Reply{Text: hostile, Calls: []providertest.Call{{Name: "run\x1b[31m", Arguments: `{"command":"ls\u001b[2J"}`}}}
 	}, nil, "one with "+realKey, "two")
-	job, calls := b.job(), &purse{left: 1_000_000}
+	job, calls := b.job(), callstest.New(1_000_000)
 	job.Calls, job.LiveLog = calls, filepath.Join(t.TempDir(), "live.log")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	go func() {
@@ -244,29 +184,7 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	}
 	require.Regexp(t, `(?m)^-- call 2: broken off after `, log, "a call that the program does not live to see")
 	require.NotContains(t, log, "\x1b")
-	require.Zero(t, calls.open)
-}
-
-// TestAPresetsTalkIsInTheLogOnce has a program print what its model says, too.
-func TestAPresetsTalkIsInTheLogOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("I look.") }, nil)
-	d := s.config.Agents["x"]
-	d.Preset, d.Argv = preset.Claude, []string{
-		d.Argv[0], askArgument, `{"type":"system","subtype":"init","session_id":"c1"}`, "one",
-		`{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"I look."},{"type":"tool_use","name":"Read","input":{}}]}}`,
-		`{"type":"system","subtype":"api_retry","error":"overloaded"}`, `{"type":"result","subtype":"success","result":"Done."}`,
-	}
-	s.config.Agents["x"] = d
-	job := b.job()
-	job.Calls = &purse{left: 1_000_000}
-	out, err := s.Run(t.Context(), job)
-	require.NoError(t, err, string(out.Log))
-	require.Equal(t, 1, strings.Count(string(out.Log), "\nI look.\n"), string(out.Log))
-	require.NotContains(t, string(out.Log), "> Read")
-	require.Contains(t, string(out.Log), "! the provider failed (overloaded); asking again\n")
-	require.Equal(t, "Done.", out.Summary)
+	require.Equal(t, calls.Begun, calls.Ended)
 }
 
 // TestARoomDoesNotShowKeys looks for the file of a key below a directory that the room shows.
@@ -279,9 +197,8 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 	d := s.config.Agents["x"]
 	d.Argv = []string{"/bin/sh", "-c", "ls " + b.dir + "; cat " + b.dir + "/keys/key; true"}
 	s.config.Agents["x"] = d
-	job := b.job()
-	job.Calls = &purse{}
-	out, err := s.Run(t.Context(), job)
+	b.calls.Left = 0
+	out, err := s.Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Contains(t, string(out.Log), "keys\n")
 	require.Contains(t, string(out.Log), "No such file")
@@ -301,10 +218,7 @@ func TestTheGatewayEndsAnAttempt(t *testing.T) {
 		reply providertest.Reply
 		want  failures.Failure
 	}{
-		"a spent budget": {
-			left: 1, reply: providertest.Say("yes"),
-			want: failures.Failure{Category: failures.TokenBudget, Message: "the budget of the team is spent"},
-		},
+		"a spent budget": {left: 1, reply: providertest.Say("yes"), want: failures.Failure{Category: failures.TokenBudget, Message: "the budget of the team is spent"}},
 		"an outage": {
 			left: 1_000_000, reply: providertest.Failing(providertest.Fault{Status: 529, Type: "overloaded_error", Message: "busy", RetryAfter: "90"}),
 			want: failures.Failure{Category: failures.APIError, RetryAfter: 90_000_000_000},
@@ -315,16 +229,16 @@ func TestTheGatewayEndsAnAttempt(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			s, server := b.asker(func(providertest.Request) providertest.Reply { return c.reply }, nil, "one", "stay")
-			job, calls := b.job(), &purse{left: c.left}
-			job.Calls = calls
+			job, calls := b.job(), b.calls
+			calls.Left = c.left
 			out, err := s.Run(t.Context(), job)
 			f := failure(t, err)
 			require.Equal(t, c.want.Category, f.Category)
 			require.Contains(t, f.Message, c.want.Message)
 			require.Equal(t, c.want.RetryAfter, f.RetryAfter)
 			require.LessOrEqual(t, server.Count(), 1)
-			require.Zero(t, calls.open)
-			require.Equal(t, calls.spent, out.Usage)
+			require.Equal(t, calls.Begun, calls.Ended)
+			require.Equal(t, calls.Settled.Add(calls.Abandoned).Add(calls.Unsettled), out.Usage)
 		})
 	}
 }
@@ -337,9 +251,8 @@ func TestAProgramThatCountsOtherwise(t *testing.T) {
 		s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Reply{Text: "yes", Usage: used} }, nil, "one", "claim")
 		differing := 0
 		s.o.UsageDiffers = func(string) { differing++ }
-		job := b.job()
-		job.Calls = &purse{left: 1_000_000}
-		out, err := s.Run(t.Context(), job)
+		b.calls.Left = 1_000_000
+		out, err := s.Run(t.Context(), b.job())
 		require.NoError(t, err)
 		require.Equal(t, said, differing)
 		require.Equal(t, used.Tokens(), out.Usage.Tokens())
@@ -355,14 +268,14 @@ func TestATokenEndsWithItsAttempt(t *testing.T) {
 		close(asked)
 		return providertest.Reply{Text: "never", Fault: providertest.Fault{Delay: time.Hour}}
 	}, nil, "one")
-	job, calls := b.job(), &purse{left: 1_000_000}
-	job.Calls = calls
+	job, calls := b.job(), b.calls
+	calls.Left = 1_000_000
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stopped by a person")
 	go func() { <-asked; cancel(stop) }()
 	_, err := s.Run(ctx, job)
 	require.ErrorIs(t, err, stop)
-	require.Zero(t, calls.open)
+	require.Equal(t, calls.Begun, calls.Ended)
 }
 
 // TestGatewaysThatCannotBe lists what is refused of a worker file, or of its environment.
@@ -398,10 +311,5 @@ func TestGatewaysThatCannotBe(t *testing.T) {
 	_, err := New(c, Options{Getenv: os.Getenv, Now: time.Now})
 	require.NotContains(t, err.Error(), "has no provider of format", "a name that is wrong is one mistake")
 	c = Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}}, Providers: providers}
-	before := c.Digest("x")
 	require.Equal(t, "gpt", c.BreakerOf("x").Name)
-	c.Providers = map[string]Provider{"gpt": {Format: wire.OpenAI, KeyFile: "x", Limits: ProviderLimits{Concurrent: 5}}}
-	require.Equal(t, before, c.Digest("x"), "keys and limits make no difference")
-	c.Providers = map[string]Provider{"gpt": {Format: wire.OpenAI, BaseURL: "http://localhost"}}
-	require.NotEqual(t, before, c.Digest("x"))
 }

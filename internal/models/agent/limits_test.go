@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,52 +29,35 @@ const (
 )
 
 // hog takes memory and then waits to be stopped.
-func hog(what string) error {
+func hog(what string) (err error) {
 	switch what {
 	case "own": // in several processes
-		if err := hogs("part", 4, nil); err != nil {
-			return err
-		}
+		err = hogs("part", 4, nil)
 	case "part":
-		if err := hold(unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1, hogged/4); err != nil {
-			return err
-		}
+		err = hold(unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1, hogged/4)
 	case "shared": // less than the limit, however many processes map it
 		file, err := memfd(hogged / 4)
-		if err != nil {
-			return err
-		}
-		if err := hogs("mapping", 4, file); err != nil {
-			return err
+		if err == nil {
+			err = hogs("mapping", 4, file)
 		}
 		time.Sleep(3 * time.Second) // for some measurements
-		return nil
+		return err
 	case "mapping":
-		if err := hold(unix.MAP_SHARED, 3, hogged/4); err != nil {
-			return err
-		}
+		err = hold(unix.MAP_SHARED, 3, hogged/4)
 	case "signals":
 		return signalFirst()
 	case "tables":
-		if err := holdTables(hogged); err != nil {
-			return err
-		}
+		err = holdTables(hogged)
 	case "headless":
 		return endFirstThread()
 	case "meddle":
 		return meddle()
-	case "sent":
-		if err := sendRemoved(); err != nil {
-			return err
-		}
-	case "mapped":
-		if err := mapRemoved(); err != nil {
-			return err
-		}
 	}
-	fmt.Println("holding")
-	time.Sleep(time.Hour)
-	return nil
+	if err == nil {
+		fmt.Println("holding")
+		time.Sleep(time.Hour)
+	}
+	return err
 }
 
 // hogs starts several hogs and waits until each holds what it takes.
@@ -139,37 +123,6 @@ func signalFirst() error {
 	time.Sleep(100 * time.Millisecond)
 	fmt.Println("alive")
 	return nil
-}
-
-// removed makes a file without a name.
-func removed() (*os.File, error) {
-	f, err := os.Create("removed")
-	if err != nil {
-		return nil, err
-	}
-	return f, errors.Join(f.Truncate(1<<20), os.Remove("removed"))
-}
-
-// sendRemoved keeps a removed file in a socket only.
-func sendRemoved() error {
-	f, err := removed()
-	if err != nil {
-		return err
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(int(f.Fd())), nil, 0), f.Close())
-}
-
-// mapRemoved keeps a removed file in a mapping only.
-func mapRemoved() error {
-	f, err := removed()
-	if err != nil {
-		return err
-	}
-	return errors.Join(hold(unix.MAP_SHARED, int(f.Fd()), 1<<20), f.Close())
 }
 
 // meddle changes the limits and the scheduling of the first process, of each of its threads, and of its parent.
@@ -258,7 +211,7 @@ func TestSharedPagesCountOnce(t *testing.T) {
 			b, set := hogBench(t, isolation)
 			s := set("HOG shared")
 			s.launcher.MaxMemory = hogged // the race detector takes some, too
-			out, err := s.Run(t.Context(), b.job())
+			out, err := b.run(s)
 			require.NoError(t, err, string(out.Log))
 		})
 	}
@@ -276,7 +229,7 @@ grep -q "Max processes *50 " /proc/self/limits && [ "$(ulimit -Hn)" -le 65536 ] 
 exec sh -c '(echo 0 > /proc/self/oom_score_adj) 2> /dev/null; sleep 2; [ "$(cat /proc/$$/oom_score_adj)" = 500 ]' `)
 		s.launcher.Threads.Each = 40
 		go func() {
-			out, err := s.Run(t.Context(), b.job())
+			out, err := b.run(s)
 			if err != nil {
 				err = errors.Join(err, errors.New(string(out.Log)))
 			}
@@ -313,4 +266,30 @@ func TestAgentsCannotLimitTheirWorker(t *testing.T) {
 		t.Skip("this host has no prlimit")
 	}
 	require.Equal(t, 2, strings.Count(string(out.Log), "Operation not permitted"), string(out.Log))
+}
+
+// holdTables has page tables with nothing but the page of zeros.
+func holdTables(size int) error {
+	const page, table = 4096, 2 << 20
+	data, err := unix.Mmap(-1, 0, size/page*table, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err == nil {
+		err = unix.Madvise(data, unix.MADV_NOHUGEPAGE)
+	}
+	for i := 0; i < len(data) && err == nil; i += table {
+		if data[i] != 0 {
+			return fmt.Errorf("byte %d is not zero", i)
+		}
+	}
+	return err
+}
+
+// endFirstThread takes memory and ends the first thread.
+func endFirstThread() error {
+	runtime.LockOSThread()
+	if err := hold(unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1, hogged); err != nil {
+		return err
+	}
+	go func() { time.Sleep(time.Hour) }()
+	_, _, errno := unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	return errno
 }

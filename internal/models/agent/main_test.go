@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -34,50 +35,51 @@ const dialArgument = "__test-dial"
 func TestMain(m *testing.M) {
 	room.Shim()
 	proctest.RunWithout()
-	if len(os.Args) == 2 && os.Args[1] == keysArgument {
-		_, session := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
-		_, user := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true)
-		fmt.Println("keys:", session, "/", user)
-		_, copied := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE)
-		fmt.Println("copies of mounts:", copied)
-		os.Exit(0)
+	if len(os.Args) < 2 {
+		os.Exit(m.Run())
 	}
-	if len(os.Args) == 3 && os.Args[1] == dialArgument {
-		network, address := "tcp", os.Args[2]
-		if address == "vsock" {
-			_, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		if path, ok := strings.CutPrefix(address, "unix:"); ok {
-			network, address = "unix", path
-		}
-		c, err := net.Dial(network, address)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		_ = c.Close()
-		os.Exit(0)
+	args := os.Args[2:]
+	program, ok := map[string]func() error{
+		keysArgument:   keys,
+		dialArgument:   func() error { return dial(args[0]) },
+		askArgument:    func() error { return ask(args) },
+		hogArgument:    func() error { return hog(args[0]) },
+		workerArgument: func() error { return work(args[0], args[1], args[2]) },
+	}[os.Args[1]]
+	if !ok {
+		os.Exit(m.Run())
 	}
-	if len(os.Args) > 2 && os.Args[1] == askArgument {
-		os.Exit(ask(os.Args[2:]))
+	if err := program(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	if len(os.Args) == 3 && os.Args[1] == hogArgument {
-		if err := hog(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	os.Exit(0)
+}
+
+// keys asks for keys of the kernel, and for a copy of the mounts.
+func keys() error {
+	_, session := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
+	_, user := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true)
+	_, copied := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE)
+	_, err := fmt.Println("keys:", session, "/", user, "\ncopies of mounts:", copied)
+	return err
+}
+
+// dial connects to an address.
+func dial(address string) error {
+	network := "tcp"
+	if address == "vsock" {
+		_, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
+		return err
 	}
-	if len(os.Args) == 5 && os.Args[1] == workerArgument {
-		if err := work(os.Args[2], os.Args[3], os.Args[4]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, address = "unix", path
 	}
-	os.Exit(m.Run())
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // testLock is a lock as the store hands them out.
@@ -114,7 +116,7 @@ func work(dir, script, isolation string) error {
 	}
 	_, err = s.Run(context.Background(), session.Job{
 		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")},
-		Lock: lock, Calls: &callLog{},
+		Lock: lock, Calls: callstest.New(-1),
 	})
 	var f *failures.Failure
 	errors.As(err, &f)

@@ -75,16 +75,12 @@ say dns 'python3 -c "import socket; print(socket.gethostbyname(\"git.test\"))"'
 	go http.Serve(all, server.Config.Handler)
 	defer all.Close()
 	for what, run := range map[string]func() ([]byte, error){
-		"agent": func() ([]byte, error) { out, err := s.Run(t.Context(), b.job()); return out.Log, err },
+		"agent": func() ([]byte, error) { out, err := b.run(s); return out.Log, err },
 		"check": func() ([]byte, error) { out, err := s.Check(t.Context(), b.checkJob("x")); return out.Log, err },
 	} {
 		log, err := run()
 		require.NoError(t, err, string(log))
-		said := map[string]string{}
-		for line := range strings.Lines(string(log)) {
-			name, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
-			said[name] += text
-		}
+		said := answersIn(log)
 		for name, want := range map[string]string{
 			"listed": "git.test:" + port + "/a", "python": "git.test:" + port + "/b", "tunnel": "git.test:" + port + "/in",
 			"other": "the room may not reach evil.test:" + port, "address": "Failed to connect", "proxied": "the room may not reach 127.0.0.1:" + port,
@@ -119,7 +115,7 @@ func TestARestrictedNetworkNeedsRooms(t *testing.T) {
 		s, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now})
 		require.NoError(t, err)
 		s.rooms, s.noRooms = false, errors.New("the kernel forbids it")
-		_, agents := s.Run(t.Context(), b.job())
+		_, agents := b.run(s)
 		_, checks := s.Check(t.Context(), b.checkJob("x"))
 		for _, err := range []error{agents, checks} {
 			f := failure(t, err)

@@ -29,11 +29,22 @@ func TestProgressIsReadable(t *testing.T) {
 	b := newBench(t)
 	secretInEscapes := secret[:10] + `\033[0m` + secret[10:]
 	s := b.shell(`printf '\033[32mgreen\033[0m ` + secretInEscapes + ` %0300d\n' 7 >&2; printf '10%%\r50%%\r100%%\n' >&2; echo only stdout`)
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	require.NoError(t, err)
 	require.Len(t, b.said, 2)
 	require.True(t, strings.HasPrefix(b.said[0], "green *** 000"), b.said[0])
 	require.LessOrEqual(t, len(b.said[0]), 200)
 	require.True(t, utf8.ValidString(b.said[0]))
 	require.Equal(t, "100%", b.said[1])
+}
+
+func TestWhatTellsPeopleHasSecrets(t *testing.T) {
+	t.Parallel()
+	c := Config{
+		Secrets: []string{"OWN"},
+		Jira:    &Jira{EmailEnv: "MAIL", TokenEnv: "PAT"},
+		Webhook: &Webhook{URLEnv: "HOOK"},
+	}
+	require.Equal(t, []string{"HOOK", "MAIL", "OWN", "PAT"}, c.secretNames())
+	require.Equal(t, []string{"OWN"}, Config{Secrets: []string{"OWN"}}.secretNames())
 }

@@ -17,14 +17,20 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 )
 
 // standIn is an agent of a preset whose program is a shell script.
 func (b *bench) standIn(program, script string) *Set {
 	b.t.Helper()
-	return b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Preset: program, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"},
-	}}})
+	return b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Preset: program, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"}}}})
+}
+
+// runStandIn runs such an agent once.
+func (b *bench) runStandIn(program, script string, calls session.Calls) (session.Outcome, error) {
+	job := b.job()
+	job.Calls = calls
+	return b.standIn(program, script).Run(b.t.Context(), job)
 }
 
 // printed is a shell command that prints a stream of testdata.
@@ -89,15 +95,13 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &callLog{}
-			job := b.job()
-			job.Calls = calls
-			out, err := b.standIn(program, printed(t, program+"-done")).Run(t.Context(), job)
+			b := newBench(t)
+			out, err := b.standIn(program, printed(t, program+"-done")).Run(t.Context(), b.job())
 			require.NoError(t, err)
 			require.Equal(t, "All is done.", out.Summary)
 			require.Equal(t, want.usage, out.Usage)
-			require.Equal(t, want.live, calls.spending)
-			require.Equal(t, []cost.Usage{want.usage}, calls.settled)
+			require.Equal(t, want.live, b.calls.Live)
+			require.Equal(t, []cost.Usage{want.usage}, b.calls.Each)
 			log := string(out.Log)
 			for _, text := range []string{"ls -l", "< total 0\n", "a.go\n", "All is done.\n", want.garbage} {
 				require.Contains(t, log, text)
@@ -105,7 +109,7 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 			require.NotContains(t, log, `"type"`, "events are not the log")
 			require.NotContains(t, log, "the prompt")
 			require.NotContains(t, strings.Join(b.said, "\n"), `"type"`)
-			c, ok := preset.ReadConversation(job.Home, program)
+			c, ok := preset.ReadConversation(b.job().Home, program)
 			require.True(t, ok)
 			require.Equal(t, want.id, c.ID)
 		})
@@ -194,10 +198,8 @@ func TestPresetFailures(t *testing.T) {
 	} {
 		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &callLog{}
-			job := b.job()
-			job.Calls = calls
-			_, err := b.standIn(c.preset, c.script).Run(t.Context(), job)
+			b := newBench(t)
+			_, err := b.standIn(c.preset, c.script).Run(t.Context(), b.job())
 			f := failure(t, err)
 			require.Equal(t, c.category, f.Category, f.Message)
 			require.Contains(t, f.Message, c.message)
@@ -211,7 +213,7 @@ func TestPresetFailures(t *testing.T) {
 			require.Equal(t, !useless, f.RetryRound())
 			require.NotContains(t, f.Output, `"type"`)
 			if c.name != "a cut stream" && c.name != "something else" {
-				require.Len(t, calls.settled, 1, "what it cost is known")
+				require.Len(t, b.calls.Each, 1, "what it cost is known")
 			}
 		})
 	}
@@ -316,12 +318,10 @@ func TestAReportedEndCounts(t *testing.T) {
 		for program, says := range ends {
 			t.Run(program+" "+how, func(t *testing.T) {
 				t.Parallel()
-				b, calls := newBench(t), &callLog{}
-				job := b.job()
-				job.Calls = calls
-				out, err := b.standIn(program, says+script).Run(t.Context(), job)
+				b := newBench(t)
+				out, err := b.standIn(program, says+script).Run(t.Context(), b.job())
 				require.NoError(t, err)
-				require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled, "%+v", out)
+				require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, b.calls.Each, "%+v", out)
 			})
 		}
 	}
@@ -337,61 +337,34 @@ func TestAReportedEndThatIsFollowedByEventsForEver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestWorkAfterAReportedEnd is waited for, however long it is quiet.
+// TestWorkAfterAReportedEnd is waited for, however long it is quiet, and a request of it is not forgotten.
 func TestWorkAfterAReportedEnd(t *testing.T) {
 	t.Parallel()
 	const request = `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m3"}}}`
 	more := says(strings.Replace(claudeEnds, "done", "more is done", 1))
-	for what, script := range map[string]string{
-		"an event, and a request": says(claudeBegins, claudeEnds) + "sleep 3;" + says(`{"type":"system"}`, request) + "sleep 6;" + more,
-		"a report":                says(claudeBegins, claudeEnds, request) + more + "exec sleep 100",
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
-			require.NoError(t, err)
-			require.Equal(t, "more is done", out.Summary)
-		})
-	}
-	b, calls := newBench(t), &callLog{}
-	job := b.job()
-	job.Calls = calls
-	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds, request)+"kill -9 $$").Run(t.Context(), job)
+	out, err := newBench(t).runStandIn(preset.Claude, says(claudeBegins, claudeEnds)+"sleep 3;"+says(`{"type":"system"}`, request)+"sleep 6;"+more, callstest.New(-1))
 	require.NoError(t, err)
-	require.Len(t, calls.abandoned, 1, "the request after the report is not forgotten")
-}
-
-func TestPresetsSendWorkBack(t *testing.T) {
-	t.Parallel()
-	for program, script := range map[string]string{
-		preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds),
-	} {
-		t.Run(program, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			out, err := b.standIn(program, script+`echo '{"sends_back":{"reasons":["it does not build"]}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
-			require.NoError(t, err)
-			require.Equal(t, []string{"it does not build"}, out.SendsBack)
-		})
-	}
+	require.Equal(t, "more is done", out.Summary)
+	calls := callstest.New(-1)
+	_, err = newBench(t).runStandIn(preset.Claude, says(claudeBegins, claudeEnds, request)+"kill -9 $$", calls)
+	require.NoError(t, err)
+	require.Len(t, calls.Ends, 1)
 }
 
 func TestPresetPassesItsBudget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	job, calls := b.job(), &callLog{cap: 100}
-	job.Calls = calls
+	job, calls := b.job(), b.calls
+	calls.Left = 100
 	script := says(claudeBegins,
 		`{"type":"assistant","message":{"id":"m1","content":[],"usage":{"input_tokens":60}}}`,
 		`{"type":"assistant","message":{"id":"m2","content":[],"usage":{"input_tokens":60}}}`) + "exec sleep 100"
 	out, err := b.standIn(preset.Claude, script).Run(t.Context(), job)
 	f := failure(t, err)
 	require.Equal(t, failures.TokenBudget, f.Category)
-	require.Contains(t, f.Message, "was stopped: 120 tokens are spent, and nothing is left")
+	require.Contains(t, f.Message, "was stopped: the budget of the team is spent")
 	require.Equal(t, cost.Usage{InputTokens: 120}, out.Usage)
-	require.Equal(t, []cost.Usage{{InputTokens: 120}}, calls.known)
-	require.Equal(t, []cost.Usage{{InputTokens: 60}}, calls.abandoned, "a request may have been under way")
+	require.Equal(t, []callstest.End{{Used: cost.Usage{InputTokens: 120}, Estimate: cost.Usage{InputTokens: 60}}}, calls.Ends, "a request may have been under way")
 }
 
 // TestPresetThatIsCutOff stops programs while a request may be under way, and while a
@@ -431,20 +404,15 @@ func TestPresetThatIsCutOff(t *testing.T) {
 			cost.Usage{InputTokens: 65, OutputTokens: 5},
 		},
 		"gemini, at its first request": {says(geminiBegins), cost.Usage{}, cost.Usage{InputTokens: 12_000, OutputTokens: openingAnswer}},
-		"gemini, after a tool": {
-			chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`, `{"type":"tool_result","output":"y"}`),
-			known,
-			cost.Usage{InputTokens: 65, OutputTokens: 5},
-		},
+		"gemini, after a tool":         {chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`, `{"type":"tool_result","output":"y"}`), known, cost.Usage{InputTokens: 65, OutputTokens: 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &callLog{}
+			b := newBench(t)
 			program, _, _ := strings.Cut(name, ",")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stop := errors.New("the worker stops")
 			job := b.job()
-			job.Calls = calls
 			job.Progress = func(line string) {
 				if line == "ready" {
 					cancel(stop)
@@ -456,11 +424,11 @@ func TestPresetThatIsCutOff(t *testing.T) {
 			require.Equal(t, c.used, out.Usage)
 			require.True(t, continuable(s, "x", job.WorkDir))
 			if c.rest == (cost.Usage{}) {
-				require.Equal(t, []cost.Usage{c.used}, calls.settled)
+				require.Equal(t, []cost.Usage{c.used}, b.calls.Each)
 				return
 			}
-			require.Equal(t, []cost.Usage{c.used}, calls.known)
-			rest := calls.abandoned[0]
+			require.Equal(t, c.used, b.calls.Ends[0].Used)
+			rest := b.calls.Ends[0].Estimate
 			require.GreaterOrEqual(t, rest.InputTokens, c.rest.InputTokens)
 			require.Less(t, rest.InputTokens, c.rest.InputTokens+1000, "and the prompt")
 			require.Equal(t, c.rest.OutputTokens, rest.OutputTokens)
@@ -474,15 +442,15 @@ func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
 	long := `{"type":"something_new","data":"` + strings.Repeat("x", 2000) + `"}`
 	s := b.standIn(preset.Claude, "for i in 1 2 3 4 5 6 7 8 9 10; do "+says(long)+" done;"+says(claudeBegins, claudeEnds))
 	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	require.NoError(t, err, "events are not printed to anyone")
 	s = b.standIn(preset.Claude, "while :; do echo "+strings.Repeat("x", 2000)+"; done")
 	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
-	_, err = s.Run(t.Context(), b.job())
+	_, err = b.run(s)
 	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
 	s = b.standIn(preset.Claude, "while :; do "+says(long)+" done")
 	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
-	_, err = s.Run(t.Context(), b.job())
+	_, err = b.run(s)
 	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
 	require.Contains(t, failure(t, err).Message, "16 times limits.output_bytes", "events have an end, too")
 }

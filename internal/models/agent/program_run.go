@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"sync"
 	"time"
 
@@ -139,7 +140,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 		_ = preset.WriteConversation(job.Home, session.Conversation{Preset: d.Preset, ID: run.ConversationID, Booked: run.Total, Home: resumed.Home})
 	}
 	lost = resumed.ID != "" && (e.Stopped == errLost || run.ConversationID == "" && program.ConversationUnknown(stderr))
-	got, err = s.runOutcome(subject, e, st.box, run)
+	got, err = s.runOutcome(subject, e, st.results, run)
 	return got, lost, err
 }
 
@@ -176,8 +177,8 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed s
 
 // runOutcome makes the attempt's outcome of the program's end and its event stream. What the program has reported of its
 // work is worth more than how its process has ended: by its exit status, a signal, a limit or the end of the grace.
-func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run *preset.Run) (attemptResult, error) {
-	r, wrong := box.result()
+func (s *Set) runOutcome(subject string, e procgroup.Result, results *os.Root, run *preset.Run) (attemptResult, error) {
+	r, wrong := readResult(results)
 	failure := s.failed(subject, e)
 	if reported := run.Done && e.Cancelled == nil && e.Err == nil; reported || e.EndedItself() && e.Signal == 0 {
 		if reported {

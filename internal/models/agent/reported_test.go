@@ -48,6 +48,14 @@ var conversationFiles = map[string]struct {
 	},
 }
 
+// callNamed is a call that is known by its id.
+type callNamed struct {
+	session.Call
+	id string
+}
+
+func (n callNamed) ID() string { return n.id }
+
 // TestReportedSinceTheCallBegan reads what programs have noted: each message once, in
 // whichever files it is, and none that came before the call.
 func TestReportedSinceTheCallBegan(t *testing.T) {
@@ -78,7 +86,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			require.False(t, ok, "no call has begun")
 
 			d := s.config.Agents["x"]
-			s.beginCall(d, job).begun(job.Home, &callLog{})
+			s.beginCall(d, job).begun(job.Home, callNamed{id: "0"})
 			used, estimate := reported("0")
 			require.Zero(t, used)
 			require.Positive(t, estimate.InputTokens, "the first request may be under way")
@@ -90,7 +98,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			add(files.path, "\n")
 			job.Continues = true
 			second := s.beginCall(d, job)
-			second.begun(job.Home, &callLog{reserved: make([]session.CallPlan, 1)})
+			second.begun(job.Home, callNamed{id: "1"})
 			opening := second.begin.Opening
 			require.Greater(t, opening.InputTokens, next.InputTokens, "the conversation and the prompt are read")
 			used, _ = reported("1")
@@ -142,7 +150,7 @@ func TestReportedFromHostileFiles(t *testing.T) {
 				b := newBench(t)
 				s := b.standIn(program, "true")
 				job := b.job()
-				s.beginCall(s.config.Agents["x"], job).begun(job.Home, &callLog{})
+				s.beginCall(s.config.Agents["x"], job).begun(job.Home, callNamed{id: "0"})
 				path := filepath.Join(job.Home, files.path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				put(t, path)
@@ -162,40 +170,18 @@ func TestReportsWhileItWorks(t *testing.T) {
 	for program, files := range conversationFiles {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &callLog{cap: 2 * answerCost.Tokens()}
+			b := newBench(t)
+			b.calls.Left = 2 * answerCost.Tokens()
 			script := "f=$HOME/" + files.path + "; mkdir -p $(dirname $f);"
 			for n := range 3 {
 				script += "cat >> $f <<'EOF'\n" + files.line(n+1) + "EOF\n"
 			}
-			job := b.job()
-			job.Calls = calls
-			_, err := b.standIn(program, script+"exec sleep 100").Run(t.Context(), job)
+			_, err := b.standIn(program, script+"exec sleep 100").Run(t.Context(), b.job())
 			require.Equal(t, failures.TokenBudget, failure(t, err).Category)
-			require.Equal(t, times(answerCost, 3), counted(calls.known[0]))
-			require.Equal(t, cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(calls.abandoned[0]))
+			require.Equal(t, times(answerCost, 3), counted(b.calls.Ends[0].Used))
+			require.Equal(t, cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(b.calls.Ends[0].Estimate))
 		})
 	}
-}
-
-// FuzzConversationFiles reads anything as a program's files.
-func FuzzConversationFiles(f *testing.F) {
-	for _, files := range conversationFiles {
-		f.Add(files.line(1))
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		for program, files := range conversationFiles {
-			home := t.TempDir()
-			path := filepath.Join(home, files.path)
-			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-			l := preset.NewUsageLog(home, preset.For(program).Usage)
-			l.Update()
-			sum := l.Sum
-			require.Equal(t, sum, sum.Max(cost.Usage{}), "nothing is negative")
-			l.Update()
-			require.Equal(t, sum, l.Sum, "nothing counts twice")
-		}
-	})
 }
 
 // TestAnEndlessLineEndsAfterAll: an agent can make a file that costs no space and has no line. What

@@ -176,15 +176,12 @@ func describeKind(t reflect.Type) string {
 	}
 }
 
-// resultBox is the directory in which an agent leaves its result, beside the tree and new for
-// each attempt.
-type resultBox struct{ root *os.Root }
-
 // resultDir returns the directory for the result of the agent with this HOME.
 func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
 
-// newResultBox makes the directory.
-func newResultBox(home string, user *room.Account) (*resultBox, error) {
+// openResultDir makes the directory in which an agent leaves its result, beside the tree and new for each attempt. It is
+// kept open, so that renaming the directory has no effect.
+func openResultDir(home string, user *room.Account) (*os.Root, error) {
 	dir := resultDir(home)
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) { // that of the last attempt
@@ -196,53 +193,32 @@ func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	if err := user.Chown(dir); err != nil {
 		return nil, err
 	}
-	// It is kept open, so that renaming the directory has no effect.
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the directory of the result: %w", err)
-	}
-	return &resultBox{root: root}, nil
+	return os.OpenRoot(dir)
 }
 
-// read returns the result, nil if there is none. The agent controls the file at that path. So
-// read does not follow links out of the directory, does not block on a pipe, and reads at most
-// maxResult bytes.
-func (b *resultBox) read() ([]byte, error) {
-	f, err := b.root.OpenFile(resultName, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+// readResult reads and parses the result in its directory. The agent controls the file at that path. So readResult does not
+// follow links out of the directory, does not block on a pipe, and reads at most maxResult bytes.
+func readResult(dir *os.Root) (result, error) {
+	f, err := dir.OpenFile(resultName, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return result{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot be opened: %w", err)
+		return result{}, fmt.Errorf("cannot be opened: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return result{}, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxResult+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", err)
+		return result{}, fmt.Errorf("cannot be read: %w", err)
 	}
 	if len(data) > maxResult {
-		return nil, fmt.Errorf("it has more than %d bytes; put long texts into files", maxResult)
-	}
-	return data, nil
-}
-
-// result reads and parses the result.
-func (b *resultBox) result() (result, error) {
-	data, err := b.read()
-	if err != nil {
-		return result{}, err
+		return result{}, fmt.Errorf("it has more than %d bytes; put long texts into files", maxResult)
 	}
 	return parseResult(data)
 }
-
-func (b *resultBox) close() { _ = b.root.Close() } // a directory
 
 // removeAll removes a directory that an agent has written to.
 func removeAll(dir string) error {

@@ -2,23 +2,17 @@ package agent
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
-	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
-	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
 // inRooms skips a test where the kernel permits no rooms.
@@ -86,14 +80,10 @@ echo work > done`
 	if s.launcher.User != nil {
 		require.NoError(t, os.Lchown(given, int(s.launcher.User.UID), int(s.launcher.User.GID)))
 	}
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err, string(out.Log))
 	require.Equal(t, "looked around", out.Summary)
-	said := map[string]string{}
-	for line := range strings.Lines(string(out.Log)) {
-		what, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		said[what] = text
-	}
+	said := answersIn(out.Log)
 	for what, want := range map[string]string{
 		"user":  "1000 1000 agent",
 		"place": "/workspace /home/agent /tmp input", "capabilities": "0000000000000000",
@@ -141,7 +131,7 @@ echo "namespaces: $(unshare -Ur cat /proc/sys/user/max_user_namespaces 2>&1)"
 echo 100000 > /proc/sys/user/max_inotify_instances
 echo "shm: $(df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2)"`}}},
 	})
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err, string(out.Log))
 	for _, want := range []string{"keys: function not implemented / function not implemented", "copies of mounts: function not implemented", "mounts: 32", "inotify: 32", "max_inotify_instances: Permission denied", "shm: 1048576"} {
 		require.Contains(t, string(out.Log), want)
@@ -179,56 +169,23 @@ func TestTheNetworkOfARoom(t *testing.T) {
 	require.NoError(t, err)
 	for _, c := range []struct {
 		network Network
-		reaches bool
-	}{{nil, true}, {Network{"host"}, true}, {Network{"none"}, false}} {
+		address string
+		want    string
+	}{
+		{nil, l.Addr().String(), ""}, {Network{"host"}, l.Addr().String(), ""},
+		{Network{"none"}, l.Addr().String(), "connection refused"}, // only the room's own loopback device is there
+		{Network{"none"}, "vsock", "address family not supported"}, // a virtual machine's host is no host of the room
+	} {
 		b := newBench(t)
 		s := b.set(Config{
 			Isolation: IsolationRequired,
 			Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
-			Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, l.Addr().String()}, Network: c.network}},
+			Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, c.address}, Network: c.network}},
 		})
 		out, err := s.Check(t.Context(), b.checkJob("dial"))
-		if c.reaches {
-			require.NoError(t, err, string(out.Log))
-		} else {
-			require.Contains(t, string(out.Log), "connection refused", "only the room's own loopback device is there")
-		}
+		require.Equal(t, c.want == "", err == nil, string(out.Log))
+		require.Contains(t, string(out.Log), c.want)
 	}
-	b := newBench(t)
-	s := b.set(Config{
-		Isolation: IsolationRequired,
-		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
-		Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, "vsock"}, Network: Network{"none"}}},
-	})
-	out, _ := s.Check(t.Context(), b.checkJob("dial"))
-	require.Contains(t, string(out.Log), "address family not supported", "a virtual machine's host is no host of the room")
-}
-
-// TestARoomOfAnOrdinaryUser has a worker make a room that is not root.
-func TestARoomOfAnOrdinaryUser(t *testing.T) {
-	t.Parallel()
-	inRooms(t)
-	if os.Geteuid() != 0 {
-		t.Skip("all tests here run as an ordinary user")
-	}
-	const user = 65533
-	b := newBench(t)
-	self := filepath.Join(t.TempDir(), "worker")
-	require.NoError(t, os.Chmod(filepath.Dir(b.dir), 0o755))
-	// By another process: one that is forked here at the same time would hold the file open.
-	program, err := os.Executable()
-	require.NoError(t, errors.Join(err, exec.Command("cp", program, self).Run(), os.Chmod(self, 0o755)))
-	require.NoError(t, (&room.Account{UID: user, GID: user}).Chown(b.dir))
-	cmd := exec.Command(self, workerArgument, b.dir, "id -u > who; cat /proc/self/uid_map > map; mkdir locked; chmod 0 locked", IsolationRequired)
-	cmd.Dir, cmd.SysProcAttr = b.dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	who, err := os.ReadFile(b.path("who"))
-	require.NoError(t, err)
-	require.Equal(t, "1000\n", string(who))
-	ids, err := os.ReadFile(b.path("map"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"1000", "65533", "1"}, strings.Fields(string(ids)))
 }
 
 // TestRemovedFilesInARoomCount has an agent fill the disk with files that have no name.
@@ -257,49 +214,34 @@ for dir in /workspace /home/agent /tmp; do (exec 9> $dir/big; rm $dir/big; head 
 	require.Zero(t, removed())
 }
 
-// TestFilesThatNoProcessHasOpen: an agent keeps removed files where nobody can measure them.
-func TestFilesThatNoProcessHasOpen(t *testing.T) {
+// TestNoMountShowsTheStore has agents look for the store below mounts: by a path with a link, and by moving a directory above it.
+func TestNoMountShowsTheStore(t *testing.T) {
 	t.Parallel()
-	for _, kept := range []string{"sent", "mapped"} {
-		b, set := hogBench(t, IsolationRequired)
-		s := set("HOG " + kept)
-		ctx, stop := context.WithCancel(t.Context())
-		job, ended := b.job(), make(chan error, 1)
-		go func() {
-			_, err := s.Run(ctx, job)
-			ended <- err
-		}()
-		eventually(t, kept+" is seen", func() bool {
-			_, hidden := s.Removed(job.WorkDir)
-			return hidden
-		})
-		stop()
-		require.Error(t, <-ended)
-	}
-}
-
-// TestAStoppedShimOfALostWorker stops the first process of a room before its worker is killed.
-//
-//nolint:paralleltest // it ends stopped shims of any test
-func TestAStoppedShimOfALostWorker(t *testing.T) {
 	inRooms(t)
 	b := newBench(t)
-	mark := "9" + strconv.Itoa(os.Getpid()) + ".375"
-	b.isolation = IsolationRequired
-	cmd, _ := b.worker("sleep " + mark)
-	eventually(t, "it starts", func() bool { return len(atWork("sleep\x00"+mark)) > 0 })
-	shims := proctree.Below(cmd.Process.Pid)
-	require.NotEmpty(t, shims)
-	agent, err := strconv.Atoi(atWork("sleep\x00" + mark)[0])
-	require.NoError(t, err)
-	b.freezes(cmd, shims[0].PID, agent)
-	s := b.set(Config{Isolation: IsolationRequired, Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}}})
-	eventually(t, "the room ends", func() bool {
-		s.EndStopped()
-		lock, err := tryLock(filepath.Join(b.dir, "lock"))
-		if err == nil {
-			lock.Unlock()
-		}
-		return err == nil && len(atWork("sleep\x00"+mark)) == 0
-	})
+	host := t.TempDir()
+	store, link, linked := filepath.Join(host, "given", "data", "store"), filepath.Join(host, "link"), filepath.Join(host, "linked")
+	fill(t, store, "blob")
+	require.NoError(t, os.Symlink("given", link))
+	require.NoError(t, os.Symlink(filepath.Join("given", "data", "store"), linked))
+	given := filepath.Join(host, "given")
+	s := b.set(Config{
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: given, Writable: true}, {Path: link, Writable: true}},
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", `cd "$0"
+for given in given link; do
+	mv $given/data $given/moved; (unshare -Urm mv $given/data $given/moved)
+	cat $given/data/store/blob $given/moved/store/blob
+	echo x > $given/data/new && mv $given/data/new $given/data/$given
+done 2>&1; true`, host}}},
+	}, linked)
+	if s.launcher.User != nil {
+		require.NoError(t, s.launcher.User.Chown(given))
+	}
+	out, err := b.run(s)
+	require.NoError(t, err, string(out.Log))
+	require.NotContains(t, string(out.Log), "content of blob")
+	require.FileExists(t, filepath.Join(store, "blob"), "nobody has moved it")
+	for _, name := range []string{"given", "link"} {
+		require.FileExists(t, filepath.Join(given, "data", name), string(out.Log))
+	}
 }

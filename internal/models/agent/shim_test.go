@@ -20,7 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/sandbox/room"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -95,43 +94,44 @@ const daemon = `(setsid sh -c '(setsid sh -c "trap : TERM HUP INT; echo \$\$ > d
 
 func TestNothingOutlivesTheAttempt(t *testing.T) {
 	t.Parallel()
-	t.Run("success", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		out, err := b.shell(daemon).Run(t.Context(), b.job())
-		require.NoError(t, err)
-		require.True(t, dead(b.pid("daemon")))
-		require.Contains(t, string(out.Log), "were still running at its end and were killed")
-	})
-	t.Run("failure", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		_, err := b.shell(daemon+"exit 3").Run(t.Context(), b.job())
-		require.Equal(t, failures.Unknown, failure(t, err).Category)
-		require.True(t, dead(b.pid("daemon")))
-	})
-	t.Run("timeout", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		_, err := b.timedOut(b.shell(daemon+"sleep 100"), b.job(), "daemon")
-		require.Equal(t, failures.Timeout, failure(t, err).Category)
-		require.True(t, dead(b.pid("daemon")))
-	})
-	t.Run("cancellation", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		_, err := b.cancelled(b.shell(daemon+"trap '' TERM; echo $$ > pid; while :; do sleep 1; done"), "pid")
-		require.ErrorIs(t, err, errEnough)
-		require.True(t, dead(b.pid("pid")))
-		require.True(t, dead(b.pid("daemon")))
-	})
-	t.Run("frozen", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t)
-		_, err := b.cancelled(b.shell("echo $$ > pid; kill -STOP $$"), "pid")
-		require.ErrorIs(t, err, errEnough)
-		require.True(t, dead(b.pid("pid")))
-	})
+	run := func(b *bench, s *Set) error {
+		_, err := s.Run(b.t.Context(), b.job())
+		return err
+	}
+	timeout := func(b *bench, s *Set) error {
+		_, err := b.timedOut(s, b.job(), "daemon")
+		return err
+	}
+	cancel := func(b *bench, s *Set) error {
+		_, err := b.cancelled(s, "pid")
+		return err
+	}
+	for name, c := range map[string]struct {
+		script string
+		do     func(*bench, *Set) error
+		want   string
+		dead   []string
+	}{
+		"success":      {daemon, run, "", []string{"daemon"}},
+		"failure":      {daemon + "exit 3", run, "exit status 3", []string{"daemon"}},
+		"timeout":      {daemon + "sleep 100", timeout, "timeout", []string{"daemon"}},
+		"cancellation": {daemon + "trap '' TERM; echo $$ > pid; while :; do sleep 1; done", cancel, errEnough.Error(), []string{"pid", "daemon"}},
+		"frozen":       {"echo $$ > pid; kill -STOP $$", cancel, errEnough.Error(), []string{"pid"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			err := c.do(b, b.shell(c.script))
+			if c.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.want)
+			}
+			for _, file := range c.dead {
+				require.True(t, dead(b.pid(file)), file)
+			}
+		})
+	}
 }
 
 func TestStoppedAgentMayEndByItself(t *testing.T) {
@@ -165,21 +165,6 @@ func (b *bench) worker(script string) (*exec.Cmd, *strings.Builder) {
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	require.NoError(b.t, cmd.Start())
 	return cmd, &out
-}
-
-func TestKilledWorkerTakesItsAgentsAlong(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	cmd, _ := b.worker(daemon + "trap '' TERM HUP; echo $PPID > shim; echo $$ > pid; while :; do sleep 1; done")
-	eventually(t, "the agent is at work", func() bool { return b.pid("pid") != 0 })
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
-	for _, file := range []string{"pid", "daemon"} {
-		eventually(t, file+" dies", func() bool { return dead(b.pid(file)) })
-	}
-	eventually(t, "the shim ends", func() bool {
-		return ended(b.pid("shim")) // whose it is now decides when it is waited for
-	})
 }
 
 // freezes stops the shim of an agent, and kills its worker: the assignment stays locked. It returns
@@ -256,27 +241,6 @@ func TestShimThatIsFrozenIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestOrphansDoNotPileUpAsZombies(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.shell(`i=0; while [ $i -lt 50 ]; do (true &); i=$((i+1)); done; echo $PPID > shim; while [ ! -e go ]; do sleep 0.01; done`)
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.Run(t.Context(), b.job())
-		done <- err
-	}()
-	eventually(t, "the agent is at work", func() bool { return b.pid("shim") != 0 })
-	eventually(t, "every orphan is waited for", func() bool {
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", b.pid("shim")))
-		return err == nil && !slices.ContainsFunc(strings.Fields(string(children)), func(child string) bool {
-			pid, _ := strconv.Atoi(child)
-			return ended(pid)
-		})
-	})
-	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
-	require.NoError(t, <-done)
-}
-
 // TestSignalsDoNotEndAShim sends a shim what a person, a terminal or a service manager may send.
 func TestSignalsDoNotEndAShim(t *testing.T) {
 	t.Parallel()
@@ -284,7 +248,7 @@ func TestSignalsDoNotEndAShim(t *testing.T) {
 	s := b.shell(`grep SigIgn /proc/$$/status > ignored; echo $PPID > shim; while [ ! -e go ]; do sleep 0.01; done`)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Run(t.Context(), b.job())
+		_, err := b.run(s)
 		done <- err
 	}()
 	eventually(t, "the agent is at work", func() bool { return b.pid("shim") != 0 })
@@ -309,7 +273,7 @@ func TestForkBombIsStopped(t *testing.T) {
 	// The bomb is a small one, and the limit smaller.
 	s := b.shell(`i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; wait`)
 	s.launcher.Threads.Each = 50
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	f := failure(t, err)
 	require.Equal(t, failures.Unknown, f.Category)
 	require.Contains(t, f.Message, "at most 50 are allowed")
@@ -320,7 +284,7 @@ func TestForkingChainIsCaught(t *testing.T) {
 	b := newBench(t)
 	// Each process starts the next and ends at once: whoever looks is late.
 	s := b.shell(`echo 'sh ./next & exit' > next; (sh ./next &); sleep 0.1`)
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	require.NoError(t, err) // which means that no descendant was left
 }
 
@@ -343,7 +307,7 @@ func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
 		ulimit -c > core
 		cut -d ' ' -f 5,6 /proc/$$/stat > group; echo $$ >> group
 		trap > traps`)
-	_, err = s.Run(t.Context(), b.job())
+	_, err = b.run(s)
 	require.NoError(t, err)
 	read := func(name string) []string {
 		data, err := os.ReadFile(b.path(name))
@@ -391,14 +355,14 @@ func TestRunAsAnotherUser(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(b.path("input"), []byte("input\n"), 0o600))
 	s := b.set(cfg)
-	_, err := s.Run(t.Context(), b.job())
+	_, err := b.run(s)
 	f := failure(t, err)
 	require.Equal(t, failures.ResourceError, f.Category)
 	require.Contains(t, f.Message, "as user nobody: permission denied", "the test's directory is root's alone")
 
 	b.letThrough()
 	require.NoError(t, os.RemoveAll(b.path(".git")))
-	out, err := s.Run(t.Context(), b.job())
+	out, err := b.run(s)
 	require.NoError(t, err)
 	require.Equal(t, "ok", out.Summary)
 	data, err := os.ReadFile(b.path("who"))
@@ -406,15 +370,6 @@ func TestRunAsAnotherUser(t *testing.T) {
 	require.Equal(t, "nobody\ninput\n", string(data))
 	_, err = s.Check(t.Context(), b.checkJob("c"))
 	require.NoError(t, err)
-}
-
-func TestRunAsUnknownUser(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can run agents as another user")
-	}
-	_, err := room.FindAccount("no-such-user", 0)
-	require.ErrorContains(t, err, "no-such-user")
 }
 
 func TestShimStartedByHandExplainsItself(t *testing.T) {

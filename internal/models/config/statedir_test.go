@@ -28,16 +28,6 @@ func TestStateDirThatIsNamedIsTaken(t *testing.T) {
 	require.True(t, filepath.IsAbs(dir))
 }
 
-func TestUsualStateDirIsTakenWhereItIs(t *testing.T) {
-	t.Parallel()
-	usual, home := t.TempDir(), t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(home, "maestro"), 0o700))
-	dir, note, err := stateDir(usual, "", environment(map[string]string{"XDG_STATE_HOME": home}), true)
-	require.NoError(t, err)
-	require.Equal(t, usual, dir)
-	require.Empty(t, note)
-}
-
 func TestOwnStateDirIsCreatedOnceAndThenFound(t *testing.T) {
 	t.Parallel()
 	usual, home := filepath.Join(t.TempDir(), "absent"), t.TempDir()

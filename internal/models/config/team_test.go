@@ -85,13 +85,6 @@ func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
 	require.Equal(t, plain, crlf)
 }
 
-func TestTeamIsRefusedAsAWhole(t *testing.T) {
-	t.Parallel()
-	got, err := LoadTeam(filepath.Join("testdata", "team", "approve-yes.yaml"))
-	require.Error(t, err)
-	require.Zero(t, got)
-}
-
 func TestFilesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,29 +145,6 @@ phases:
 
 // noFiles is a directory in which nothing lies.
 func noFiles(string) (string, error) { return "", fs.ErrNotExist }
-
-func TestAMissingFileIsMissingWhateverItsName(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "team.yaml")
-	text := "version: 1\nname: web\npersonas:\n  ann: {role: Developer, agent: coder, instructions_file: escapes.md}\nphases:\n  - {name: build, personas: [ann]}\n"
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	_, err := LoadTeam(file)
-	require.ErrorContains(t, err, `"escapes.md" does not exist`)
-}
-
-func TestFaultsNameWhereAndWhat(t *testing.T) {
-	t.Parallel()
-	src, problem := newSource("t.yaml", []byte(strings.Replace(smallTeam, "[dev]", "[dve]", 1)))
-	require.Nil(t, problem)
-	_, err := parseTeam(src, noFiles)
-	var problems *Problems
-	require.ErrorAs(t, err, &problems)
-	require.Equal(t, []Problem{{
-		File: "t.yaml", Line: 6, Column: 30, Field: "phases[0].personas[0]",
-		Message: `unknown persona "dve"; did you mean "dev"?`,
-		Excerpt: "      5 | phases:\n>     6 |   - {name: build, personas: [dve]}\n        |                              ^\n",
-	}}, problems.List)
-}
 
 func TestManyFaultsAreCutShort(t *testing.T) {
 	t.Parallel()

@@ -194,7 +194,7 @@ func (a *answer) finish(err error) {
 	switch {
 	case errors.As(a.stopReason, &f):
 		a.fail(f)
-		if a.events() {
+		if a.isStream() {
 			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.parsed.Format, wire.BudgetSpent, f.Message)) // the program may have disconnected
 			return
 		}
@@ -215,8 +215,8 @@ func (a *answer) finish(err error) {
 	}
 }
 
-// events reports whether the answer is a stream of events.
-func (a *answer) events() bool {
+// isStream reports whether the answer is a stream of events.
+func (a *answer) isStream() bool {
 	return strings.HasPrefix(a.from.response.Header.Get("Content-Type"), "text/event-stream")
 }
 
@@ -242,7 +242,7 @@ func (a *answer) settle(facts wire.Facts) {
 	var document []byte
 	if a.size <= maxStored {
 		// The end of the last event, or of Gemini's list of documents, may be in the next part.
-		if text := bytes.TrimSpace(a.kept); a.events() {
+		if text := bytes.TrimSpace(a.kept); a.isStream() {
 			a.kept = append(a.kept, "\n\n"...)
 		} else if len(text) > 0 && text[0] == '[' && text[len(text)-1] != ']' {
 			a.kept = append(a.kept, ']')

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/gateway"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -29,7 +30,7 @@ type bench struct {
 	provider *providertest.Server
 	gateway  *gateway.Gateway
 	access   *gateway.Access
-	account  *account
+	account  *callstest.Account
 	address  string
 	// breaker is that of the attempts that open begins; nil: none.
 	breaker session.CallBreaker
@@ -49,7 +50,7 @@ func (b *bench) failures() []*failures.Failure {
 // newBench starts a gateway. change may be nil.
 func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
 	t.Helper()
-	b := &bench{provider: providertest.New(t, script), account: newAccount(left)}
+	b := &bench{provider: providertest.New(t, script), account: callstest.New(left)}
 	o := gateway.Options{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
 	}
@@ -104,10 +105,7 @@ var formats = map[string]format{
 	"messages":  {"anthropic", "/v1/messages", "/v1/messages", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
 	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
 	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
-	"gemini": {
-		"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
-		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`,
-	},
+	"gemini":    {"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`},
 }
 
 // ask makes a call as a program does, and returns the answer as far as it came.

@@ -31,10 +31,11 @@ type meteredCall struct {
 	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
-	// leave gives up the call's place within the provider's limits, where limited tokens were counted. left: it has none.
-	leave   func()
-	limited int64
-	left    bool
+	// release gives the call's place within the provider's limits to others; limited tokens were counted there. released is
+	// set while the call has no place.
+	release  func()
+	limited  int64
+	released bool
 	// failureReported: a failure of the call was reported to the breaker.
 	failureReported bool
 }
@@ -196,7 +197,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	if !p.enter(ctx) {
 		return nil, nil
 	}
-	defer func() { p.leave() }()
+	defer func() { p.release() }()
 	if open := p.breakerOpenFor(); open > 0 {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
@@ -210,12 +211,12 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.unavailable(ctx, err)
 		return nil, nil
 	}
-	if p.left {
+	if p.released { // it has waited for its budget, which is not part of its patience
 		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
-	}
-	if p.left && !p.enter(ctx) {
-		p.end(call, cost.Usage{}, cost.Usage{})
-		return nil, nil
+		if !p.enter(ctx) {
+			p.end(call, cost.Usage{}, cost.Usage{})
+			return nil, nil
+		}
 	}
 	f := p.forecast
 	limit := f.Output(call.Granted())
@@ -241,12 +242,12 @@ func (p *meteredCall) enter(ctx context.Context) bool {
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
 	var err error
-	p.leave, p.limited, err = p.provider.limits.enter(until, p.forecast.Guess())
-	p.left = err != nil
+	p.release, p.limited, err = p.provider.limits.enter(until, p.forecast.Guess())
+	p.released = err != nil
 	if err == nil {
 		return true
 	}
-	p.leave = func() {}
+	p.release = func() {}
 	if ctx.Err() == nil {
 		why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
 		p.record.writeFailed(why)
@@ -257,8 +258,8 @@ func (p *meteredCall) enter(ctx context.Context) bool {
 
 // leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
 func (p *meteredCall) leavePlace() {
-	p.leave()
-	p.leave, p.left = func() {}, true
+	p.release()
+	p.release, p.released = func() {}, true
 }
 
 // begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
@@ -334,8 +335,8 @@ func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecas
 	return failure
 }
 
-// likelyOutput is the likely number of tokens of an answer of which no byte was received: usual. Servers complete an answer that
-// is no stream after the program has disconnected: such a call may cost all that its bound permits.
+// likelyOutput returns the likely number of tokens of an answer of which no byte was received. It is the usual number, unless the
+// program has disconnected from an answer that is no stream: servers complete it, and it may cost all that its bound permits.
 func (p *meteredCall) likelyOutput(usual int64) int64 {
 	if !p.parsed.Stream && p.r.Context().Err() != nil {
 		return p.forecast.MaxOutput
@@ -343,7 +344,7 @@ func (p *meteredCall) likelyOutput(usual int64) int64 {
 	return usual
 }
 
-// breakerOpenFor returns for how long the breaker refuses calls; zero: it does not.
+// breakerOpenFor returns for how long the breaker refuses calls, and zero if it permits them.
 func (p *meteredCall) breakerOpenFor() time.Duration {
 	if p.attempt.Breaker == nil {
 		return 0
@@ -351,7 +352,7 @@ func (p *meteredCall) breakerOpenFor() time.Duration {
 	return p.attempt.Breaker.Open()
 }
 
-// report reports an outcome to the breaker; nil: an answer. A call fails once, however often it is
+// report reports an outcome to the breaker: a failure, or nil for an answer. A call fails once, however often it is
 // tried. A rejected request or a refused key is no failure of the provider.
 func (p *meteredCall) report(f *failures.Failure) {
 	if p.attempt.Breaker == nil || f != nil && (p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {

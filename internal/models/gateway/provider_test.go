@@ -2,9 +2,7 @@ package gateway_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/gateway"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -63,40 +62,10 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 	require.Equal(t, 90*time.Second, b.failures()[0].RetryAfter.Std())
 }
 
-func TestLimitsHoldForAllAttempts(t *testing.T) {
+// TestASpentMinuteIsTold: a program is told when to try again.
+func TestASpentMinuteIsTold(t *testing.T) {
 	t.Parallel()
-	var now, most atomic.Int64
-	b := newBench(t, func(r providertest.Request) providertest.Reply {
-		n := now.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			continue
-		}
-		reply := providertest.Say("x")
-		reply.Fault.Hold = func(sent int) <-chan struct{} {
-			if sent == 0 {
-				now.Add(-1)
-			}
-			return nil
-		}
-		reply.Fault.Delay = 5 * time.Millisecond
-		return reply
-	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 2 })
-	var asking sync.WaitGroup
-	for i := range 12 {
-		asking.Go(func() {
-			access := b.open(b.account)
-			defer access.Close()
-			response, text, err := post(t.Context(), t, b.serve(t, access)+"/anthropic/v1/messages", access.Token, fmt.Sprintf(`{"max_tokens":5,"stream":true,"i":%d,"messages":[]}`, i))
-			if err != nil || response.StatusCode != http.StatusOK {
-				t.Errorf("%v %s", err, text)
-			}
-		})
-	}
-	asking.Wait()
-	require.LessOrEqual(t, most.Load(), int64(2))
-
-	// A minute's requests are spent: the program is told when to try again.
-	b = newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
+	b := newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
 		p[0].Limits.RequestsPerMinute, o.Patience = 1, time.Millisecond
 	})
 	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "one")
@@ -110,7 +79,7 @@ func TestLimitsHoldForAllAttempts(t *testing.T) {
 
 // poorAccount has a first call wait for its budget until paid is closed.
 type poorAccount struct {
-	*account
+	*callstest.Account
 	waits, paid chan struct{}
 }
 
@@ -118,14 +87,14 @@ func (a *poorAccount) Begin(ctx context.Context, plan session.CallPlan) (session
 	plan.Waits()
 	close(a.waits)
 	<-a.paid
-	return a.account.Begin(ctx, plan)
+	return a.Account.Begin(ctx, plan)
 }
 
 // TestACallThatWaitsForItsBudgetHoldsNoPlace of its provider. It takes one again before it is sent.
 func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, say("x"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 1 })
-	poor := &poorAccount{account: newAccount(-1), waits: make(chan struct{}), paid: make(chan struct{})}
+	poor := &poorAccount{Account: callstest.New(-1), waits: make(chan struct{}), paid: make(chan struct{})}
 	access := b.open(poor)
 	address := b.serve(t, access)
 	var asking sync.WaitGroup
@@ -142,24 +111,9 @@ func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
 	close(poor.paid)
 	asking.Wait()
 	require.Equal(t, 2, b.provider.Count())
-	_, _, open := poor.sum()
+	_, _, open := poor.Sum()
 	require.Zero(t, open)
 	response, text, err = b.ask(t.Context(), t, formats["messages"], true, "the place is free")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
-}
-
-// TestFreeCallsPass: and cost nothing.
-func TestFreeCallsPass(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, say("x"), 0, nil)
-	for _, path := range []string{"/anthropic/v1/messages/count_tokens", "/gemini/v1beta/models/m:countTokens"} {
-		response, text, err := post(t.Context(), t, b.address+path, b.access.Token, `{"messages":[]}`)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, response.StatusCode, text)
-		require.Contains(t, strings.ToLower(text), "tokens")
-	}
-	_, _, open := b.account.sum()
-	require.Zero(t, open)
-	require.Zero(t, b.account.begun)
 }

@@ -172,8 +172,10 @@ func TestATranscriptHasEachItemOnce(t *testing.T) {
 					thought+"I look.\n> read a.go\n-- call 1 ended\n"+
 					fmt.Sprintf("-- call 2 at … to %s: m; %d items as before\n", c.provider, known)+"< "+gist+"\n  │ failed: one\n  │ two\n"+
 					"It is "+strings.Repeat("done. ", 20)+"***\n-- call 2 ended\n", lines)
-				require.Contains(t, got, b.account.settledAt(0).Text())
-				require.Contains(t, got, b.account.settledAt(1).Text())
+				b.account.Locked(func() {
+					require.Contains(t, got, b.account.Each[0].Text())
+					require.Contains(t, got, b.account.Each[1].Text())
+				})
 			})
 		}
 	}
@@ -198,9 +200,7 @@ func TestATranscriptSaysWhatWentWrong(t *testing.T) {
 	require.Regexp(t, `(?s)^-- call 1 at … to anthropic: m\n\? user: hello\n! call 1: .*too busy.*\nhalf an answer half.*\n-- call 1: broken off …; tokens: .*\n$`, log.String())
 
 	before := len(log.String())
-	b.account.mu.Lock()
-	b.account.left = 0
-	b.account.mu.Unlock()
+	b.account.Locked(func() { b.account.Left = 0 })
 	_, _, err = b.ask(t.Context(), t, formats["messages"], true, "hello")
 	require.NoError(t, err)
 	require.Equal(t, "-- call 2 at … to anthropic: m; 1 item as before\n! call 2: the budget of the team is spent\n", log.String()[before:])
@@ -246,22 +246,6 @@ func TestCallsSideBySideAreToldApart(t *testing.T) {
 	close(release)
 	require.NoError(t, <-slow)
 	require.Regexp(t, `(?s)\? user: slow\n-- call 2 at [^\n]*\n\? user: fast\nanswer to fast\n-- call 2: [^\n]*\n-- call 1 is answered\nanswer to slow\n-- call 1: `, log.String())
-}
-
-// TestWordsAreSaidAgain by the program, which is new, and by the model, which it has said already.
-func TestWordsAreSaidAgain(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, say("Done."), -1, nil)
-	log := b.recorded(t, nil)
-	said := `{"role":"user","content":"go on"}`
-	for range 3 {
-		_, _, err := post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+said+`]}`)
-		require.NoError(t, err)
-		said += `,{"role":"assistant","content":"Done."},{"role":"user","content":"go on"}`
-	}
-	require.Equal(t, 3, strings.Count(log.String(), "\n? user: go on\nDone.\n"), log)
-	require.NotContains(t, log.String(), "? assistant")
-	require.Contains(t, log.String(), "; 4 items as before\n")
 }
 
 // TestATranscriptIsBounded has a program ask with messages that nobody reads, and a provider flood it.

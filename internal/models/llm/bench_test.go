@@ -15,10 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/llm"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -42,7 +44,7 @@ type bench struct {
 	dir   string
 	agent *llm.Agent
 	job   session.Job
-	calls *callStore
+	calls *callstest.Account
 
 	mu   sync.Mutex
 	said []string
@@ -53,7 +55,7 @@ type bench struct {
 // newBench makes a bench whose model is at url. files are the input.
 func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
 	t.Helper()
-	b := &bench{t: t, calls: newCallStore()}
+	b := &bench{t: t, calls: callstest.New(-1)}
 	b.agent = &llm.Agent{
 		Name: "writer", API: wire.API(kind), Model: "m", BaseURL: kinds[kind](url), Key: key, Transport: http.DefaultTransport,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000, Timeout: time.Minute, IdleTimeout: time.Minute,
@@ -168,3 +170,9 @@ func (b *bench) try(_ context.Context, check string) ([]byte, error) {
 }
 
 var errStore = errors.New("the store is full")
+
+// booked is what the calls have cost.
+func (b *bench) booked() cost.Usage {
+	settled, _, _ := b.calls.Sum()
+	return settled
+}

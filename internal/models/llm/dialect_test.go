@@ -6,54 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
-
-// TestDialects works with servers that are only nearly compatible.
-func TestDialects(t *testing.T) {
-	t.Parallel()
-	for name, dialect := range map[string]providertest.Dialect{
-		"no usage":             {NoUsage: true},
-		"no ids":               {NoIDs: true},
-		"arguments in one":     {WholeArguments: true},
-		"another end of calls": {StopForCalls: true},
-		"no end":               {NoEnd: true},
-		"all of it":            {NoUsage: true, NoIDs: true, WholeArguments: true, StopForCalls: true, SameIndex: true, NoEnd: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := providertest.NewDialect(t, plays(
-				providertest.Use(providertest.Tool("write", args{"path": "a", "content": "b"}), providertest.Tool("write", args{"path": "c", "content": "d"})),
-				finish(),
-			), dialect)
-			b := newBench(t, "openai", server.URL(), nil)
-			b.agent.Prices = &cost.Prices{Input: 1e9, Output: 1e9}
-			out, err := b.run()
-			require.NoError(t, err, "%s", out.Log)
-			require.Equal(t, map[string]string{"a": "b", "c": "d"}, b.files())
-			require.Equal(t, 2, server.Count())
-			require.Positive(t, out.Usage.InputTokens, "an estimate, if the server does not count")
-			require.Positive(t, out.Usage.OutputTokens)
-			require.Positive(t, out.Usage.CostUSD)
-			results := server.Requests()[1].Last().Results
-			require.Len(t, results, 2)
-			require.NotEqual(t, results[0].ID, results[1].ID)
-		})
-	}
-}
-
-// TestWholeAnswersAreUsed although the connection broke behind them.
-func TestWholeAnswersAreUsed(t *testing.T) {
-	t.Parallel()
-	for kind := range kinds {
-		server := providertest.NewDialect(t, plays(finish()), providertest.Dialect{NoEnd: true})
-		b := newBench(t, kind, server.URL(), nil)
-		_, err := b.run()
-		require.NoError(t, err)
-		require.Empty(t, b.calls.abandons)
-	}
-}
 
 // body decodes what the server got in a call.
 func body(t *testing.T, s *providertest.Server, call int) map[string]any {
@@ -98,19 +52,6 @@ func TestThinkingIsGivenBack(t *testing.T) {
 	answer := body(t, server, 1)["messages"].([]any)[1].(map[string]any)["content"].([]any)
 	require.Equal(t, map[string]any{"type": "thinking", "thinking": reply.Thinking, "signature": "c2lnbmF0dXJl"}, answer[0])
 	require.Equal(t, "tool_use", answer[1].(map[string]any)["type"])
-}
-
-// TestNamesOfTheLongestAnswer: OpenAI has renamed it, and other servers have not.
-func TestNamesOfTheLongestAnswer(t *testing.T) {
-	t.Parallel()
-	server := providertest.New(t, plays(finish()))
-	b := newBench(t, "openai", server.URL(), nil)
-	_, err := b.run()
-	require.NoError(t, err)
-	sent := body(t, server, 0)
-	require.InDelta(t, 8192, sent["max_tokens"], 0)
-	require.NotContains(t, sent, "max_completion_tokens")
-	require.Equal(t, map[string]any{"include_usage": true}, sent["stream_options"])
 }
 
 // TestAddresses takes a base URL in the ways that people write it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -35,26 +34,22 @@ func TestFaults(t *testing.T) {
 		final    bool
 		billed   bool
 	}{
-		"rate limited":          {reply: providertest.RateLimited(""), category: failures.RateLimited, message: "limits the request rate"},
-		"rate limited, seconds": {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
-		"rate limited, a date":  {reply: providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)), category: failures.RateLimited, after: 90 * time.Second},
-		"rate limited, for ever": {
-			reply: providertest.RateLimited("1e300"), category: failures.RateLimited, after: session.MaxRetryAfter.Std(),
-		},
-		"server error": {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
-		"unauthorized": {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
-		"unknown model": {
-			reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true, message: "worker file",
-		},
-		"overflow":        {reply: providertest.ContextOverflow(), category: failures.ContextOverflow, message: "nothing can be left out"},
-		"no answer":       {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},
-		"garbage":         {reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError, message: "a proxy or another server"},
-		"cut early":       {reply: fault(providertest.Fault{CutAfter: 300}), category: failures.APIError, billed: true},
-		"cut late":        {reply: fault(providertest.Fault{CutAfter: 2500}), category: failures.APIError, billed: true},
-		"an error inside": {reply: fault(providertest.Fault{InStream: true, Type: "overloaded_error", Message: "Overloaded"}), category: failures.APIError, message: "Overloaded", billed: true},
-		"slow":            {reply: fault(providertest.Fault{Delay: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
-		"stalled":         {reply: fault(providertest.Fault{Stall: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
-		"refused":         {reply: providertest.Reply{Text: "I cannot help with that.", Stop: providertest.Refused}, category: failures.Refused},
+		"rate limited":           {reply: providertest.RateLimited(""), category: failures.RateLimited, message: "limits the request rate"},
+		"rate limited, seconds":  {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
+		"rate limited, a date":   {reply: providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)), category: failures.RateLimited, after: 90 * time.Second},
+		"rate limited, for ever": {reply: providertest.RateLimited("1e300"), category: failures.RateLimited, after: session.MaxRetryAfter.Std()},
+		"server error":           {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
+		"unauthorized":           {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
+		"unknown model":          {reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true, message: "worker file"},
+		"overflow":               {reply: providertest.ContextOverflow(), category: failures.ContextOverflow, message: "nothing can be left out"},
+		"no answer":              {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},
+		"garbage":                {reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError, message: "a proxy or another server"},
+		"cut early":              {reply: fault(providertest.Fault{CutAfter: 300}), category: failures.APIError, billed: true},
+		"cut late":               {reply: fault(providertest.Fault{CutAfter: 2500}), category: failures.APIError, billed: true},
+		"an error inside":        {reply: fault(providertest.Fault{InStream: true, Type: "overloaded_error", Message: "Overloaded"}), category: failures.APIError, message: "Overloaded", billed: true},
+		"slow":                   {reply: fault(providertest.Fault{Delay: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
+		"stalled":                {reply: fault(providertest.Fault{Stall: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
+		"refused":                {reply: providertest.Reply{Text: "I cannot help with that.", Stop: providertest.Refused}, category: failures.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,31 +68,14 @@ func TestFaults(t *testing.T) {
 				require.Empty(t, b.files())
 				require.Contains(t, string(out.Log), string(c.category))
 				if c.category == failures.Refused || c.category == failures.ContextOverflow {
-					require.Empty(t, b.calls.abandons)
+					require.Empty(t, b.calls.Ends)
 					return
 				}
-				require.Len(t, b.calls.abandons, 1)
-				ended := b.calls.abandons[0]
-				require.Equal(t, !c.billed, ended.known && ended.used == (cost.Usage{}))
-				require.Equal(t, c.billed, ended.used.Tokens() > 0)
+				settled, unsettled, open := b.calls.Sum()
+				require.Equal(t, c.billed, settled.Add(unsettled).Tokens() > 0)
+				require.Zero(t, open)
 				require.Zero(t, out.Usage.Tokens())
 			})
-		})
-	}
-}
-
-func TestNobodyThere(t *testing.T) {
-	t.Parallel()
-	for kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, kind, providertest.RefusingURL(t), nil)
-			_, err := b.run()
-			f := failed(t, err)
-			require.Equal(t, failures.APIError, f.Category)
-			require.Contains(t, f.Message, "refused")
-			require.False(t, f.Final)
-			require.Equal(t, []abandoned{{turn: 1, known: true}}, b.calls.abandons)
 		})
 	}
 }
@@ -113,8 +91,7 @@ func TestTimeouts(t *testing.T) {
 		f := failed(t, err)
 		require.Equal(t, failures.Timeout, f.Category)
 		require.Contains(t, f.Message, "2s")
-		require.Len(t, b.calls.abandons, 1)
-		require.False(t, b.calls.abandons[0].known)
+		require.Len(t, b.calls.Ends, 1)
 
 		b.job.Timeout = 0
 		errStopped := errors.New("the worker stops")
@@ -127,8 +104,7 @@ func TestTimeouts(t *testing.T) {
 		}()
 		_, err = b.agent.Run(ctx, b.job)
 		require.ErrorIs(t, err, errStopped)
-		require.Len(t, b.calls.abandons, 2)
-		require.False(t, b.calls.abandons[1].known)
+		require.Len(t, b.calls.Ends, 2)
 	})
 }
 
@@ -147,26 +123,11 @@ func TestWaitsAreNoPartOfTheTimeout(t *testing.T) {
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		b.calls.budget = func(session.CallPlan) (cost.Amount, error) { return cost.Amount{}, errStore }
+		b.calls.Budget = func(session.CallPlan) (cost.Amount, error) { return cost.Amount{}, errStore }
 		_, err := b.run()
 		require.ErrorIs(t, err, errStore)
 		var f *failures.Failure
 		require.NotErrorAs(t, err, &f)
-		require.Zero(t, s.Count())
-	})
-}
-
-// TestRedirectsGetNoKey: a key is for the server that the worker file names.
-func TestRedirectsGetNoKey(t *testing.T) {
-	t.Parallel()
-	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		elsewhere := httptest.NewServer(http.RedirectHandler(s.URL()+"/v1/messages", http.StatusTemporaryRedirect))
-		defer elsewhere.Close()
-		b.agent.BaseURL = kinds[string(b.agent.API)](elsewhere.URL)
-		_, err := b.run()
-		f := failed(t, err)
-		require.Equal(t, failures.InvalidRequest, f.Category)
-		require.Contains(t, f.Message, "redirects")
 		require.Zero(t, s.Count())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -20,7 +21,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		require.Equal(t, failures.TurnLimit, f.Category)
 		require.Contains(t, f.Message, "after 4 turns")
 		require.Equal(t, 4, s.Count())
-		b.job.MaxTurns, b.job.Calls = 2, newCallStore()
+		b.job.MaxTurns, b.job.Calls = 2, callstest.New(-1)
 		_, err = b.run()
 		require.Contains(t, failed(t, err).Message, "after 2 turns")
 	})
@@ -80,16 +81,6 @@ func TestCallsThatMakeNoSense(t *testing.T) {
 		_, err := b.run()
 		require.NoError(t, err, "five in a row are too few to give up")
 		require.Equal(t, 8, s.Count())
-	})
-}
-
-// TestBrokenArgumentsOfAStream come in pieces that add up to no JSON.
-func TestBrokenArgumentsOfAStream(t *testing.T) {
-	t.Parallel()
-	each(t, plays(providertest.Use(providertest.Call{Name: "read", Arguments: `{"path": "a`}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		out, err := b.run()
-		require.NoError(t, err, "%s", out.Log)
-		require.Contains(t, s.Requests()[1].Last().Results[0].Text, "no JSON object")
 	})
 }
 

@@ -71,19 +71,9 @@ func TestErrorsWithStatus200(t *testing.T) {
 			b := rawBench(t, c.kind, c.contentType, body)
 			_, err := b.run()
 			require.Equal(t, c.want, failed(t, err).Category, "%v", err)
-			require.Equal(t, []abandoned{{turn: 1, known: true}}, b.calls.abandons)
+			require.Equal(t, cost.Usage{}, b.calls.Each[0])
 		})
 	}
-}
-
-// TestAWordForAFailure at the end of an answer is a failure of the provider in every format.
-func TestAWordForAFailure(t *testing.T) {
-	t.Parallel()
-	stopped := `{"type":"message_delta","delta":{"stop_reason":"error"},"usage":{"output_tokens":20}}`
-	b := rawBench(t, "anthropic", "text/event-stream", "event: message_start\ndata: "+begun+"\n\nevent: message_delta\ndata: "+stopped+"\n\n")
-	_, err := b.run()
-	require.Equal(t, failures.APIError, failed(t, err).Category)
-	require.Equal(t, []abandoned{{turn: 1, known: true, used: cost.Usage{InputTokens: 100, OutputTokens: 20}}}, b.calls.abandons)
 }
 
 // TestAnswersAsTheyCome are whole answers of servers that are only nearly compatible: they are used, and not paid for again.
@@ -123,7 +113,7 @@ func TestAnswersAsTheyCome(t *testing.T) {
 			b := rawBench(t, c.kind, "application/json", c.body)
 			out, err := b.run()
 			require.NoError(t, err, "%s", out.Log)
-			require.Empty(t, b.calls.abandons)
+			require.Empty(t, b.calls.Ends)
 			calls := int64(1)
 			if c.files != nil {
 				require.Equal(t, c.files, b.files())

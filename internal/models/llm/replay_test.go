@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -61,7 +62,7 @@ func TestReplay(t *testing.T) {
 		want, err := b.run()
 		require.NoError(t, err, "%s", want.Log)
 		require.Equal(t, longTalk, s.Count())
-		files, steps := b.files(), b.calls.steps
+		files, steps := b.files(), b.calls.Steps
 		require.Greater(t, steps, 4*longTalk)
 		require.Equal(t, "sqlite", want.Decisions["database"])
 		require.NotContains(t, files, "files/6.sh")
@@ -73,48 +74,22 @@ func TestReplay(t *testing.T) {
 		}
 		for step := 1; step <= steps; step += stride {
 			before := s.Count()
-			b.calls = newCallStore()
+			b.calls = callstest.New(-1)
 			b.job.Calls = b.calls
-			b.calls.killAfter = step
+			b.calls.KillAfter = step
 			b.fill(map[string]string{"input": "x"})
 			_, err := b.run()
-			require.ErrorIs(t, err, errKilled)
+			require.ErrorIs(t, err, callstest.ErrKilled)
 			b.fill(map[string]string{"input": "x"})
 			got, err := b.run()
 			require.NoError(t, err, "killed after step %d", step)
 			require.Equal(t, longTalk, s.Count()-before, "calls, killed after step %d", step)
 			require.Equal(t, files, b.files(), "killed after step %d", step)
 			require.Equal(t, want.Usage, got.Usage, "killed after step %d", step)
-			require.Equal(t, want.Usage, b.calls.settled(), "killed after step %d", step)
+			require.Equal(t, want.Usage, b.booked(), "killed after step %d", step)
 			require.Equal(t, want.Decisions, got.Decisions)
 			require.Equal(t, want.Summary, got.Summary)
 		}
-	})
-}
-
-// TestDyingAgainAndAgain kills the worker a few steps after every start, so that
-// no run gets far.
-func TestDyingAgainAndAgain(t *testing.T) {
-	t.Parallel()
-	each(t, talk(), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		talked(b)
-		starts := 0
-		for {
-			starts++
-			require.Less(t, starts, 200)
-			// What was kept is walked through first; then there are five more steps.
-			b.calls.steps, b.calls.killAfter = 0, 5*starts
-			b.fill(nil)
-			out, err := b.run()
-			if err == nil {
-				require.Equal(t, b.calls.settled(), out.Usage)
-				break
-			}
-			require.ErrorIs(t, err, errKilled)
-		}
-		require.Greater(t, starts, longTalk/2)
-		require.Equal(t, longTalk, s.Count())
-		require.Equal(t, "begin", b.files()["log.md"][:5])
 	})
 }
 
@@ -124,9 +99,9 @@ func TestKeptToolsDoNotWorkAgain(t *testing.T) {
 	t.Parallel()
 	each(t, plays(use("run_check", args{"name": "test"}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 		talked(b)
-		b.calls.killAfter = 4 // Stored, Reserve, Settle, KeepTools
+		b.calls.KillAfter = 4 // Stored, Reserve, Settle, KeepTools
 		_, err := b.run()
-		require.ErrorIs(t, err, errKilled)
+		require.ErrorIs(t, err, callstest.ErrKilled)
 		b.fill(map[string]string{"ok": ""})
 		b.job.Brief.Inputs = nil
 		_, err = b.run()
@@ -142,7 +117,7 @@ func TestLostBlobsAreMadeAgain(t *testing.T) {
 	each(t, plays(use("write", args{"path": "a", "content": "b"}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 		_, err := b.run()
 		require.NoError(t, err)
-		clear(b.calls.blobs)
+		clear(b.calls.Blobs)
 		b.fill(nil)
 		_, err = b.run()
 		require.NoError(t, err)
@@ -181,25 +156,5 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 		_, err = b.run()
 		require.NoError(t, err)
 		require.Equal(t, 4, s.Count())
-	})
-}
-
-// TestRequestsAreDeterministic compares what was sent for the same work.
-func TestRequestsAreDeterministic(t *testing.T) {
-	t.Parallel()
-	each(t, talk(), map[string]string{"b": "", "a": "", "c": ""}, func(t *testing.T, b *bench, s *providertest.Server) {
-		talked(b)
-		for range 2 {
-			b.calls = newCallStore()
-			b.job.Calls = b.calls
-			b.fill(map[string]string{"c": "", "a": "", "b": ""})
-			_, err := b.run()
-			require.NoError(t, err)
-		}
-		requests := s.Requests()
-		for i := range longTalk {
-			first, second := requests[i], requests[i+longTalk]
-			require.Equal(t, string(first.Body), string(second.Body), "turn %d", i+1)
-		}
 	})
 }

@@ -67,7 +67,7 @@ func TestSecrets(t *testing.T) {
 			require.NotContains(t, text, secret[:len(secret)-2], where)
 		}
 		clean("what the provider got", s.Log())
-		clean("the stored calls", b.calls.text())
+		clean("the stored calls", b.calls.Text())
 		clean("the transcript", string(out.Log))
 		clean("the summary", out.Summary)
 		clean("progress", strings.Join(b.said, "\n"))

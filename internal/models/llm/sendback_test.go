@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
@@ -30,56 +29,5 @@ func TestSendingBack(t *testing.T) {
 		require.Contains(t, string(first.Body), "sends_back")
 		require.Contains(t, string(first.Body), "This is possible 2 more times")
 		require.Contains(t, second.Last().Results[0].Text, "reason 1 is empty")
-	})
-}
-
-// TestHastySendingBack does not end the work when another call of the answer failed.
-func TestHastySendingBack(t *testing.T) {
-	t.Parallel()
-	hasty := providertest.Use(
-		providertest.Tool("read", args{"path": "missing"}), providertest.Tool("finish", args{"sends_back": []string{"nothing is there"}}))
-	each(t, plays(hasty, finish()), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
-		b.job.Brief.MaySendBack = &session.MaySendBack{To: "build", Left: 1}
-		out, err := b.run()
-		require.NoError(t, err)
-		require.Empty(t, out.SendsBack)
-	})
-}
-
-// TestOthersAreHeard tells a model what people and later phases have said, in every
-// attempt, and what it may do about it only where it may.
-func TestOthersAreHeard(t *testing.T) {
-	t.Parallel()
-	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		_, err := b.run()
-		require.NoError(t, err)
-		require.NotContains(t, string(s.Requests()[0].Body), "sends_back")
-		for _, test := range []struct {
-			feedback *session.Feedback
-			told     []string
-			not      string
-		}{
-			{&session.Feedback{Note: "mind the tests"}, []string{"A person who reviewed it wrote: mind the tests"}, "What went wrong before"},
-			{
-				&session.Feedback{Category: failures.APIError, Message: "down", Note: "mind the time", SentBack: "ada rejected the work:\n- too slow"},
-				[]string{"A person who reviewed it wrote: mind the time", "Why the work was sent back before that", "- too slow"},
-				"down",
-			},
-			{
-				&session.Feedback{Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build", Advice: "Go on.", Kept: true},
-				[]string{"# The work was sent back", "test/tester sent the work back (1 of 2)", "The reasons:\n\n```\n- it does not build"},
-				"Its changes",
-			},
-		} {
-			b.job.Brief.Feedback = test.feedback
-			_, err := b.run()
-			require.NoError(t, err)
-			requests := s.Requests()
-			told := requests[len(requests)-1].Last().Text
-			for _, want := range test.told {
-				require.Contains(t, told, want)
-			}
-			require.NotContains(t, told, test.not)
-		}
 	})
 }

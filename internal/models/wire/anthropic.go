@@ -76,7 +76,7 @@ func anthropicRequest(q *Request, path string, l leaf) {
 	}
 	switch {
 	case strings.HasSuffix(path, ".cache_control.ttl"):
-		q.Hour = q.Hour || l.is("1h")
+		q.HourCache = q.HourCache || l.is("1h")
 	case strings.HasSuffix(path, ".source.type") && (l.is("url") || l.is("file")), strings.HasSuffix(path, ".source.media_type") && l.is("application/pdf"):
 		q.refers(l, maxWindow)
 	}

@@ -32,7 +32,7 @@ func (f *Fault) failure(who string) *failures.Failure {
 		return failures.Failf(failures.APIError, "not %s has answered, but a proxy or another server in front of it: %v", who, f)
 	case f.Cut:
 		return failures.Failf(failures.APIError, "the answer of %s was incomplete: %v", who, f)
-	case f.overflow():
+	case f.overflows():
 		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
 	case f.filtered():
 		return failures.Failf(failures.Refused, "%s refuses the content: %v", who, f)
@@ -247,8 +247,8 @@ func (f *Fault) aboutOther() bool {
 	return name != "" && (!promptField.MatchString(name) || nameField.MatchString(name))
 }
 
-// overflow reports whether the prompt is longer than the model's context window.
-func (f *Fault) overflow() bool {
+// overflows reports whether the prompt is longer than the model's context window.
+func (f *Fault) overflows() bool {
 	status := f.status()
 	if f.hasName(overflowNames) || status == http.StatusRequestEntityTooLarge {
 		return true

@@ -92,16 +92,16 @@ type Forecast struct {
 	// [cost.Prices] names it.
 	Prices *cost.Prices
 	Tier   string
-	// Hour: the prompt may be cached for an hour. Searches is the largest number of searches.
-	Hour     bool
-	Searches int64
+	// HourCache says that the prompt may be cached for an hour. Searches is the largest number of searches.
+	HourCache bool
+	Searches  int64
 }
 
 // Forecast returns the forecast of the call before anything was counted. prices may be nil.
 func (q *Request) Forecast(prices *cost.Prices) Forecast {
 	return Forecast{
 		Fresh: q.Size, Total: q.Size, MaxOutput: cmp.Or(q.MaxOutput, unstatedOutput), Floor: q.Floor * q.Choices,
-		Prices: prices, Tier: q.Tier, Hour: q.Hour, Searches: q.Searches, Elsewhere: q.Elsewhere,
+		Prices: prices, Tier: q.Tier, HourCache: q.HourCache, Searches: q.Searches, Elsewhere: q.Elsewhere,
 	}
 }
 
@@ -150,7 +150,7 @@ func (f Forecast) most(output int64) cost.Amount {
 
 // dearest returns the highest prices of a token of the prompt and of the answer.
 func (f Forecast) dearest() (input, output cost.USD) {
-	return f.Prices.Highest(f.Tier, f.bound(), f.Hour)
+	return f.Prices.Highest(f.Tier, f.bound(), f.HourCache)
 }
 
 // Estimate returns the estimated usage of the call with a short answer.

@@ -3,6 +3,7 @@ package wire
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,36 +18,16 @@ func TestForecast(t *testing.T) {
 		want, least cost.Amount
 		estimate    cost.Usage
 	}{
-		"the first call: bytes, and a quarter of them": {
-			Forecast{Fresh: 4000, Total: 4000, MaxOutput: 8192},
-			cost.Amount{Tokens: 12192},
-			cost.Amount{Tokens: 1016},
-			cost.Usage{InputTokens: 1000, OutputTokens: 1024},
-		},
-		"a later call: what was counted, and what was appended": {
-			Forecast{Counted: 5000, Fresh: 401, Total: 20000, MaxOutput: 512},
-			cost.Amount{Tokens: 5913},
-			cost.Amount{Tokens: 5117},
-			cost.Usage{InputTokens: 5101, OutputTokens: 512},
-		},
-		"money: the dearest kind at most, the cache by the best guess": {
-			Forecast{Counted: 1_000_000, Cached: 900_000, Caches: true, Total: 9_000_000, MaxOutput: 1_000_000, Prices: prices},
-			cost.Amount{Tokens: 2_000_000, USD: 18_750_000_000},
-			cost.Amount{Tokens: 1_000_016, USD: 270_000_000 + 375_000_000 + 240_000},
-			cost.Usage{CacheReadTokens: 900_000, CacheWriteTokens: 100_000, OutputTokens: 1024, CostUSD: 660_360_000},
-		},
-		"what was Learned: a third of a token for a byte": {
-			Forecast{Fresh: 6000, Total: 6000, MaxOutput: 100, Learned: block / 3},
-			cost.Amount{Tokens: 6100},
-			cost.Amount{Tokens: 2016},
-			cost.Usage{InputTokens: 2000, OutputTokens: 100},
-		},
-		"what was taken out is guessed to be gone, but not counted on": {
-			Forecast{Counted: 5000, Removed: 8000, Total: 40000, MaxOutput: 100},
-			cost.Amount{Tokens: 5100},
-			cost.Amount{Tokens: 3016},
-			cost.Usage{InputTokens: 3000, OutputTokens: 100},
-		},
+		"the first call: bytes, and a quarter of them": {Forecast{Fresh: 4000, Total: 4000, MaxOutput: 8192},
+			cost.Amount{Tokens: 12192}, cost.Amount{Tokens: 1016}, cost.Usage{InputTokens: 1000, OutputTokens: 1024}},
+		"a later call: what was counted, and what was appended": {Forecast{Counted: 5000, Fresh: 401, Total: 20000, MaxOutput: 512},
+			cost.Amount{Tokens: 5913}, cost.Amount{Tokens: 5117}, cost.Usage{InputTokens: 5101, OutputTokens: 512}},
+		"money: the dearest kind at most, the cache by the best guess": {Forecast{Counted: 1_000_000, Cached: 900_000, Caches: true, Total: 9_000_000, MaxOutput: 1_000_000, Prices: prices},
+			cost.Amount{Tokens: 2_000_000, USD: 18_750_000_000}, cost.Amount{Tokens: 1_000_016, USD: 270_000_000 + 375_000_000 + 240_000}, cost.Usage{CacheReadTokens: 900_000, CacheWriteTokens: 100_000, OutputTokens: 1024, CostUSD: 660_360_000}},
+		"what was Learned: a third of a token for a byte": {Forecast{Fresh: 6000, Total: 6000, MaxOutput: 100, Learned: block / 3},
+			cost.Amount{Tokens: 6100}, cost.Amount{Tokens: 2016}, cost.Usage{InputTokens: 2000, OutputTokens: 100}},
+		"what was taken out is guessed to be gone, but not counted on": {Forecast{Counted: 5000, Removed: 8000, Total: 40000, MaxOutput: 100},
+			cost.Amount{Tokens: 5100}, cost.Amount{Tokens: 3016}, cost.Usage{InputTokens: 3000, OutputTokens: 100}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +38,6 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastProperties tries what no table would.
 // TestACallIsNotMadeForLessThanTheProviderPermits, as with a budget for thinking.
 func TestACallIsNotMadeForLessThanTheProviderPermits(t *testing.T) {
 	t.Parallel()
@@ -68,6 +48,7 @@ func TestACallIsNotMadeForLessThanTheProviderPermits(t *testing.T) {
 	require.Equal(t, int64(9000), f.Output(cost.Amount{Tokens: 100}))
 }
 
+// TestForecastProperties tries what no table would.
 func TestForecastProperties(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -88,7 +69,7 @@ func TestForecastProperties(t *testing.T) {
 				CacheRead: cost.USD(between(0, 5e9)), CacheWrite: cost.USD(between(0, 6e9)), CacheWrite1h: cost.USD(between(0, 9e9)), WebSearch: cost.USD(between(0, 5e9)),
 				When: []cost.When{{Above: between(0, 600_000), Input: cost.USD(between(0, 9e9)), Output: cost.USD(between(0, 30e9))}},
 			}
-			f.Hour, f.Searches = random.IntN(2) == 0, between(0, 9)
+			f.HourCache, f.Searches = random.IntN(2) == 0, between(0, 9)
 		}
 		want, least := f.Want(), f.Least()
 		require.LessOrEqual(t, least.Tokens, want.Tokens, "%+v", f)
@@ -119,4 +100,9 @@ func TestScaleKeepsTheDearest(t *testing.T) {
 	require.Equal(t, int64(69), s.tokens.Load())
 	s.Learn(1000, 6000)
 	require.Equal(t, int64(683), s.tokens.Load())
+	require.Equal(t, int64(UsualOutput), s.Writes(time.Hour), "nothing is known")
+	s.Wrote(6000, 2*time.Minute)
+	require.Equal(t, int64(9000), s.Writes(3*time.Minute))
+	s.Wrote(1e6, time.Second)
+	require.Equal(t, int64(100*60), s.Writes(time.Minute), "no model writes as fast as a cache answers")
 }

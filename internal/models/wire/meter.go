@@ -11,16 +11,16 @@ import (
 
 // Facts is what an answer has stated so far.
 type Facts struct {
-	// Usage is what the provider has counted, without money. Counted: it has counted the input.
+	// Usage is what the provider has counted, without money. Counted says whether it has counted the input.
 	Usage   cost.Usage
 	Counted bool
-	// Cost is what the provider says that the call costs; zero: it does not say. Differs says how its
-	// total of tokens differs from their sum; empty: it does not.
+	// Cost is what the provider says that the call costs, and zero if it does not say. Differs says how its
+	// total of tokens differs from their sum; it is empty if they agree.
 	Cost    cost.USD
 	Differs string
 	// Bytes is the size of the content since the output was last counted.
 	Bytes int64
-	// Stop is the provider's word for why the answer ends. Whole: the content is complete. Ended:
+	// Stop is the provider's word for why the answer ends. Whole says that the content is complete, and Ended that
 	// nothing follows according to the format.
 	Stop         string
 	Whole, Ended bool

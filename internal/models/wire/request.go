@@ -40,10 +40,10 @@ type Request struct {
 	// Refused is why the cost of the call cannot be metered; empty: it can.
 	Refused string
 	// Tier is the requested service tier, as [cost.Prices] names it. Unpriced is a tool whose
-	// cost is not in any answer; empty: none. Hour: the prompt may be cached for an hour.
+	// cost is not in any answer; empty: none. HourCache says that the prompt may be cached for an hour.
 	// Searches is the largest number of searches, if the request states it.
 	Tier, Unpriced string
-	Hour           bool
+	HourCache      bool
 	Searches       int64
 	// Elsewhere is the largest number of tokens of content that the body only refers to, like an
 	// earlier answer or a file.
