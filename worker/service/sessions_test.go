@@ -201,7 +201,7 @@ var scenarios = []scenario{
 		agents: map[string]string{"a": `if told 'say hello'; then echo hello >> work.txt; else echo draft > work.txt; fi`, "b": copies},
 		phases: []spec.Phase{approved(phase("one", "a")), phase("two", "b")},
 		meanwhile: func(s *stand) {
-			require.Contains(s.t, s.answers(session.AnswerReject, "say hello").Advice, "maestro approve s one")
+			require.Contains(s.t, s.answers(session.AnswerReject, "say hello").Command, "maestro approve s one")
 			s.answers(session.AnswerApprove, "fine")
 		},
 		tree:   map[string]string{"work.txt": "draft\nhello\n", "copy.txt": "draft\nhello\n"},
@@ -289,7 +289,7 @@ var scenarios = []scenario{
 		meanwhile: func(s *stand) {
 			h := s.asks()
 			require.Equal(s.t, "the budget of the session is not sufficient: 30 of 150 tokens left, and the next call needs 60", h.Message)
-			require.Contains(s.t, h.Advice, "maestro budget raise s --tokens N")
+			require.Contains(s.t, h.Command, "maestro budget raise s --tokens N")
 			require.ErrorContains(s.t, s.update(workflows.RaiseUpdate, workflows.Raise{USD: 1e9}), "no USD budget for the session")
 			require.NoError(s.t, s.update(workflows.RaiseUpdate, workflows.Raise{Tokens: 100, By: "ada"}))
 		},
@@ -374,7 +374,7 @@ var scenarios = []scenario{
 // help has a person give wrong answers, which say what would be right, before a right one.
 func help(s *stand) {
 	h := s.asks()
-	require.Contains(s.t, h.Advice, "maestro resolve s retry --request one.a.1")
+	require.Contains(s.t, h.Command, "maestro resolve s retry --request one.a.1")
 	for want, wrong := range map[string]session.Answer{
 		`request "one.a.2" is not open; open requests: one.a.1 (retry`: {Request: "one.a.2", Action: session.AnswerRetry},
 		"the answer is empty; open requests: one.a.1":                  {},
