@@ -29,11 +29,7 @@ func TestAttemptsAreBooked(t *testing.T) {
 		settled     []cost.Usage
 		abandoned   int
 	}{
-		{
-			"what it says it used, at the definition's prices", `echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`,
-			[]cost.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
-			0,
-		},
+		{"what it says it used, at the definition's prices", `echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`, []cost.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}}, 0},
 		{"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`, []cost.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}}, 0},
 		{"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`, []cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}}, 0},
 		{"an attempt that used nothing", `true`, []cost.Usage{{}}, 0},

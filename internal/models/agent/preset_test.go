@@ -391,13 +391,9 @@ func TestPresetThatIsCutOff(t *testing.T) {
 		"claude, at its first request": {says(claudeBegins), cost.Usage{}, cost.Usage{InputTokens: 20_000, OutputTokens: openingAnswer}},
 		"claude, in an answer":         {streamed(begun), cost.Usage{InputTokens: 60, OutputTokens: 1}, cost.Usage{InputTokens: 61, OutputTokens: 1}},
 		"claude, in a tool":            {streamed(begun, answered), known, cost.Usage{}},
-		"claude, after a tool": {
-			streamed(begun, answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`),
-			known,
-			cost.Usage{InputTokens: 65, OutputTokens: 5},
-		},
-		"codex, at its first request": {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
-		"codex, in a tool":            {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
+		"claude, after a tool":         {streamed(begun, answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`), known, cost.Usage{InputTokens: 65, OutputTokens: 5}},
+		"codex, at its first request":  {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
+		"codex, in a tool":             {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
 		"codex, after a tool": {
 			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, `{"type":"item.completed","item":{"type":"command_execution"}}`),
 			known,

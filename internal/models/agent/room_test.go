@@ -172,7 +172,8 @@ func TestTheNetworkOfARoom(t *testing.T) {
 		address string
 		want    string
 	}{
-		{nil, l.Addr().String(), ""}, {Network{"host"}, l.Addr().String(), ""},
+		{nil, l.Addr().String(), ""},
+		{Network{"host"}, l.Addr().String(), ""},
 		{Network{"none"}, l.Addr().String(), "connection refused"}, // only the room's own loopback device is there
 		{Network{"none"}, "vsock", "address family not supported"}, // a virtual machine's host is no host of the room
 	} {

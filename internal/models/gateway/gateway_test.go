@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,42 +21,6 @@ import (
 
 func say(text string) providertest.Script {
 	return func(providertest.Request) providertest.Reply { return providertest.Say(text) }
-}
-
-// TestEveryTokenIsBooked asks in every format, and compares what was booked with what the
-// provider has counted.
-func TestEveryTokenIsBooked(t *testing.T) {
-	t.Parallel()
-	reply := providertest.Reply{Text: "some text", Usage: cost.Usage{InputTokens: 11, CacheReadTokens: 500, OutputTokens: 70, ReasoningTokens: 0}}
-	for name, f := range formats {
-		for _, stream := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " ", stream), func(t *testing.T) {
-				t.Parallel()
-				b := newBench(t, func(providertest.Request) providertest.Reply { return reply }, -1, nil)
-				var asking sync.WaitGroup
-				for i := range 8 {
-					asking.Go(func() {
-						response, text, err := b.ask(t.Context(), t, f, stream, fmt.Sprint("call ", i))
-						if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(text, "some text") {
-							t.Errorf("%v %s", err, text)
-						}
-						if strings.Contains(text, `"choices":[]`) {
-							t.Errorf("the program has not asked for the usage: %s", text)
-						}
-					})
-				}
-				asking.Wait()
-				settled, unsettled, open := b.account.Sum()
-				whole, _ := b.provider.Total()
-				require.Equal(t, whole, settled)
-				require.Equal(t, reply.Usage.Tokens()*8, settled.Tokens())
-				require.Zero(t, unsettled)
-				require.Zero(t, open)
-				require.NotContains(t, b.provider.Log(), b.access.Token)
-				require.Contains(t, b.provider.Log(), theKey)
-			})
-		}
-	}
 }
 
 // TestEveryFaultIsBooked: what the provider has counted is booked, at least as an estimate, and

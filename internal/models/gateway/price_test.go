@@ -40,26 +40,10 @@ func TestTheBillIsExact(t *testing.T) {
 			[]string{"messages"},
 			300_000 + 300_000 + 300*3750 + 200*6000 + 150_000,
 		},
-		"the longest prompt at the usual price": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 1000, CacheReadTokens: 199_000, OutputTokens: 1}},
-			[]string{"messages", "chat", "responses", "gemini"},
-			1000*3000 + 199_000*300 + 15_000,
-		},
-		"a token more": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 1001, CacheReadTokens: 199_000, OutputTokens: 1}},
-			[]string{"messages", "chat", "responses", "gemini"},
-			1001*6000 + 199_000*600 + 22_500,
-		},
-		"a tier that the provider chose": {
-			providertest.Reply{Tier: "priority", Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 100, OutputTokens: 10}},
-			[]string{"messages", "chat", "responses"},
-			200*6000 + 10*30_000,
-		},
-		"a tier without prices, as the usual one": {
-			providertest.Reply{Tier: "flex", Usage: cost.Usage{InputTokens: 100, OutputTokens: 10}},
-			[]string{"messages", "chat", "responses"},
-			100*3000 + 10*15_000,
-		},
+		"the longest prompt at the usual price":   {providertest.Reply{Usage: cost.Usage{InputTokens: 1000, CacheReadTokens: 199_000, OutputTokens: 1}}, []string{"messages", "chat", "responses", "gemini"}, 1000*3000 + 199_000*300 + 15_000},
+		"a token more":                            {providertest.Reply{Usage: cost.Usage{InputTokens: 1001, CacheReadTokens: 199_000, OutputTokens: 1}}, []string{"messages", "chat", "responses", "gemini"}, 1001*6000 + 199_000*600 + 22_500},
+		"a tier that the provider chose":          {providertest.Reply{Tier: "priority", Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 100, OutputTokens: 10}}, []string{"messages", "chat", "responses"}, 200*6000 + 10*30_000},
+		"a tier without prices, as the usual one": {providertest.Reply{Tier: "flex", Usage: cost.Usage{InputTokens: 100, OutputTokens: 10}}, []string{"messages", "chat", "responses"}, 100*3000 + 10*15_000},
 		"searches": {providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}}, []string{"messages", "responses", "gemini"}, 3*10_000_000 + 100*3000 + 10*15_000},
 		"thoughts": {providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}}, []string{"chat", "responses", "gemini"}, 100*3000 + 90*15_000},
 	} {
@@ -72,6 +56,8 @@ func TestTheBillIsExact(t *testing.T) {
 					response, text, err := b.ask(t.Context(), t, formats[format], stream, "hello")
 					require.NoError(t, err)
 					require.Equal(t, http.StatusOK, response.StatusCode, text)
+					require.Contains(t, text, "some text")
+					require.NotContains(t, text, `"choices":[]`, "the program has not asked for the usage")
 					settled, unsettled, open := b.account.Sum()
 					want := c.reply.Usage
 					want.CostUSD = c.want
