@@ -86,13 +86,3 @@ func TestSearchAttributesAreAddedOnce(t *testing.T) {
 	require.Empty(t, missing)
 	require.NoError(t, s.Add(t.Context(), keys), "adding what is there is no error")
 }
-
-func TestSearchAttributesAreDoneWithoutWhereTheServerRefuses(t *testing.T) {
-	t.Parallel()
-	c, err := temporalutil.DialAddress(t.Context(), temporaltest.Start(t), "no-such-namespace", nil)
-	require.NoError(t, err)
-	defer c.Close()
-	s := temporalutil.NewSearchAttributes(c, "no-such-namespace", time.Now, temporal.NewSearchAttributeKeyKeyword("TestWord"))
-	require.False(t, s.Ready(t.Context()))
-	require.False(t, s.Ready(t.Context()), "the answer holds for a while")
-}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 )
 
 func file(content string) cas.Entry {
@@ -70,18 +69,6 @@ func TestDocumentsThatAreNoDeltas(t *testing.T) {
 		_, err := cas.DecodeDelta([]byte(text))
 		require.Error(t, err, text)
 	}
-}
-
-// randomTree makes a small tree with many chances to collide with another.
-func randomTree(r *rand.Rand) cas.Manifest {
-	m := cas.Manifest{}
-	for range r.IntN(8) {
-		p := randomPath(r)
-		e := file(strings.Repeat("x", r.IntN(3)))
-		e.Executable = r.IntN(4) == 0
-		m = castest.Apply(m, cas.Delta{p: {Entry: e}})
-	}
-	return m
 }
 
 func randomPath(r *rand.Rand) string {
