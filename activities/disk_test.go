@@ -155,7 +155,7 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 			require.Len(t, attempts, 1)
 			require.Equal(t, failures.InvalidOutput, attempts[0].Failure.Category)
 			require.Contains(t, attempts[0].Failure.Message, c.says)
-			require.Empty(t, attempts[0].Left)
+			require.Empty(t, attempts[0].Files)
 			require.Contains(t, k.cleared, "work")
 		})
 	}

@@ -73,7 +73,7 @@ func (a *attempt) firstReport(t tried) session.AttemptReport {
 			continue
 		}
 		for _, before := range round.Attempts {
-			if before.Attempt == int(t.key.Attempt) && before.Left == t.report.Left && before.Failure.Category == t.report.Failure.Category {
+			if before.Attempt == int(t.key.Attempt) && before.Files == t.report.Files && before.Failure.Category == t.report.Failure.Category {
 				return before
 			}
 		}

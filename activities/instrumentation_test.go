@@ -40,19 +40,19 @@ func (w *witness) StoreWaited(time.Duration) { w.hear("store waited") }
 func (w *witness) ExternalCalled(whom activities.ExternalSystem, outcome string) {
 	w.hear("call of %s: %s", whom, outcome)
 }
-func (w *witness) CallReplayed(c activities.Call) { w.hear("call of %s replayed", c.Agent) }
+func (w *witness) CallReplayed(c activities.CallInfo) { w.hear("call of %s replayed", c.Agent) }
 func (w *witness) BudgetFraction(name, scope string, f float64) {
 	w.hear("%s %s %.2f", name, scope, f)
 }
 
-func (w *witness) AttemptBegun(ctx context.Context, a activities.Attempt) (context.Context, func(activities.AttemptEnd)) {
-	return ctx, func(end activities.AttemptEnd) {
+func (w *witness) AttemptBegun(ctx context.Context, a activities.AttemptInfo) (context.Context, func(activities.AttemptOutcome)) {
+	return ctx, func(end activities.AttemptOutcome) {
 		w.hear("attempt %d of %s ended: %q, interrupted %t", a.Attempt, a.AssignmentID, end.Category, end.Interrupted)
 	}
 }
 
-func (w *witness) CallBegun(ctx context.Context, c activities.Call) (context.Context, func(activities.CallEnd)) {
-	return ctx, func(end activities.CallEnd) {
+func (w *witness) CallBegun(ctx context.Context, c activities.CallInfo) (context.Context, func(activities.CallOutcome)) {
+	return ctx, func(end activities.CallOutcome) {
 		w.hear("call of %s to %s ended: %q, %d tokens, stored %t", c.Agent, c.Model, end.Category, end.Usage.Tokens(), end.Stored)
 	}
 }

@@ -27,7 +27,7 @@ func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResu
 	attempt, began := len(r.rows.snapshot().Attempts)+1, r.ports.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)
 	activity.GetLogger(ctx).Info("attempt started")
-	watched, ended := r.exec.observer.AttemptBegun(ctx, Attempt{
+	watched, ended := r.exec.observer.AttemptBegun(ctx, AttemptInfo{
 		Team: r.session.team.Name, Session: r.session.key.Session, AssignmentID: r.in.AssignmentID,
 		Agent: r.agent, Round: r.in.Round, Attempt: attempt,
 	})
@@ -36,11 +36,11 @@ func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResu
 	interrupted := false
 	switch {
 	case err == nil:
-		ended(AttemptEnd{})
+		ended(AttemptOutcome{})
 	case failed && ctx.Err() == nil && !r.canRaiseBudget(*failure) && !r.outage.waitsOut(*failure):
-		ended(AttemptEnd{Category: failure.Category})
+		ended(AttemptOutcome{Category: failure.Category})
 	default:
-		ended(AttemptEnd{Interrupted: true})
+		ended(AttemptOutcome{Interrupted: true})
 		interrupted = true
 	}
 	logAttempt(ctx, failure, interrupted, r.ports.Clock().Sub(began), r.spender.spent())

@@ -42,13 +42,13 @@ type Observer interface {
 
 	// AttemptBegun opens an attempt. The caller must use the returned context in
 	// the attempt, and call ended once.
-	AttemptBegun(ctx context.Context, a Attempt) (attempt context.Context, ended func(AttemptEnd))
+	AttemptBegun(ctx context.Context, a AttemptInfo) (attempt context.Context, ended func(AttemptOutcome))
 	// CallBegun opens a paid call whose answer is not stored yet. The same rules
 	// apply.
-	CallBegun(ctx context.Context, c Call) (call context.Context, ended func(CallEnd))
+	CallBegun(ctx context.Context, c CallInfo) (call context.Context, ended func(CallOutcome))
 	// CallReplayed: the answer to a call was found in the store, and nothing
 	// is paid.
-	CallReplayed(c Call)
+	CallReplayed(c CallInfo)
 	// BudgetFraction: this part of a budget is spent; 1 is all of it.
 	// Scope is persona, phase or session.
 	BudgetFraction(teamName, scope string, fraction float64)
@@ -76,8 +76,8 @@ const (
 	callRefused = "refused"
 )
 
-// Attempt identifies an attempt.
-type Attempt struct {
+// AttemptInfo identifies an attempt.
+type AttemptInfo struct {
 	Team, Session string
 	spec.AssignmentID
 	Agent string
@@ -85,16 +85,16 @@ type Attempt struct {
 	Round, Attempt int
 }
 
-// AttemptEnd is the result of an attempt.
-type AttemptEnd struct {
+// AttemptOutcome is the result of an attempt.
+type AttemptOutcome struct {
 	// Category is that of its failure; empty for a success.
 	Category failures.Category
 	// Interrupted: it has neither succeeded nor failed, and is not counted.
 	Interrupted bool
 }
 
-// Call identifies the agent, the model and the provider of a paid call.
-type Call struct {
+// CallInfo identifies the agent, the model and the provider of a paid call.
+type CallInfo struct {
 	Team, Session string
 	Agent         string
 	// API names the API of the provider, and Server is its host; empty: the call is a whole attempt of
@@ -102,8 +102,8 @@ type Call struct {
 	API, Model, Server string
 }
 
-// CallEnd is the result of a paid call.
-type CallEnd struct {
+// CallOutcome is the result of a paid call.
+type CallOutcome struct {
 	// Category is that of its failure; empty for an answer.
 	Category failures.Category
 	// Usage is what is booked for it.
@@ -133,15 +133,15 @@ func (noObserver) RoundEnded(string, failures.Category)   {}
 func (noObserver) WorkerLost(string)                      {}
 func (noObserver) StoreWaited(time.Duration)              {}
 func (noObserver) ExternalCalled(ExternalSystem, string)  {}
-func (noObserver) CallReplayed(Call)                      {}
+func (noObserver) CallReplayed(CallInfo)                  {}
 func (noObserver) BudgetFraction(string, string, float64) {}
 
-func (noObserver) AttemptBegun(ctx context.Context, _ Attempt) (context.Context, func(AttemptEnd)) {
-	return ctx, func(AttemptEnd) {}
+func (noObserver) AttemptBegun(ctx context.Context, _ AttemptInfo) (context.Context, func(AttemptOutcome)) {
+	return ctx, func(AttemptOutcome) {}
 }
 
-func (noObserver) CallBegun(ctx context.Context, _ Call) (context.Context, func(CallEnd)) {
-	return ctx, func(CallEnd) {}
+func (noObserver) CallBegun(ctx context.Context, _ CallInfo) (context.Context, func(CallOutcome)) {
+	return ctx, func(CallOutcome) {}
 }
 
 // callObserver reports the paid calls of a round to its observer. The failure of a call
@@ -159,8 +159,8 @@ type callObserver struct {
 
 // observedCall is a call that the observer has seen begin.
 type observedCall struct {
-	ended func(CallEnd)
-	end   CallEnd
+	ended func(CallOutcome)
+	end   CallOutcome
 	// unanswered: it is booked, and has no answer.
 	unanswered bool
 }
@@ -219,9 +219,9 @@ func (o *callObserver) replayed(agent string) {
 	o.observer.CallReplayed(o.call(session.CallPlan{Agent: agent}))
 }
 
-func (o *callObserver) call(plan session.CallPlan) Call {
+func (o *callObserver) call(plan session.CallPlan) CallInfo {
 	model := cmp.Or(plan.Model, o.agents.Offered(plan.Agent).Model)
-	return Call{Team: o.team, Session: o.session, Agent: plan.Agent, API: plan.API, Model: model, Server: plan.Server}
+	return CallInfo{Team: o.team, Session: o.session, Agent: plan.Agent, API: plan.API, Model: model, Server: plan.Server}
 }
 
 // fractions reports the spent part of each budget of an assignment.

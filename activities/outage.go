@@ -74,8 +74,8 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 	var outage session.Outage
 	o.rows.change(func(log *session.RoundLog) {
 		outage = log.Outage.After(f, o.rows.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
-		outage.Left, outage.Files = filled, files
-		log.Outage, log.Started, log.LostAtProgress = &outage, false, log.Lost
+		outage.FilesInPlace, outage.Files = filled, files
+		log.Outage, log.AtWork, log.LostAtProgress = &outage, false, log.Lost
 		log.Pause(o.clock().UTC(), f.Category)
 	})
 	o.exec.setProgress(outage.String())
@@ -157,7 +157,7 @@ func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, tim
 // false if the signal must be repeated.
 func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outage) bool {
 	now, cause := o.clock().UTC(), outage.Failure.Category
-	if o.signals == nil || outage.Told == cause || outage.Told != "" && now.Sub(outage.ToldAt) < noticeEvery {
+	if o.signals == nil || outage.Signalled == cause || outage.Signalled != "" && now.Sub(outage.SignalledAt) < noticeEvery {
 		return true
 	}
 	o.exec.background.Wait() // the end of an earlier outage is signalled first
@@ -166,7 +166,7 @@ func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outag
 		activity.GetLogger(ctx).Warn("the session could not be notified of a wait", "error", err)
 		return false
 	}
-	outage.Told, outage.ToldAt = cause, now
+	outage.Signalled, outage.SignalledAt = cause, now
 	o.rows.change(func(l *session.RoundLog) {
 		told := *outage
 		l.Outage = &told
@@ -219,7 +219,7 @@ func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, ans
 	if answered {
 		o.breaker.providerBack(ctx)
 	}
-	for wanted := (outage.Told != "" || outage.Noticed) && o.signals != nil; wanted; wanted = sleepUnlessStopped(ctx, signalEvery) == nil {
+	for wanted := (outage.Signalled != "" || outage.Noticed) && o.signals != nil; wanted; wanted = sleepUnlessStopped(ctx, signalEvery) == nil {
 		err := o.signal(ctx, OutageNews{Over: true})
 		if err == nil {
 			return
@@ -230,8 +230,8 @@ func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, ans
 
 // filesCleared notes that the files of an attempt in an outage were removed.
 func (o *outageWait) filesCleared(ctx context.Context) {
-	if outage := o.rows.outage(); outage != nil && outage.Left {
-		outage.Left = false
+	if outage := o.rows.outage(); outage != nil && outage.FilesInPlace {
+		outage.FilesInPlace = false
 		o.rows.change(func(l *session.RoundLog) { l.Outage = outage })
 		o.rows.tryPut(ctx, "the removal of the agent's files is not recorded yet")
 	}

@@ -143,7 +143,7 @@ func TestSessionKnowsOfAWaitWithoutAWorker(t *testing.T) {
 	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 1)
 
-	d.changeOutage(func(o *session.Outage) { o.Until, o.ToldAt = time.Now(), o.ToldAt.Add(-time.Hour) })
+	d.changeOutage(func(o *session.Outage) { o.Until, o.SignalledAt = time.Now(), o.SignalledAt.Add(-time.Hour) })
 	d.agents.run = fail(failures.APIError)
 	_, err = d.round()
 	requireType(t, err, session.RecoverableError)

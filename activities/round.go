@@ -299,7 +299,7 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	}
 	f := maskedFailure(r.ports.Agents, *failure)
 	attempts := r.countAttempt(ctx, f, session.AttemptReport{
-		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Left: end.files, Diff: r.diff(ctx, end.files),
+		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Files: end.files, Diff: r.diff(ctx, end.files),
 		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	})
 	if attempts >= r.maxAttempts() || !f.RetryAttempt() {
@@ -324,7 +324,7 @@ func (r *round) countAttempt(ctx context.Context, f failures.Failure, report ses
 			report.StartedAt = l.AttemptAt
 		}
 		l.Attempts = append(l.Attempts, report)
-		l.LostAtProgress, l.Started, l.Outage, l.AttemptAt, l.Ended = l.Lost, false, nil, time.Time{}, nil
+		l.LostAtProgress, l.AtWork, l.Outage, l.AttemptAt, l.Ended = l.Lost, false, nil, time.Time{}, nil
 	})
 	r.exec.setProgress("") // the last progress is of the attempt that is over
 	return attempts
@@ -336,7 +336,7 @@ func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 	if r.session.team.Retry.OnOutage == spec.OutageFail {
 		r.spender.begin(r.rows.attemptKey(), nil)
 		r.countAttempt(ctx, o.Failure, session.AttemptReport{
-			Agent: o.Agent, Usage: r.spender.spent(), Left: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
+			Agent: o.Agent, Usage: r.spender.spent(), Files: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
 		})
 		return r.giveUp(ctx, o.Failure)
 	}
@@ -358,7 +358,7 @@ func (r *round) canRaiseBudget(f failures.Failure) bool {
 // activity continues with the same one.
 func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 	r.rows.change(func(l *session.RoundLog) {
-		l.Started = false
+		l.AtWork = false
 		l.Pause(r.ports.Clock().UTC(), f.Category)
 	})
 	if err := r.rows.write(ctx); err != nil {

@@ -82,7 +82,7 @@ func (l *roundRows) load(ctx context.Context, s sessionContext, agent string, no
 		result.Total = opened.Record.Total
 		return &result, nil
 	}
-	if l.round.Started {
+	if l.round.AtWork {
 		l.countLostWorker()
 	}
 	return nil, nil
@@ -106,11 +106,11 @@ func (l *roundRows) open(ctx context.Context, s sessionContext) (opened state.Op
 }
 
 func (l *roundRows) countLostWorker() {
-	l.round.Started = false
+	l.round.AtWork = false
 	l.round.Lost++
 	if l.round.Outage != nil { // the files may be half of what the agent was writing
 		outage := *l.round.Outage
-		outage.Left = false
+		outage.FilesInPlace = false
 		l.round.Outage = &outage
 	}
 	l.exec.observer.WorkerLost(l.agent)
@@ -125,7 +125,7 @@ func (l *roundRows) continueEarlier(now time.Time) {
 	o := *l.round.Outage
 	o.Noticed = l.in.Outage == OutageNoticed
 	if l.in.Outage == OutageRetry {
-		o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
+		o.Since, o.PatienceFrom, o.Until, o.Waits, o.Signalled = now, now, now, 0, ""
 	}
 	l.round.Outage = &o
 }
@@ -195,17 +195,17 @@ func (l *roundRows) setPermit(p *session.BreakerPermit) {
 }
 
 // noteStart notes durably that the agent or its substitute is about to be
-// started: see [session.RoundLog.Started]. begun is when the attempt was begun; zero: now. continuable:
+// started: see [session.RoundLog.AtWork]. begun is when the attempt was begun; zero: now. continuable:
 // a later execution can continue the agent's conversation.
 func (l *roundRows) noteStart(ctx context.Context, begun, now time.Time, continuable bool, basis session.Basis) error {
 	l.change(func(log *session.RoundLog) {
-		log.Started, log.AttemptAt, log.Basis, log.Ended = true, now, &basis, nil
+		log.AtWork, log.AttemptAt, log.Basis, log.Ended = true, now, &basis, nil
 		if !begun.IsZero() {
 			log.AttemptAt = begun
 		}
 		log.Continue(now)
 		if continuable {
-			log.Begun = len(log.Attempts) + 1
+			log.ContinuableAttempt = len(log.Attempts) + 1
 		}
 	})
 	return l.write(ctx)
@@ -214,24 +214,24 @@ func (l *roundRows) noteStart(ctx context.Context, begun, now time.Time, continu
 // noteAgentEnded notes durably how the agent has ended, or that its work is collected. What follows, the checks, may end the
 // worker, so the attempt stays at work.
 func (l *roundRows) noteAgentEnded(ctx context.Context, ended session.AgentEnded) error {
-	l.change(func(log *session.RoundLog) { log.Started, log.Ended = true, &ended })
+	l.change(func(log *session.RoundLog) { log.AtWork, log.Ended = true, &ended })
 	return l.write(ctx)
 }
 
 // noteInterrupted notes that the agent has ended, with neither a result nor a failure of the
 // attempt. If the store cannot be used now, the next execution counts a lost worker.
 func (l *roundRows) noteInterrupted(ctx context.Context) {
-	if !l.snapshot().Started {
+	if !l.snapshot().AtWork {
 		return
 	}
-	l.change(func(log *session.RoundLog) { log.Started = false })
+	l.change(func(log *session.RoundLog) { log.AtWork = false })
 	l.tryPut(ctx, "the execution's end is not recorded")
 }
 
 // recordResult writes the result durably.
 func (l *roundRows) recordResult(ctx context.Context, result *session.RoundResult) error {
 	l.change(func(log *session.RoundLog) {
-		log.Started, log.Outage, log.Ended = false, nil, nil
+		log.AtWork, log.Outage, log.Ended = false, nil, nil
 		l.round.Result = result
 	})
 	return l.write(ctx)
@@ -252,7 +252,7 @@ func (l *roundRows) recordNotBegun(ctx context.Context) error {
 	r, found := l.round, l.found
 	l.mu.Unlock()
 	switch {
-	case found == earlierActivity || len(r.Attempts) > 0 || r.Begun > 0 || r.Lost > 0 || r.Outage != nil:
+	case found == earlierActivity || len(r.Attempts) > 0 || r.ContinuableAttempt > 0 || r.Lost > 0 || r.Outage != nil:
 		return l.write(ctx) // the next activity continues it
 	case found == nothingEarlier:
 		return nil

@@ -142,17 +142,17 @@ func (f startFacts) decide() start {
 		last := s.failure.report
 		s.kept = f.keeps(*s.failure)
 		if s.kept {
-			s.files, s.former = last.Left, false
+			s.files, s.former = last.Files, false
 		}
 	}
-	if f.outage != nil && f.outage.Left && f.conversation == "" {
+	if f.outage != nil && f.outage.FilesInPlace && f.conversation == "" {
 		if s.waited = f.outage.Files != "" && f.intact(f.outage.Files); s.waited { // another host may continue
 			s.files, s.former = f.outage.Files, false
 		}
 		s.asLeft = !s.waited
 	}
 	if f.continuable {
-		cutOff := f.round.Begun == len(f.round.Attempts)+1
+		cutOff := f.round.ContinuableAttempt == len(f.round.Attempts)+1
 		if begun, ok := f.inherits(); ok {
 			cutOff, s.begun = true, begun
 		}
@@ -171,7 +171,7 @@ func (f startFacts) decide() start {
 // inherits reports whether this round can begin with an attempt that was interrupted in an
 // earlier run of the session, and when that attempt was begun.
 func (f startFacts) inherits() (begun time.Time, ok bool) {
-	if len(f.round.Attempts) > 0 || f.round.Begun > 0 || f.in.Feedback != "" || len(f.rounds) == 0 {
+	if len(f.round.Attempts) > 0 || f.round.ContinuableAttempt > 0 || f.in.Feedback != "" || len(f.rounds) == 0 {
 		return begun, false
 	}
 	last := f.rounds[len(f.rounds)-1]
@@ -179,7 +179,7 @@ func (f startFacts) inherits() (begun time.Time, ok bool) {
 		return begun, false // a round of this run has already continued it, or the work begins anew
 	}
 	same := last.Basis != nil && last.Basis.SameWork(f.basis) // its files are changes to this input
-	return last.AttemptAt, same && last.Result == nil && !last.GaveUp && last.Begun == len(last.Attempts)+1
+	return last.AttemptAt, same && last.Result == nil && !last.GaveUp && last.ContinuableAttempt == len(last.Attempts)+1
 }
 
 // continuesConversation reports whether the conversation of a failed attempt continues: one of
@@ -194,7 +194,7 @@ func (f startFacts) continuesConversation(last tried) bool {
 // keeps reports whether the attempt continues from the files of a failed one, which are changes to
 // the same input. From unfinished work only an agent with its conversation can continue.
 func (f startFacts) keeps(last tried) bool {
-	left, from := last.report.Left, failures.RuleFor(last.report.Failure.Category).Start
+	left, from := last.report.Files, failures.RuleFor(last.report.Failure.Category).Start
 	may := from == failures.FromFiles || from == failures.FromConversation && f.continuable && last.basis.SameWork(f.basis)
 	return may && last.basis.Input == f.in.Input && left != "" && f.intact(left)
 }

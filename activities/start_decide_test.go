@@ -13,7 +13,7 @@ import (
 func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 	t.Parallel()
 	after := func(c failures.Category) session.RoundLog {
-		return session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Agent: "a", Left: "left", Failure: failures.Failure{Category: c}}}}
+		return session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Agent: "a", Files: "left", Failure: failures.Failure{Category: c}}}}
 	}
 	same, old, otherwise := session.Basis{Input: "input", Agent: "another"}, session.Basis{Input: "old"}, session.Basis{Input: "input", Instructions: "others"}
 	earlier := func(basis session.Basis, log session.RoundLog) []session.RoundRecord {
@@ -32,17 +32,17 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 		{"after an error of the provider, without a conversation", startFacts{round: session.RoundRecord{RoundLog: after(failures.APIError)}}, "input", failures.FromInput},
 		{"after one with a conversation in the directory", startFacts{round: session.RoundRecord{RoundLog: after(failures.APIError)}, conversation: spec.InDirectory, continuable: true}, "left", failures.FromConversation},
 		{"on the work that was sent back", startFacts{former: "former"}, "former", failures.FromFiles},
-		{"cut off in the first attempt", startFacts{round: session.RoundRecord{RoundLog: session.RoundLog{Begun: 1}}, conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
-		{"in an outage, with the files that were stored", startFacts{outage: &session.Outage{Left: true, Files: "stored"}}, "stored", failures.FromFiles},
-		{"cut off, with a conversation in the store", startFacts{round: session.RoundRecord{RoundLog: session.RoundLog{Begun: 1}}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "stored"}}, "stored", failures.FromConversation},
+		{"cut off in the first attempt", startFacts{round: session.RoundRecord{RoundLog: session.RoundLog{ContinuableAttempt: 1}}, conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
+		{"in an outage, with the files that were stored", startFacts{outage: &session.Outage{FilesInPlace: true, Files: "stored"}}, "stored", failures.FromFiles},
+		{"cut off, with a conversation in the store", startFacts{round: session.RoundRecord{RoundLog: session.RoundLog{ContinuableAttempt: 1}}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "stored"}}, "stored", failures.FromConversation},
 		{"after a failing check, with a conversation in the store", startFacts{round: session.RoundRecord{RoundLog: after(failures.TestFailure)}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "left"}}, "left", failures.FromConversation},
 		{"after a failing check in an earlier run", startFacts{rounds: earlier(same, after(failures.TestFailure)), round: anew}, "left", failures.FromFiles},
 		{"after one on another input, whose files would undo its changes", startFacts{rounds: earlier(old, after(failures.TestFailure)), round: anew}, "input", failures.FromInput},
-		{"cut off in an earlier run", startFacts{rounds: earlier(same, session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
-		{"cut off on another input", startFacts{rounds: earlier(old, session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
+		{"cut off in an earlier run", startFacts{rounds: earlier(same, session.RoundLog{ContinuableAttempt: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
+		{"cut off on another input", startFacts{rounds: earlier(old, session.RoundLog{ContinuableAttempt: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
 		{"after a failing check with other instructions, of which its conversation knows nothing", startFacts{rounds: earlier(otherwise, after(failures.TestFailure)), round: anew, conversation: spec.InDirectory, continuable: true}, "left", failures.FromFiles},
-		{"cut off with other instructions", startFacts{rounds: earlier(otherwise, session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
-		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{Left: true}}, "input", failures.FromFiles},
+		{"cut off with other instructions", startFacts{rounds: earlier(otherwise, session.RoundLog{ContinuableAttempt: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
+		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{FilesInPlace: true}}, "input", failures.FromFiles},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +60,7 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 func TestFilesThatAreLostAreNotKept(t *testing.T) {
 	t.Parallel()
 	f := startFacts{in: RoundInput{Input: "input", Round: 1}, intact: func(spec.Digest) bool { return false }}
-	f.round.Attempts = []session.AttemptReport{{Attempt: 1, Left: "left", Failure: failures.Failure{Category: failures.TestFailure}}}
+	f.round.Attempts = []session.AttemptReport{{Attempt: 1, Files: "left", Failure: failures.Failure{Category: failures.TestFailure}}}
 	s := f.decide()
 	require.Equal(t, spec.Digest("input"), s.files)
 	require.Equal(t, failures.FromInput, s.from())

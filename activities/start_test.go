@@ -32,7 +32,7 @@ func TestConversationOfARunThatWasCutOffGoesOnOnce(t *testing.T) {
 			d.agents.conversation, d.agents.continuable = spec.InDirectory, true
 			persona, in := d.team.Personas["dev"], d.roundInput()
 			basis := session.BasisOf(in.AssignmentID, persona, d.agents.Offered(persona.Agent), test.requirement, d.input, nil)
-			d.putRound(session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Begun: 1, AttemptAt: time.Now(), Basis: &basis}})
+			d.putRound(session.RoundRecord{Round: 1, RoundLog: session.RoundLog{ContinuableAttempt: 1, AttemptAt: time.Now(), Basis: &basis}})
 			d.resume(session.Course{})
 			in.Head = d.head
 			if test.failed {

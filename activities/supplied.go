@@ -132,11 +132,11 @@ func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end atte
 	f = maskedFailure(r.ports.Agents, f)
 	f.Final = true
 	report := session.AttemptReport{
-		Attempt: 1, Failure: f, From: failures.FromFiles, Left: end.files, Diff: r.diff(ctx, end.files),
+		Attempt: 1, Failure: f, From: failures.FromFiles, Files: end.files, Diff: r.diff(ctx, end.files),
 		StartedAt: started, EndedAt: r.ports.Clock().UTC(), Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	}
 	r.rows.change(func(l *session.RoundLog) {
-		l.Attempts, l.Started, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
+		l.Attempts, l.AtWork, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
 	})
 	if err := r.rows.recordGivenUp(ctx, true); err != nil {
 		return r.interrupted(ctx, err)

@@ -45,7 +45,7 @@ func busySession(t testing.TB, s *store.Store, key session.Key) {
 	require.NoError(t, s.PutRound(t.Context(), key, spec.AssignmentID{Phase: "deploy", Persona: "bob"}, session.RoundRecord{
 		RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{
 			Attempt: 1, Failure: failures.Failure{Category: failures.Syntax, Message: "no"}, Log: blob("failed log of " + key.Session),
-			Diff: blob("half of the log of " + key.Session), Left: left,
+			Diff: blob("half of the log of " + key.Session), Files: left,
 		}}},
 	}, &session.Conversation{
 		Preset: "claude", ID: "c1", Files: left,

@@ -58,7 +58,7 @@ var roles = map[string]func(dir string, args []string) error{
 			}); err != nil {
 				return err
 			}
-			r := session.RoundRecord{RoundLog: session.RoundLog{Lost: i, Started: true}}
+			r := session.RoundRecord{RoundLog: session.RoundLog{Lost: i, AtWork: true}}
 			if err := s.PutRound(context.Background(), webSession, id("backend"), r, nil); err != nil && !errors.Is(err, state.ErrFenced) {
 				return err
 			}

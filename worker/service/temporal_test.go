@@ -100,7 +100,7 @@ func TestPausedRoundGoesOn(t *testing.T) {
 	s.eventually("the agent works", func() bool { return s.exists("begun") })
 	started := func() bool {
 		stored, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key(sessionID), AssignmentID: spec.AssignmentID{Phase: "one", Persona: "a"}})
-		return err == nil && len(stored.Rounds) > 0 && stored.Rounds[0].Started
+		return err == nil && len(stored.Rounds) > 0 && stored.Rounds[0].AtWork
 	}
 	require.True(t, started())
 	described, err := s.client.DescribeWorkflowExecution(t.Context(), sessionID, "")

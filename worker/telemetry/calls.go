@@ -60,7 +60,7 @@ func (c *calls) begin(ctx context.Context, agent string) {
 }
 
 // CallBegun opens a call's span, and measures the call when it ends.
-func (r *Recorder) CallBegun(ctx context.Context, call activities.Call) (context.Context, func(activities.CallEnd)) {
+func (r *Recorder) CallBegun(ctx context.Context, call activities.CallInfo) (context.Context, func(activities.CallOutcome)) {
 	began := r.clock()
 	attributes := callAttributes(call)
 	ctx, span := r.tracer.Start(ctx, callName(call), trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindClient),
@@ -68,7 +68,7 @@ func (r *Recorder) CallBegun(ctx context.Context, call activities.Call) (context
 	if call.Server != "" {
 		span.SetAttributes(semconv.ServerAddress(call.Server))
 	}
-	return ctx, func(end activities.CallEnd) {
+	return ctx, func(end activities.CallOutcome) {
 		now := r.clock()
 		r.calls.record(ctx, call, end, attributes, now.Sub(began))
 		span.SetAttributes(usageAttributes(end.Usage)...)
@@ -79,7 +79,7 @@ func (r *Recorder) CallBegun(ctx context.Context, call activities.Call) (context
 }
 
 // record books a call that has ended.
-func (c *calls) record(ctx context.Context, call activities.Call, end activities.CallEnd, attributes []attribute.KeyValue, took time.Duration) {
+func (c *calls) record(ctx context.Context, call activities.CallInfo, end activities.CallOutcome, attributes []attribute.KeyValue, took time.Duration) {
 	timed := attributes
 	if end.Category != "" {
 		timed = append(attributes[:len(attributes):len(attributes)], semconv.ErrorTypeKey.String(string(end.Category)))
@@ -112,7 +112,7 @@ func (c *calls) record(ctx context.Context, call activities.Call, end activities
 }
 
 // CallReplayed counts a stored answer that was used.
-func (r *Recorder) CallReplayed(call activities.Call) {
+func (r *Recorder) CallReplayed(call activities.CallInfo) {
 	r.calls.replayed.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(call.Agent)))
 }
 
@@ -153,7 +153,7 @@ var providers = map[string]attribute.KeyValue{
 }
 
 // callAttributes are those of a call's metrics: as many as there are agents.
-func callAttributes(call activities.Call) []attribute.KeyValue {
+func callAttributes(call activities.CallInfo) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.GenAIAgentName(call.Agent)}
 	if provider, known := providers[call.API]; known {
 		attributes = append(attributes, semconv.GenAIOperationNameChat, provider)
@@ -167,7 +167,7 @@ func callAttributes(call activities.Call) []attribute.KeyValue {
 }
 
 // callName is the operation and what it is done with.
-func callName(call activities.Call) string {
+func callName(call activities.CallInfo) string {
 	if _, known := providers[call.API]; known {
 		return semconv.GenAIOperationNameChat.Value.AsString() + " " + call.Model
 	}

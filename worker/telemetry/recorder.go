@@ -221,14 +221,14 @@ func (r *Recorder) ExternalCalled(whom activities.ExternalSystem, outcome string
 }
 
 // AttemptBegun opens an attempt's span, and counts the attempt when it ends.
-func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (context.Context, func(activities.AttemptEnd)) {
+func (r *Recorder) AttemptBegun(ctx context.Context, a activities.AttemptInfo) (context.Context, func(activities.AttemptOutcome)) {
 	began := r.clock()
 	ctx, span := r.tracer.Start(ctx, "attempt "+a.String(), trace.WithTimestamp(began), trace.WithAttributes(
 		attribute.String("maestro.team", a.Team), attribute.String("maestro.session", a.Session),
 		attribute.String("maestro.phase", a.Phase), attribute.String("maestro.persona", a.Persona),
 		attribute.String("maestro.agent", a.Agent), attribute.Int("maestro.round", a.Round), attribute.Int("maestro.attempt", a.Attempt),
 	))
-	return ctx, func(end activities.AttemptEnd) {
+	return ctx, func(end activities.AttemptOutcome) {
 		now := r.clock()
 		if end.Interrupted {
 			span.SetAttributes(attribute.Bool("maestro.interrupted", true))

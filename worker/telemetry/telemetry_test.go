@@ -181,14 +181,14 @@ func TestWhatAlertsWatchIsThereFromTheStart(t *testing.T) {
 func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 	t.Parallel()
 	m := measure(t)
-	call := activities.Call{Team: "web", Session: "s-1", Agent: "coder", API: "anthropic", Model: "m-1"}
+	call := activities.CallInfo{Team: "web", Session: "s-1", Agent: "coder", API: "anthropic", Model: "m-1"}
 	_, ended := m.CallBegun(t.Context(), call)
 	m.pass(3 * time.Second)
-	ended(activities.CallEnd{Stored: true, Usage: cost.Usage{
+	ended(activities.CallOutcome{Stored: true, Usage: cost.Usage{
 		InputTokens: 100, OutputTokens: 20, CacheReadTokens: 1000, CacheWriteTokens: 10, ReasoningTokens: 5, CostUSD: 1_500_000_000,
 	}})
 	_, ended = m.CallBegun(t.Context(), call)
-	ended(activities.CallEnd{Category: failures.RateLimited})
+	ended(activities.CallOutcome{Category: failures.RateLimited})
 	m.CallReplayed(call)
 
 	s := telemetrytest.Scrape(t, m.url)
@@ -226,8 +226,8 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 func TestAnInterruptedAttemptIsNotCounted(t *testing.T) {
 	t.Parallel()
 	m := measure(t)
-	for _, end := range []activities.AttemptEnd{{}, {Category: failures.TestFailure}, {Interrupted: true}} {
-		_, ended := m.AttemptBegun(t.Context(), activities.Attempt{Team: "web", Agent: "coder"})
+	for _, end := range []activities.AttemptOutcome{{}, {Category: failures.TestFailure}, {Interrupted: true}} {
+		_, ended := m.AttemptBegun(t.Context(), activities.AttemptInfo{Team: "web", Agent: "coder"})
 		ended(end)
 	}
 	s := telemetrytest.Scrape(t, m.url)

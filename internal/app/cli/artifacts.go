@@ -173,8 +173,8 @@ func leftOf(r session.Record) spec.Digest {
 			return round.Result.Output
 		}
 		for _, attempt := range slices.Backward(round.Attempts) {
-			if attempt.Left != "" {
-				return attempt.Left
+			if attempt.Files != "" {
+				return attempt.Files
 			}
 		}
 	}

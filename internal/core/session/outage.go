@@ -33,15 +33,15 @@ type Outage struct {
 	// PatienceFrom is when the team's patience begins: with the outage, or at the time for which
 	// the provider has announced to be available again.
 	PatienceFrom time.Time `json:"patience_from"`
-	// Told is the last reason that was reported to the session, ToldAt the time; empty: none was.
-	Told   failures.Category `json:"told,omitempty"`
-	ToldAt time.Time         `json:"told_at,omitzero"`
+	// Signalled is the last reason that was reported to the session, SignalledAt the time; empty: none was.
+	Signalled   failures.Category `json:"signalled,omitempty"`
+	SignalledAt time.Time         `json:"signalled_at,omitzero"`
 	// Noticed: people have been notified, and the attempt waits for as long as the session does.
 	Noticed bool `json:"noticed,omitempty"`
-	// Left: the directory is unchanged since the attempt stopped. Files is its manifest, if that is
+	// FilesInPlace: the directory is unchanged since the attempt stopped. Files is its manifest, if that is
 	// known.
-	Left  bool        `json:"left,omitempty"`
-	Files spec.Digest `json:"files,omitempty"`
+	FilesInPlace bool        `json:"files_in_place,omitempty"`
+	Files        spec.Digest `json:"files,omitempty"`
 }
 
 // After is the outage after a further failure. After a nil outage, or one of another agent, it is

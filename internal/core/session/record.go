@@ -133,7 +133,7 @@ func (r RoundRecord) State() State {
 		return Completed
 	case r.Last:
 		return Failed
-	case r.GaveUp, !r.Started && (len(r.Attempts) > 0 || r.Outage != nil || !r.AttemptAt.IsZero()):
+	case r.GaveUp, !r.AtWork && (len(r.Attempts) > 0 || r.Outage != nil || !r.AttemptAt.IsZero()):
 		return Waiting
 	}
 	return Running
@@ -166,7 +166,7 @@ type MergeLog struct {
 
 // RoundLog is the state of a round that is kept across its executions. Of the attempt in progress it has:
 //
-//	Started  AttemptAt  Outage  the attempt
+//	AtWork   AttemptAt  Outage  the attempt
 //	-        -          -       has not begun
 //	yes      set        -       is at work, or its worker was lost
 //	-        set        -       was interrupted: by a stopping worker, its store, its budget
@@ -177,10 +177,10 @@ type MergeLog struct {
 type RoundLog struct {
 	// Attempts lists the counted attempts that failed, oldest first.
 	Attempts []AttemptReport `sql:"-"`
-	// Started: an execution was about to start the agent, and has not recorded how that ended. It
+	// AtWork: an execution was about to start the agent, and has not recorded how that ended. It
 	// is written under the assignment's lock. An executor that holds the lock and finds it set can
 	// conclude that a worker was lost.
-	Started bool `sql:"at_work"`
+	AtWork bool
 	// Lost counts the executions whose worker was lost after the agent was started.
 	Lost int
 	// LostAtProgress is the value of Lost at the last progress; the difference is the number of
@@ -189,9 +189,9 @@ type RoundLog struct {
 	// Calls is the number of settled calls when the log was last examined after a loss: more of
 	// them since then are progress.
 	Calls int
-	// Begun is the last started attempt of an agent whose conversation can continue; zero: there is
+	// ContinuableAttempt is the last started attempt of an agent whose conversation can continue; zero: there is
 	// none.
-	Begun int `sql:"-"`
+	ContinuableAttempt int `sql:"-"`
 	// Basis is what the last started attempt was based on; nil: none was started.
 	Basis *Basis `sql:"-"`
 	// Outage is the outage that the attempt in progress waits out; nil: there is none.
@@ -297,10 +297,10 @@ type AttemptReport struct {
 	// From is what the attempt started from.
 	From  failures.Start `json:"from,omitempty" sql:"starts_from"`
 	Usage cost.Usage     `json:"usage" sql:"-"`
-	// Left is the manifest of the files that the attempt left, and Diff the blob of their
+	// Files is the manifest of the files that the attempt left, and Diff the blob of their
 	// difference from the attempt's start; empty: they were not to be kept.
-	Left spec.Digest `json:"left,omitempty" sql:"files"`
-	Diff spec.Digest `json:"diff,omitempty"`
+	Files spec.Digest `json:"files,omitempty"`
+	Diff  spec.Digest `json:"diff,omitempty"`
 	// LeftOut says, in sentences, what of the agent's files is not in them.
 	LeftOut   []string  `json:"left_out,omitempty"`
 	StartedAt time.Time `json:"started_at"`

@@ -81,7 +81,7 @@ func sampleCourse() Course {
 	}
 	add(sampleRecord("backend", "developer", failed, sampleSuccess(60*time.Minute, 48*time.Minute)))
 	running := session.RoundRecord{Round: 1}
-	running.Started, running.AttemptAt = true, ago(20*time.Minute)
+	running.AtWork, running.AttemptAt = true, ago(20*time.Minute)
 	running.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.ContractViolation, Message: "no file matches schema/*.sql"}, StartedAt: ago(40 * time.Minute), EndedAt: ago(21 * time.Minute)}}
 	add(sampleRecord("backend", "database-expert", running))
 	paused := sampleSuccess(116*time.Minute, 90*time.Minute)

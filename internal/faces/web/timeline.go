@@ -242,9 +242,9 @@ func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time)
 				from = round.Attempts[n-1].EndedAt
 			}
 			add(from, round.Result.EndedAt, "good", name(last)+" succeeded")
-		case round.Started && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale() && now == session.Waiting:
+		case round.AtWork && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale() && now == session.Waiting:
 			add(round.AttemptAt, end, "slow", name(last)+" has begun, and waits")
-		case round.Started && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale():
+		case round.AtWork && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale():
 			add(round.AttemptAt, end, "active", name(last)+" runs"+lost(round.Lost))
 		}
 	}

@@ -142,7 +142,7 @@ func attemptsOf(r session.Record) []Attempt {
 				l.Status, l.Attempt = session.Supplied, 1
 			}
 			out = append(out, l)
-		case round.State() == session.Running && round.Started && !round.AttemptAt.IsZero():
+		case round.State() == session.Running && round.AtWork && !round.AttemptAt.IsZero():
 			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, StartedAt: round.AttemptAt})
 		}
 		for j := first; j < len(out); j++ {

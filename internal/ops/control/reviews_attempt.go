@@ -48,7 +48,7 @@ func (r Reviews) attemptDiff(ctx context.Context, in DiffInput) (Diff, error) {
 			if failed.Attempt != in.Attempt.Attempt {
 				continue
 			}
-			after.tree = failed.Left
+			after.tree = failed.Files
 			doc.put(before, after)
 			if before.tree == "" || after.tree == "" { // its files were not to be kept
 				return doc, nil

@@ -151,7 +151,7 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
 	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: design}
 	statetest.PutRounds(t, s.Store.State, of, session.RoundRecord{
-		Round: 1, RoundLog: session.RoundLog{Basis: &session.Basis{Input: from}, Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Left: left}}},
+		Round: 1, RoundLog: session.RoundLog{Basis: &session.Basis{Input: from}, Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Files: left}}},
 	}, session.RoundRecord{
 		Round: 2, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
 	})

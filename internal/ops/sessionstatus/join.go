@@ -68,7 +68,7 @@ func join(a *session.AssignmentStatus, r session.Record, first int) bool {
 	if a.Status.Done() && (!current || !last.Integrating) {
 		return current
 	}
-	waits := a.Awaits != nil && !last.Started
+	waits := a.Awaits != nil && !last.AtWork
 	if !current || waits || a.Status == session.HelpIsNeeded {
 		now.Status, now.Agent, now.Summary, now.Progress, now.Awaits = a.Status, a.Agent, a.Summary, a.Progress, a.Awaits
 	}

@@ -21,7 +21,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 	failed := session.AttemptReport{Failure: *failures.Failf(failures.TestFailure, "red")}
 	round := func(change func(*session.RoundRecord)) []session.RoundRecord {
 		r := session.RoundRecord{Order: session.Order{Run: 2}, Agent: "other"}
-		r.Started = true
+		r.AtWork = true
 		change(&r)
 		return []session.RoundRecord{r}
 	}
@@ -36,7 +36,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 	}{
 		"not begun":      {state: session.Pending, want: session.Pending},
 		"at work":        {state: session.Pending, rounds: round(func(*session.RoundRecord) {}), want: session.Running, agent: "other"},
-		"between":        {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Started, r.Attempts = false, []session.AttemptReport{failed} }), want: session.Waiting, counts: 1, agent: "other"},
+		"between":        {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.AtWork, r.Attempts = false, []session.AttemptReport{failed} }), want: session.Waiting, counts: 1, agent: "other"},
 		"given up":       {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Attempts = true, []session.AttemptReport{failed} }), want: session.Waiting, counts: 1, agent: "other"},
 		"for good":       {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.Failed, agent: "other"},
 		"done":           {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.Result = &session.RoundResult{} }), want: session.Completed, counts: 1, agent: "other"},
@@ -45,7 +45,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 		"help needed":    {state: session.HelpIsNeeded, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.HelpIsNeeded},
 		"skipped":        {state: session.Skipped, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.Skipped},
 		"mends":          {state: session.Completed, rounds: round(func(r *session.RoundRecord) { r.Integrating = true }), want: session.Running, agent: "other"},
-		"a breaker":      {state: session.Waiting, awaits: wait, rounds: round(func(r *session.RoundRecord) { r.Started = false }), want: session.Waiting},
+		"a breaker":      {state: session.Waiting, awaits: wait, rounds: round(func(r *session.RoundRecord) { r.AtWork = false }), want: session.Waiting},
 		"no breaker":     {state: session.Waiting, awaits: wait, rounds: round(func(*session.RoundRecord) {}), want: session.Running, agent: "other"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -228,7 +228,7 @@ func attemptsOf(a Assignment, r session.RoundRecord) []attemptRow {
 		n := len(rows) + 1
 		report.Attempt = n
 		rows = append(rows, attemptRow{
-			Assignment: a, Pass: r.Pass, Round: r.Round, State: state, AttemptReport: report, Continuable: r.Begun == n,
+			Assignment: a, Pass: r.Pass, Round: r.Round, State: state, AttemptReport: report, Continuable: r.ContinuableAttempt == n,
 		})
 		return &rows[n-1]
 	}
@@ -239,17 +239,17 @@ func attemptsOf(a Assignment, r session.RoundRecord) []attemptRow {
 	switch {
 	case r.Result != nil:
 		current.From, current.Log, current.LeftOut = r.Result.From, r.Result.Log, r.Result.LeftOut
-		current.StartedAt, current.EndedAt, current.Left, current.Agent = r.Result.StartedAt, r.Result.EndedAt, r.Result.Output, r.Result.Agent
+		current.StartedAt, current.EndedAt, current.Files, current.Agent = r.Result.StartedAt, r.Result.EndedAt, r.Result.Output, r.Result.Agent
 		add(AttemptRecorded, current)
 	case r.Ended != nil:
-		current.From, current.Log, current.Left = r.Ended.From, r.Ended.Transcript, r.Ended.Files
+		current.From, current.Log, current.Files = r.Ended.From, r.Ended.Transcript, r.Ended.Files
 		row := add(AttemptAgentEnded, current)
 		if r.Ended.Files != "" {
 			row.State = AttemptCollected
 		}
 		row.Directory, row.Result = r.Ended.Directory, r.Ended.Outcome
 		row.Result.Log = nil
-	case r.Started || !r.AttemptAt.IsZero():
+	case r.AtWork || !r.AttemptAt.IsZero():
 		add(AttemptStarted, current)
 	}
 	return rows
@@ -258,7 +258,7 @@ func attemptsOf(a Assignment, r session.RoundRecord) []attemptRow {
 // addTo adds the attempt to its round.
 func (a *attemptRow) addTo(r *session.RoundRecord) {
 	if a.Continuable {
-		r.Begun = a.Attempt
+		r.ContinuableAttempt = a.Attempt
 	}
 	if a.State == AttemptFailed {
 		r.Attempts = append(r.Attempts, a.AttemptReport)
@@ -273,6 +273,6 @@ func (a *attemptRow) addTo(r *session.RoundRecord) {
 			r.Result.Usage, r.Result.Attempts = cost.Usage{}, 0
 		}
 	case a.State == AttemptAgentEnded, a.State == AttemptCollected:
-		r.Ended = &session.AgentEnded{Directory: a.Directory, Outcome: a.Result, Transcript: a.Log, From: a.From, Files: a.Left}
+		r.Ended = &session.AgentEnded{Directory: a.Directory, Outcome: a.Result, Transcript: a.Log, From: a.From, Files: a.Files}
 	}
 }

@@ -145,7 +145,7 @@ func (w *world) recorded(ctx context.Context, p *process, id spec.AssignmentID, 
 		v.results[activityKey{executionOf(ctx).task.delivery.chain, round.Activity}] = true
 		v.finished[id] = v.finished[id] || !round.Integrating && !round.Stale()
 	}
-	if round.Started {
+	if round.AtWork {
 		v.startedBy[id] = p
 	}
 	n := len(round.Attempts)

@@ -82,12 +82,12 @@ func roundsAreReadAsWritten(t *testing.T, b *bench) {
 			r.Result.Attempts, r.Result.Failures, r.Result.Usage, r.AttemptAt = 0, nil, cost.Usage{}, r.Result.StartedAt
 		},
 		"failed": func(r *session.RoundRecord) {
-			r.Result, r.Last, r.Ended, r.Started, r.AttemptAt = nil, false, nil, false, time.Time{}
+			r.Result, r.Last, r.Ended, r.AtWork, r.AttemptAt = nil, false, nil, false, time.Time{}
 		},
-		"failed for good": func(r *session.RoundRecord) { r.Result, r.Ended, r.Started, r.AttemptAt = nil, nil, false, time.Time{} },
+		"failed for good": func(r *session.RoundRecord) { r.Result, r.Ended, r.AtWork, r.AttemptAt = nil, nil, false, time.Time{} },
 		"started":         func(r *session.RoundRecord) { r.Result, r.Ended, r.GaveUp, r.Last = nil, nil, false, false },
 		"interrupted": func(r *session.RoundRecord) {
-			r.Result, r.Ended, r.GaveUp, r.Last, r.Started = nil, nil, false, false, false
+			r.Result, r.Ended, r.GaveUp, r.Last, r.AtWork = nil, nil, false, false, false
 		},
 		"agent ended": func(r *session.RoundRecord) { r.Result, r.GaveUp, r.Last, r.Ended.Files = nil, false, false, "" },
 		"collected":   func(r *session.RoundRecord) { r.Result, r.GaveUp, r.Last = nil, false, false },
@@ -107,8 +107,8 @@ func roundsAreReadAsWritten(t *testing.T, b *bench) {
 		if r.Result != nil && !r.Supplied {
 			r.Result.Usage = r.Usage().Add(w.pays(t, r, len(r.Attempts)+1))
 		}
-		if r.Begun = len(r.Attempts) + 1; r.GaveUp {
-			r.Begun = len(r.Attempts)
+		if r.ContinuableAttempt = len(r.Attempts) + 1; r.GaveUp {
+			r.ContinuableAttempt = len(r.Attempts)
 		}
 		talk := filled[session.Conversation](f)
 		require.NoError(t, w.PutRound(t.Context(), w.opened.Fence, dev("s"), r, &talk))
