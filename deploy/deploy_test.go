@@ -254,7 +254,7 @@ func TestStopsLeaveTimeToDrain(t *testing.T) {
 		require.GreaterOrEqual(t, s.stop, drain+settling, name)
 	}
 	require.Equal(t, []string{"mixed"}, unit(t)["KillMode"], "agents get no SIGTERM while the worker lets them go on")
-	require.Equal(t, []string{"/bin/kill -HUP $MAINPID"}, unit(t)["ExecReload"], "the worker reads its file again")
+	require.Equal(t, []string{"/bin/sh -c 'kill -HUP $MAINPID'"}, unit(t)["ExecReload"], "the worker reads its file again")
 }
 
 func TestPortsAgree(t *testing.T) {

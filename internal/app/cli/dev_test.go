@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -45,38 +44,6 @@ func address(t *testing.T, said string) string {
 	found := regexp.MustCompile(`Temporal  (\S+), namespace default`).FindStringSubmatch(said)
 	require.Len(t, found, 2, said)
 	return found[1]
-}
-
-func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withProgram()
-	script := d.file("coder.sh", `while [ ! -f `+d.dir+`/go ]; do sleep 0.05; done; echo code > code.txt`)
-	agents := d.file("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  coder: {kind: command, argv: [sh, %s]}\n", script))
-	dev := d.begin("dev", "--port", "0", "--headless", "--agents", agents)
-	dev.says("Stop with Ctrl-C")
-	require.Contains(t, dev.stderr.String(), "agents    coder (command), from "+agents)
-	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
-	require.Regexp(t, `search attributes +all registered`, d.must(0, "doctor"))
-
-	second := d.run("dev", "--port", "0", "--headless", "--agents", agents)
-	require.Equal(t, 1, second.code)
-	require.Contains(t, second.stderr.String(), fmt.Sprintf("another `maestro dev` or `maestro demo` (process %d) is running on %s", os.Getpid(), d.state))
-
-	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
-	watch := d.begin("watch", "s")
-	watch.shows("build: started")
-	pid := serverOf(t, d.state)
-	require.NotZero(t, pid)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	dev.says("the Temporal server is running again")
-	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); restarting in 1s")
-	d.file("go", "")
-	require.Equal(t, 0, watch.wait(), watch.stderr.String())
-	require.Contains(t, watch.stdout.String(), "session s: completed")
-
-	dev.interrupt()
-	require.Equal(t, 0, dev.wait(), dev.stderr.String())
-	require.Zero(t, serverOf(t, d.state), "the server outlives dev")
 }
 
 func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
@@ -132,41 +99,6 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	require.NoError(t, again.Wait(), stderr.String())
 	require.Zero(t, serverOf(t, d.state))
 	require.NoFileExists(t, filepath.Join(d.state, "temporal", "dev.json"))
-}
-
-func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withProgram()
-	file := func(agent string) string {
-		return d.file("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  %s: {kind: command, argv: [\"true\"]}\n", agent))
-	}
-	cmd := exec.Command(os.Args[0], "dev", "--port", "0", "--headless", "--health-port", "0", "--log-format", "json", "--agents", file("coder"))
-	cmd.Env = append(d.environ, asProgram+"="+d.bin)
-	stderr := &proctest.Output{}
-	cmd.Stderr = stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal whose end SIGHUP could tell of
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	until(t, func() bool { return strings.Contains(stderr.String(), "Stop with Ctrl-C") }, "dev is not up: %s", stderr)
-	d.set("TEMPORAL_ADDRESS", address(t, stderr.String()))
-	port := regexp.MustCompile(`health    http://127.0.0.1:(\d+)/healthz and /readyz`).FindStringSubmatch(stderr.String())
-	require.Len(t, port, 2, stderr.String())
-	until(t, func() bool { return d.run("worker", "health", "--health-port", port[1]).code == 0 }, "the worker is not ready: %s", stderr)
-	file("reviewer")
-	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	until(t, func() bool { return strings.Contains(d.run("agents").stdout.String(), "reviewer") }, "nothing is reloaded: %s", stderr)
-	require.NotContains(t, d.must(0, "agents"), "coder")
-	d.file("agents.yaml", "version: 2\n")
-	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	until(t, func() bool {
-		return strings.Contains(stderr.String(), `"msg":"worker file not reloaded`)
-	}, "nobody complains: %s", stderr)
-	require.Contains(t, d.must(0, "agents"), "reviewer")
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait(), stderr.String())
 }
 
 func TestDevRefusesAPortInUseBeforeAnythingStarts(t *testing.T) {
