@@ -76,6 +76,10 @@ func decode[T any](src *source, want, other format) (T, *document) {
 		d.root = nil
 		return out, d
 	}
+	if text := foreign(top); text != "" {
+		d.add(place{}, "$", "%s", text)
+		return out, d
+	}
 	if slices.ContainsFunc(other.marks, has) && !slices.ContainsFunc(want.marks, has) {
 		d.add(place{}, "$", "is %s where %s is needed; name the other file", other.name, want.name)
 		return out, d

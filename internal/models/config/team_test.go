@@ -222,3 +222,19 @@ func seed(f *testing.F, dir string) {
 		}
 	}
 }
+
+// TestAFileOfAnotherSystemIsNamed: not by its first unknown field.
+func TestAFileOfAnotherSystemIsNamed(t *testing.T) {
+	t.Parallel()
+	for want, text := range map[string]string{
+		"is a workflow of Archon":          "name: fix\ndescription: Fix it\nnodes:\n- {id: plan, command: plan}\n- {id: do, prompt: do it, depends_on: [plan]}\n",
+		"is an agent file of docker-agent": "version: 10\nagents:\n  root: {model: openai/gpt-5, description: d, instruction: help}\n",
+		"has agents of CrewAI":             "researcher:\n  role: r\n  goal: g\n  backstory: b\n",
+		"has tasks of CrewAI":              "research:\n  description: d\n  expected_output: e\n  agent: researcher\n",
+		"is a workflow of Symphony":        "tracker: {kind: linear}\nworkspace: {root: /w}\ncodex: {command: codex}\n",
+	} {
+		_, err := ParseTeam("team.yaml", []byte(text))
+		require.ErrorContains(t, err, "team.yaml: "+want)
+		require.Len(t, strings.Split(err.Error(), "\n"), 1)
+	}
+}
