@@ -66,7 +66,7 @@ func verify(t *testing.T, unit, dropIn string) string {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(content), mode))
 	}
-	for _, program := range []string{"usr/local/bin/maestro-worker", "bin/kill"} {
+	for _, program := range []string{"usr/local/bin/maestro-worker", "bin/sh"} {
 		install(program, "#!/bin/sh\n", 0o755)
 	}
 	for _, name := range []string{"sysinit.target", "basic.target", "shutdown.target", "network-online.target", "multi-user.target"} {
