@@ -4,6 +4,8 @@ const main = () => document.getElementById("main");
 let tag = "";
 let loading = null;
 let again = false;
+// changes counts what this page has done: an answer to a request that began before is out of date.
+let changes = 0;
 
 // morph makes a node like another one, and keeps what a person has changed: focus, open
 // details, what was typed, where it was scrolled to.
@@ -101,13 +103,19 @@ async function refresh() {
     return loading;
   }
   again = false;
+  const before = changes;
   loading = (async () => {
     try {
       const answer = await fetch(location.href, {headers: tag ? {"If-None-Match": tag} : {}, cache: "no-store"});
       if (answer.redirected || answer.status === 401) return location.reload();
       if (answer.ok) {
-        tag = answer.headers.get("ETag") || "";
-        show(await answer.text(), location.href);
+        const text = await answer.text();
+        if (before === changes) {
+          tag = answer.headers.get("ETag") || "";
+          show(text, location.href);
+        } else { // the page was read before the person's answer, and would show what is over
+          again = true;
+        }
       }
       live(answer.ok || answer.status === 304);
     } catch {
@@ -167,6 +175,7 @@ async function send(form, button) {
       if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
       form.reset();
       tag = "";
+      changes++;
       show(text, answer.url);
       return;
     }
