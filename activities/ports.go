@@ -130,6 +130,7 @@ type State interface {
 	OpenRound(ctx context.Context, o state.RoundOrder) (state.OpenedRound, error)
 	PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error
 	DropRound(ctx context.Context, f state.Fence, a state.Assignment, pass, round int) error
+	EndWork(ctx context.Context, holder string, a state.Assignment, pass, round int) error
 	Undo(ctx context.Context, s session.Key, temporalRun string, ids []spec.AssignmentID) error
 	Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string, change func(*session.MergeLog)) error
 	Begin(ctx context.Context, n state.NewCall) (budget.Verdict, error)

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -225,7 +226,16 @@ func (l *roundRows) noteInterrupted(ctx context.Context) {
 		return
 	}
 	l.change(func(log *session.RoundLog) { log.AtWork = false })
-	l.tryPut(ctx, "the execution's end is not recorded")
+	err := l.put(ctx)
+	if errors.Is(err, session.ErrFenced) { // a later run waits for the lock, and would count a lost worker
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		r := l.snapshot()
+		err = l.state.EndWork(ctx, l.opened.Fence.Holder, l.of, r.Pass, r.Round)
+	}
+	if err != nil {
+		activity.GetLogger(ctx).Warn("the execution's end is not recorded", "error", err)
+	}
 }
 
 // recordResult writes the result durably.

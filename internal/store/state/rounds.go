@@ -194,6 +194,17 @@ func (d *DB) DropRound(ctx context.Context, f Fence, a Assignment, pass, round i
 	})
 }
 
+// EndWork notes that the execution that holds an assignment has ended its agent, although a later run of the session may have
+// begun: it says nothing about the work. It changes no row once another execution holds the assignment.
+func (d *DB) EndWork(ctx context.Context, holder string, a Assignment, pass, round int) error {
+	return d.Write(ctx, func(t *Tx) error {
+		_, err := t.exec(`update rounds set at_work = 0 where namespace = $1 and session = $2 and phase = $3 and persona = $4 and pass = $5 and round = $6
+			and exists (select 1 from assignments where namespace = $1 and session = $2 and phase = $3 and persona = $4 and holder = $7)`,
+			a.Namespace, a.Session, a.Phase, a.Persona, pass, round, holder)
+		return err
+	})
+}
+
 // Undo marks the work of assignments as one that counts no more: a resume has decided that it runs again.
 func (d *DB) Undo(ctx context.Context, s session.Key, temporalRun string, ids []spec.AssignmentID) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {

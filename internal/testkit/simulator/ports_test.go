@@ -223,6 +223,10 @@ func (d database) PutRound(ctx context.Context, f state.Fence, a state.Assignmen
 	return err
 }
 
+func (d database) EndWork(ctx context.Context, holder string, a state.Assignment, pass, round int) error {
+	return act(d.p, "EndWork", func() error { return d.State.EndWork(ctx, holder, a, pass, round) })
+}
+
 func (d database) DropRound(ctx context.Context, f state.Fence, a state.Assignment, pass, round int) error {
 	return act(d.p, "DropRound", func() error { return d.State.DropRound(ctx, f, a, pass, round) })
 }

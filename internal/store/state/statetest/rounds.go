@@ -262,6 +262,23 @@ func lateExecutorsAreFenced(t *testing.T, b *bench) {
 	require.ErrorIs(t, err, state.ErrNotFound)
 }
 
+// earlierRunsEndTheirAgents: a later run, which waits for the lock, would otherwise count a lost worker. Once another
+// execution holds the assignment, they say nothing any more.
+func earlierRunsEndTheirAgents(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	w.begin()
+	atWork := func(r *session.RoundRecord) { r.AtWork = true }
+	w.put(atWork)
+	earlier, pass := w.opened.Fence.Holder, w.opened.Order.Pass
+	w.continues("r2")
+	require.NoError(t, w.EndWork(t.Context(), earlier, dev("s"), pass, 1))
+	require.False(t, w.record().Rounds[0].AtWork)
+	w.begin()
+	w.put(atWork)
+	require.NoError(t, w.EndWork(t.Context(), earlier, dev("s"), pass, 1))
+	require.True(t, w.record().Rounds[0].AtWork)
+}
+
 // earlierRunsChangeNothing: once a later run was admitted, no statement of an executor of the one before changes anything.
 func earlierRunsChangeNothing(t *testing.T, b *bench) {
 	w := newWork(t, b)

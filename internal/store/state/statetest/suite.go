@@ -78,6 +78,7 @@ var cases = map[string]func(*testing.T, *bench){
 	"teams have versions":                                      teamsHaveVersions,
 	"a late executor changes nothing":                          lateExecutorsAreFenced,
 	"an earlier run changes nothing":                           earlierRunsChangeNothing,
+	"an earlier run may say that its agent has ended":          earlierRunsEndTheirAgents,
 	"a late boundary changes nothing":                          lateBoundariesChangeNothing,
 	"work is undone":                                           workIsUndone,
 	"requests are opened and closed":                           requestsAreOpenedAndClosed,
