@@ -206,7 +206,8 @@ func recordedWork(record session.Record) (RestoredWork, bool) {
 			continue
 		}
 		a, res := record.Counted(), round.Result
-		a.Seconds, a.Summary, a.LeftOut, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.LeftOut, res.BasedWork
+		a.Seconds, a.Summary, a.Files = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.Files
+		a.LeftOut, a.BasedWork = res.LeftOut, res.BasedWork
 		return RestoredWork{withBasisDigest(a), res.Output}, true
 	}
 	return RestoredWork{}, false
@@ -314,7 +315,7 @@ func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	} else if a, ok := r.found[id]; ok && !r.forks() {
 		s.AssignmentSummary = a.AssignmentSummary
 	}
-	s.Persona, s.Status, s.Summary, s.LeftOut = id.Persona, session.Pending, "", nil
+	s.Persona, s.Status, s.Summary, s.Files, s.LeftOut = id.Persona, session.Pending, "", 0, nil
 	return s
 }
 

@@ -129,7 +129,8 @@ func newAssignment(state *assignmentState, before session.AssignmentStatus, id s
 	a := &assignment{From: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
 	}}
-	a.Status, a.Agent, a.Summary, a.Dropped, a.LeftOut, a.Failures = session.Pending, "", "", state.DroppedByPerson, nil, slices.Clone(a.Failures)
+	a.Status, a.Agent, a.Summary, a.Files = session.Pending, "", "", 0
+	a.Dropped, a.LeftOut, a.Failures = state.DroppedByPerson, nil, slices.Clone(a.Failures)
 	return a
 }
 
@@ -161,7 +162,7 @@ func (a *assignment) add(r session.RoundResult) {
 	a.Failures = session.LastFailures(append(a.Failures, r.Failures...))
 	a.setUsage(r.RoundReport)
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
-	a.Status, a.Summary, a.Output, a.Agent = session.Completed, r.Summary, r.Output, a.Substitute
+	a.Status, a.Summary, a.Files, a.Output, a.Agent = session.Completed, r.Summary, r.Files, r.Output, a.Substitute
 	if a.Supplied != "" {
 		a.Status, a.Supplied = session.Supplied, ""
 	}

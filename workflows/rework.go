@@ -144,7 +144,7 @@ func (s *sessionRun) reopen(ctx workflow.Context, p *phase) {
 	s.setPhase(p.Name, session.Pending)
 	for _, persona := range p.Personas {
 		a := s.Status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
-		a.Status, a.Summary, a.Awaits = session.Pending, "", nil
+		a.Status, a.Summary, a.Files, a.Awaits = session.Pending, "", 0, nil
 	}
 	s.completeStored = false
 }

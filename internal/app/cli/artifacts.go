@@ -194,7 +194,8 @@ func newArtifactsDiff(a *app) *cobra.Command {
 		Short: "Compare a session's files with its start, another phase or another session",
 		Long: "Compare trees of files, as a patch that `git apply` takes:\n\n" +
 			"  SESSION              the tree at the session's start, and its newest tree\n" +
-			"  SESSION PHASE        the changes of PHASE, to review before `maestro approve` or `maestro reject`\n" +
+			"  SESSION PHASE        the changes of PHASE, to review before `maestro approve` or `maestro reject`;\n" +
+			"                       with --redone, those since its work was last sent back\n" +
 			"  SESSION PHASE..PHASE the trees after two phases; an empty side is the start, or the newest tree\n" +
 			"  --with OTHER[:PHASE] the session's tree (after PHASE, if given), and that of another session\n\n" +
 			"The tree after a phase has the work of the phase and of all phases that it depends on. A PATH is a file, a directory or a pattern.",
@@ -215,6 +216,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.With, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
+	flags.BoolVar(&c.Redone, "redone", false, "with PHASE: its changes since its work was last sent back")
 	flags.BoolVar(&c.Stat, "stat", false, "list files with counts of added and removed lines")
 	flags.BoolVar(&c.Binary, "binary", false, "include binary files in the patch")
 	return a.addReadingFlags(cmd)

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
@@ -38,16 +37,6 @@ func (a *app) inbox(ctx context.Context) error {
 	return a.result(doc, func() { a.writeInbox(doc) })
 }
 
-func requestsOf(d control.Inbox, sessionID string) []session.Request {
-	var all []session.Request
-	for _, e := range d.Waiting {
-		if e.Session == sessionID {
-			all = append(all, e.Request)
-		}
-	}
-	return all
-}
-
 func (a *app) writeInbox(doc control.Inbox) {
 	if !slices.ContainsFunc(doc.Waiting, func(e control.InboxEntry) bool { return !e.NoticeOnly() }) {
 		a.printErr("no open requests")
@@ -57,11 +46,7 @@ func (a *app) writeInbox(doc control.Inbox) {
 	}
 	t := a.table("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
-		h := e.Request
-		n, first := answeredTogether(h, requestsOf(doc, e.Session))
-		if !first {
-			continue
-		}
+		h, n := e.Request, 1+len(e.Also)
 		waits, ticket := "-", "-"
 		if !e.Since.IsZero() {
 			waits = terminal.Age(a.now().Sub(e.Since))

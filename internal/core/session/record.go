@@ -34,7 +34,7 @@ func (r Record) Status() AssignmentStatus {
 			s.Failures = append(s.Failures, round.Failures()...)
 		}
 		if round.Result != nil {
-			s.Summary, s.LeftOut = round.Result.Summary, round.Result.LeftOut
+			s.Summary, s.Files, s.LeftOut = round.Result.Summary, round.Result.Files, round.Result.LeftOut
 			if !round.Supplied {
 				s.Attempts++
 			}
@@ -50,7 +50,7 @@ func (r Record) Status() AssignmentStatus {
 // far, and their cost.
 func (r Record) Counted() CheckpointAssignment {
 	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
-	a.Status, a.Agent, a.Summary, a.LeftOut, a.Usage = "", "", "", nil, r.Total
+	a.Status, a.Agent, a.Summary, a.Files, a.LeftOut, a.Usage = "", "", "", 0, nil, r.Total
 	return a
 }
 

@@ -256,6 +256,16 @@ func (c Checkpoint) Undone(id spec.AssignmentID) (CheckpointAssignment, bool) {
 	return CheckpointAssignment{}, false
 }
 
+// SentBackLast is the last rework that undid work of a phase; nil: none did.
+func (c Checkpoint) SentBackLast(phase string) *Rework {
+	for _, r := range slices.Backward(c.Reworks) {
+		if slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase }) {
+			return &r
+		}
+	}
+	return nil
+}
+
 // Outline is the rework without the work that it undid, small enough for a history.
 func (r Rework) Outline() Rework {
 	r.Undone = nil

@@ -183,6 +183,8 @@ type AssignmentSummary struct {
 	Failures []AttemptFailure `json:"failures"`
 	// Summary is the agent's own, after the assignment is done.
 	Summary string `json:"summary,omitempty"`
+	// Files counts the files that it changed, after it is done.
+	Files int `json:"files,omitempty"`
 	// Dropped lists, for the integrator of a phase, the versions in a conflict that are not in the
 	// phase's result.
 	Dropped []string `json:"dropped,omitempty"`

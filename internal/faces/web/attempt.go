@@ -42,8 +42,12 @@ type assignmentPage struct {
 	Now      time.Time
 	// Attempt is the one that is shown; nil: none is.
 	Attempt *AttemptView
+	// Told is the feedback that it got.
+	Told    []threadEntry
 	Talk    talk
 	Changes Changes
+
+	work control.Work
 }
 
 // talk is a conversation, as far as a page shows it.
@@ -89,7 +93,7 @@ func (s *site) assignmentOf(r *http.Request) (content assignmentPage, err error)
 	if err != nil && !unavailable(err) {
 		return content, err
 	}
-	content.Attempts = attemptViews(id, content.ID, work.Attempts)
+	content.work, content.Attempts = work, attemptViews(id, content.ID, work.Attempts)
 	for _, c := range s.cardsOf(r.Context(), v.Status, r.URL.Path) {
 		if c.Phase == content.ID.Phase && c.Persona == content.ID.Persona {
 			content.Cards = append(content.Cards, c)
@@ -103,25 +107,29 @@ var startTexts = map[failures.Start]string{failures.FromFiles: "from the files o
 // attemptViews are the attempts of one assignment.
 func attemptViews(id string, as spec.AssignmentID, all []control.Attempt) []AttemptView {
 	var views []AttemptView
-	passes := 0
 	for _, a := range all {
 		if a.AssignmentID == as {
-			passes = max(passes, a.Pass)
+			views = append(views, AttemptView{Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: attemptURL(id, a), Name: attemptName(a)})
 		}
-	}
-	for _, a := range all {
-		if a.AssignmentID != as {
-			continue
-		}
-		v := AttemptView{Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: fmt.Sprintf("%s/attempts/%d.%d", assignmentURL(id, as.Phase, as.Persona), a.Round, a.Attempt)}
-		v.Name = fmt.Sprintf("round %d, attempt %d", a.Round, a.Attempt)
-		if passes > 1 {
-			v.Name = fmt.Sprintf("pass %d, %s", a.Pass, v.Name)
-			v.URL = fmt.Sprintf("%s/attempts/%d.%d.%d", assignmentURL(id, as.Phase, as.Persona), a.Pass, a.Round, a.Attempt)
-		}
-		views = append(views, v)
 	}
 	return views
+}
+
+// attemptName names an attempt among those of its assignment: its pass only where there are several.
+func attemptName(a control.Attempt) string {
+	name := fmt.Sprintf("round %d, attempt %d", a.Round, a.Attempt)
+	if a.Again {
+		name = fmt.Sprintf("pass %d, %s", a.Pass, name)
+	}
+	return name
+}
+
+func attemptURL(id string, a control.Attempt) string {
+	number := fmt.Sprintf("%d.%d", a.Round, a.Attempt)
+	if a.Again {
+		number = fmt.Sprintf("%d.%s", a.Pass, number)
+	}
+	return assignmentURL(id, a.Phase, a.Persona) + "/attempts/" + number
 }
 
 // refOf reads ROUND.ATTEMPT or PASS.ROUND.ATTEMPT. Without a pass it is the last one that has
@@ -151,6 +159,7 @@ func (s *site) attempt(r *http.Request) (page, error) {
 		text := content.ID.String() + " has no attempt " + r.PathValue("attempt") + "."
 		return page{}, &problem{Status: http.StatusNotFound, Title: "Attempt not found", Text: text}
 	}
+	content.Told = told(content.work, content.Attempt.Attempt)
 	in := control.DiffInput{Session: content.Session.Session, Attempt: &content.Attempt.AttemptRef}
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
 		return page{Patch: patch}, err

@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 )
 
 // allPages are the addresses of one page of each kind.
@@ -59,7 +61,7 @@ func TestTheInboxSaysWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	_, text := visit(t, dashboard(t, samplePlane()).URL+"/inbox")
 	says(t, text,
-		"phase frontend</a> needs approval", "backend/developer</a> needs help", "design/architect</a> needs a larger budget", "1d 2h", "TestStore", "$12.40",
+		"phase frontend needs approval</strong>", "backend/developer needs help", "design/architect needs a larger budget", "1d 2h", "TestStore", "$12.40",
 		`action="/sessions/web-7/requests/r-1/answer"`, `value="approve" title="starts the dependent phases" formnovalidate`, `href="https://jira.example/browse/MD-41"`, `action="/sessions/web-5/requests/r-9/supply" enctype="multipart/form-data"`, "maestro status far-1",
 		`<span class="count hot">4<`,
 	)
@@ -198,21 +200,108 @@ func TestAlertsAreShown(t *testing.T) {
 
 	p.alerts = control.AlertList{}
 	_, text = visit(t, server.URL+"/inbox")
-	says(t, text, `<p class="muted">None.</p>`)
+	require.NotContains(t, text, "Alerts of the last 24 hours")
 	p.noAlerts = errors.New("the index cannot be read")
 	resp, text := visit(t, server.URL+"/inbox")
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-	says(t, text, "Alerts: the index cannot be read", "Alerts of the last 24 hours")
+	says(t, text, "Alerts: the index cannot be read")
 }
 
-// TestHooksAreShown to admins of a team.
-func TestInterventionsAreShown(t *testing.T) {
+// The discussion says what people and agents have decided and why, the oldest first.
+func TestTheDiscussionSaysWhy(t *testing.T) {
 	t.Parallel()
 	_, text := visit(t, dashboard(t, samplePlane()).URL+"/sessions/web-7")
 	says(t, text,
-		"Approve, 1 approval to go", ">Reject<", `href="/sessions/web-7/phases/design">design</a>`, "<summary>Use &lt;b&gt;SQLite&lt;/b&gt;, not files.",
-		"Send back", "frontend/designer", "the API has no paging", `href="/sessions/web-7/phases/backend/developer">backend/developer</a>`, "The port is taken; use 9090.",
-		"Raise of 5 USD", "carol", "approved by finance",
+		"<strong>bob</strong> approved, with 1 to go,", `<strong>alice</strong> rejected <a href="/sessions/web-7/phases/design">design</a>`,
+		"Use &lt;b&gt;SQLite&lt;/b&gt;, not files.", "<strong>frontend/designer</strong> sent back", "the API has no paging",
+		`let try again <a href="/sessions/web-7/phases/backend/developer">backend/developer</a>`, "The port is taken; use 9090.",
+		"<strong>backend/developer</strong> finished", "Stored notes in SQLite, with tests.", "<strong>carol</strong> raised the budget by 5 USD", "approved by finance",
+	)
+}
+
+// An attempt's page has the feedback that it got: the failure before it, and the reasons for which its work was sent back.
+func TestAnAttemptShowsItsFeedback(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	developer := server.URL + "/sessions/web-7/phases/backend/developer/attempts/"
+	_, first := visit(t, developer+"1.1")
+	require.NotContains(t, first, "Feedback that it got")
+	_, second := visit(t, developer+"1.2")
+	says(t, second, "Feedback that it got", "<strong>round 1, attempt 1</strong> failed: test_failure", "got 3 notes, want 2")
+	require.NotContains(t, second, "the API has no paging")
+
+	work := &p.work
+	work.Interventions = append(work.Interventions, sessionstatus.Intervention{
+		At: ago(20 * time.Minute), By: "ann", Action: session.AnswerReject, Phase: "backend", Text: "server.go:12 `panic(err)`: answer 500 instead",
+	})
+	again := work.Attempts[1]
+	again.Pass, again.StartedAt = 2, ago(10*time.Minute)
+	work.Attempts = append(work.Attempts, again)
+	for i := range work.Attempts {
+		work.Attempts[i].Again = true
+	}
+	_, third := visit(t, developer+"2.1.2")
+	says(t, third, "pass 2, round 1, attempt 2", "<strong>ann</strong> rejected", "answer 500 instead")
+	require.NotContains(t, third, "got 3 notes, want 2", "the failure of another pass is no feedback")
+}
+
+// fiftyApprovals wait for a person, besides a session of which eight assignments wait for one budget.
+func fiftyApprovals(p *plane) {
+	p.inbox.Waiting = nil
+	add := func(id string, r session.Request) {
+		e := control.EntryOf(session.Status{Session: id, Team: "web", Usage: cost.Usage{CostUSD: 2e9}}, r)
+		e.Requirement, e.Summary, e.Files = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4
+		p.inbox.Waiting = append(p.inbox.Waiting, e)
+	}
+	for i := range 49 {
+		kind := session.Request{ID: fmt.Sprintf("r-%d", i), Kind: session.ForApproval, Phase: "build", Message: "build is done", Since: ago(time.Duration(90-i) * time.Minute)}
+		kind.Actions = []session.Action{session.AnswerApprove, session.AnswerReject}
+		add(fmt.Sprintf("web-%d", i), kind)
+	}
+	for i := range 8 {
+		add("web-60", session.Request{
+			ID: fmt.Sprintf("b-%d", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("dev-%d", i), Message: "the budget of the session is spent",
+			Actions: []session.Action{session.AnswerRetry}, Since: ago(time.Minute), Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
+		})
+	}
+	p.inbox.Waiting = control.Together(p.inbox.Waiting)
+}
+
+// Fifty requests are a list of lines in groups, one for each cause; a filter selects of them, and approvals that were
+// chosen are shown once more and then approved, each by itself.
+func TestManyRequestsAreAnsweredTogether(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	fiftyApprovals(p)
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/inbox")
+	says(t, text, "50 requests", "8 assignments wait for a larger budget", "build/dev-0, build/dev-1", "The flag, its help and two tests.", "· 4 files", "· $2.00")
+	require.Equal(t, 50, strings.Count(text, `<li class="request-row`))
+	require.NotContains(t, text, "<details id=\"details-"+keyOf("web-0", "r-0")+"\" open")
+	_, text = visit(t, server.URL+"/inbox?q=web-48&kind=approval")
+	require.Equal(t, 1, strings.Count(text, `<li class="request-row`))
+
+	chosen := url.Values{"request": {"web-0/r-0", "web-7/r-7", "web-60/b-0", "absent/r-1"}}
+	_, text = visit(t, server.URL+"/inbox/approve?"+chosen.Encode())
+	says(t, text, "Approve 2 phases", "Add a --shout flag to web-7")
+	require.Empty(t, p.answers)
+	answer := post(t, server.URL+"/inbox/approve", chosen)
+	require.Equal(t, "/inbox?said=approved", answer.Header.Get("Location"))
+	require.Equal(t, []session.Answer{{Request: "r-0", Action: session.AnswerApprove}, {Request: "r-7", Action: session.AnswerApprove}}, p.answers)
+	p.conflict = conflict("bob rejected it")
+	require.Equal(t, http.StatusConflict, post(t, server.URL+"/inbox/approve", url.Values{"request": {"web-3/r-3"}}).StatusCode)
+}
+
+// A completed session leads to what it has made.
+func TestACompletedSessionLeadsToItsResult(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.read.Status.Status, p.read.Help, p.read.Notes = session.Completed, nil, nil
+	_, text := visit(t, dashboard(t, p).URL+"/sessions/web-7")
+	says(t, text,
+		`<a class="btn primary" href="/sessions/web-7/changes">`, `href="/sessions/web-7/changes#`+fileKey("server.go")+`"`, "maestro apply web-7",
+		`href="/api/v1/sessions/web-7/patch"`, `<a class="btn" href="/sessions/web-7/resume">`,
 	)
 }
 

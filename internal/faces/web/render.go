@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/web/diffview"
-	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -94,7 +93,7 @@ func functions() template.FuncMap {
 		"join":    strings.Join,
 
 		"sessionURL": sessionURL, "teamURL": teamURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL,
-		"closed": session.State.Closed, "intervention": interventionText,
+		"closed": session.State.Closed,
 	}
 }
 
@@ -185,17 +184,4 @@ func dict(pairs ...any) (map[string]any, error) {
 		m[name] = pairs[i+1]
 	}
 	return m, nil
-}
-
-// interventionText says what was done.
-func interventionText(i sessionstatus.Intervention) string {
-	switch {
-	case i.Action == sessionstatus.Raise:
-		return "Raise of " + terminal.Amount(i.Added)
-	case i.Action == sessionstatus.SendBack:
-		return "Send back"
-	case i.Left > 0:
-		return i.Action.Rule().Label + ", " + textfmt.Count(i.Left, "approval") + " to go"
-	}
-	return i.Action.Rule().Label
 }

@@ -1,17 +1,20 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/budget"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
@@ -40,6 +43,10 @@ type RequestCard struct {
 	Now    time.Time
 	// OwnPage: the card is on its session's page, or with Review on that of its phase.
 	OwnPage, Review bool
+	// Bulk: it can be approved together with others. Unfolded: its row in the inbox is open at first.
+	Bulk, Unfolded bool
+	// About is the one line that says what it is about.
+	About string
 }
 
 // AnswerButton is an answer that a request takes.
@@ -47,6 +54,9 @@ type AnswerButton struct {
 	session.Choice
 	Class string
 }
+
+// maxAbout is how many characters of a requirement the line of a request has.
+const maxAbout = 90
 
 // answerClasses are how the buttons of answers look.
 var answerClasses = map[session.Action]string{
@@ -90,6 +100,12 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 	if len(e.Commands) > 0 {
 		c.Command = e.Commands[0]
 	}
+	c.Bulk = !c.Denied && slices.ContainsFunc(e.Choices, func(choice session.Choice) bool { return choice.Action == session.AnswerApprove })
+	said := e.Message
+	if e.Kind.OfPhase() {
+		said = cmp.Or(e.Summary, e.Message)
+	}
+	c.About = strings.Join(nonEmpty(safetext.Clip(e.Requirement, maxAbout), safetext.Clip(said, 2*maxAbout)), " — ")
 	return c
 }
 
@@ -101,47 +117,19 @@ func keyOf(names ...string) string {
 
 // cardsOf are the cards of a session's own page.
 func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []RequestCard {
-	var cards []RequestCard
+	var entries []control.InboxEntry
 	for _, h := range v.Help {
 		e := control.EntryOf(v, h)
 		e.Choices = control.ChoicesFor(ctx, h.Quorum, e.Choices)
+		entries = append(entries, e)
+	}
+	var cards []RequestCard
+	for _, e := range control.Together(entries) {
 		c := s.card(ctx, e, back)
 		c.OwnPage = true
 		cards = append(cards, c)
 	}
 	return cards
-}
-
-// inboxPage is the content of the inbox.
-type inboxPage struct {
-	Open, Notices []RequestCard
-	// Alerts are those of the last 24 hours.
-	Alerts []control.RaisedAlert
-	// Trouble says why alerts cannot be read.
-	Trouble string
-	Said    string
-}
-
-func (s *site) inbox(r *http.Request) (page, error) {
-	doc, err := s.Requests.Inbox(r.Context())
-	if err != nil {
-		return page{}, err
-	}
-	content := inboxPage{Said: said(r)}
-	alerts, err := s.Alerts.List(r.Context())
-	if err != nil && !unavailable(err) {
-		content.Trouble = "Alerts: " + err.Error()
-	}
-	content.Alerts = alerts.Alerts
-	for _, e := range doc.Waiting {
-		c := s.card(r.Context(), e, "/inbox")
-		if c.Notice {
-			content.Notices = append(content.Notices, c)
-		} else {
-			content.Open = append(content.Open, c)
-		}
-	}
-	return page{View: "inbox", Title: "Inbox", Content: content}, nil
 }
 
 // answer is a form of a card.
@@ -225,6 +213,7 @@ var saidTexts = map[string]string{
 	string(session.AnswerSkip):    "Session %s continues as the request says.",
 	string(session.AnswerSupply):  "Session %s checks your files.",
 	string(session.AnswerAbort):   "Session %s ends.",
+	"approved":                    "The chosen phases are approved. Their sessions continue.",
 	"counted":                     "Approved. Session %s waits for the approval of others.",
 	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
 	"resumed":                     "Session %s goes on.",

@@ -34,6 +34,8 @@ type Changes struct {
 	Damage string
 	// Cards are the open requests about it.
 	Cards []RequestCard
+	// Note is the id of the field to which comments on lines are added; empty: nobody can reject the work now.
+	Note string
 	// None says why there is nothing to compare; empty: there is.
 	None string
 }
@@ -48,10 +50,13 @@ type FileView struct {
 	EditURL string
 }
 
+// fileKey names a file's element on a page.
+func fileKey(path string) string { return "file-" + keyOf(path) }
+
 // changes compares what the input names, as far as one page shows it.
 func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInput) (Changes, error) {
 	var c Changes
-	f, file := filterOf(r, "from", "to", "with"), r.URL.Query().Get("file")
+	f, file := filterOf(r, "from", "to", "with", "redone"), r.URL.Query().Get("file")
 	doc, err := s.compared(ctx, in, file)
 	if err != nil {
 		return c, err
@@ -69,7 +74,7 @@ func (s *site) changes(ctx context.Context, r *http.Request, in control.DiffInpu
 	}
 	for _, changed := range diffview.Read(doc.Files, limits) {
 		alone := f.With("file", changed.Path)
-		v := FileView{File: changed, Key: "file-" + keyOf(changed.Path), URL: alone, RawURL: alone + "&raw=1"}
+		v := FileView{File: changed, Key: fileKey(changed.Path), URL: alone, RawURL: alone + "&raw=1"}
 		if file != "" {
 			v.Folded = ""
 		}
@@ -106,13 +111,21 @@ type phasePage struct {
 	Session session.Status
 	Phase   session.PhaseStatus
 	Changes Changes
-	Said    string
-	Now     time.Time
+	// Redone: the work was sent back and done again, and Since: the page has the changes since then.
+	Redone, Since bool
+	Posts         []threadEntry
+	Said          string
+	Now           time.Time
 }
 
 func (s *site) phase(r *http.Request) (page, error) {
 	id, name := r.PathValue("session"), r.PathValue("phase")
-	in := control.DiffInput{Session: id, Which: name}
+	work, err := s.Attempts.Work(r.Context(), id)
+	if err != nil && !unavailable(err) {
+		return page{}, err
+	}
+	redone := work.Redone(name)
+	in := control.DiffInput{Session: id, Which: name, Redone: redone && r.URL.Query().Get("redone") != "0"} // what nobody has seen yet
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
 		return page{Patch: patch}, err
 	}
@@ -125,7 +138,8 @@ func (s *site) phase(r *http.Request) (page, error) {
 		text := "Session " + id + " has no phase " + name + "."
 		return page{}, &problem{Status: http.StatusNotFound, Title: "Phase not found", Text: text}
 	}
-	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now()}
+	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now(), Redone: redone, Since: in.Redone}
+	content.Posts = threadOf(id, ofPhase(work, name))
 	content.Changes, err = s.changes(r.Context(), r, in)
 	switch {
 	case failedWith(err, control.NotFound, control.Conflict) && r.URL.Query().Get("file") == "":
@@ -143,6 +157,9 @@ func (s *site) phase(r *http.Request) (page, error) {
 	for _, c := range s.cardsOf(r.Context(), v.Status, phaseURL(id, name)) {
 		if c.Review = true; c.Phase == name {
 			content.Changes.Cards = append(content.Changes.Cards, c)
+		}
+		if c.Phase == name && !c.Denied && slices.ContainsFunc(c.Answers, func(b AnswerButton) bool { return b.Action == session.AnswerReject }) {
+			content.Changes.Note = "note-" + c.Key
 		}
 	}
 	return page{View: "phase", Title: name + " of " + id, Content: content}, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/testkit/webtest"
 )
 
@@ -121,6 +122,23 @@ func TestPagesFit(t *testing.T) {
 	for name, path := range pagePaths {
 		t.Run(name, func(t *testing.T) { screen{t, s.ctx}.fits(name, server.URL+path) })
 	}
+}
+
+// Fifty requests are on four screens, and on a phone on eight.
+func TestManyRequestsFitOnFourScreens(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	fiftyApprovals(p)
+	p.alerts = control.AlertList{}
+	server := dashboard(t, p)
+	s := newScreen(t)
+	for width, screens := range map[int64]int{1440: 4, 390: 8} {
+		s.look(width, false)
+		s.visit(server.URL + "/inbox")
+		require.Less(t, eval[int](s, `document.documentElement.scrollHeight`), screens*900, "at %d pixels", width)
+		s.keep(fmt.Sprintf("fifty-%d.png", width))
+	}
+	s.accessible("fifty requests")
 }
 
 // TestPagesAreAccessible holds every page against the rules of accessibility, light and dark.

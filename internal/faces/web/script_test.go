@@ -64,7 +64,7 @@ func (s screen) visit(url string) {
 	require.NoError(s.t, chromedp.Do(s.ctx, chromedp.Navigate(url)))
 }
 
-const card = `[...document.querySelectorAll(".request")].find(e => e.textContent.includes("%s"))`
+const card = `[...document.querySelectorAll(".request, .request-row")].find(e => e.textContent.includes("%s"))`
 
 // TestAPageChangesUnderAPersonsHands has a person write a note while another request is answered
 // by somebody else: the page follows, and what is written, opened and focused stays.
@@ -102,6 +102,23 @@ func TestAnAnswerIsGivenWithoutLeavingThePage(t *testing.T) {
 	s.until("the page says what was done", `document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
 	require.True(t, eval[bool](s, `window.stays && location.pathname === "/inbox" && !document.body.textContent.includes("phase frontend needs approval")`))
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
+}
+
+// A comment on a line becomes a part of the note with which the work is rejected.
+func TestCommentsOnLinesAreTheNote(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	url, _ := liveDashboard(t, p)
+	s := newScreen(t)
+	s.visit(url + "/sessions/web-7/phases/frontend")
+	const comment = `(() => { document.querySelector('.diff .code.add').parentElement.querySelector('.ln[data-n]').click();
+		const f = document.querySelector("[data-comment]"); f.elements.text.value = "why another port?"; f.requestSubmit(); return f.closest("details").open; })()`
+	require.True(t, eval[bool](s, comment))
+	const note = "server.go:5 `// main serves until it is stopped.`: why another port?"
+	require.Equal(t, note, eval[string](s, `document.querySelector("textarea[name=note]").value`))
+	eval[bool](s, `document.querySelector("button[value=reject]").click() ?? true`)
+	s.until("it is rejected", `document.getElementById("toasts").textContent.includes("does the phase again")`)
+	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: note}}, p.answers)
 }
 
 func TestTheSecondOfTwoAnswersIsAConflict(t *testing.T) {

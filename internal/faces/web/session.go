@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"time"
@@ -17,10 +18,12 @@ type sessionPage struct {
 	Sentence Sentence
 	Graph    Graph
 	Timeline Timeline
-	Did      []sessionstatus.Intervention
-	Budgets  []BudgetRow
-	Open     *UnsettledView
-	Cards    []RequestCard
+	Posts    []threadEntry
+	// Result is what a completed session has made; nil for others.
+	Result  *resultView
+	Budgets []BudgetRow
+	Open    *UnsettledView
+	Cards   []RequestCard
 	// Newest are the alerts, the newest first.
 	Newest []session.Alert
 	Said   string
@@ -49,9 +52,12 @@ func (s *site) session(r *http.Request) (page, error) {
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Newest: slices.Clone(v.Alerts),
 		Timeline: timelineOf(Course{v.Status, work}, now), Budgets: budgetRows(work.Budgets),
-		Did:       work.Interventions,
+		Posts:     threadOf(id, work),
 		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
+	}
+	if v.Status.Status == session.Completed {
+		content.Result = s.resultOf(r.Context(), id)
 	}
 	slices.Reverse(content.Newest)
 	content.Open = s.unsettled(r.Context(), v.Status)
@@ -61,6 +67,31 @@ func (s *site) session(r *http.Request) (page, error) {
 		}
 	}
 	return page{View: "session", Title: id, Content: content}, nil
+}
+
+// resultView is what a session has made.
+type resultView struct {
+	Changes
+	// URL is the page of all changes.
+	URL, PatchURL, ArchiveURL, Command string
+}
+
+// resultOf reads what a session has made; nil if that is not at hand.
+func (s *site) resultOf(ctx context.Context, id string) *resultView {
+	doc, err := s.Reviews.Diff(ctx, control.DiffInput{Session: id, Stat: true, MaxFiles: maxDiffFiles})
+	if err != nil {
+		return nil // the page has the rest
+	}
+	api := "/api/v1" + sessionURL(id)
+	v := &resultView{URL: sessionURL(id) + "/changes", PatchURL: api + "/patch", ArchiveURL: api + "/archive?format=tar.gz", Command: "maestro apply " + id}
+	v.Truncated = doc.Truncated
+	for _, f := range doc.Files {
+		v.Added, v.Removed = v.Added+f.Added, v.Removed+f.Removed
+		file := FileView{Key: fileKey(f.Path)}
+		file.ChangedFile = f
+		v.Files = append(v.Files, file)
+	}
+	return v
 }
 
 // cancel is the form that ends a session.

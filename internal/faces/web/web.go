@@ -56,6 +56,8 @@ func (s *site) routes() []route {
 	return []route{
 		{"GET /{$}", "", "", func(*http.Request) (page, error) { return page{Next: "/inbox"}, nil }},
 		{"GET /inbox", "inbox", "", s.inbox},
+		{"GET /inbox/approve", "inbox", "/inbox", s.approve},
+		{"POST /inbox/approve", "inbox", "/inbox", s.approveNow},
 		{"GET /sessions", "sessions", "/sessions", s.sessions},
 		{"GET " + oneSession, "sessions", "/sessions", s.session},
 		{"GET " + oneSession + "/changes", "sessions", oneSession, s.compare},

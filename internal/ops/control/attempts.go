@@ -79,6 +79,19 @@ type Work struct {
 	Damage
 }
 
+// Redone reports whether the work of a phase was sent back, and done again since.
+func (w Work) Redone(phase string) bool {
+	sentBack := time.Time{}
+	for _, i := range w.Interventions {
+		if i.Phase == phase && (i.Action == session.AnswerReject || i.Action == sessionstatus.SendBack) {
+			sentBack = i.At
+		}
+	}
+	return !sentBack.IsZero() && slices.ContainsFunc(w.Attempts, func(a Attempt) bool {
+		return a.Phase == phase && a.Status == session.Completed && a.Ended().After(sentBack)
+	})
+}
+
 // Work lists the attempts of a session's assignments. Data that cannot be read is left out, and
 // reported as damage.
 func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {

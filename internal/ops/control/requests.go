@@ -41,6 +41,15 @@ type InboxEntry struct {
 	Store   string        `json:"store"`
 	// Request has no id if only the session's state is known, because its store is not available.
 	session.Request
+	// Requirement is the beginning of the session's.
+	Requirement string `json:"requirement,omitempty"`
+	// Summary is what the agents say of the work that the request is about, and Files is how many files
+	// this work changed; both are empty for work that is not done.
+	Summary string `json:"summary,omitempty"`
+	Files   int    `json:"files,omitempty"`
+	// Also are the other requests that wait for the same budget. They have no entries of their own:
+	// one raise answers all of them.
+	Also []RequestRef `json:"also,omitempty"`
 	// Choices are the answers that the caller can give, the most common first.
 	Choices []session.Choice `json:"choices"`
 	// Usage is the session's so far.
@@ -51,6 +60,12 @@ type InboxEntry struct {
 	Stuck bool `json:"stuck,omitempty"`
 	// Commands are the commands that answer it. The one that continues the session is first.
 	Commands []string `json:"commands"`
+}
+
+// RequestRef names a request of the same session, and whose work it is about.
+type RequestRef struct {
+	ID string `json:"id"`
+	spec.AssignmentID
 }
 
 // NoticeOnly reports whether the entry is a notice only: the session continues by itself.
@@ -74,7 +89,7 @@ func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
 			return doc, err
 		}
 	}
-	doc.Waiting = append(doc.Waiting, r.onlyInTemporal(ctx, running)...)
+	doc.Waiting = Together(append(doc.Waiting, r.onlyInTemporal(ctx, running)...))
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int {
 		if x.NoticeOnly() == y.NoticeOnly() {
 			return x.Since.Compare(y.Since)
@@ -120,7 +135,7 @@ func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]I
 		}
 		for _, h := range status.Help {
 			entry := EntryOf(status, h)
-			entry.Store = r.Store.ID()
+			entry.Store, entry.Requirement = r.Store.ID(), s.Requirement
 			if lost {
 				entry.Lost, entry.Commands, entry.Choices, entry.Raise = true, []string{"maestro resume " + s.Session}, []session.Choice{}, nil
 			}
@@ -204,7 +219,42 @@ func EntryOf(s session.Status, h session.Request) InboxEntry {
 	for _, c := range h.Commands(s.Session, s.Help) {
 		e.Commands = append(e.Commands, "maestro "+c.Line)
 	}
+	var summaries []string
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			if p.Name != h.Phase || h.Persona != "" && a.Persona != h.Persona {
+				continue
+			}
+			if e.Files += a.Files; a.Summary != "" {
+				summaries = append(summaries, a.Summary)
+			}
+		}
+	}
+	e.Summary = strings.Join(summaries, "\n")
 	return e
+}
+
+// Together has one entry for all requests of a session that wait for the same budget: the first.
+func Together(entries []InboxEntry) []InboxEntry {
+	type cause struct {
+		session string
+		budget  session.BudgetRaise
+	}
+	first, out := map[cause]int{}, entries[:0:0]
+	for _, e := range entries {
+		if e.Raise == nil {
+			out = append(out, e)
+			continue
+		}
+		of := cause{e.Session, *e.Raise}
+		if at, known := first[of]; known {
+			out[at].Also = append(out[at].Also, RequestRef{e.ID, spec.AssignmentID{Phase: e.Phase, Persona: e.Persona}})
+			continue
+		}
+		first[of] = len(out)
+		out = append(out, e)
+	}
+	return out
 }
 
 func timeOf(t *time.Time) time.Time {

@@ -47,6 +47,7 @@ type FileDiffInput struct {
 	Session string `path:"session" maxLength:"200" doc:"the session's id"`
 	Which   string `query:"which" maxLength:"300" doc:"as for the whole difference"`
 	With    string `query:"with" maxLength:"400" doc:"as for the whole difference"`
+	Redone  bool   `query:"redone" doc:"as for the whole difference"`
 	Path    string `query:"path" required:"true" maxLength:"1024" doc:"the file"`
 	// Attempt is as in [DiffInput].
 	Attempt *AttemptRef
@@ -54,7 +55,7 @@ type FileDiffInput struct {
 
 // File names one file of the comparison.
 func (in DiffInput) File(path string) FileDiffInput {
-	return FileDiffInput{Session: in.Session, Which: in.Which, With: in.With, Path: path, Attempt: in.Attempt}
+	return FileDiffInput{Session: in.Session, Which: in.Which, With: in.With, Redone: in.Redone, Path: path, Attempt: in.Attempt}
 }
 
 // DiffFile compares one file of a comparison.
@@ -63,7 +64,9 @@ func (r Reviews) DiffFile(ctx context.Context, in FileDiffInput) (FileDiff, erro
 	if err := cas.CheckPath(path); err != nil {
 		return doc, invalidf("path", "%w", err)
 	}
-	all, err := r.Diff(ctx, DiffInput{Session: in.Session, Which: in.Which, With: in.With, Attempt: in.Attempt, Paths: []string{literal(path)}, MaxFiles: 1})
+	all, err := r.Diff(ctx, DiffInput{
+		Session: in.Session, Which: in.Which, With: in.With, Redone: in.Redone, Attempt: in.Attempt, Paths: []string{literal(path)}, MaxFiles: 1,
+	})
 	switch {
 	case ProblemOf(err).Field == "paths":
 		return doc, notFoundf("%q not found in session %s", path, in.Session)

@@ -31,6 +31,11 @@ func (r Reviews) sides(ctx context.Context, k kept, in DiffInput, doc *Diff) (fr
 			to, err = r.compareTo(ctx, in)
 		}
 		return from, to, err
+	case in.Redone && in.Which == "":
+		return from, to, invalidf("redone", "name the phase that was done again")
+	case in.Redone:
+		doc.Phase = in.Which
+		return k.redone(ctx, in.Which)
 	case in.Which != "":
 		doc.Phase = in.Which
 		return k.phase(ctx, in.Which)
@@ -70,8 +75,45 @@ func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide
 
 // phase is a phase's input tree, and that tree with its work.
 func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err error) {
-	if err := CheckPhase(k.team, "which", phase); err != nil {
+	done, err := k.finished(phase)
+	if err != nil {
 		return from, to, err
+	}
+	above := k.team.Ancestors(phase)
+	before, err := k.store.Content.Fold(ctx, k.Workspace, session.Steps(k.team, above, done))
+	if err != nil {
+		return from, to, err
+	}
+	after, err := k.store.Content.Fold(ctx, k.Workspace, session.Steps(k.team, append(above, phase), done))
+	return treeSide{k.Session + " before " + phase, before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
+}
+
+// redone is the tree after a phase as it was when the phase was last sent back, and as it is now.
+func (k kept) redone(ctx context.Context, phase string) (from, to treeSide, err error) {
+	done, err := k.finished(phase)
+	if err != nil {
+		return from, to, err
+	}
+	was := k.SentBackLast(phase)
+	if was == nil {
+		return from, to, notFoundf("the work of phase %s of session %s was never sent back", phase, k.Session)
+	}
+	steps := func() []session.Step { return session.Steps(k.team, append(k.team.Ancestors(phase), phase), done) }
+	after, err := k.store.Content.Fold(ctx, k.Workspace, steps())
+	if err != nil {
+		return from, to, err
+	}
+	for _, as := range was.Undone {
+		done[as.AssignmentID] = as
+	}
+	before, err := k.store.Content.Fold(ctx, k.Workspace, steps())
+	return treeSide{phase + " as it was sent back", before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
+}
+
+// finished is the finished work of a session, by assignment. A phase that has none is an error.
+func (k kept) finished(phase string) (map[spec.AssignmentID]session.CheckpointAssignment, error) {
+	if err := CheckPhase(k.team, "which", phase); err != nil {
+		return nil, err
 	}
 	done := map[spec.AssignmentID]session.CheckpointAssignment{}
 	var finished []string
@@ -81,18 +123,12 @@ func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err e
 			finished = append(finished, as.Phase)
 		}
 	}
-	if !slices.Contains(finished, phase) {
-		have := "no phase has any yet"
-		if len(finished) > 0 {
-			have = "finished phases: " + strings.Join(finished, ", ")
-		}
-		return from, to, notFoundf("phase %s of session %s has no finished work: %s", phase, k.Session, have)
+	if slices.Contains(finished, phase) {
+		return done, nil
 	}
-	above := k.team.Ancestors(phase)
-	before, err := k.store.Content.Fold(ctx, k.Workspace, session.Steps(k.team, above, done))
-	if err != nil {
-		return from, to, err
+	have := "no phase has any yet"
+	if len(finished) > 0 {
+		have = "finished phases: " + strings.Join(finished, ", ")
 	}
-	after, err := k.store.Content.Fold(ctx, k.Workspace, session.Steps(k.team, append(slices.Clone(above), phase), done))
-	return treeSide{k.Session + " before " + phase, before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
+	return nil, notFoundf("phase %s of session %s has no finished work: %s", phase, k.Session, have)
 }

@@ -67,23 +67,31 @@ func (s *shelf) tree(files map[string]string) (spec.Digest, cas.Manifest) {
 	return name, m
 }
 
-// keep puts a session into the store that has finished its design.
-func (s *shelf) keep(id string, state session.State, before, after map[string]string) {
+// keep puts a session into the store that has finished its design. undone is the design as it was sent back before.
+func (s *shelf) keep(id string, state session.State, before, after map[string]string, undone ...map[string]string) {
 	s.t.Helper()
 	from, was := s.tree(before)
 	to, is := s.tree(after)
-	delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
-	require.NoError(s.t, err)
+	designed := func(is cas.Manifest) []session.CheckpointAssignment {
+		delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
+		require.NoError(s.t, err)
+		id := spec.AssignmentID{Phase: "design", Persona: "ann"}
+		return []session.CheckpointAssignment{{AssignmentID: id, BasedWork: session.BasedWork{Input: from, Work: session.Work{Delta: delta}}}}
+	}
+	var reworks []session.Rework
+	for _, files := range undone {
+		_, was := s.tree(files)
+		reworks = append(reworks, session.Rework{To: "design", By: "ann", Reasons: []string{"too short"}, Undone: designed(was)})
+	}
 	data, err := json.Marshal(team())
 	require.NoError(s.t, err)
 	blob, err := s.Store.Content.PutBlob(s.ctx, data)
 	require.NoError(s.t, err)
-	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
 	status := session.NewStatus(id, team())
 	status.Status = state
 	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status}, []session.Checkpoint{{
 		Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design", Tree: to,
-		Assignments: []session.CheckpointAssignment{{AssignmentID: design, BasedWork: session.BasedWork{Input: from, Work: session.Work{Delta: delta}}}},
+		Assignments: designed(is), Reworks: reworks,
 		Decisions:   map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	}})
 	require.NoError(s.t, err)
@@ -140,6 +148,27 @@ func TestADiffIsBounded(t *testing.T) {
 	require.Equal(t, control.Invalid, kind(err))
 	_, err = r.Diff(s.ctx, control.DiffInput{Session: "other"})
 	require.Equal(t, control.NotFound, kind(err))
+}
+
+// After a phase was done again, a reviewer sees what has changed since its work was sent back.
+func TestRedoneWorkIsComparedWithWhatWasSentBack(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	start := map[string]string{"a": "one\n"}
+	s.keep("s", session.Failed, start, map[string]string{"a": "three\n", "b": "same\n"}, map[string]string{"a": "zero\n"}, map[string]string{"a": "two\n", "b": "same\n"})
+	redone, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Which: "design", Redone: true})
+	require.NoError(t, err)
+	require.Len(t, redone.Files, 1, "b was there when the work was sent back last")
+	require.Contains(t, redone.Files[0].Diff, "-two\n+three\n")
+	one, err := s.reviews().DiffFile(s.ctx, control.FileDiffInput{Session: "s", Which: "design", Redone: true, Path: "a"})
+	require.NoError(t, err)
+	require.Equal(t, "two\n", one.Old.Text)
+
+	s.keep("accepted", session.Failed, start, map[string]string{"a": "two\n"})
+	_, err = s.reviews().Diff(s.ctx, control.DiffInput{Session: "accepted", Which: "design", Redone: true})
+	require.Equal(t, control.NotFound, kind(err))
+	_, err = s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Redone: true})
+	require.Equal(t, control.Invalid, kind(err))
 }
 
 func TestAnAttemptsChangesAreShown(t *testing.T) {

@@ -133,6 +133,7 @@ create table outcomes (
   lost_workers bigint  not null,
   failed       text    not null,       -- json: category and message of the last failed attempts
   summary      text    not null,       -- the agent's own
+  files        bigint  not null,       -- changed files
   dropped      text    not null,       -- json: versions in a conflict that the phase's result does not have
   left_out     text    not null,       -- json: sentences on what the result does not have of the agent's files
   awaits       text    not null,       -- json: the breaker that it waits for; null if it waits for none

@@ -72,13 +72,13 @@ func (t *Tx) readPhases(e *session.Execution) error {
 	return t.each(func(r *sql.Rows) error {
 		var phase string
 		var a session.AssignmentStatus
-		err := r.Scan(&phase, &a.Persona, &a.Status, &a.Agent, &a.Rounds, &a.Attempts, &a.LostWorkers, document{&a.Failures}, &a.Summary,
+		err := r.Scan(&phase, &a.Persona, &a.Status, &a.Agent, &a.Rounds, &a.Attempts, &a.LostWorkers, document{&a.Failures}, &a.Summary, &a.Files,
 			document{&a.Dropped}, document{&a.LeftOut}, document{&a.Awaits})
 		if i, ok := at[phase]; ok {
 			e.Phases[i].Assignments = append(e.Phases[i].Assignments, a)
 		}
 		return err
-	}, `select phase, persona, state, substitute, rounds, attempts, lost_workers, failed, summary, dropped, left_out, awaits
+	}, `select phase, persona, state, substitute, rounds, attempts, lost_workers, failed, summary, files, dropped, left_out, awaits
 		from outcomes where namespace = $1 and session = $2 order by phase, position`, e.Namespace, e.Session)
 }
 

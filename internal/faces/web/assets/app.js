@@ -233,7 +233,33 @@ function theme() {
   localStorage.setItem("theme", root.dataset.theme);
 }
 
+// commentOn opens the form for a comment on the line of a difference that was clicked.
+function commentOn(cell) {
+  const form = cell.closest(".file").querySelector("[data-comment]");
+  if (!form) return;
+  form.closest("details").open = true;
+  form.elements.line.value = cell.dataset.n;
+  form.elements.text.focus();
+}
+
+// comment adds a comment on a line to the note with which work is rejected.
+function comment(form) {
+  const note = document.getElementById(form.dataset.comment);
+  const line = form.elements.line.value;
+  const cell = [...form.closest(".file").querySelectorAll(`.ln[data-n="${CSS.escape(line)}"]`)].pop();
+  const code = cell?.parentElement.querySelector(".code")?.textContent.replace(/^(added|removed): /, "").trim().slice(0, 80);
+  const text = `${form.dataset.path}:${line}${code ? ` \`${code}\`` : ""}: ${form.elements.text.value.trim()}`;
+  const whole = [note.value.trimEnd(), text].filter(Boolean).join("\n");
+  const fits = new TextEncoder().encode(whole).length <= note.maxLength;
+  if (fits) {
+    note.value = whole;
+    form.reset();
+  }
+  toast(Object.assign(document.createElement("p"), {className: "banner active", textContent: fits ? "Added to your note." : "The note is full."}));
+}
+
 document.addEventListener("click", event => {
+  if (event.target.matches(".ln[data-n]")) commentOn(event.target);
   const at = event.target.closest("[data-theme-switch], [data-copy], [data-open-all]");
   if (!at) return;
   if (at.hasAttribute("data-theme-switch")) theme();
@@ -249,8 +275,17 @@ document.addEventListener("click", event => {
   }
 });
 
+document.addEventListener("change", event => {
+  const name = event.target.dataset.checkAll;
+  if (name) for (const box of document.querySelectorAll(`input[type=checkbox][name="${name}"]`)) box.checked = event.target.checked;
+});
+
 document.addEventListener("submit", event => {
   const form = event.target;
+  if (form.hasAttribute("data-comment")) {
+    event.preventDefault();
+    return comment(form);
+  }
   if (form.getAttribute("method") !== "post" || form.hasAttribute("data-plain") || form.getAttribute("enctype")) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy") !== "true") send(form, event.submitter);
