@@ -121,6 +121,7 @@ func newFork(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.fork.From, "from", "", "phase to run again, with all phases that depend on it (required)")
+	flags.StringVar(&c.fork.Checkpoint, "checkpoint", "", "checkpoint with the work that is reused, by the beginning of its digest (default: the newest)")
 	flags.StringVar(&c.fork.As, "as", "", "id of the new session (default: team name, date and a random part)")
 	flags.StringVar(&c.team, "team", "", "team of the new session: a file, or a registered team, NAME or NAME@DIGEST (default: the other session's)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")

@@ -162,7 +162,7 @@ func (s *site) attempt(r *http.Request) (page, error) {
 	content.Told = told(content.work, content.Attempt.Attempt)
 	in := control.DiffInput{Session: content.Session.Session, Attempt: &content.Attempt.AttemptRef}
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
-		return page{Patch: patch}, err
+		return page{File: patch}, err
 	}
 	if content.Talk, err = s.talk(r.Context(), r, content.Session.Session, content.Attempt.Attempt); err != nil {
 		return page{}, err

@@ -11,6 +11,8 @@ import (
 type BudgetRow struct {
 	Scope, Cap, Left string
 	Parts            []BudgetPart
+	// Near: it is spent to 80 percent or more.
+	Near bool
 }
 
 // BudgetPart is a part of the bar, with its place in percent. Class and Key are those of the stylesheet.
@@ -46,6 +48,7 @@ func budgetRow(scope string, text func(int64) string, limit, spent, unsettled, r
 	case share >= .8:
 		level = " near"
 	}
+	r.Near = level != ""
 	at := 0.0
 	for _, p := range []struct {
 		class, key, what string

@@ -94,6 +94,10 @@ func (f fakeStarts) Resume(_ context.Context, id string, in control.Resume) (con
 	return control.Started{Foreseen: control.Foreseen{Session: id}}, nil
 }
 
+func (f fakeStarts) TeamText(context.Context, string) (string, error) {
+	return "version: 1\nname: web\n", nil
+}
+
 func (f fakeStarts) PreviewFork(context.Context, string, control.Fork) (control.Foreseen, error) {
 	return f.foreseen, nil
 }

@@ -3,8 +3,12 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/csv"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -21,6 +25,7 @@ type historyPage struct {
 	Teams, Days, Rows []HistoryRow
 	// Groups are the keys of Rows that there are.
 	Groups []string
+	Chart  dayChart
 }
 
 // historyGroups are the keys that the work of assignments is grouped by.
@@ -29,6 +34,8 @@ var historyGroups = []string{"persona", "agent", "model", "phase"}
 // HistoryRow is what sessions, or the assignments of a group, came to.
 type HistoryRow struct {
 	Name string
+	// URL shows the sessions of the row alone; empty: they cannot be selected.
+	URL string
 	state.SessionOutcomes
 	Work  state.AssignmentOutcomes
 	Usage cost.Usage
@@ -66,19 +73,27 @@ func average(seconds float64, n int) string {
 	return terminal.Age(time.Duration(seconds / float64(n) * float64(time.Second)))
 }
 
-func (s *site) history(r *http.Request) (page, error) {
-	ctx := r.Context()
-	content := historyPage{filter: filterOf(r, "team", "text", "label", "since", "by"), Groups: historyGroups}
+// historyOf reads what a page of the history is asked for.
+func historyOf(r *http.Request, now time.Time) (historyPage, control.HistoryFilter) {
+	content := historyPage{filter: filterOf(r, "team", "text", "label", "since", "by", "day"), Groups: historyGroups}
 	content.Set("since", cmp.Or(content.Get("since"), "30d"))
-	if !slices.Contains(historyGroups, content.Get("by")) {
-		content.Set("by", historyGroups[0])
-	}
-	now := s.Now()
 	f := control.HistoryFilter{
 		Text: content.Get("text"), Teams: nonEmpty(content.Get("team")), Labels: nonEmpty(content.Get("label")), Since: content.since(now),
 	}
 	if now.Sub(f.Since) > 24*time.Hour { // whole days are found faster
 		f.Since = f.Since.UTC().Truncate(24 * time.Hour)
+	}
+	if day, err := time.Parse(time.DateOnly, content.Get("day")); err == nil {
+		f.Since, f.Until = day, day.AddDate(0, 0, 1)
+	}
+	return content, f
+}
+
+func (s *site) history(r *http.Request) (page, error) {
+	ctx := r.Context()
+	content, f := historyOf(r, s.Now())
+	if !slices.Contains(historyGroups, content.Get("by")) {
+		content.Set("by", historyGroups[0])
 	}
 	total, err := s.came(ctx, "", f)
 	if err == nil && len(total) > 0 {
@@ -89,7 +104,50 @@ func (s *site) history(r *http.Request) (page, error) {
 			*rows, err = s.came(ctx, key, f)
 		}
 	}
+	for i, team := range content.Teams {
+		content.Teams[i].URL = content.With("team", team.Name)
+	}
+	for i, day := range content.Days {
+		content.Days[i].URL = content.With("day", day.Name)
+	}
+	content.Chart = chartOf(content.Days, content.Total)
 	return page{View: "history", Title: "History", Content: content}, err
+}
+
+// csvKeys are the keys by which a table of the history can be downloaded.
+var csvKeys = append([]string{"day", "team"}, historyGroups...)
+
+// historyCSV is a table of the history, for spreadsheets.
+func (s *site) historyCSV(r *http.Request) (page, error) {
+	content, f := historyOf(r, s.Now())
+	key := content.Get("by")
+	if !slices.Contains(csvKeys, key) {
+		return page{}, wrongInput("Table not found", fmt.Errorf("by is %q; use %s", key, strings.Join(csvKeys, ", ")))
+	}
+	rows, err := s.came(r.Context(), key, f)
+	var text strings.Builder
+	out := csv.NewWriter(&text)
+	_ = out.Write([]string{
+		key, "sessions", "completed", "failed", "cancelled", "seconds", "answers", "waited_seconds", "assignments", "attempts", "failed_attempts",
+		"usd", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",
+	}) // a builder does not fail
+	for _, row := range rows {
+		name := row.Name
+		if strings.HasPrefix(strings.TrimLeft(name, " \t\r\n"), "=") || strings.ContainsAny(name[:min(len(name), 1)], "+-@\t\r") {
+			name = "'" + name // no formula
+		}
+		values := []string{name}
+		for _, n := range []int{row.All, row.Completed, row.SessionOutcomes.Failed, row.Cancelled, int(row.Seconds), row.Answers, int(row.WaitedSeconds), row.Work.All, row.Work.Attempts, row.Work.Failures} {
+			values = append(values, strconv.Itoa(n))
+		}
+		values = append(values, row.Usage.CostUSD.String())
+		for _, n := range []int64{row.Usage.InputTokens, row.Usage.OutputTokens, row.Usage.CacheReadTokens, row.Usage.CacheWriteTokens} {
+			values = append(values, strconv.FormatInt(n, 10))
+		}
+		_ = out.Write(values)
+	}
+	out.Flush()
+	return page{File: &textFile{Name: "history-by-" + key + ".csv", Type: "text/csv", Text: text.String()}}, err
 }
 
 // maxHistoryRows bounds the groups that are shown, the dearest first.

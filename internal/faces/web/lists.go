@@ -2,11 +2,14 @@ package web
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
@@ -59,11 +62,55 @@ func (s *site) audit(r *http.Request) (page, error) {
 // checkpointsPage is the content of the page of a session's checkpoints.
 type checkpointsPage struct {
 	Session session.Status
-	control.CheckpointList
+	control.Damage
+	Checkpoints []checkpointView
 	// MayStart: the person who looks may resume and fork the session.
 	MayStart bool
-	// After names the phase that follows each.
-	After map[string]string
+}
+
+// checkpointView is a checkpoint in the list.
+type checkpointView struct {
+	control.ListedCheckpoint
+	// Pass counts those that were taken after the same phase, from 1; zero: there is one only.
+	Pass int
+	// Next is the phase that follows; empty: none does.
+	Next string
+}
+
+// Name says after what it was taken.
+func (c checkpointView) Name() string {
+	switch {
+	case c.Phase == spec.ReservedPhase:
+		return "the start"
+	case c.Pass > 0:
+		return fmt.Sprintf("%s, pass %d", c.Phase, c.Pass)
+	}
+	return c.Phase
+}
+
+// Short is how other pages are told which one it is.
+func (c checkpointView) Short() string { return c.Checkpoint.Short() }
+
+// checkpointViews are a session's checkpoints, the newest first.
+func checkpointViews(all []control.ListedCheckpoint, phases []session.PhaseStatus) []checkpointView {
+	next, last := map[string]string{}, spec.ReservedPhase
+	for _, p := range phases {
+		next[last], last = p.Name, p.Name
+	}
+	times := map[string]int{}
+	for _, c := range all {
+		times[c.Phase]++
+	}
+	several, views := maps.Clone(times), []checkpointView{}
+	for _, c := range all {
+		v := checkpointView{ListedCheckpoint: c, Next: next[c.Phase]}
+		if several[c.Phase] > 1 {
+			v.Pass = times[c.Phase]
+			times[c.Phase]--
+		}
+		views = append(views, v)
+	}
+	return views
 }
 
 func (s *site) checkpoints(r *http.Request) (page, error) {
@@ -72,14 +119,11 @@ func (s *site) checkpoints(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	mayStart := may(r.Context(), access.Operate, v.Team)
-	content := checkpointsPage{Session: v.Status, MayStart: mayStart, After: map[string]string{}}
-	last := "init"
-	for _, p := range v.Phases {
-		content.After[last], last = p.Name, p.Name
-	}
-	if content.CheckpointList, err = s.Checkpoints.List(r.Context(), id); unavailable(err) {
+	list, err := s.Checkpoints.List(r.Context(), id)
+	if unavailable(err) {
 		err = nil
 	}
+	content := checkpointsPage{Session: v.Status, Damage: list.Damage, MayStart: may(r.Context(), access.Operate, v.Team)}
+	content.Checkpoints = checkpointViews(list.Checkpoints, v.Phases)
 	return page{View: "checkpoints", Title: "Checkpoints of " + id, Content: content}, err
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -47,6 +49,36 @@ func (s *site) operate(r *http.Request) (page, error) {
 	content.failed("Breakers", err)
 	content.Breakers = breakers.Breakers
 	return page{View: "operate", Title: "Operate", Content: content}, nil
+}
+
+// NearCaps counts the teams whose budget of the day is spent to 80 percent or more.
+func (p operatePage) NearCaps() (n int) {
+	for _, d := range p.Days {
+		if slices.ContainsFunc(d.Rows, func(r BudgetRow) bool { return r.Near }) {
+			n++
+		}
+	}
+	return n
+}
+
+// NotClosed counts the breakers that let not every call through.
+func (p operatePage) NotClosed() (n int) {
+	for _, b := range p.Breakers {
+		if b.State != session.BreakerClosed {
+			n++
+		}
+	}
+	return n
+}
+
+// Unpolled counts the queues that no worker polls.
+func (p operatePage) Unpolled() (n int) {
+	for _, q := range p.Queues {
+		if len(q.Pollers) == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // failed notes why a part of the page cannot be read.

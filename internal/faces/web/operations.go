@@ -60,6 +60,7 @@ type Operations struct {
 		PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
 		Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
 		PreviewFork(ctx context.Context, session string, in control.Fork) (control.Foreseen, error)
+		TeamText(ctx context.Context, session string) (string, error)
 		Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
 	}
 	Teams interface {

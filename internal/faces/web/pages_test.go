@@ -162,7 +162,15 @@ func TestHistoryAddsUp(t *testing.T) {
 	_, text := visit(t, server.URL+"/history?by=agent&team=web")
 	require.Regexp(t, `(?s)90% <small>9 of 10.*1\.43 <small>17 failed<.*50m 0s <small>average of 4.*1h 6m <small>average of 10.*By agent.*tester.*95%.*67% of the cost.*\$2\.00.*developer`, text)
 	require.Contains(t, text, `href="?by=model&amp;since=30d&amp;team=web"`)
-	says(t, text, `<td class="main">2026-11-22</td>`)
+	says(t, text,
+		`<a href="?by=agent&amp;day=2026-11-22&amp;since=30d&amp;team=web">2026-11-22</a>`, "<title>2026-11-21: $0</title>", "<span>$3.00</span><span>$1.50</span>",
+		`href="/history.csv?by=team&amp;since=30d&amp;team=web"`,
+	)
+	answer, table := visit(t, server.URL+"/history.csv?by=day")
+	require.Contains(t, answer.Header.Get("Content-Disposition"), "history-by-day.csv")
+	require.Contains(t, table, "\n2026-11-23,12,9,1,1,86000,14,52000,40,57,17,3,900,0,0,0\n")
+	_, table = visit(t, server.URL+"/history.csv?by=persona")
+	require.Contains(t, table, "\ndeveloper <script>,")
 	bad, _ := visit(t, server.URL+"/history?label=area")
 	require.Equal(t, http.StatusUnprocessableEntity, bad.StatusCode)
 	_, text = visit(t, server.URL+"/history?label=area%3Dweb&by=agent")

@@ -81,6 +81,7 @@ func functions() template.FuncMap {
 		"size":    textfmt.Size,
 		"seconds": seconds,
 		"percent": percent,
+		"rest":    func(x float64) float64 { return 100 - x },
 		"age":     age,
 		"time":    timeTag,
 		"took":    took,

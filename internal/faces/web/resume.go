@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/rand"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,23 +20,36 @@ type nextPage struct {
 	// Fork: a new session begins from the work of this one. Its id is As; empty: one is chosen.
 	Fork bool
 	As   string
+	// Checkpoint is the one that the fork starts from; empty: the newest.
+	Checkpoint string
+	// Teams are the registered teams. Named is the chosen one, and File the text of a team file; Own is the text of the
+	// session's own team, which is used if neither differs.
+	Teams            []control.ListedTeam
+	Named, File, Own string
 	// Resume is what the person has chosen. A fork has only the phase to begin from.
 	control.Resume
 	Foreseen control.Foreseen
 	// Possible: there is something to do.
 	Possible bool
 	Problem  string
+	// Once is the key of the form's session: a form that is sent again starts no other one.
+	Once string
 }
 
 // Forced reports whether a phase runs although it is finished.
 func (p nextPage) Forced(phase string) bool { return slices.Contains(p.Force, phase) }
 
+// Other reports whether another team is chosen.
+func (p nextPage) Other() bool { return p.Team != (control.TeamInput{}) }
+
 // fork is what the new session is to do.
-func (p nextPage) fork() control.Fork { return control.Fork{From: p.From, As: p.As} }
+func (p nextPage) fork() control.Fork {
+	return control.Fork{From: p.From, As: p.As, Checkpoint: p.Checkpoint, Team: p.Team}
+}
 
 // nextOf reads what a form or an address asks for.
-func nextOf(r *http.Request) nextPage {
-	p := nextPage{As: strings.TrimSpace(r.FormValue("as"))}
+func (s *site) nextOf(r *http.Request, fork bool) nextPage {
+	p := nextPage{Fork: fork, As: strings.TrimSpace(r.FormValue("as")), Checkpoint: r.FormValue("checkpoint"), Named: r.FormValue("team"), Once: rand.Text()}
 	p.From, p.Until, p.Force = r.FormValue("from"), r.FormValue("until"), r.Form["force"]
 	for _, text := range r.Form["edit"] {
 		if phase, files, ok := strings.Cut(text, ":"); ok {
@@ -45,18 +59,25 @@ func nextOf(r *http.Request) nextPage {
 			p.Edits[phase] = spec.Digest(files)
 		}
 	}
+	own, err := s.Starts.TeamText(r.Context(), r.PathValue("session"))
+	if err == nil && safetext.Block(own) == own { // a person edits only what can be seen
+		p.Own = own
+	}
+	p.File = unixLines(r.FormValue("file"))
+	switch strings.TrimSpace(p.File) {
+	case "", strings.TrimSpace(p.Own):
+		p.File, p.Team.Name = p.Own, p.Named
+	default:
+		p.Team.File = p.File
+	}
 	return p
 }
 
 // resume shows what resuming a session would do.
-func (s *site) resume(r *http.Request) (page, error) { return s.next(r, nextOf(r)) }
+func (s *site) resume(r *http.Request) (page, error) { return s.next(r, s.nextOf(r, false)) }
 
 // fork shows what forking a session would do.
-func (s *site) fork(r *http.Request) (page, error) {
-	p := nextOf(r)
-	p.Fork = true
-	return s.next(r, p)
-}
+func (s *site) fork(r *http.Request) (page, error) { return s.next(r, s.nextOf(r, true)) }
 
 // next shows what a session would do next, before it does anything.
 func (s *site) next(r *http.Request, p nextPage) (page, error) {
@@ -69,6 +90,11 @@ func (s *site) next(r *http.Request, p nextPage) (page, error) {
 	if p.Fork && p.From == "" && len(v.Phases) > 0 {
 		p.From = v.Phases[0].Name
 	}
+	teams, err := s.Teams.List(ctx)
+	if err != nil && !unavailable(err) {
+		return page{}, err
+	}
+	p.Teams = teams.Teams
 	if p.Fork {
 		p.Foreseen, err = s.Starts.PreviewFork(ctx, id, p.fork())
 	} else {
@@ -85,20 +111,40 @@ func (s *site) next(r *http.Request, p nextPage) (page, error) {
 	if p.Fork {
 		title = "Fork " + id
 	}
-	return page{View: "next", Title: title, Content: p}, nil
+	shown := page{View: "next", Title: title, Content: p}
+	if p.Problem != "" && r.Method == http.MethodPost {
+		shown.Status = http.StatusUnprocessableEntity
+	}
+	return shown, nil
 }
 
 // resumeNow resumes a session.
 func (s *site) resumeNow(r *http.Request) (page, error) {
-	id := r.PathValue("session")
-	_, err := s.Starts.Resume(r.Context(), id, nextOf(r).Resume)
-	return done(sessionURL(id), "resumed", id), err
+	return s.nextNow(r, s.nextOf(r, false), func(id string, p nextPage) (string, error) {
+		_, err := s.Starts.Resume(r.Context(), id, p.Resume)
+		return done(sessionURL(id), "resumed", id).Next, err
+	})
 }
 
 // forkNow starts a fork of a session.
 func (s *site) forkNow(r *http.Request) (page, error) {
-	doc, err := s.Starts.Fork(repeatable(r), r.PathValue("session"), nextOf(r).fork())
-	return done(sessionURL(doc.Session), "forked", doc.Session), err
+	return s.nextNow(r, s.nextOf(r, true), func(id string, p nextPage) (string, error) {
+		doc, err := s.Starts.Fork(repeatable(r), id, p.fork())
+		return done(sessionURL(doc.Session), "forked", doc.Session).Next, err
+	})
+}
+
+// nextNow does what the form says and leads to a page, or shows again what it would do: on request, and where it is refused.
+func (s *site) nextNow(r *http.Request, p nextPage, do func(id string, p nextPage) (to string, err error)) (page, error) {
+	if r.FormValue("action") == "preview" {
+		return s.next(r, p)
+	}
+	to, err := do(r.PathValue("session"), p)
+	if failedWith(err, control.Invalid, control.Conflict) {
+		p.Problem = err.Error()
+		return s.next(r, p)
+	}
+	return page{Next: to}, err
 }
 
 // editPage is the content of the page that edits a file of a finished phase.

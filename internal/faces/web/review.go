@@ -4,10 +4,13 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/faces/web/diffview"
 	"github.com/maestro-hive/maestro/internal/ops/control"
@@ -97,13 +100,13 @@ func (s *site) compared(ctx context.Context, in control.DiffInput, file string) 
 }
 
 // patch is a file's patch, if a request asks for it as text; else nil.
-func (s *site) patch(r *http.Request, in control.DiffInput) (*control.FileDiff, error) {
+func (s *site) patch(r *http.Request, in control.DiffInput) (*textFile, error) {
 	q := r.URL.Query()
 	if q.Get("raw") == "" || q.Get("file") == "" {
 		return nil, nil
 	}
 	doc, err := s.Reviews.DiffFile(r.Context(), in.File(q.Get("file")))
-	return &doc, err
+	return &textFile{path.Base(doc.Path) + ".patch", "text/plain", doc.Diff}, err
 }
 
 // phasePage is the content of a phase's review.
@@ -127,7 +130,7 @@ func (s *site) phase(r *http.Request) (page, error) {
 	redone := work.Redone(name)
 	in := control.DiffInput{Session: id, Which: name, Redone: redone && r.URL.Query().Get("redone") != "0"} // what nobody has seen yet
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
-		return page{Patch: patch}, err
+		return page{File: patch}, err
 	}
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {
@@ -169,10 +172,21 @@ func (s *site) phase(r *http.Request) (page, error) {
 type comparePage struct {
 	Session session.Status
 	filter
+	// Sides are the checkpoints that can be chosen besides the phases, Others the sessions.
+	Sides  []checkpointView
+	Others []string
+	// Costs are those of the phases of both sessions; empty: one session is compared with itself.
+	Costs   []phaseCost
 	Changes Changes
 }
 
-// compare shows what differs between two phases, or two sessions.
+// phaseCost is what a phase has cost in two sessions.
+type phaseCost struct {
+	Phase     string
+	Here, Far cost.Usage
+}
+
+// compare shows what differs between two phases or checkpoints, or two sessions.
 func (s *site) compare(r *http.Request) (page, error) {
 	id := r.PathValue("session")
 	v, err := s.Sessions.Read(r.Context(), id)
@@ -189,8 +203,45 @@ func (s *site) compare(r *http.Request) (page, error) {
 		in.Which = from + ".." + to
 	}
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
-		return page{Patch: patch}, err
+		return page{File: patch}, err
+	}
+	if list, err := s.Checkpoints.List(r.Context(), id); err == nil {
+		content.Sides = checkpointViews(list.Checkpoints, v.Phases)
+	}
+	if list, err := s.Sessions.List(r.Context(), control.SessionFilter{Team: v.Team, Limit: pageSize}); err == nil {
+		for _, other := range list.Sessions {
+			if other.Session != id {
+				content.Others = append(content.Others, other.Session)
+			}
+		}
+	}
+	if other, _, _ := strings.Cut(in.With, ":"); other != "" {
+		far, err := s.Sessions.Read(r.Context(), other)
+		if err != nil {
+			return page{}, err
+		}
+		content.Costs = phaseCosts(v.Status, far.Status)
 	}
 	content.Changes, err = s.changes(r.Context(), r, in)
 	return page{View: "compare", Title: "Changes of " + id, Content: content}, err
+}
+
+// phaseCosts has the phases of a session, and those that only another one has.
+func phaseCosts(here, far session.Status) (costs []phaseCost) {
+	for i, s := range []session.Status{here, far} {
+		for _, p := range s.Phases {
+			at := slices.IndexFunc(costs, func(c phaseCost) bool { return c.Phase == p.Name })
+			if at < 0 {
+				at = len(costs)
+				costs = append(costs, phaseCost{Phase: p.Name})
+			}
+			sum := (&session.Status{Phases: []session.PhaseStatus{p}}).Sum()
+			if i == 0 {
+				costs[at].Here = sum
+			} else {
+				costs[at].Far = sum
+			}
+		}
+	}
+	return append(costs, phaseCost{"all", here.Usage, far.Usage})
 }

@@ -187,6 +187,17 @@ func TestASessionIsResumedAndForkedAfterAPreview(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Equal(t, []control.Fork{{From: "frontend", As: "second"}}, p.forks)
 
+	const own, other = "version: 1\r\nname: web\r\n", "version: 1\nname: other\n"
+	fork := func(action, file string) *http.Response {
+		return post(t, server.URL+"/sessions/web-7/fork", url.Values{"from": {"frontend"}, "checkpoint": {"9f86d081884c"}, "file": {file}, "action": {action}})
+	}
+	require.Equal(t, http.StatusOK, fork("preview", other).StatusCode)
+	require.Len(t, p.forks, 1, "a preview starts nothing")
+	require.Equal(t, http.StatusSeeOther, fork("", own).StatusCode)
+	require.Equal(t, control.Fork{From: "frontend", Checkpoint: "9f86d081884c"}, p.forks[1], "the session's own text is no other team")
+	require.Equal(t, http.StatusSeeOther, fork("", other).StatusCode)
+	require.Equal(t, control.TeamInput{File: other}, p.forks[2].Team)
+
 	p.foreseen = control.Foreseen{Session: "web-7", Unchanged: session.Completed}
 	_, text = visit(t, server.URL+"/sessions/web-7/resume")
 	says(t, text, "Nothing is left to run")

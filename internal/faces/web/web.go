@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"time"
 
@@ -83,6 +82,7 @@ func (s *site) routes() []route {
 		{"GET /register-team", "sessions", "/teams", s.register},
 		{"POST /register-team", "sessions", "/teams", s.registerNow},
 		{"GET /history", "history", "/history", s.history},
+		{"GET /history.csv", "history", "/history", s.historyCSV},
 		{"GET /operate", "operate", "", s.operate},
 		{"POST /operate/breakers/{breaker}", "operate", "/operate", s.setBreaker},
 		{"POST /operate/budgets/{team}/raise", "operate", "/operate", s.raiseDay},
@@ -130,9 +130,12 @@ type page struct {
 	Status int
 	// Next is the page of this site that the browser goes to instead.
 	Next string
-	// Patch is written as text instead.
-	Patch *control.FileDiff
+	// File is sent instead.
+	File *textFile
 }
+
+// textFile is a file that a browser shows or keeps.
+type textFile struct{ Name, Type, Text string }
 
 // serve answers a request.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
@@ -148,13 +151,12 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
 		s.show(w, r, at.tab, page{View: "problem", Title: failed.Title, Status: failed.Status, Content: failed})
 	case p.Next != "":
 		http.Redirect(w, r, p.Next, http.StatusSeeOther)
-	case p.Patch != nil:
+	case p.File != nil:
 		protect(w.Header())
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		name := safetext.Portable(path.Base(p.Patch.Path) + ".patch")
-		w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
-		_, _ = w.Write([]byte(p.Patch.Diff))
+		w.Header().Set("Content-Type", p.File.Type+"; charset=utf-8")
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": safetext.Portable(p.File.Name)}))
+		_, _ = w.Write([]byte(p.File.Text))
 	default:
 		s.show(w, r, at.tab, p)
 	}

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/agent"
@@ -93,4 +96,14 @@ func parseWorker(src *source, dir string) (agent.Config, error) {
 		return agent.Config{}, err
 	}
 	return c.WithDefaults(), nil
+}
+
+// TeamText is a team as the text of a team file that [ParseTeam] reads as the same team.
+func TeamText(t spec.Team) (string, error) {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return "", err
+	}
+	text, err := yaml.JSONToYAML(data)
+	return string(text), err
 }

@@ -16,6 +16,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
+// The text of a team that a page shows is read as the same team.
+func TestATeamIsWrittenAsItIsRead(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{filepath.Join("testdata", "good", "full.yaml"), filepath.Join("..", "..", "..", "examples", "shortener", "team.yaml")} {
+		team, err := LoadTeam(file)
+		require.NoError(t, err)
+		text, err := TeamText(team)
+		require.NoError(t, err)
+		again, err := ParseTeam("team", []byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, team, again)
+		require.Regexp(t, `(?m)^- name: `, text, "in block style")
+	}
+}
+
 func TestTeamFileSaysWhatItSays(t *testing.T) {
 	t.Parallel()
 	got, err := LoadTeam(filepath.Join("testdata", "good", "full.yaml"))

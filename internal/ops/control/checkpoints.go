@@ -95,14 +95,23 @@ func (c Checkpoints) Read(ctx context.Context, in CheckpointInput) (ShownCheckpo
 	if err != nil {
 		return ShownCheckpoint{}, err
 	}
+	if which == "" && len(all) > 0 {
+		which = string(all[0].Name)
+	}
+	one, err := checkpointOf(all, in.Session, which)
+	return ShownCheckpoint{one.Name, one.Checkpoint, damage}, err
+}
+
+// checkpointOf is the newest of a session's checkpoints that was taken after a phase, or whose digest begins so.
+func checkpointOf(all []store.StoredCheckpoint, sessionID, which string) (store.StoredCheckpoint, error) {
 	var phases []string
 	for _, one := range all {
-		if which == "" || one.CurrentPhase == which || (len(which) >= 6 && strings.HasPrefix(string(one.Name), which)) {
-			return ShownCheckpoint{one.Name, one.Checkpoint, damage}, nil
+		if one.CurrentPhase == which || len(which) >= 6 && strings.HasPrefix(string(one.Name), which) {
+			return one, nil
 		}
 		phases = append(phases, one.CurrentPhase)
 	}
-	return ShownCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), in.Session, strings.Join(phases, ", "))
+	return store.StoredCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
 }
 
 // Verify reads a session's rows, mirror and blobs, and repairs them if possible; damaged blobs are

@@ -18,7 +18,7 @@ type Reviews struct{ *Base }
 // its start is compared with its newest one.
 type DiffInput struct {
 	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
-	Which   string   `query:"which" maxLength:"300" doc:"a phase, whose changes are compared, or PHASE..PHASE; left out: the session's start and its newest tree"`
+	Which   string   `query:"which" maxLength:"300" doc:"a phase, whose changes are compared, or A..B, each a phase or a checkpoint; left out: the session's start and its newest tree"`
 	With    string   `query:"with" maxLength:"400" doc:"OTHER[:PHASE]: another session to compare with"`
 	Redone  bool     `query:"redone" doc:"the changes of the phase since its work was last sent back"`
 	Stat    bool     `query:"stat" doc:"leave out the texts"`

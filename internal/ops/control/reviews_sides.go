@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -64,12 +65,19 @@ func (k kept) newest() treeSide {
 	return treeSide{name, k.Tree}
 }
 
-// after is the tree after a phase; without a phase, the default.
-func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide, error) {
-	if phase == "" {
+// after is the tree after a phase, or at a checkpoint, by the beginning of its digest; if which is empty, the usual one.
+func (k kept) after(ctx context.Context, which string, usual treeSide) (treeSide, error) {
+	if which == "" {
 		return usual, nil
 	}
-	_, to, err := k.phase(ctx, phase)
+	if _, known := k.team.Phase(which); !known {
+		if all, _, err := chain(ctx, k.store, k.key); err == nil {
+			if at, err := checkpointOf(all, k.Session, which); err == nil {
+				return treeSide{fmt.Sprintf("checkpoint %s of %s, after %s", at.Name.Short(), k.Session, at.CurrentPhase), at.Tree}, nil
+			}
+		}
+	}
+	_, to, err := k.phase(ctx, which)
 	return to, err
 }
 

@@ -92,7 +92,7 @@ func (s *shelf) keep(id string, state session.State, before, after map[string]st
 	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status}, []session.Checkpoint{{
 		Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design", Tree: to,
 		Assignments: designed(is), Reworks: reworks,
-		Decisions:   map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
+		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	}})
 	require.NoError(s.t, err)
 }

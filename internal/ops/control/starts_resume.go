@@ -12,8 +12,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -37,6 +39,8 @@ func (r Resume) changes() bool {
 type Fork struct {
 	// From is the phase to run again, with all phases that depend on it.
 	From string `json:"from" doc:"the phase to run again, with all that depend on it"`
+	// Checkpoint is the one with the work that is reused, by its phase or the beginning of its digest; empty: the newest.
+	Checkpoint string `json:"checkpoint,omitempty" maxLength:"200" doc:"the checkpoint with the work that is reused; the newest if left out"`
 	// As is the id of the new session; empty: one is chosen.
 	As string `json:"as,omitempty" doc:"the id of the new session; one is chosen if left out"`
 	// Team is the new session's; empty: that of the other session.
@@ -251,6 +255,11 @@ func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launc
 	if err := CheckPhase(t, "from", in.From); err != nil {
 		return nil, next, faults, err
 	}
+	if in.Checkpoint != "" {
+		if found.Checkpoint, err = s.checkpoint(ctx, sessionID, in.Checkpoint); err != nil {
+			return nil, next, faults, err
+		}
+	}
 	if l, err = s.launcher(ctx); err != nil {
 		return l, next, faults, err
 	}
@@ -262,4 +271,26 @@ func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launc
 	}
 	next.ID = cmp.Or(in.As, launch.NewID(t.Name, s.Now()))
 	return l, next, faults, l.Check(ctx, next)
+}
+
+// checkpoint is one of a session's readable checkpoints.
+func (s Starts) checkpoint(ctx context.Context, sessionID, which string) (store.StoredCheckpoint, error) {
+	st, key, err := s.inStore(ctx, sessionID)
+	if err != nil {
+		return store.StoredCheckpoint{}, err
+	}
+	all, _, err := chain(ctx, st, key)
+	if err != nil {
+		return store.StoredCheckpoint{}, err
+	}
+	return checkpointOf(all, sessionID, which)
+}
+
+// TeamText is the team of a session as the text of a team file, to be changed for the next run or for a fork.
+func (s Starts) TeamText(ctx context.Context, sessionID string) (string, error) {
+	k, err := s.keptTeam(ctx, sessionID)
+	if err != nil {
+		return "", err
+	}
+	return config.TeamText(k.team)
 }

@@ -309,6 +309,11 @@ document.addEventListener("keydown", event => {
   }
 });
 
+// The graph begins with the phase that needs a person, or else with one at work.
+const graph = document.querySelector(".graph");
+const wanted = ["ask", "bad", "slow", "active"].map(tone => graph?.querySelector(`.node.${tone}`)).find(Boolean);
+if (wanted) graph.scrollLeft = wanted.getBoundingClientRect().left - graph.getBoundingClientRect().left - 24;
+
 document.addEventListener("visibilitychange", () => { if (!document.hidden && again) refresh(); });
 setInterval(ages, 1000);
 ages();
