@@ -3,6 +3,7 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -124,7 +125,9 @@ func testInbox(t *testing.T, d *desk, h session.Request) {
 	require.Len(t, doc.Waiting, 1)
 	require.Equal(t, h.ID, doc.Waiting[0].ID)
 	require.Equal(t, "maestro resolve s retry", doc.Waiting[0].Commands[0])
-	require.Contains(t, d.run("list").stderr.String(), "1 session waits open: `maestro inbox`")
+	until(t, func() bool {
+		return strings.Contains(d.run("list").stderr.String(), "1 session waits open: `maestro inbox`")
+	}, "Temporal's list is never up to date")
 
 	elsewhere := *d // the store is not at hand
 	elsewhere.t = t
