@@ -114,6 +114,8 @@ type RoundRecord struct {
 	// Supplied: a person's files were used as the work. Their failures are not attempts of the
 	// assignment.
 	Supplied bool
+	// Spent is the known cost of the attempt in progress. Only what the store returns has it.
+	Spent cost.Usage `sql:"-"`
 }
 
 // Stale reports whether the round is neither finished work nor work in progress: its pass was undone, or it has sent work

@@ -57,6 +57,7 @@ type plane struct {
 	days       []control.Day
 	open       control.Budgets
 	examined   control.Examination
+	away       []string
 	// settled are the calls that were, and as what.
 	settled []string
 	alerts  control.AlertList
@@ -224,6 +225,8 @@ func (f fakeMoney) SettleAll(_ context.Context, _ string, as control.Settlement)
 	f.settled = append(f.settled, "all "+string(as.As))
 	return control.SettledCalls{}, nil
 }
+
+func (f fakeHealth) Away() []string { return f.away }
 
 func (f fakeHealth) Examine(context.Context, control.ExamineInput) (control.Examination, error) {
 	return f.examined, nil

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -97,7 +96,7 @@ type HooksView struct {
 // readHooks reads the hooks of teams that the person is an admin of.
 func (p *operatePage) readHooks(ctx context.Context, s *site) {
 	doc, err := s.Hooks.List(ctx)
-	if _, denied := errors.AsType[*access.DeniedError](err); denied {
+	if isDenied(err) {
 		return
 	}
 	if err == nil {

@@ -70,6 +70,7 @@ type Operations struct {
 		Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
 	}
 	Health interface {
+		Away() []string
 		Examine(context.Context, control.ExamineInput) (control.Examination, error)
 		Size(context.Context) (control.StoreSize, error)
 	}

@@ -313,6 +313,19 @@ func TestACompletedSessionLeadsToItsResult(t *testing.T) {
 	)
 }
 
+// Whatever page a person opens says that Temporal is away, before a button is pressed.
+func TestEveryPageSaysWhatIsAway(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.away = []string{"Temporal cannot be reached."}
+	server := dashboard(t, p)
+	for _, path := range allPages {
+		if _, text := visit(t, server.URL+path); !strings.Contains(text, "Temporal cannot be reached.") {
+			t.Errorf("%s does not say it", path)
+		}
+	}
+}
+
 func TestHooksAreShown(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()

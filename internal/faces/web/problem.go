@@ -35,6 +35,12 @@ func failedWith(err error, kinds ...control.Kind) bool {
 	return known && slices.Contains(kinds, e.Kind)
 }
 
+// isDenied reports whether the person who looks may not do something.
+func isDenied(err error) bool {
+	_, denied := errors.AsType[*access.DeniedError](err)
+	return denied
+}
+
 // unavailable reports whether an operation failed only because something is not at hand, or
 // not there yet: the rest of a page is shown without it.
 func unavailable(err error) bool {
@@ -47,9 +53,8 @@ func problemOf(err error) *problem {
 		return p
 	}
 	p := &problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error()}
-	_, denied := errors.AsType[*access.DeniedError](err)
 	switch {
-	case denied:
+	case isDenied(err):
 		p.Status, p.Title = http.StatusForbidden, "You may not do this"
 	case failedWith(err, control.Invalid):
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Please correct the input"

@@ -29,6 +29,8 @@ type frame struct {
 	Tab string
 	// Open counts the requests that wait for a person.
 	Open int
+	// Away says what cannot be reached now.
+	Away []string
 	// Who is the person's name.
 	Who string
 	// Events is the address of the server's events; empty: the page does not update.

@@ -173,10 +173,9 @@ func (a axis) x(t time.Time) float64 {
 
 // ticks label times about each sixth of the width, and each time that is shortened.
 func (a axis) ticks() (ticks []TimelineTick) {
-	const apart, step = 8.0, 16.0
-	format := time.TimeOnly
+	format, apart := time.TimeOnly, 14.0 // as wide as the text is where the timeline is narrow
 	if n := len(a); n > 0 && a[n-1].at.Add(a[n-1].long).Sub(a[0].at) > 12*time.Hour {
-		format = "Jan 2 15:04"
+		format, apart = "Jan 2 15:04", 20
 	}
 	for _, p := range a {
 		from, to := a.x(p.at), a.x(p.at.Add(p.long))
@@ -184,7 +183,7 @@ func (a axis) ticks() (ticks []TimelineTick) {
 			ticks = append(ticks, TimelineTick{X: (from + to) / 2, Text: "⋯ " + terminal.Age(p.long), Gap: true})
 			continue
 		}
-		for x := from; x < to; x += step {
+		for x := from; x < to; x += apart + 4 {
 			at := p.at.Add(time.Duration(float64(p.long) * (x - from) / (to - from)))
 			ticks = append(ticks, TimelineTick{X: x, Text: at.UTC().Format(format)})
 		}

@@ -181,7 +181,11 @@ func (at route) backOf(r *http.Request, named string) string {
 // show writes a page. A browser that has the same one already gets no content.
 func (s *site) show(w http.ResponseWriter, r *http.Request, tab string, p page) {
 	who, _ := access.Of(r.Context())
-	f := frame{page: p, Tab: tab, Open: s.open(r.Context()), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
+	f := frame{page: p, Tab: tab, Away: s.Health.Away(), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
+	var err error
+	if f.Open, err = s.open(r.Context()); err != nil && len(f.Away) == 0 && !isDenied(err) {
+		f.Away = append(f.Away, "Requests cannot be read: "+err.Error())
+	}
 	if r.Method == http.MethodPost { // its address shows another page
 		f.Events = ""
 	}
@@ -216,17 +220,13 @@ func repeatable(r *http.Request) context.Context {
 	return control.Repeatable(r.Context(), r.PostFormValue("once"))
 }
 
-// open counts the requests that wait for a person; zero where that is not known.
-func (s *site) open(ctx context.Context) int {
+// open counts the requests that wait for a person.
+func (s *site) open(ctx context.Context) (n int, err error) {
 	doc, err := s.Requests.Inbox(ctx)
-	if err != nil {
-		return 0
-	}
-	open := 0
 	for _, e := range doc.Waiting {
 		if !e.NoticeOnly() {
-			open++
+			n++
 		}
 	}
-	return open
+	return n, err
 }

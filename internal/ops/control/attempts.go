@@ -116,7 +116,10 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment.Phase] - rank[y.Assignment.Phase] })
 	for _, r := range records {
 		doc.Records[r.Assignment] = r
-		doc.Attempts = append(doc.Attempts, attemptsOf(r)...)
+		for _, at := range attemptsOf(r) {
+			at.Agent = cmp.Or(at.Agent, k.team.Personas[at.Persona].Agent)
+			doc.Attempts = append(doc.Attempts, at)
+		}
 	}
 	account, err := s.State.Account(ctx, key)
 	if err != nil {
@@ -156,7 +159,7 @@ func attemptsOf(r session.Record) []Attempt {
 			}
 			out = append(out, l)
 		case round.State() == session.Running && round.AtWork && !round.AttemptAt.IsZero():
-			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, StartedAt: round.AttemptAt})
+			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, Usage: round.Spent, StartedAt: round.AttemptAt})
 		}
 		for j := first; j < len(out); j++ {
 			for _, p := range round.PausesIn(out[j].StartedAt, cmp.Or(out[j].Ended(), time.Unix(1<<40, 0))) {

@@ -76,6 +76,14 @@ type StoreSize struct {
 	FreeBytes int64     `json:"free_bytes"`
 }
 
+// Away says what cannot be reached now and what that means, in sentences; nil: nothing is known to be away. It waits for nothing.
+func (h Health) Away() []string {
+	if h.conn() == nil {
+		return []string{"Temporal cannot be reached. Sessions stand still, and nothing can be started or answered until it is back."}
+	}
+	return nil
+}
+
 // ExamineInput says how new an examination has to be.
 type ExamineInput struct {
 	Again bool `query:"again" doc:"examine now; left out: the findings may be a minute old"`

@@ -124,6 +124,12 @@ func (r *recordReader) readAttempts() error {
 		one.Usage = r.costs[AttemptKey{one.Assignment, int64(one.Pass), int64(one.Round), int64(one.Attempt)}]
 		one.addTo(round)
 	}
+	for at, round := range r.at {
+		if round.Result != nil {
+			continue
+		}
+		round.Spent = r.costs[AttemptKey{Assignment{r.of.Key, at.AssignmentID}, int64(at.pass), int64(at.round), int64(len(round.Attempts) + 1)}]
+	}
 	return err
 }
 

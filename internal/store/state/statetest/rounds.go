@@ -345,6 +345,21 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	require.Equal(t, e, after, "a run that was admitted has said nothing yet")
 }
 
+// attemptInProgressCosts: what an attempt has cost is known while it runs, and counts as the attempt's when it has failed.
+func attemptInProgressCosts(t *testing.T, b *bench) {
+	w := newWork(t, b)
+	w.begin()
+	w.put(func(r *session.RoundRecord) { r.AtWork, r.AttemptAt = true, w.clock.Now() })
+	require.NoError(t, w.End(t.Context(), w.bench.begin(t, w.call(dev("s"), 1, 9)).ID, answered(5)))
+	require.EqualValues(t, 5, w.record().Rounds[0].Spent.OutputTokens)
+	w.put(func(r *session.RoundRecord) {
+		r.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.Timeout}}}
+	})
+	round := w.record().Rounds[0]
+	require.Zero(t, round.Spent)
+	require.EqualValues(t, 5, round.Attempts[0].Usage.OutputTokens)
+}
+
 // workIsUndone: a resume undoes what is done, and a rework all passes of its phases.
 func workIsUndone(t *testing.T, b *bench) {
 	w := newWork(t, b)

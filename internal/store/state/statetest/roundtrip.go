@@ -95,7 +95,7 @@ func roundsAreReadAsWritten(t *testing.T, b *bench) {
 		w.again(session.BecauseRetried)
 		w.begin()
 		r := filled[session.RoundRecord](f)
-		r.Order, r.Round, r.Seq = w.opened.Order, 1, w.seq
+		r.Order, r.Round, r.Seq, r.Spent = w.opened.Order, 1, w.seq, cost.Usage{}
 		for i := range r.Attempts {
 			r.Attempts[i].Attempt, r.Attempts[i].From = i+1, failures.FromInput
 			r.Attempts[i].Usage = w.pays(t, r, i+1)

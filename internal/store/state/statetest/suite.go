@@ -80,6 +80,7 @@ var cases = map[string]func(*testing.T, *bench){
 	"an earlier run changes nothing":                           earlierRunsChangeNothing,
 	"an earlier run may say that its agent has ended":          earlierRunsEndTheirAgents,
 	"a late boundary changes nothing":                          lateBoundariesChangeNothing,
+	"an attempt in progress costs what its calls have":         attemptInProgressCosts,
 	"work is undone":                                           workIsUndone,
 	"requests are opened and closed":                           requestsAreOpenedAndClosed,
 	"rounds are read as they were written":                     roundsAreReadAsWritten,
