@@ -20,8 +20,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/app/localdev"
 	"github.com/maestro-hive/maestro/internal/app/serve"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
@@ -161,12 +163,23 @@ func (d *devStack) describe(k *localdev.Stack) {
 	d.printErr("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
 }
 
+// ownDirectory is the repository that the command runs in, from which the dashboard can start sessions, too.
+func (d *devStack) ownDirectory(ctx context.Context) []control.Directory {
+	dir, err := os.Getwd()
+	name := filepath.Base(dir)
+	if err != nil || spec.CheckName(name) != nil || !apply.InRepository(ctx, dir, d.environ) {
+		return nil
+	}
+	return []control.Directory{d.directoryNamed(name, dir)}
+}
+
 // startDashboard serves the dashboard, and prints its address.
 func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serve.Server, error) {
 	o := d.env.serving(serve.Options{Store: k.Store, Namespace: k.Conn.Namespace, Log: d.Log.Logger})
 	o.Dial = func(ctx context.Context) (*temporalutil.Connection, error) {
 		return temporalutil.DialAddress(ctx, k.Conn.Address, k.Conn.Namespace, nil)
 	}
+	o.Directories = d.ownDirectory(ctx)
 	o.Listen = net.JoinHostPort(localdev.Loopback, strconv.Itoa(int(cmp.Or(d.dashboard, dashboardPort))))
 	server, err := serve.Start(ctx, o)
 	if errors.Is(err, httpserver.ErrListen) && d.dashboard == 0 {

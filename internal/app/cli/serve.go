@@ -135,13 +135,18 @@ func (c *serveCommand) directories() (all []control.Directory, err error) {
 		if dir, err = c.directory("--workspace", dir); err != nil {
 			return nil, err
 		}
-		all = append(all, control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
-			return session.Source{Host: c.env.Host, Dir: dir, Commit: apply.Head(ctx, dir, c.environ)}
-		}, Options: func(ctx context.Context, o cas.SnapshotOptions) cas.SnapshotOptions {
-			return apply.WithTracked(ctx, dir, c.environ, o)
-		}})
+		all = append(all, c.directoryNamed(name, dir))
 	}
 	return all, nil
+}
+
+// directoryNamed is a directory of this host that sessions may start from.
+func (a *app) directoryNamed(name, dir string) control.Directory {
+	return control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
+		return session.Source{Host: a.env.Host, Dir: dir, Commit: apply.Head(ctx, dir, a.environ)}
+	}, Options: func(ctx context.Context, o cas.SnapshotOptions) cas.SnapshotOptions {
+		return apply.WithTracked(ctx, dir, a.environ, o)
+	}}
 }
 
 // serving completes options with what the environment says.

@@ -60,7 +60,8 @@ var (
 // The requests of sessions to people.
 var (
 	ListRequests = document("GET /requests", "list-requests",
-		"List the open requests of all sessions, those that wait longest first", none(control.Requests.Inbox), forAgents(""))
+		"List the open requests of all sessions, those that wait longest first", control.Requests.Inbox,
+		forAgents("brief=true&limit=25"))
 	ListSessionRequests = document("GET /sessions/{session}/requests", "list-session-requests",
 		"List the open requests of a session", ofSession(control.Requests.Open))
 	AnswerRequest = document("POST /sessions/{session}/requests/{request}/answer", "answer-request",

@@ -106,7 +106,7 @@ func (f fakeSessions) Cancel(_ context.Context, id string) (control.Cancellation
 	return control.Cancellation{Session: id, Requested: true}, nil
 }
 
-func (f fakeRequests) Inbox(context.Context) (control.Inbox, error) {
+func (f fakeRequests) Inbox(context.Context, control.InboxFilter) (control.Inbox, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return control.Inbox{Waiting: slices.Clone(f.inbox.Waiting)}, nil

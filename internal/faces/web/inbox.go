@@ -46,7 +46,7 @@ const (
 )
 
 func (s *site) inbox(r *http.Request) (page, error) {
-	doc, err := s.Requests.Inbox(r.Context())
+	doc, err := s.Requests.Inbox(r.Context(), control.InboxFilter{})
 	if err != nil {
 		return page{}, err
 	}
@@ -132,7 +132,7 @@ func (s *site) approve(r *http.Request) (page, error) {
 
 // chosen are the cards of requests, named SESSION/REQUEST, that are open and can be approved.
 func (s *site) chosen(ctx context.Context, names []string) ([]RequestCard, error) {
-	doc, err := s.Requests.Inbox(ctx)
+	doc, err := s.Requests.Inbox(ctx, control.InboxFilter{})
 	var cards []RequestCard
 	for _, e := range doc.Waiting {
 		if c := s.card(ctx, e, "/inbox"); c.Bulk && slices.Contains(names, e.Session+"/"+e.ID) && len(cards) < inboxSize {

@@ -20,7 +20,7 @@ type Operations struct {
 		Statistics(context.Context, control.HistoryFilter) (control.Statistics, error)
 	}
 	Requests interface {
-		Inbox(context.Context) (control.Inbox, error)
+		Inbox(context.Context, control.InboxFilter) (control.Inbox, error)
 		Answer(context.Context, control.AnswerInput) (control.Answered, error)
 	}
 	Money interface {

@@ -222,7 +222,7 @@ func repeatable(r *http.Request) context.Context {
 
 // open counts the requests that wait for a person.
 func (s *site) open(ctx context.Context) (n int, err error) {
-	doc, err := s.Requests.Inbox(ctx)
+	doc, err := s.Requests.Inbox(ctx, control.InboxFilter{})
 	for _, e := range doc.Waiting {
 		if !e.NoticeOnly() {
 			n++

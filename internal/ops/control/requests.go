@@ -31,7 +31,37 @@ type Inbox struct {
 	// Waiting has the open requests, oldest first, and after them the notices of outages, which
 	// need no answer.
 	Waiting []InboxEntry `json:"waiting"`
+	// Left counts the requests beyond the limit of the filter.
+	Left int `json:"left,omitempty"`
 }
+
+// InboxFilter selects open requests.
+type InboxFilter struct {
+	Team  string              `query:"team" maxLength:"100" doc:"only requests of sessions of this team"`
+	Kind  session.RequestKind `query:"kind" enum:"help,budget,outage,approval" doc:"only requests of this kind"`
+	Limit int                 `query:"limit" minimum:"1" maximum:"1000" doc:"how many at most; all if left out"`
+	Brief bool                `query:"brief" doc:"shorten texts, and leave out failed attempts, advice and commands"`
+}
+
+// apply selects of the requests.
+func (f InboxFilter) apply(doc *Inbox) {
+	doc.Waiting = slices.DeleteFunc(doc.Waiting, func(e InboxEntry) bool {
+		return f.Team != "" && e.Team != f.Team || f.Kind != "" && e.Kind != f.Kind
+	})
+	if f.Limit > 0 && len(doc.Waiting) > f.Limit {
+		doc.Left = len(doc.Waiting) - f.Limit
+		doc.Waiting = doc.Waiting[:f.Limit]
+	}
+	for i := range doc.Waiting {
+		if e := &doc.Waiting[i]; f.Brief {
+			e.Message, e.Requirement, e.Summary = textfmt.Shorten(e.Message, maxBrief), textfmt.Shorten(e.Requirement, maxBrief), textfmt.Shorten(e.Summary, maxBrief)
+			e.Attempts, e.Suggestion, e.Command, e.SkipEffect, e.Choices, e.Commands = []session.AttemptFailure{}, "", "", "", []session.Choice{}, []string{}
+		}
+	}
+}
+
+// maxBrief is how many bytes of a text a brief answer has.
+const maxBrief = 200
 
 // InboxEntry is an open request of a session for a person.
 type InboxEntry struct {
@@ -71,8 +101,8 @@ type RequestRef struct {
 // NoticeOnly reports whether the entry is a notice only: the session continues by itself.
 func (e InboxEntry) NoticeOnly() bool { return e.Kind.NoticeOnly() }
 
-// Inbox lists the open requests of all sessions. It needs no worker.
-func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
+// Inbox lists open requests of all sessions. It needs no worker.
+func (r Requests) Inbox(ctx context.Context, f InboxFilter) (Inbox, error) {
 	doc := Inbox{Waiting: []InboxEntry{}}
 	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return doc, err
@@ -102,6 +132,7 @@ func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
 	for i, e := range doc.Waiting {
 		doc.Waiting[i].Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
 	}
+	f.apply(&doc)
 	return doc, nil
 }
 

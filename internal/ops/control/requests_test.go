@@ -1,0 +1,76 @@
+package control_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+)
+
+// asks puts a session into the store that waits for a person.
+func (s *shelf) asks(id, team string, requests ...session.Request) {
+	s.t.Helper()
+	statetest.Put(s.t, s.Store.State, session.Key{Namespace: "default", Session: id}, func(e *session.Execution) {
+		e.Team, e.Status.Status, e.Help = team, session.HelpIsNeeded, requests
+		e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{
+			{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Summary: "Wrote it.", Files: 3}},
+		}}}
+	})
+}
+
+// What an agent reads of fifty open requests fits into its context, and a person's list has all of them.
+func TestAnInboxCanBeBrief(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	for i := range 50 {
+		s.asks(fmt.Sprintf("web-%d", i), "web", session.Request{
+			ID: fmt.Sprint("r-", i), Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: strings.Repeat("it is red; ", 300), Suggestion: strings.Repeat("look ", 100),
+			Actions: []session.Action{session.AnswerRetry, session.AnswerSkip}, Attempts: []session.AttemptFailure{{Message: strings.Repeat("long ", 100)}}, Since: time.Now(),
+		})
+	}
+	s.asks("docs-1", "docs", session.Request{ID: "r", Kind: session.ForApproval, Phase: "build", Actions: []session.Action{session.AnswerApprove}, Since: time.Now()})
+	inbox := func(f control.InboxFilter) control.Inbox {
+		doc, err := control.Requests{Base: s.Base}.Inbox(s.ctx, f)
+		require.NoError(t, err)
+		return doc
+	}
+	require.Len(t, inbox(control.InboxFilter{}).Waiting, 51)
+	brief := inbox(control.InboxFilter{Limit: 25, Brief: true})
+	require.Equal(t, 26, brief.Left)
+	data, err := json.Marshal(brief)
+	require.NoError(t, err)
+	require.Less(t, len(data), 20_000)
+	one := inbox(control.InboxFilter{Team: "docs", Kind: session.ForApproval}).Waiting
+	require.Len(t, one, 1)
+	require.Equal(t, "Wrote it.", one[0].Summary)
+	require.Equal(t, 3, one[0].Files)
+	require.Empty(t, inbox(control.InboxFilter{Team: "docs", Kind: session.ForHelp}).Waiting)
+}
+
+// Requests for the same budget are one entry, which names the others.
+func TestOneCauseIsOneEntry(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	var requests []session.Request
+	for i := range 8 {
+		requests = append(requests, session.Request{
+			ID: fmt.Sprint("r-", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprint("dev-", i), Actions: []session.Action{session.AnswerRetry}, Since: time.Now(),
+			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
+		})
+	}
+	requests[7].Raise = &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "dev-7", USD: true}
+	s.asks("web-1", "web", requests...)
+	doc, err := control.Requests{Base: s.Base}.Inbox(s.ctx, control.InboxFilter{})
+	require.NoError(t, err)
+	require.Len(t, doc.Waiting, 2)
+	require.Len(t, doc.Waiting[0].Also, 6)
+	require.Equal(t, "r-6", doc.Waiting[0].Also[5].ID)
+	require.Empty(t, doc.Waiting[1].Also)
+}
