@@ -40,9 +40,9 @@ func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
 		return err
 	}
 	a.printDamage(doc.Damage)
-	t := a.table("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
+	t := a.table("AFTER", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, one := range doc.Checkpoints {
-		t.Add(one.Phase, one.Checkpoint.Short(), one.Assignments, one.Artifacts, terminal.Number(one.Usage.Tokens()), terminal.Moment(&one.CreatedAt))
+		t.Add(one.Name(), one.Checkpoint.Short(), one.Assignments, one.Artifacts, terminal.Number(one.Usage.Tokens()), terminal.Moment(&one.CreatedAt))
 	}
 	return a.result(doc, func() { t.Write(a.stdout) })
 }

@@ -52,7 +52,7 @@ func TestACheckpointOfMaestroHiveIsTakenUp(t *testing.T) {
 	require.Equal(t, session.Supplied, s.Phases[1].Status)
 	require.Equal(t, "SQLite", s.Decisions["database"])
 	list := d.must(0, "checkpoints", "list", "links")
-	for _, phase := range []string{"init", "requirements", "design"} {
+	for _, phase := range []string{"the start", "requirements", "design"} {
 		require.Contains(t, list, phase)
 	}
 

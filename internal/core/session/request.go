@@ -256,6 +256,33 @@ func (c Checkpoint) Undone(id spec.AssignmentID) (CheckpointAssignment, bool) {
 	return CheckpointAssignment{}, false
 }
 
+// Pass counts how often the work of a phase was begun, from 1.
+func (c Checkpoint) Pass(phase string) int {
+	pass := 1
+	for _, r := range c.Reworks {
+		if slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase }) {
+			pass++
+		}
+	}
+	return pass
+}
+
+// Review reports whether the work of a phase was sent back and is not done again yet, or whether it is done and persons have
+// approved it.
+func (c Checkpoint) Review(phase string) (sentBack, approved bool) {
+	done := slices.ContainsFunc(c.Assignments, func(a CheckpointAssignment) bool { return a.Phase == phase })
+	var since time.Time
+	if r := c.SentBackLast(phase); r != nil {
+		since, sentBack = r.At, !done
+	}
+	for _, a := range c.Answers {
+		if a.Phase == phase && a.Action == AnswerApprove && a.At.After(since) {
+			approved = done && a.Left == 0
+		}
+	}
+	return sentBack, approved
+}
+
 // SentBackLast is the last rework that undid work of a phase; nil: none did.
 func (c Checkpoint) SentBackLast(phase string) *Rework {
 	for _, r := range slices.Backward(c.Reworks) {

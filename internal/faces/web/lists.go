@@ -2,8 +2,6 @@ package web
 
 import (
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
@@ -71,42 +69,23 @@ type checkpointsPage struct {
 // checkpointView is a checkpoint in the list.
 type checkpointView struct {
 	control.ListedCheckpoint
-	// Pass counts those that were taken after the same phase, from 1; zero: there is one only.
-	Pass int
 	// Next is the phase that follows; empty: none does.
 	Next string
-}
-
-// Name says after what it was taken.
-func (c checkpointView) Name() string {
-	switch {
-	case c.Phase == spec.ReservedPhase:
-		return "the start"
-	case c.Pass > 0:
-		return fmt.Sprintf("%s, pass %d", c.Phase, c.Pass)
-	}
-	return c.Phase
 }
 
 // Short is how other pages are told which one it is.
 func (c checkpointView) Short() string { return c.Checkpoint.Short() }
 
 // checkpointViews are a session's checkpoints, the newest first.
-func checkpointViews(all []control.ListedCheckpoint, phases []session.PhaseStatus) []checkpointView {
+func checkpointViews(all []control.ListedCheckpoint, phases []session.PhaseStatus) (views []checkpointView) {
 	next, last := map[string]string{}, spec.ReservedPhase
 	for _, p := range phases {
 		next[last], last = p.Name, p.Name
 	}
-	times := map[string]int{}
-	for _, c := range all {
-		times[c.Phase]++
-	}
-	several, views := maps.Clone(times), []checkpointView{}
 	for _, c := range all {
 		v := checkpointView{ListedCheckpoint: c, Next: next[c.Phase]}
-		if several[c.Phase] > 1 {
-			v.Pass = times[c.Phase]
-			times[c.Phase]--
+		if v.SentBack {
+			v.Next = c.Phase
 		}
 		views = append(views, v)
 	}

@@ -35,8 +35,13 @@ type ListedCheckpoint struct {
 	// Checkpoint is its digest.
 	Checkpoint spec.Digest `json:"checkpoint"`
 	Phase      string      `json:"phase"`
-	Run        int         `json:"run"`
-	CreatedAt  time.Time   `json:"created_at"`
+	// Pass counts how often the phase was begun until then, from 1. SentBack: its work was just undone.
+	// Approved: persons have approved it.
+	Pass      int       `json:"pass"`
+	SentBack  bool      `json:"sent_back,omitempty"`
+	Approved  bool      `json:"approved,omitempty"`
+	Run       int       `json:"run"`
+	CreatedAt time.Time `json:"created_at"`
 	// Assignments and Artifacts are counts.
 	Assignments int         `json:"assignments"`
 	Artifacts   int         `json:"artifacts"`
@@ -44,6 +49,23 @@ type ListedCheckpoint struct {
 	Previous    spec.Digest `json:"previous"`
 	// File is the file of the mirror for checkpoints after the phase.
 	File string `json:"file"`
+}
+
+// Name says for people after what the checkpoint was taken.
+func (c ListedCheckpoint) Name() string {
+	name := c.Phase
+	switch {
+	case c.Phase == spec.ReservedPhase:
+		return "the start"
+	case c.SentBack:
+		return name + ", sent back"
+	case c.Pass > 1:
+		name += fmt.Sprintf(", pass %d", c.Pass)
+	}
+	if c.Approved {
+		name += ", approved"
+	}
+	return name
 }
 
 // ShownCheckpoint is the document of a checkpoint: the checkpoint and the digest that names it.
@@ -70,8 +92,9 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 		if err != nil {
 			return doc, err
 		}
+		sentBack, approved := one.Review(one.CurrentPhase)
 		doc.Checkpoints = append(doc.Checkpoints, ListedCheckpoint{
-			Checkpoint: one.Name, Phase: one.CurrentPhase, Run: one.Run, CreatedAt: one.CreatedAt,
+			Checkpoint: one.Name, Phase: one.CurrentPhase, Pass: one.Pass(one.CurrentPhase), SentBack: sentBack, Approved: approved, Run: one.Run, CreatedAt: one.CreatedAt,
 			Assignments: len(one.Assignments), Artifacts: len(one.Artifacts), Usage: one.Usage, Previous: one.Previous, File: file,
 		})
 	}

@@ -164,6 +164,10 @@ func TestRedoneWorkIsComparedWithWhatWasSentBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "two\n", one.Old.Text)
 
+	list, err := control.Checkpoints{Base: s.Base}.List(s.ctx, "s")
+	require.NoError(t, err)
+	require.Equal(t, "design, pass 3", list.Checkpoints[0].Name())
+
 	s.keep("accepted", session.Failed, start, map[string]string{"a": "two\n"})
 	_, err = s.reviews().Diff(s.ctx, control.DiffInput{Session: "accepted", Which: "design", Redone: true})
 	require.Equal(t, control.NotFound, kind(err))
