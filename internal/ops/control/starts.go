@@ -141,7 +141,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 	}
 	own := ""
 	if in.Session == "" {
-		own = repeatedID(ctx, t.Name, in)
+		own = s.repeatedID(ctx, t.Name, in)
 	}
 	in.Session = cmp.Or(in.Session, own, launch.NewID(t.Name, s.Now()))
 	event := access.Event{Action: "session.start", Session: in.Session, Team: t.Name, Subject: in.Directory}

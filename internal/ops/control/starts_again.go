@@ -2,19 +2,25 @@ package control
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 
 	"github.com/maestro-hive/maestro/internal/ops/launch"
 )
 
-// repeatedID is the id of the session of a start or fork without one, which is the same for each
-// try; empty: the caller gave no key.
-func repeatedID(ctx context.Context, team string, start ...any) string {
+// repeatedID is the id of the session of a start or fork without one, which is the same for each try, also of one around
+// midnight; empty: the caller gave no key.
+func (s Starts) repeatedID(ctx context.Context, team string, start ...any) string {
 	id := changeID(ctx, start...)
-	if id == "" {
+	if id == "" || s.Store == nil {
 		return ""
 	}
-	return team + "-" + id
+	sum, now := sha256.Sum256([]byte(id)), s.Now()
+	yesterday := launch.IDFor(team, now.AddDate(0, 0, -1), sum)
+	if known, err := s.Store.State.HasSession(ctx, s.key(yesterday)); err == nil && known {
+		return yesterday
+	}
+	return launch.IDFor(team, now, sum)
 }
 
 // isTaken reports whether a start failed because an earlier try has started the session. own is the

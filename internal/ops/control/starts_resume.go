@@ -219,7 +219,7 @@ func (s Starts) forkID(ctx context.Context, sessionID string, in Fork) (own, id 
 	if name == access.AllTeams {
 		return "", ""
 	}
-	own = repeatedID(ctx, name, sessionID, in)
+	own = s.repeatedID(ctx, name, sessionID, in)
 	return own, cmp.Or(own, launch.NewID(name, s.Now()))
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,10 +152,21 @@ const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 func NewID(teamName string, now time.Time) string {
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails
-	for i, b := range random {
-		random[i] = idLetters[int(b)%len(idLetters)]
+	return idOf(teamName, now, random[:])
+}
+
+// IDFor is an id like those of [NewID] that is the same for each try of a start on one day: it follows from the digest of what
+// identifies the start.
+func IDFor(teamName string, day time.Time, start [sha256.Size]byte) string {
+	return idOf(teamName, day, start[:12]) // 60 bits: other starts of the day have others
+}
+
+func idOf(teamName string, day time.Time, bits []byte) string {
+	letters := make([]byte, len(bits))
+	for i, b := range bits {
+		letters[i] = idLetters[int(b)%len(idLetters)]
 	}
-	return fmt.Sprintf("%s-%s-%s", teamName, now.Format("20060102"), random)
+	return fmt.Sprintf("%s-%s-%s", teamName, day.Format("20060102"), letters)
 }
 
 // Admitted waits until workers have admitted the session. A refusal is a [*RefusedError],
