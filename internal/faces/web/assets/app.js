@@ -309,7 +309,8 @@ document.addEventListener("keydown", event => {
   }
 });
 
-// The graph begins with the phase that needs a person, or else with one at work.
+// A discussion begins with its end, and the graph with the phase that needs a person, or else with one at work.
+for (const thread of document.querySelectorAll(".thread")) thread.scrollTop = thread.scrollHeight;
 const graph = document.querySelector(".graph");
 const wanted = ["ask", "bad", "slow", "active"].map(tone => graph?.querySelector(`.node.${tone}`)).find(Boolean);
 if (wanted) graph.scrollLeft = wanted.getBoundingClientRect().left - graph.getBoundingClientRect().left - 24;
