@@ -22,6 +22,8 @@ const (
 	ViaToken Via = "token"
 	ViaOIDC  Via = "oidc" // a provider of sign-ins
 	ViaHook  Via = "hook" // a signed call from another system
+	// ViaAccount is an account of this installation, by a password or a passkey.
+	ViaAccount = state.ViaAccount
 )
 
 // Actor is the person, token or hook that makes a request.

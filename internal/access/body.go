@@ -29,6 +29,8 @@ type pacedBody struct {
 
 	mu    sync.Mutex
 	ended bool
+	// whole: all of it was read. A deadline would end the connection then, and with it the client's next request.
+	whole bool
 }
 
 func newPacedBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration, pace int) *pacedBody {
@@ -51,6 +53,9 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		err = errSlowBody
 	case err != nil:
 		b.setDeadline(time.Time{}) // a deadline after the end would cancel the request
+		b.mu.Lock()
+		b.whole = errors.Is(err, io.EOF)
+		b.mu.Unlock()
 	}
 	return n, err
 }
@@ -70,5 +75,7 @@ func (b *pacedBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
-	_ = b.conn.SetReadDeadline(time.Unix(1, 0))
+	if !b.whole {
+		_ = b.conn.SetReadDeadline(time.Unix(1, 0))
+	}
 }

@@ -26,13 +26,16 @@ const (
 // server, and the database signs nobody in.
 type browsers struct{ db *state.DB }
 
-// create signs somebody in for a time, ends the session with the old id, and returns the id of
-// the new one.
-func (b browsers) create(ctx context.Context, who state.Browser, lifetime time.Duration, old string) (id string, err error) {
+// create signs somebody in for a time, by the proof of a person with an account. It ends the session with the old id, and
+// returns the id of the new one.
+func (b browsers) create(ctx context.Context, who state.Browser, proof string, lifetime time.Duration, old string) (id string, err error) {
 	id = newSecret()
 	who.Hash = hashOf(id)
-	return id, b.db.AddBrowser(ctx, who, hashOf(old), lifetime, browserIdle, maxBrowsers)
+	return id, b.db.AddBrowser(ctx, who, proof, hashOf(old), lifetime, browserIdle, maxBrowsers)
 }
+
+// browserKey is the key of the signed-in browser in the context of its request.
+type browserKey struct{}
 
 // find returns who is signed in, or errNoCredential for an id that is unknown or has expired.
 func (b browsers) find(ctx context.Context, id string) (state.Browser, error) {

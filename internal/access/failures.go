@@ -16,6 +16,10 @@ const (
 	// So many networks are remembered.
 	failureNetworks = 8192
 
+	// Of each name of an account, so many passwords are tried at once, and then one in a while.
+	guessesAtOnce = 10
+	guessEvery    = time.Minute
+
 	// Of all failures, one a minute and network is recorded, and so many a minute in all.
 	recordedEvery   = time.Minute
 	recordedAtOnce  = 60
@@ -28,6 +32,8 @@ const (
 type failures struct {
 	audit   *Audit
 	answers *quota
+	// guesses are tried passwords, by the name that was given.
+	guesses *quota
 	records *quota
 	overall *quota
 	// logged bounds the log of requests that the store could not be used for.
@@ -40,6 +46,7 @@ func newFailures(audit *Audit, now func() time.Time) *failures {
 	return &failures{
 		audit:   audit,
 		answers: newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
+		guesses: newQuota(failureNetworks, guessesAtOnce, guessEvery, now),
 		records: newQuota(failureNetworks, 1, recordedEvery, now),
 		overall: newQuota(1, recordedAtOnce, recordedBetween, now),
 		logged:  newQuota(1, recordedAtOnce, recordedEvery, now),

@@ -78,8 +78,11 @@ type Guard struct {
 	browsers browsers
 	links    links
 	tokens   *Tokens
+	people   *People
 	oidc     *oidcProvider
 	failures *failures
+	// hashing are the passwords that are checked, by network.
+	hashing *InFlight
 	// unverified are the calls whose signatures are not checked yet, by network.
 	unverified *InFlight
 }
@@ -89,7 +92,7 @@ func NewGuard(o Options) *Guard {
 	return &Guard{
 		options: o, doors: newServerNames(o), browsers: browsers{o.DB}, links: links{o.DB, o.Audit},
 		tokens: NewTokens(o.DB, o.Audit), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
-		unverified: NewInFlight(signedAtOnce, signedInAll),
+		people: NewPeople(o.DB, o.Audit), hashing: NewInFlight(passwordsAtOnce, passwordsInAll), unverified: NewInFlight(signedAtOnce, signedInAll),
 	}
 }
 
@@ -130,6 +133,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		large, body := r.ContentLength > DefaultBody, r.Body
+		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 		r.Body = http.MaxBytesReader(w, body, DefaultBody)
 		if !large && g.serveSignIn(w, r, v) {
 			return
@@ -157,7 +161,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		go watch(ctx, c, cancel)
-		ctx = With(ctx, c.actor)
+		ctx = context.WithValue(With(ctx, c.actor), browserKey{}, c.who)
 		r = r.WithContext(ctx)
 		if !signed { // its body was read for its signature
 			done, err := g.body(w, r, body)
@@ -188,6 +192,7 @@ func (g *Guard) body(w http.ResponseWriter, r *http.Request, body io.ReadCloser)
 		return nil, errTooLarge
 	}
 	paced := newPacedBody(w, body, cmp.Or(g.options.Pace, bodyPatience), paceBytes)
+	paced.whole = r.ContentLength == 0
 	stop := context.AfterFunc(r.Context(), paced.end)
 	r.Body = http.MaxBytesReader(w, paced, limit)
 	return func() {

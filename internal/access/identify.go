@@ -6,6 +6,8 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +18,9 @@ import (
 // credential is the credential of a request.
 type credential struct {
 	actor Actor
-	// browser reports whether it is the cookie of a signed-in browser.
+	// browser reports whether it is the cookie of a signed-in browser, and who is the browser then.
 	browser bool
+	who     state.Browser
 	// recheck finds it again; nil: it cannot end before its request.
 	recheck func() error
 }
@@ -51,8 +54,11 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 		return credential{}, errNoCredential
 	}
 	who, err := g.browsers.find(r.Context(), id)
-	return credential{actor: g.actor(who, v), browser: true, recheck: func() error {
-		_, err := g.browsers.find(r.Context(), id)
+	return credential{actor: g.actor(who, v), browser: true, who: who, recheck: func() error {
+		now, err := g.browsers.find(r.Context(), id)
+		if err == nil && (!reflect.DeepEqual(now.Roles, who.Roles) || !slices.Equal(now.Groups, who.Groups)) {
+			err = errNoCredential // a stream begins again with other roles
+		}
 		return err
 	}}, err
 }

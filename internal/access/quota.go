@@ -40,6 +40,19 @@ func (q *quota) take(key string) (ok bool, after time.Duration) {
 	return false, time.Duration(missing / float64(q.every) * float64(time.Second))
 }
 
+// wait is after what time a key may do it; zero: now. It takes nothing.
+func (q *quota) wait(key string) time.Duration {
+	limiter, known := q.keys.Get(key)
+	if !known {
+		return 0
+	}
+	missing := 1 - limiter.TokensAt(q.now())
+	return time.Duration(max(0, missing) / float64(q.every) * float64(time.Second))
+}
+
+// forget lets a key begin anew.
+func (q *quota) forget(key string) { q.keys.Remove(key) }
+
 // InFlight counts what is in flight, of each key and in all.
 type InFlight struct {
 	own, all int

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,12 @@ type fault struct {
 	signIn bool
 	// reload: the page loads itself again, from here.
 	reload bool
+	// join is the form of an invitation; nil: none.
+	join *joinForm
+	// link is a link for another device.
+	link string
+	// back is the page to go on from; empty: the first.
+	back string
 }
 
 // problem is a fault for programs (RFC 9457).
@@ -45,8 +52,16 @@ type problem struct {
 // serveSignIn serves the guard's own pages; handled is false for any other.
 func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (handled bool) {
 	switch path := r.URL.Path; {
+	case path == "/login" && r.Method == http.MethodPost:
+		g.postForm(w, r, v, g.loginByPassword)
 	case path == "/login":
 		g.login(w, r, v)
+	case path == joinPath && r.Method == http.MethodPost:
+		g.postForm(w, r, v, g.join)
+	case path == joinPath:
+		g.showInvitation(w, r, v)
+	case r.Method == http.MethodPost && g.accountForm(path) != nil:
+		g.postForm(w, r, v, g.ofAccount(g.accountForm(path)))
 	case path == "/login.css":
 		w.Header().Set("Cache-Control", "max-age=3600")
 		http.ServeFileFS(w, r, files, "login.css")
@@ -67,8 +82,8 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 	code := r.URL.Query().Get("code")
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD")
-		g.answer(w, r, fault{status: http.StatusMethodNotAllowed, title: "Method not allowed", text: "/login is for GET"})
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		g.answer(w, r, fault{status: http.StatusMethodNotAllowed, title: "Method not allowed", text: "/login is for GET and POST"})
 		return
 	case code == "":
 		if _, err := g.identify(r, v); err == nil {
@@ -96,10 +111,9 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 	g.signIn(w, r, v, state.Browser{Name: "one-time link " + used.ID, Owner: used.Owner, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
 }
 
-// mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request:
-// without https it could be read on the way from another host.
+// mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request.
 func (g *Guard) mayBeSent(w http.ResponseWriter, r *http.Request, v visit) bool {
-	if v.secure || v.loopback() {
+	if v.maySend() {
 		return true
 	}
 	g.answer(w, r, fault{status: http.StatusForbidden, title: "Not encrypted", text: "browsers can sign in by https, or on the server's own host only"})
@@ -112,17 +126,23 @@ func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who stat
 	if !g.mayBeSent(w, r, v) {
 		return
 	}
-	err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done})
-	var id string
-	if err == nil {
-		id, err = g.browsers.create(r.Context(), who, lifetime, v.cookie(r, ""))
-	}
-	if err != nil {
+	if err := g.begin(w, r, v, who, "", lifetime); err != nil {
 		g.refuse(w, r, v, err)
 		return
 	}
-	v.setCookie(w, id, lifetime)
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// begin begins a session of a browser, in place of the one that it had. proof is what a person with an account has signed in by.
+func (g *Guard) begin(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, proof string, lifetime time.Duration) error {
+	if err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done}); err != nil {
+		return err
+	}
+	id, err := g.browsers.create(r.Context(), who, proof, lifetime, v.cookie(r, ""))
+	if err == nil {
+		v.setCookie(w, id, lifetime)
+	}
+	return err
 }
 
 // logout ends the browser's session.
@@ -215,10 +235,22 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 		_ = json.NewEncoder(w).Encode(problem{"about:blank", f.title, f.status, safetext.Clip(f.text, maxWord)})
 		return
 	}
+	here := (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
+	show := map[string]any{
+		"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here, "OIDC": g.oidc != nil,
+		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Link": f.link, "Back": cmp.Or(f.back, "/"),
+	}
+	accounts := false
+	if v, _ := r.Context().Value(visitKey{}).(visit); f.signIn && v.maySend() {
+		accounts, _ = g.options.DB.HasPeople(r.Context())
+		show["Accounts"] = accounts
+	}
+	if accounts || f.join != nil {
+		h.Set("Referrer-Policy", "same-origin") // without a referrer, forms would have no origin either
+	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(f.status)
-	here := (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
-	_ = page.Execute(w, map[string]any{"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here, "OIDC": g.oidc != nil, "Return": localPath(here)})
+	_ = page.Execute(w, show)
 }
 
 func unknownHost(host string) string {

@@ -42,7 +42,7 @@ type Tokens struct {
 // NewTokens returns the tokens in a database.
 func NewTokens(db *state.DB, audit *Audit) *Tokens { return &Tokens{db, audit} }
 
-// NameError means that a token or a hook does not exist, or that a new one is not valid.
+// NameError means that a token, a person or a hook does not exist, or that a new one is not valid.
 type NameError struct {
 	// Unknown: there is none with this name or id.
 	Unknown bool
@@ -52,7 +52,7 @@ type NameError struct {
 // Error says what is wrong.
 func (e *NameError) Error() string { return e.text }
 
-// mayManage checks that the actor may manage tokens with some roles: an admin of a team those
+// mayManage checks that the actor may manage tokens or people with some roles: an admin of a team those
 // of the team.
 func mayManage(ctx context.Context, roles Roles) error {
 	if len(roles) == 0 {
@@ -84,29 +84,34 @@ func (n NewToken) check() error {
 	if len(n.Roles) == 0 || n.Lifetime < 0 {
 		return &NameError{text: "a token needs at least one role, and a time to expire that is not past"}
 	}
-	for _, group := range n.Groups {
-		if strings.TrimSpace(group) == "" || len(group) > maxGroup || safetext.Line(group) != group || len(n.Groups) > maxTokenGroups {
-			return &NameError{text: fmt.Sprintf("group %q: a token has at most %d groups, and a group's name is one line of at most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
+	return checkGroups(n.Groups)
+}
+
+// checkGroups refuses groups that cannot be.
+func checkGroups(groups []string) error {
+	for _, group := range groups {
+		if strings.TrimSpace(group) == "" || len(group) > maxGroup || safetext.Line(group) != group || len(groups) > maxTokenGroups {
+			return &NameError{text: fmt.Sprintf("group %q: there may be at most %d groups, and a group's name is one line of at most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
 		}
 	}
 	return nil
 }
 
-// grants are the roles and groups, for the audit log.
-func (n NewToken) grants() []string {
-	all := n.Roles.Grants()
-	for _, group := range n.Groups {
+// grants are roles and groups, for the audit log.
+func grants(roles Roles, groups []string) string {
+	all := roles.Grants()
+	for _, group := range groups {
 		all = append(all, "group "+textfmt.Shorten(group, maxGroup))
 	}
-	return all
+	return strings.Join(all, ", ")
 }
 
-// mayMake checks that the actor may make a token: an admin of some teams gives it no group
+// mayGive checks that the actor may give roles and groups to a token or a person: an admin of some teams gives no group
 // but their own.
-func mayMake(ctx context.Context, n NewToken) error {
-	err := mayManage(ctx, n.Roles)
+func mayGive(ctx context.Context, roles Roles, groups []string) error {
+	err := mayManage(ctx, roles)
 	actor, _ := Of(ctx)
-	if slices.ContainsFunc(n.Groups, func(group string) bool { return !slices.Contains(actor.Groups, group) }) {
+	if slices.ContainsFunc(groups, func(group string) bool { return !slices.Contains(actor.Groups, group) }) {
 		err = cmp.Or(err, Check(ctx, Admin, AllTeams))
 	}
 	return err
@@ -114,8 +119,8 @@ func mayMake(ctx context.Context, n NewToken) error {
 
 // Create makes a token. It returns the secret, which is stored nowhere.
 func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made Token, err error) {
-	event := Event{Action: "token.create", Subject: n.Name, Detail: strings.Join(n.grants(), ", ")}
-	if err := mayMake(ctx, n); err != nil {
+	event := Event{Action: "token.create", Subject: n.Name, Detail: grants(n.Roles, n.Groups)}
+	if err := mayGive(ctx, n.Roles, n.Groups); err != nil {
 		t.audit.deny(ctx, event, err)
 		return "", made, err
 	}

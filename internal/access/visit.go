@@ -17,6 +17,13 @@ type visit struct {
 	secure bool
 }
 
+// visitKey is the key of a request's visit in its context.
+type visitKey struct{}
+
+// maySend reports whether a credential may be sent between the visitor and this server: without https it could be read on the way from
+// another host.
+func (v visit) maySend() bool { return v.secure || v.loopback() }
+
 // loopback reports whether the client calls this server by a name that only this machine has.
 func (v visit) loopback() bool {
 	name := hostName(v.host)

@@ -108,7 +108,7 @@ func newRoot(a *app) *cobra.Command {
 		newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
 	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
 	add(groupServe, newDemo(a), newDev(a), newServe(a), newMCP(a), newWorker(a), newAgents(a), newBreaker(a), newTeam(a),
-		newHook(a), newToken(a), newAudit(a), newBackup(a), newRestore(a))
+		newHook(a), newToken(a), newPeople(a), newAudit(a), newBackup(a), newRestore(a))
 	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newVersion(a), newConnectionTopic())
 	root.SetHelpCommandGroupID(groupInform)
 	root.SetCompletionCommandGroupID(groupInform)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func idempotencyParameter() *huma.Param {
 func repeatable(base *control.Base, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
-		hasSecret := strings.HasPrefix(r.URL.Path, Prefix+tokensPath) || strings.HasPrefix(r.URL.Path, Prefix+hooksPath)
+		hasSecret := slices.ContainsFunc([]string{tokensPath, hooksPath, peoplePath}, func(path string) bool { return strings.HasPrefix(r.URL.Path, Prefix+path) })
 		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || hasSecret {
 			next.ServeHTTP(w, r)
 			return

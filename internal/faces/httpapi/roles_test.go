@@ -18,6 +18,8 @@ import (
 var needs = map[string]access.Permission{
 	"get /audit":  access.Admin,
 	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{name}": access.Admin,
+	"get /people": access.Admin, "post /people": access.Admin, "get /people/{name}": access.Admin, "delete /people/{name}": access.Admin,
+	"put /people/{name}/roles": access.Admin, "post /people/{name}/reset": access.Admin,
 	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin,
 	"post /sessions/{session}/checkpoints/verify":        access.Operate,
 	"post /sessions/{session}/cancel":                    access.Operate,
@@ -38,7 +40,8 @@ var needs = map[string]access.Permission{
 // bodies are what operations take, so that nothing but the role is wrong.
 var bodies = map[string]map[string]any{
 	"post /tokens": {"name": "ci", "roles": []string{"viewer"}},
-	"post /hooks":  {"name": "tickets", "team": "web"},
+	"post /people": {"name": "bob", "roles": []string{"viewer"}}, "put /people/{name}/roles": {"roles": []string{"viewer"}},
+	"post /hooks": {"name": "tickets", "team": "web"},
 	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
 	"post /sessions":                               {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
 	"post /plan":                                   {"team": map[string]any{"file": soloTeam}},

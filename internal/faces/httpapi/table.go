@@ -231,7 +231,7 @@ type registration struct {
 	RawBody []byte `contentType:"application/yaml" doc:"the text of the team file, as YAML or JSON, which names no other files"`
 }
 
-// Who calls, tokens, hooks, and the audit log. Answers with a secret are not stored, so their changes take no idempotency key.
+// Who calls, tokens, people, hooks, and the audit log. Answers with a secret are not stored, so their changes take no idempotency key.
 var (
 	ReadMe     = document("GET /me", "read-me", "Read who calls, and the roles", none(control.Access.Me))
 	ListAudit  = document("GET /audit", "list-audit", "List who changed what, newest first; for admins", control.Access.Events)
@@ -241,6 +241,21 @@ var (
 		"Create a token; its secret is in this answer only. An Idempotency-Key does not count", body(control.Access.CreateToken))
 	RevokeToken = document("DELETE "+tokensPath+"/{name}", "revoke-token",
 		"Revoke a token, at once", ofName(control.Access.RevokeToken))
+	ListPeople = document("GET "+peoplePath, "list-people",
+		"List the people who have accounts; for admins", none(control.Access.People))
+	ReadPerson = document("GET "+peoplePath+"/{name}", "read-person",
+		"Read a person's account, and where the person is signed in; for admins", ofName(control.Access.Person))
+	InvitePerson = document("POST "+peoplePath, "invite-person",
+		"Make an account for a person; the link with which the person begins is in this answer only. An Idempotency-Key does not count",
+		body(control.Access.InvitePerson))
+	SetPersonRoles = document("PUT "+peoplePath+"/{name}/roles", "set-person-roles",
+		"Give a person roles in place of those before, at once", nameBody(control.Access.SetPersonRoles))
+	ResetPerson = document("POST "+peoplePath+"/{name}/reset", "reset-person",
+		"Make a link with which a person recovers the account; using it ends the password, passkeys and sign-ins before. "+
+			"It is in this answer only. An Idempotency-Key does not count",
+		ofName(control.Access.ResetPerson))
+	RevokePerson = document("DELETE "+peoplePath+"/{name}", "revoke-person",
+		"End a person's sign-ins, password and passkeys, at once", ofName(control.Access.RevokePerson))
 	ListHooks = document("GET "+hooksPath, "list-hooks",
 		"List hooks, without their secrets; for admins", none(control.Hooks.List))
 	AddHook = document("POST "+hooksPath, "add-hook",
@@ -255,5 +270,6 @@ var (
 const (
 	tokensPath     = "/tokens"
 	hooksPath      = "/hooks"
+	peoplePath     = "/people"
 	workspacesPath = "/workspaces"
 )

@@ -13,15 +13,22 @@ type Browser struct {
 	Owner, PersonID string
 	Via             Via
 	Groups          []string
-	// Roles are those of a one-time link; for others the groups count.
+	// Roles are those of a one-time link; of a person of a provider the groups count, and those of an account are
+	// read from its row.
 	Roles                        map[string][]Role
 	CreatedAt, SeenAt, ExpiresAt time.Time
 }
 
 // AddBrowser signs a browser in for a time, in place of its session before, which has the hash old. Those that have not been
-// used for the time idle, and of more than most those that were used longest ago, are signed out.
-func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, idle time.Duration, most int) error {
+// used for the time idle, and of more than most those that were used longest ago, are signed out. proof is what a person with
+// an account has signed in by: the stored password, or the id of a passkey. The error is [ErrNotFound] if it is no longer valid.
+func (d *DB) AddBrowser(ctx context.Context, b Browser, proof, old string, lifetime, idle time.Duration, most int) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		if b.Via == ViaAccount {
+			if err := t.signIn(b.PersonID, proof, now); err != nil {
+				return err
+			}
+		}
 		if _, err := t.exec(`delete from browsers where hash = $1 or expires_at <= $2 or seen_at <= $3`, old, now, now-idle.Microseconds()); err != nil {
 			return err
 		}
@@ -33,12 +40,20 @@ func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, id
 	})
 }
 
-// UseBrowser finds a browser that is signed in and was used within the time idle. Its use is noted once in a while.
+// UseBrowser finds a browser that is signed in and was used within the time idle, with the roles and groups that an account
+// has now. Its use is noted once in a while.
 func (d *DB) UseBrowser(ctx context.Context, hash string, idle, once time.Duration) (b Browser, err error) {
 	var now int64
 	err = d.readAt(ctx, func(t *Tx, at int64) error {
 		now = at
-		return t.get(&b, "browsers", `where hash = $1 and expires_at > $2 and seen_at > $3`, hash, now, now-idle.Microseconds())
+		err := t.get(&b, "browsers", `where hash = $1 and expires_at > $2 and seen_at > $3`, hash, now, now-idle.Microseconds())
+		if err != nil || b.Via != ViaAccount {
+			return err
+		}
+		var p Person
+		err = t.get(&p, "people", `where id = $1 and revoked_at is null`, b.PersonID)
+		b.Name, b.Roles, b.Groups = p.Name, p.Roles, p.Groups
+		return err
 	})
 	if err == nil && timeOf(now).Sub(b.SeenAt) > once {
 		_, _ = d.exec(ctx, `update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now) // the next use tries again
@@ -49,6 +64,22 @@ func (d *DB) UseBrowser(ctx context.Context, hash string, idle, once time.Durati
 // RemoveBrowser signs a browser out.
 func (d *DB) RemoveBrowser(ctx context.Context, hash string) error {
 	_, err := d.exec(ctx, `delete from browsers where hash = $1`, hash)
+	return err
+}
+
+// BrowsersOf lists the browsers of a person that are signed in, those that were used last first.
+func (d *DB) BrowsersOf(ctx context.Context, person string, idle time.Duration) (all []Browser, err error) {
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
+		all, err = query[Browser](t, "select "+columnsOf(new(Browser)).names()+` from browsers where person_id = $1 and expires_at > $2 and seen_at > $3
+			order by seen_at desc`, person, now, now-idle.Microseconds())
+		return err
+	})
+	return all, err
+}
+
+// RemoveBrowsers signs the browsers of a person out, but not the one with the hash keep.
+func (d *DB) RemoveBrowsers(ctx context.Context, person, keep string) error {
+	_, err := d.exec(ctx, `delete from browsers where person_id = $1 and hash <> $2`, person, keep)
 	return err
 }
 

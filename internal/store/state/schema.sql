@@ -541,11 +541,53 @@ create table browsers (
   name       text   not null,
   owner      text   not null,          -- who made the one-time link; empty for a person of a provider
   person_id  text   not null,          -- the person by id, where the name alone does not identify
-  via        text   not null,          -- oidc, link
+  via        text   not null,          -- account, oidc, link
   groups     text   not null,          -- json: of the provider; they decide the roles whenever it is used
-  roles      text   not null,          -- json: those of a one-time link
+  roles      text   not null,          -- json: those of a one-time link; those of an account are in its row
   created_at bigint not null,
   seen_at    bigint not null,          -- its last use, within an hour; after a day without use it is signed out
+  expires_at bigint not null
+);
+create index browsers_of_person on browsers (person_id);
+
+-- People who have accounts here. Nothing is deleted: records have the names.
+create table people (
+  id           text   primary key,
+  name         text   not null unique,
+  roles        text   not null,        -- json: roles by team; * is all teams
+  groups       text   not null,        -- json: groups that count in the rules of approvals
+  password     text   not null,        -- argon2id with its parameters; empty: there is none
+  by_person    text   not null,        -- who invited the person
+  by_id        text   not null,        -- the same person by id, where the name alone does not identify
+  created_at   bigint not null,
+  joined_at    bigint,                 -- null: the invitation was not used
+  signed_in_at bigint,                 -- the last time
+  revoked_at   bigint,
+  revoked_by   text   not null
+);
+
+-- Links with which people make their accounts, recover them, or add a passkey on another device. Deleted when used.
+create table invitations (
+  hash       text   primary key,       -- SHA-256 of the code, which is not kept
+  person     text   not null,
+  purpose    text   not null check (purpose in ('account', 'recovery', 'device')),
+  expires_at bigint not null
+);
+
+-- Passkeys of people (WebAuthn).
+create table passkeys (
+  id         text   primary key,       -- the credential's, in base64url
+  person     text   not null,
+  credential text   not null,          -- json: public key, counter and flags
+  created_at bigint not null,
+  used_at    bigint
+);
+create index passkeys_of_person on passkeys (person);
+
+-- Ceremonies of passkeys under way. Deleted when used.
+create table ceremonies (
+  hash       text   primary key,       -- SHA-256 of the browser's cookie
+  data       text   not null,          -- json: the challenge, and what it is for
   expires_at bigint not null
 );
 
@@ -590,7 +632,7 @@ create table audit (
   actor     text   not null,           -- name of a person, a token, a one-time link or a hook; empty: nobody was signed in
   owner     text   not null,           -- the person who made the token or the link
   person_id text   not null,           -- the person by id, where the name alone does not identify
-  via       text   not null,           -- how the actor was authenticated: cli, token, link, oidc, hook
+  via       text   not null,           -- how the actor was authenticated: cli, token, agent, link, account, oidc, hook
   program   text   not null,           -- mcp: a program did it with the rights of the actor
   address   text   not null,           -- of the client; empty: the program ran on a host of the installation
   action    text   not null,           -- noun and verb, like session.cancel

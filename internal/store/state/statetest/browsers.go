@@ -41,7 +41,7 @@ func browsersAreSignedOut(t *testing.T, b *bench) {
 	add := func(hash, old string, lifetime time.Duration, most int) {
 		t.Helper()
 		who := state.Browser{Hash: hash, Name: "ann", Via: "oidc", Groups: []string{"leads"}, PersonID: "a1"}
-		require.NoError(t, b.AddBrowser(t.Context(), who, old, lifetime, time.Hour, most))
+		require.NoError(t, b.AddBrowser(t.Context(), who, "", old, lifetime, time.Hour, most))
 		b.clock.Pass(time.Microsecond)
 	}
 	use := func(hash string, idle time.Duration) (state.Browser, error) {

@@ -1,0 +1,261 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/store/state"
+)
+
+const (
+	// maxPeople have accounts, with those who were revoked.
+	maxPeople = 2000
+	// maxInvitation is for how long an invitation is good at most, and resetLifetime a link for the recovery of an account.
+	maxInvitation = 30 * 24 * time.Hour
+	resetLifetime = 3 * 24 * time.Hour
+)
+
+// Person is somebody who has an account.
+type Person = state.Person
+
+// People are those who have accounts in an installation.
+type People struct {
+	db    *state.DB
+	audit *Audit
+}
+
+// NewPeople returns the people in a database.
+func NewPeople(db *state.DB, audit *Audit) *People { return &People{db, audit} }
+
+// NewPerson has the parameters of an invitation.
+type NewPerson struct {
+	Name   string
+	Roles  Roles
+	Groups []string
+	// Lifetime is how long the invitation is good.
+	Lifetime time.Duration
+}
+
+func (n NewPerson) check() error {
+	if err := spec.CheckName(n.Name); err != nil {
+		return &NameError{text: "name of the person: " + err.Error()}
+	}
+	if n.Lifetime <= 0 || n.Lifetime > maxInvitation {
+		return &NameError{text: fmt.Sprintf("an invitation is good for at most %s", textfmt.Duration(maxInvitation))}
+	}
+	return checkGiven(n.Roles, n.Groups)
+}
+
+// checkGiven refuses roles and groups that a person cannot have.
+func checkGiven(roles Roles, groups []string) error {
+	if len(roles) == 0 {
+		return &NameError{text: "a person needs at least one role"}
+	}
+	return checkGroups(groups)
+}
+
+// ErrNoServer means that no server runs to which a link could lead.
+var ErrNoServer = errors.New("no server runs for this store; start one with `maestro serve`")
+
+// Invite makes an account for a person, and returns the link with which the person begins to use it. Its code is stored nowhere.
+func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Person, err error) {
+	event := Event{Action: "person.invite", Subject: n.Name, Detail: grants(n.Roles, n.Groups)}
+	if err := mayGive(ctx, n.Roles, n.Groups); err != nil {
+		p.audit.deny(ctx, event, err)
+		return "", made, err
+	}
+	if err := n.check(); err != nil {
+		return "", made, err
+	}
+	actor, _ := Of(ctx)
+	made = Person{ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
+	link, err = p.link(ctx, event, made.ID, state.ForAccount, func(ctx context.Context, inv state.Invitation) error {
+		var taken bool
+		made, taken, err = p.db.AddPerson(ctx, made, inv, n.Lifetime, maxPeople)
+		switch {
+		case errors.Is(err, state.ErrFull):
+			return &NameError{text: fmt.Sprintf("the store has %d people already, and no more are allowed; those who were revoked count", maxPeople)}
+		case taken:
+			return &NameError{text: fmt.Sprintf("a person %s exists already; choose another name, or make a new link with `maestro people reset %[1]s`", n.Name)}
+		}
+		return err
+	})
+	return link, made, err
+}
+
+// link makes a link for a person, whose invitation is added by a change that is recorded.
+func (p *People) link(ctx context.Context, e Event, person string, purpose state.Purpose, add func(context.Context, state.Invitation) error) (string, error) {
+	base := ServedAt(ctx, p.db)
+	if base == "" {
+		return "", ErrNoServer
+	}
+	code := newSecret()
+	err := p.audit.do(ctx, e, func(ctx context.Context) error {
+		return add(ctx, state.Invitation{Hash: hashOf(code), Person: person, Purpose: purpose})
+	})
+	if err != nil {
+		return "", err
+	}
+	return base + joinPath + "?" + url.Values{"code": {code}}.Encode(), nil
+}
+
+// List returns the people whom the actor may manage, by name.
+func (p *People) List(ctx context.Context) ([]Person, error) {
+	if err := checkAdmin(ctx); err != nil {
+		return nil, err
+	}
+	all, err := p.db.People(ctx)
+	people := []Person{}
+	for _, one := range all {
+		if mayManage(ctx, one.Roles) == nil {
+			people = append(people, one)
+		}
+	}
+	return people, err
+}
+
+// managed finds a person whom the actor may manage. Who may not gets the same answer for those who exist and those who do not.
+func (p *People) managed(ctx context.Context, e Event) (Person, error) {
+	found, err := p.db.PersonNamed(ctx, e.Subject)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return found, err
+	}
+	if mayManage(ctx, found.Roles) != nil {
+		denied := Check(ctx, Admin, AllTeams)
+		p.audit.deny(ctx, e, denied)
+		return Person{}, denied
+	}
+	if err != nil {
+		return found, &NameError{Unknown: true, text: fmt.Sprintf("person %q not found; `maestro people list` lists them", textfmt.Shorten(e.Subject, 80))}
+	}
+	return found, nil
+}
+
+// SignIn is a browser that is signed in.
+type SignIn struct {
+	SignedInAt time.Time `json:"signed_in_at"`
+	// LastUsed is within an hour of the last use.
+	LastUsed  time.Time `json:"last_used"`
+	ExpiresAt time.Time `json:"expires_at"`
+	// This: it is the browser that asks.
+	This bool `json:"this,omitempty"`
+}
+
+// Show returns a person, and where the person is signed in.
+func (p *People) Show(ctx context.Context, name string) (found Person, in []SignIn, keys []state.Passkey, err error) {
+	if err := checkAdmin(ctx); err != nil {
+		return found, nil, nil, err
+	}
+	if found, err = p.managed(ctx, Event{Action: "person.show", Subject: name}); err != nil {
+		return found, nil, nil, err
+	}
+	in, keys, err = p.signIns(ctx, found.ID)
+	return found, in, keys, err
+}
+
+func (p *People) signIns(ctx context.Context, id string) (in []SignIn, keys []state.Passkey, err error) {
+	all, err := p.db.BrowsersOf(ctx, id, browserIdle)
+	if err != nil {
+		return nil, nil, err
+	}
+	this, _ := ctx.Value(browserKey{}).(state.Browser)
+	in = []SignIn{}
+	for _, b := range all {
+		in = append(in, SignIn{b.CreatedAt, b.SeenAt, b.ExpiresAt, b.Hash == this.Hash})
+	}
+	keys, err = p.db.PasskeysOf(ctx, id)
+	return in, keys, err
+}
+
+// Own returns the account of the actor, and where it is signed in; ok is false for an actor without one.
+func (p *People) Own(ctx context.Context) (own Person, in []SignIn, keys []state.Passkey, ok bool, err error) {
+	actor, _ := Of(ctx)
+	if actor.Via != ViaAccount {
+		return own, nil, nil, false, nil
+	}
+	if own, err = p.db.Person(ctx, actor.PersonID); err == nil {
+		in, keys, err = p.signIns(ctx, own.ID)
+	}
+	return own, in, keys, true, err
+}
+
+// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil.
+func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups []string) (Person, error) {
+	event := Event{Action: "person.role", Subject: name, Detail: grants(roles, groups)}
+	found, err := p.managed(ctx, event)
+	if err != nil {
+		return found, err
+	}
+	if err := mayGive(ctx, roles, groups); err != nil {
+		p.audit.deny(ctx, event, err)
+		return found, err
+	}
+	if groups == nil {
+		groups = found.Groups
+	}
+	if err := checkGiven(roles, groups); err != nil {
+		return found, err
+	}
+	event.Detail = grants(found.Roles, found.Groups) + " -> " + grants(roles, groups)
+	err = p.audit.do(ctx, event, func(ctx context.Context) error { return p.db.SetRoles(ctx, found.ID, roles, groups) })
+	found.Roles, found.Groups = roles, groups
+	return found, err
+}
+
+// Reset returns a link with which a person recovers the account: when it is used, the password, the passkeys and the
+// sign-ins before end, and a revocation.
+func (p *People) Reset(ctx context.Context, name string) (link string, found Person, err error) {
+	event := Event{Action: "person.reset", Subject: name}
+	if found, err = p.managed(ctx, event); err != nil {
+		return "", found, err
+	}
+	if err := mayGive(ctx, found.Roles, found.Groups); err != nil { // who has the link is the person
+		p.audit.deny(ctx, event, err)
+		return "", found, err
+	}
+	link, err = p.link(ctx, event, found.ID, state.ForRecovery, func(ctx context.Context, inv state.Invitation) error {
+		return p.db.Invite(ctx, inv, resetLifetime)
+	})
+	return link, found, err
+}
+
+// Revoke ends what a person can sign in by, and is signed in by, at once.
+func (p *People) Revoke(ctx context.Context, name string) (Person, error) {
+	event := Event{Action: "person.revoke", Subject: name}
+	found, err := p.managed(ctx, event)
+	if err != nil || found.RevokedAt != nil {
+		return found, err
+	}
+	actor, _ := Of(ctx)
+	err = p.audit.do(ctx, event, func(ctx context.Context) error {
+		found, err = p.db.RevokePerson(ctx, found.ID, actor.Name)
+		return err
+	})
+	return found, err
+}
+
+// errWrongPassword is the same for a wrong name and a wrong password.
+var errWrongPassword = errors.New("the name or the password is wrong")
+
+// check finds the person with a name and a password, or errWrongPassword after the same work. known is the name if there is such
+// a person: what somebody has typed may be a password.
+func (p *People) check(ctx context.Context, name, password string) (found Person, known string, err error) {
+	found, err = p.db.PersonNamed(ctx, name)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return found, "", err
+	}
+	of := nobody
+	if found.Password != "" && found.RevokedAt == nil {
+		of = found.Password
+	}
+	same, err := fits(ctx, password[:min(len(password), maxPassword+1)], of)
+	if err == nil && (!same || of == nobody) {
+		err = errWrongPassword
+	}
+	return found, found.Name, err
+}
