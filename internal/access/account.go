@@ -313,6 +313,9 @@ func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.B
 	if err := g.fresh(browser); err != nil {
 		return note, err
 	}
+	if g.relyingParty(v) == nil {
+		return note, &inputError{"passkeys work by https, at the first name of this server, or at localhost"}
+	}
 	code := newSecret()
 	err = g.options.Audit.do(r.Context(), Event{Action: "person.device", Subject: own.Name}, func(ctx context.Context) error {
 		return g.options.DB.Invite(ctx, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice}, deviceLifetime)

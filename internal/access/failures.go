@@ -19,6 +19,8 @@ const (
 	// Of each name of an account, so many passwords are tried at once, and then one in a while.
 	guessesAtOnce = 10
 	guessEvery    = time.Minute
+	// Of each network, so many ceremonies of passkeys are begun at once, and then one in a while: each is a row.
+	ceremoniesAtOnce = 30
 
 	// Of all failures, one a minute and network is recorded, and so many a minute in all.
 	recordedEvery   = time.Minute
@@ -34,8 +36,10 @@ type failures struct {
 	answers *quota
 	// guesses are tried passwords, by the name that was given.
 	guesses *quota
-	records *quota
-	overall *quota
+	// ceremonies of passkeys are begun, by network.
+	ceremonies *quota
+	records    *quota
+	overall    *quota
 	// logged bounds the log of requests that the store could not be used for.
 	logged *quota
 	// skipped is the number of failures since the last one that was recorded.
@@ -44,12 +48,13 @@ type failures struct {
 
 func newFailures(audit *Audit, now func() time.Time) *failures {
 	return &failures{
-		audit:   audit,
-		answers: newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
-		guesses: newQuota(failureNetworks, guessesAtOnce, guessEvery, now),
-		records: newQuota(failureNetworks, 1, recordedEvery, now),
-		overall: newQuota(1, recordedAtOnce, recordedBetween, now),
-		logged:  newQuota(1, recordedAtOnce, recordedEvery, now),
+		audit:      audit,
+		answers:    newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
+		guesses:    newQuota(failureNetworks, guessesAtOnce, guessEvery, now),
+		ceremonies: newQuota(failureNetworks, ceremoniesAtOnce, failureEvery, now),
+		records:    newQuota(failureNetworks, 1, recordedEvery, now),
+		overall:    newQuota(1, recordedAtOnce, recordedBetween, now),
+		logged:     newQuota(1, recordedAtOnce, recordedEvery, now),
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-//go:embed login.html login.css
+//go:embed login.html login.css passkey.js
 var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "login.html"))
@@ -62,9 +62,13 @@ func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (ha
 		g.showInvitation(w, r, v)
 	case r.Method == http.MethodPost && g.accountForm(path) != nil:
 		g.postForm(w, r, v, g.ofAccount(g.accountForm(path)))
-	case path == "/login.css":
+	case path == "/login.css", path == "/login/passkey.js":
 		w.Header().Set("Cache-Control", "max-age=3600")
-		http.ServeFileFS(w, r, files, "login.css")
+		http.ServeFileFS(w, r, files, path[strings.LastIndex(path, "/")+1:])
+	case path == passkeyPath+"/begin" && r.Method == http.MethodPost:
+		g.postForm(w, r, v, g.beginPasskey)
+	case path == passkeyPath+"/finish" && r.Method == http.MethodPost:
+		g.postForm(w, r, v, g.finishPasskey)
 	case path == "/logout":
 		g.logout(w, r, v)
 	case g.oidc != nil && path == oidcPath && r.Method == http.MethodGet:

@@ -69,7 +69,7 @@ type plane struct {
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}, Account: fakeAccount{}}
 }
 
 type (
@@ -86,7 +86,14 @@ type (
 	fakeHealth      struct{ *plane }
 	fakeAlerts      struct{ *plane }
 	fakeHooks       struct{ *plane }
+	fakeAccount     struct{}
 )
+
+func (fakeAccount) Own(context.Context) (control.Account, bool, error) {
+	person := control.Person{Person: access.Person{Name: "alice"}, State: "active"}
+	in := []access.SignIn{{SignedInAt: ago(time.Hour), LastUsed: ago(time.Minute), ExpiresAt: ago(-time.Hour), This: true}}
+	return control.Account{Person: person, SignIns: in, Passkeys: []state.Passkey{{ID: "k1", CreatedAt: ago(time.Hour)}}, HasPassword: true}, true, nil
+}
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
 	f.mu.Lock()

@@ -77,6 +77,9 @@ type Operations struct {
 	Alerts interface {
 		List(context.Context) (control.AlertList, error)
 	}
+	Account interface {
+		Own(context.Context) (own control.Account, ok bool, err error)
+	}
 	Hooks interface {
 		List(context.Context) (control.HookList, error)
 		Newest(ctx context.Context, of []access.Hook) (map[string]state.Session, error)
@@ -90,5 +93,6 @@ func NewOperations(base *control.Base) Operations {
 		Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
 		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base},
 		Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
+		Account: control.Access{Base: base},
 	}
 }

@@ -23,7 +23,7 @@ import (
 var allPages = []string{
 	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/sessions/web-7/checkpoints", "/operate", "/audit", "/account", "/start", "/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.

@@ -110,7 +110,7 @@ func (s screen) accessible(name string) {
 // pagePaths is a page of each kind.
 var pagePaths = map[string]string{
 	"inbox": "/inbox", "sessions": "/sessions", "session": "/sessions/web-7", "absent": "/sessions/absent",
-	"phase": "/sessions/web-7/phases/frontend", "early": "/sessions/web-7/phases/documentation", "changes": "/sessions/web-7/changes", "history": "/history", "operate": "/operate", "audit": "/audit", "start": "/start?team=web", "choose": "/start?choose", "register": "/register-team", "teams": "/teams", "team": "/teams/web", "checkpoints": "/sessions/web-7/checkpoints",
+	"phase": "/sessions/web-7/phases/frontend", "early": "/sessions/web-7/phases/documentation", "changes": "/sessions/web-7/changes", "history": "/history", "operate": "/operate", "audit": "/audit", "account": "/account", "start": "/start?team=web", "choose": "/start?choose", "register": "/register-team", "teams": "/teams", "team": "/teams/web", "checkpoints": "/sessions/web-7/checkpoints",
 	"assignment": "/sessions/web-7/phases/backend/developer", "attempt": "/sessions/web-7/phases/backend/developer/attempts/1.1?q=store", "running": "/sessions/web-7/phases/backend/database-expert/attempts/1.1",
 }
 

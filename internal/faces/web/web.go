@@ -88,6 +88,7 @@ func (s *site) routes() []route {
 		{"POST /operate/budgets/{team}/raise", "operate", "/operate", s.raiseDay},
 		{"POST /operate/examine", "operate", "/operate", s.examine},
 		{"GET /audit", "operate", "/audit", s.audit},
+		{"GET /account", "", "/inbox", s.account},
 		{"/", "", "", func(r *http.Request) (page, error) {
 			text := "Nothing has the address " + r.URL.Path + "."
 			return page{}, &problem{Status: http.StatusNotFound, Title: "Page not found", Text: text, Command: "maestro list"}
