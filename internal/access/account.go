@@ -53,7 +53,7 @@ func (g *Guard) loginByPassword(w http.ResponseWriter, r *http.Request, v visit)
 	name, password := r.PostFormValue("name"), r.PostFormValue("password")
 	found, known, err := g.checked(r.Context(), v, name, password)
 	if err == nil {
-		err = g.begin(w, r, v, accountBrowser(found), found.Password, browserLifetime)
+		err = g.begin(w, r, v, accountBrowser(found), found.Password, "password", browserLifetime)
 		if errors.Is(err, state.ErrNotFound) { // it was changed meanwhile
 			err = errWrongPassword
 		}
@@ -179,7 +179,7 @@ func (g *Guard) join(w http.ResponseWriter, r *http.Request, v visit) {
 		err = g.use(r.Context(), v, inv, p, stored, state.Passkey{})
 	}
 	if err == nil {
-		err = g.begin(w, r, v, accountBrowser(p), stored, browserLifetime)
+		err = g.begin(w, r, v, accountBrowser(p), stored, "invitation", browserLifetime)
 	}
 	if err != nil {
 		g.refuseInvitation(w, r, v, err)

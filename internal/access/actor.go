@@ -80,8 +80,8 @@ func (a Actor) Person() string { return cmp.Or(a.Owner, a.Name) }
 func (a Actor) Identity() string { return cmp.Or(a.PersonID, a.Person()) }
 
 // OnHost reports whether an actor is a user of a host of the store, who can write its files: by
-// the command line, or by a one-time link, which only such a user can make.
-func (a Actor) OnHost() bool { return a.Via == ViaCLI || a.Via == ViaLink }
+// the command line, or by a one-time link that such a user has made for nobody else.
+func (a Actor) OnHost() bool { return a.Via == ViaCLI || a.Via == ViaLink && a.Owner != "" }
 
 type actorKey struct{}
 

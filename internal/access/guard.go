@@ -119,7 +119,7 @@ func (g *Guard) URL() string {
 
 // LoginURL returns a link that signs the local user in, once within 10 minutes.
 func (g *Guard) LoginURL(ctx context.Context) (string, error) {
-	return g.links.create(ctx, g.URL(), g.options.User)
+	return g.links.create(ctx, g.URL(), state.Link{Owner: g.options.User})
 }
 
 // Wrap guards a handler.

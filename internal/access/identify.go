@@ -117,7 +117,7 @@ func (g *Guard) actor(who state.Browser, v visit) Actor {
 		Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly,
 	}
 	if who.Via == ViaOIDC {
-		a.Roles = g.oidc.roles(who.Groups)
+		a.Roles = g.oidc.roles(who.Groups, who.Mail)
 	}
 	return a
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,15 +48,20 @@ func ServedAt(ctx context.Context, db *state.DB) string {
 	return address
 }
 
-// NewLink returns a link that signs a local user in once, with the role admin, to a server that runs
-// on this host.
-func NewLink(ctx context.Context, db *state.DB, audit *Audit, host, user string) (string, error) {
+// NewLink returns a link of a local user that signs in once, to a server that runs on this host: somebody with the role admin,
+// or a named person with roles.
+func NewLink(ctx context.Context, db *state.DB, audit *Audit, host, user, as string, roles Roles) (string, error) {
 	address, err := servedOn(ctx, db, host)
 	if err != nil {
 		return "", err
 	}
+	if as != "" {
+		if _, err := db.PersonNamed(ctx, as); !errors.Is(err, state.ErrNotFound) {
+			return "", cmp.Or(err, fmt.Errorf("%s has an account, and signs in by it; `maestro people reset %[1]s` recovers it", as))
+		}
+	}
 	if address != "" {
-		return links{db, audit}.create(ctx, address, user)
+		return links{db, audit}.create(ctx, address, state.Link{Owner: user, Name: as, Roles: roles})
 	}
 	elsewhere, err := servedOn(ctx, db, "")
 	if err != nil || elsewhere == "" {
@@ -70,10 +76,17 @@ type links struct {
 	audit *Audit
 }
 
-func (l links) create(ctx context.Context, base, user string) (string, error) {
-	code, id := newSecret(), newID()
-	err := l.audit.do(With(ctx, Local(user)), Event{Action: "link.create", Subject: id}, func(ctx context.Context) error {
-		return l.db.AddLink(ctx, state.Link{Hash: hashOf(code), ID: id, Owner: user}, linkLifetime)
+func (l links) create(ctx context.Context, base string, link state.Link) (string, error) {
+	code := newSecret()
+	link.Hash, link.ID = hashOf(code), newID()
+	event := Event{Action: "link.create", Subject: link.ID}
+	if link.Name == "" {
+		link.Roles = Roles{AllTeams: {RoleAdmin}}
+	} else {
+		event.Detail = link.Name + ": " + grants(link.Roles, nil)
+	}
+	err := l.audit.do(With(ctx, Local(link.Owner)), event, func(ctx context.Context) error {
+		return l.db.AddLink(ctx, link, linkLifetime)
 	})
 	if err != nil {
 		return "", fmt.Errorf("create a one-time link: %w", err)
@@ -83,6 +96,14 @@ func (l links) create(ctx context.Context, base, user string) (string, error) {
 
 // errNoLink says that a code is unknown, used or too old.
 var errNoLink = errors.New("the link was used already, or is older than 10 minutes")
+
+// linkBrowser is a browser that a link signs in. Of a link for a named person the audit log has who made it.
+func linkBrowser(l state.Link) state.Browser {
+	if l.Name != "" {
+		return state.Browser{Name: l.Name, Via: ViaLink, Roles: l.Roles}
+	}
+	return state.Browser{Name: "one-time link " + l.ID, Owner: l.Owner, Via: ViaLink, Roles: l.Roles}
+}
 
 // use takes a code and returns its link, or errNoLink.
 func (l links) use(ctx context.Context, code string) (state.Link, error) {

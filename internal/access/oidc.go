@@ -54,6 +54,34 @@ func ParseGroupRole(text string) (GroupRole, error) {
 	return GroupRole{text[:at], roles}, err
 }
 
+// MailRole gives people of the provider a role by their verified address of mail.
+type MailRole struct {
+	// Mail is an address, or with nothing before the @ all addresses of a domain; in lower case.
+	Mail  string
+	Roles Roles
+}
+
+// ParseMailRole reads ADDRESS=ROLE, or with nothing before the @ DOMAIN=ROLE. ROLE may be ROLE:TEAM.
+func ParseMailRole(text string) (MailRole, error) {
+	mail, grant, _ := strings.Cut(text, "=")
+	local, domain, ok := strings.Cut(plainMail(mail), "@")
+	if !ok || !strings.Contains(domain, ".") || strings.ContainsAny(local+domain, " *,") {
+		return MailRole{}, fmt.Errorf("%.80q is not ADDRESS=ROLE or DOMAIN=ROLE, with :TEAM for one team", strings.TrimPrefix(text, "@"))
+	}
+	roles, err := ParseRoles(grant)
+	return MailRole{plainMail(mail), roles}, err
+}
+
+// plainMail is an address in lower case; empty if it is not one that is compared. Letters outside of ASCII may become others in lower
+// case, and quoted names may have an @.
+func plainMail(mail string) string {
+	notPlain := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' }
+	if strings.ContainsFunc(mail, notPlain) || strings.Count(mail, "@") != 1 {
+		return ""
+	}
+	return strings.ToLower(mail)
+}
+
 // OIDCOptions names the provider by which people sign in (OpenID Connect).
 type OIDCOptions struct {
 	// Issuer is the provider's address, and ClientID and Secret are what it knows this server by.
@@ -63,6 +91,7 @@ type OIDCOptions struct {
 	// Scopes are asked for besides openid, profile and email.
 	Scopes []string
 	Groups []GroupRole
+	Mails  []MailRole
 	// Transport carries calls to the provider; nil: the usual one.
 	Transport http.RoundTripper
 }
@@ -103,8 +132,8 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// roles are those that groups have.
-func (p *oidcProvider) roles(groups []string) Roles {
+// roles are those that groups and a verified address have.
+func (p *oidcProvider) roles(groups []string, mail string) Roles {
 	roles := Roles{}
 	if p == nil {
 		return roles
@@ -112,6 +141,13 @@ func (p *oidcProvider) roles(groups []string) Roles {
 	for _, g := range p.options.Groups {
 		if slices.Contains(groups, g.Group) {
 			roles = roles.Merge(g.Roles)
+		}
+	}
+	mail = plainMail(mail)
+	for _, m := range p.options.Mails {
+		local, fits := strings.CutSuffix(mail, m.Mail)
+		if fits && (local != "") == (m.Mail[0] == '@') {
+			roles = roles.Merge(m.Roles)
 		}
 	}
 	return roles
@@ -196,14 +232,14 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 	if len(id.Audience) > 1 && party != p.options.ClientID || id.Subject == "" {
 		return who, fmt.Errorf("%w: it is for another client", errIdentity)
 	}
-	if claims[p.options.GroupsClaim] == nil {
+	if claims[p.options.GroupsClaim] == nil || len(p.options.Mails) > 0 && (claims["email"] == nil || claims["email_verified"] == nil) {
 		if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
 			return who, err
 		}
 	}
 	groups := groupsOf(claims[p.options.GroupsClaim])
-	who = state.Browser{Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Via: ViaOIDC, Groups: p.kept(groups)}
-	if len(p.roles(groups)) == 0 {
+	who = state.Browser{Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Mail: verifiedMail(claims), Via: ViaOIDC, Groups: p.kept(groups)}
+	if len(p.roles(groups, who.Mail)) == 0 {
 		return who, &noRoleError{who.Name + p.whyNoRole(groups, claims)}
 	}
 	return who, nil
@@ -238,6 +274,10 @@ func (p *oidcProvider) whyNoRole(groups []string, claims map[string]json.RawMess
 	_ = json.Unmarshal(claims["_claim_names"], &elsewhere)
 	const admin = "; an admin of this server can "
 	switch {
+	case len(p.options.Mails) > 0 && verifiedMail(claims) == "":
+		return " has no role, because the provider does not state a verified address of mail" + admin + "let it state the claims email and email_verified"
+	case len(p.options.Mails) > 0 && len(p.options.Groups) == 0:
+		return " has no role here" + admin + "give one with --oidc-person or --oidc-domain"
 	case len(groups) > 0:
 		return fmt.Sprintf(" is in no group that has a role here (the provider names %s)"+admin+"give one of them a role",
 			textfmt.Count(len(groups), "group"))
@@ -276,6 +316,9 @@ func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, to
 		return fmt.Errorf("%w: %w", errIdentity, err)
 	}
 	maps.DeleteFunc(stated, isNull)
+	if claims["email"] != nil && string(claims["email"]) != string(stated["email"]) { // another address is verified
+		delete(stated, "email_verified")
+	}
 	for name, value := range stated {
 		if claims[name] == nil {
 			claims[name] = value
@@ -287,17 +330,26 @@ func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, to
 // nameOf is a person's name in records: an address of mail that the provider has verified, or
 // the name that the person has chosen with the subject, which nobody else has.
 func nameOf(subject string, claims map[string]json.RawMessage) string {
-	text := func(claim string) (s string) {
-		_ = json.Unmarshal(claims[claim], &s)
-		return s
-	}
-	if mail := text("email"); mail != "" && isTrue(claims["email_verified"]) {
+	if mail := verifiedMail(claims); mail != "" {
 		return mail
 	}
-	if name := text("preferred_username"); name != "" {
+	if name := textOf(claims["preferred_username"]); name != "" {
 		return name + " (" + subject + ")"
 	}
 	return subject
+}
+
+// verifiedMail is the address of mail that the provider has verified; empty: none.
+func verifiedMail(claims map[string]json.RawMessage) string {
+	if !isTrue(claims["email_verified"]) {
+		return ""
+	}
+	return textOf(claims["email"])
+}
+
+func textOf(claim json.RawMessage) (s string) {
+	_ = json.Unmarshal(claim, &s)
+	return s
 }
 
 // isTrue reports whether a claim is true. Cognito and Apple state truth as a string.

@@ -90,7 +90,7 @@ func (g *Guard) endOIDC(w http.ResponseWriter, r *http.Request, v visit) {
 	case err != nil:
 		g.refuse(w, r, v, err)
 	default:
-		g.signIn(w, r, v, who, oidcLifetime, localPath(a.Return))
+		g.signIn(w, r, v, who, "", oidcLifetime, localPath(a.Return))
 	}
 }
 

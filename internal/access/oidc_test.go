@@ -315,3 +315,77 @@ func TestGroupsHaveRoles(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+func TestRolesByVerifiedAddresses(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	p := newProvider(t, c)
+	o := &access.OIDCOptions{Issuer: p.server.URL, ClientID: "maestro", Secret: "s3cret"}
+	for _, text := range []string{"Ann@Example.org=approver:web", "@example.org=viewer"} {
+		m, err := access.ParseMailRole(text)
+		require.NoError(t, err)
+		o.Mails = append(o.Mails, m)
+	}
+	s := startSite(t, t.TempDir(), c, "127.0.0.1:0", func(options *access.Options) { options.OIDC = o })
+	verified := func(mail any) map[string]any {
+		return map[string]any{"sub": "1", "email": mail, "email_verified": true}
+	}
+	for _, r := range []struct {
+		person, info map[string]any
+		want         []string
+	}{
+		{verified("ann@example.org"), nil, []string{"approver:web", "viewer"}},
+		{verified("ANN@EXAMPLE.ORG"), nil, []string{"approver:web", "viewer"}},
+		{verified("bob@example.org"), nil, []string{"viewer"}},
+		{map[string]any{"sub": "1"}, verified("bob@example.org"), []string{"viewer"}},
+		{map[string]any{"sub": "ann@example.org"}, nil, nil},
+		{map[string]any{"sub": "1", "email": "ann@example.org"}, nil, nil},
+		{map[string]any{"sub": "1", "email": "ann@example.org", "email_verified": "false"}, nil, nil},
+		{map[string]any{"sub": "1", "email": "ann@example.org"}, verified("eve@evil.example"), nil},
+		{verified("ann@evil.example"), nil, nil},
+		{verified("ann@sub.example.org"), nil, nil},
+		{verified("ann@notexample.org"), nil, nil},
+		{verified("x@evil.example@example.org"), nil, nil},
+		{verified(`"x@evil.example"@example.org`), nil, nil},
+		{verified("ann@example.org\u0000"), nil, nil},
+		{verified("ann@e\u00d7ample.org"), nil, nil},
+		{verified("a\u017fh@example.org"), nil, nil},
+		{verified("@example.org"), nil, nil},
+		{verified(""), nil, nil},
+		{verified([]string{"ann@example.org"}), nil, nil},
+	} {
+		p.set(func() {
+			if p.person, p.info = r.person, r.info; r.info == nil {
+				p.info = map[string]any{"sub": r.person["sub"]}
+			}
+		})
+		u := s.user()
+		got := u.signIn(p, "/")
+		if r.want == nil {
+			require.Equal(t, 403, got.StatusCode, "%v: %s", r.person, got.text)
+			require.Equal(t, 401, u.get("/").StatusCode)
+			continue
+		}
+		require.Equal(t, 303, got.StatusCode, "%v: %s", r.person, got.text)
+		require.Equal(t, r.want, u.get("/").seen(t).Actor.Roles.Grants())
+	}
+}
+
+func TestALinkSignsANamedPersonIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.invite("bob", "viewer")
+	link, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "ann@desk", "eve", roles(t, "approver:web"))
+	require.NoError(t, err)
+	u := s.user()
+	require.Equal(t, 303, u.get(link).StatusCode)
+	who := u.get("/").seen(t).Actor
+	require.Equal(t, access.Actor{Name: "eve", Via: access.ViaLink, From: "127.0.0.1", Roles: roles(t, "approver:web")}, who)
+	require.False(t, who.OnHost(), "she is a member of no group")
+	made := eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})[0]
+	require.Equal(t, "ann@desk", made.Who())
+	require.Equal(t, "eve: approver:web", made.Detail)
+	require.Equal(t, "one-time link "+made.Subject, eventsOf(t, s.audit, access.EventFilter{Action: "login", Actor: "eve"})[0].Detail)
+	_, err = access.NewLink(t.Context(), s.db, s.audit, "desk", "ann@desk", "bob", roles(t, "approver:web"))
+	require.ErrorContains(t, err, "bob has an account", "one person is not two")
+}

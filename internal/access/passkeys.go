@@ -230,7 +230,7 @@ func (g *Guard) loginByPasskey(w http.ResponseWriter, r *http.Request, v visit, 
 	if err != nil {
 		return err
 	}
-	return g.begin(w, r, v, accountBrowser(holder.Person), id, browserLifetime)
+	return g.begin(w, r, v, accountBrowser(holder.Person), id, "passkey "+id, browserLifetime)
 }
 
 func (g *Guard) addPasskey(w http.ResponseWriter, r *http.Request, v visit, party *webauthn.WebAuthn, under ceremony, answer []byte) (next string, err error) {
@@ -254,7 +254,7 @@ func (g *Guard) addPasskey(w http.ResponseWriter, r *http.Request, v visit, part
 		if err := g.use(r.Context(), v, under.Invitation, holder.Person, "", key); err != nil {
 			return "", err
 		}
-		return "/", g.begin(w, r, v, accountBrowser(holder.Person), key.ID, browserLifetime)
+		return "/", g.begin(w, r, v, accountBrowser(holder.Person), key.ID, "invitation, passkey "+key.ID, browserLifetime)
 	}
 	own, c, err := g.own(r, v)
 	switch {

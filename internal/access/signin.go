@@ -112,7 +112,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 		g.refuse(w, r, v, err)
 		return
 	}
-	g.signIn(w, r, v, state.Browser{Name: "one-time link " + used.ID, Owner: used.Owner, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
+	g.signIn(w, r, v, linkBrowser(used), "one-time link "+used.ID, browserLifetime, "/")
 }
 
 // mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request.
@@ -125,21 +125,22 @@ func (g *Guard) mayBeSent(w http.ResponseWriter, r *http.Request, v visit) bool 
 }
 
 // signIn begins a session of a browser, in place of the one that it had, and leads it to a
-// path.
-func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, lifetime time.Duration, to string) {
+// path. The audit log has by what.
+func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, by string, lifetime time.Duration, to string) {
 	if !g.mayBeSent(w, r, v) {
 		return
 	}
-	if err := g.begin(w, r, v, who, "", lifetime); err != nil {
+	if err := g.begin(w, r, v, who, "", by, lifetime); err != nil {
 		g.refuse(w, r, v, err)
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// begin begins a session of a browser, in place of the one that it had. proof is what a person with an account has signed in by.
-func (g *Guard) begin(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, proof string, lifetime time.Duration) error {
-	if err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done}); err != nil {
+// begin begins a session of a browser, in place of the one that it had. proof is what a person with an account has signed in by,
+// and by is its name for the audit log.
+func (g *Guard) begin(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, proof, by string, lifetime time.Duration) error {
+	if err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done, Detail: by}); err != nil {
 		return err
 	}
 	id, err := g.browsers.create(r.Context(), who, proof, lifetime, v.cookie(r, ""))

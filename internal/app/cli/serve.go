@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,6 +42,9 @@ type serveCommand struct {
 	workspaces []string
 	oidc       oidcFlags
 	link       bool
+	// as and roles are those of the link.
+	as    string
+	roles []string
 }
 
 func newServe(a *app) *cobra.Command {
@@ -59,6 +65,8 @@ func newServe(a *app) *cobra.Command {
 	flags.BoolVar(&c.options.ReadOnly, "read-only", false, "change nothing")
 	c.oidc.add(flags)
 	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
+	flags.StringVar(&c.as, "as", "", "with --link: the name of the person whom the link signs in, for records")
+	flags.StringArrayVar(&c.roles, "role", nil, "with --as: the person's role, or ROLE:TEAM; may be given several times")
 	c.log.AddFlags(flags, quietly)
 	return a.addStateDirFlag(a.addTemporalFlags(cmd))
 }
@@ -81,6 +89,10 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if c.options.OIDC, err = c.oidc.provider(c.environ.get); err != nil {
 		return err
 	}
+	roles, err := c.linkRoles()
+	if err != nil {
+		return err
+	}
 	base, _, err := c.storeBase(ctx)
 	if err != nil {
 		return err
@@ -88,7 +100,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	s := base.Store
 	defer s.Close() //nolint:errcheck // everything is committed
 	if c.link {
-		link, err := access.NewLink(ctx, s.State, base.Audit, c.env.Host, c.env.person())
+		link, err := access.NewLink(ctx, s.State, base.Audit, c.env.Host, c.env.person(), c.as, roles)
 		if err != nil {
 			return failf("%w", err)
 		}
@@ -112,6 +124,24 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// linkRoles are those of --role, for a link with --as.
+func (c *serveCommand) linkRoles() (access.Roles, error) {
+	switch {
+	case c.as == "" && len(c.roles) == 0:
+		return nil, nil
+	case c.as == "" || len(c.roles) == 0 || !c.link:
+		return nil, usagef("--as and --role belong together, and to --link: --link --as NAME --role ROLE")
+	}
+	if err := spec.CheckName(c.as); err != nil {
+		return nil, usagef("--as: %w", err)
+	}
+	roles, err := access.ParseRoles(c.roles...)
+	if err != nil {
+		return nil, usagef("--role: %w", err)
+	}
+	return roles, nil
 }
 
 // startError returns the error of a server that does not start. The flag is the one of its address.
@@ -174,9 +204,9 @@ const oidcSecretVariable = "MAESTRO_OIDC_SECRET" //nolint:gosec // the name of a
 
 // oidcFlags name the provider by which people sign in.
 type oidcFlags struct {
-	options    access.OIDCOptions
-	groups     []string
-	secretFile string
+	options                  access.OIDCOptions
+	groups, persons, domains []string
+	secretFile               string
 }
 
 func (f *oidcFlags) add(flags *pflag.FlagSet) {
@@ -184,6 +214,8 @@ func (f *oidcFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.options.ClientID, "oidc-client-id", "", "what the provider calls this server; its secret is in $"+oidcSecretVariable)
 	flags.StringVar(&f.secretFile, "oidc-secret-file", "", "file with the secret instead")
 	flags.StringArrayVar(&f.groups, "oidc-group", nil, "GROUP=ROLE or GROUP=ROLE:TEAM: the role of a group of the provider; repeatable")
+	flags.StringArrayVar(&f.persons, "oidc-person", nil, "ADDRESS=ROLE or ADDRESS=ROLE:TEAM: the role of a person with this verified address of mail; repeatable")
+	flags.StringArrayVar(&f.domains, "oidc-domain", nil, "DOMAIN=ROLE or DOMAIN=ROLE:TEAM: the role of everybody with a verified address of this domain; repeatable")
 	flags.StringVar(&f.options.GroupsClaim, "oidc-groups-claim", "groups", "claim that has a person's groups")
 	flags.StringSliceVar(&f.options.Scopes, "oidc-scope", nil, "scope to request in addition to openid, profile and email; repeatable")
 }
@@ -191,14 +223,15 @@ func (f *oidcFlags) add(flags *pflag.FlagSet) {
 // provider is the provider that the flags name; nil: none.
 func (f *oidcFlags) provider(getenv func(string) string) (*access.OIDCOptions, error) {
 	o := f.options
+	given := len(f.groups) + len(f.persons) + len(f.domains)
 	if o.Issuer == "" {
-		if o.ClientID != "" || len(f.groups) > 0 || f.secretFile != "" {
+		if o.ClientID != "" || given > 0 || f.secretFile != "" {
 			return nil, usagef("missing --oidc-issuer, the address of the provider")
 		}
 		return nil, nil
 	}
-	if o.ClientID == "" || len(f.groups) == 0 {
-		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE: without one, no person has a role")
+	if o.ClientID == "" || given == 0 {
+		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE, --oidc-person ADDRESS=ROLE or --oidc-domain DOMAIN=ROLE: without one, no person has a role")
 	}
 	for _, text := range f.groups {
 		group, err := access.ParseGroupRole(text)
@@ -206,6 +239,18 @@ func (f *oidcFlags) provider(getenv func(string) string) (*access.OIDCOptions, e
 			return nil, usagef("--oidc-group: %w", err)
 		}
 		o.Groups = append(o.Groups, group)
+	}
+	for flag, texts := range map[string][]string{"--oidc-person": f.persons, "--oidc-domain": f.domains} {
+		for _, text := range texts {
+			if flag == "--oidc-domain" {
+				text = "@" + text
+			}
+			mail, err := access.ParseMailRole(text)
+			if err != nil || strings.HasPrefix(mail.Mail, "@") != (flag == "--oidc-domain") {
+				return nil, usagef("%s: %w", flag, cmp.Or(err, fmt.Errorf("%.80q has no name before the @", text)))
+			}
+			o.Mails = append(o.Mails, mail)
+		}
 	}
 	o.Secret = getenv(oidcSecretVariable)
 	if f.secretFile != "" {

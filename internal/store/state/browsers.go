@@ -11,8 +11,10 @@ type Browser struct {
 	Hash, Name string
 	// Owner is who made the one-time link.
 	Owner, PersonID string
-	Via             Via
-	Groups          []string
+	// Mail is the address that a provider has verified.
+	Mail   string
+	Via    Via
+	Groups []string
 	// Roles are those of a one-time link; of a person of a provider the groups count, and those of an account are
 	// read from its row.
 	Roles                        map[string][]Role
@@ -87,6 +89,9 @@ func (d *DB) RemoveBrowsers(ctx context.Context, person, keep string) error {
 type Link struct {
 	// Hash is that of the code, ID names it in the audit log, and Owner has made it.
 	Hash, ID, Owner string
+	// Name is whom it signs in; empty: nobody knows.
+	Name  string
+	Roles map[string][]Role
 }
 
 // AddLink adds a link for a time, and deletes those whose time has passed.

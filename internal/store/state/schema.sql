@@ -541,6 +541,7 @@ create table browsers (
   name       text   not null,
   owner      text   not null,          -- who made the one-time link; empty for a person of a provider
   person_id  text   not null,          -- the person by id, where the name alone does not identify
+  mail       text   not null,          -- the address that a provider has verified; it decides roles, too
   via        text   not null,          -- account, oidc, link
   groups     text   not null,          -- json: of the provider; they decide the roles whenever it is used
   roles      text   not null,          -- json: those of a one-time link; those of an account are in its row
@@ -591,11 +592,13 @@ create table ceremonies (
   expires_at bigint not null
 );
 
--- Links that sign in once, as an admin of all teams.
+-- Links that sign in once.
 create table links (
   hash       text   primary key,       -- SHA-256 of the code
   id         text   not null unique,   -- named in the audit log
   owner      text   not null,          -- who made it
+  name       text   not null,          -- whom it signs in; empty: nobody knows
+  roles      text   not null,          -- json: roles by team; * is all teams
   expires_at bigint not null,
   used_at    bigint                    -- null: it can be used
 );
