@@ -20,8 +20,9 @@ const (
 	ViaCLI   Via = "cli"
 	ViaLink  Via = "link" // a one-time link
 	ViaToken Via = "token"
-	ViaOIDC  Via = "oidc" // a provider of sign-ins
-	ViaHook  Via = "hook" // a signed call from another system
+	ViaAgent Via = "agent" // a token of an agent, which is no person
+	ViaOIDC  Via = "oidc"  // a provider of sign-ins
+	ViaHook  Via = "hook"  // a signed call from another system
 	// ViaAccount is an account of this installation, by a password or a passkey.
 	ViaAccount = state.ViaAccount
 )
@@ -34,7 +35,8 @@ type Actor struct {
 	// Owner is the person who made the token or the link, where the actor is one; empty: the actor
 	// is that person.
 	Owner string `json:"owner,omitempty"`
-	// Program is how a program uses the actor's rights: mcp; empty: no program is known to do so.
+	// Program is how a program uses the actor's rights: mcp, or mcp/ with the name that the program states; empty: no program is
+	// known to do so.
 	Program string `json:"program,omitempty"`
 	// PersonID identifies the person of the actor also under another name: it is computed from the
 	// issuer and the subject of a provider of sign-ins. Empty: only the name identifies the person.
@@ -68,8 +70,19 @@ func describe(name, owner, program string, via Via) string {
 		name += ", made by " + owner
 	case via == ViaToken:
 		name += ", a token of " + owner
+	case via == ViaAgent:
+		name = textfmt.Over(owner, textfmt.Agent+name)
 	}
 	return textfmt.Over(name, program)
+}
+
+// Over is how an agent uses the rights of the actor's person, for records that have the person's name beside it; empty: the
+// person acts.
+func (a Actor) Over() string {
+	if a.Program == "" && a.Via == ViaAgent {
+		return textfmt.Agent + a.Name
+	}
+	return a.Program
 }
 
 // Person returns the name of the person of an actor: the owner of a token or a link, otherwise the
@@ -133,6 +146,8 @@ func (e *DeniedError) Error() string {
 	switch {
 	case e.Actor == "":
 		return ErrNotSignedIn.Error() + "; sign in, or send a token"
+	case e.Person && e.Permission == Admin:
+		return safetext.Clip(e.Actor, 80) + " may not invite people: an agent would become a person"
 	case e.Person:
 		return fmt.Sprintf("%s may not %s here: the approvals of persons count, so a person has to answer in the dashboard or with `maestro %s`",
 			safetext.Clip(e.Actor, 80), e.Permission, e.Permission)

@@ -75,6 +75,9 @@ func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (cre
 		Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client,
 		Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly,
 	}
+	if token.Agent {
+		actor.Via = ViaAgent
+	}
 	return credential{actor: actor, recheck: func() error {
 		_, err := g.tokens.find(ctx, secret)
 		return err

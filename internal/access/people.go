@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,10 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 	if err := n.check(); err != nil {
 		return "", made, err
 	}
+	if err := mayInvite(ctx); err != nil {
+		p.audit.deny(ctx, event, err)
+		return "", made, err
+	}
 	actor, _ := Of(ctx)
 	made = Person{ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
 	link, err = p.link(ctx, event, made.ID, state.ForAccount, func(ctx context.Context, inv state.Invitation) error {
@@ -86,6 +91,14 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 		return err
 	})
 	return link, made, err
+}
+
+// mayInvite refuses agents: with a link for a person they would approve as one.
+func mayInvite(ctx context.Context) error {
+	if actor, _ := Of(ctx); actor.Over() != "" {
+		return &DeniedError{Actor: actor.String(), Permission: Admin, Person: true}
+	}
+	return nil
 }
 
 // link makes a link for a person, whose invitation is added by a change that is recorded.
@@ -214,7 +227,7 @@ func (p *People) Reset(ctx context.Context, name string) (link string, found Per
 	if found, err = p.managed(ctx, event); err != nil {
 		return "", found, err
 	}
-	if err := mayGive(ctx, found.Roles, found.Groups); err != nil { // who has the link is the person
+	if err := cmp.Or(mayInvite(ctx), mayGive(ctx, found.Roles, found.Groups)); err != nil { // who has the link is the person
 		p.audit.deny(ctx, event, err)
 		return "", found, err
 	}

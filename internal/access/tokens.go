@@ -72,6 +72,8 @@ type NewToken struct {
 	Roles Roles
 	// Groups are those that it is a member of.
 	Groups []string
+	// Agent: its holder is an agent, and no person.
+	Agent bool
 	// Lifetime is how long it is good; zero: until it is revoked.
 	Lifetime time.Duration
 }
@@ -129,7 +131,10 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	}
 	actor, _ := Of(ctx)
 	secret = TokenPrefix + newSecret()
-	k := Token{Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
+	k := Token{Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID, Agent: n.Agent || actor.Over() != ""}
+	if k.Agent {
+		event.Detail += ", an agent"
+	}
 	err = t.audit.do(ctx, event, func(ctx context.Context) (err error) {
 		var taken string
 		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)

@@ -23,6 +23,34 @@ func (s *site) token(ctx context.Context, name string, lifetime time.Duration, g
 	return secret, made
 }
 
+// TestAnAgentStaysAnAgent tries the ways in which an agent with the role admin could become a person.
+func TestAnAgentStaysAnAgent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.invite("bob", "viewer")
+	secret, made, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "coder", Roles: roles(t, "admin"), Agent: true})
+	require.NoError(t, err)
+	require.True(t, made.Agent)
+	actor := s.user().get("/", "Authorization: Bearer "+secret).seen(t).Actor
+	require.Equal(t, "coder, an agent of ann", actor.String())
+	require.Equal(t, "agent/coder", actor.Over())
+	actor.Program = "mcp/claude-code"
+	require.Equal(t, "claude-code for coder, an agent of ann (over MCP)", actor.String())
+	require.Equal(t, "mcp/claude-code", actor.Over())
+	over := access.Local("ann@desk")
+	over.Program = "mcp"
+	for _, agent := range []access.Actor{actor, over} {
+		ctx := access.With(context.Background(), agent)
+		_, other, err := s.tokens().Create(ctx, access.NewToken{Name: "of" + string(agent.Via), Roles: roles(t, "approver")})
+		require.NoError(t, err)
+		require.True(t, other.Agent, "its tokens are an agent's, too")
+		_, _, err = s.people().Invite(ctx, access.NewPerson{Name: "eve", Roles: roles(t, "approver"), Lifetime: time.Hour})
+		require.ErrorContains(t, err, "an agent would become a person")
+		_, _, err = s.people().Reset(ctx, "bob")
+		require.ErrorContains(t, err, "an agent would become a person")
+	}
+}
+
 func TestATokenHasItsRoles(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

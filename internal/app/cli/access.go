@@ -52,6 +52,7 @@ func newTokenCreate(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&in.Roles, "role", nil, "role, or ROLE:TEAM; may be given several times")
 	cmd.Flags().StringArrayVar(&in.Groups, "group", nil, "group of the token, as a phase's approve.by names it; may be given several times")
+	cmd.Flags().BoolVar(&in.Agent, "agent", false, "an agent has the token: it counts as no person where persons have to approve")
 	cmd.Flags().StringVar(&expires, "expires", usualLifetime, "how long it is good, like 30d or 12h; never: until it is revoked")
 	return a.addStateFlags(cmd)
 }
@@ -95,7 +96,11 @@ func (a *app) writeTokens(doc control.TokenList) {
 		if t.State != "active" {
 			colour = terminal.Red
 		}
-		table.Add(t.ID, t.Name, terminal.Painted(t.State, colour), strings.Join(access.Roles(t.Roles).Grants(), ", "),
+		name := t.Name
+		if t.Agent {
+			name += " (agent)"
+		}
+		table.Add(t.ID, name, terminal.Painted(t.State, colour), strings.Join(access.Roles(t.Roles).Grants(), ", "),
 			terminal.Dash(strings.Join(t.Groups, ", ")), t.By, terminal.Moment(&t.CreatedAt), terminal.Moment(t.ExpiresAt), terminal.Dash(t.LastUsed))
 	}
 	a.writeFitted(table, "CREATED", "BY")

@@ -103,7 +103,8 @@ type Starter struct {
 	StartedBy string `json:"started_by,omitempty"`
 	// StartedByID identifies this person under another name; empty: only the name does.
 	StartedByID string `json:"started_by_id,omitempty"`
-	// StartedOver is mcp if an agent started the session over MCP with the rights of this person.
+	// StartedOver is the agent that started the session with the rights of this person: mcp/ and its name, mcp if it stated none, or
+	// agent/ and the name of its token.
 	StartedOver string `json:"started_over,omitempty"`
 }
 

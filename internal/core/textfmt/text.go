@@ -41,11 +41,20 @@ func FirstOf(all []string, few int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
 }
 
-// Over names who acts: a person, or a program that uses the person's rights over an interface like mcp. program is empty for a
-// person.
+// Agent is what the program of an agent that has rights of its own begins with, before its name.
+const Agent = "agent/"
+
+// Over names who acts: a person, or a program that uses the person's rights. program is empty for a person, an interface
+// with the program's name, like mcp/claude-code, an interface alone, or [Agent] with an agent's name.
 func Over(person, program string) string {
-	if program == "" {
+	by, name, named := strings.Cut(program, "/")
+	switch {
+	case program == "":
 		return person
+	case strings.HasPrefix(program, Agent):
+		return name + ", an agent of " + person
+	case named:
+		return name + " for " + person + " (over " + strings.ToUpper(by) + ")"
 	}
-	return person + " (a program, over " + strings.ToUpper(program) + ")"
+	return person + " (a program, over " + strings.ToUpper(by) + ")"
 }

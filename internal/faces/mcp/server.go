@@ -29,9 +29,9 @@ const instructions = "Maestro runs teams of AI personas through the phases of a 
 // sessions of the protocol that another caller could use.
 func Handler(base *control.Base, version string, log *slog.Logger) http.Handler {
 	tools := httpapi.Tools(base, version)
-	return mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+	return withHeader(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 		return newServer(r.Context(), base, version, tools)
-	}, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: log, DisableLocalhostProtection: true}) // the guard checks the host
+	}, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: log, DisableLocalhostProtection: true})) // the guard checks the host
 }
 
 // Serve serves the tools over a pair of streams until the input ends, for the actor in the
@@ -55,5 +55,6 @@ func newServer(ctx context.Context, base *control.Base, version string, tools []
 		server.AddTool(operation(tool, actor))
 	}
 	addWait(server, control.Sessions{Base: base}, actor)
+	server.AddReceivingMiddleware(rememberName(ctx))
 	return server
 }

@@ -108,7 +108,7 @@ func TestToolsOverStreams(t *testing.T) {
 	log, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "request.retry"})
 	require.NoError(t, err)
 	require.Equal(t, "ann@host", log.Events[0].Actor)
-	require.Equal(t, "ann@host (a program, over MCP)", log.Events[0].Who(), "no person has answered")
+	require.Equal(t, "test for ann@host (over MCP)", log.Events[0].Who(), "no person has answered")
 
 	require.NoError(t, client.Close())
 	require.NoError(t, <-ended)
@@ -149,6 +149,48 @@ func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
 	require.Contains(t, failure, "the role operator or admin for team web is missing")
 	_, failure = call(t, as("eve"), "answer_request", answer)
 	require.Equal(t, "Temporal cannot be reached", failure)
+}
+
+// TestClientsOverHTTPAreNamed calls as clients do that state their name in the first request only, and as those with hostile names.
+func TestClientsOverHTTPAreNamed(t *testing.T) {
+	t.Parallel()
+	base := newBase(t)
+	handler := mcp.Handler(base, "1", slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Local("ann@desk"))))
+	}))
+	t.Cleanup(server.Close)
+	post := func(session, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Mcp-Protocol-Version", "2025-06-18")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		got, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer got.Body.Close()
+		text, err := io.ReadAll(got.Body)
+		require.NoError(t, err)
+		require.Equal(t, 200, got.StatusCode, "%s", text)
+		return got.Header.Get("Mcp-Session-Id")
+	}
+	for name, who := range map[string]string{
+		"claude-code":               "claude-code for ann@desk (over MCP)",
+		`a\u001b[2J\u202e\nb`:       "a b for ann@desk (over MCP)",
+		strings.Repeat("x", 10_000): strings.Repeat("x", 39) + "… for ann@desk (over MCP)",
+		"mcp":                       "mcp for ann@desk (over MCP)",
+		"":                          "ann@desk (a program, over MCP)",
+	} {
+		id := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+name+`","version":"1"}}}`)
+		post(id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"answer_request","arguments":{"session":"waits","request":"design.ann.1","action":"retry"}}}`)
+		log, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "request.retry"})
+		require.NoError(t, err)
+		require.Equal(t, who, log.Events[0].Who())
+	}
 }
 
 const webTeam = `

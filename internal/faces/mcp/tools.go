@@ -28,7 +28,7 @@ func operation(of httpapi.Tool, actor access.Actor) (*mcp.Tool, mcp.ToolHandler)
 		Name: of.Name, Description: of.Doc, InputSchema: of.Schema, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: of.OnlyReads},
 	}
 	return tool, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		doc, err := of.Call(access.With(ctx, actor), r.Params.Arguments)
+		doc, err := of.Call(access.With(ctx, named(actor, r)), r.Params.Arguments)
 		var result mcp.CallToolResult
 		if err != nil {
 			result.SetError(err)
@@ -58,12 +58,12 @@ func addWait(server *mcp.Server, s control.Sessions, actor access.Actor) {
 		Description: "Wait until a session has ended or waits for a person, and read its status. Call it again while ready is false.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
 	}
-	mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in waitInput) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(server, tool, func(ctx context.Context, r *mcp.CallToolRequest, in waitInput) (*mcp.CallToolResult, any, error) {
 		limit := min(time.Duration(in.Seconds)*time.Second, maxWait)
 		if in.Seconds <= 0 {
 			limit = usualWait
 		}
-		doc, err := wait(access.With(ctx, actor), s, in.Session, limit)
+		doc, err := wait(access.With(ctx, named(actor, r)), s, in.Session, limit)
 		if err != nil {
 			return nil, nil, errors.New(safetext.Block(err.Error()))
 		}

@@ -42,6 +42,7 @@ type NewToken struct {
 	Name   string           `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
 	Roles  []string         `json:"roles" minItems:"1" maxItems:"100" doc:"ROLE for all teams, or ROLE:TEAM"`
 	Groups []string         `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as in approve.by of a phase; an admin of some teams can give only the admin's own groups"`
+	Agent  bool             `json:"agent,omitempty" doc:"an agent has it: it counts as no person where persons have to approve"`
 	For    textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: until it is revoked"`
 }
 
@@ -81,7 +82,7 @@ func (a Access) CreateToken(ctx context.Context, in NewToken) (Token, error) {
 	if err != nil {
 		return Token{}, invalid("roles", err)
 	}
-	secret, made, err := tokens.Create(ctx, access.NewToken{Name: in.Name, Roles: roles, Groups: in.Groups, Lifetime: in.For.Std()})
+	secret, made, err := tokens.Create(ctx, access.NewToken{Name: in.Name, Roles: roles, Groups: in.Groups, Agent: in.Agent, Lifetime: in.For.Std()})
 	return Token{made, made.State(a.Now()), secret}, nameError(err)
 }
 

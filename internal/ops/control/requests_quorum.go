@@ -24,7 +24,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	}
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
 	switch {
-	case !known && who.OnHost() && who.Program == "":
+	case !known && who.OnHost() && who.Over() == "":
 		answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, session.AnyGroup
 		return nil, nil
 	case !known:
@@ -35,7 +35,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	q := open[i].Quorum
 	group, ok := groupFor(who, q)
 	if !ok {
-		return nil, &access.DeniedError{Actor: who.String(), Permission: access.Approve, Groups: q.By, Person: who.Program != ""}
+		return nil, &access.DeniedError{Actor: who.String(), Permission: access.Approve, Groups: q.By, Person: who.Over() != ""}
 	}
 	answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, group
 	if why := q.Refuses(*answer); why != "" {
@@ -48,7 +48,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 // any.
 func groupFor(who access.Actor, q *session.Quorum) (group string, ok bool) {
 	switch {
-	case who.Program != "":
+	case who.Over() != "":
 		return "", false
 	case who.OnHost():
 		return session.AnyGroup, true

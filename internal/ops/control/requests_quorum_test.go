@@ -35,7 +35,7 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 	w, err := b.watcher("s")
 	require.NoError(t, err)
 	token := access.Actor{Name: "ci", Owner: "bob", Via: access.ViaToken}
-	for _, who := range []access.Actor{access.Local("bob"), token} {
+	for i, who := range []access.Actor{access.Local("bob"), token} {
 		ctx := access.With(t.Context(), who)
 		answer := session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}
 		_, err := Requests{b}.identify(ctx, w, &answer)
@@ -43,14 +43,18 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 		require.Equal(t, "bob", answer.Person)
 		require.NotEmpty(t, ChoicesFor(ctx, q, open.Choices()))
 
-		who.Program = access.ProgramMCP
+		if who.Via == access.ViaToken {
+			who.Via = access.ViaAgent
+		} else {
+			who.Program = access.ProgramMCP + "/claude-code"
+		}
 		ctx = access.With(t.Context(), who)
 		for _, action := range []session.Action{session.AnswerApprove, session.AnswerReject} {
 			answer = session.Answer{Request: "one.approval.1", Action: action, Note: "x"}
 			_, err = Requests{b}.identify(ctx, w, &answer)
 			var denied *access.DeniedError
 			require.ErrorAs(t, err, &denied)
-			require.ErrorContains(t, err, "(a program, over MCP) may not approve here")
+			require.ErrorContains(t, err, []string{"claude-code for bob (over MCP)", "ci, an agent of bob"}[i]+" may not approve here")
 			require.Empty(t, answer.Person)
 		}
 		require.Empty(t, ChoicesFor(ctx, q, open.Choices()))

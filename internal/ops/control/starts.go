@@ -197,7 +197,7 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	}
 	conn, err := s.connected()
 	who, _ := access.Of(ctx)
-	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{StartedBy: who.Person(), StartedByID: who.PersonID, StartedOver: who.Program}, Now: s.Now}, err
+	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{StartedBy: who.Person(), StartedByID: who.PersonID, StartedOver: who.Over()}, Now: s.Now}, err
 }
 
 // prepared is a new session of a team, and its launcher. Files are stored only for a session that

@@ -23,7 +23,7 @@ type AuditEntry struct {
 	// PersonID identifies the person also under another name.
 	PersonID string `json:"person_id,omitempty"`
 	Via      Via    `json:"via,omitempty"`
-	// Program is mcp if a program, like an agent, did it over MCP with the actor's rights.
+	// Program is mcp, or mcp/ with its name, if a program, like an agent, did it over MCP with the actor's rights.
 	Program string `json:"program,omitempty"`
 	// From is the address that the request came from; empty: the program ran on a host of the
 	// store.

@@ -56,7 +56,7 @@ create table sessions (
   report_to     text   not null,       -- key of the ticket that the requirement came from
   started_by    text   not null,       -- a person's name
   started_by_id text   not null,       -- the same person by id, where the name alone does not identify
-  via           text   not null,       -- cli, api, dashboard, mcp, hook: through what it was started
+  via           text   not null,       -- how an agent started it: mcp, mcp/NAME or agent/NAME; empty: no agent
   started_at    bigint not null,
   ended_at      bigint,
   updated_at    bigint not null,       -- when the status was written
@@ -521,18 +521,19 @@ create table tickets (
 
 -- Secrets of programs. Of those that can be used, each has a name of its own. Deleted 90 days after their end.
 create table tokens (
-  hash       text   primary key,       -- SHA-256 of the secret, which is not kept
-  id         text   not null unique,
-  name       text   not null,
-  roles      text   not null,          -- json: roles by team; * is all teams
-  groups     text   not null,          -- json: groups that count in the rules of approvals
-  by_person  text   not null,
-  by_id      text   not null,          -- the same person by id, where the name alone does not identify
-  created_at bigint not null,
+  hash       text    primary key,      -- SHA-256 of the secret, which is not kept
+  id         text    not null unique,
+  name       text    not null,
+  roles      text    not null,         -- json: roles by team; * is all teams
+  groups     text    not null,         -- json: groups that count in the rules of approvals
+  by_person  text    not null,
+  by_id      text    not null,         -- the same person by id, where the name alone does not identify
+  agent      integer not null,         -- 1: its holder is an agent, and no person
+  created_at bigint  not null,
   expires_at bigint,                   -- null: it does not expire
-  last_used  text   not null,          -- UTC day; empty: it was not used
+  last_used  text    not null,         -- UTC day; empty: it was not used
   revoked_at bigint,
-  revoked_by text   not null
+  revoked_by text    not null
 );
 
 -- Browsers that are signed in.
@@ -636,7 +637,7 @@ create table audit (
   owner     text   not null,           -- the person who made the token or the link
   person_id text   not null,           -- the person by id, where the name alone does not identify
   via       text   not null,           -- how the actor was authenticated: cli, token, agent, link, account, oidc, hook
-  program   text   not null,           -- mcp: a program did it with the rights of the actor
+  program   text   not null,           -- mcp or mcp/NAME: a program did it with the rights of the actor
   address   text   not null,           -- of the client; empty: the program ran on a host of the installation
   action    text   not null,           -- noun and verb, like session.cancel
   session   text   not null,

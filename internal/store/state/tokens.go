@@ -23,8 +23,10 @@ type Token struct {
 	// Groups are those that the token is a member of.
 	Groups []string `json:"groups,omitempty"`
 	// By is who created it, and ByID identifies this person also under another name.
-	By        string    `json:"by" sql:"by_person"`
-	ByID      string    `json:"by_id,omitempty"`
+	By   string `json:"by" sql:"by_person"`
+	ByID string `json:"by_id,omitempty"`
+	// Agent: its holder is an agent, and no person.
+	Agent     bool      `json:"agent,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	// ExpiresAt is null for a token that does not expire.
 	ExpiresAt *time.Time `json:"expires_at"`
