@@ -159,42 +159,48 @@ type SignIn struct {
 	This bool `json:"this,omitempty"`
 }
 
-// Show returns a person, and where the person is signed in.
-func (p *People) Show(ctx context.Context, name string) (found Person, in []SignIn, keys []state.Passkey, err error) {
-	if err := checkAdmin(ctx); err != nil {
-		return found, nil, nil, err
-	}
-	if found, err = p.managed(ctx, Event{Action: "person.show", Subject: name}); err != nil {
-		return found, nil, nil, err
-	}
-	in, keys, err = p.signIns(ctx, found.ID)
-	return found, in, keys, err
+// Account is a person, and where the person is signed in.
+type Account struct {
+	Person
+	SignIns  []SignIn
+	Passkeys []state.Passkey
 }
 
-func (p *People) signIns(ctx context.Context, id string) (in []SignIn, keys []state.Passkey, err error) {
-	all, err := p.db.BrowsersOf(ctx, id, browserIdle)
+// Show returns the account of a person.
+func (p *People) Show(ctx context.Context, name string) (Account, error) {
+	found, err := p.managed(ctx, Event{Action: "person.show", Subject: name})
 	if err != nil {
-		return nil, nil, err
+		return Account{}, err
 	}
-	this, _ := ctx.Value(browserKey{}).(state.Browser)
-	in = []SignIn{}
-	for _, b := range all {
-		in = append(in, SignIn{b.CreatedAt, b.SeenAt, b.ExpiresAt, b.Hash == this.Hash})
-	}
-	keys, err = p.db.PasskeysOf(ctx, id)
-	return in, keys, err
+	return p.account(ctx, found)
 }
 
-// Own returns the account of the actor, and where it is signed in; ok is false for an actor without one.
-func (p *People) Own(ctx context.Context) (own Person, in []SignIn, keys []state.Passkey, ok bool, err error) {
+// Own returns the account of the actor; it has no name for an actor without one.
+func (p *People) Own(ctx context.Context) (Account, error) {
 	actor, _ := Of(ctx)
 	if actor.Via != ViaAccount {
-		return own, nil, nil, false, nil
+		return Account{}, nil
 	}
-	if own, err = p.db.Person(ctx, actor.PersonID); err == nil {
-		in, keys, err = p.signIns(ctx, own.ID)
+	own, err := p.db.Person(ctx, actor.PersonID)
+	if err != nil {
+		return Account{}, err
 	}
-	return own, in, keys, true, err
+	return p.account(ctx, own)
+}
+
+func (p *People) account(ctx context.Context, of Person) (Account, error) {
+	all, err := p.db.BrowsersOf(ctx, of.ID, browserIdle)
+	if err != nil {
+		return Account{}, err
+	}
+	a := Account{Person: of, SignIns: []SignIn{}}
+	this, _ := ctx.Value(browserKey{}).(state.Browser)
+	for _, b := range all {
+		a.SignIns = append(a.SignIns, SignIn{b.CreatedAt, b.SeenAt, b.ExpiresAt, b.Hash == this.Hash})
+	}
+	keys, err := p.db.PasskeysOf(ctx, of.ID)
+	a.Passkeys = append([]state.Passkey{}, keys...)
+	return a, err
 }
 
 // SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil.

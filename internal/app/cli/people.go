@@ -107,28 +107,31 @@ func (a *app) writePeople(doc control.PersonList) {
 	a.writeFitted(table, "CREATED", "BY")
 }
 
+// onePerson is a command that does something with the account of a person.
+func onePerson[O any](a *app, cmd cobra.Command, of httpapi.Operation[httpapi.OfName, O], write func(O)) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return report(cmd.Context(), a, a.here(a.storeBase), of, httpapi.OfName{Name: args[0]}, write)
+	}
+	return a.addStateFlags(&cmd)
+}
+
 func newPeopleShow(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "show NAME",
-		Short: "Show a person's account, and where the person is signed in",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ReadPerson, httpapi.OfName{Name: args[0]}, func(doc control.Account) {
-				a.writePeople(control.PersonList{People: []control.Person{doc.Person}})
-				password := "no password"
-				if doc.HasPassword {
-					password = "a password"
-				}
-				a.print("signs in by: %s, %s", password, textfmt.Count(len(doc.Passkeys), "passkey"))
-				if len(doc.SignIns) == 0 {
-					return
-				}
-				table := a.table("SIGNED IN", "LAST USED", "UNTIL")
-				for _, in := range doc.SignIns {
-					table.Add(terminal.Moment(&in.SignedInAt), terminal.Moment(&in.LastUsed), terminal.Moment(&in.ExpiresAt))
-				}
-				a.writeFitted(table, "UNTIL")
-			})
-		},
+	about := cobra.Command{Use: "show NAME", Short: "Show a person's account, and where the person is signed in"}
+	return onePerson(a, about, httpapi.ReadPerson, func(doc control.Account) {
+		a.writePeople(control.PersonList{People: []control.Person{doc.Person}})
+		password := "no password"
+		if doc.HasPassword {
+			password = "a password"
+		}
+		a.print("signs in by: %s, %s", password, textfmt.Count(len(doc.Passkeys), "passkey"))
+		if len(doc.SignIns) == 0 {
+			return
+		}
+		table := a.table("SIGNED IN", "LAST USED", "UNTIL")
+		for _, in := range doc.SignIns {
+			table.Add(terminal.Moment(&in.SignedInAt), terminal.Moment(&in.LastUsed), terminal.Moment(&in.ExpiresAt))
+		}
+		a.writeFitted(table, "UNTIL")
 	})
 }
 
@@ -158,28 +161,20 @@ func newPeopleRole(a *app) *cobra.Command {
 }
 
 func newPeopleReset(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "reset NAME",
-		Short: "Print a link with which a person recovers the account",
+	about := cobra.Command{
+		Use: "reset NAME", Short: "Print a link with which a person recovers the account",
 		Long: "Print a link with which a person who has lost the password or the passkey chooses a new one. It works once, for 3 days. " +
 			"When it is used, the old password, passkeys and sign-ins end; who was revoked has the account again.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ResetPerson, httpapi.OfName{Name: args[0]}, func(p control.Person) {
-				a.print("%s", p.Link)
-				a.printErr("the link works once, and is not shown again. Send it to %s and nobody else", p.Name)
-			})
-		},
+	}
+	return onePerson(a, about, httpapi.ResetPerson, func(p control.Person) {
+		a.print("%s", p.Link)
+		a.printErr("the link works once, and is not shown again. Send it to %s and nobody else", p.Name)
 	})
 }
 
 func newPeopleRevoke(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "revoke NAME",
-		Short: "End a person's account, at once",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RevokePerson, httpapi.OfName{Name: args[0]}, func(p control.Person) {
-				a.print("%s is revoked, and signed out everywhere", p.Name)
-			})
-		},
+	about := cobra.Command{Use: "revoke NAME", Short: "End a person's account, at once"}
+	return onePerson(a, about, httpapi.RevokePerson, func(p control.Person) {
+		a.print("%s is revoked, and signed out everywhere", p.Name)
 	})
 }

@@ -12,14 +12,12 @@ type accountPage struct {
 	control.Account
 	Who   access.Actor
 	Roles []string
-	// Has: the person has an account here, and can change it.
-	Has bool
 }
 
 func (s *site) account(r *http.Request) (page, error) {
 	who, _ := access.Of(r.Context())
 	content := accountPage{Who: who, Roles: who.Roles.Grants()}
 	var err error
-	content.Account, content.Has, err = s.Account.Own(r.Context())
+	content.Account, err = s.Account.Own(r.Context())
 	return page{View: "account", Title: "Your account", Content: content}, err
 }

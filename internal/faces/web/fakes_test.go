@@ -89,10 +89,10 @@ type (
 	fakeAccount     struct{}
 )
 
-func (fakeAccount) Own(context.Context) (control.Account, bool, error) {
+func (fakeAccount) Own(context.Context) (control.Account, error) {
 	person := control.Person{Person: access.Person{Name: "alice"}, State: "active"}
 	in := []access.SignIn{{SignedInAt: ago(time.Hour), LastUsed: ago(time.Minute), ExpiresAt: ago(-time.Hour), This: true}}
-	return control.Account{Person: person, SignIns: in, Passkeys: []state.Passkey{{ID: "k1", CreatedAt: ago(time.Hour)}}, HasPassword: true}, true, nil
+	return control.Account{Person: person, SignIns: in, Passkeys: []state.Passkey{{ID: "k1", CreatedAt: ago(time.Hour)}}, HasPassword: true}, nil
 }
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {

@@ -78,7 +78,7 @@ type Operations struct {
 		List(context.Context) (control.AlertList, error)
 	}
 	Account interface {
-		Own(context.Context) (own control.Account, ok bool, err error)
+		Own(context.Context) (control.Account, error)
 	}
 	Hooks interface {
 		List(context.Context) (control.HookList, error)

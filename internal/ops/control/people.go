@@ -51,60 +51,60 @@ type Account struct {
 	HasPassword bool `json:"has_password"`
 }
 
+// ofPeople makes a document of the people who have accounts.
+func ofPeople[T any](a Access, do func(*access.People) (T, error)) (doc T, err error) {
+	s, err := a.stored()
+	if err == nil {
+		doc, err = do(access.NewPeople(s.State, a.Audit))
+	}
+	if errors.Is(err, access.ErrNoServer) {
+		err = unavailablef("%w", err)
+	}
+	return doc, nameError(err)
+}
+
 // People lists the people whom the caller may manage.
 func (a Access) People(ctx context.Context) (PersonList, error) {
-	doc := PersonList{People: []Person{}}
-	people, err := a.people()
-	if err != nil {
+	return ofPeople(a, func(people *access.People) (doc PersonList, err error) {
+		all, err := people.List(ctx)
+		doc.People = []Person{}
+		for _, p := range all {
+			doc.People = append(doc.People, personDocument(p, ""))
+		}
 		return doc, err
-	}
-	all, err := people.List(ctx)
-	for _, p := range all {
-		doc.People = append(doc.People, personDocument(p, ""))
-	}
-	return doc, err
+	})
 }
 
 // Person reads the account of a person whom the caller may manage.
 func (a Access) Person(ctx context.Context, name string) (Account, error) {
-	people, err := a.people()
-	if err != nil {
-		return Account{}, err
-	}
-	p, in, keys, err := people.Show(ctx, name)
-	return accountDocument(p, in, keys), nameError(err)
+	return ofPeople(a, func(people *access.People) (Account, error) {
+		p, err := people.Show(ctx, name)
+		return accountDocument(p), err
+	})
 }
 
-// Own reads the caller's account; ok is false for a caller without one.
-func (a Access) Own(ctx context.Context) (doc Account, ok bool, err error) {
-	people, err := a.people()
-	if err != nil {
-		return doc, false, err
-	}
-	p, in, keys, ok, err := people.Own(ctx)
-	return accountDocument(p, in, keys), ok, err
+// Own reads the caller's account; it has no name for a caller without one.
+func (a Access) Own(ctx context.Context) (Account, error) {
+	return ofPeople(a, func(people *access.People) (Account, error) {
+		p, err := people.Own(ctx)
+		return accountDocument(p), err
+	})
 }
 
 // InvitePerson makes an account, and a link that is not stored.
 func (a Access) InvitePerson(ctx context.Context, in NewPerson) (Person, error) {
-	people, err := a.people()
-	if err != nil {
-		return Person{}, err
-	}
 	roles, err := access.ParseRoles(in.Roles...)
 	if err != nil {
 		return Person{}, invalid("roles", err)
 	}
-	link, made, err := people.Invite(ctx, access.NewPerson{Name: in.Name, Roles: roles, Groups: in.Groups, Lifetime: cmp.Or(in.For.Std(), usualInvitation)})
-	return personDocument(made, link), personError(err)
+	return ofPeople(a, func(people *access.People) (Person, error) {
+		link, p, err := people.Invite(ctx, access.NewPerson{Name: in.Name, Roles: roles, Groups: in.Groups, Lifetime: cmp.Or(in.For.Std(), usualInvitation)})
+		return personDocument(p, link), err
+	})
 }
 
 // SetPersonRoles gives a person other roles with immediate effect.
 func (a Access) SetPersonRoles(ctx context.Context, name string, in PersonRoles) (Person, error) {
-	people, err := a.people()
-	if err != nil {
-		return Person{}, err
-	}
 	roles, err := access.ParseRoles(in.Roles...)
 	if err != nil {
 		return Person{}, invalid("roles", err)
@@ -112,50 +112,30 @@ func (a Access) SetPersonRoles(ctx context.Context, name string, in PersonRoles)
 	if in.NoGroups {
 		in.Groups = []string{}
 	}
-	p, err := people.SetRoles(ctx, name, roles, in.Groups)
-	return personDocument(p, ""), personError(err)
+	return ofPeople(a, func(people *access.People) (Person, error) {
+		p, err := people.SetRoles(ctx, name, roles, in.Groups)
+		return personDocument(p, ""), err
+	})
 }
 
 // ResetPerson makes a link with which a person recovers the account.
 func (a Access) ResetPerson(ctx context.Context, name string) (Person, error) {
-	people, err := a.people()
-	if err != nil {
-		return Person{}, err
-	}
-	link, p, err := people.Reset(ctx, name)
-	return personDocument(p, link), personError(err)
+	return ofPeople(a, func(people *access.People) (Person, error) {
+		link, p, err := people.Reset(ctx, name)
+		return personDocument(p, link), err
+	})
 }
 
 // RevokePerson ends a person's account with immediate effect.
 func (a Access) RevokePerson(ctx context.Context, name string) (Person, error) {
-	people, err := a.people()
-	if err != nil {
-		return Person{}, err
-	}
-	p, err := people.Revoke(ctx, name)
-	return personDocument(p, ""), personError(err)
-}
-
-func (a Access) people() (*access.People, error) {
-	s, err := a.stored()
-	if err != nil {
-		return nil, err
-	}
-	return access.NewPeople(s.State, a.Audit), nil
+	return ofPeople(a, func(people *access.People) (Person, error) {
+		p, err := people.Revoke(ctx, name)
+		return personDocument(p, ""), err
+	})
 }
 
 func personDocument(p access.Person, link string) Person { return Person{p, p.State(), link} }
 
-func accountDocument(p access.Person, in []access.SignIn, keys []state.Passkey) Account {
-	if keys == nil {
-		keys = []state.Passkey{}
-	}
-	return Account{personDocument(p, ""), in, keys, p.Password != ""}
-}
-
-func personError(err error) error {
-	if errors.Is(err, access.ErrNoServer) {
-		return unavailablef("%w", err)
-	}
-	return nameError(err)
+func accountDocument(a access.Account) Account {
+	return Account{personDocument(a.Person, ""), a.SignIns, a.Passkeys, a.Password != ""}
 }
