@@ -62,7 +62,7 @@ func (g *Guard) loginByPassword(w http.ResponseWriter, r *http.Request, v visit)
 		g.refusePassword(w, r, v, known, err)
 		return
 	}
-	http.Redirect(w, r, localPath(r.PostFormValue("return")), http.StatusSeeOther)
+	http.Redirect(w, r, localPath(r.PostFormValue("return")), http.StatusSeeOther) //nolint:gosec // a path of this server
 }
 
 // checked finds the person with a name and a password. Other than with secrets that nobody can guess, whoever has failed too

@@ -268,7 +268,7 @@ func TestRecoveryEndsWhatWasBefore(t *testing.T) {
 	require.Equal(t, 303, s.user().login("ann", goodPassword, "").StatusCode)
 	after := s.user()
 	require.Equal(t, 303, after.join(s.code(link), newPassword).StatusCode)
-	require.Equal(t, before.get("/").StatusCode, 401)
+	require.Equal(t, 401, before.get("/").StatusCode)
 	require.Equal(t, 401, s.user().login("ann", goodPassword, "").StatusCode)
 	require.Equal(t, 303, s.user().login("ann", newPassword, "").StatusCode)
 

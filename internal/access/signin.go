@@ -64,7 +64,7 @@ func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (ha
 		g.postForm(w, r, v, g.ofAccount(g.accountForm(path)))
 	case path == "/login.css", path == "/login/passkey.js":
 		w.Header().Set("Cache-Control", "max-age=3600")
-		http.ServeFileFS(w, r, files, path[strings.LastIndex(path, "/")+1:])
+		http.ServeFileFS(w, r, files, path[strings.LastIndex(path, "/")+1:]) //nolint:gosec // only what is embedded
 	case path == passkeyPath+"/begin" && r.Method == http.MethodPost:
 		g.postForm(w, r, v, g.beginPasskey)
 	case path == passkeyPath+"/finish" && r.Method == http.MethodPost:

@@ -30,6 +30,8 @@ func TestTokensAreCreatedListedAndRevoked(t *testing.T) {
 	require.Contains(t, list.Tokens[0].By, "@desk")
 	require.NotContains(t, d.run("token", "list").stdout.String(), secret)
 
+	d.must(0, "token", "create", "coder", "--role", "operator", "--agent")
+	require.Regexp(t, `(?m)coder \(agent\) +active +operator `, d.must(0, "token", "list"))
 	got = d.run("token", "create", "ci", "--role", "viewer")
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), "exists already")

@@ -72,6 +72,11 @@ func (d *DB) AddCeremony(ctx context.Context, hash string, data json.RawMessage,
 
 // UseCeremony uses a ceremony up. The error is [ErrNotFound] if it is unknown, used or too old.
 func (d *DB) UseCeremony(ctx context.Context, hash string) (data json.RawMessage, err error) {
+	if err = d.Read(ctx, func(t *Tx) error { // who guesses makes nothing be written
+		return t.row(`select hash from ceremonies where hash = $1`, hash).Scan(&hash)
+	}); err != nil {
+		return nil, err
+	}
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		var text string
 		if err := t.row(`delete from ceremonies where hash = $1 and expires_at > $2 returning data`, hash, now).Scan(&text); err != nil {

@@ -83,6 +83,10 @@ func reads(ctx context.Context, db *DB) map[string]func() error {
 		"audit of a session": func() error { _, err := db.Audit(ctx, AuditFilter{Session: "s7", Limit: 100}); return err },
 		"token":              func() error { _, err := db.UseToken(ctx, "x"); return ignoreMissing(err) },
 		"browser":            func() error { _, err := db.UseBrowser(ctx, "x", time.Hour, time.Hour); return ignoreMissing(err) },
+		"person":             func() error { _, err := db.PersonNamed(ctx, "x"); return ignoreMissing(err) },
+		"browsers of one":    func() error { _, err := db.BrowsersOf(ctx, "x", time.Hour); return err },
+		"passkeys of one":    func() error { _, err := db.PasskeysOf(ctx, "x"); return err },
+		"invitation":         func() error { _, _, err := db.Invitation(ctx, "x"); return ignoreMissing(err) },
 		"upload":             func() error { _, err := db.Upload(ctx, "t1", "x", time.Hour); return ignoreMissing(err) },
 		"checkpoints":        func() error { _, err := db.Checkpoints(ctx, key); return err },
 		"to mirror":          func() error { _, err := db.ToMirror(ctx); return err },
@@ -125,7 +129,7 @@ func TestNoQueryScansATableThatGrows(t *testing.T) { //nolint:paralleltest // it
 	}
 	seeQuery = func(string, []any) {}
 	require.Greater(t, len(seen), 12)
-	scan := regexp.MustCompile(`^SCAN (sessions|s|runs|r|phases|outcomes|assignments|rounds|attempts|conversations|checkpoints|calls|c|totals|requests|answers|raises|alerts|changes|audit|tokens|browsers|uploads)\b`)
+	scan := regexp.MustCompile(`^SCAN (sessions|s|runs|r|phases|outcomes|assignments|rounds|attempts|conversations|checkpoints|calls|c|totals|requests|answers|raises|alerts|changes|audit|tokens|browsers|people|invitations|passkeys|uploads)\b`)
 	for _, q := range seen {
 		if strings.Contains(q.text, "from totals c") { // the totals of all teams and days are what it reads
 			continue
