@@ -131,6 +131,25 @@ func TestPasskeysSignIn(t *testing.T) {
 		second.shows(`"name":"bob"`)
 		require.Equal(t, 401, s.user().get("/login/join?code="+code).StatusCode)
 	})
+	t.Run("signed in by the password", func(t *testing.T) {
+		third := s.device()
+		third.visit("/login")
+		next, err := webtest.Evaluate[string](third.ctx, `(async () => {
+			const post = (path, fields) => fetch(path, {method: "POST", body: new URLSearchParams(fields)});
+			const begin = async () => (await post("/login/passkey/begin", {for: "new"})).json();
+			if ((await begin()).status !== 401) return "somebody who is not signed in gets a passkey";
+			await post("/login", {name: "bob", password: "`+goodPassword+`"});
+			const {publicKey} = await begin();
+			const credential = JSON.stringify(await navigator.credentials.create({publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey)}));
+			return (await (await post("/login/passkey/finish", {credential})).json()).next;
+		})()`, chromedp.EvalAwaitPromise)
+		require.NoError(t, err)
+		require.Equal(t, "/account", next)
+		require.Equal(t, "bob", eventsOf(t, s.audit, access.EventFilter{Action: "passkey.add"})[0].Who())
+		account, err := s.people().Show(ann("admin"), "bob")
+		require.NoError(t, err)
+		require.Len(t, account.Passkeys, 2)
+	})
 	t.Run("a copy of a key", func(t *testing.T) {
 		copied := d.keys()[0]
 		_, err := chromedp.Call(d.ctx, webauthn.ClearCredentials, webauthn.ClearCredentialsParams{AuthenticatorID: d.key})
