@@ -69,7 +69,7 @@ func (g *Guard) loginByPassword(w http.ResponseWriter, r *http.Request, v visit)
 // often is refused before the password is looked at.
 func (g *Guard) checked(ctx context.Context, v visit, name, password string) (found Person, known string, err error) {
 	network := httpserver.Network(v.client)
-	if wait := g.failures.answers.wait(network); wait > 0 {
+	if wait := g.failures.passwords.wait(network); wait > 0 {
 		return found, "", &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many failures", Text: "too many sign-ins from your address have failed; try again later", After: wait}
 	}
 	name = safetext.Clip(name, maxGroup) // no name is longer
@@ -84,8 +84,11 @@ func (g *Guard) checked(ctx context.Context, v visit, name, password string) (fo
 		return found, "", errBusy
 	}
 	defer done()
-	if found, known, err = g.people.check(ctx, name, password); err == nil {
+	switch found, known, err = g.people.check(ctx, name, password); {
+	case err == nil:
 		g.failures.guesses.forget(name)
+	case errors.Is(err, errWrongPassword):
+		g.failures.passwords.take(network)
 	}
 	return found, known, err
 }
@@ -99,8 +102,8 @@ func (g *Guard) refusePassword(w http.ResponseWriter, r *http.Request, v visit, 
 		if known != "" {
 			detail = "wrong password of " + known
 		}
-		wait := g.failures.note(r.Context(), v, "login", detail)
-		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: err.Error(), signIn: true}, wait))
+		g.failures.note(r.Context(), v, "login", detail)
+		g.answer(w, r, fault{status: http.StatusUnauthorized, title: "Sign in", text: err.Error(), signIn: true})
 	case errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests:
 		g.failures.note(r.Context(), v, "login", refused.Text)
 		g.refuse(w, r, v, err)

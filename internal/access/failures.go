@@ -34,8 +34,9 @@ const (
 type failures struct {
 	audit   *Audit
 	answers *quota
-	// guesses are tried passwords, by the name that was given.
-	guesses *quota
+	// passwords are those that were wrong, by network: tokens that have ended keep nobody from signing in. guesses are tried
+	// passwords, by the name that was given.
+	passwords, guesses *quota
 	// ceremonies of passkeys are begun, by network.
 	ceremonies *quota
 	records    *quota
@@ -50,6 +51,7 @@ func newFailures(audit *Audit, now func() time.Time) *failures {
 	return &failures{
 		audit:      audit,
 		answers:    newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
+		passwords:  newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
 		guesses:    newQuota(failureNetworks, guessesAtOnce, guessEvery, now),
 		ceremonies: newQuota(failureNetworks, ceremoniesAtOnce, failureEvery, now),
 		records:    newQuota(failureNetworks, 1, recordedEvery, now),
