@@ -33,6 +33,10 @@ func TestPeopleAreInvitedListedAndRevoked(t *testing.T) {
 	d.must(0, "people", "role", "ann", "--role", "operator", "--group", "")
 	require.NotContains(t, d.must(0, "people", "list"), "leads")
 	require.NotEqual(t, link, d.must(0, "people", "reset", "ann"))
+	require.Contains(t, d.must(0, "serve", "--link", "--as", "eve", "--role", "viewer:web"), "/login?code=")
+	got = d.run("serve", "--link", "--as", "ann", "--role", "viewer")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "ann has an account")
 	d.must(0, "people", "revoke", "ann")
 	require.Regexp(t, `(?m)^ann +revoked `, d.must(0, "people", "list"))
 	for _, bad := range []string{
