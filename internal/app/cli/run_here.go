@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"syscall"
 	"time"
 
@@ -84,7 +83,7 @@ func (c *runCommand) runHere(ctx context.Context, requirement []string) error {
 	if err != nil {
 		return err
 	}
-	stop, err := c.serveHere(ctx, s.Dir(), agents)
+	stop, err := c.serveHere(ctx, s.Dir(), agents, t)
 	if err != nil {
 		return err
 	}
@@ -169,7 +168,7 @@ func (c *connector) lookPath(program string) (path string, err error) {
 
 // serveHere sees to a Temporal with a worker: the one that is configured, the one that runs for the state directory, or a new
 // one. That runs in the background, or, without a terminal, in this process until stop is called.
-func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string) (stop func(), err error) {
+func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string, t spec.Team) (stop func(), err error) {
 	stop = func() {}
 	named, err := c.temporal.Named(c.environ)
 	if err != nil {
@@ -179,8 +178,8 @@ func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string) (st
 		return stop, nil
 	}
 	if local, runs := temporalutil.FindLocal(stateDir, c.env.Host); runs {
-		c.printErr("it runs on the Maestro of process %d: `maestro dev status`", local.PID)
-		return stop, nil
+		c.printErr("it runs on the Maestro of process %d, with the agents of %s: `maestro dev status`", local.PID, local.WorkerFile)
+		return stop, c.useRunning(ctx, local, stateDir, agents, t)
 	}
 	if !c.foreground && c.onTerminal {
 		return stop, c.startBackground(ctx, stateDir, agents)
@@ -237,11 +236,6 @@ func (c *runCommand) servesIn(ctx context.Context, stateDir string) bool {
 	if _, runs := temporalutil.FindLocal(stateDir, c.env.Host); !runs {
 		return false
 	}
-	s, err := store.Open(stateDir, store.Options{Clock: c.now})
-	if err != nil {
-		return false
-	}
-	defer s.Close() //nolint:errcheck // only read
-	offers, err := s.State.Offers(ctx)
-	return err == nil && slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Live(c.now()) })
+	offers, err := c.offersIn(ctx, stateDir)
+	return err == nil && len(offers) > 0
 }

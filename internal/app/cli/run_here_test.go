@@ -155,6 +155,53 @@ func TestARunOnATerminalLeavesMaestroInTheBackground(t *testing.T) {
 	d.must(0, "dev", "stop")
 }
 
+// TestARunningMaestroHasTheAgentsOfOneFile has two repositories with an agent of one name.
+func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
+	t.Parallel()
+	d := inUnprepared(t)
+	d.terminal = true
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	d.host = host
+	t.Cleanup(func() { d.run("dev", "stop") })
+	own := filepath.Join(d.cwd, ".maestro/agents.yaml")
+	shop, till := d.cwd, filepath.Join(d.dir, "till")
+	require.NoError(t, os.CopyFS(till, os.DirFS(shop)))
+	d.must(0, "init")
+	first := d.run("run", "Shout hello", "--plain", "--session", "a")
+	require.Zero(t, first.code, first.stderr.String())
+	require.Contains(t, d.must(0, "dev", "status"), "agents     "+own+"\n")
+	d.cwd = till
+	same := d.run("run", "Shout hello", "--plain", "--session", "b")
+	require.Zero(t, same.code, same.stderr.String())
+
+	d.cwd = shop
+	program := filepath.Join(d.dir, "programs/claude-of-shop")
+	require.NoError(t, os.WriteFile(program, []byte(strings.ReplaceAll(fakeClaude, "It shouts.", "It shouts in the shop.")), 0o755))
+	written, err := os.ReadFile(own)
+	require.NoError(t, err)
+	changed := strings.Replace(string(written), "preset: claude,", "preset: claude, argv: ["+program+"],", 1)
+	require.NoError(t, os.WriteFile(own, []byte(changed), 0o600))
+	second := d.run("run", "Shout hello", "--plain", "--session", "c")
+	require.Zero(t, second.code, second.stderr.String())
+	require.Contains(t, second.stderr.String(), "with the agents of "+own)
+	require.Contains(t, second.stderr.String(), "developer   It shouts in the shop.", "the running Maestro has read the change")
+
+	d.cwd = till
+	refused := d.run("run", "Shout hello", "--plain", "--session", "d")
+	require.Equal(t, 2, refused.code, refused.stderr.String())
+	require.Contains(t, refused.stderr.String(), "agents.yaml of: agent claude\n  It reads "+own+". One of these is enough:")
+	other := d.run("run", "Shout hello", "--foreground", "--plain", "--session", "d", "--state-dir", filepath.Join(d.dir, "another"))
+	require.Zero(t, other.code, other.stderr.String())
+	require.Contains(t, other.stderr.String(), "developer   It shouts.")
+
+	d.cwd = shop
+	require.NoError(t, os.WriteFile(own, []byte(changed+"agent: {}\n"), 0o600))
+	broken := d.run("run", "Shout hello", "--plain", "--session", "e")
+	require.Equal(t, 2, broken.code)
+	require.Contains(t, broken.stderr.String(), own+":")
+}
+
 func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {
 	t.Parallel()
 	d := inUnprepared(t)
