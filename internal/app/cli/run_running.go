@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,19 +44,12 @@ func (c *runCommand) useRunning(ctx context.Context, local temporalutil.LocalSer
 	if err := syscall.Kill(local.PID, syscall.SIGHUP); err != nil {
 		return failf("ask process %d to read %s again: %w", local.PID, agents, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, reloadPatience, fmt.Errorf("process %d has not taken the changes of %s within %s; `maestro dev logs` says why", local.PID, agents, reloadPatience))
-	defer cancel()
-	ticker := time.NewTicker(backgroundPause)
-	defer ticker.Stop()
-	for len(other) > 0 {
-		select {
-		case <-ctx.Done():
-			return failf("%w", context.Cause(ctx))
-		case <-ticker.C:
-		}
-		if offers, err = c.offersIn(ctx, stateDir); err == nil {
-			other = otherDefinitions(t, cfg, offers, true)
-		}
+	err = waitUntil(ctx, reloadPatience, func() bool {
+		offers, err := c.offersIn(ctx, stateDir)
+		return err == nil && len(otherDefinitions(t, cfg, offers, true)) == 0
+	})
+	if err != nil {
+		return failf("process %d has not taken the changes of %s: %w; `maestro dev logs` says why", local.PID, agents, err)
 	}
 	return nil
 }

@@ -65,8 +65,12 @@ var candidates = []candidate{
 		title: "Codex", program: "codex", preset: "codex", install: "npm install -g @openai/codex",
 		keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, baseURL: "OPENAI_BASE_URL", model: "gpt-5",
 		provider: Provider{Name: "openai", Format: "openai", Prices: []Price{
-			{"gpt-5-mini*", 0.25, 2, 0.025}, {"gpt-5-nano*", 0.05, 0.4, 0.005}, {"gpt-5-pro*", 15, 120, 15}, {"gpt-5*", 1.25, 10, 0.125},
-			{"gpt-6.1-sol*", 2, 10, 0.2}, {"*", 5, 30, 0.5},
+			{"gpt-5-mini*", 0.25, 2, 0.025},
+			{"gpt-5-nano*", 0.05, 0.4, 0.005},
+			{"gpt-5-pro*", 15, 120, 15},
+			{"gpt-5*", 1.25, 10, 0.125},
+			{"gpt-6.1-sol*", 2, 10, 0.2},
+			{"*", 5, 30, 0.5},
 		}},
 	},
 	{

@@ -2,9 +2,10 @@ package transcript
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
 // asked begins the first line of what a model is asked.
@@ -38,7 +39,7 @@ type Fold struct {
 
 // Take adds a line, and reports whether it is part of the run. The first one has to be [IsFolded].
 func (f *Fold) Take(line string) bool {
-	what, text := whatOf(line), line
+	what, text := whatOf(line), strings.TrimPrefix(line, bar)
 	switch {
 	case what != "":
 		if !slices.Contains(f.what, what) {
@@ -50,8 +51,6 @@ func (f *Fold) Take(line string) bool {
 		_, text, _ = strings.Cut(line, ": ")
 	case f.lines == 0 || !strings.HasPrefix(line, strings.TrimSuffix(bar, " ")):
 		return false
-	default:
-		text = strings.TrimPrefix(line, bar)
 	}
 	f.lines++
 	if what == "" || !strings.HasSuffix(text, "…") { // such a heading is repeated whole below it
@@ -62,9 +61,5 @@ func (f *Fold) Take(line string) bool {
 
 // String says what the items are, and how long they are together.
 func (f *Fold) String() string {
-	number := strconv.Itoa(f.characters)
-	for i := len(number) - 3; i > 0; i -= 3 {
-		number = number[:i] + "," + number[i:]
-	}
-	return strings.Join(f.what, ", ") + ": " + number + " characters"
+	return strings.Join(f.what, ", ") + ": " + terminal.Number(int64(f.characters)) + " characters"
 }

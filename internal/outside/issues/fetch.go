@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -32,10 +31,9 @@ type Issue struct {
 	Title string
 	// Text is a requirement: title, text and comments.
 	Text string
-	// Comments is how many comments are in the text, and Left how many older ones are not.
-	Comments, Left int
-	// Why says why there are no comments at all; empty if there are, or if nobody has commented.
-	Why string
+	// Comments is how many comments are in the text. LeftOut says which are not; empty if all are.
+	Comments int
+	LeftOut  string
 }
 
 // post is an issue or a comment in the JSON of both forges.
@@ -69,71 +67,70 @@ type client struct {
 // Fetch reads an issue. getenv reads the environment. The error is a [*session.TicketTrouble].
 func Fetch(ctx context.Context, a Address, getenv func(string) string, now func() time.Time) (Issue, error) {
 	c := client{Address: a, now: now, http: &http.Client{Timeout: timeout, CheckRedirect: withinSite}}
-	if a.isPlain() {
-		return Issue{}, c.trouble(session.Misconfigured, "it would be read without encryption; write https://%s%s", a.url.Host, a.url.Path)
-	}
 	for _, name := range a.forge.tokenEnv {
 		if c.token == "" && a.isTrusted(getenv) && getenv(name) != "" {
 			c.token, c.tokenEnv = getenv(name), name
 		}
 	}
 	var issue post
-	if err := c.get(ctx, a.forge.issue(a), &issue); err != nil {
+	if err := c.get(ctx, a.api(), &issue); err != nil {
 		return Issue{}, err
 	}
-	out := Issue{Title: safetext.Line(issue.Title)}
-	comments, err := c.comments(ctx, max(issue.Comments, issue.Notes))
-	if refused, ok := errors.AsType[*session.TicketTrouble](err); ok && refused.Kind == session.Gone && c.token == "" {
-		out.Why = "comments are not given without a token; " + c.advice()
-	} else if err != nil {
+	count := max(issue.Comments, issue.Notes)
+	comments, err := c.readComments(ctx, count)
+	refused, ok := errors.AsType[*session.TicketTrouble](err)
+	unread := ok && refused.Kind == session.Gone && c.token == ""
+	if err != nil && !unread {
 		return Issue{}, err
 	}
-	out.write(a, issue, comments)
-	if out.Why == "" {
-		out.Left = max(issue.Comments, issue.Notes, len(comments)) - out.Comments
+	out := textOf(a, issue, comments)
+	switch left := max(count, len(comments)) - out.Comments; {
+	case unread:
+		out.LeftOut = "comments, which are not given without a token; " + c.advice()
+	case left > 0:
+		out.LeftOut = textfmt.Count(left, "older comment")
 	}
 	return out, nil
 }
 
-// comments reads the newest comments of an issue that has a number of them, in their order.
-func (c *client) comments(ctx context.Context, count int) (all []post, err error) {
+// readComments reads the newest comments of an issue that has a number of them, in their order.
+func (c *client) readComments(ctx context.Context, count int) (all []post, err error) {
 	if count == 0 {
 		return nil, nil
 	}
-	for _, page := range c.forge.comments(c.Address, count) {
+	for _, page := range c.comments(count) {
 		var some []post
 		if err := c.get(ctx, page, &some); err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
 	}
-	if c.forge.newestFirst {
+	if c.forge == gitlab {
 		slices.Reverse(all)
 	}
 	return slices.DeleteFunc(all, func(p post) bool { return p.System || strings.TrimSpace(p.Body) == "" }), nil
 }
 
-// write makes the text. Comments are quoted, so that none can be mistaken for another author's. The newest that fit are taken.
-func (i *Issue) write(a Address, issue post, comments []post) {
-	text := fmt.Sprintf("# %s\n\n%s\n", i.Title, strings.TrimSpace(safetext.Block(issue.Body+issue.Description)))
-	var quoted []string
-	size := 0
+// textOf makes the text. Comments are quoted, so that none can be mistaken for another author's. The newest that fit are taken.
+func textOf(a Address, issue post, comments []post) Issue {
+	out := Issue{Title: safetext.Line(issue.Title)}
+	var quoted string
 	for _, p := range slices.Backward(comments) {
-		heading := fmt.Sprintf("Comment by %s, %s:", safetext.Line(p.User.Login+p.Author.Username), safetext.Line(p.CreatedAt[:min(len(p.CreatedAt), 10)]))
-		quote := heading + "\n\n> " + strings.ReplaceAll(strings.TrimSpace(safetext.Block(p.Body)), "\n", "\n> ") + "\n"
-		if size += len(quote); size > maxComments {
+		quote := fmt.Sprintf("\nComment by %s, %s:\n\n> %s\n", safetext.Line(p.User.Login+p.Author.Username), safetext.Line(p.CreatedAt[:min(len(p.CreatedAt), 10)]),
+			strings.ReplaceAll(strings.TrimSpace(safetext.Block(p.Body)), "\n", "\n> "))
+		if len(quote)+len(quoted) > maxComments {
 			break
 		}
-		quoted = append(quoted, quote)
+		quoted = quote + quoted
+		out.Comments++
 	}
-	slices.Reverse(quoted)
-	i.Comments = len(quoted)
-	i.Text = strings.Join(append([]string{text, "This is issue " + a.String() + ".\n"}, quoted...), "\n")
+	out.Text = fmt.Sprintf("# %s\n\n%s\n\nThis is issue %s.\n%s", out.Title, strings.TrimSpace(safetext.Block(issue.Body+issue.Description)), a, quoted)
+	return out
 }
 
-// get reads what the API has at a path.
-func (c *client) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.forge.api(c.url)+path, nil)
+// get reads what the API has at an address.
+func (c *client) get(ctx context.Context, address string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return c.trouble(session.Misconfigured, "%s", err)
 	}
@@ -144,10 +141,7 @@ func (c *client) get(ctx context.Context, path string, into any) error {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err
-		}
-		return c.trouble(session.Unreached, "%s cannot be reached: %s", req.URL.Host, err)
+		return c.trouble(session.Unreached, "%s cannot be reached: %s", req.URL.Host, errors.Unwrap(err)) // without the address
 	}
 	defer resp.Body.Close() //nolint:errcheck // it is only read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

@@ -149,12 +149,12 @@ func TestAnIssueIsARequirement(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, got.Text, "Add `--shout`.\n\nThis is issue "+s.URL+"/shop/in/web/-/issues/12.\n\nComment by ben, 2026-11-02:\n\n> No. 0\n\nComment by ben, 2026-11-02:\n\n> No. 1\n")
 	require.NotContains(t, got.Text, "changed the description")
-	require.Zero(t, got.Left)
+	require.Empty(t, got.LeftOut)
 
 	got, err = s.fetch(t, "/shop/in/web/-/work_items/12")
 	require.NoError(t, err, "GitLab gives comments only to those who have a token")
 	require.Contains(t, got.Text, "--shout")
-	require.Equal(t, "comments are not given without a token; set GITLAB_TOKEN, and GITLAB_HOST to "+s.host()+", because a token is sent to no other site", got.Why)
+	require.Equal(t, "comments, which are not given without a token; set GITLAB_TOKEN, and GITLAB_HOST to "+s.host()+", because a token is sent to no other site", got.LeftOut)
 }
 
 func TestTheNewestCommentsAreTaken(t *testing.T) {
@@ -162,9 +162,10 @@ func TestTheNewestCommentsAreTaken(t *testing.T) {
 	s := newSite(t, 250, nil)
 	got, err := s.fetch(t, "/shop/web/issues/12")
 	require.NoError(t, err)
-	require.Equal(t, [2]int{150, 100}, [2]int{got.Comments, got.Left}, "the last two pages")
+	require.Equal(t, 150, got.Comments, "the last two pages")
+	require.Equal(t, "100 older comments", got.LeftOut)
 	require.NotContains(t, got.Text, "> No. 99\n")
-	require.True(t, strings.Index(got.Text, "> No. 100\n") < strings.Index(got.Text, "> No. 249\n"))
+	require.Less(t, strings.Index(got.Text, "> No. 100\n"), strings.Index(got.Text, "> No. 249\n"))
 
 	long := newSite(t, 2, nil)
 	long.fault = func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +177,8 @@ func TestTheNewestCommentsAreTaken(t *testing.T) {
 	}
 	got, err = long.fetch(t, "/shop/web/issues/12")
 	require.NoError(t, err)
-	require.Equal(t, [2]int{1, 2}, [2]int{got.Comments, got.Left}, "none is left out between two others")
+	require.Equal(t, 1, got.Comments, "none is left out between two others")
+	require.Equal(t, "2 older comments", got.LeftOut)
 	require.Contains(t, got.Text, "> last\n")
 }
 
@@ -198,8 +200,7 @@ func TestATokenGoesToItsSiteOnly(t *testing.T) {
 
 	a, ok := issues.Parse("http://github.example.com/shop/till/issues/12")
 	require.True(t, ok)
-	_, err = issues.Fetch(t.Context(), a, func(string) string { return "" }, time.Now)
-	require.ErrorContains(t, err, "write https://github.example.com/shop/till/issues/12")
+	require.Equal(t, "https://github.example.com/shop/till/issues/12", a.String(), "no token crosses a network without encryption")
 }
 
 func TestFailuresSayWhatToDo(t *testing.T) {
