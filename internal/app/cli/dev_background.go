@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -88,7 +89,7 @@ func (a *app) writeLocal(doc localDocument) {
 	}
 	a.print("process    %d", doc.PID)
 	a.print("Temporal   %s, namespace %s", doc.Address, doc.Namespace)
-	for _, line := range []struct{ name, value string }{{"Web UI    ", doc.WebUI}, {"dashboard ", doc.Dashboard}, {"messages  ", doc.Log}} {
+	for _, line := range []struct{ name, value string }{{"Web UI    ", doc.WebUI}, {"dashboard ", doc.Dashboard}, {"agents    ", doc.WorkerFile}, {"messages  ", doc.Log}} {
 		if line.value != "" {
 			a.print("%s %s", line.name, line.value)
 		}
@@ -132,18 +133,29 @@ func (a *app) devStop(ctx context.Context) error {
 	if err != nil {
 		return failf("stop process %d: %w", doc.PID, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	err = waitUntil(ctx, stopPatience, func() bool {
+		_, doc.Runs = temporalutil.FindLocal(doc.StateDir, a.env.Host)
+		return !doc.Runs
+	})
+	if err != nil {
+		return failf("process %d has not ended: %w; its messages: `maestro dev logs%s`", doc.PID, err, a.stateFlag())
+	}
+	a.printErr("stopped; sessions continue at the next start")
+	return nil
+}
+
+// waitUntil waits until a condition holds: an error says that it does not within some time.
+func waitUntil(ctx context.Context, patience time.Duration, holds func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
 	ticker := time.NewTicker(backgroundPause)
 	defer ticker.Stop()
-	for doc.Runs {
+	for !holds() {
 		select {
 		case <-ctx.Done():
-			return failf("process %d has not ended within %s; its messages: `maestro dev logs%s`", doc.PID, stopPatience, a.stateFlag())
+			return context.Cause(ctx)
 		case <-ticker.C:
-			_, doc.Runs = temporalutil.FindLocal(doc.StateDir, a.env.Host)
 		}
 	}
-	a.printErr("stopped; sessions continue at the next start")
 	return nil
 }

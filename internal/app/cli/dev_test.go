@@ -71,7 +71,9 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	require.Contains(t, d.must(0, "doctor"), "127.0.0.1:"+port+", ")
 	announced, lives := temporalutil.FindLocal(d.state, "test")
 	require.True(t, lives)
-	require.Equal(t, temporalutil.LocalServer{Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid}, announced)
+	require.Equal(t, temporalutil.LocalServer{
+		Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid, WorkerFile: filepath.Join(d.dir, "agents.yaml"), Reloads: true,
+	}, announced)
 	_, lives = temporalutil.FindLocal(d.state, "another-machine")
 	require.False(t, lives)
 	info, err := os.Stat(filepath.Join(d.state, "temporal", "dev.json"))

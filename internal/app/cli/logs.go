@@ -55,7 +55,7 @@ func newLogs(a *app) *cobra.Command {
 		Use:   "logs SESSION [PHASE/PERSONA]",
 		Short: "Print or follow the output of a session's agents",
 		Long: "Print the transcripts of a session's finished attempts, including failed ones, from the store. PHASE or PHASE/PERSONA selects. " +
-			"Only the first lines of each tool call and its result are shown; --full shows everything.\n\n" +
+			"Only the first lines of each tool call and its result are shown, and what an agent program sends by itself, like its system prompt, is one line; --full shows everything.\n\n" +
 			"With -f, follow the session until it ends or waits for a person: what agents print, what models write and the tools that they call, live, with the name of the assignment; " +
 			"and attempts when they end. For checks, and for agents on other hosts, the newest lines come every few seconds. The exit code is the session's outcome, as for `watch`. Without Temporal following only the store.",
 		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",

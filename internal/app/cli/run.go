@@ -17,8 +17,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
+	"github.com/maestro-hive/maestro/internal/outside/issues"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -42,13 +44,15 @@ type runCommand struct {
 func newRun(a *app) *cobra.Command {
 	c := runCommand{app: a}
 	cmd := &cobra.Command{
-		Use:   "run [TEAM] [TEXT | -f FILE | -]",
+		Use:   "run [TEAM] [TEXT | ISSUE | -f FILE | -]",
 		Short: "Start a session of a team on a requirement",
 		Long: "Start a session.\n\nIn a Git repository a requirement is enough: the team of the repository's .maestro/team.yaml works on it, or one that is made for it " +
 			"from the agents of this machine and the tools of the repository: it plans, implements and reviews the change. Where no Maestro runs, one is started in the background, " +
 			"or, without a terminal or with --foreground, for as long as the command.\n\nOtherwise the team of a team file, or a registered team (NAME, or NAME@DIGEST for a version), works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
+			"The address of an issue on GitHub or GitLab stands for its title, text and newest comments. A token in GITHUB_TOKEN, GH_TOKEN or GITLAB_TOKEN is sent to github.com and gitlab.com only, " +
+			"and to the site that GH_HOST or GITLAB_HOST names. In a repository the key of a ticket alone, like MD-123, means --from-jira.\n\n" +
 			"The session's id is printed once a worker has admitted the session; from then on it runs independently of this command.",
-		Example: "  maestro run \"Add a --shout flag\"\n  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
+		Example: "  maestro run \"Add a --shout flag\"\n  maestro run https://github.com/owner/repo/issues/12\n  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
 			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.requirementAlone(args) {
@@ -65,7 +69,7 @@ func newRun(a *app) *cobra.Command {
 	c.supplied.add(cmd)
 	flags.StringArrayVar(&c.labels, "label", nil, "KEY=VALUE by which the session is found; may be given several times")
 	flags.StringVar(&c.fromJira, "from-jira", "", "KEY of a ticket whose text and attachments are the requirement; progress is posted to the ticket")
-	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
+	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS, else .maestro/agents.yaml of the repository)")
 	flags.BoolVar(&c.foreground, "foreground", false, "run a server and a worker that are started for a repository only as long as the command")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
@@ -92,6 +96,12 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	return c.start(ctx, t, reference, ticket, requirement)
+}
+
+// start starts a session of a team on a requirement. reference is empty for a team of a file, and ticket is nil if the requirement
+// comes from none.
+func (c *runCommand) start(ctx context.Context, t spec.Team, reference string, ticket *origin, requirement string) error {
 	if err := inputError(c.course.Check(t)); err != nil {
 		return err
 	}
@@ -166,6 +176,10 @@ func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team
 // work is the requirement, and the ticket that it comes from; nil: none.
 func (c *runCommand) work(ctx context.Context, args []string) (*origin, string, error) {
 	if c.fromJira == "" {
+		if address, ok := issues.Parse(strings.Join(args, " ")); ok && c.file == "" {
+			requirement, err := c.fetchIssue(ctx, address)
+			return nil, requirement, err
+		}
 		requirement, err := requirementOf(c.env.Stdin, c.file, args)
 		return nil, requirement, err
 	}
@@ -221,8 +235,11 @@ func requirementOf(stdin io.Reader, file string, args []string) (string, error) 
 	return checkRequirement(strings.TrimPrefix(text, "\uFEFF"), from)
 }
 
-// checkRequirement rejects an empty or too large requirement.
+// checkRequirement rejects an empty or too large requirement, and a file of another system.
 func checkRequirement(text, from string) (string, error) {
+	if foreign := config.ForeignDocument(text); foreign != "" {
+		return "", usagef("%s %s", from, foreign)
+	}
 	if err := control.CheckRequirement(text); err != nil {
 		return "", usagef("%s: %w", from, err)
 	}

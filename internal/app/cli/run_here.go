@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -30,6 +30,9 @@ const (
 	backgroundPause    = 100 * time.Millisecond
 )
 
+// ticketKey is the key of a ticket where it stands for a requirement.
+var ticketKey = regexp.MustCompile(`^[A-Z][A-Z0-9_]+-[1-9][0-9]*$`)
+
 // requirementAlone reports whether arguments name no team: the requirement alone, or nothing beside -f or --from-jira.
 func (c *runCommand) requirementAlone(args []string) bool {
 	switch {
@@ -40,7 +43,7 @@ func (c *runCommand) requirementAlone(args []string) bool {
 	case isFile(args[0]):
 		return filepath.Ext(args[0]) != ".yaml" && filepath.Ext(args[0]) != ".yml"
 	}
-	return args[0] == "-" || spec.CheckName(args[0]) != nil && filepath.Ext(args[0]) != ".yaml"
+	return args[0] == "-" || ticketKey.MatchString(args[0]) || spec.CheckName(args[0]) != nil && filepath.Ext(args[0]) != ".yaml"
 }
 
 // runHere starts a session of the repository's own team, or of one that is made for it.
@@ -52,8 +55,18 @@ func (c *runCommand) runHere(ctx context.Context, requirement []string) error {
 	if server != nil {
 		return usagef("missing team; give a team file or the name of a registered team: `maestro team list` has those of the server")
 	}
-	if len(requirement) > 0 && isFile(requirement[0]) {
-		c.file, requirement = requirement[0], nil
+	root, err := project.Root(c.env.Dir)
+	if err != nil {
+		return usagef("%w; give a team: `maestro run TEAM TEXT`, or run `git init` first", err)
+	}
+	c.workspace.dir = cmp.Or(c.workspace.dir, root)
+	requirement = c.readArgument(root, requirement)
+	if err := c.check(requirement, false); err != nil {
+		return err
+	}
+	ticket, text, err := c.work(ctx, requirement)
+	if err != nil {
+		return err
 	}
 	s, err := c.createStore(c.workerDir)
 	if err != nil {
@@ -62,27 +75,40 @@ func (c *runCommand) runHere(ctx context.Context, requirement []string) error {
 	if err := s.Close(); err != nil {
 		return failf("%w", err)
 	}
-	team, agents, err := c.teamHere(s.Dir())
+	team, agents, err := c.teamHere(root, s.Dir())
 	if err != nil {
 		return err
 	}
-	stop, err := c.serveHere(ctx, s.Dir(), agents)
+	t, err := c.teamNamed(ctx, team)
+	if err != nil {
+		return err
+	}
+	stop, err := c.serveHere(ctx, s.Dir(), agents, t)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	c.watch = true
-	return c.run(ctx, append([]string{team}, requirement...))
+	return c.start(ctx, t, "", ticket, text)
 }
 
-// teamHere finds the team file and the worker file of the repository that the command runs in. Without some of its own, they
-// are written below the state directory. The repository is the workspace.
-func (c *runCommand) teamHere(stateDir string) (team, agents string, err error) {
-	root, err := project.Root(c.env.Dir)
-	if err != nil {
-		return "", "", usagef("%w; give a team: `maestro run TEAM TEXT`, or run `git init` first", err)
+// readArgument takes an argument that names a file, or a ticket of Jira, as the flag for it. It returns the others.
+func (c *runCommand) readArgument(root string, args []string) []string {
+	switch {
+	case len(args) == 0:
+	case isFile(args[0]):
+		c.file, args = args[0], nil
+	case ticketKey.MatchString(args[0]):
+		c.fromJira, args = args[0], nil
 	}
-	c.workspace.dir = cmp.Or(c.workspace.dir, root)
+	if _, own := ownFiles(root); c.fromJira != "" && c.environ.get("MAESTRO_AGENTS") == "" && isFile(own) {
+		c.agents = cmp.Or(c.agents, own)
+	}
+	return args
+}
+
+// teamHere finds the team file and the worker file of a repository. Without some of its own, they are written below the state directory.
+func (c *runCommand) teamHere(root, stateDir string) (team, agents string, err error) {
 	team, agents = ownFiles(root)
 	if isFile(team) || isFile(agents) {
 		return team, agents, nil
@@ -142,7 +168,7 @@ func (c *connector) lookPath(program string) (path string, err error) {
 
 // serveHere sees to a Temporal with a worker: the one that is configured, the one that runs for the state directory, or a new
 // one. That runs in the background, or, without a terminal, in this process until stop is called.
-func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string) (stop func(), err error) {
+func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string, t spec.Team) (stop func(), err error) {
 	stop = func() {}
 	named, err := c.temporal.Named(c.environ)
 	if err != nil {
@@ -152,8 +178,8 @@ func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string) (st
 		return stop, nil
 	}
 	if local, runs := temporalutil.FindLocal(stateDir, c.env.Host); runs {
-		c.printErr("it runs on the Maestro of process %d: `maestro dev status`", local.PID)
-		return stop, nil
+		c.printErr("it runs on the Maestro of process %d, with the agents of %s: `maestro dev status`", local.PID, local.WorkerFile)
+		return stop, c.useRunning(ctx, local, stateDir, agents, t)
 	}
 	if !c.foreground && c.onTerminal {
 		return stop, c.startBackground(ctx, stateDir, agents)
@@ -210,11 +236,6 @@ func (c *runCommand) servesIn(ctx context.Context, stateDir string) bool {
 	if _, runs := temporalutil.FindLocal(stateDir, c.env.Host); !runs {
 		return false
 	}
-	s, err := store.Open(stateDir, store.Options{Clock: c.now})
-	if err != nil {
-		return false
-	}
-	defer s.Close() //nolint:errcheck // only read
-	offers, err := s.State.Offers(ctx)
-	return err == nil && slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Live(c.now()) })
+	offers, err := c.offersIn(ctx, stateDir)
+	return err == nil && len(offers) > 0
 }

@@ -1,14 +1,20 @@
 package cli_test
 
 import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
 )
 
 // fakeClaude is an agent program that plans, makes and reviews a change, which passes its check at the second attempt. It stands for
@@ -68,6 +74,54 @@ func TestARequirementIsEnoughInARepository(t *testing.T) {
 	require.Contains(t, c.stdout.String(), "session own of team shop: running")
 }
 
+// TestAnIssueOrATicketIsEnoughInARepository reads the requirement before anything is started.
+func TestAnIssueOrATicketIsEnoughInARepository(t *testing.T) {
+	t.Parallel()
+	d := inUnprepared(t)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/api/v3/repos/shop/web/issues/12/comments":
+			_, _ = io.WriteString(w, `[{"body": "In capitals.", "user": {"login": "ben"}, "created_at": "2026-11-02T10:00:00Z"}]`)
+		case r.URL.Path == "/api/v3/repos/shop/web/issues/12" && r.Header.Get("Authorization") == "Bearer t":
+			_, _ = io.WriteString(w, `{"title": "Shout hello", "body": "It whispers.", "comments": 1}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(site.Close)
+	address := site.URL + "/shop/web/issues/12"
+	c := d.run("run", address)
+	require.Equal(t, 2, c.code)
+	require.Contains(t, c.stderr.String(), "issue "+address+": it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and GH_HOST to ")
+	require.NoDirExists(t, d.state, "nothing was started")
+	d.set("GH_TOKEN", "t")
+	d.set("GH_HOST", strings.TrimPrefix(site.URL, "http://"))
+	c = d.run("run", address, "--session", "issue")
+	require.Zero(t, c.code, c.stderr.String())
+	require.Contains(t, c.stderr.String(), `taken: "Shout hello", with 1 comment, of `+address+"\n")
+	var shown struct{ Requirement string }
+	d.json(&shown, "checkpoints", "show", "issue")
+	require.Equal(t, "# Shout hello\n\nIt whispers.\n\nThis is issue "+address+".\n\nComment by ben, 2026-11-02:\n\n> In capitals.\n", shown.Requirement)
+
+	require.Contains(t, d.run("run", "MD-1").stderr.String(), "no worker file, which has the Jira settings; give it with --agents")
+	d.must(0, "init")
+	jira, agents := d.withJira(jiratest.Options{})
+	key := jira.Add("MD", map[string]any{"summary": "Shout hello"})
+	own := filepath.Join(d.cwd, ".maestro/agents.yaml")
+	require.Contains(t, d.run("run", key).stderr.String(), own+" has no `jira`; add it")
+	more, err := os.ReadFile(agents)
+	require.NoError(t, err)
+	_, settings, _ := strings.Cut(string(more), "\njira:")
+	f, err := os.OpenFile(own, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString("jira:" + settings)
+	require.NoError(t, errors.Join(err, f.Close()))
+	c = d.run("run", key, "--session", "ticket")
+	require.Zero(t, c.code, c.stderr.String())
+	d.json(&shown, "checkpoints", "show", "ticket")
+	require.Equal(t, "Shout hello", shown.Requirement)
+}
+
 // TestARunOnATerminalLeavesMaestroInTheBackground starts two sessions on one server and worker.
 func TestARunOnATerminalLeavesMaestroInTheBackground(t *testing.T) {
 	t.Parallel()
@@ -101,6 +155,53 @@ func TestARunOnATerminalLeavesMaestroInTheBackground(t *testing.T) {
 	d.must(0, "dev", "stop")
 }
 
+// TestARunningMaestroHasTheAgentsOfOneFile has two repositories with an agent of one name.
+func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
+	t.Parallel()
+	d := inUnprepared(t)
+	d.terminal = true
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	d.host = host
+	t.Cleanup(func() { d.run("dev", "stop") })
+	own := filepath.Join(d.cwd, ".maestro/agents.yaml")
+	shop, till := d.cwd, filepath.Join(d.dir, "till")
+	require.NoError(t, os.CopyFS(till, os.DirFS(shop)))
+	d.must(0, "init")
+	first := d.run("run", "Shout hello", "--plain", "--session", "a")
+	require.Zero(t, first.code, first.stderr.String())
+	require.Contains(t, d.must(0, "dev", "status"), "agents     "+own+"\n")
+	d.cwd = till
+	same := d.run("run", "Shout hello", "--plain", "--session", "b")
+	require.Zero(t, same.code, same.stderr.String())
+
+	d.cwd = shop
+	program := filepath.Join(d.dir, "programs/claude-of-shop")
+	require.NoError(t, os.WriteFile(program, []byte(strings.ReplaceAll(fakeClaude, "It shouts.", "It shouts in the shop.")), 0o755))
+	written, err := os.ReadFile(own)
+	require.NoError(t, err)
+	changed := strings.Replace(string(written), "preset: claude,", "preset: claude, argv: ["+program+"],", 1)
+	require.NoError(t, os.WriteFile(own, []byte(changed), 0o600))
+	second := d.run("run", "Shout hello", "--plain", "--session", "c")
+	require.Zero(t, second.code, second.stderr.String())
+	require.Contains(t, second.stderr.String(), "with the agents of "+own)
+	require.Contains(t, second.stderr.String(), "developer   It shouts in the shop.", "the running Maestro has read the change")
+
+	d.cwd = till
+	refused := d.run("run", "Shout hello", "--plain", "--session", "d")
+	require.Equal(t, 2, refused.code, refused.stderr.String())
+	require.Contains(t, refused.stderr.String(), "agents.yaml of: agent claude\n  It reads "+own+". One of these is enough:")
+	other := d.run("run", "Shout hello", "--foreground", "--plain", "--session", "d", "--state-dir", filepath.Join(d.dir, "another"))
+	require.Zero(t, other.code, other.stderr.String())
+	require.Contains(t, other.stderr.String(), "developer   It shouts.")
+
+	d.cwd = shop
+	require.NoError(t, os.WriteFile(own, []byte(changed+"agent: {}\n"), 0o600))
+	broken := d.run("run", "Shout hello", "--plain", "--session", "e")
+	require.Equal(t, 2, broken.code)
+	require.Contains(t, broken.stderr.String(), own+":")
+}
+
 func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {
 	t.Parallel()
 	d := inUnprepared(t)
@@ -109,6 +210,8 @@ func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {
 	c := d.run("run", "Shout hello")
 	require.Equal(t, 2, c.code)
 	require.Contains(t, c.stderr.String(), "Claude Code is installed: set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN")
+	workflow := d.file("WORKFLOW.md", "---\ntracker: {kind: linear}\nagent: {max_turns: 20}\ncodex: {command: codex app-server}\n---\nYou work on {{ issue.title }}.\n")
+	require.Contains(t, d.run("run", workflow).stderr.String(), workflow+" is a workflow of Symphony; its text is the instructions of a persona")
 	d.cwd = t.TempDir()
 	require.Contains(t, d.run("run", "Shout hello").stderr.String(), "is in no Git repository; give a team")
 	require.Contains(t, d.run("run").stderr.String(), "missing requirement")

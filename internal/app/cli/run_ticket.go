@@ -60,16 +60,21 @@ func fetchTicket(ctx context.Context, out *console, env Env, key, file string) (
 	limits := jira.DefaultLimits()
 	limits.Bytes = min(limits.Bytes, int64(cfg.Limits.FileBytes))
 	issue, err := client.Fetch(ctx, key, limits)
-	if trouble, ok := errors.AsType[*session.TicketTrouble](err); ok && trouble.Kind != session.Unreached {
-		return nil, usagef("--from-jira %s: %w", key, err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
+		return nil, ticketError(fmt.Errorf("--from-jira %s: %w", key, err))
 	}
 	for _, left := range issue.Left {
 		out.printErr("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
 	}
 	return &origin{issue, client}, nil
+}
+
+// ticketError is an error of the command line where somebody has to correct something before the ticket can be read.
+func ticketError(err error) error {
+	if trouble, ok := errors.AsType[*session.TicketTrouble](err); ok && trouble.Kind != session.Unreached {
+		return usagef("%w", err)
+	}
+	return err
 }
 
 // requirement is the text of the ticket.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -127,8 +128,12 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.Conn.Close)
+	file, err := filepath.Abs(k.File)
+	if err != nil {
+		return nil, err
+	}
 	withdraw, err := temporalutil.Announce(o.Store.Dir(), temporalutil.LocalServer{
-		Address: k.Conn.Address, Namespace: k.Conn.Namespace, WebUI: k.server.ui, Host: o.Host, PID: o.PID,
+		Address: k.Conn.Address, Namespace: k.Conn.Namespace, WebUI: k.server.ui, Host: o.Host, PID: o.PID, WorkerFile: file, Reloads: o.Reloads != nil,
 	})
 	if err != nil {
 		return nil, err

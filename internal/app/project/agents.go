@@ -51,27 +51,33 @@ type candidate struct {
 }
 
 // candidates are the agents that are looked for, the first is preferred. Prices are those of the providers' pages in
-// November 2026.
+// November 2026; those of * are for models that a later version of a program chooses, and are high, so that a budget ends early
+// rather than late.
 var candidates = []candidate{
 	{
 		title: "Claude Code", program: "claude", preset: "claude", install: "npm install -g @anthropic-ai/claude-code",
 		own: []string{"CLAUDE_CODE_OAUTH_TOKEN"}, keys: []string{"ANTHROPIC_API_KEY"}, baseURL: "ANTHROPIC_BASE_URL", model: "claude-sonnet-4-5",
 		provider: Provider{Name: "anthropic", Format: "anthropic", Prices: []Price{
-			{"claude-opus-4-5*", 5, 25, 0.5}, {"claude-opus-*", 15, 75, 1.5}, {"claude-sonnet-*", 3, 15, 0.3}, {"claude-haiku-*", 1, 5, 0.1},
+			{"claude-opus-4-5*", 5, 25, 0.5}, {"claude-sonnet-*", 3, 15, 0.3}, {"claude-haiku-*", 1, 5, 0.1}, {"*", 15, 75, 1.5},
 		}},
 	},
 	{
 		title: "Codex", program: "codex", preset: "codex", install: "npm install -g @openai/codex",
 		keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, baseURL: "OPENAI_BASE_URL", model: "gpt-5",
 		provider: Provider{Name: "openai", Format: "openai", Prices: []Price{
-			{"gpt-5-mini*", 0.25, 2, 0.025}, {"gpt-5-nano*", 0.05, 0.4, 0.005}, {"gpt-5-pro*", 15, 120, 15}, {"gpt-5*", 1.25, 10, 0.125},
+			{"gpt-5-mini*", 0.25, 2, 0.025},
+			{"gpt-5-nano*", 0.05, 0.4, 0.005},
+			{"gpt-5-pro*", 15, 120, 15},
+			{"gpt-5*", 1.25, 10, 0.125},
+			{"gpt-6.1-sol*", 2, 10, 0.2},
+			{"*", 5, 30, 0.5},
 		}},
 	},
 	{
 		title: "Gemini CLI", program: "gemini", preset: "gemini", install: "npm install -g @google/gemini-cli",
 		keys: []string{"GEMINI_API_KEY"}, baseURL: "GOOGLE_GEMINI_BASE_URL",
 		provider: Provider{Name: "gemini", Format: "gemini", Prices: []Price{
-			{"gemini-2.5-flash*", 0.3, 2.5, 0.075}, {"gemini-2.5-pro*", 2.5, 15, 0.625}, {"gemini-3-pro*", 4, 18, 0.4},
+			{"gemini-2.5-flash*", 0.3, 2.5, 0.075}, {"gemini-2.5-pro*", 2.5, 15, 0.625}, {"*", 4, 18, 0.4},
 		}},
 	},
 }

@@ -116,7 +116,7 @@ func (p Project) Describe() string {
 	if len(p.Checks) > 0 {
 		var lines []string
 		for _, c := range p.Checks {
-			lines = append(lines, strings.Join(c.Argv, " "))
+			lines = append(lines, strings.TrimPrefix(strings.Join(c.Argv, " "), "sh -c "))
 		}
 		checks = strings.Join(lines, ", ")
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/app/project"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/models/config"
 )
 
@@ -57,27 +59,64 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 		files    map[string]string
 		programs string
 		checks   []string
-		lacks    string
+		// caches are those of the checks, with the variable that names each.
+		caches []string
+		lacks  string
 	}{
-		"Go":                       {files: map[string]string{"go.mod": "module m", "Makefile": "test:\n"}, checks: []string{"go-build", "go-test"}},
-		"Rust":                     {files: map[string]string{"Cargo.toml": ""}, checks: []string{"cargo-build", "cargo-test"}},
-		"npm":                      {files: map[string]string{"package.json": tested, "package-lock.json": "{}"}, checks: []string{"npm-test"}},
-		"npm without a lock":       {files: map[string]string{"package.json": tested}, checks: []string{"npm-install-test"}},
-		"pnpm":                     {files: map[string]string{"package.json": tested, "pnpm-lock.yaml": "", "package-lock.json": "{}"}, checks: []string{"pnpm-test"}},
-		"yarn":                     {files: map[string]string{"package.json": tested, "yarn.lock": ""}, checks: []string{"yarn-test"}},
-		"bun":                      {files: map[string]string{"package.json": tested, "bun.lock": ""}, checks: []string{"bun-test"}},
-		"a package without tests":  {files: map[string]string{"package.json": `{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}`}},
-		"uv":                       {files: map[string]string{"uv.lock": "", "pyproject.toml": ""}, checks: []string{"uv-pytest"}},
-		"pytest":                   {files: map[string]string{"setup.cfg": ""}, checks: []string{"pytest"}},
-		"Maven":                    {files: map[string]string{"pom.xml": ""}, checks: []string{"maven"}},
-		"Gradle":                   {files: map[string]string{"build.gradle.kts": ""}, checks: []string{"gradle"}},
-		"make":                     {files: map[string]string{"Makefile": "all:\n\ntest: all\n"}, checks: []string{"make-test"}},
-		"make without tests":       {files: map[string]string{"Makefile": "tests:\n"}},
-		"just":                     {files: map[string]string{"justfile": "test name='':\n  true\n"}, checks: []string{"just-test"}},
-		"two languages":            {files: map[string]string{"go.mod": "", "package.json": tested, "package-lock.json": ""}, checks: []string{"go-build", "go-test", "npm-test"}},
-		"an unknown language":      {files: map[string]string{"main.ml": ""}},
-		"a tool that is not there": {files: map[string]string{"Cargo.toml": "", "Makefile": "test:\n"}, programs: "claude make", checks: []string{"make-test"}, lacks: "Cargo.toml, because cargo is not in PATH"},
-		"a directory go.mod":       {files: map[string]string{"go.mod/x": ""}},
+		"Go": {
+			files:  map[string]string{"go.mod": "module m", "Makefile": "test:\n"},
+			checks: []string{"go-build: go build ./...", "go-test: go test ./..."}, caches: []string{"go-build GOCACHE", "go-mod GOMODCACHE"},
+		},
+		"Rust": {
+			files:  map[string]string{"Cargo.toml": ""},
+			checks: []string{"cargo-build: cargo build --all-targets", "cargo-test: cargo test"}, caches: []string{"cargo CARGO_HOME", "cargo-target CARGO_TARGET_DIR"},
+		},
+		"TypeScript with npm": {
+			files:  map[string]string{"package.json": tested, "package-lock.json": "{}", "tsconfig.json": "{}", "src/index.ts": ""},
+			checks: []string{"npm-test: sh -c npm ci && npm test"}, caches: []string{"npm npm_config_cache"},
+		},
+		"npm without a lock": {
+			files:  map[string]string{"package.json": tested},
+			checks: []string{"npm-install-test: sh -c npm install --no-package-lock && npm test"}, caches: []string{"npm npm_config_cache"},
+		},
+		"pnpm": {
+			files:  map[string]string{"package.json": tested, "pnpm-lock.yaml": "", "package-lock.json": "{}"},
+			checks: []string{"pnpm-test: sh -c pnpm install --frozen-lockfile && pnpm test"}, caches: []string{"pnpm npm_config_store_dir"},
+		},
+		"yarn": {
+			files:  map[string]string{"package.json": tested, "yarn.lock": ""},
+			checks: []string{"yarn-test: sh -c yarn install --frozen-lockfile && yarn test"}, caches: []string{"yarn YARN_CACHE_FOLDER"},
+		},
+		"bun": {
+			files:  map[string]string{"package.json": tested, "bun.lock": ""},
+			checks: []string{"bun-test: sh -c bun install --frozen-lockfile && bun run test"}, caches: []string{"bun BUN_INSTALL_CACHE_DIR"},
+		},
+		"a package without tests": {files: map[string]string{"package.json": `{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}`}},
+		"Python with uv": {
+			files: map[string]string{"uv.lock": "", "pyproject.toml": ""}, checks: []string{"uv-pytest: uv run pytest"}, caches: []string{"uv UV_CACHE_DIR"},
+		},
+		"Python": {files: map[string]string{"setup.cfg": ""}, checks: []string{"pytest: pytest -p no:cacheprovider"}},
+		"Java with Maven": {
+			files:  map[string]string{"pom.xml": ""},
+			checks: []string{`maven: sh -c mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`}, caches: []string{"maven MAVEN_REPOSITORY"},
+		},
+		"Java with Gradle": {
+			files: map[string]string{"build.gradle.kts": ""}, checks: []string{"gradle: gradle --no-daemon check"}, caches: []string{"gradle GRADLE_USER_HOME"},
+		},
+		"make":               {files: map[string]string{"Makefile": "all:\n\ntest: all\n"}, checks: []string{"make-test: make test"}},
+		"make without tests": {files: map[string]string{"Makefile": "tests:\n"}},
+		"just":               {files: map[string]string{"justfile": "test name='':\n  true\n"}, checks: []string{"just-test: just test"}},
+		"two languages": {
+			files:  map[string]string{"go.mod": "", "package.json": tested, "package-lock.json": ""},
+			checks: []string{"go-build: go build ./...", "go-test: go test ./...", "npm-test: sh -c npm ci && npm test"},
+			caches: []string{"go-build GOCACHE", "go-mod GOMODCACHE", "npm npm_config_cache"},
+		},
+		"an unknown language": {files: map[string]string{"main.ml": ""}},
+		"a tool that is not there": {
+			files: map[string]string{"Cargo.toml": "", "Makefile": "test:\n"}, programs: "claude make",
+			checks: []string{"make-test: make test"}, lacks: "Cargo.toml, because cargo is not in PATH",
+		},
+		"a directory go.mod": {files: map[string]string{"go.mod/x": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,19 +126,28 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 			}
 			p, err := project.Find(dir, host(test.programs, "ANTHROPIC_API_KEY=k"), named)
 			require.NoError(t, err)
-			var names []string
-			for _, c := range p.Checks {
-				names = append(names, c.Name)
-			}
-			require.Equal(t, test.checks, names)
 			require.Equal(t, test.lacks, strings.Join(p.Unchecked, "\n"))
-			valid(t, p)
+			if test.checks == nil {
+				require.Contains(t, p.Describe(), "checks      none: no tool of the repository is known")
+			}
+			team, worker := valid(t, p)
+			var checks, caches []string
+			implementation, _ := team.Phase("implementation")
+			for _, name := range implementation.Checks {
+				checks = append(checks, name+": "+strings.Join(worker.Checks[name].Argv, " "))
+				for _, cache := range worker.Checks[name].Caches {
+					caches = append(caches, cache+" "+worker.Caches[cache].Env)
+				}
+			}
+			require.Equal(t, test.checks, checks)
+			slices.Sort(caches)
+			require.Equal(t, test.caches, slices.Compact(caches))
 		})
 	}
 }
 
-// valid holds the files of a project against the rules for team files and worker files.
-func valid(t *testing.T, p project.Project) {
+// valid holds the files of a project against the rules for team files and worker files, and returns what they say.
+func valid(t *testing.T, p project.Project) (spec.Team, agent.Config) {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name string, make func() ([]byte, error)) string {
@@ -122,6 +170,7 @@ func valid(t *testing.T, p project.Project) {
 			require.Contains(t, worker.Checks, check)
 		}
 	}
+	return team, worker
 }
 
 func TestAgentsAreThoseWithCredentials(t *testing.T) {

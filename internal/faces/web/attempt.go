@@ -66,7 +66,11 @@ type talk struct {
 
 // Has reports whether the line that is looked for is in an item.
 func (t talk) Has(i conversation.Item) bool {
-	return t.Hit > 0 && t.Hit >= i.Line && t.Hit <= i.Line+len(i.Body)+strings.Count(i.Head, "\n")
+	last := i.Line + len(i.Body) + strings.Count(i.Head, "\n")
+	if i.Fold { // its head is no line
+		last--
+	}
+	return t.Hit >= i.Line && t.Hit <= last
 }
 
 func (s *site) assignment(r *http.Request) (page, error) {

@@ -69,6 +69,11 @@ var (
 // schema rejects. If there are problems, the T has the values without problems.
 func decode[T any](src *source, want, other format) (T, *document) {
 	var out T
+	if text := ForeignDocument(src.text); text != "" {
+		d := &document{src: src, broken: map[string]bool{}}
+		d.add(place{}, "$", "%s", text)
+		return out, d
+	}
 	d := read(src)
 	top, _ := d.root.(map[string]any)
 	has := func(name string) bool { _, ok := top[name]; return ok }

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // foreignFormats are the files of other systems with which people come. Each says what it is, and what to write instead.
 var foreignFormats = []struct {
@@ -40,6 +43,25 @@ func foreign(top map[string]any) string {
 		}
 	}
 	return ""
+}
+
+// ForeignDocument says of which other system a Markdown document with front matter is; empty if it is of none that is known.
+func ForeignDocument(text string) string {
+	lines := strings.Split(strings.TrimPrefix(text, "\uFEFF"), "\n")
+	isFence := func(line string) bool { return strings.TrimRight(line, " \r") == "---" }
+	if !isFence(lines[0]) {
+		return ""
+	}
+	end := slices.IndexFunc(lines[1:], isFence)
+	if end < 0 {
+		return ""
+	}
+	src, problem := newSource("", []byte(strings.Join(lines[1:end+1], "\n")))
+	if problem != nil {
+		return ""
+	}
+	top, _ := read(src).root.(map[string]any)
+	return foreign(top)
 }
 
 // anyEntry reports whether a mapping has an entry that is a mapping with one of the keys.

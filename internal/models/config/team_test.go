@@ -246,10 +246,23 @@ func TestAFileOfAnotherSystemIsNamed(t *testing.T) {
 		"is an agent file of docker-agent": "version: 10\nagents:\n  root: {model: openai/gpt-5, description: d, instruction: help}\n",
 		"has agents of CrewAI":             "researcher:\n  role: r\n  goal: g\n  backstory: b\n",
 		"has tasks of CrewAI":              "research:\n  description: d\n  expected_output: e\n  agent: researcher\n",
-		"is a workflow of Symphony":        "tracker: {kind: linear}\nworkspace: {root: /w}\ncodex: {command: codex}\n",
+		"is a workflow of Symphony":        symphonys,
+		"is a workflow of Symphony; ":      "\uFEFF---\r\n" + symphonys + "---\r\nYou work on {{ issue.identifier }}: `a: b: c`\n",
 	} {
 		_, err := ParseTeam("team.yaml", []byte(text))
 		require.ErrorContains(t, err, "team.yaml: "+want)
 		require.Len(t, strings.Split(err.Error(), "\n"), 1)
+	}
+}
+
+const symphonys = "tracker: {kind: linear}\nworkspace: {root: /w}\ncodex: {command: codex}\n"
+
+func TestARequirementMayHaveFrontMatter(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, ForeignDocument("---\n"+symphonys+"---\n"), "is a workflow of Symphony; its text is the instructions of a persona")
+	for _, text := range []string{
+		"", "---", "---\n", "# " + symphonys, "---\ntitle: Shout\ntracker: LIN-7\n---\nAdd a flag.\n", "---\n" + symphonys, "---\n\x00\n---\n", "---\n[: {\n---\n",
+	} {
+		require.Empty(t, ForeignDocument(text), "%q", text)
 	}
 }

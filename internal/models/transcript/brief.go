@@ -14,12 +14,23 @@ const (
 )
 
 // Brief shortens a transcript line by line, so that it can be followed as it grows:
-// of every item it shows the first lines, and says how many there are more. What the
-// agent says stays whole.
-type Brief struct{ lines, hidden int }
+// of every item it shows the first lines, and says how many there are more. What an agent program
+// sends by itself is one line. What the agent says stays whole.
+type Brief struct {
+	lines, hidden int
+	fold          Fold
+}
 
 // Line takes a line without its end, and returns the lines to show for it.
 func (b *Brief) Line(line string) []string {
+	if IsFolded(line) && b.fold.lines == 0 {
+		shown := b.End()
+		b.fold.Take(line)
+		return shown
+	}
+	if b.fold.Take(line) {
+		return nil
+	}
 	if !strings.HasPrefix(line, bar) {
 		shown := append(b.End(), line)
 		b.lines = 0
@@ -38,6 +49,13 @@ func (b *Brief) Line(line string) []string {
 
 // End returns what is left to show at the end of the transcript.
 func (b *Brief) End() []string {
+	if fold := b.fold; fold.lines > 0 {
+		b.fold = Fold{}
+		if fold.lines == 1 {
+			return []string{fold.first}
+		}
+		return []string{asked + fold.String() + "; --full shows them"}
+	}
 	if b.hidden == 0 {
 		return nil
 	}

@@ -98,3 +98,24 @@ func TestInBriefItemsAreShort(t *testing.T) {
 	require.Equal(t, "a\nb\n", transcript.InBrief("a\nb\n"))
 	require.Empty(t, transcript.InBrief(""))
 }
+
+// TestInBriefWhatAProgramSendsIsOneLine has the items of two calls of Claude Code, in its order.
+func TestInBriefWhatAProgramSendsIsOneLine(t *testing.T) {
+	t.Parallel()
+	whole := written(func(w *transcript.Writer) {
+		w.Turn("call 1")
+		w.Asked("system", "x-header: 1")
+		w.Asked("system", strings.Repeat("Do it well.\n", 100))
+		w.Asked("tools", strings.Repeat("tool, ", 50)+"tool")
+		w.Asked("user", "<system-reminder>\nToday is Saturday.\n</system-reminder>")
+		w.Asked("user", "You are the planner.\nPlan it.")
+		w.Asked("system", "Available skills:\n- a")
+		w.Text("I plan.")
+		w.Turn("call 2; 5 items as before")
+		w.Asked("system", "x-header: 2")
+		w.Result("run make", "ok", false)
+	})
+	require.Equal(t, "-- call 1\n? system prompt, tools, context: 1,475 characters; --full shows them\n? user: You are the planner.\n  │ Plan it.\n"+
+		"? system prompt: 20 characters; --full shows them\nI plan.\n-- call 2; 5 items as before\n? system: x-header: 2\n< run make: ok\n", transcript.InBrief(whole))
+	require.Equal(t, "? tools: a, b\n", transcript.InBrief("? tools: a, b\n"))
+}

@@ -94,9 +94,9 @@ func (w *Writer) Turn(format string, args ...any) { w.item("-- ", fmt.Sprintf(fo
 func (w *Writer) Asked(who, text string) {
 	text = strings.TrimSpace(text)
 	if first, rest, more := strings.Cut(text, "\n"); !more {
-		w.item("? ", who+": "+text, "")
+		w.item(asked, who+": "+text, "")
 	} else {
-		w.item("? ", who+": "+first, rest)
+		w.item(asked, who+": "+first, rest)
 	}
 }
 

@@ -29,6 +29,9 @@ type LocalServer struct {
 	// Host is the machine that it runs on, and PID the number of the process that runs it.
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
+	// WorkerFile is the worker file that it serves, and Reloads whether it reads that again at SIGHUP.
+	WorkerFile string `json:"worker_file"`
+	Reloads    bool   `json:"reloads"`
 }
 
 // Announce writes where a server is into the directory of a store, for [FindLocal]. The

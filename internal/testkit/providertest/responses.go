@@ -19,6 +19,14 @@ type responsesItem struct {
 	Arguments string          `json:"arguments"`
 	Input     string          `json:"input"`
 	Output    json.RawMessage `json:"output"`
+	// Tools are those of additional_tools: functions, custom tools, and namespaces of them.
+	Tools []responsesTool `json:"tools"`
+}
+
+type responsesTool struct {
+	Type  string          `json:"type"`
+	Name  string          `json:"name"`
+	Tools []responsesTool `json:"tools"`
 }
 
 func (responsesAPI) parse(body []byte, into *Request) error {
@@ -28,22 +36,14 @@ func (responsesAPI) parse(body []byte, into *Request) error {
 		Instructions    string          `json:"instructions"`
 		MaxOutputTokens int64           `json:"max_output_tokens"`
 		Input           json.RawMessage `json:"input"`
-		Tools           []struct {
-			Type string `json:"type"`
-			Name string `json:"name"`
-		} `json:"tools"`
+		Tools           []responsesTool `json:"tools"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
 		return err
 	}
 	into.Model, into.Stream, into.IncludeUsage = in.Model, in.Stream, true
 	into.System, into.MaxTokens = in.Instructions, in.MaxOutputTokens
-	for _, t := range in.Tools {
-		if t.Name == "" { // one of the provider's own
-			t.Name = t.Type
-		}
-		into.Tools = append(into.Tools, t.Name)
-	}
+	into.tools(in.Tools)
 	var text string
 	if json.Unmarshal(in.Input, &text) == nil {
 		into.Messages = []Message{{Role: "user", Text: text}}
@@ -59,9 +59,22 @@ func (responsesAPI) parse(body []byte, into *Request) error {
 	return nil
 }
 
+// tools adds the names of tools.
+func (r *Request) tools(all []responsesTool) {
+	for _, t := range all {
+		if t.Tools != nil {
+			r.tools(t.Tools)
+			continue
+		}
+		r.Tools = append(r.Tools, cmp.Or(t.Name, t.Type)) // one of the provider's own has a type only
+	}
+}
+
 // item adds one item of the input to the conversation.
 func (r *Request) item(item responsesItem) {
 	switch item.Type {
+	case "additional_tools":
+		r.tools(item.Tools)
 	case "function_call", "custom_tool_call":
 		call := Call{ID: item.CallID, Name: item.Name, Arguments: item.Arguments + item.Input}
 		if last := len(r.Messages) - 1; last >= 0 && r.Messages[last].Role == "assistant" {
@@ -124,6 +137,12 @@ func (responsesAPI) items(of Request, r Reply) []map[string]any {
 		})
 	}
 	for i, c := range r.Calls {
+		if !strings.HasPrefix(c.Arguments, "{") { // the input of a custom tool is any text
+			out = append(out, map[string]any{
+				"type": "custom_tool_call", "id": fmt.Sprintf("ctc_%d_%d", of.N, i), "call_id": r.id("call_", of, i), "name": c.Name, "input": c.Arguments, "status": "completed",
+			})
+			continue
+		}
 		out = append(out, map[string]any{
 			"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", of.N, i), "call_id": r.id("call_", of, i),
 			"name": c.Name, "arguments": c.Arguments, "status": "completed",
@@ -174,6 +193,8 @@ func (a responsesAPI) stream(of Request, r Reply) []event {
 			add("response.output_text.done", map[string]any{"item_id": item["id"], "output_index": i, "content_index": 0, "text": r.Text})
 		case "function_call":
 			add("response.function_call_arguments.done", map[string]any{"item_id": item["id"], "output_index": i, "arguments": item["arguments"]})
+		case "custom_tool_call":
+			add("response.custom_tool_call_input.done", map[string]any{"item_id": item["id"], "output_index": i, "input": item["input"]})
 		}
 		add("response.output_item.done", map[string]any{"output_index": i, "item": item})
 	}

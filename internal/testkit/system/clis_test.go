@@ -56,7 +56,11 @@ var conversingCLIs = map[string]conversing{
 				"-c, 'model_providers.test.base_url=" + url + "/v1', -c, model_providers.test.wire_api=responses, -c, model_providers.test.env_key=CODEX_API_KEY]}"
 		},
 		func(r providertest.Request, command string) providertest.Call {
-			if slices.Contains(r.Tools, "exec_command") {
+			switch {
+			case slices.Contains(r.Tools, "exec"): // its newer models write JavaScript that calls the tools
+				quoted, _ := json.Marshal(command) // a string
+				return providertest.Call{Name: "exec", Arguments: "text(await tools.exec_command({cmd: " + string(quoted) + "}))"}
+			case slices.Contains(r.Tools, "exec_command"):
 				return providertest.Tool("exec_command", map[string]string{"cmd": command})
 			}
 			return providertest.Tool("shell_command", map[string]string{"command": command})

@@ -2,6 +2,7 @@ package system
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,6 +83,8 @@ type world struct {
 	namespace string
 	// server is the test's own, if it has one.
 	server *process
+	// cwd is where commands run; empty: in dir.
+	cwd string
 	// variables are those that programs have besides the usual ones.
 	variables []string
 	// credential is who programs run as; nil: who runs the tests.
@@ -262,7 +265,7 @@ func (w *world) maestro(args ...string) answer {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, "maestro"), args...)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &stdout, &stderr, w.environment(), w.dir
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &stdout, &stderr, w.environment(), cmp.Or(w.cwd, w.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.credential}
 	err := cmd.Run()
 	var exit *exec.ExitError

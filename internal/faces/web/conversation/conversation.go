@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/models/transcript"
 )
 
 // Kind is what an item of a transcript is.
@@ -45,6 +46,8 @@ type Item struct {
 	Body []BodyLine
 	// Failed: the result is that of a call that failed.
 	Failed bool
+	// Fold is true for items that an agent program sends by itself: Head says what they are, and Body has all their lines.
+	Fold bool
 }
 
 // BodyLine is a line that belongs to an item. Mark is + or - for the lines of an edit.
@@ -56,8 +59,23 @@ const maxLine = 4000
 // Items takes lines apart, of which the first one has a number.
 func Items(lines []string, first int) []Item {
 	var items []Item
+	var fold transcript.Fold
 	for i, line := range lines {
 		line = clean(line)
+		if n := len(items); n > 0 && items[n-1].Fold {
+			if fold.Take(line) {
+				items[n-1].Head = fold.String()
+				items[n-1].Body = append(items[n-1].Body, BodyLine{Text: strings.TrimPrefix(strings.TrimPrefix(line, bar), " ")})
+				continue
+			}
+			items[n-1].unfold()
+		}
+		if transcript.IsFolded(line) {
+			fold = transcript.Fold{}
+			fold.Take(line)
+			items = append(items, Item{Kind: Asked, Line: first + i, Head: fold.String(), Body: []BodyLine{{Text: line}}, Fold: true})
+			continue
+		}
 		if n := len(items); strings.HasPrefix(line, bar) && n > 0 && items[n-1].Kind != Said {
 			items[n-1].add(strings.TrimPrefix(strings.TrimPrefix(line, bar), " "))
 			continue
@@ -69,10 +87,21 @@ func Items(lines []string, first int) []Item {
 		}
 		items = append(items, Item{Kind: kind, Line: first + i, Head: text, Failed: kind == Result && strings.HasPrefix(text, "failed")})
 	}
+	if n := len(items); n > 0 {
+		items[n-1].unfold()
+	}
 	for i := range items {
 		items[i].Head = strings.Trim(items[i].Head, "\n")
 	}
 	return items
+}
+
+// unfold shows a single line as it is.
+func (it *Item) unfold() {
+	if it.Fold && len(it.Body) == 1 {
+		_, text := kindOf(it.Body[0].Text)
+		*it = Item{Kind: Asked, Line: it.Line, Head: text}
+	}
 }
 
 func (it *Item) add(text string) {

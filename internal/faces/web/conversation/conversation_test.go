@@ -44,6 +44,24 @@ func TestATranscriptIsTakenApart(t *testing.T) {
 	}, items)
 }
 
+func TestWhatAProgramSendsIsOneItem(t *testing.T) {
+	t.Parallel()
+	text := written(func(w *transcript.Writer) {
+		w.Asked("system", "Be brief.\nBe right.")
+		w.Asked("tools", "read, edit")
+		w.Asked("user", "Do it.")
+		w.Asked("system", "x")
+	})
+	require.Equal(t, []conversation.Item{
+		{
+			Kind: conversation.Asked, Line: 1, Head: "system prompt, tools: 28 characters", Fold: true,
+			Body: []conversation.BodyLine{{"", "? system: Be brief."}, {"", "Be right."}, {"", "? tools: read, edit"}},
+		},
+		{Kind: conversation.Asked, Line: 4, Head: "user: Do it."},
+		{Kind: conversation.Asked, Line: 5, Head: "system: x"},
+	}, conversation.WindowOf(text, 0, 100).Items)
+}
+
 func TestTextsOfAnyFormAreShown(t *testing.T) {
 	t.Parallel()
 	items := conversation.WindowOf("  │ no item above\n\x1b[2Jred\u202e\n"+strings.Repeat("é", 9000)+"\n", 0, 100).Items
