@@ -125,6 +125,11 @@ func (s *site) historyCSV(r *http.Request) (page, error) {
 		return page{}, wrongInput("Table not found", fmt.Errorf("by is %q; use %s", key, strings.Join(csvKeys, ", ")))
 	}
 	rows, err := s.came(r.Context(), key, f)
+	return page{File: &textFile{Name: "history-by-" + key + ".csv", Type: "text/csv", Text: csvOf(key, rows)}}, err
+}
+
+// csvOf has a line for each row of a table.
+func csvOf(key string, rows []HistoryRow) string {
 	var text strings.Builder
 	out := csv.NewWriter(&text)
 	_ = out.Write([]string{
@@ -133,21 +138,23 @@ func (s *site) historyCSV(r *http.Request) (page, error) {
 	}) // a builder does not fail
 	for _, row := range rows {
 		name := row.Name
-		if strings.HasPrefix(strings.TrimLeft(name, " \t\r\n"), "=") || strings.ContainsAny(name[:min(len(name), 1)], "+-@\t\r") {
+		if strings.ContainsAny(name[:min(len(name), 1)], "=+-@\t\r") {
 			name = "'" + name // no formula
 		}
 		values := []string{name}
-		for _, n := range []int{row.All, row.Completed, row.SessionOutcomes.Failed, row.Cancelled, int(row.Seconds), row.Answers, int(row.WaitedSeconds), row.Work.All, row.Work.Attempts, row.Work.Failures} {
-			values = append(values, strconv.Itoa(n))
+		count := func(counts ...int64) {
+			for _, n := range counts {
+				values = append(values, strconv.FormatInt(n, 10))
+			}
 		}
+		count(int64(row.All), int64(row.Completed), int64(row.Failed), int64(row.Cancelled), int64(row.Seconds))
+		count(int64(row.Answers), int64(row.WaitedSeconds), int64(row.Work.All), int64(row.Work.Attempts), int64(row.Work.Failures))
 		values = append(values, row.Usage.CostUSD.String())
-		for _, n := range []int64{row.Usage.InputTokens, row.Usage.OutputTokens, row.Usage.CacheReadTokens, row.Usage.CacheWriteTokens} {
-			values = append(values, strconv.FormatInt(n, 10))
-		}
+		count(row.Usage.InputTokens, row.Usage.OutputTokens, row.Usage.CacheReadTokens, row.Usage.CacheWriteTokens)
 		_ = out.Write(values)
 	}
 	out.Flush()
-	return page{File: &textFile{Name: "history-by-" + key + ".csv", Type: "text/csv", Text: text.String()}}, err
+	return text.String()
 }
 
 // maxHistoryRows bounds the groups that are shown, the dearest first.

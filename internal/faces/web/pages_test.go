@@ -223,7 +223,7 @@ func TestTheDiscussionSaysWhy(t *testing.T) {
 		"<strong>bob</strong> approved, with 1 to go,", `<strong>alice</strong> rejected <a href="/sessions/web-7/phases/design">design</a>`,
 		"Use &lt;b&gt;SQLite&lt;/b&gt;, not files.", "<strong>frontend/designer</strong> sent back", "the API has no paging",
 		`let try again <a href="/sessions/web-7/phases/backend/developer">backend/developer</a>`, "The port is taken; use 9090.",
-		"<strong>backend/developer</strong> finished", "Stored notes in SQLite, with tests.", "<strong>carol</strong> raised the budget by 5 USD", "approved by finance",
+		`<a href="/sessions/web-7/phases/backend/developer/attempts/1.2">backend/developer</a></strong> finished`, "Stored notes in SQLite, with tests.", "<strong>carol</strong> raised the budget by 5 USD", "approved by finance",
 	)
 }
 

@@ -36,7 +36,7 @@ func threadOf(id string, work control.Work) []threadEntry {
 	for _, a := range work.Attempts {
 		if a.Summary != "" && !a.Supplied {
 			p := threadEntry{Look: lookOf(a.Status), At: a.Ended(), By: a.AssignmentID.String(), URL: attemptURL(id, a), Text: a.Summary, What: "finished"}
-			if p.Look.Word = ""; a.Pass > 1 {
+			if p.Word = ""; a.Pass > 1 {
 				p.What = fmt.Sprintf("finished pass %d", a.Pass)
 			}
 			all = append(all, p)
