@@ -16,8 +16,8 @@ const AnyTurn = -1
 type CallPlan struct {
 	// Turn counts the calls of one conversation from 1; 0 is a whole attempt of an agent program. Or it is [AnyTurn].
 	Turn int
-	// Agent and Model identify what answers. API names the API of the provider: anthropic, openai
-	// or gemini, and Server is its host; empty: the call is a whole attempt of an agent program.
+	// Agent and Model identify what answers. API is the provider's API, as worker files name it, and
+	// Server is its host; empty: the call is a whole attempt of an agent program.
 	Agent, Model, API, Server string
 	// Request is the digest of everything that the answer depends on.
 	Request spec.Digest

@@ -173,7 +173,7 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *g
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.o.Gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
+		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Waits: job.Waits, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {

@@ -34,6 +34,7 @@ type bench struct {
 	address  string
 	// breaker is that of the attempts that open begins; nil: none.
 	breaker session.CallBreaker
+	waits   *session.Waits
 	// offline: they must not reach the web.
 	offline bool
 
@@ -50,7 +51,7 @@ func (b *bench) failures() []*failures.Failure {
 // newBench starts a gateway. change may be nil.
 func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
 	t.Helper()
-	b := &bench{provider: providertest.New(t, script), account: callstest.New(left)}
+	b := &bench{provider: providertest.New(t, script), account: callstest.New(left), waits: session.NewWaits(time.Now)}
 	o := gateway.Options{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
 	}
@@ -73,7 +74,7 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 
 func (b *bench) open(a gateway.Account) *gateway.Access {
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
 }

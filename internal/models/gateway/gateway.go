@@ -66,6 +66,8 @@ type Attempt struct {
 	Account Account
 	// Breaker stops calls to providers that fail; nil: there is none.
 	Breaker session.CallBreaker
+	// Waits gets the waits before a call's first byte; see [Options.Patience].
+	Waits *session.Waits
 	// Providers are the names of the providers that it may call.
 	Providers []string
 	// Offline: what has a provider reach the web, like a search, is refused; see [wire.Web].

@@ -176,11 +176,16 @@ func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
 			}
 			return
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+		p.sleep(ctx, wait)
+	}
+}
+
+// sleep waits before the next try.
+func (p *meteredCall) sleep(ctx context.Context, wait time.Duration) {
+	defer p.attempt.Waits.Begin()()
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
 	}
 }
 
@@ -239,6 +244,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 
 // enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
 func (p *meteredCall) enter(ctx context.Context) bool {
+	defer p.attempt.Waits.Begin()()
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
 	var err error

@@ -77,6 +77,33 @@ func TestASpentMinuteIsTold(t *testing.T) {
 	require.Equal(t, 1, b.provider.Count())
 }
 
+// TestAWaitForAPlaceIsNoTimeOfTheAttempt: its timeouts do not count it.
+func TestAWaitForAPlaceIsNoTimeOfTheAttempt(t *testing.T) {
+	t.Parallel()
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		begun <- struct{}{}
+		<-goOn
+		return providertest.Say("x")
+	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 1 })
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(release)
+	var asking sync.WaitGroup
+	ask := func(text string) {
+		if response, _, err := b.ask(t.Context(), t, formats["messages"], true, text); err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	asking.Go(func() { ask("one") })
+	<-begun
+	require.False(t, b.waits.Waiting(), "a call in flight is work")
+	asking.Go(func() { ask("two") })
+	require.Eventually(t, b.waits.Waiting, 20*time.Second, time.Millisecond)
+	release()
+	asking.Wait()
+	require.False(t, b.waits.Waiting())
+}
+
 // poorAccount has a first call wait for its budget until paid is closed.
 type poorAccount struct {
 	*callstest.Account

@@ -31,6 +31,8 @@ func TestEveryFormatIsDescribed(t *testing.T) {
 		require.NoError(t, err)
 		name.Authorize(request.Header, "a-key")
 		require.Equal(t, "a-key", Credential(request), "%s", name)
+		RemoveKeys(request.Header)
+		require.Empty(t, Credential(request), "%s: the gateway must not pass on a program's token", name)
 	}
 	for name, f := range formats {
 		require.NotEmpty(t, f.talk, "%s", name)
