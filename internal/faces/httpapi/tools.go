@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
-// forAgents makes an operation a tool for agents. It says, as a query does, which inputs agents do not choose.
-type forAgents string
+// forAgents makes an operation a tool for agents. fixed are the inputs that agents do not choose, as a query.
+func forAgents(fixed string) mark { return func(r *Route) { r.agents = &fixed } }
 
 // Tool is an operation that agents use. Its inputs are one JSON object, with the fields of the body beside those of the
 // path and the query.
@@ -45,7 +45,7 @@ func Tools(base *control.Base, version string) []Tool {
 		if r.agents == nil {
 			continue
 		}
-		tools = append(tools, newTool(r, string(*r.agents), mux, api))
+		tools = append(tools, newTool(r, *r.agents, mux, api))
 	}
 	return tools
 }

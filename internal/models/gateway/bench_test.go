@@ -55,12 +55,15 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 	o := gateway.Options{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
 	}
-	providers := []gateway.Provider{
-		{Name: "anthropic", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey},
-		{Name: "openai", API: wire.OpenAI, BaseURL: b.provider.OpenAIURL(), Key: theKey},
-		{Name: "gemini", API: wire.Gemini, BaseURL: b.provider.URL(), Key: theKey},
-		{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey},
+	var providers []gateway.Provider // in the order of their names
+	for _, api := range wire.APIs() {
+		base := b.provider.URL()
+		if api == wire.OpenAI {
+			base = b.provider.OpenAIURL()
+		}
+		providers = append(providers, gateway.Provider{Name: string(api), API: api, BaseURL: base, Key: theKey})
 	}
+	providers = append(providers, gateway.Provider{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey})
 	if change != nil {
 		change(&o, providers)
 	}
@@ -73,8 +76,12 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 }
 
 func (b *bench) open(a gateway.Account) *gateway.Access {
+	var names []string
+	for _, api := range wire.APIs() {
+		names = append(names, string(api))
+	}
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: names, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
 }
@@ -107,6 +114,19 @@ var formats = map[string]format{
 	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
 	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
 	"gemini":    {"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`},
+}
+
+// TestEveryFormatIsAsked by the tests of the gateway.
+func TestEveryFormatIsAsked(t *testing.T) {
+	t.Parallel()
+	for _, f := range wire.Formats() {
+		asked := false
+		for _, row := range formats {
+			to, _ := wire.API(row.provider).Route(http.MethodPost, row.path)
+			asked = asked || to.Format == f
+		}
+		require.True(t, asked, "no row of formats has format %s", f)
+	}
 }
 
 // ask makes a call as a program does, and returns the answer as far as it came.

@@ -32,8 +32,9 @@ var formats = map[Format]*format{
 	Messages: &anthropicMessages, ChatCompletions: &chatCompletions, Responses: &openaiResponses, GenerateContent: &geminiContent,
 }
 
-// APIs lists all APIs.
-func APIs() []API { return slices.Sorted(maps.Keys(apis)) }
+// APIs lists all APIs, and Formats all wire formats.
+func APIs() []API       { return slices.Sorted(maps.Keys(apis)) }
+func Formats() []Format { return slices.Sorted(maps.Keys(formats)) }
 
 // description is what Maestro knows about an API apart from its wire formats.
 type description struct {
@@ -48,8 +49,8 @@ type description struct {
 	headers map[string]string
 	// route returns the route of a plain path.
 	route func(method, path string) (Route, bool)
-	// refusals are the provider's words for refusals, in the order of the constants, and errorBody is its document for them.
-	refusals  []words
+	// refusals are the provider's words for refusals, and errorBody is its document for them.
+	refusals  map[Refusal]words
 	errorBody func(w words, message string, wait time.Duration) any
 }
 

@@ -15,7 +15,7 @@ func TestEveryFormatIsDescribed(t *testing.T) {
 		for _, text := range []string{d.OwnPath, d.BaseURL, d.Key, d.base, d.keyHeader} {
 			require.NotEmpty(t, text, "%s", name)
 		}
-		require.Len(t, d.refusals, int(TooLarge)+1, "%s", name)
+		require.Len(t, d.refusals, int(TooLarge)+1, "%s: a row for each Refusal", name)
 		require.NotNil(t, d.errorBody, "%s", name)
 		require.NotEqual(t, d.Spoken == "", d.Instead == "", "%s: agents of kind model speak it, or are told what to do", name)
 		if d.Spoken != "" {
