@@ -97,7 +97,7 @@ func (s *spender) begin(attempt state.AttemptKey, earlier []state.AttemptKey) {
 }
 
 // Stored looks for an answer among those of this attempt, and of the ones whose conversation it continues with.
-func (s *spender) Stored(ctx context.Context, _ int, request spec.Digest) (*session.StoredTurn, error) {
+func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.StoredTurn, error) {
 	for {
 		call, err := s.find(ctx, request)
 		if call == nil || err != nil {
@@ -333,7 +333,7 @@ func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err e
 		Team: s.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model, Request: string(c.plan.Request),
 		Want: c.plan.Want, Least: c.plan.Least, Free: s.free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
 	}
-	if c.plan.Turn == 0 {
+	if c.plan.Whole {
 		call.Call = 0
 	}
 	err = s.retryState(ctx, func() (err error) {
@@ -377,7 +377,7 @@ func (c *reservedCall) Unsettle(ctx context.Context, used, estimate cost.Usage) 
 // end books the call.
 func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 	s := c.spender
-	if c.plan.Turn == 0 {
+	if c.plan.Whole {
 		s.round.callEnded()
 	}
 	c.mu.Lock()

@@ -141,7 +141,7 @@ func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, tim
 	if !outage.Noticed && patience.Before(until) {
 		until = patience
 	}
-	left := min(until.Sub(now), session.MaxRetryAfter.Std())
+	left := until.Sub(now)
 	lasts := until.Sub(outage.Since) >= cmp.Or(o.hold, holdSlot)
 	switch {
 	case left <= 0:

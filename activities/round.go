@@ -259,12 +259,12 @@ func (r *round) waitBeforeAttempt(ctx context.Context) error {
 	return sleep(ctx, left)
 }
 
-// wait returns the time until the next attempt. It is what the provider stated, up to [session.MaxRetryAfter], else it doubles
-// with each attempt from the team's initial wait to its maximum.
+// wait returns the time until the next attempt. It is what the provider stated, else it doubles with each
+// attempt from the team's initial wait to its maximum.
 func (r *round) wait(f failures.Failure, attempts int) time.Duration {
 	retry := r.session.team.Retry
 	if f.RetryAfter > 0 {
-		return min(f.RetryAfter, session.MaxRetryAfter).Std()
+		return f.RetryAfter.Std()
 	}
 	return spec.Backoff(retry.Initial, retry.Max, attempts).Std()
 }

@@ -131,7 +131,7 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 		return 0, false
 	}
 	wait := spec.Backoff(retry.RoundInitial, retry.RoundMax, round)
-	return max(wait, min(f.RetryAfter, session.MaxRetryAfter)).Std(), true
+	return max(wait, f.RetryAfter).Std(), true
 }
 
 // pauseBeforeRound waits for an assignment's next round. A continued run of the workflow continues the wait.

@@ -58,10 +58,10 @@ func TestStatedWaitsWinAndExtendPatience(t *testing.T) {
 	o = o.After(stated(48*time.Hour), "a", at, patience, 0)
 	require.Equal(t, at.Add(48*time.Hour).Add(patience.Std()), o.PatienceUntil(patience), "a long one does")
 
-	o = none.After(stated(1000*time.Hour), "a", now, patience, 0)
+	o = none.After(stated(session.MaxRetryAfter.Std()), "a", now, patience, 0)
 	require.Equal(t, session.MaxRetryAfter.Std(), o.Until.Sub(now))
 	for range 5 {
-		o = o.After(stated(1000*time.Hour), "a", o.Until, patience, 0)
+		o = o.After(stated(session.MaxRetryAfter.Std()), "a", o.Until, patience, 0)
 	}
 	require.LessOrEqual(t, o.PatienceFrom.Sub(now), session.MaxRetryAfter.Std(), "people hear of it some time")
 }

@@ -54,7 +54,7 @@ type Limits struct {
 
 // Account pays for the calls of an attempt; a [session.Calls] is one.
 type Account interface {
-	Stored(ctx context.Context, turn int, request spec.Digest) (*session.StoredTurn, error)
+	Stored(ctx context.Context, request spec.Digest) (*session.StoredTurn, error)
 	Undelivered(call string)
 	Begin(ctx context.Context, plan session.CallPlan) (session.Call, error)
 }
@@ -66,7 +66,7 @@ type Attempt struct {
 	Account Account
 	// Breaker stops calls to providers that fail; nil: there is none.
 	Breaker session.CallBreaker
-	// Waits gets the waits before a call's first byte; see [Options.Patience].
+	// Waits gets the waits for what others have; see [Options.Patience].
 	Waits *session.Waits
 	// Providers are the names of the providers that it may call.
 	Providers []string
@@ -222,6 +222,9 @@ type Access struct {
 	// stalled is the longest time without progress at the end of a call that got no whole answer.
 	stalled atomic.Int64
 
+	// holding is how many of its calls have a place at their provider.
+	holding atomic.Int64
+
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
@@ -313,6 +316,14 @@ func (a *Access) enter() (leave func(), ok bool) {
 	}
 	a.calls.Add(1)
 	return a.calls.Done, true
+}
+
+// beginWait begins a wait for others until end is called: not for a call of the attempt itself, which could prolong it.
+func (a *Access) beginWait() (end func()) {
+	if a.holding.Load() > 0 {
+		return func() {}
+	}
+	return a.attempt.Waits.Begin()
 }
 
 // fail reports a failure that ends the attempt, once.

@@ -102,7 +102,7 @@ type stored struct {
 
 // serveStored answers with a stored answer. It returns false if there is none.
 func (p *meteredCall) serveStored(ctx context.Context) bool {
-	turn, err := p.attempt.Account.Stored(ctx, session.AnyTurn, p.digest)
+	turn, err := p.attempt.Account.Stored(ctx, p.digest)
 	if err != nil {
 		p.unavailable(ctx, err)
 		return true
@@ -182,7 +182,7 @@ func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
 
 // sleep waits before the next try.
 func (p *meteredCall) sleep(ctx context.Context, wait time.Duration) {
-	defer p.attempt.Waits.Begin()()
+	defer p.beginWait()()
 	select {
 	case <-time.After(wait):
 	case <-ctx.Done():
@@ -244,16 +244,16 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 
 // enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
 func (p *meteredCall) enter(ctx context.Context) bool {
-	defer p.attempt.Waits.Begin()()
+	defer p.beginWait()()
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
-	var err error
-	p.release, p.limited, err = p.provider.limits.enter(until, p.forecast.Guess())
-	p.released = err != nil
+	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
+	p.release, p.limited, p.released = func() {}, limited, err != nil
 	if err == nil {
+		p.holding.Add(1)
+		p.release = func() { leave(); p.holding.Add(-1) }
 		return true
 	}
-	p.release = func() {}
 	if ctx.Err() == nil {
 		why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
 		p.record.writeFailed(why)
@@ -273,7 +273,7 @@ func (p *meteredCall) leavePlace() {
 func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
 		plan := p.forecast.Plan()
-		plan.Turn, plan.Agent, plan.Model, plan.Request = session.AnyTurn, p.attempt.Agent, p.parsed.Model, p.digest
+		plan.Agent, plan.Model, plan.Request = p.attempt.Agent, p.parsed.Model, p.digest
 		plan.API, plan.Server, plan.Waits = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
 		return p.attempt.Account.Begin(ctx, plan)
 	}

@@ -89,15 +89,18 @@ func TestAWaitForAPlaceIsNoTimeOfTheAttempt(t *testing.T) {
 	release := sync.OnceFunc(func() { close(goOn) })
 	t.Cleanup(release)
 	var asking sync.WaitGroup
-	ask := func(text string) {
-		if response, _, err := b.ask(t.Context(), t, formats["messages"], true, text); err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("%s: %v", text, err)
+	ask := func(a *gateway.Access, address string) {
+		response, _, err := post(t.Context(), t, address+"/anthropic/v1/messages", a.Token, `{"max_tokens":5,"messages":[]}`)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Error(err)
 		}
 	}
-	asking.Go(func() { ask("one") })
+	other := b.open(callstest.New(-1))
+	address := b.serve(t, other)
+	asking.Go(func() { ask(other, address) })
 	<-begun
 	require.False(t, b.waits.Waiting(), "a call in flight is work")
-	asking.Go(func() { ask("two") })
+	asking.Go(func() { ask(b.access, b.address) })
 	require.Eventually(t, b.waits.Waiting, 20*time.Second, time.Millisecond)
 	release()
 	asking.Wait()

@@ -72,15 +72,13 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 		if err != nil {
 			return err
 		}
-		if foreseen.Unchanged == "" {
-			if err := l.Check(ctx, next); err != nil {
-				return startError(err)
-			}
-		}
 		if foreseen.Unchanged != "" {
 			e, _ := l.Store.State.Execution(ctx, s.key(sessionID))
 			doc = Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}
 			return nil
+		}
+		if err := l.Check(ctx, next); err != nil {
+			return startError(err)
 		}
 		doc, err = begin(ctx, l, next, true)
 		doc.Faults = foreseen.Faults

@@ -375,12 +375,12 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 // deadlineIn returns the deadline of a pipe after a time.
 func deadlineIn(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // deadlines of pipes are in real time
 
-// forever is longer than any process runs.
-const forever = time.Duration(math.MaxInt64)
+// Forever is longer than any process runs.
+const Forever = time.Duration(math.MaxInt64)
 
 // after closes a channel after a time without waits; zero: never.
 func after(waits *session.Waits, d time.Duration, over chan struct{}) *session.Timer {
-	return waits.AfterFunc(cmp.Or(d, forever), sync.OnceFunc(func() { close(over) }))
+	return waits.AfterFunc(cmp.Or(d, Forever), sync.OnceFunc(func() { close(over) }))
 }
 
 // finish waits for the end of the shim and its output and, if the shim was killed, kills its processes.

@@ -37,8 +37,6 @@ type OpenedRound struct {
 	First int
 	// Order is the order that the round belongs to.
 	Order session.Order
-	// Before is the activity that has worked on the round before; empty if none has.
-	Before string
 	// Record has all that the assignment's activities have done. The round itself may not be among it.
 	Record session.Record
 }
@@ -64,9 +62,6 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 		for _, r := range opened.Record.Rounds {
 			if r.Run >= opened.First && r.Seq > o.Seq {
 				return fmt.Errorf("activity %s of %s; activity %s is later: %w", o.Activity, o.AssignmentID, r.Activity, ErrFenced)
-			}
-			if r.Pass == opened.Order.Pass && r.Round == o.Round {
-				opened.Before = r.Activity
 			}
 		}
 		_, err = t.exec(`update assignments set holder = case when pass = $5 then $6 else '' end
