@@ -212,7 +212,7 @@ func (s *spender) spentInAll() cost.Usage {
 	return s.total
 }
 
-// refuse records the budget that refuses a call, and returns the failure.
+// refuse records the budget that refuses a call, and returns the message.
 func (s *spender) refuse(ctx context.Context, b budget.Budget, least cost.Amount) string {
 	stop := BudgetStop{Scope: b.Scope(), Least: least}
 	var calls budget.UnsettledCalls

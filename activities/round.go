@@ -227,10 +227,9 @@ func (r *round) nextAttempt() *attempt {
 	}
 }
 
-// waitBeforeAttempt enforces the wait between two attempts. Usually Temporal has already waited.
-// It has not if the execution of the last attempt was timed out or lost before it reported its
-// end. Then a short wait happens here; for a long one it returns a RecoverableError, because the
-// round holds a slot of its agent.
+// waitBeforeAttempt waits between two attempts if Temporal has not: its execution timed out, or its
+// worker was lost. For a long wait it returns a RecoverableError, because the round holds a slot of
+// its agent.
 func (r *round) waitBeforeAttempt(ctx context.Context) error {
 	if o := r.rows.outage(); o != nil {
 		over, err := r.outage.wait(ctx, *o)

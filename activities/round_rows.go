@@ -46,9 +46,9 @@ type earlierWork int
 const (
 	// nothingEarlier: no execution has recorded anything of the round.
 	nothingEarlier earlierWork = iota
-	// thisActivity: an earlier execution of the same activity has.
+	// thisActivity: an earlier execution of the same activity has recorded something.
 	thisActivity
-	// earlierActivity: another activity has, which this one continues.
+	// earlierActivity: another activity, which this one continues, has recorded something.
 	earlierActivity
 )
 

@@ -29,7 +29,7 @@ import (
 type Options struct {
 	// Getenv returns a variable of the worker's environment. Required.
 	Getenv func(name string) string
-	// Executable is a program whose main calls [Shim] first; empty: this process's own program,
+	// Executable is a program whose main calls [room.Shim] first; empty: this process's own program,
 	// even if its file was replaced since the start.
 	Executable string
 	// CacheRoot is the directory of the worker file's caches; it is created if it does not exist.

@@ -94,9 +94,9 @@ type Options struct {
 	Log       *slog.Logger
 	// Patience is the longest wait before the first byte; 1 minute by default.
 	Patience time.Duration
-	// FirstByte is how long a provider may take until the first token of an answer, 10 minutes by default, and
+	// FirstToken is how long a provider may take until the first token of an answer, 10 minutes by default, and
 	// Idle how long it may send nothing of the answer after that, 5 minutes by default.
-	FirstByte, Idle time.Duration
+	FirstToken, Idle time.Duration
 	// MaxRequest and MaxAnswer bound the bodies, in bytes: 32 MB and 64 MB by default.
 	MaxRequest, MaxAnswer int64
 }
@@ -115,7 +115,7 @@ type Gateway struct {
 // New returns a gateway without providers. Close ends it.
 func New(o Options) *Gateway {
 	o.Patience = cmp.Or(o.Patience, time.Minute)
-	o.FirstByte, o.Idle = cmp.Or(o.FirstByte, 10*time.Minute), cmp.Or(o.Idle, 5*time.Minute)
+	o.FirstToken, o.Idle = cmp.Or(o.FirstToken, 10*time.Minute), cmp.Or(o.Idle, 5*time.Minute)
 	o.MaxRequest, o.MaxAnswer = cmp.Or(o.MaxRequest, 32<<20), cmp.Or(o.MaxAnswer, 64<<20)
 	g := &Gateway{o: o, providers: map[string]*provider{}, open: map[*Access]struct{}{}, scales: map[string]*wire.Scale{}}
 	g.server = &http.Server{

@@ -40,7 +40,7 @@ const (
 
 // Launcher starts processes below shims.
 type Launcher struct {
-	// Executable is a program whose main calls [Shim] first; empty: this process's own.
+	// Executable is a program whose main calls [room.Shim] first; empty: this process's own.
 	Executable string
 	// User, if not nil, is the user of the processes.
 	User *room.Account

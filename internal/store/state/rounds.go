@@ -13,8 +13,8 @@ import (
 // RoundOrder is what one activity has to do for an assignment.
 type RoundOrder struct {
 	Assignment
-	// TemporalRun is the session's Temporal run. Ordered numbers the orders of the assignment's work in the runs that continue
-	// each other as new, from 0; Because is why the last one was made, and Forced that the whole phase is.
+	// TemporalRun is the session's Temporal run. Ordered is how often the work was ordered again, counted from 0 over the runs
+	// that continue each other as new; Because is why the last one was made, and Forced that the whole phase is.
 	TemporalRun string
 	Ordered     int
 	Because     session.Because
