@@ -32,7 +32,7 @@ type spender struct {
 	// setProgress sets the progress line during a wait.
 	setProgress func(line string)
 	// waits has the time in which the attempt waits for others.
-	waits *session.Waits
+	waits *session.PausedTime
 	clock Clock
 	// fence names this execution, and answersFrom is the first pass whose stored answers it may use.
 	fence       state.Fence
@@ -126,7 +126,7 @@ func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.C
 	err = s.retryState(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		call, err := s.state.Answer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request), s.received)
+		call, err := s.state.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request), s.received)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			return nil
@@ -304,15 +304,15 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 		case err != nil:
 			return err
 		case verdict.Refused == nil:
-			c.granted = budget.Aside(verdict.Granted)
+			c.granted = budget.Reservation(verdict.Granted)
 			c.held = c.granted
 			failpoint.Here("call begun")
 			return nil
 		case !verdict.Wait:
 			return failures.Failf(failures.TokenBudget, "%s", s.refuse(ctx, *verdict.Refused, verdict.Least))
 		}
-		if !waited && c.plan.Waits != nil {
-			c.plan.Waits()
+		if !waited && c.plan.OnWait != nil {
+			c.plan.OnWait()
 		}
 		waited = true
 		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope())))

@@ -35,7 +35,7 @@ func TestWhatARoundDoesInAnOutage(t *testing.T) {
 		"patience begins when the provider's time is": {session.Outage{Since: at(-60), PatienceFrom: at(10), Until: at(10)}, "", giveSlotBack, 10 * time.Minute},
 	} {
 		patience := textfmt.Duration(30 * time.Minute)
-		o := &outageWait{retry: spec.Retry{Patience: &patience}, order: c.order, hold: time.Minute}
+		o := &outageWait{retry: spec.Retry{Patience: &patience}, stance: c.order, hold: time.Minute}
 		step, left := o.next(c.outage, now)
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.left, left, name)

@@ -126,7 +126,7 @@ func (l *roundRows) continueEarlier(now time.Time) {
 	o := *l.round.Outage
 	o.Noticed = l.in.Outage == OutageNoticed
 	if l.in.Outage == OutageRetry {
-		o.Since, o.PatienceFrom, o.Until, o.Waits, o.Signalled = now, now, now, 0, ""
+		o.Since, o.PatienceFrom, o.Until, o.Tries, o.Signalled = now, now, now, 0, ""
 	}
 	l.round.Outage = &o
 }

@@ -112,7 +112,7 @@ func (s *sessionRun) joinBudgetRequest(ctx workflow.Context, a *assignment, r *r
 // awaitFunds starts an activity that ends when the budget that has stopped an assignment may
 // permit it: it was raised, a call was released or settled, or the day is over.
 func (s *sessionRun) awaitFunds(ctx workflow.Context, a *assignment, stop activities.BudgetStop) workflow.Future {
-	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.Waits),
+	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.Continuations),
 		fmt.Sprintf("%s waits for the budget of %s", a.AssignmentID, budget.Label(stop.Scope)))
 	return awaitBudget.start(ctx, activities.AwaitBudgetInput{
 		AssignmentID: a.AssignmentID, Scope: stop.Scope, Team: s.Team.Name, Date: stop.Date, Least: stop.Least,

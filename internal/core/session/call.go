@@ -23,9 +23,9 @@ type CallPlan struct {
 	// Estimate is booked if the cost of the call stays unknown; zero: the cost of the agent's
 	// earlier calls.
 	Estimate cost.Usage
-	// Waits is called before the first wait for calls in progress; nil: nothing is. What the caller holds
+	// OnWait is called before the first wait for calls in progress; nil: nothing is. What the caller holds
 	// for the call can be left to others there.
-	Waits func()
+	OnWait func()
 }
 
 // CallAnswer is what a provider reports about its answer.

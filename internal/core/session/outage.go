@@ -25,7 +25,7 @@ type Outage struct {
 	Agent string `json:"agent"`
 	// Since is when it began, Waits how often the attempt has waited since.
 	Since time.Time `json:"since"`
-	Waits int       `json:"waits"`
+	Tries int       `json:"waits"`
 	// Failure is the last one.
 	Failure failures.Failure `json:"failure"`
 	// Until is when the attempt continues, at the earliest.
@@ -55,9 +55,9 @@ func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience
 	if o != nil && o.Agent == agent {
 		next, stated = *o, o.PatienceFrom.After(o.Since)
 	}
-	next.Waits++
+	next.Tries++
 	next.Failure = f
-	wait := spec.Backoff(outageInitial, outageMax, next.Waits).Std()
+	wait := spec.Backoff(outageInitial, outageMax, next.Tries).Std()
 	wait = wait/2 + time.Duration(random*float64(wait/2))
 	if f.RetryAfter > 0 {
 		wait = max(wait, f.RetryAfter.Std())

@@ -378,11 +378,11 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	}
 	switch {
 	case d.Kind == KindModel:
-		return s.converse(ctx, d, job)
+		return s.runModel(ctx, d, job)
 	case len(d.Gateway) > 0:
-		return s.metered(ctx, d, job)
+		return s.runWithGateway(ctx, d, job)
 	}
-	return s.booked(ctx, d, job)
+	return s.runPaidAsWhole(ctx, d, job)
 }
 
 // Breaker returns the settings of an agent's circuit breaker, with defaults.

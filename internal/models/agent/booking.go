@@ -13,10 +13,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 )
 
-// booked runs an attempt of an agent that is paid by the attempt, and books its cost. The
+// runPaidAsWhole runs an attempt of an agent that is paid by the attempt, and books its cost. The
 // estimated cost is reserved before the program starts. If it cannot be reserved, the attempt is
 // not started. An interrupted attempt with unknown cost stays unsettled with an estimate.
-func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+func (s *Set) runPaidAsWhole(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	aside := cost.Amount(d.Reserve)
 	estimate := usageOfAmount(aside)
 	if aside == (cost.Amount{}) {

@@ -223,10 +223,10 @@ func createBelow(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// metered runs an attempt of an agent with a gateway, which books its calls one by one. If the
+// runWithGateway runs an attempt of an agent with a gateway, which books its calls one by one. If the
 // gateway has ended the attempt with a failure, this is the attempt's failure, however the
 // program ends.
-func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+func (s *Set) runWithGateway(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	via := s.openPassage(ctx, d, job)
 	defer via.Close()
 	masking := *s

@@ -34,7 +34,7 @@ type bench struct {
 	address  string
 	// breaker is that of the attempts that open begins; nil: none.
 	breaker session.CallBreaker
-	waits   *session.Waits
+	waits   *session.PausedTime
 	// offline: they must not reach the web.
 	offline bool
 
@@ -51,7 +51,7 @@ func (b *bench) failures() []*failures.Failure {
 // newBench starts a gateway. change may be nil.
 func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
 	t.Helper()
-	b := &bench{provider: providertest.New(t, script), account: callstest.New(left), waits: session.NewWaits(time.Now)}
+	b := &bench{provider: providertest.New(t, script), account: callstest.New(left), waits: session.NewPausedTime(time.Now)}
 	o := gateway.Options{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
 	}

@@ -67,7 +67,7 @@ type Attempt struct {
 	// Breaker stops calls to providers that fail; nil: there is none.
 	Breaker session.CallBreaker
 	// Waits gets the waits for what others have; see [Options.Patience].
-	Waits *session.Waits
+	Waits *session.PausedTime
 	// Providers are the names of the providers that it may call.
 	Providers []string
 	// Offline: what has a provider reach the web, like a search, is refused; see [wire.Web].

@@ -169,9 +169,9 @@ func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
 			return
 		}
 		wait := p.wait(f, try)
-		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.breakerOpenFor() > 0 {
+		if !f.MayPass() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.breakerOpenFor() > 0 {
 			p.passError(u, f)
-			if f.WaitedOut() && ctx.Err() == nil || f.Category == failures.Auth {
+			if f.MayPass() && ctx.Err() == nil || f.Category == failures.Auth {
 				p.fail(f)
 			}
 			return
@@ -274,7 +274,7 @@ func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
 		plan := p.forecast.Plan()
 		plan.Agent, plan.Model, plan.Request = p.attempt.Agent, p.parsed.Model, p.digest
-		plan.API, plan.Server, plan.Waits = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
+		plan.API, plan.Server, plan.OnWait = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
 		return p.attempt.Account.Begin(ctx, plan)
 	}
 	call, err := begin()

@@ -114,7 +114,7 @@ type poorAccount struct {
 }
 
 func (a *poorAccount) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
-	plan.Waits()
+	plan.OnWait()
 	close(a.waits)
 	<-a.paid
 	return a.Account.Begin(ctx, plan)

@@ -28,7 +28,7 @@ func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Starte
 	}
 	event := access.Event{Action: "session.fork", Subject: in.As, Detail: "from phase " + in.From}
 	err = s.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
-		l, next, faults, err := s.forked(ctx, sessionID, in)
+		l, next, faults, err := s.prepareFork(ctx, sessionID, in)
 		if err == nil {
 			doc, err = begin(ctx, l, next, true)
 		}
@@ -60,7 +60,7 @@ func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc
 	if err := s.may(ctx, access.Operate, sessionID); err != nil {
 		return doc, err
 	}
-	l, next, faults, err := s.forked(ctx, sessionID, in)
+	l, next, faults, err := s.prepareFork(ctx, sessionID, in)
 	doc.Faults = faults
 	if err != nil {
 		return doc, startError(err)
@@ -70,8 +70,8 @@ func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc
 	return doc, startError(err)
 }
 
-// forked prepares a fork.
-func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launch.Launcher, next launch.Session, faults []string, err error) {
+// prepareFork prepares a fork.
+func (s Starts) prepareFork(ctx context.Context, sessionID string, in Fork) (l *launch.Launcher, next launch.Session, faults []string, err error) {
 	if in.From == "" {
 		return nil, next, nil, invalidf("from", "missing; give the phase to run again")
 	}

@@ -56,7 +56,7 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 			doc, err = s.resumeRunning(ctx, w, in)
 			return err
 		}
-		l, next, foreseen, err := s.restored(ctx, sessionID, info, in)
+		l, next, foreseen, err := s.prepareResume(ctx, sessionID, info, in)
 		doc.Faults = foreseen.Faults
 		if err != nil {
 			return err
@@ -89,7 +89,7 @@ func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) 
 		_, doc, err = s.paused(ctx, w, in)
 		return doc, err
 	}
-	l, next, doc, err := s.restored(ctx, sessionID, info, in)
+	l, next, doc, err := s.prepareResume(ctx, sessionID, info, in)
 	if err != nil || doc.Unchanged != "" {
 		return doc, err
 	}
@@ -113,8 +113,8 @@ func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus
 	return w, info, looked(sessionID, err)
 }
 
-// restored prepares the next run of a session that has ended.
-func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
+// prepareResume prepares the next run of a session that has ended.
+func (s Starts) prepareResume(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
 	doc.Session = sessionID
 	if l, err = s.launcher(ctx); err != nil {
 		return l, next, doc, err
@@ -161,7 +161,7 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 		return found, t, faults, err
 	}
 	if team != (TeamInput{}) {
-		t, err = s.permitted(ctx, team)
+		t, err = s.permittedTeam(ctx, team)
 		return found, t, faults, err
 	}
 	if t, err = launch.TeamOf(ctx, st, found.Checkpoint); err != nil {

@@ -73,7 +73,7 @@ type Process struct {
 	// Timeout bounds the whole run, IdleTimeout the time without output; zero: no bound.
 	Timeout, IdleTimeout time.Duration
 	// Waits has times that do not count towards these bounds; nil: there are none.
-	Waits *session.Waits
+	Waits *session.PausedTime
 	// Lock, if not nil, is held until all of the process's descendants are gone, even when
 	// the worker is killed.
 	Lock session.Lock
@@ -379,7 +379,7 @@ func deadlineIn(d time.Duration) time.Time { return time.Now().Add(d) } //nolint
 const Forever = time.Duration(math.MaxInt64)
 
 // after closes a channel after a time without waits; zero: never.
-func after(waits *session.Waits, d time.Duration, over chan struct{}) *session.Timer {
+func after(waits *session.PausedTime, d time.Duration, over chan struct{}) *session.Timer {
 	return waits.AfterFunc(cmp.Or(d, Forever), sync.OnceFunc(func() { close(over) }))
 }
 

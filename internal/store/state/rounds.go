@@ -73,7 +73,7 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 }
 
 // order finds the pass of an order, or makes it.
-func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Order, error) {
+func (t *Tx) order(o RoundOrder, in runNumbers, record session.Record) (session.Order, error) {
 	orders, err := rowsOf[assignmentRow](t, "assignments", o.Assignment, " order by pass")
 	if err != nil {
 		return session.Order{}, err

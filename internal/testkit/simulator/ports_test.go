@@ -270,7 +270,7 @@ func (d database) KeepTools(ctx context.Context, id, tools string) error {
 }
 
 func (d database) Answer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error) {
-	return call(d.p, "Answer", true, func() (state.Call, error) { return d.State.Answer(ctx, attempts, from, request, received) })
+	return call(d.p, "Answer", true, func() (state.Call, error) { return d.State.PaidAnswer(ctx, attempts, from, request, received) })
 }
 
 func (d database) Calls(ctx context.Context, a state.Assignment) ([]state.Call, error) {

@@ -33,11 +33,11 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
 	}
-	return r.buy(ctx, turn, f, digest)
+	return r.callAndBook(ctx, turn, f, digest)
 }
 
-// buy reserves, makes and settles a call.
-func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
+// callAndBook reserves, makes and settles a call.
+func (r *run) callAndBook(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
 	f.Learned = r.Scale.Learned()
 	leave, err := r.enter(ctx, f.Guess())
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Di
 	plan := f.Plan()
 	plan.Agent, plan.Model, plan.Request = r.Name, r.Model, digest
 	plan.API, plan.Server = string(r.API), r.API.Host(r.BaseURL)
-	plan.Waits = func() { leave(0); left = true }
+	plan.OnWait = func() { leave(0); left = true }
 	call, err := r.job.Calls.Begin(ctx, plan)
 	if err != nil {
 		return Answer{}, nil, err
