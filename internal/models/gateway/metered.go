@@ -31,11 +31,10 @@ type meteredCall struct {
 	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
-	// release gives the call's place within the provider's limits to others; limited tokens were counted there. released is
-	// set while the call has no place.
-	release  func()
-	limited  int64
-	released bool
+	// release gives the call's place within the provider's limits to others; nil while it has none. limited tokens were
+	// counted there.
+	release func()
+	limited int64
 	// failureReported: a failure of the call was reported to the breaker.
 	failureReported bool
 }
@@ -202,7 +201,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	if !p.enter(ctx) {
 		return nil, nil
 	}
-	defer func() { p.release() }()
+	defer p.leavePlace()
 	if open := p.breakerOpenFor(); open > 0 {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
@@ -216,7 +215,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.unavailable(ctx, err)
 		return nil, nil
 	}
-	if p.released { // it has waited for its budget, which is not part of its patience
+	if p.release == nil { // it has waited for its budget, which is not part of its patience
 		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
 		if !p.enter(ctx) {
 			p.end(call, cost.Usage{}, cost.Usage{})
@@ -248,10 +247,9 @@ func (p *meteredCall) enter(ctx context.Context) bool {
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
 	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
-	p.release, p.limited, p.released = func() {}, limited, err != nil
 	if err == nil {
 		p.holding.Add(1)
-		p.release = func() { leave(); p.holding.Add(-1) }
+		p.limited, p.release = limited, func() { leave(); p.holding.Add(-1) }
 		return true
 	}
 	if ctx.Err() == nil {
@@ -264,8 +262,10 @@ func (p *meteredCall) enter(ctx context.Context) bool {
 
 // leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
 func (p *meteredCall) leavePlace() {
-	p.release()
-	p.release, p.released = func() {}, true
+	if p.release != nil {
+		p.release()
+		p.release = nil
+	}
 }
 
 // begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost

@@ -116,6 +116,16 @@ func phasesOf(t spec.Team, phases []string) []string {
 	return slices.DeleteFunc(slices.Clone(phases), func(phase string) bool { _, ok := t.Phase(phase); return !ok })
 }
 
+// Fork is a new session that starts with the finished work of another and runs a phase again, with
+// all its dependent phases.
+func (s Stored) Fork(from string, t spec.Team, phase string) Session {
+	c := s.Checkpoint
+	return Session{Team: t, Requirement: c.Requirement, Start: session.Start{
+		Workspace: c.Workspace, Run: 1, Base: c.Name, Origin: &session.Origin{Session: from, Checkpoint: c.Name}, Labels: c.Labels,
+		Course: session.Course{Force: []string{phase}, Given: c.Given, Source: s.Execution.Course.Source},
+	}}
+}
+
 // Finished reports whether a session is completed and has the work of every assignment of a team.
 func (s Stored) Finished(t spec.Team) bool {
 	return s.Execution.Status.Status == session.Completed && !s.Damaged() &&
