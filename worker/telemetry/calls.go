@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -145,19 +146,14 @@ func answerAttributes(a session.CallAnswer) (attributes []attribute.KeyValue) {
 	return attributes
 }
 
-// providerName names a provider as the conventions do: by its API, but for Google's.
-func providerName(api string) attribute.KeyValue {
-	if api == "gemini" {
-		return semconv.GenAIProviderNameGCPGemini
-	}
-	return semconv.GenAIProviderNameKey.String(api)
-}
+// otherNames are the conventions' names of providers that differ from those of their APIs.
+var otherNames = map[string]string{"gemini": semconv.GenAIProviderNameGCPGemini.Value.AsString()}
 
 // callAttributes are those of a call's metrics: as many as there are agents.
 func callAttributes(call activities.CallInfo) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.GenAIAgentName(call.Agent)}
 	if call.API != "" {
-		attributes = append(attributes, semconv.GenAIOperationNameChat, providerName(call.API))
+		attributes = append(attributes, semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(cmp.Or(otherNames[call.API], call.API)))
 	} else {
 		attributes = append(attributes, semconv.GenAIOperationNameInvokeAgent)
 	}

@@ -182,10 +182,9 @@ func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
 // sleep waits before the next try.
 func (p *meteredCall) sleep(ctx context.Context, wait time.Duration) {
 	defer p.beginWait()()
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // wait returns the time until the next try: a second, doubled with each try, with jitter, or the

@@ -32,8 +32,10 @@ var formats = map[Format]*format{
 	Messages: &anthropicMessages, ChatCompletions: &chatCompletions, Responses: &openaiResponses, GenerateContent: &geminiContent,
 }
 
-// APIs lists all APIs, and Formats all wire formats.
-func APIs() []API       { return slices.Sorted(maps.Keys(apis)) }
+// APIs lists all APIs.
+func APIs() []API { return slices.Sorted(maps.Keys(apis)) }
+
+// Formats lists all wire formats.
 func Formats() []Format { return slices.Sorted(maps.Keys(formats)) }
 
 // description is what Maestro knows about an API apart from its wire formats.
