@@ -59,7 +59,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	if faults = append(faults, in.Course.Problems(t)...); len(faults) > 0 {
 		return Admission{Problems: faults}, nil
 	}
-	r, err := a.take(ctx, in, t, agents)
+	r, err := a.claimAndRestore(ctx, in, t, agents)
 	if err != nil {
 		return Admission{}, storeError(err)
 	}
@@ -77,10 +77,10 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	return out, storeError(err)
 }
 
-// take decides on the session's work, and makes this run the only one that may write. A resume decides once more then: an
-// executor of the run before may have finished work meanwhile, and none can any more. Calls of earlier runs that have no
-// executor are ended: otherwise those of this run would wait for what is reserved for them.
-func (a *Admissions) take(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
+// claimAndRestore decides on the session's work, and makes this run the only one that may write. A resume decides twice:
+// before it fences the run before, and after, because that run may have finished work in between. Calls of earlier runs that
+// have no executor are ended: otherwise those of this run would wait for what is reserved for them.
+func (a *Admissions) claimAndRestore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
 	r, err := a.restore(ctx, in, t, agents)
 	if err != nil || len(r.faults) > 0 {
 		return r, err

@@ -54,7 +54,7 @@ func (a *agents) attempt(ctx context.Context, job session.Job) (session.Outcome,
 	if a.conversation == spec.InCalls { // it is paid by the call
 		return a.run(ctx, job)
 	}
-	paid, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve})
+	paid, err := job.Calls.Begin(ctx, session.CallPlan{Whole: true, Agent: job.Agent, Want: a.reserve, Least: a.reserve})
 	if err != nil {
 		return session.Outcome{}, err
 	}

@@ -208,7 +208,7 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f *failures.Failure) 
 	}
 	id := b.updateID("answer")
 	if f != nil && log.Outage != nil { // a further execution of the round may report the same failure
-		id = fmt.Sprintf("%s/%d/%d", b.activity, len(log.Attempts)+1, log.Outage.Waits)
+		id = fmt.Sprintf("%s/%d/%d", b.activity, len(log.Attempts)+1, log.Outage.Tries)
 	}
 	report := b.outcome(id, log.Permit, f)
 	if report == nil {

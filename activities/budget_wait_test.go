@@ -64,7 +64,7 @@ func TestACallWaitsForWhatAnotherSessionHoldsOfTheDay(t *testing.T) {
 	t.Parallel()
 	d := withDay(t, 100)
 	defer d.end(300*time.Millisecond, d.other(50), state.CallEnd{State: state.CallFailed})()
-	work, waits := d.agents.run, (*session.Waits)(nil)
+	work, waits := d.agents.run, (*session.PausedTime)(nil)
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		waits = job.Waits
 		return work(ctx, job)

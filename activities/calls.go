@@ -32,7 +32,7 @@ type spender struct {
 	// setProgress sets the progress line during a wait.
 	setProgress func(line string)
 	// waits has the time in which the attempt waits for others.
-	waits *session.Waits
+	waits *session.PausedTime
 	clock Clock
 	// fence names this execution, and answersFrom is the first pass whose stored answers it may use.
 	fence       state.Fence
@@ -97,7 +97,7 @@ func (s *spender) begin(attempt state.AttemptKey, earlier []state.AttemptKey) {
 }
 
 // Stored looks for an answer among those of this attempt, and of the ones whose conversation it continues with.
-func (s *spender) Stored(ctx context.Context, _ int, request spec.Digest) (*session.StoredTurn, error) {
+func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.StoredTurn, error) {
 	for {
 		call, err := s.find(ctx, request)
 		if call == nil || err != nil {
@@ -126,7 +126,7 @@ func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.C
 	err = s.retryState(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		call, err := s.state.Answer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request), s.received)
+		call, err := s.state.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request), s.received)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			return nil
@@ -212,7 +212,7 @@ func (s *spender) spentInAll() cost.Usage {
 	return s.total
 }
 
-// refuse records the budget that refuses a call, and returns the failure.
+// refuse records the budget that refuses a call, and returns the message.
 func (s *spender) refuse(ctx context.Context, b budget.Budget, least cost.Amount) string {
 	stop := BudgetStop{Scope: b.Scope(), Least: least}
 	var calls budget.UnsettledCalls
@@ -304,15 +304,15 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 		case err != nil:
 			return err
 		case verdict.Refused == nil:
-			c.granted = budget.Aside(verdict.Granted)
+			c.granted = budget.Reservation(verdict.Granted)
 			c.held = c.granted
 			failpoint.Here("call begun")
 			return nil
 		case !verdict.Wait:
 			return failures.Failf(failures.TokenBudget, "%s", s.refuse(ctx, *verdict.Refused, verdict.Least))
 		}
-		if !waited && c.plan.Waits != nil {
-			c.plan.Waits()
+		if !waited && c.plan.OnWait != nil {
+			c.plan.OnWait()
 		}
 		waited = true
 		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope())))
@@ -333,7 +333,7 @@ func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err e
 		Team: s.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model, Request: string(c.plan.Request),
 		Want: c.plan.Want, Least: c.plan.Least, Free: s.free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
 	}
-	if c.plan.Turn == 0 {
+	if c.plan.Whole {
 		call.Call = 0
 	}
 	err = s.retryState(ctx, func() (err error) {
@@ -377,7 +377,7 @@ func (c *reservedCall) Unsettle(ctx context.Context, used, estimate cost.Usage) 
 // end books the call.
 func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 	s := c.spender
-	if c.plan.Turn == 0 {
+	if c.plan.Whole {
 		s.round.callEnded()
 	}
 	c.mu.Lock()

@@ -37,7 +37,7 @@ func (c checks) collect(ctx context.Context, req session.Collect) (collected ses
 // verify checks whether collected work fulfils a contract. It returns the work with the files
 // that the checks may leave, also if one of them has failed.
 func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, outcome *session.Outcome) (session.Collected, error) {
-	if f := missing(contract.Produces, work.Changed); f != nil {
+	if f := notProduced(contract.Produces, work.Changed); f != nil {
 		return work, f
 	}
 	if len(contract.Checks) > 0 {
@@ -104,9 +104,9 @@ func (c checks) fillCaches(ctx context.Context, name string, dir session.WorkDir
 // domain is whose caches checks use: those of the session's team.
 func (c checks) domain() string { return session.CacheDomain(c.exec.key, c.session.team.Name) }
 
-// missing returns the failure of work without a created or changed file for one of the
+// notProduced returns the failure of work without a created or changed file for one of the
 // patterns; nil: each pattern has one.
-func missing(patterns, changed []string) *failures.Failure {
+func notProduced(patterns, changed []string) *failures.Failure {
 	for _, pattern := range patterns {
 		found := false
 		for _, path := range changed {

@@ -32,11 +32,10 @@ func TestWhatARoundDoesInAnOutage(t *testing.T) {
 		"the session has noticed that it is over":     {session.Outage{Since: at(-1), PatienceFrom: at(-1), Until: at(5)}, OutageOver, notifyOrFail, 0},
 		"people are notified":                         {session.Outage{Since: at(-60), PatienceFrom: at(-60), Until: at(5), Noticed: true}, OutageNoticed, giveSlotBack, 5 * time.Minute},
 		"people are notified, and the wait is over":   {session.Outage{Since: at(-60), PatienceFrom: at(-60), Until: now, Noticed: true}, OutageNoticed, tryAgain, 0},
-		"the provider names a time that is far away":  {session.Outage{Since: now, PatienceFrom: now, Until: at(1e6), Noticed: true}, "", giveSlotBack, session.MaxRetryAfter.Std()},
 		"patience begins when the provider's time is": {session.Outage{Since: at(-60), PatienceFrom: at(10), Until: at(10)}, "", giveSlotBack, 10 * time.Minute},
 	} {
 		patience := textfmt.Duration(30 * time.Minute)
-		o := &outageWait{retry: spec.Retry{Patience: &patience}, order: c.order, hold: time.Minute}
+		o := &outageWait{retry: spec.Retry{Patience: &patience}, stance: c.order, hold: time.Minute}
 		step, left := o.next(c.outage, now)
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.left, left, name)

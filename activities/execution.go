@@ -31,7 +31,7 @@ type execution struct {
 	id    spec.AssignmentID
 	dir   *directory
 	// waits has the time in which the attempt waits for others: the store, and calls of other assignments.
-	waits *session.Waits
+	waits *session.PausedTime
 	// background has goroutines that the execution waits for at its end.
 	background sync.WaitGroup
 
@@ -65,7 +65,7 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID) *execu
 	key := sessionKey(info)
 	return &execution{
 		sessions: rs.Sessions, state: rs.State, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
-		info: info, key: key, id: id, waits: session.NewWaits(rs.Clock),
+		info: info, key: key, id: id, waits: session.NewPausedTime(rs.Clock),
 		dir: &directory{workDirs: rs.WorkDirs, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
 	}
 }

@@ -61,11 +61,11 @@ func (w *witness) CallBegun(ctx context.Context, c activities.CallInfo) (context
 // it is to fail.
 func call(ctx context.Context, job session.Job, turn int, fails bool) error {
 	request := spec.Digest(fmt.Sprintf("%064x", turn))
-	if stored, err := job.Calls.Stored(ctx, turn, request); stored != nil || err != nil {
+	if stored, err := job.Calls.Stored(ctx, request); stored != nil || err != nil {
 		return err
 	}
 	want := cost.Amount{Tokens: 20}
-	call, err := job.Calls.Begin(ctx, session.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: want, Least: want, Estimate: cost.Usage{OutputTokens: 20}})
+	call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Model: "m", Request: request, Want: want, Least: want, Estimate: cost.Usage{OutputTokens: 20}})
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func TestMergeWaitsForItsMachine(t *testing.T) {
 	for waits := range 3 {
 		_, err := d.merge(full)
 		require.Positive(t, requireType(t, err, session.RecoverableError).NextRetryDelay())
-		require.Equal(t, waits+1, d.mergeLog().Outage.Waits)
+		require.Equal(t, waits+1, d.mergeLog().Outage.Tries)
 		require.False(t, d.mergeLog().Started)
 	}
 	result, err := d.merge(func(context.Context) error { return nil })

@@ -53,18 +53,18 @@ type outageWait struct {
 	breaker *agentBreaker
 	signals Signals
 	retry   spec.Retry
-	// order tells a round in an outage how to continue.
-	order  OutageStance
+	// stance tells a round in an outage how to continue.
+	stance OutageStance
 	hold   time.Duration
 	clock  Clock
 	random Random
 	report func() session.RoundReport
 }
 
-// waitsOut reports whether the round waits out a failure: failures of the provider or of the
+// maySitOut reports whether the round waits out a failure: failures of the provider or of the
 // host use up no attempt.
-func (o *outageWait) waitsOut(f failures.Failure) bool {
-	return f.WaitedOut() && o.retry.WaitsOut() > 0
+func (o *outageWait) maySitOut(f failures.Failure) bool {
+	return f.MayPass() && o.retry.PatienceOrDefault() > 0
 }
 
 // begin notes durably a failure that is waited out, and reports it to the breaker. It returns
@@ -73,7 +73,7 @@ func (o *outageWait) waitsOut(f failures.Failure) bool {
 func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool, files spec.Digest) error {
 	var outage session.Outage
 	o.rows.change(func(log *session.RoundLog) {
-		outage = log.Outage.After(f, o.rows.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
+		outage = log.Outage.After(f, o.rows.agent, o.clock().UTC(), o.retry.PatienceOrDefault(), o.random.next())
 		outage.FilesInPlace, outage.Files = filled, files
 		log.Outage, log.AtWork, log.LostAtProgress = &outage, false, log.Lost
 		log.Pause(o.clock().UTC(), f.Category)
@@ -133,15 +133,15 @@ const (
 
 // next decides what the round does about an outage, and how long it waits.
 func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, time.Duration) {
-	patience := outage.PatienceUntil(o.retry.WaitsOut())
-	if !outage.Noticed && (o.order == OutageOver || !now.Before(patience)) {
+	patienceEnds := outage.PatienceUntil(o.retry.PatienceOrDefault())
+	if !outage.Noticed && (o.stance == OutageOver || !now.Before(patienceEnds)) {
 		return notifyOrFail, 0
 	}
 	until := outage.Until
-	if !outage.Noticed && patience.Before(until) {
-		until = patience
+	if !outage.Noticed && patienceEnds.Before(until) {
+		until = patienceEnds
 	}
-	left := min(until.Sub(now), session.MaxRetryAfter.Std())
+	left := until.Sub(now)
 	lasts := until.Sub(outage.Since) >= cmp.Or(o.hold, holdSlot)
 	switch {
 	case left <= 0:
@@ -185,7 +185,7 @@ func (o *outageWait) signal(ctx context.Context, news OutageNews) error {
 
 // breakerOpen returns the error of a round whose breaker is open.
 func (o *outageWait) breakerOpen(ctx context.Context, view *breaker.View) error {
-	now, patience := o.clock().UTC(), o.retry.WaitsOut()
+	now, patience := o.clock().UTC(), o.retry.PatienceOrDefault()
 	t := BreakerStop{Breaker: o.breaker.settings, Wait: view.Status().WaitFor(now)}
 	if t.Outage = o.rows.outage(); t.Outage != nil {
 		t.Outage.Failure.Output = ""
@@ -207,7 +207,7 @@ func (o *outageWait) end(ctx context.Context, answered bool) {
 	if outage == nil {
 		return
 	}
-	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits", outage.Waits)
+	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits", outage.Tries)
 	o.rows.change(func(l *session.RoundLog) { l.Outage = nil })
 	o.rows.tryPut(ctx, "the end of the outage is not recorded yet")
 	o.exec.background.Go(func() { o.announceEnd(ctx, *outage, answered) })
@@ -239,7 +239,7 @@ func (o *outageWait) filesCleared(ctx context.Context) {
 
 // providerOutage returns the error with which the session notifies people of an outage.
 func providerOutage(o session.Outage, report session.RoundReport) error {
-	stop := OutageStop{Since: o.Since, Until: o.Until, Failure: o.Failure, Waits: o.Waits, RoundReport: report}
+	stop := OutageStop{Since: o.Since, Until: o.Until, Failure: o.Failure, Waits: o.Tries, RoundReport: report}
 	stop.Failure.Output = ""
 	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(o.String(), session.MaxMessage), session.ProviderOutage,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})

@@ -54,7 +54,7 @@ func (r *retried) answer(ctx context.Context, job session.Job) (session.Outcome,
 	}
 	sum := sha256.Sum256(said)
 	request := spec.Digest(hex.EncodeToString(sum[:]))
-	stored, err := job.Calls.Stored(ctx, 1, request)
+	stored, err := job.Calls.Stored(ctx, request)
 	if err != nil {
 		return session.Outcome{}, err
 	}
@@ -64,7 +64,7 @@ func (r *retried) answer(ctx context.Context, job session.Job) (session.Outcome,
 		if f := job.Brief.Feedback; f != nil && f.Note != "" && job.Brief.Attempt == 2 {
 			stored.Answer = []byte("good")
 		}
-		plan := session.CallPlan{Turn: 1, Agent: job.Agent, Request: request, Want: cost.Amount{Tokens: 9}, Least: cost.Amount{Tokens: 9}}
+		plan := session.CallPlan{Agent: job.Agent, Request: request, Want: cost.Amount{Tokens: 9}, Least: cost.Amount{Tokens: 9}}
 		call, err := job.Calls.Begin(ctx, plan)
 		if err != nil {
 			return session.Outcome{}, err

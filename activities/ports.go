@@ -137,7 +137,7 @@ type State interface {
 	Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error)
 	End(ctx context.Context, call string, end state.CallEnd) error
 	KeepTools(ctx context.Context, call, tools string) error
-	Answer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error)
+	PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error)
 	Calls(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Open(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error)

@@ -29,7 +29,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	used := cost.Usage{InputTokens: 3000, CacheReadTokens: 5000, OutputTokens: 1000}
 	next := cost.Usage{InputTokens: 9000, OutputTokens: 1000}
 	begin := func(ctx context.Context, job session.Job) session.Call {
-		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 20_000}})
+		call, err := job.Calls.Begin(ctx, session.CallPlan{Whole: true, Agent: job.Agent, Estimate: cost.Usage{InputTokens: 20_000}})
 		require.NoError(t, err)
 		return call
 	}
@@ -116,7 +116,7 @@ func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	d.state = &unsure{State: d.db()}
 	total := cost.Usage{}
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
+		call, err := job.Calls.Begin(ctx, session.CallPlan{Whole: true, Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
 		require.NoError(t, err)
 		for range 5 {
 			total.OutputTokens += 10

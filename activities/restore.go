@@ -86,7 +86,7 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
 	r.status.Run, r.status.Origin, r.status.Labels, r.status.Starter = r.in.Run, r.in.Origin, r.in.Labels, r.in.Starter
-	if err := r.checkNotTakenOver(); err != nil || len(r.faults) > 0 {
+	if err := r.loadEarlierRuns(); err != nil || len(r.faults) > 0 {
 		return err
 	}
 	if err := r.find(); err != nil {
@@ -99,9 +99,9 @@ func (r *restoration) judge() error {
 	return nil
 }
 
-// checkNotTakenOver refuses a session that another run has already taken over, and adds up
-// the cost of assignments that are no longer in the team.
-func (r *restoration) checkNotTakenOver() error {
+// loadEarlierRuns takes over the alerts of earlier runs, and the cost of assignments that are no longer in the team. It
+// refuses a session that another run has already taken over.
+func (r *restoration) loadEarlierRuns() error {
 	if r.in.Run == 1 && r.in.Base == "" {
 		return nil
 	}

@@ -256,7 +256,7 @@ func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 	if err != nil {
 		return err
 	}
-	if f := missing(p.Produces, laid.Changed); f != nil {
+	if f := notProduced(p.Produces, laid.Changed); f != nil {
 		r.faults = append(r.faults, fmt.Sprintf("the files supplied for phase %s are incomplete: %s; they have %s", p.Name, f.Message, firstFew(laid.Changed)))
 		return nil
 	}

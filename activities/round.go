@@ -53,7 +53,7 @@ const maxShortWait = 5 * time.Second
 // round is an execution of a round's activity: Temporal starts one for each attempt, and
 // after a lost worker.
 type round struct {
-	ports   *Rounds
+	deps    *Rounds
 	in      RoundInput
 	session sessionContext
 	// agent is the agent of the round: the persona's, or a substitute.
@@ -90,7 +90,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 	e := rs.newExecution(ctx, in.AssignmentID)
 	defer e.dir.releaseLayers()
 	defer e.background.Wait()
-	r := &round{ports: rs, in: in, exec: e, rows: newRoundRows(e, rs.State, in)}
+	r := &round{deps: rs, in: in, exec: e, rows: newRoundRows(e, rs.State, in)}
 	work, end := e.start(ctx, rs.Heartbeats, r.heartbeat)
 	defer end()
 	unlock, err := e.acquireLock(work)
@@ -126,7 +126,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 // load reads the session and the state of earlier executions of the round. It returns the
 // round's result if the rows have one.
 func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err error) {
-	rs, e := r.ports, r.exec
+	rs, e := r.deps, r.exec
 	r.session, err = fromStore(ctx, e.retryStore, func() (s sessionContext, err error) {
 		if r.in.Beside, err = r.in.Beside.load(ctx, rs.Files); err != nil {
 			return s, err
@@ -145,7 +145,7 @@ func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err er
 		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)), clock: rs.Clock, setProgress: e.setProgress,
 	}
 	r.outage = &outageWait{
-		exec: e, rows: r.rows, breaker: r.breaker, signals: rs.Signals, retry: r.session.team.Retry, order: r.in.Outage, hold: rs.HoldSlot,
+		exec: e, rows: r.rows, breaker: r.breaker, signals: rs.Signals, retry: r.session.team.Retry, stance: r.in.Outage, hold: rs.HoldSlot,
 		clock: rs.Clock, random: rs.Random, report: r.report,
 	}
 	e.dir.cleared = r.outage.filesCleared
@@ -154,7 +154,7 @@ func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err er
 
 // openSpender reads the assignment's calls for those of the round.
 func (r *round) openSpender(ctx context.Context) error {
-	ports, e := r.ports, r.exec
+	ports, e := r.deps, r.exec
 	observer := &callObserver{observer: e.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
 	r.spender = &spender{
 		files: ports.Files, state: ports.State, observer: observer, round: r, setProgress: e.setProgress, retryState: e.retryStore,
@@ -195,7 +195,7 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 		return result, false, r.interrupted(ctx, err)
 	}
 	defer r.breaker.keepLease(ctx)()
-	started := r.ports.Clock().UTC() // of an attempt that fails before it begins
+	started := r.deps.Clock().UTC() // of an attempt that fails before it begins
 	attempt := r.nextAttempt()
 	work, end, err := r.runObserved(ctx, attempt)
 	attempt.storeConversation(ctx, end)
@@ -207,8 +207,8 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	}
 	failure, failed := asFailure(err)
 	switch {
-	case failed && ctx.Err() == nil && r.outage.waitsOut(*failure):
-		err := r.outage.begin(ctx, maskedFailure(r.ports.Agents, *failure), end.dir.Tree != "", end.files)
+	case failed && ctx.Err() == nil && r.outage.maySitOut(*failure):
+		err := r.outage.begin(ctx, maskedFailure(r.deps.Agents, *failure), end.dir.Tree != "", end.files)
 		return result, err == nil, r.interrupted(ctx, err)
 	case err != nil:
 		return result, false, r.failed(ctx, end, err, started)
@@ -222,15 +222,14 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 // nextAttempt returns the next attempt of the round.
 func (r *round) nextAttempt() *attempt {
 	return &attempt{
-		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files, r.session}, rows: r.rows, spender: r.spender, breaker: r.breaker,
-		session: r.session, in: r.in, clock: r.ports.Clock,
+		exec: r.exec, files: r.deps.Files, checks: checks{r.exec, r.deps.Files, r.session}, rows: r.rows, spender: r.spender, breaker: r.breaker,
+		session: r.session, in: r.in, clock: r.deps.Clock,
 	}
 }
 
-// waitBeforeAttempt enforces the wait between two attempts. Usually Temporal has already waited.
-// It has not if the execution of the last attempt was timed out or lost before it reported its
-// end. Then a short wait happens here; for a long one it returns a RecoverableError, because the
-// round holds a slot of its agent.
+// waitBeforeAttempt waits between two attempts if Temporal has not: its execution timed out, or its
+// worker was lost. For a long wait it returns a RecoverableError, because the round holds a slot of
+// its agent.
 func (r *round) waitBeforeAttempt(ctx context.Context) error {
 	if o := r.rows.outage(); o != nil {
 		over, err := r.outage.wait(ctx, *o)
@@ -249,7 +248,7 @@ func (r *round) waitBeforeAttempt(ctx context.Context) error {
 		return nil // a substitute need not wait for the agent that failed
 	}
 	wait := r.wait(last.Failure, n)
-	left := min(wait, last.EndedAt.Add(wait).Sub(r.ports.Clock())) // clocks differ
+	left := min(wait, last.EndedAt.Add(wait).Sub(r.deps.Clock())) // clocks differ
 	switch {
 	case left <= 0:
 		return nil
@@ -259,12 +258,12 @@ func (r *round) waitBeforeAttempt(ctx context.Context) error {
 	return sleep(ctx, left)
 }
 
-// wait returns the time until the next attempt. It is what the provider stated, up to [session.MaxRetryAfter], else it doubles
-// with each attempt from the team's initial wait to its maximum.
+// wait returns the time until the next attempt. It is what the provider stated, else it doubles with each
+// attempt from the team's initial wait to its maximum.
 func (r *round) wait(f failures.Failure, attempts int) time.Duration {
 	retry := r.session.team.Retry
 	if f.RetryAfter > 0 {
-		return min(f.RetryAfter, session.MaxRetryAfter).Std()
+		return f.RetryAfter.Std()
 	}
 	return spec.Backoff(retry.Initial, retry.Max, attempts).Std()
 }
@@ -278,7 +277,7 @@ func (r *round) refusal() *failures.Failure {
 			return &last
 		}
 	}
-	if inARow := log.Lost - log.LostAtProgress; r.ports.LostLimit > 0 && inARow >= r.ports.LostLimit {
+	if inARow := log.Lost - log.LostAtProgress; r.deps.LostLimit > 0 && inARow >= r.deps.LostLimit {
 		return failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during this work", inARow)
 	}
 	return nil
@@ -297,10 +296,10 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	if r.canRaiseBudget(*failure) {
 		return r.budgetSpent(ctx, *failure)
 	}
-	f := maskedFailure(r.ports.Agents, *failure)
+	f := maskedFailure(r.deps.Agents, *failure)
 	attempts := r.countAttempt(ctx, f, session.AttemptReport{
 		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Files: end.files, Diff: r.diff(ctx, end.files),
-		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
+		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log),
 	})
 	if attempts >= r.maxAttempts() || !f.RetryAttempt() {
 		return r.giveUp(ctx, f)
@@ -313,12 +312,12 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 
 // countAttempt adds a failed attempt to the round's log, and returns their number.
 func (r *round) countAttempt(ctx context.Context, f failures.Failure, report session.AttemptReport) (attempts int) {
-	if !f.WaitedOut() {
+	if !f.MayPass() {
 		r.outage.end(ctx, false)
 	}
 	r.rows.change(func(l *session.RoundLog) {
 		attempts = len(l.Attempts) + 1
-		report.Attempt, report.Failure, report.EndedAt = attempts, f, r.ports.Clock().UTC()
+		report.Attempt, report.Failure, report.EndedAt = attempts, f, r.deps.Clock().UTC()
 		l.Continue(report.EndedAt)
 		if !l.AttemptAt.IsZero() {
 			report.StartedAt = l.AttemptAt
@@ -359,7 +358,7 @@ func (r *round) canRaiseBudget(f failures.Failure) bool {
 func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 	r.rows.change(func(l *session.RoundLog) {
 		l.AtWork = false
-		l.Pause(r.ports.Clock().UTC(), f.Category)
+		l.Pause(r.deps.Clock().UTC(), f.Category)
 	})
 	if err := r.rows.write(ctx); err != nil {
 		return r.interrupted(ctx, err)
@@ -391,14 +390,14 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 // succeed records the result before it is returned to Temporal.
 func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
 	log := r.rows.snapshot()
-	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
+	result.Summary = textfmt.Shorten(r.deps.Agents.Mask(end.outcome.Summary), session.MaxSummary)
 	result.LeftOut = end.outcome.LeftOut
 	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
 	result.From = end.from
 	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
 	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
-	result.StartedAt, result.EndedAt = log.AttemptAt, r.ports.Clock().UTC()
-	result.Log = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log)
+	result.StartedAt, result.EndedAt = log.AttemptAt, r.deps.Clock().UTC()
+	result.Log = storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log)
 	if err := r.rows.recordResult(ctx, result); err != nil {
 		return err
 	}
@@ -441,12 +440,12 @@ func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 	if files == "" || files == r.in.Input {
 		return ""
 	}
-	text, err := r.ports.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
+	text, err := r.deps.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("the next attempt does not get the changes of this one", "error", err)
 		return ""
 	}
-	return storeLog(ctx, r.ports.Files, r.ports.Agents, []byte(text))
+	return storeLog(ctx, r.deps.Files, r.deps.Agents, []byte(text))
 }
 
 // callEnded notes that the agent's process has ended.

@@ -46,9 +46,9 @@ type earlierWork int
 const (
 	// nothingEarlier: no execution has recorded anything of the round.
 	nothingEarlier earlierWork = iota
-	// thisActivity: an earlier execution of the same activity has.
+	// thisActivity: an earlier execution of the same activity has recorded something.
 	thisActivity
-	// earlierActivity: another activity has, which this one continues.
+	// earlierActivity: another activity, which this one continues, has recorded something.
 	earlierActivity
 )
 
@@ -126,7 +126,7 @@ func (l *roundRows) continueEarlier(now time.Time) {
 	o := *l.round.Outage
 	o.Noticed = l.in.Outage == OutageNoticed
 	if l.in.Outage == OutageRetry {
-		o.Since, o.PatienceFrom, o.Until, o.Waits, o.Signalled = now, now, now, 0, ""
+		o.Since, o.PatienceFrom, o.Until, o.Tries, o.Signalled = now, now, now, 0, ""
 	}
 	l.round.Outage = &o
 }

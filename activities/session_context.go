@@ -157,7 +157,7 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 	return out, nil
 }
 
-// digested names the basis of an assignment's work as a whole. That of earlier phases is named.
+// withBasisDigest sets InputDigest from the basis, unless it is set.
 func withBasisDigest(a session.CheckpointAssignment) session.CheckpointAssignment {
 	if a.Basis != nil && a.InputDigest == "" {
 		a.InputDigest = a.Basis.Digest()

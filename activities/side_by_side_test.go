@@ -21,11 +21,11 @@ import (
 // request is the digest of the n-th request of a program.
 func request(n int) spec.Digest { return spec.Digest(fmt.Sprintf("%064x", n)) }
 
-// ofAnyTurn plans a call that a program makes beside others.
-func ofAnyTurn(job session.Job, n int, tokens int64) session.CallPlan {
+// planned plans a call that a program makes beside others.
+func planned(job session.Job, n int, tokens int64) session.CallPlan {
 	want := cost.Amount{Tokens: tokens}
 	return session.CallPlan{
-		Turn: session.AnyTurn, Agent: job.Agent, Model: "m", Request: request(n), Want: want, Least: want, Estimate: cost.Usage{OutputTokens: tokens},
+		Agent: job.Agent, Model: "m", Request: request(n), Want: want, Least: want, Estimate: cost.Usage{OutputTokens: tokens},
 	}
 }
 
@@ -71,12 +71,12 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 				loopsAtWork.Go(func() {
 					for turn := range each {
 						n := loop*100 + turn
-						stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(n))
+						stored, err := job.Calls.Stored(ctx, request(n))
 						if err != nil || stored != nil {
 							failed[loop] = errors.Join(failed[loop], err)
 							continue
 						}
-						call, err := job.Calls.Begin(ctx, ofAnyTurn(job, n, most))
+						call, err := job.Calls.Begin(ctx, planned(job, n, most))
 						if err != nil {
 							failed[loop] = err
 							return
@@ -140,17 +140,17 @@ func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 	d := newDesk(t)
 	d.agents.conversation = spec.InCalls
 	pay := func(ctx context.Context, job session.Job, answer string) string {
-		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
+		stored, err := job.Calls.Stored(ctx, request(1))
 		require.NoError(t, err)
 		require.Nil(t, stored, "%s is asked for anew", answer)
-		call, err := job.Calls.Begin(ctx, ofAnyTurn(job, 1, 20))
+		call, err := job.Calls.Begin(ctx, planned(job, 1, 20))
 		require.NoError(t, err)
 		require.NoError(t, call.Settle(ctx, []byte(answer), cost.Usage{OutputTokens: 1}))
 		return call.ID()
 	}
 	var lost string
 	get := func(ctx context.Context, job session.Job, answer string) {
-		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
+		stored, err := job.Calls.Stored(ctx, request(1))
 		require.NoError(t, err)
 		require.Equal(t, answer, string(stored.Answer))
 		lost = stored.Call

@@ -37,12 +37,12 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 	for turn := 1; turn <= c.turns; turn++ {
 		at := func(step string) bool { return c.die != nil && c.die(fmt.Sprintf("%d %s", turn, step)) }
 		request := spec.Digest(fmt.Sprintf("%064x", turn))
-		stored, err := job.Calls.Stored(ctx, turn, request)
+		stored, err := job.Calls.Stored(ctx, request)
 		if err != nil {
 			return session.Outcome{}, err
 		}
 		if stored == nil {
-			plan := session.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: cost.Amount{Tokens: 20}, Least: cost.Amount{Tokens: 20}, Estimate: cost.Usage{OutputTokens: 20}}
+			plan := session.CallPlan{Agent: job.Agent, Model: "m", Request: request, Want: cost.Amount{Tokens: 20}, Least: cost.Amount{Tokens: 20}, Estimate: cost.Usage{OutputTokens: 20}}
 			call, err := job.Calls.Begin(ctx, plan)
 			if err != nil {
 				return session.Outcome{Usage: used}, err
@@ -184,7 +184,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 func (d *desk) byAttempt(aside cost.Amount, work func(call session.Call) error) {
 	d.agents.conversation = spec.InCalls // it books by itself
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: aside, Least: aside})
+		call, err := job.Calls.Begin(ctx, session.CallPlan{Whole: true, Agent: job.Agent, Want: aside, Least: aside})
 		if err != nil {
 			return session.Outcome{}, err
 		}
@@ -227,7 +227,7 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			d.agents.conversation = spec.InCalls
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				call, err := job.Calls.Begin(ctx, session.CallPlan{
-					Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50}, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
+					Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50}, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
 				})
 				require.NoError(t, err)
 				return session.Outcome{}, end.book(call)
@@ -263,10 +263,10 @@ func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {
 	worked := 0
 	d.agents.conversation = spec.InCalls
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		stored, err := job.Calls.Stored(ctx, 1, "")
+		stored, err := job.Calls.Stored(ctx, "")
 		require.NoError(t, err)
 		if stored == nil {
-			call, err := job.Calls.Begin(ctx, session.CallPlan{Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1}})
+			call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1}})
 			require.NoError(t, err)
 			require.NoError(t, call.Settle(ctx, []byte("answer"), cost.Usage{OutputTokens: 1}))
 			return session.Outcome{}, failures.Failf(failures.ResourceError, "the disk is full, before the tools could work")

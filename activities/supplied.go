@@ -16,7 +16,7 @@ import (
 // takeSupplied ends a round with a person's files. Only other files can fix a failure, so there
 // is one attempt.
 func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
-	started := r.ports.Clock().UTC()
+	started := r.deps.Clock().UTC()
 	if attempts := r.rows.snapshot().Attempts; len(attempts) > 0 { // an execution before this one has come to its end
 		return session.RoundResult{}, r.supplyRefused(attempts[0].Failure)
 	}
@@ -25,7 +25,7 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	}
 	result, end, err := r.suppliedWhenPossible(ctx)
 	if err == nil {
-		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log), started, r.ports.Clock().UTC()
+		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log), started, r.deps.Clock().UTC()
 		if err := r.rows.recordResult(ctx, result); err != nil {
 			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
@@ -47,10 +47,10 @@ func (r *round) suppliedWhenPossible(ctx context.Context) (*session.RoundResult,
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
 		result, end, err := r.nextAttempt().supplied(ctx)
 		f, ok := asFailure(err)
-		if !ok || !f.WaitedOut() || ctx.Err() != nil {
+		if !ok || !f.MayPass() || ctx.Err() != nil {
 			return result, end, err
 		}
-		r.exec.setProgress(textfmt.Shorten(maskedFailure(r.ports.Agents, *f).Message, session.MaxMessage))
+		r.exec.setProgress(textfmt.Shorten(maskedFailure(r.deps.Agents, *f).Message, session.MaxMessage))
 		if err := sleep(ctx, wait); err != nil {
 			return nil, end, err
 		}
@@ -129,11 +129,11 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 
 // refuseSupplied records the failure of the files, and ends the round.
 func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end attemptEnd, started time.Time) error {
-	f = maskedFailure(r.ports.Agents, f)
+	f = maskedFailure(r.deps.Agents, f)
 	f.Final = true
 	report := session.AttemptReport{
 		Attempt: 1, Failure: f, From: failures.FromFiles, Files: end.files, Diff: r.diff(ctx, end.files),
-		StartedAt: started, EndedAt: r.ports.Clock().UTC(), Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
+		StartedAt: started, EndedAt: r.deps.Clock().UTC(), Log: storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log),
 	}
 	r.rows.change(func(l *session.RoundLog) {
 		l.Attempts, l.AtWork, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}

@@ -206,7 +206,7 @@ func (m *machine) fail(r session.BreakerReport) {
 func (m *machine) open(r session.BreakerReport) {
 	m.transition()
 	m.Trips++
-	m.Open, m.OpenUntil = true, m.now.Add(max(m.cooldown(), min(r.RetryAfter, session.MaxRetryAfter).Std()))
+	m.Open, m.OpenUntil = true, m.now.Add(max(m.cooldown(), r.RetryAfter.Std()))
 }
 
 func (m *machine) close() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
@@ -161,16 +160,4 @@ func ticketLine(t session.Ticket) string {
 		line += " " + safetext.Code(t.Trouble)
 	}
 	return line
-}
-
-// budgetRaise returns the raise for the budget that has stopped an assignment.
-func (s *sessionRun) budgetRaise(stop activities.BudgetStop) session.BudgetRaise {
-	limit := s.limitOf(stop.Scope)
-	b := session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: limit.Tokens > 0, USD: limit.Tokens == 0 || limit.USD > 0}
-	if stop.Date != "" {
-		b.Scope, b.Name = session.BudgetOfDay, s.Team.Name
-	} else if kind, which, found := strings.Cut(stop.Scope, " "); found {
-		b.Scope, b.Name = session.BudgetScope(kind), which
-	}
-	return b
 }

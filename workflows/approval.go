@@ -101,8 +101,8 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 	return nil
 }
 
-// collectApprovals waits until a phase is rejected, or approved by enough persons, or the session
-// ends. It stores each approval after which others are still needed.
+// collectApprovals waits until [sessionRun.acceptAnswer] has set the answer of the request, because a phase is rejected or
+// approved by enough persons, or until the session ends. It stores each approval after which others are still needed.
 func (s *sessionRun) collectApprovals(ctx workflow.Context, r *request) error {
 	for {
 		err := workflow.Await(ctx, func() bool { return r.Answer != nil || len(r.Unsaved) > 0 || s.ending.stopping() })

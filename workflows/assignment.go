@@ -86,10 +86,10 @@ func (a *assignment) finished() bool { return a.Integrating || a.Status.Done() &
 
 // assignmentState is the state of an assignment over all passes of its phase.
 type assignmentState struct {
-	// RoundsOfRun counts all rounds of a Temporal run of the session, and Waits how often one continued
+	// RoundsOfRun counts all rounds of a Temporal run of the session, and Continuations how often one continued
 	// in a further activity: the ids of activities are made of them.
-	RoundsOfRun int `json:"rounds,omitempty"`
-	Waits       int `json:"waits,omitempty"`
+	RoundsOfRun   int `json:"rounds,omitempty"`
+	Continuations int `json:"waits,omitempty"`
 	// Ordered counts how often its work was ordered again in this run, and Because is why the last time.
 	Ordered int             `json:"ordered,omitempty"`
 	Because session.Because `json:"because,omitempty"`

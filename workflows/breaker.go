@@ -42,7 +42,7 @@ func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned 
 	a.awaits = &turned.Wait
 	a.Rounds-- // it has not begun
 	s.updateWait(ctx, a, session.Waiting)
-	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.Waits),
+	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.Continuations),
 		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), activities.AwaitInput{
 		AssignmentID: a.AssignmentID, Breaker: turned.Breaker, Wait: turned.Wait,
 	})

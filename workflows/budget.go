@@ -25,6 +25,18 @@ func (s *sessionRun) limitOf(scope string) spec.Cap {
 	return budget.CapOf(s.Team, scope)
 }
 
+// budgetRaise returns the raise for the budget that has stopped an assignment.
+func (s *sessionRun) budgetRaise(stop activities.BudgetStop) session.BudgetRaise {
+	limit := s.limitOf(stop.Scope)
+	b := session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: limit.Tokens > 0, USD: limit.Tokens == 0 || limit.USD > 0}
+	if stop.Date != "" {
+		b.Scope, b.Name = session.BudgetOfDay, s.Team.Name
+	} else if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		b.Scope, b.Name = session.BudgetScope(kind), which
+	}
+	return b
+}
+
 // waitForBudget makes an assignment wait until the exceeded budget is raised. If a person gives another
 // answer, the error is *answeredError. Work that does not need that budget continues meanwhile. If a request about the
 // budget is open already, the assignment waits for its end: one cause is one request.
@@ -100,7 +112,7 @@ func (s *sessionRun) joinBudgetRequest(ctx workflow.Context, a *assignment, r *r
 // awaitFunds starts an activity that ends when the budget that has stopped an assignment may
 // permit it: it was raised, a call was released or settled, or the day is over.
 func (s *sessionRun) awaitFunds(ctx workflow.Context, a *assignment, stop activities.BudgetStop) workflow.Future {
-	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.Waits),
+	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.Continuations),
 		fmt.Sprintf("%s waits for the budget of %s", a.AssignmentID, budget.Label(stop.Scope)))
 	return awaitBudget.start(ctx, activities.AwaitBudgetInput{
 		AssignmentID: a.AssignmentID, Scope: stop.Scope, Team: s.Team.Name, Date: stop.Date, Least: stop.Least,

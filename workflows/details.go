@@ -15,9 +15,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
-// page is what a run has published of the status: in search attributes, and on the session's page in the
+// published is what a run has published of the status: in search attributes, and on the session's page in the
 // Web UI.
-type page struct {
+type published struct {
 	// published is when the search attributes were set last, with which status. behind: they show other
 	// phases than are at work.
 	published time.Time

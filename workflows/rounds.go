@@ -131,7 +131,7 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 		return 0, false
 	}
 	wait := spec.Backoff(retry.RoundInitial, retry.RoundMax, round)
-	return max(wait, min(f.RetryAfter, session.MaxRetryAfter)).Std(), true
+	return max(wait, f.RetryAfter).Std(), true
 }
 
 // pauseBeforeRound waits for an assignment's next round. A continued run of the workflow continues the wait.
@@ -190,7 +190,7 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
 func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEnd) (*execution, stepEnd) {
 	var probe lease
 	err := ended.err
-	a.Waits++
+	a.Continuations++
 	switch ended.kind {
 	case stepRefused:
 		probe, err = s.afterRefusal(ctx, a, ended.breaker)
@@ -201,7 +201,7 @@ func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEn
 		err = s.afterOutage(ctx, a, ended.outage, session.ForOutage.Rule().Actions...)
 	default: // nothing is waited for
 	}
-	next := execution{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Waits), lease: probe, Outage: s.outageStance(a, err)}
+	next := execution{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Continuations), lease: probe, Outage: s.outageStance(a, err)}
 	waited := s.endOf(err)
 	switch waited.kind {
 	case stepDone, stepTryNow, stepOutOfPatience:
@@ -252,7 +252,7 @@ func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution
 	p := s.Schedule.byName[a.Phase]
 	beside, err := phaseWork(ctx, a.unrecorded)
 	return activities.RoundInput{
-		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Waits,
+		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Continuations,
 		Head: s.Status.Checkpoint, Input: a.From, Beside: beside,
 		Feedback: a.Feedback, Integrating: a.Integrating, Settles: len(a.Given) > 0 && !a.Integrating,
 		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease.BreakerPermit, Outage: e.Outage,

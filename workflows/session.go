@@ -65,7 +65,7 @@ type sessionRun struct {
 	// waitingForBudgets counts the assignments that wait for a raise, and resumedFromBudgets those that
 	// have continued since.
 	waitingForBudgets, resumedFromBudgets int
-	page                                  page
+	page                                  published
 }
 
 func newSessionRun(ctx workflow.Context, in SessionInput) *sessionRun {

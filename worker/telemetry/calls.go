@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -145,18 +146,14 @@ func answerAttributes(a session.CallAnswer) (attributes []attribute.KeyValue) {
 	return attributes
 }
 
-// providers names the providers as the conventions do, by their API.
-var providers = map[string]attribute.KeyValue{
-	"anthropic": semconv.GenAIProviderNameAnthropic,
-	"openai":    semconv.GenAIProviderNameOpenAI,
-	"gemini":    semconv.GenAIProviderNameGCPGemini,
-}
+// otherNames are the conventions' names of providers that differ from those of their APIs.
+var otherNames = map[string]string{"gemini": semconv.GenAIProviderNameGCPGemini.Value.AsString()}
 
 // callAttributes are those of a call's metrics: as many as there are agents.
 func callAttributes(call activities.CallInfo) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.GenAIAgentName(call.Agent)}
-	if provider, known := providers[call.API]; known {
-		attributes = append(attributes, semconv.GenAIOperationNameChat, provider)
+	if call.API != "" {
+		attributes = append(attributes, semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(cmp.Or(otherNames[call.API], call.API)))
 	} else {
 		attributes = append(attributes, semconv.GenAIOperationNameInvokeAgent)
 	}
@@ -168,7 +165,7 @@ func callAttributes(call activities.CallInfo) []attribute.KeyValue {
 
 // callName is the operation and what it is done with.
 func callName(call activities.CallInfo) string {
-	if _, known := providers[call.API]; known {
+	if call.API != "" {
 		return semconv.GenAIOperationNameChat.Value.AsString() + " " + call.Model
 	}
 	return semconv.GenAIOperationNameInvokeAgent.Value.AsString() + " " + call.Agent

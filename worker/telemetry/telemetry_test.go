@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/platform/httpserver"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 	"github.com/maestro-hive/maestro/worker/telemetry/telemetrytest"
@@ -199,6 +201,13 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 	require.InDelta(t, 1, s.Must(t, "maestro_calls_stored_total", "agent", "coder"), 0)
 	require.InDelta(t, 1, s.Must(t, "maestro_calls_replayed_total", "agent", "coder"), 0)
 
+	for _, api := range append(wire.APIs(), "of-another-provider") {
+		_, ended = m.CallBegun(t.Context(), activities.CallInfo{Agent: "other", API: string(api)})
+		ended(activities.CallOutcome{})
+		name := map[wire.API]string{wire.Gemini: "gcp.gemini"}[api]
+		telemetrytest.Scrape(t, m.url).Must(t, "gen_ai_client_operation_duration_seconds", "gen_ai_agent_name", "other",
+			"gen_ai_operation_name", "chat", "gen_ai_provider_name", cmp.Or(name, string(api)))
+	}
 	for kind, want := range map[string]float64{"input": 1110, "output": 20} {
 		found := false
 		for _, series := range s["gen_ai_client_token_usage"].GetMetric() {

@@ -332,7 +332,7 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 	switch {
 	case failed.Reason == control.AtWork:
 		return usagef("%w: %s", err, a.commandLine("cancel "+failed.Session))
-	case failed.Reason == control.Waits:
+	case failed.Reason == control.AwaitsAnswer:
 		open, _ := p.open(ctx, failed.Session)
 		return a.openRequests(failed.Session, open.Requests)
 	case conflictOf(err, "session"):

@@ -150,8 +150,8 @@ func Decide(budgets []Budget, want, least cost.Amount) Verdict {
 	return Verdict{Granted: granted}
 }
 
-// Aside is the part of a grant that is reserved. A dimension that no budget limits would make the sums useless.
-func Aside(granted cost.Amount) cost.Amount {
+// Reservation is the part of a grant that is reserved. A dimension that no budget limits would make the sums useless.
+func Reservation(granted cost.Amount) cost.Amount {
 	if granted.Tokens >= Unlimited {
 		granted.Tokens = 0
 	}

@@ -257,8 +257,8 @@ func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).Ret
 // round. round counts from 1 within its series.
 func (f *Failure) AnotherRound(round, rounds int) bool { return round < rounds && f.RetryRound() }
 
-// WaitedOut reports whether the failure is the provider's or the host's, and may be temporary.
-func (f *Failure) WaitedOut() bool {
+// MayPass reports whether the failure is the provider's or the host's, and may be temporary.
+func (f *Failure) MayPass() bool {
 	rule := RuleFor(f.Category)
 	return !f.Final && rule.RetryAttempt && (rule.Owner == OwnerProvider || rule.Owner == OwnerHost)
 }

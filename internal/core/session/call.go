@@ -8,16 +8,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// AnyTurn is the turn of a call whose position in a conversation is not known, because a program
-// makes the request, possibly several at a time. Such calls are numbered as they begin.
-const AnyTurn = -1
-
 // CallPlan is a call that an agent is about to pay for.
 type CallPlan struct {
-	// Turn counts the calls of one conversation from 1; 0 is a whole attempt of an agent program. Or it is [AnyTurn].
-	Turn int
-	// Agent and Model identify what answers. API names the API of the provider: anthropic, openai
-	// or gemini, and Server is its host; empty: the call is a whole attempt of an agent program.
+	// Whole: the call is a whole attempt of an agent program, whose calls nobody sees.
+	Whole bool
+	// Agent and Model identify what answers. API is the provider's API, as worker files name it, and
+	// Server is its host; empty: the call is a whole attempt of an agent program.
 	Agent, Model, API, Server string
 	// Request is the digest of everything that the answer depends on.
 	Request spec.Digest
@@ -27,9 +23,9 @@ type CallPlan struct {
 	// Estimate is booked if the cost of the call stays unknown; zero: the cost of the agent's
 	// earlier calls.
 	Estimate cost.Usage
-	// Waits is called before the first wait for calls in progress; nil: nothing is. What the caller holds
+	// OnWait is called before the first wait for calls in progress; nil: nothing is. What the caller holds
 	// for the call can be left to others there.
-	Waits func()
+	OnWait func()
 }
 
 // CallAnswer is what a provider reports about its answer.
@@ -69,14 +65,13 @@ type StoredTurn struct {
 // Calls records the paid calls of an attempt and enforces the budgets. It is safe for concurrent
 // use.
 type Calls interface {
-	// Stored returns a turn that was paid for in this attempt, or in one whose conversation it
-	// continues; nil if there is none or its request was another. With [AnyTurn] it is the oldest
-	// answer to the request that the running program has not received. So a killed program that
-	// repeats a request gets the paid answer, and a program that sends the same request twice pays
-	// twice.
-	Stored(ctx context.Context, turn int, request spec.Digest) (*StoredTurn, error)
-	// Undelivered records that the program has not received the answer of a call of [AnyTurn]. The
-	// next equal request gets it.
+	// Stored returns the oldest answer to the request that the running program has not received, of
+	// those that were paid for in this attempt, or in one whose conversation it continues; nil if there
+	// is none. So a killed program that repeats a request gets the paid answer, and a program that sends
+	// the same request twice pays twice.
+	Stored(ctx context.Context, request spec.Digest) (*StoredTurn, error)
+	// Undelivered records that the program has not received the answer of a call. The next equal request
+	// gets it.
 	Undelivered(call string)
 	// Begin records durably that a call begins, and reserves its possible cost: between plan.Least
 	// and plan.Want. It waits while calls in progress may release the missing amount. A *Failure of

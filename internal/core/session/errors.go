@@ -42,6 +42,4 @@ const (
 	// StoreUnusable ends an execution whose store cannot be read or written now; it is retried, and
 	// no attempt is used up.
 	StoreUnusable = "StoreUnusable"
-	// StoreMismatch refuses work for another store.
-	StoreMismatch = "StoreMismatch"
 )

@@ -25,7 +25,7 @@ type Outage struct {
 	Agent string `json:"agent"`
 	// Since is when it began, Waits how often the attempt has waited since.
 	Since time.Time `json:"since"`
-	Waits int       `json:"waits"`
+	Tries int       `json:"waits"`
 	// Failure is the last one.
 	Failure failures.Failure `json:"failure"`
 	// Until is when the attempt continues, at the earliest.
@@ -47,22 +47,21 @@ type Outage struct {
 // After is the outage after a further failure. After a nil outage, or one of another agent, it is
 // the first. patience is the team's. random, in [0, 1), spreads the waits.
 //
-// A wait that the provider states replaces the usual one, up to [MaxRetryAfter]. Patience then
-// begins at its end; a provider that states one short wait after another extends it once.
+// A wait that the provider states replaces the usual one if it is longer. Patience then begins at its end, up to
+// [MaxRetryAfter] after the outage began. Of several waits shorter than the patience only the first moves its start.
 func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience textfmt.Duration, random float64) Outage {
 	next := Outage{Agent: agent, Since: now, PatienceFrom: now}
 	stated := false
 	if o != nil && o.Agent == agent {
 		next, stated = *o, o.PatienceFrom.After(o.Since)
 	}
-	next.Waits++
+	next.Tries++
 	next.Failure = f
-	wait := spec.Backoff(outageInitial, outageMax, next.Waits).Std()
+	wait := spec.Backoff(outageInitial, outageMax, next.Tries).Std()
 	wait = wait/2 + time.Duration(random*float64(wait/2))
 	if f.RetryAfter > 0 {
-		asked := min(f.RetryAfter, MaxRetryAfter)
-		wait = max(wait, asked.Std())
-		if back := now.Add(asked.Std()); back.After(next.PatienceFrom) && (!stated || asked >= patience) && back.Sub(next.Since) <= MaxRetryAfter.Std() {
+		wait = max(wait, f.RetryAfter.Std())
+		if back := now.Add(f.RetryAfter.Std()); back.After(next.PatienceFrom) && (!stated || f.RetryAfter >= patience) && back.Sub(next.Since) <= MaxRetryAfter.Std() {
 			next.PatienceFrom = back
 		}
 	}

@@ -23,14 +23,14 @@ func TestOutageWaitsLongerAndLonger(t *testing.T) {
 		next := o.After(f, "a", now, 0, 1)
 		require.Equal(t, most*time.Second, next.Until.Sub(now))
 		require.Equal(t, most*time.Second/2, least.Until.Sub(now))
-		require.Equal(t, n+1, next.Waits)
+		require.Equal(t, n+1, next.Tries)
 		o = &next
 	}
 	later := o.After(f, "a", now.Add(time.Hour), 0, 0)
 	require.Equal(t, now, later.Since)
 	other := o.After(f, "b", now.Add(time.Hour), 0, 0)
 	require.Equal(t, now.Add(time.Hour), other.Since)
-	require.Equal(t, 1, other.Waits)
+	require.Equal(t, 1, other.Tries)
 }
 
 // TestStatedWaitsWinAndExtendPatience, unless one short wait is stated after another.
@@ -58,10 +58,10 @@ func TestStatedWaitsWinAndExtendPatience(t *testing.T) {
 	o = o.After(stated(48*time.Hour), "a", at, patience, 0)
 	require.Equal(t, at.Add(48*time.Hour).Add(patience.Std()), o.PatienceUntil(patience), "a long one does")
 
-	o = none.After(stated(1000*time.Hour), "a", now, patience, 0)
+	o = none.After(stated(session.MaxRetryAfter.Std()), "a", now, patience, 0)
 	require.Equal(t, session.MaxRetryAfter.Std(), o.Until.Sub(now))
 	for range 5 {
-		o = o.After(stated(1000*time.Hour), "a", o.Until, patience, 0)
+		o = o.After(stated(session.MaxRetryAfter.Std()), "a", o.Until, patience, 0)
 	}
 	require.LessOrEqual(t, o.PatienceFrom.Sub(now), session.MaxRetryAfter.Std(), "people hear of it some time")
 }
@@ -72,14 +72,14 @@ func TestTroubleOfProvidersAndHostsIsWaitedOut(t *testing.T) {
 	for _, c := range failures.Categories() {
 		f := failures.Failf(c, "m")
 		require.NotEmpty(t, failures.RuleFor(c).Owner, c)
-		require.Equal(t, c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError, f.WaitedOut(), c)
+		require.Equal(t, c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError, f.MayPass(), c)
 		counts := func() int {
 			return session.CountedAttempts(session.RoundLog{Attempts: []session.AttemptReport{{Failure: *f}}}.Failures())
 		}
 		person, agent := failures.RuleFor(c).Owner == failures.OwnerPerson, failures.RuleFor(c).Owner == failures.OwnerAgent
 		require.Equal(t, !person, counts() == 1, "%s, after patience", c)
 		f.Final = true
-		require.False(t, f.WaitedOut(), c)
+		require.False(t, f.MayPass(), c)
 		require.Equal(t, agent, counts() == 1, "final %s", c)
 	}
 }

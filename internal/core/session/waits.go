@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Waits adds up the time in which an attempt waits for what others have: the rest of a budget, the store, a place in a
+// PausedTime adds up the time in which an attempt waits for what others have: the rest of a budget, the store, a place in a
 // provider's limits. Such time is no part of the time that the attempt may take. Its methods may be called by many
-// goroutines. A nil *Waits never waits.
-type Waits struct {
+// goroutines. A nil *PausedTime never waits.
+type PausedTime struct {
 	now func() time.Time
 
 	mu      sync.Mutex
@@ -17,11 +17,11 @@ type Waits struct {
 	total   time.Duration
 }
 
-// NewWaits returns waits that are measured with a clock.
-func NewWaits(now func() time.Time) *Waits { return &Waits{now: now} }
+// NewPausedTime returns the time of waits, measured with a clock.
+func NewPausedTime(now func() time.Time) *PausedTime { return &PausedTime{now: now} }
 
 // Begin begins a wait until end is called. Several waits at a time count once.
-func (w *Waits) Begin() (end func()) {
+func (w *PausedTime) Begin() (end func()) {
 	if w == nil {
 		return func() {}
 	}
@@ -40,7 +40,7 @@ func (w *Waits) Begin() (end func()) {
 }
 
 // Waiting reports whether a wait is in progress.
-func (w *Waits) Waiting() bool {
+func (w *PausedTime) Waiting() bool {
 	if w == nil {
 		return false
 	}
@@ -50,7 +50,7 @@ func (w *Waits) Waiting() bool {
 }
 
 // Total returns the time of all waits so far.
-func (w *Waits) Total() time.Duration {
+func (w *PausedTime) Total() time.Duration {
 	if w == nil {
 		return 0
 	}
@@ -64,7 +64,7 @@ func (w *Waits) Total() time.Duration {
 
 // Timer calls a function after a time without waits.
 type Timer struct {
-	waits *Waits
+	waits *PausedTime
 	f     func()
 
 	mu      sync.Mutex
@@ -73,7 +73,7 @@ type Timer struct {
 }
 
 // AfterFunc calls f in its own goroutine once d has passed without waits.
-func (w *Waits) AfterFunc(d time.Duration, f func()) *Timer {
+func (w *PausedTime) AfterFunc(d time.Duration, f func()) *Timer {
 	t := &Timer{waits: w, f: f, counted: w.Total()}
 	t.mu.Lock()
 	defer t.mu.Unlock()

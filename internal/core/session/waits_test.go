@@ -16,7 +16,7 @@ func TestWaitsAreNoPartOfATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		w := session.NewWaits(time.Now)
+		w := session.NewPausedTime(time.Now)
 		var over atomic.Int64
 		timer := w.AfterFunc(10*time.Minute, func() { over.Store(int64(time.Since(began))) })
 		defer timer.Stop()
@@ -45,7 +45,7 @@ func TestWithoutWaitsATimerIsLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool
-		var none *session.Waits
+		var none *session.PausedTime
 		defer none.AfterFunc(time.Minute, func() { over.Store(true) }).Stop()
 		none.Begin()()
 		time.Sleep(time.Minute + time.Second)

@@ -134,7 +134,7 @@ type Job struct {
 	// Calls records the paid calls of the attempt. Nil: they are not recorded.
 	Calls Calls
 	// Waits has the time of waits, which is no part of the attempt's time. Nil: there are none.
-	Waits *Waits
+	Waits *PausedTime
 	// Breaker rejects paid calls of the attempt, and counts their failures, if a gateway makes the
 	// calls. Nil: there is none.
 	Breaker CallBreaker

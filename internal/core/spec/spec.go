@@ -336,9 +336,9 @@ func (r Retry) resolved() Retry {
 	return r
 }
 
-// WaitsOut is how long a provider's outage is waited out before OnOutage applies;
+// PatienceOrDefault is how long a provider's outage is waited out before OnOutage applies;
 // zero: it is not waited out.
-func (r Retry) WaitsOut() textfmt.Duration {
+func (r Retry) PatienceOrDefault() textfmt.Duration {
 	if r.Patience == nil {
 		return DefaultPatience
 	}

@@ -125,7 +125,7 @@ func (v *validator) retry() {
 	r := v.team.Retry
 	v.waits("initial", r.Initial, "max", r.Max)
 	v.waits("round_initial", r.RoundInitial, "round_max", r.RoundMax)
-	if r.WaitsOut() == 0 && r.OnOutage != "" {
+	if r.PatienceOrDefault() == 0 && r.OnOutage != "" {
 		v.add("$.retry.on_outage", "has nothing to decide: with `patience: 0s` no outage is waited out; leave it out")
 	}
 }
@@ -150,7 +150,7 @@ func (v *validator) budget() {
 
 // asks reports whether a session of the unresolved team may wait for a person.
 func (t Team) asks() bool {
-	return t.Help.Mode != HelpFail || t.Retry.WaitsOut() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
+	return t.Help.Mode != HelpFail || t.Retry.PatienceOrDefault() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve.Wanted() })
 }
 

@@ -42,6 +42,8 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 	}
 	h.call("POST", "/hooks", map[string]any{"name": "pinned", "team": "web@" + string(team.Digest[:4])}).read(t, &made)
 	require.Equal(t, "web@"+string(team.Digest), made.Team, "another version may begin so later")
-	require.Equal(t, http.StatusOK, h.call("DELETE", "/hooks/tickets", nil).status)
+	require.Equal(t, http.StatusOK, h.call("DELETE", "/hooks/tickets", nil, "Idempotency-Key", "d").status)
+	again := h.call("DELETE", "/hooks/tickets", nil, "Idempotency-Key", "d")
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"), "its answer has no secret")
 	require.Equal(t, http.StatusNotFound, h.call("DELETE", "/hooks/tickets", nil).status)
 }

@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -46,11 +44,16 @@ func idempotencyParameter() *huma.Param {
 
 // repeatable repeats the first answer for a change that comes again with its key. A server error is no
 // answer: the operation is tried again, and knows by the change's id what it has done already.
-func repeatable(base *control.Base, next http.Handler) http.Handler {
+func repeatable(base *control.Base, next *http.ServeMux) http.Handler {
+	secret := map[string]bool{}
+	for _, o := range table {
+		r := o.where()
+		secret[r.Method+" "+Prefix+r.Path] = r.secret
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
-		hasSecret := slices.ContainsFunc([]string{tokensPath, hooksPath, peoplePath}, func(path string) bool { return strings.HasPrefix(r.URL.Path, Prefix+path) })
-		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || hasSecret {
+		_, operation := next.Handler(r)
+		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || secret[operation] {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -16,9 +16,17 @@ import (
 // Route is where an operation is, and what it does, for the API and its description.
 type Route struct {
 	Method, Path, Name, Doc string
-	// agents says how agents use it; nil if they do not.
-	agents *forAgents
+	// agents are the inputs that agents do not choose, as a query; nil if agents do not use it.
+	agents *string
+	// secret: its answer has a secret.
+	secret bool
 }
+
+// mark says something more of an operation.
+type mark func(*Route)
+
+// withSecret says that an operation's answer has a secret: it is not stored, so that no key of idempotency counts.
+func withSecret(r *Route) { r.secret = true }
 
 func (r Route) where() Route { return r }
 
@@ -94,10 +102,10 @@ func (do method[N, I, O]) on(ctx context.Context, b *control.Base, in I) (O, err
 }
 
 // document adds an operation that answers with a document.
-func document[N noun, I, O any](methodAndPath, name, doc string, do method[N, I, O], agents ...forAgents) Operation[I, O] {
+func document[N noun, I, O any](methodAndPath, name, doc string, do method[N, I, O], marks ...mark) Operation[I, O] {
 	r := route(methodAndPath, name, doc)
-	if len(agents) > 0 {
-		r.agents = &agents[0]
+	for _, set := range marks {
+		set(&r)
 	}
 	return add(Operation[I, O]{r, do.on})
 }
@@ -191,7 +199,7 @@ type server struct {
 func (r Route) described() huma.Operation {
 	tag, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
 	op := huma.Operation{Method: r.Method, Path: r.Path, OperationID: r.Name, Summary: r.Doc, Tags: []string{tag}}
-	if r.Method != http.MethodGet {
+	if r.Method != http.MethodGet && !r.secret {
 		op.Parameters = append(op.Parameters, idempotencyParameter())
 	}
 	op.BodyReadTimeout = -1 // the guard paces bodies; a deadline that stays would end the request

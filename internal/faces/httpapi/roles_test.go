@@ -13,55 +13,54 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 )
 
-// needs says which permission an operation takes, by its method and path. Those that read take
-// [access.View], and all others have to be here.
-var needs = map[string]access.Permission{
-	"get /audit":  access.Admin,
-	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{name}": access.Admin,
-	"get /people": access.Admin, "post /people": access.Admin, "get /people/{name}": access.Admin, "delete /people/{name}": access.Admin,
-	"put /people/{name}/roles": access.Admin, "post /people/{name}/reset": access.Admin,
-	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin,
-	"post /sessions/{session}/checkpoints/verify":        access.Operate,
-	"post /sessions/{session}/cancel":                    access.Operate,
-	"post /sessions/{session}/budget/raise":              access.Operate,
-	"post /sessions/{session}/requests/{request}/answer": access.Operate, // by action: an approval takes another
-	"post /budgets/{name}/raise":                         access.Operate,
-	"post /sessions/{session}/calls/settle":              access.Operate,
-	"post /sessions/{session}/calls/{call}/settle":       access.Operate,
-	"post /breakers/{name}/trip":                         access.Operate,
-	"post /breakers/{name}/reset":                        access.Operate,
-	"put /teams/{name}":                                  access.Admin, // it decides what others run
-	"delete /teams/{name}":                               access.Admin,
-	"post /sessions":                                     access.Operate, "post /plan": access.Operate, "post /workspaces": access.Operate, "post /workspaces/texts": access.Operate,
-	"post /sessions/{session}/resume": access.Operate, "post /sessions/{session}/resume/preview": access.Operate,
-	"post /sessions/{session}/fork": access.Operate, "post /sessions/{session}/fork/preview": access.Operate,
-}
+// document is a body.
+type document = map[string]any
 
-// bodies are what operations take, so that nothing but the role is wrong.
-var bodies = map[string]map[string]any{
-	"post /tokens": {"name": "ci", "roles": []string{"viewer"}},
-	"post /people": {"name": "bob", "roles": []string{"viewer"}}, "put /people/{name}/roles": {"roles": []string{"viewer"}},
-	"post /hooks": {"name": "tickets", "team": "web"},
-	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
-	"post /sessions":                               {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
-	"post /plan":                                   {"team": map[string]any{"file": soloTeam}},
-	"post /workspaces/texts":                       {"team": map[string]any{"file": soloTeam}, "files": map[string]any{"a.txt": "a"}},
-	"post /sessions/{session}/fork":                {"from": "design"},
-	"post /sessions/{session}/fork/preview":        {"from": "design"},
-	"post /breakers/{name}/trip":                   {"why": "test"},
-	"post /breakers/{name}/reset":                  {},
-	"put /teams/{name}":                            webTeam,
-	"post /budgets/{name}/raise":                   {"tokens": 1},
-	"post /sessions/{session}/calls/settle":        {"as": "nothing"},
-	"post /sessions/{session}/calls/{call}/settle": {"as": "nothing"},
-	"post /sessions/{session}/budget/raise":        {"tokens": 1},
+// needs says which permission an operation takes, by its method and path, and a body with which nothing but the role can be
+// wrong. All operations have to be here but those that read, and that take [access.View].
+var needs = map[string]struct {
+	permission access.Permission
+	body       document
+}{
+	"get /audit":                {access.Admin, nil},
+	"get /tokens":               {access.Admin, nil},
+	"post /tokens":              {access.Admin, document{"name": "ci", "roles": []string{"viewer"}}},
+	"delete /tokens/{name}":     {access.Admin, nil},
+	"get /people":               {access.Admin, nil},
+	"post /people":              {access.Admin, document{"name": "bob", "roles": []string{"viewer"}}},
+	"get /people/{name}":        {access.Admin, nil},
+	"delete /people/{name}":     {access.Admin, nil},
+	"put /people/{name}/roles":  {access.Admin, document{"roles": []string{"viewer"}}},
+	"post /people/{name}/reset": {access.Admin, nil},
+	"get /hooks":                {access.Admin, nil},
+	"post /hooks":               {access.Admin, document{"name": "tickets", "team": "web"}},
+	"delete /hooks/{name}":      {access.Admin, nil},
+	"post /sessions/{session}/checkpoints/verify":        {access.Operate, nil},
+	"post /sessions/{session}/cancel":                    {access.Operate, nil},
+	"post /sessions/{session}/budget/raise":              {access.Operate, document{"tokens": 1}},
+	"post /sessions/{session}/requests/{request}/answer": {access.Operate, document{"action": "retry"}}, // by action: an approval takes another
+	"post /budgets/{name}/raise":                         {access.Operate, document{"tokens": 1}},
+	"post /sessions/{session}/calls/settle":              {access.Operate, document{"as": "nothing"}},
+	"post /sessions/{session}/calls/{call}/settle":       {access.Operate, document{"as": "nothing"}},
+	"post /breakers/{name}/trip":                         {access.Operate, document{"why": "test"}},
+	"post /breakers/{name}/reset":                        {access.Operate, document{}},
+	"put /teams/{name}":                                  {access.Admin, webTeam}, // it decides what others run
+	"delete /teams/{name}":                               {access.Admin, nil},
+	"post /sessions":                                     {access.Operate, document{"team": document{"file": soloTeam}, "requirement": "Build it."}},
+	"post /plan":                                         {access.Operate, document{"team": document{"file": soloTeam}}},
+	"post /workspaces":                                   {access.Operate, nil},
+	"post /workspaces/texts":                             {access.Operate, document{"team": document{"file": soloTeam}, "files": document{"a.txt": "a"}}},
+	"post /sessions/{session}/resume":                    {access.Operate, nil},
+	"post /sessions/{session}/resume/preview":            {access.Operate, nil},
+	"post /sessions/{session}/fork":                      {access.Operate, document{"from": "design"}},
+	"post /sessions/{session}/fork/preview":              {access.Operate, document{"from": "design"}},
 }
 
 // webTeam is a team file.
-var webTeam = map[string]any{
+var webTeam = document{
 	"version": 1, "name": "web",
-	"personas": map[string]any{"ann": map[string]any{"role": "Writer", "agent": "coder", "instructions": "Write it."}},
-	"phases":   []any{map[string]any{"name": "design", "personas": []string{"ann"}}, map[string]any{"name": "build", "personas": []string{"ann"}}},
+	"personas": document{"ann": document{"role": "Writer", "agent": "coder", "instructions": "Write it."}},
+	"phases":   []any{document{"name": "design", "personas": []string{"ann"}}, document{"name": "build", "personas": []string{"ann"}}},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
@@ -95,10 +94,10 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 			if path == "/events" {
 				continue // a stream; what it tells is tested apart
 			}
-			permission, known := needs[name]
+			need, known := needs[name]
 			if !known {
-				require.Equal(t, "get", method, "which permission does %s need?", name)
-				permission = access.View
+				require.Equal(t, "get", method, "which permission and body does %s need?", name)
+				need.permission = access.View
 			}
 			called++
 			for _, role := range append(access.AllRoles, "") {
@@ -109,14 +108,14 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann", "{name}", "web").Replace(path)
 				at = placeholder.ReplaceAllString(at, "1") + required(described)
 				var body any
-				if bodies[name] != nil {
-					body = bodies[name]
+				if need.body != nil {
+					body = need.body
 				}
 				got := h.call(strings.ToUpper(method), at, body)
 				switch {
 				case role == "":
 					require.Equal(t, http.StatusUnauthorized, got.status, "nobody: %s: %s", name, got.body)
-				case h.actor.Roles.Allow(permission, "web"):
+				case h.actor.Roles.Allow(need.permission, "web"):
 					require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, "%s: %s: %s", role, name, got.body)
 				default:
 					require.Equal(t, http.StatusForbidden, got.status, "%s: %s: %s", role, name, got.body)

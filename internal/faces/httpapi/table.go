@@ -231,45 +231,39 @@ type registration struct {
 	RawBody []byte `contentType:"application/yaml" doc:"the text of the team file, as YAML or JSON, which names no other files"`
 }
 
-// Who calls, tokens, people, hooks, and the audit log. Answers with a secret are not stored, so their changes take no idempotency key.
+// Who calls, tokens, people, hooks, and the audit log.
 var (
 	ReadMe     = document("GET /me", "read-me", "Read who calls, and the roles", none(control.Access.Me))
 	ListAudit  = document("GET /audit", "list-audit", "List who changed what, newest first; for admins", control.Access.Events)
-	ListTokens = document("GET "+tokensPath, "list-tokens",
+	ListTokens = document("GET /tokens", "list-tokens",
 		"List tokens, without their secrets; for admins", none(control.Access.Tokens))
-	CreateToken = document("POST "+tokensPath, "create-token",
-		"Create a token; its secret is in this answer only. An Idempotency-Key does not count", body(control.Access.CreateToken))
-	RevokeToken = document("DELETE "+tokensPath+"/{name}", "revoke-token",
+	CreateToken = document("POST /tokens", "create-token",
+		"Create a token; its secret is in this answer only", body(control.Access.CreateToken), withSecret)
+	RevokeToken = document("DELETE /tokens/{name}", "revoke-token",
 		"Revoke a token, at once", ofName(control.Access.RevokeToken))
-	ListPeople = document("GET "+peoplePath, "list-people",
+	ListPeople = document("GET /people", "list-people",
 		"List the people who have accounts; for admins", none(control.Access.People))
-	ReadPerson = document("GET "+peoplePath+"/{name}", "read-person",
+	ReadPerson = document("GET /people/{name}", "read-person",
 		"Read a person's account, and where the person is signed in; for admins", ofName(control.Access.Person))
-	InvitePerson = document("POST "+peoplePath, "invite-person",
-		"Make an account for a person; the link with which the person begins is in this answer only. An Idempotency-Key does not count",
-		body(control.Access.InvitePerson))
-	SetPersonRoles = document("PUT "+peoplePath+"/{name}/roles", "set-person-roles",
+	InvitePerson = document("POST /people", "invite-person",
+		"Make an account for a person; the link with which the person begins is in this answer only",
+		body(control.Access.InvitePerson), withSecret)
+	SetPersonRoles = document("PUT /people/{name}/roles", "set-person-roles",
 		"Give a person roles in place of those before, at once", nameBody(control.Access.SetPersonRoles))
-	ResetPerson = document("POST "+peoplePath+"/{name}/reset", "reset-person",
+	ResetPerson = document("POST /people/{name}/reset", "reset-person",
 		"Make a link with which a person recovers the account; using it ends the password, passkeys and sign-ins before. "+
-			"It is in this answer only. An Idempotency-Key does not count",
-		ofName(control.Access.ResetPerson))
-	RevokePerson = document("DELETE "+peoplePath+"/{name}", "revoke-person",
+			"It is in this answer only",
+		ofName(control.Access.ResetPerson), withSecret)
+	RevokePerson = document("DELETE /people/{name}", "revoke-person",
 		"End a person's sign-ins, password and passkeys, at once", ofName(control.Access.RevokePerson))
-	ListHooks = document("GET "+hooksPath, "list-hooks",
+	ListHooks = document("GET /hooks", "list-hooks",
 		"List hooks, without their secrets; for admins", none(control.Hooks.List))
-	AddHook = document("POST "+hooksPath, "add-hook",
-		"Add an address by which another system starts sessions of a team; its secret is in this answer only. "+
-			"An Idempotency-Key does not count",
-		body(control.Hooks.Add))
-	RemoveHook = document("DELETE "+hooksPath+"/{name}", "remove-hook",
+	AddHook = document("POST /hooks", "add-hook",
+		"Add an address by which another system starts sessions of a team; its secret is in this answer only",
+		body(control.Hooks.Add), withSecret)
+	RemoveHook = document("DELETE /hooks/{name}", "remove-hook",
 		"Remove a hook at once; its sessions continue", ofName(control.Hooks.Remove))
 )
 
-// The paths of what has secrets, and that of archives, whose bodies may have [control.MaxUpload] bytes.
-const (
-	tokensPath     = "/tokens"
-	hooksPath      = "/hooks"
-	peoplePath     = "/people"
-	workspacesPath = "/workspaces"
-)
+// workspacesPath is the path of archives, whose bodies may have [control.MaxUpload] bytes.
+const workspacesPath = "/workspaces"

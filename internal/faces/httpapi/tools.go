@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
-// forAgents makes an operation a tool for agents. It says, as a query does, which inputs agents do not choose.
-type forAgents string
+// forAgents makes an operation a tool for agents. fixed are the inputs that agents do not choose, as a query.
+func forAgents(fixed string) mark { return func(r *Route) { r.agents = &fixed } }
 
 // Tool is an operation that agents use. Its inputs are one JSON object, with the fields of the body beside those of the
 // path and the query.
@@ -45,20 +45,25 @@ func Tools(base *control.Base, version string) []Tool {
 		if r.agents == nil {
 			continue
 		}
-		fixed, err := url.ParseQuery(string(*r.agents))
-		if err != nil {
-			panic(err) // the table is constant
-		}
-		item := api.Paths[r.Path]
-		described := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post}[r.Method]
-		t := Tool{
-			Name: strings.ReplaceAll(r.Name, "-", "_"), Doc: r.Doc, OnlyReads: r.Method == http.MethodGet,
-			route: r, fixed: fixed, parameters: map[string]*huma.Param{}, api: mux,
-		}
-		t.describe(described, api.Components.Schemas)
-		tools = append(tools, t)
+		tools = append(tools, newTool(r, *r.agents, mux, api))
 	}
 	return tools
+}
+
+// newTool returns an operation as a tool. fixed are the inputs that agents do not choose, as a query.
+func newTool(r Route, fixed string, mux http.Handler, api *huma.OpenAPI) Tool {
+	values, err := url.ParseQuery(fixed)
+	if err != nil {
+		panic(err) // the table is constant
+	}
+	t := Tool{
+		Name: strings.ReplaceAll(r.Name, "-", "_"), Doc: r.Doc, OnlyReads: r.Method == http.MethodGet,
+		route: r, fixed: values, parameters: map[string]*huma.Param{}, api: mux,
+	}
+	at := api.Paths[r.Path]
+	of := map[string]*huma.Operation{http.MethodGet: at.Get, http.MethodPost: at.Post, http.MethodPut: at.Put, http.MethodDelete: at.Delete}
+	t.describe(of[r.Method], api.Components.Schemas)
+	return t
 }
 
 // describe makes the schema of the inputs.

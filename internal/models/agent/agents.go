@@ -29,7 +29,7 @@ import (
 type Options struct {
 	// Getenv returns a variable of the worker's environment. Required.
 	Getenv func(name string) string
-	// Executable is a program whose main calls [Shim] first; empty: this process's own program,
+	// Executable is a program whose main calls [room.Shim] first; empty: this process's own program,
 	// even if its file was replaced since the start.
 	Executable string
 	// CacheRoot is the directory of the worker file's caches; it is created if it does not exist.
@@ -378,11 +378,11 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	}
 	switch {
 	case d.Kind == KindModel:
-		return s.converse(ctx, d, job)
+		return s.runModel(ctx, d, job)
 	case len(d.Gateway) > 0:
-		return s.metered(ctx, d, job)
+		return s.runWithGateway(ctx, d, job)
 	}
-	return s.booked(ctx, d, job)
+	return s.runPaidAsWhole(ctx, d, job)
 }
 
 // Breaker returns the settings of an agent's circuit breaker, with defaults.

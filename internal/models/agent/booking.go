@@ -13,14 +13,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 )
 
-// attemptTurn is the turn under which the cost of an attempt is booked for an agent that is paid
-// by the attempt.
-const attemptTurn = 0
-
-// booked runs an attempt of an agent that is paid by the attempt, and books its cost. The
+// runPaidAsWhole runs an attempt of an agent that is paid by the attempt, and books its cost. The
 // estimated cost is reserved before the program starts. If it cannot be reserved, the attempt is
 // not started. An interrupted attempt with unknown cost stays unsettled with an estimate.
-func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+func (s *Set) runPaidAsWhole(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	aside := cost.Amount(d.Reserve)
 	estimate := usageOfAmount(aside)
 	if aside == (cost.Amount{}) {
@@ -32,7 +28,7 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 		estimate = d.priced(call.begin.Opening)
 	}
 	paid, err := job.Calls.Begin(ctx, session.CallPlan{
-		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: estimate,
+		Whole: true, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: estimate,
 	})
 	if err != nil {
 		return session.Outcome{}, err

@@ -41,7 +41,7 @@ func TestAttemptsAreBooked(t *testing.T) {
 			b := newBench(t)
 			out, _ := b.paid(c.shell).Run(t.Context(), b.job())
 			require.Equal(t, []session.CallPlan{{
-				Agent: "x", Want: cost.Amount{Tokens: 500, USD: 2_000_000_000}, Least: cost.Amount{Tokens: 500, USD: 2_000_000_000},
+				Whole: true, Agent: "x", Want: cost.Amount{Tokens: 500, USD: 2_000_000_000}, Least: cost.Amount{Tokens: 500, USD: 2_000_000_000},
 				Estimate: estimate,
 			}}, b.calls.Plans)
 			require.Equal(t, c.settled, b.calls.Each)

@@ -190,7 +190,7 @@ func TestWaitingAgentIsNotStopped(t *testing.T) {
 		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "sleep 1; echo x > a.txt"}, IdleTimeout: textfmt.Duration(100 * time.Millisecond), Timeout: textfmt.Duration(200 * time.Millisecond),
 	}}})
 	job := b.job()
-	job.Waits = session.NewWaits(time.Now)
+	job.Waits = session.NewPausedTime(time.Now)
 	defer job.Waits.Begin()()
 	_, err := s.Run(t.Context(), job)
 	require.NoError(t, err)

@@ -15,7 +15,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 )
+
+// TestAProviderMayHaveEveryFormat that there is.
+func TestAProviderMayHaveEveryFormat(t *testing.T) {
+	t.Parallel()
+	field, _ := reflect.TypeFor[Provider]().FieldByName("Format")
+	var formats []string
+	for _, api := range wire.APIs() {
+		formats = append(formats, "enum="+string(api))
+	}
+	require.ElementsMatch(t, formats, strings.Split(field.Tag.Get("jsonschema"), ","))
+}
 
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()

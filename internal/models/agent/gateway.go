@@ -20,11 +20,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 	"github.com/maestro-hive/maestro/internal/models/gateway"
-	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
@@ -68,51 +66,6 @@ func (s *Set) UseProviders() {
 		})
 	}
 	s.o.Gateway.Use(all)
-}
-
-// gateway checks the gateway of an agent.
-func (v *validator) gateway(path string, d Definition) {
-	formats := map[wire.API]string{}
-	for i, name := range d.Gateway {
-		at := spec.ItemPath(path+".gateway", i)
-		v.knownProvider(at, name)
-		format := v.config.Providers[name].Format
-		if other, taken := formats[format]; taken && format != "" {
-			v.add(at, "has format %s, as %s has; a program is given one address of each format", format, textfmt.Shorten(other, 80))
-		}
-		formats[format] = name
-	}
-	_, unknown := formats[""]
-	if program := preset.For(d.Preset); program != nil && formats[program.API] == "" && !unknown {
-		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API, d.Preset)
-	}
-	if d.Prices != nil {
-		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models", d.Gateway[0])
-	}
-	if d.Reserve != (spec.Cap{}) {
-		v.add(path+".reserve", "is set, but the gateway sets aside what each call may cost; leave it out")
-	}
-	for i, name := range d.Env {
-		if v.withheld(formats, name) {
-			v.add(spec.ItemPath(path+".env", i), "is %s, which leads past the gateway or holds a key; leave it out: the gateway gives the agent an address and a token", name)
-		}
-	}
-}
-
-// withheld reports whether a variable contains a key, or the address of a provider whose format
-// the agent uses through the gateway.
-func (v *validator) withheld(formats map[wire.API]string, name string) bool {
-	for _, p := range v.config.Providers {
-		if p.KeyEnv == name {
-			return true
-		}
-	}
-	for format := range formats {
-		if its := format.Programs(); name == its.BaseURL || name == its.Key || slices.Contains(its.Others, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // withhold hides the keys of providers from rooms and from agents with a gateway.
@@ -173,7 +126,7 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *g
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.o.Gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
+		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Waits: job.Waits, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {
@@ -270,10 +223,10 @@ func createBelow(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// metered runs an attempt of an agent with a gateway, which books its calls one by one. If the
+// runWithGateway runs an attempt of an agent with a gateway, which books its calls one by one. If the
 // gateway has ended the attempt with a failure, this is the attempt's failure, however the
 // program ends.
-func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+func (s *Set) runWithGateway(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	via := s.openPassage(ctx, d, job)
 	defer via.Close()
 	masking := *s

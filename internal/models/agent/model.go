@@ -29,8 +29,8 @@ func newTransport() http.RoundTripper {
 	return t
 }
 
-// converse does an attempt of a model. The conversation books its calls one by one.
-func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+// runModel does an attempt of a model. The conversation books its calls one by one.
+func (s *Set) runModel(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	p, key := s.config.Providers[d.Provider], s.keys[d.Provider]
 	if key.err != nil {
 		return session.Outcome{}, failures.Failf(failures.Auth, "provider %s: %v", d.Provider, key.err)

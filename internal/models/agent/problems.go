@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
@@ -250,4 +251,49 @@ func (v *validator) circle(from string) []string {
 		way = append(way, next)
 	}
 	return nil
+}
+
+// gateway checks the gateway of an agent.
+func (v *validator) gateway(path string, d Definition) {
+	formats := map[wire.API]string{}
+	for i, name := range d.Gateway {
+		at := spec.ItemPath(path+".gateway", i)
+		v.knownProvider(at, name)
+		format := v.config.Providers[name].Format
+		if other, taken := formats[format]; taken && format != "" {
+			v.add(at, "has format %s, as %s has; a program is given one address of each format", format, textfmt.Shorten(other, 80))
+		}
+		formats[format] = name
+	}
+	_, unknown := formats[""]
+	if program := preset.For(d.Preset); program != nil && formats[program.API] == "" && !unknown {
+		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API, d.Preset)
+	}
+	if d.Prices != nil {
+		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models", d.Gateway[0])
+	}
+	if d.Reserve != (spec.Cap{}) {
+		v.add(path+".reserve", "is set, but the gateway sets aside what each call may cost; leave it out")
+	}
+	for i, name := range d.Env {
+		if v.withheld(formats, name) {
+			v.add(spec.ItemPath(path+".env", i), "is %s, which leads past the gateway or holds a key; leave it out: the gateway gives the agent an address and a token", name)
+		}
+	}
+}
+
+// withheld reports whether a variable contains a key, or the address of a provider whose format
+// the agent uses through the gateway.
+func (v *validator) withheld(formats map[wire.API]string, name string) bool {
+	for _, p := range v.config.Providers {
+		if p.KeyEnv == name {
+			return true
+		}
+	}
+	for format := range formats {
+		if its := format.Programs(); name == its.BaseURL || name == its.Key || slices.Contains(its.Others, name) {
+			return true
+		}
+	}
+	return false
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"sync"
 	"time"
@@ -109,8 +108,8 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	run, parser := s.newRun(d, job, st.call.paid, resumed, p.Progress, halt), program.Parser(r)
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
 	watcher, stop := &usageWatcher{run: run, call: st.call}, func() {}
-	watcher.linger = time.AfterFunc(forever, func() { run.Stop(errLingers) })
-	watcher.most = time.AfterFunc(forever, func() { run.Stop(errLingers) })
+	watcher.linger = time.AfterFunc(procgroup.Forever, func() { run.Stop(errLingers) })
+	watcher.most = time.AfterFunc(procgroup.Forever, func() { run.Stop(errLingers) })
 	defer watcher.linger.Stop()
 	defer watcher.most.Stop()
 	if st.call.paid != nil {
@@ -222,9 +221,6 @@ type usageWatcher struct {
 	linger, most *time.Timer
 	idle         bool
 }
-
-// forever is longer than any program runs.
-const forever = time.Duration(math.MaxInt64)
 
 // readInterval is how often a program's usage files are read.
 const readInterval = time.Second

@@ -2,4 +2,6 @@
 //
 // It is strict. A file is either accepted as a whole, or rejected with all of its problems, each
 // with its position, its field, what is wrong, how to correct it, and the lines around it.
+//
+// The types of the files, their rules and their defaults are in packages spec and agent.
 package config

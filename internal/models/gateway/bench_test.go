@@ -34,6 +34,7 @@ type bench struct {
 	address  string
 	// breaker is that of the attempts that open begins; nil: none.
 	breaker session.CallBreaker
+	waits   *session.PausedTime
 	// offline: they must not reach the web.
 	offline bool
 
@@ -50,16 +51,19 @@ func (b *bench) failures() []*failures.Failure {
 // newBench starts a gateway. change may be nil.
 func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
 	t.Helper()
-	b := &bench{provider: providertest.New(t, script), account: callstest.New(left)}
+	b := &bench{provider: providertest.New(t, script), account: callstest.New(left), waits: session.NewPausedTime(time.Now)}
 	o := gateway.Options{
 		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
 	}
-	providers := []gateway.Provider{
-		{Name: "anthropic", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey},
-		{Name: "openai", API: wire.OpenAI, BaseURL: b.provider.OpenAIURL(), Key: theKey},
-		{Name: "gemini", API: wire.Gemini, BaseURL: b.provider.URL(), Key: theKey},
-		{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey},
+	var providers []gateway.Provider // in the order of their names
+	for _, api := range wire.APIs() {
+		base := b.provider.URL()
+		if api == wire.OpenAI {
+			base = b.provider.OpenAIURL()
+		}
+		providers = append(providers, gateway.Provider{Name: string(api), API: api, BaseURL: base, Key: theKey})
 	}
+	providers = append(providers, gateway.Provider{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: theKey})
 	if change != nil {
 		change(&o, providers)
 	}
@@ -72,8 +76,12 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 }
 
 func (b *bench) open(a gateway.Account) *gateway.Access {
+	var names []string
+	for _, api := range wire.APIs() {
+		names = append(names, string(api))
+	}
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: names, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
 }
@@ -106,6 +114,19 @@ var formats = map[string]format{
 	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
 	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
 	"gemini":    {"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`},
+}
+
+// TestEveryFormatIsAsked by the tests of the gateway.
+func TestEveryFormatIsAsked(t *testing.T) {
+	t.Parallel()
+	for _, f := range wire.Formats() {
+		asked := false
+		for _, row := range formats {
+			to, _ := wire.API(row.provider).Route(http.MethodPost, row.path)
+			asked = asked || to.Format == f
+		}
+		require.True(t, asked, "no row of formats has format %s", f)
+	}
 }
 
 // ask makes a call as a program does, and returns the answer as far as it came.

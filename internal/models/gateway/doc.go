@@ -5,4 +5,12 @@
 // A request waits in the gateway for at most [Options.Patience] before its first byte: for the
 // limits of its provider, and while the provider refuses calls or cannot be reached.
 // Claude Code, Codex and Gemini CLI wait longer for the first byte of an answer.
+//
+// A paid call asks the attempt's owner, in this order:
+//
+//   - [Provider].Prices: what the model costs, and whether the attempt may use it;
+//   - [Account].Stored: an answer that was paid for already;
+//   - Open of [Attempt].Breaker: for how long the provider is not called;
+//   - [Account].Begin: the reservation of the cost. It calls OnWait of the plan before it waits for other calls, which gives the
+//     call's place at the provider to them.
 package gateway

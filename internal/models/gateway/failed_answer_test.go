@@ -22,7 +22,11 @@ func answering(t *testing.T, kind, body string) *bench {
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(server.Close)
-	return newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[1].BaseURL = server.URL })
+	return newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) {
+		for i := range p {
+			p[i].BaseURL = server.URL
+		}
+	})
 }
 
 // TestAnAnswerThatEndsInAnErrorCostsWhatItSays and nothing besides. An error in the place of an answer costs nothing.

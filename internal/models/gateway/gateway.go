@@ -54,7 +54,7 @@ type Limits struct {
 
 // Account pays for the calls of an attempt; a [session.Calls] is one.
 type Account interface {
-	Stored(ctx context.Context, turn int, request spec.Digest) (*session.StoredTurn, error)
+	Stored(ctx context.Context, request spec.Digest) (*session.StoredTurn, error)
 	Undelivered(call string)
 	Begin(ctx context.Context, plan session.CallPlan) (session.Call, error)
 }
@@ -66,6 +66,8 @@ type Attempt struct {
 	Account Account
 	// Breaker stops calls to providers that fail; nil: there is none.
 	Breaker session.CallBreaker
+	// Waits gets the waits for what others have; see [Options.Patience].
+	Waits *session.PausedTime
 	// Providers are the names of the providers that it may call.
 	Providers []string
 	// Offline: what has a provider reach the web, like a search, is refused; see [wire.Web].
@@ -92,9 +94,9 @@ type Options struct {
 	Log       *slog.Logger
 	// Patience is the longest wait before the first byte; 1 minute by default.
 	Patience time.Duration
-	// FirstByte is how long a provider may take until the first token of an answer, 10 minutes by default, and
+	// FirstToken is how long a provider may take until the first token of an answer, 10 minutes by default, and
 	// Idle how long it may send nothing of the answer after that, 5 minutes by default.
-	FirstByte, Idle time.Duration
+	FirstToken, Idle time.Duration
 	// MaxRequest and MaxAnswer bound the bodies, in bytes: 32 MB and 64 MB by default.
 	MaxRequest, MaxAnswer int64
 }
@@ -113,7 +115,7 @@ type Gateway struct {
 // New returns a gateway without providers. Close ends it.
 func New(o Options) *Gateway {
 	o.Patience = cmp.Or(o.Patience, time.Minute)
-	o.FirstByte, o.Idle = cmp.Or(o.FirstByte, 10*time.Minute), cmp.Or(o.Idle, 5*time.Minute)
+	o.FirstToken, o.Idle = cmp.Or(o.FirstToken, 10*time.Minute), cmp.Or(o.Idle, 5*time.Minute)
 	o.MaxRequest, o.MaxAnswer = cmp.Or(o.MaxRequest, 32<<20), cmp.Or(o.MaxAnswer, 64<<20)
 	g := &Gateway{o: o, providers: map[string]*provider{}, open: map[*Access]struct{}{}, scales: map[string]*wire.Scale{}}
 	g.server = &http.Server{
@@ -220,6 +222,9 @@ type Access struct {
 	// stalled is the longest time without progress at the end of a call that got no whole answer.
 	stalled atomic.Int64
 
+	// holding is how many of its calls have a place at their provider.
+	holding atomic.Int64
+
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
@@ -311,6 +316,14 @@ func (a *Access) enter() (leave func(), ok bool) {
 	}
 	a.calls.Add(1)
 	return a.calls.Done, true
+}
+
+// beginWait begins a wait for others until end is called: not for a call of the attempt itself, which could prolong it.
+func (a *Access) beginWait() (end func()) {
+	if a.holding.Load() > 0 {
+		return func() {}
+	}
+	return a.attempt.Waits.Begin()
 }
 
 // fail reports a failure that ends the attempt, once.

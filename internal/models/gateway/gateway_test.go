@@ -107,6 +107,7 @@ func TestFaultsBeforeTheFirstByteAreWaitedOut(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, http.StatusOK, response.StatusCode, text)
 				require.Contains(t, text, "at last")
+				require.Greater(t, b.waits.Total(), 400*time.Millisecond, "waiting is no part of the attempt's time")
 				settled, unsettled, open := b.account.Sum()
 				whole, _ := b.provider.Total()
 				require.Equal(t, whole, settled)

@@ -137,9 +137,9 @@ func (q *request) permits(body []byte) bool {
 	return false
 }
 
-// droppedHeaders are removed from requests and answers, as are those of the connection.
+// droppedHeaders are removed from requests and answers, as are keys and the headers of the connection.
 var droppedHeaders = []string{
-	"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie", "Forwarded", "Via", "Expect", "Host", "Content-Length", "Accept-Encoding",
+	"Api-Key", "Cookie", "Forwarded", "Via", "Expect", "Host", "Content-Length", "Accept-Encoding",
 	"Openai-Organization", "Openai-Project", "Set-Cookie", "Location", "Refresh", "Alt-Svc",
 	"Idempotency-Key", "X-Idempotency-Key", // with one, Go's transport would send a call twice, and one would not be booked
 }
@@ -160,10 +160,8 @@ func passedHeaders(from http.Header) http.Header {
 			delete(out, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)))
 		}
 	}
-	for _, name := range hopHeaders {
-		delete(out, name)
-	}
-	for _, name := range droppedHeaders {
+	wire.RemoveKeys(out)
+	for _, name := range slices.Concat(hopHeaders, droppedHeaders) {
 		delete(out, name)
 	}
 	for name := range out {

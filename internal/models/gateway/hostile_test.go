@@ -188,7 +188,11 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 					}
 				}))
 				defer server.Close()
-				b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[1].BaseURL = server.URL })
+				b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) {
+					for i := range p {
+						p[i].BaseURL = server.URL
+					}
+				})
 				base, err := b.access.URL(b.address, "openai")
 				require.NoError(t, err)
 				method, path := http.MethodPost, "/chat/completions"

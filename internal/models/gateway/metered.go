@@ -31,11 +31,10 @@ type meteredCall struct {
 	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
-	// release gives the call's place within the provider's limits to others; limited tokens were counted there. released is
-	// set while the call has no place.
-	release  func()
-	limited  int64
-	released bool
+	// release gives the call's place within the provider's limits to others; nil while it has none. limited tokens were
+	// counted there.
+	release func()
+	limited int64
 	// failureReported: a failure of the call was reported to the breaker.
 	failureReported bool
 }
@@ -102,7 +101,7 @@ type stored struct {
 
 // serveStored answers with a stored answer. It returns false if there is none.
 func (p *meteredCall) serveStored(ctx context.Context) bool {
-	turn, err := p.attempt.Account.Stored(ctx, session.AnyTurn, p.digest)
+	turn, err := p.attempt.Account.Stored(ctx, p.digest)
 	if err != nil {
 		p.unavailable(ctx, err)
 		return true
@@ -169,19 +168,23 @@ func (p *meteredCall) tryUntilDeadline(ctx context.Context) {
 			return
 		}
 		wait := p.wait(f, try)
-		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.breakerOpenFor() > 0 {
+		if !f.MayPass() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.breakerOpenFor() > 0 {
 			p.passError(u, f)
-			if f.WaitedOut() && ctx.Err() == nil || f.Category == failures.Auth {
+			if f.MayPass() && ctx.Err() == nil || f.Category == failures.Auth {
 				p.fail(f)
 			}
 			return
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+		p.sleep(ctx, wait)
 	}
+}
+
+// sleep waits before the next try.
+func (p *meteredCall) sleep(ctx context.Context, wait time.Duration) {
+	defer p.beginWait()()
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // wait returns the time until the next try: a second, doubled with each try, with jitter, or the
@@ -197,7 +200,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	if !p.enter(ctx) {
 		return nil, nil
 	}
-	defer func() { p.release() }()
+	defer p.leavePlace()
 	if open := p.breakerOpenFor(); open > 0 {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
@@ -211,7 +214,7 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.unavailable(ctx, err)
 		return nil, nil
 	}
-	if p.released { // it has waited for its budget, which is not part of its patience
+	if p.release == nil { // it has waited for its budget, which is not part of its patience
 		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
 		if !p.enter(ctx) {
 			p.end(call, cost.Usage{}, cost.Usage{})
@@ -239,15 +242,15 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 
 // enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
 func (p *meteredCall) enter(ctx context.Context) bool {
+	defer p.beginWait()()
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
-	var err error
-	p.release, p.limited, err = p.provider.limits.enter(until, p.forecast.Guess())
-	p.released = err != nil
+	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
 	if err == nil {
+		p.holding.Add(1)
+		p.limited, p.release = limited, func() { leave(); p.holding.Add(-1) }
 		return true
 	}
-	p.release = func() {}
 	if ctx.Err() == nil {
 		why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
 		p.record.writeFailed(why)
@@ -258,8 +261,10 @@ func (p *meteredCall) enter(ctx context.Context) bool {
 
 // leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
 func (p *meteredCall) leavePlace() {
-	p.release()
-	p.release, p.released = func() {}, true
+	if p.release != nil {
+		p.release()
+		p.release = nil
+	}
 }
 
 // begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
@@ -267,8 +272,8 @@ func (p *meteredCall) leavePlace() {
 func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
 		plan := p.forecast.Plan()
-		plan.Turn, plan.Agent, plan.Model, plan.Request = session.AnyTurn, p.attempt.Agent, p.parsed.Model, p.digest
-		plan.API, plan.Server, plan.Waits = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
+		plan.Agent, plan.Model, plan.Request = p.attempt.Agent, p.parsed.Model, p.digest
+		plan.API, plan.Server, plan.OnWait = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
 		return p.attempt.Account.Begin(ctx, plan)
 	}
 	call, err := begin()

@@ -77,6 +77,36 @@ func TestASpentMinuteIsTold(t *testing.T) {
 	require.Equal(t, 1, b.provider.Count())
 }
 
+// TestAWaitForAPlaceIsNoTimeOfTheAttempt: its timeouts do not count it.
+func TestAWaitForAPlaceIsNoTimeOfTheAttempt(t *testing.T) {
+	t.Parallel()
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		begun <- struct{}{}
+		<-goOn
+		return providertest.Say("x")
+	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 1 })
+	release := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(release)
+	var asking sync.WaitGroup
+	ask := func(a *gateway.Access, address string) {
+		response, _, err := post(t.Context(), t, address+"/anthropic/v1/messages", a.Token, `{"max_tokens":5,"messages":[]}`)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Error(err)
+		}
+	}
+	other := b.open(callstest.New(-1))
+	address := b.serve(t, other)
+	asking.Go(func() { ask(other, address) })
+	<-begun
+	require.False(t, b.waits.Waiting(), "a call in flight is work")
+	asking.Go(func() { ask(b.access, b.address) })
+	require.Eventually(t, b.waits.Waiting, 20*time.Second, time.Millisecond)
+	release()
+	asking.Wait()
+	require.False(t, b.waits.Waiting())
+}
+
 // poorAccount has a first call wait for its budget until paid is closed.
 type poorAccount struct {
 	*callstest.Account
@@ -84,7 +114,7 @@ type poorAccount struct {
 }
 
 func (a *poorAccount) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
-	plan.Waits()
+	plan.OnWait()
 	close(a.waits)
 	<-a.paid
 	return a.Account.Begin(ctx, plan)

@@ -44,12 +44,11 @@ type upstream struct {
 	body []byte
 }
 
-// send makes a call, and waits for the first bytes of its answer. Until the first token, the timer of the first byte
-// runs. The call is cancelled with the
-// attempt and, unless it is detached, with the program's request.
+// send makes a call, and waits for the first bytes of its answer. Its timer runs until the first token. The call is
+// cancelled with the attempt and, unless it is detached, with the program's request.
 func (q *request) send(content []byte) *upstream {
 	ctx, cancel := context.WithCancelCause(q.ctx)
-	wait := q.gateway.o.FirstByte
+	wait := q.gateway.o.FirstToken
 	if q.route.Format == "" { // a free call needs no model
 		wait = min(wait, freeWait)
 	}

@@ -96,6 +96,7 @@ func (b *bench) fill(files map[string]string) {
 
 // run does an attempt. Its outcome has the transcript.
 func (b *bench) run() (session.Outcome, error) {
+	b.calls.Restart()
 	b.log.Reset()
 	out, err := b.agent.Run(b.t.Context(), b.job)
 	out.Log = bytes.Clone(b.log.Bytes())

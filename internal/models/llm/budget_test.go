@@ -20,7 +20,7 @@ func TestGrantsCutAnswers(t *testing.T) {
 	t.Parallel()
 	each(t, plays(use("list", args{}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 		b.calls.Budget = func(p session.CallPlan) (cost.Amount, error) {
-			if p.Turn == 1 {
+			if len(b.calls.Plans) == 1 {
 				return cost.Amount{Tokens: p.Want.Tokens - 5000}, nil
 			}
 			return p.Least, nil
@@ -67,7 +67,7 @@ func TestSpentBudgets(t *testing.T) {
 	t.Parallel()
 	each(t, plays(use("list", args{}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 		b.calls.Budget = func(p session.CallPlan) (cost.Amount, error) {
-			if p.Turn == 2 {
+			if len(b.calls.Plans) == 2 {
 				return cost.Amount{}, failures.Failf(failures.TokenBudget, "the session's budget is spent")
 			}
 			return p.Want, nil

@@ -112,7 +112,7 @@ func TestTimeouts(t *testing.T) {
 func TestWaitsAreNoPartOfTheTimeout(t *testing.T) {
 	t.Parallel()
 	each(t, plays(finish()), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
-		b.job.Timeout, b.job.Waits = textfmt.Duration(time.Millisecond), session.NewWaits(time.Now)
+		b.job.Timeout, b.job.Waits = textfmt.Duration(time.Millisecond), session.NewPausedTime(time.Now)
 		defer b.job.Waits.Begin()()
 		_, err := b.run()
 		require.NoError(t, err)

@@ -28,14 +28,14 @@ var anthropicAPI = description{
 		}
 		return Route{Path: path}, lists(method, path, "/v1/models")
 	},
-	refusals: []words{
-		{http.StatusPaymentRequired, "billing_error"},
-		{http.StatusTooManyRequests, "rate_limit_error"},
-		{529, "overloaded_error"},
-		{http.StatusUnauthorized, "authentication_error"},
-		{http.StatusNotFound, "not_found_error"},
-		{http.StatusBadRequest, "invalid_request_error"},
-		{http.StatusRequestEntityTooLarge, "request_too_large"},
+	refusals: map[Refusal]words{
+		BudgetSpent:  {http.StatusPaymentRequired, "billing_error"},
+		RateLimited:  {http.StatusTooManyRequests, "rate_limit_error"},
+		Overloaded:   {529, "overloaded_error"},
+		Unauthorized: {http.StatusUnauthorized, "authentication_error"},
+		NotFound:     {http.StatusNotFound, "not_found_error"},
+		Invalid:      {http.StatusBadRequest, "invalid_request_error"},
+		TooLarge:     {http.StatusRequestEntityTooLarge, "request_too_large"},
 	},
 	errorBody: func(w words, message string, _ time.Duration) any {
 		return map[string]any{"type": "error", "error": map[string]any{"type": w.kind, "message": message}}
@@ -96,9 +96,9 @@ func anthropicAnswer(m *Meter, path string, l leaf) {
 	m.readUsage(path, l)
 	switch path {
 	case "usage.speed":
-		m.tiers[1] = l.word()
+		m.tiers.speed = l.word()
 	case "usage.inference_geo":
-		m.tiers[2] = l.word()
+		m.tiers.place = l.word()
 	case "stop_reason", "delta.stop_reason":
 		m.stopped(l)
 	default:

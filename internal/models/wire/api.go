@@ -32,6 +32,12 @@ var formats = map[Format]*format{
 	Messages: &anthropicMessages, ChatCompletions: &chatCompletions, Responses: &openaiResponses, GenerateContent: &geminiContent,
 }
 
+// APIs lists all APIs.
+func APIs() []API { return slices.Sorted(maps.Keys(apis)) }
+
+// Formats lists all wire formats.
+func Formats() []Format { return slices.Sorted(maps.Keys(formats)) }
+
 // description is what Maestro knows about an API apart from its wire formats.
 type description struct {
 	Programs
@@ -45,8 +51,8 @@ type description struct {
 	headers map[string]string
 	// route returns the route of a plain path.
 	route func(method, path string) (Route, bool)
-	// refusals are the provider's words for refusals, in the order of the constants, and errorBody is its document for them.
-	refusals  []words
+	// refusals are the provider's words for refusals, and errorBody is its document for them.
+	refusals  map[Refusal]words
 	errorBody func(w words, message string, wait time.Duration) any
 }
 
@@ -213,9 +219,16 @@ func (a API) Authorize(header http.Header, key string) {
 	}
 }
 
+// RemoveKeys removes the keys of all APIs from a header.
+func RemoveKeys(header http.Header) {
+	for _, d := range apis {
+		header.Del(d.keyHeader)
+	}
+}
+
 // Credential returns the key of a request, in the place of any of the APIs.
 func Credential(r *http.Request) string {
-	for _, a := range slices.Sorted(maps.Keys(apis)) {
+	for _, a := range APIs() {
 		d := apis[a]
 		value := r.Header.Get(d.keyHeader)
 		if n := len(d.keyPrefix); len(value) > n && strings.EqualFold(value[:n], d.keyPrefix) {

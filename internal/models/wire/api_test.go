@@ -15,7 +15,7 @@ func TestEveryFormatIsDescribed(t *testing.T) {
 		for _, text := range []string{d.OwnPath, d.BaseURL, d.Key, d.base, d.keyHeader} {
 			require.NotEmpty(t, text, "%s", name)
 		}
-		require.Len(t, d.refusals, int(TooLarge)+1, "%s", name)
+		require.Len(t, d.refusals, int(TooLarge)+1, "%s: a row for each Refusal", name)
 		require.NotNil(t, d.errorBody, "%s", name)
 		require.NotEqual(t, d.Spoken == "", d.Instead == "", "%s: agents of kind model speak it, or are told what to do", name)
 		if d.Spoken != "" {
@@ -31,6 +31,8 @@ func TestEveryFormatIsDescribed(t *testing.T) {
 		require.NoError(t, err)
 		name.Authorize(request.Header, "a-key")
 		require.Equal(t, "a-key", Credential(request), "%s", name)
+		RemoveKeys(request.Header)
+		require.Empty(t, Credential(request), "%s: the gateway must not pass on a program's token", name)
 	}
 	for name, f := range formats {
 		require.NotEmpty(t, f.talk, "%s", name)

@@ -180,7 +180,7 @@ func Failure(err error, provider string, now time.Time) *failures.Failure {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		f := fault.failure(who)
-		if f.WaitedOut() {
+		if f.MayPass() {
 			f.RetryAfter = textfmt.Duration(max(retryafter.Value(fault.Wait, now), retryafter.Parse(fault.Header, now), retryafter.InText(fault.Message, now)))
 		}
 		return f

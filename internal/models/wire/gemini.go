@@ -25,14 +25,14 @@ var geminiAPI = description{
 	keyHeader: "X-Goog-Api-Key",
 	route:     geminiRoute,
 	// Programs retry a 429. So a spent budget gets Gemini's error for an account without billing.
-	refusals: []words{
-		{http.StatusBadRequest, "FAILED_PRECONDITION"},
-		{http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
-		{http.StatusServiceUnavailable, "UNAVAILABLE"},
-		{http.StatusUnauthorized, "UNAUTHENTICATED"},
-		{http.StatusNotFound, "NOT_FOUND"},
-		{http.StatusBadRequest, "INVALID_ARGUMENT"},
-		{http.StatusRequestEntityTooLarge, "INVALID_ARGUMENT"},
+	refusals: map[Refusal]words{
+		BudgetSpent:  {http.StatusBadRequest, "FAILED_PRECONDITION"},
+		RateLimited:  {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+		Overloaded:   {http.StatusServiceUnavailable, "UNAVAILABLE"},
+		Unauthorized: {http.StatusUnauthorized, "UNAUTHENTICATED"},
+		NotFound:     {http.StatusNotFound, "NOT_FOUND"},
+		Invalid:      {http.StatusBadRequest, "INVALID_ARGUMENT"},
+		TooLarge:     {http.StatusRequestEntityTooLarge, "INVALID_ARGUMENT"},
 	},
 	errorBody: func(w words, message string, wait time.Duration) any {
 		e := map[string]any{"code": w.status, "message": message, "status": w.kind}

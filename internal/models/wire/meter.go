@@ -54,9 +54,9 @@ type Meter struct {
 	// event is the type of the current document; counted is set when it has counted the output.
 	event   string
 	counted bool
-	// tiers are the stated service tier, speed and place. searched is the number of searches in
+	// tiers are those that the answer states. searched is the number of searches in
 	// the current document, and each is the sum of the separately counted parts.
-	tiers    [3]string
+	tiers    tiers
 	searched int64
 	each     counts
 	// stated is the cost that the provider states.
@@ -132,7 +132,7 @@ func (m *Meter) Facts() Facts {
 	u.ReasoningTokens, u.CacheWrite1hTokens = min(u.ReasoningTokens, u.OutputTokens), min(m.counts.cacheHour.n, u.CacheWriteTokens)
 	u.WebSearches = m.counts.searches.n
 	f.Usage = u
-	f.Tier = joinTiers(m.tiers[:])
+	f.Tier = m.tiers.joined()
 	f.Counted = f.Usage.Prompt() > 0 // servers that do not count say 0
 	if f.Fault != nil {
 		fault := *f.Fault
@@ -206,7 +206,7 @@ func (m *Meter) readCommon(path string, l leaf) {
 	case "model", "modelVersion":
 		m.facts.Model = l.text()
 	case "service_tier", "usage.service_tier":
-		m.tiers[0] = l.word()
+		m.tiers.service = l.word()
 	default:
 		m.readError(path, l)
 	}

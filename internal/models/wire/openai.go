@@ -26,14 +26,14 @@ var openaiAPI = description{
 		}
 		return Route{Path: path}, lists(method, path, "/models")
 	},
-	refusals: []words{
-		{http.StatusTooManyRequests, "insufficient_quota"},
-		{http.StatusTooManyRequests, "rate_limit_exceeded"},
-		{http.StatusServiceUnavailable, "server_is_overloaded"},
-		{http.StatusUnauthorized, "invalid_api_key"},
-		{http.StatusNotFound, "not_found"},
-		{http.StatusBadRequest, "invalid_request_error"},
-		{http.StatusRequestEntityTooLarge, "request_too_large"},
+	refusals: map[Refusal]words{
+		BudgetSpent:  {http.StatusTooManyRequests, "insufficient_quota"},
+		RateLimited:  {http.StatusTooManyRequests, "rate_limit_exceeded"},
+		Overloaded:   {http.StatusServiceUnavailable, "server_is_overloaded"},
+		Unauthorized: {http.StatusUnauthorized, "invalid_api_key"},
+		NotFound:     {http.StatusNotFound, "not_found"},
+		Invalid:      {http.StatusBadRequest, "invalid_request_error"},
+		TooLarge:     {http.StatusRequestEntityTooLarge, "request_too_large"},
 	},
 	errorBody: func(w words, message string, _ time.Duration) any {
 		return map[string]any{"error": map[string]any{"message": message, "type": w.kind, "param": nil, "code": w.kind}}

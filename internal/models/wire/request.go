@@ -60,7 +60,7 @@ type Request struct {
 	parts, head []part
 	begun       [4]int64
 
-	tiers         [3]string
+	tiers         tiers
 	usageAsked    bool
 	usageAt       span
 	streamOptions span // a null, or the place after the brace
@@ -104,7 +104,7 @@ func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 	case q.Choices < 1 || q.Choices > 128:
 		return nil, errors.New("the body asks for no answers or too many; use 1 to 128")
 	}
-	q.Tier = tierOf(joinTiers(q.tiers[:]))
+	q.Tier = tierOf(q.tiers.joined())
 	q.MaxOutput *= q.Choices
 	return q, nil
 }
@@ -136,11 +136,11 @@ func (q *Request) leaf(path string, l leaf) {
 	case "stream":
 		q.Stream = q.Stream || l.is("true") && !l.quoted
 	case "service_tier", "serviceTier":
-		q.tiers[0] = l.word()
+		q.tiers.service = l.word()
 	case "speed":
-		q.tiers[1] = l.word()
+		q.tiers.speed = l.word()
 	case "inference_geo":
-		q.tiers[2] = l.word()
+		q.tiers.place = l.word()
 	}
 	if l.quoted {
 		q.note(path, span{l.start, l.start + l.size + 2})

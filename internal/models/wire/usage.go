@@ -180,16 +180,19 @@ func (q *Request) refers(l leaf, tokens int64) {
 // usualTiers are the providers' words for tiers with the usual prices.
 var usualTiers = []string{"auto", "default", "standard", "standard_only", "on_demand", "global", "not_available"}
 
-// tierOf returns the service tier in the result of [joinTiers], as [cost.Prices] names it; empty:
+// tierOf returns the service tier in the result of [tiers.joined], as [cost.Prices] names it; empty:
 // the usual one.
 func tierOf(joined string) string {
 	words := slices.DeleteFunc(strings.Split(joined, "+"), func(word string) bool { return slices.Contains(usualTiers, word) })
 	return strings.Join(words, "+")
 }
 
-// joinTiers joins the stated tier, speed and place of a call.
-func joinTiers(words []string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" }), "+")
+// tiers are the words of a call for what changes its prices: the service tier, the speed and the place.
+type tiers struct{ service, speed, place string }
+
+// joined joins those that are stated.
+func (t tiers) joined() string {
+	return strings.Join(slices.DeleteFunc([]string{t.service, t.speed, t.place}, func(word string) bool { return word == "" }), "+")
 }
 
 // word returns the value as one word in lower case; empty: it is null.

@@ -32,6 +32,19 @@ var calls = map[string]call{
 	"gemini as a list": {wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP"},
 }
 
+// TestEveryFormatIsCalled by these tests.
+func TestEveryFormatIsCalled(t *testing.T) {
+	t.Parallel()
+	for _, f := range wire.Formats() {
+		called := false
+		for _, c := range calls {
+			to, _ := c.api.Route(http.MethodPost, c.path)
+			called = called || to.Format == f
+		}
+		require.True(t, called, "no row of calls has format %s", f)
+	}
+}
+
 // answer asks a provider, and returns what it was asked and what came.
 func (c call) answer(t testing.TB, s *providertest.Server, stream bool) (q *wire.Request, contentType string, body []byte) {
 	t.Helper()

@@ -39,8 +39,8 @@ const (
 	Slow Reason = "slow"
 	// AtWork: the session is at work, so its work cannot be changed.
 	AtWork Reason = "at_work"
-	// Waits: the session waits for answers, which a resume does not give.
-	Waits Reason = "waits"
+	// AwaitsAnswer: the session waits for answers, which a resume does not give.
+	AwaitsAnswer Reason = "waits"
 	// NoTemporal: Temporal cannot be reached now.
 	NoTemporal Reason = "temporal_away"
 )

@@ -7,6 +7,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 )
 
+// Sessions are the sessions of a namespace.
+type Sessions struct{ *Base }
+
 // Read is the current state of a session.
 func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	w, err := s.watcher(sessionID)

@@ -160,9 +160,6 @@ func newestFirst(x, y ListedSession) int {
 	return cmp.Or(y.order().Compare(x.order()), cmp.Compare(x.Session, y.Session))
 }
 
-// Sessions are the sessions of a namespace.
-type Sessions struct{ *Base }
-
 // List merges the sessions of Temporal and the store.
 func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, err error) {
 	if err := f.Check(); err != nil {

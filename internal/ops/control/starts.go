@@ -98,18 +98,18 @@ type Started struct {
 
 // Check rejects a session that cannot start, before its files are stored.
 func (s Starts) Check(ctx context.Context, in NewSession) error {
-	t, err := s.permitted(ctx, in.Team)
+	t, err := s.permittedTeam(ctx, in.Team)
 	if err != nil {
 		return err
 	}
-	_, _, err = s.prepared(ctx, t, in)
+	_, _, err = s.prepareStart(ctx, t, in)
 	return err
 }
 
 // Preview describes what a session would do. It needs neither Temporal nor workers, and no
 // requirement.
 func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
-	t, err := s.permitted(ctx, in.Team)
+	t, err := s.permittedTeam(ctx, in.Team)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -117,7 +117,7 @@ func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	next, err := s.fresh(ctx, t, in)
+	next, err := s.newSession(ctx, t, in)
 	if err == nil {
 		err = s.files(ctx, st, in, &next)
 	}
@@ -149,7 +149,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		if err := CheckRequirement(in.Requirement); err != nil {
 			return err
 		}
-		l, next, err := s.prepared(ctx, t, in)
+		l, next, err := s.prepareStart(ctx, t, in)
 		if err == nil {
 			doc, err = begin(ctx, l, next, !in.unattended)
 		}
@@ -164,8 +164,8 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 	return doc, err
 }
 
-// permitted is the team of an input, if the caller may start sessions of it.
-func (s Starts) permitted(ctx context.Context, in TeamInput) (spec.Team, error) {
+// permittedTeam is the team of an input, if the caller may start sessions of it.
+func (s Starts) permittedTeam(ctx context.Context, in TeamInput) (spec.Team, error) {
 	t, err := s.team(ctx, in)
 	if err != nil {
 		return t, err
@@ -200,14 +200,14 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{StartedBy: who.Person(), StartedByID: who.PersonID, StartedOver: who.Over()}, Now: s.Now}, err
 }
 
-// prepared is a new session of a team, and its launcher. Files are stored only for a session that
+// prepareStart is a new session of a team, and its launcher. Files are stored only for a session that
 // can start.
-func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*launch.Launcher, launch.Session, error) {
+func (s Starts) prepareStart(ctx context.Context, t spec.Team, in NewSession) (*launch.Launcher, launch.Session, error) {
 	l, err := s.launcher(ctx)
 	if err != nil {
 		return l, launch.Session{}, err
 	}
-	next, err := s.fresh(ctx, t, in)
+	next, err := s.newSession(ctx, t, in)
 	if err == nil {
 		err = startError(l.Check(ctx, next))
 	}
@@ -217,8 +217,8 @@ func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*laun
 	return l, next, err
 }
 
-// fresh is a new session of a team, without its files.
-func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next launch.Session, err error) {
+// newSession is a new session of a team, without its files.
+func (s Starts) newSession(ctx context.Context, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
 		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement,
 		Start: session.Start{ReportTo: in.ReportTo, Labels: in.Labels},
@@ -255,18 +255,18 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bo
 	case err != nil:
 		return Started{}, err
 	case !wait:
-		return started(l, run), nil
+		return startedDoc(l, run), nil
 	}
-	return awaited(ctx, l, run)
+	return awaitAdmission(ctx, l, run)
 }
 
-func started(l *launch.Launcher, run launch.Started) Started {
+func startedDoc(l *launch.Launcher, run launch.Started) Started {
 	return Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
 }
 
-// awaited waits until a started session is admitted.
-func awaited(ctx context.Context, l *launch.Launcher, run launch.Started) (Started, error) {
-	doc := started(l, run)
+// awaitAdmission waits until a started session is admitted.
+func awaitAdmission(ctx context.Context, l *launch.Launcher, run launch.Started) (Started, error) {
+	doc := startedDoc(l, run)
 	v, err := l.Admitted(ctx, run)
 	doc.Run, doc.Plan, doc.Admitted = max(v.Run, 1), v.Plan, err == nil
 	// The session is started also if its caller has disconnected.

@@ -40,5 +40,5 @@ func (s Starts) startedBefore(ctx context.Context, l *launch.Launcher, id string
 	if err != nil {
 		return Started{}, looked(id, err)
 	}
-	return awaited(ctx, l, launch.Started{Session: id, RunID: v.RunID})
+	return awaitAdmission(ctx, l, launch.Started{Session: id, RunID: v.RunID})
 }

@@ -61,7 +61,7 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 	if len(doc.Continued) == 0 {
 		if len(v.Help) > 0 {
 			return v, doc, &Error{
-				Problem{Kind: Conflict, Session: w.Session, Reason: Waits},
+				Problem{Kind: Conflict, Session: w.Session, Reason: AwaitsAnswer},
 				fmt.Errorf("session %s is running and waits for an answer, which resuming it does not give", w.Session),
 			}
 		}

@@ -15,7 +15,7 @@ import (
 func Parse(header http.Header, now time.Time) time.Duration {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		if ms, err := strconv.ParseFloat(header.Get(name), 64); err == nil {
-			return bound(ms * float64(time.Millisecond))
+			return bounded(ms * float64(time.Millisecond))
 		}
 	}
 	if wait := Value(header.Get("Retry-After"), now); wait > 0 {
@@ -35,7 +35,7 @@ func Parse(header http.Header, now time.Time) time.Duration {
 const epoch = 1_000_000_000
 
 // Value returns the wait that a value states: seconds, a duration like 6m0s, a date, or seconds or milliseconds since 1970.
-// It has the same bounds.
+// It is at most [session.MaxRetryAfter].
 func Value(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
@@ -45,18 +45,19 @@ func Value(text string, now time.Time) time.Duration {
 		case n >= epoch:
 			n -= float64(now.Unix())
 		}
-		return bound(n * float64(time.Second))
+		return bounded(n * float64(time.Second))
 	}
 	if d, err := time.ParseDuration(text); err == nil {
-		return bound(float64(d))
+		return bounded(float64(d))
 	}
 	if date, err := http.ParseTime(text); err == nil {
-		return bound(float64(date.Sub(now)))
+		return bounded(float64(date.Sub(now)))
 	}
 	return untilISO(text, now)
 }
 
-func bound(wait float64) time.Duration {
+// bounded returns a wait in nanoseconds as at most [session.MaxRetryAfter]; zero if it is none.
+func bounded(wait float64) time.Duration {
 	if !(wait > 0) { // also NaN
 		return 0
 	}

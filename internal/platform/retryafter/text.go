@@ -7,19 +7,11 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // the zones that programs name, also where the host has none
-
-	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
-// The bounds of a wait that a program states.
-const (
-	maxReset = time.Duration(session.MaxRetryAfter)
-	// absurdReset bounds valid reset times; later ones are ignored.
-	absurdReset = 400 * 24 * time.Hour
-	// justReset is the time after a stated time of day within which it means today's, not
-	// tomorrow's: clocks differ.
-	justReset = 5 * time.Minute
-)
+// justReset is the time after a stated time of day within which it means today's, not
+// tomorrow's: clocks differ.
+const justReset = 5 * time.Minute
 
 var (
 	// resetIn finds a wait: "try again in 2 hours 10 minutes", "retry in 36.5s", "wait 42 seconds",
@@ -48,11 +40,11 @@ var zoneNames = map[string]string{
 }
 
 // InText returns the wait until a limit's reset that a text states; zero if it states none, or
-// an invalid one. A time without a zone is in the zone of now. The wait is at most [maxReset].
+// an invalid one. A time without a zone is in the zone of now. The wait is at most [session.MaxRetryAfter].
 func InText(text string, now time.Time) time.Duration {
 	text = strings.Join(strings.Fields(text), " ") // spaces come in many kinds
 	if m := resetIn.FindStringSubmatch(text); m != nil {
-		return boundedWait(sumOf(m[1]))
+		return bounded(sumOf(m[1]))
 	}
 	if m := resetEpoch.FindStringSubmatch(text); m != nil {
 		seconds, _ := strconv.ParseInt(m[1], 10, 64) // ten digits
@@ -69,19 +61,11 @@ func InText(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// Until returns the wait until a stated time, bounded; zero if that time is over, absurd, or not stated.
-func Until(at, now time.Time) time.Duration { return boundedWait(at.Sub(now)) }
+// Until returns the wait until a stated time, at most [session.MaxRetryAfter]; zero if that time is over, or not stated.
+func Until(at, now time.Time) time.Duration { return bounded(float64(at.Sub(now))) }
 
-// boundedWait returns a valid wait, bounded; zero for an invalid one.
-func boundedWait(wait time.Duration) time.Duration {
-	if wait <= 0 || wait > absurdReset {
-		return 0
-	}
-	return min(wait, maxReset)
-}
-
-// sumOf adds up the parts of a wait.
-func sumOf(text string) time.Duration {
+// sumOf adds up the parts of a wait, in nanoseconds.
+func sumOf(text string) float64 {
 	units := map[string]time.Duration{"d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "s": time.Second}
 	sum := 0.0
 	for _, part := range resetPart.FindAllStringSubmatch(text, -1) {
@@ -96,10 +80,7 @@ func sumOf(text string) time.Duration {
 		}
 		sum += n * float64(each)
 	}
-	if sum > float64(absurdReset) {
-		return 0
-	}
-	return time.Duration(sum)
+	return sum
 }
 
 func untilISO(text string, now time.Time) time.Duration {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 func TestInText(t *testing.T) {
@@ -22,7 +24,7 @@ func TestInText(t *testing.T) {
 		"You've hit your session limit · resets 1pm (Europe/Berlin)":                   22*time.Hour + 40*time.Minute,
 		"You've hit your session limit · resets 12am (Europe/Berlin)":                  9*time.Hour + 40*time.Minute,
 		"You've hit your session limit · resets 9am (America/New_York)":                40 * time.Minute,
-		"You've hit your weekly limit · resets Jan 2, 2027, 3:30pm (America/New_York)": maxReset,
+		"You've hit your weekly limit · resets Jan 2, 2027, 3:30pm (America/New_York)": session.MaxRetryAfter.Std(),
 		"Claude AI usage limit reached|1795359600":                                     time.Unix(1795359600, 0).Sub(now),
 		"Fast limit reached and temporarily disabled · resets in 12m":                  12 * time.Minute,
 		// Codex
@@ -47,8 +49,8 @@ func TestInText(t *testing.T) {
 		// Nonsense
 		"resets 25pm":                       0,
 		"resets Feb 31, 3pm":                0,
-		"try again in 99999999 days":        0,
-		"try again at 9999-01-01T00:00:00Z": 0,
+		"try again in 99999999 days":        session.MaxRetryAfter.Std(),
+		"try again at 9999-01-01T00:00:00Z": session.MaxRetryAfter.Std(),
 		"resets 3pm (../../etc/passwd)":     40 * time.Minute,
 		"limit reached|0000000001":          0,
 		"":                                  0,

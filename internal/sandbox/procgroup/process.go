@@ -40,7 +40,7 @@ const (
 
 // Launcher starts processes below shims.
 type Launcher struct {
-	// Executable is a program whose main calls [Shim] first; empty: this process's own.
+	// Executable is a program whose main calls [room.Shim] first; empty: this process's own.
 	Executable string
 	// User, if not nil, is the user of the processes.
 	User *room.Account
@@ -73,7 +73,7 @@ type Process struct {
 	// Timeout bounds the whole run, IdleTimeout the time without output; zero: no bound.
 	Timeout, IdleTimeout time.Duration
 	// Waits has times that do not count towards these bounds; nil: there are none.
-	Waits *session.Waits
+	Waits *session.PausedTime
 	// Lock, if not nil, is held until all of the process's descendants are gone, even when
 	// the worker is killed.
 	Lock session.Lock
@@ -375,12 +375,12 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 // deadlineIn returns the deadline of a pipe after a time.
 func deadlineIn(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // deadlines of pipes are in real time
 
-// forever is longer than any process runs.
-const forever = time.Duration(math.MaxInt64)
+// Forever is longer than any process runs.
+const Forever = time.Duration(math.MaxInt64)
 
 // after closes a channel after a time without waits; zero: never.
-func after(waits *session.Waits, d time.Duration, over chan struct{}) *session.Timer {
-	return waits.AfterFunc(cmp.Or(d, forever), sync.OnceFunc(func() { close(over) }))
+func after(waits *session.PausedTime, d time.Duration, over chan struct{}) *session.Timer {
+	return waits.AfterFunc(cmp.Or(d, Forever), sync.OnceFunc(func() { close(over) }))
 }
 
 // finish waits for the end of the shim and its output and, if the shim was killed, kills its processes.

@@ -109,8 +109,8 @@ func (t *Tx) insertSession(s session.Key, team, requirement string, now int64) e
 // maxRequirement is how much of a requirement a row has, in bytes.
 const maxRequirement = 2000
 
-// entered is a run of a session, and the first of those that continue each other as new up to it.
-type entered struct {
+// runNumbers is a run of a session, and the first of those that continue each other as new up to it.
+type runNumbers struct {
 	run, first int64
 	// reset: a Temporal reset has made the first of them.
 	reset bool
@@ -128,32 +128,32 @@ func (d *DB) Enter(ctx context.Context, s session.Key, temporalRun string) (run 
 	return run, err
 }
 
-func (t *Tx) enter(s session.Key, temporalRun string, now int64) (entered, error) {
+func (t *Tx) enter(s session.Key, temporalRun string, now int64) (runNumbers, error) {
 	newest, known, err := t.runs(s, temporalRun)
 	switch {
 	case err != nil:
-		return entered{}, err
+		return runNumbers{}, err
 	case newest == 0:
-		return entered{}, fmt.Errorf("session %s was not admitted: %w", s.Session, ErrNotFound)
+		return runNumbers{}, fmt.Errorf("session %s was not admitted: %w", s.Session, ErrNotFound)
 	case known.run == newest:
 		return known, nil
 	case known.run != 0:
-		return entered{}, fenced(s, known.run, newest)
+		return runNumbers{}, fenced(s, known.run, newest)
 	}
 	run := newest + 1
 	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, original_run, first, base, team_digest,
 			selection, plan, started_at)
 		select namespace, session, $3, $4, original_run, $3, base, team_digest, selection, plan, $5 from runs
 		where namespace = $1 and session = $2 and run = $6`, s.Namespace, s.Session, run, temporalRun, now, newest); err != nil {
-		return entered{}, err
+		return runNumbers{}, err
 	}
 	_, err = t.exec(`update sessions set run = $3 where namespace = $1 and session = $2`, s.Namespace, s.Session, run)
-	return entered{run, run, true}, err
+	return runNumbers{run, run, true}, err
 }
 
 // runs are the number of the newest run of a session, and the run with a Temporal id; zero if there is none. The session's
 // row is locked.
-func (t *Tx) runs(s session.Key, temporalRun string) (newest int64, known entered, err error) {
+func (t *Tx) runs(s session.Key, temporalRun string) (newest int64, known runNumbers, err error) {
 	err = t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, s.Namespace, s.Session).Scan(&newest)
 	if err != nil {
 		return 0, known, err

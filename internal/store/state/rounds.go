@@ -13,8 +13,8 @@ import (
 // RoundOrder is what one activity has to do for an assignment.
 type RoundOrder struct {
 	Assignment
-	// TemporalRun is the session's Temporal run. Ordered numbers the orders of the assignment's work in the runs that continue
-	// each other as new, from 0; Because is why the last one was made, and Forced that the whole phase is.
+	// TemporalRun is the session's Temporal run. Ordered is how often the work was ordered again, counted from 0 over the runs
+	// that continue each other as new; Because is why the last one was made, and Forced that the whole phase is.
 	TemporalRun string
 	Ordered     int
 	Because     session.Because
@@ -37,8 +37,6 @@ type OpenedRound struct {
 	First int
 	// Order is the order that the round belongs to.
 	Order session.Order
-	// Before is the activity that has worked on the round before; empty if none has.
-	Before string
 	// Record has all that the assignment's activities have done. The round itself may not be among it.
 	Record session.Record
 }
@@ -65,9 +63,6 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 			if r.Run >= opened.First && r.Seq > o.Seq {
 				return fmt.Errorf("activity %s of %s; activity %s is later: %w", o.Activity, o.AssignmentID, r.Activity, ErrFenced)
 			}
-			if r.Pass == opened.Order.Pass && r.Round == o.Round {
-				opened.Before = r.Activity
-			}
 		}
 		_, err = t.exec(`update assignments set holder = case when pass = $5 then $6 else '' end
 			where namespace = $1 and session = $2 and phase = $3 and persona = $4`,
@@ -78,7 +73,7 @@ func (d *DB) OpenRound(ctx context.Context, o RoundOrder) (opened OpenedRound, e
 }
 
 // order finds the pass of an order, or makes it.
-func (t *Tx) order(o RoundOrder, in entered, record session.Record) (session.Order, error) {
+func (t *Tx) order(o RoundOrder, in runNumbers, record session.Record) (session.Order, error) {
 	orders, err := rowsOf[assignmentRow](t, "assignments", o.Assignment, " order by pass")
 	if err != nil {
 		return session.Order{}, err

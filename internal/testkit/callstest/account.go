@@ -51,6 +51,8 @@ type Account struct {
 
 	mu      sync.Mutex
 	answers map[spec.Digest][]*session.StoredTurn
+	// received are the calls whose answers were given out again.
+	received map[string]bool
 }
 
 // End is what is known of the cost of a call, and an estimate of the rest.
@@ -58,7 +60,7 @@ type End struct{ Used, Estimate cost.Usage }
 
 // New returns an account with so many tokens; negative: without an end.
 func New(left int64) *Account {
-	return &Account{Left: left, answers: map[spec.Digest][]*session.StoredTurn{}, Blobs: map[spec.Digest][]byte{}}
+	return &Account{Left: left, answers: map[spec.Digest][]*session.StoredTurn{}, received: map[string]bool{}, Blobs: map[spec.Digest][]byte{}}
 }
 
 // Locked calls a function that reads or sets fields while calls are under way.
@@ -79,14 +81,18 @@ func (a *Account) step(do func() error) error {
 	return ErrKilled
 }
 
-// Stored returns the answer to a request, of several of [session.AnyTurn] the oldest that was not given out again.
-func (a *Account) Stored(_ context.Context, turn int, request spec.Digest) (found *session.StoredTurn, err error) {
+// Restart begins an execution: its program has received no answer.
+func (a *Account) Restart() { a.Locked(func() { a.received = map[string]bool{} }) }
+
+// Stored returns the oldest answer to the request that was not given out again.
+func (a *Account) Stored(_ context.Context, request spec.Digest) (found *session.StoredTurn, err error) {
 	err = a.step(func() error {
-		if turns := a.answers[request]; len(turns) > 0 {
-			copied := *turns[0]
-			found = &copied
-			if turn == session.AnyTurn {
-				a.answers[request] = turns[1:]
+		for _, turn := range a.answers[request] {
+			if !a.received[turn.Call] {
+				a.received[turn.Call] = true
+				copied := *turn
+				found = &copied
+				return nil
 			}
 		}
 		return nil

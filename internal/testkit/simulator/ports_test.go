@@ -269,8 +269,8 @@ func (d database) KeepTools(ctx context.Context, id, tools string) error {
 	return act(d.p, "KeepTools", func() error { return d.State.KeepTools(ctx, id, tools) })
 }
 
-func (d database) Answer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error) {
-	return call(d.p, "Answer", true, func() (state.Call, error) { return d.State.Answer(ctx, attempts, from, request, received) })
+func (d database) PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error) {
+	return call(d.p, "PaidAnswer", true, func() (state.Call, error) { return d.State.PaidAnswer(ctx, attempts, from, request, received) })
 }
 
 func (d database) Calls(ctx context.Context, a state.Assignment) ([]state.Call, error) {

@@ -18,7 +18,7 @@ func answersAreFound(t *testing.T, b *bench) {
 	other := n.AttemptKey
 	other.Attempt = 2
 	find := func(request string, attempts ...state.AttemptKey) error {
-		c, err := b.Answer(t.Context(), attempts, 1, request, nil)
+		c, err := b.PaidAnswer(t.Context(), attempts, 1, request, nil)
 		if err == nil {
 			require.Equal(t, n.ID, c.ID)
 			require.Equal(t, "answer", c.Answer)
@@ -34,7 +34,7 @@ func answersAreFound(t *testing.T, b *bench) {
 	later := n.AttemptKey
 	later.Pass, later.Round, later.Attempt = 3, 2, 2
 	require.NoError(t, find(n.Request, later), "a later pass, whose answers are from the first one on")
-	_, err := b.Answer(t.Context(), []state.AttemptKey{later}, 2, n.Request, nil)
+	_, err := b.PaidAnswer(t.Context(), []state.AttemptKey{later}, 2, n.Request, nil)
 	require.ErrorIs(t, err, state.ErrNotFound, "a pass that pays anew")
 	failed := b.begin(t, b.call(dev("s"), 1, 10))
 	require.NoError(t, b.End(t.Context(), failed.ID, state.CallEnd{State: state.CallFailed, Answer: "half of it"}))
@@ -59,12 +59,12 @@ func answersAreReceivedOnce(t *testing.T, b *bench) {
 	}
 	received := map[string]bool{}
 	for _, n := range []state.NewCall{first, second} {
-		c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, 1, n.Request, received)
+		c, err := b.PaidAnswer(t.Context(), []state.AttemptKey{n.AttemptKey}, 1, n.Request, received)
 		require.NoError(t, err)
 		require.Equal(t, n.ID, c.ID, "the oldest first")
 		received[c.ID] = true
 	}
-	_, err := b.Answer(t.Context(), []state.AttemptKey{first.AttemptKey}, 1, first.Request, received)
+	_, err := b.PaidAnswer(t.Context(), []state.AttemptKey{first.AttemptKey}, 1, first.Request, received)
 	require.ErrorIs(t, err, state.ErrNotFound, "a third equal request pays")
 }
 

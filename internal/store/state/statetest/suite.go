@@ -280,7 +280,7 @@ func repetitionsCountOnce(t *testing.T, b *bench) {
 	late := answered(1)
 	late.State, late.Answer = state.CallFailed, "another"
 	require.NoError(t, b.End(t.Context(), n.ID, late))
-	c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, 1, n.Request, nil)
+	c, err := b.PaidAnswer(t.Context(), []state.AttemptKey{n.AttemptKey}, 1, n.Request, nil)
 	require.NoError(t, err)
 	require.Equal(t, "answer", c.Answer)
 	budget := b.budget(t, dev("s"), session.BudgetOfSession)

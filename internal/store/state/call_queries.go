@@ -10,10 +10,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
-// Answer finds the oldest answered call of a request that is not in received: those that the running program has. It looks at
-// the running attempt, which is the first one, at those whose conversation it continues, and at all attempts of earlier passes
-// from one on. The error is [ErrNotFound] if there is none.
-func (d *DB) Answer(ctx context.Context, attempts []AttemptKey, from int64, request string, received map[string]bool) (found Call, err error) {
+// PaidAnswer finds the oldest stored answer to a request that the running program has not received yet. It may be of the running
+// attempt, the first of attempts; of those that it continues, which follow; or of an earlier pass, beginning with from. The
+// error is [ErrNotFound] if there is none.
+func (d *DB) PaidAnswer(ctx context.Context, attempts []AttemptKey, from int64, request string, received map[string]bool) (found Call, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
 		running := attempts[0]
 		calls, err := t.calls(`phase = $3 and persona = $4 and request = $5 and state = 'answered' and answer <> ''`,

@@ -18,7 +18,7 @@ import (
 // else of a new one.
 func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
 	f, digest := r.talk.forecast(r.MaxOutputTokens, r.Prices), r.talk.digest()
-	stored, err := r.job.Calls.Stored(ctx, turn, digest)
+	stored, err := r.job.Calls.Stored(ctx, digest)
 	if err != nil {
 		return Answer{}, nil, fmt.Errorf("look for a stored answer to turn %d: %w", turn, err)
 	}
@@ -33,11 +33,11 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
 	}
-	return r.buy(ctx, turn, f, digest)
+	return r.callAndBook(ctx, turn, f, digest)
 }
 
-// buy reserves, makes and settles a call.
-func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
+// callAndBook reserves, makes and settles a call.
+func (r *run) callAndBook(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
 	f.Learned = r.Scale.Learned()
 	leave, err := r.enter(ctx, f.Guess())
 	if err != nil {
@@ -51,9 +51,9 @@ func (r *run) buy(ctx context.Context, turn int, f wire.Forecast, digest spec.Di
 		}
 	}()
 	plan := f.Plan()
-	plan.Turn, plan.Agent, plan.Model, plan.Request = turn, r.Name, r.Model, digest
+	plan.Agent, plan.Model, plan.Request = r.Name, r.Model, digest
 	plan.API, plan.Server = string(r.API), r.API.Host(r.BaseURL)
-	plan.Waits = func() { leave(0); left = true }
+	plan.OnWait = func() { leave(0); left = true }
 	call, err := r.job.Calls.Begin(ctx, plan)
 	if err != nil {
 		return Answer{}, nil, err
