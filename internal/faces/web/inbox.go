@@ -15,12 +15,13 @@ import (
 type inboxPage struct {
 	filter
 	// Total counts the requests that wait for a person, before the filter.
-	Total    int
-	Groups   []cardGroup
-	Notices  []RequestCard
-	Teams    []string
-	Kinds    []session.RequestKind
-	Filtered bool
+	Total  int
+	Groups []cardGroup
+	// Notices continue by themselves, and Others wait for others than the person who looks.
+	Notices, Others []RequestCard
+	Teams           []string
+	Kinds           []session.RequestKind
+	Filtered        bool
 	// Bulk: there are requests that can be approved together.
 	Bulk bool
 	// Next is the address of the next page; empty: this is the last.
@@ -64,7 +65,7 @@ func (s *site) inbox(r *http.Request) (page, error) {
 			content.Teams = append(content.Teams, e.Team)
 		}
 		c := s.card(r.Context(), e, back)
-		if !c.Notice {
+		if !c.Notice && !c.Denied {
 			content.Total++
 		}
 		switch {
@@ -72,6 +73,8 @@ func (s *site) inbox(r *http.Request) (page, error) {
 		case c.Notice:
 			c.Bulk = false
 			content.Notices = append(content.Notices, c)
+		case c.Denied:
+			content.Others = append(content.Others, c)
 		default:
 			cards = append(cards, c)
 		}

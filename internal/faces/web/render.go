@@ -31,6 +31,8 @@ type frame struct {
 	Open int
 	// Away says what cannot be reached now.
 	Away []string
+	// MayStart: the person may start sessions of some team. MayAudit: they may read the audit log.
+	MayStart, MayAudit bool
 	// Who is the person's name.
 	Who string
 	// Events is the address of the server's events; empty: the page does not update.

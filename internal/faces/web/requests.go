@@ -45,8 +45,8 @@ type RequestCard struct {
 	OwnPage, Review bool
 	// Bulk: it can be approved together with others. Unfolded: its row in the inbox is open at first.
 	Bulk, Unfolded bool
-	// About is the one line that says what it is about.
-	About string
+	// Title and About are what a line of the inbox says of it: what the session is about, and what was done or has happened.
+	Title, About string
 }
 
 // AnswerButton is an answer that a request takes.
@@ -55,8 +55,8 @@ type AnswerButton struct {
 	Class string
 }
 
-// maxAbout is how many characters of a requirement the line of a request has.
-const maxAbout = 90
+// maxTitle is how many characters of a requirement the line of a request has.
+const maxTitle = 100
 
 // answerClasses are how the buttons of answers look.
 var answerClasses = map[session.Action]string{
@@ -75,11 +75,7 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 	if e.Stuck {
 		c.Need = "makes no progress"
 	}
-	permission := access.Operate
-	if e.Kind.OfPhase() {
-		permission = access.Approve
-	}
-	c.Denied = !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
+	c.Denied = isForOthers(ctx, e)
 	if e.Raise != nil && e.Raise.Scope != session.BudgetOfDay {
 		c.Raise, c.Scope = e.Raise, strings.TrimSpace(string(e.Raise.Scope)+" "+e.Raise.Name)
 	}
@@ -101,12 +97,24 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 		c.Command = e.Commands[0]
 	}
 	c.Bulk = !c.Denied && slices.ContainsFunc(e.Choices, func(choice session.Choice) bool { return choice.Action == session.AnswerApprove })
-	said := e.Message
+	about, said := e.Requirement, e.Message
 	if e.Kind.OfPhase() {
 		said = cmp.Or(e.Summary, e.Message)
 	}
-	c.About = strings.Join(nonEmpty(safetext.Clip(e.Requirement, maxAbout), safetext.Clip(said, 2*maxAbout)), " — ")
+	if about, _, _ = strings.Cut(strings.TrimSpace(about), "\n"); about == "" {
+		about = c.Subject + " " + c.Need
+	}
+	c.Title, c.About = safetext.Clip(about, maxTitle), safetext.Clip(said, 2*maxTitle)
 	return c
+}
+
+// isForOthers reports whether others than the person who looks have to answer a request.
+func isForOthers(ctx context.Context, e control.InboxEntry) bool {
+	permission := access.Operate
+	if e.Kind.OfPhase() {
+		permission = access.Approve
+	}
+	return !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
 }
 
 // keyOf is a short name for what other names identify, fit for an element's id.

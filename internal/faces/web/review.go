@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -37,6 +38,8 @@ type Changes struct {
 	Damage string
 	// Cards are the open requests about it.
 	Cards []RequestCard
+	// Redone: the work was sent back and done again, and Since: these are the changes since then.
+	Redone, Since bool
 	// Note is the id of the field to which comments on lines are added; empty: nobody can reject the work now.
 	Note string
 	// None says why there is nothing to compare; empty: there is.
@@ -113,12 +116,12 @@ func (s *site) patch(r *http.Request, in control.DiffInput) (*textFile, error) {
 type phasePage struct {
 	Session session.Status
 	Phase   session.PhaseStatus
+	// Asked is the requirement of the session.
+	Asked   string
 	Changes Changes
-	// Redone: the work was sent back and done again, and Since: the page has the changes since then.
-	Redone, Since bool
-	Posts         []threadEntry
-	Said          string
-	Now           time.Time
+	Posts   []threadEntry
+	Said    string
+	Now     time.Time
 }
 
 func (s *site) phase(r *http.Request) (page, error) {
@@ -141,12 +144,16 @@ func (s *site) phase(r *http.Request) (page, error) {
 		text := "Session " + id + " has no phase " + name + "."
 		return page{}, &problem{Status: http.StatusNotFound, Title: "Phase not found", Text: text}
 	}
-	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now(), Redone: redone, Since: in.Redone}
+	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now(), Asked: cmp.Or(work.Requirement, v.Requirement)}
 	content.Posts = threadOf(id, ofPhase(work, name))
 	content.Changes, err = s.changes(r.Context(), r, in)
+	content.Changes.Redone, content.Changes.Since = redone, in.Redone
 	switch {
 	case failedWith(err, control.NotFound, control.Conflict) && r.URL.Query().Get("file") == "":
 		content.Changes.None = "The phase has no finished work yet. Its changes are shown here when it has."
+		if work.SentBack(name) {
+			content.Changes.None = "The work was sent back, and is done again with the reasons. Its changes are shown here when it is finished."
+		}
 	case err != nil:
 		return page{}, err
 	}

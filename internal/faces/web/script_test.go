@@ -100,6 +100,7 @@ func TestAnAnswerIsGivenWithoutLeavingThePage(t *testing.T) {
 	require.Empty(t, p.answers, "a rejection needs a note")
 	eval[bool](s, `(() => { window.stays = true; const a = `+mine+`.querySelector("textarea"); a.value = "too slow"; `+mine+`.querySelector("button[value=reject]").click(); return true; })()`)
 	s.until("the page says what was done", `document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
+	eval[bool](s, fmt.Sprintf(card, "TestStore")+`.querySelector("button[value=retry]").click() ?? true`) // the second of two taps
 	require.True(t, eval[bool](s, `window.stays && location.pathname === "/inbox" && !document.body.textContent.includes("phase frontend needs approval")`))
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
 }
@@ -111,11 +112,14 @@ func TestCommentsOnLinesAreTheNote(t *testing.T) {
 	url, _ := liveDashboard(t, p)
 	s := newScreen(t)
 	s.visit(url + "/sessions/web-7/phases/frontend")
-	const comment = `(() => { document.querySelector('.diff .code.add').parentElement.querySelector('.ln[data-n]').click();
-		const f = document.querySelector("[data-comment]"); f.elements.text.value = "why another port?"; f.requestSubmit(); return f.closest("details").open; })()`
-	require.True(t, eval[bool](s, comment))
+	const below = `(() => { const row = document.querySelector('.diff .code.add').parentElement; row.querySelector('.code').click(); return row.nextElementSibling.matches('.comment-row'); })()`
+	require.True(t, eval[bool](s, below), "the form is below the line")
+	const comment = `(() => { const f = document.querySelector(".comment-row form"); f.elements.text.value = "why another port?"; f.requestSubmit(); return true; })()`
+	eval[bool](s, comment)
 	const note = "server.go:5 `// main serves until it is stopped.`: why another port?"
 	require.Equal(t, note, eval[string](s, `document.querySelector("textarea[name=note]").value`))
+	s.visit(url + "/sessions/web-7")
+	require.Equal(t, note, eval[string](s, `document.querySelector("textarea[name=note]").value`), "another page of the session has it, too")
 	eval[bool](s, `document.querySelector("button[value=reject]").click() ?? true`)
 	s.until("it is rejected", `document.getElementById("toasts").textContent.includes("does the phase again")`)
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: note}}, p.answers)

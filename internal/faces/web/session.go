@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -15,6 +16,8 @@ import (
 // sessionPage is the content of a session's page.
 type sessionPage struct {
 	sessionstatus.Session
+	// Asked is the requirement.
+	Asked    string
 	Sentence Sentence
 	Graph    Graph
 	Timeline Timeline
@@ -49,7 +52,7 @@ func (s *site) session(r *http.Request) (page, error) {
 	now := s.Now()
 	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
-		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
+		Session: v, Asked: cmp.Or(work.Requirement, v.Requirement), Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Newest: slices.Clone(v.Alerts),
 		Timeline: timelineOf(Course{v.Status, work}, now), Budgets: budgetRows(work.Budgets),
 		Posts:     threadOf(id, work),

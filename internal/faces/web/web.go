@@ -183,6 +183,7 @@ func (at route) backOf(r *http.Request, named string) string {
 func (s *site) show(w http.ResponseWriter, r *http.Request, tab string, p page) {
 	who, _ := access.Of(r.Context())
 	f := frame{page: p, Tab: tab, Away: s.Health.Away(), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
+	f.MayStart, f.MayAudit = mayAnywhere(who, access.Operate), mayAnywhere(who, access.Admin)
 	var err error
 	if f.Open, err = s.open(r.Context()); err != nil && len(f.Away) == 0 && !isDenied(err) {
 		f.Away = append(f.Away, "Requests cannot be read: "+err.Error())
@@ -225,7 +226,7 @@ func repeatable(r *http.Request) context.Context {
 func (s *site) open(ctx context.Context) (n int, err error) {
 	doc, err := s.Requests.Inbox(ctx, control.InboxFilter{})
 	for _, e := range doc.Waiting {
-		if !e.NoticeOnly() {
+		if !e.NoticeOnly() && !isForOthers(ctx, e) {
 			n++
 		}
 	}

@@ -74,6 +74,8 @@ type Work struct {
 	// Records are the assignments', and Budgets the session's.
 	Records map[spec.AssignmentID]session.Record `json:"-"`
 	Budgets []budget.Budget                      `json:"-"`
+	// Requirement is the whole requirement of the session; empty: it cannot be read.
+	Requirement string `json:"-"`
 	// Interventions are as in [sessionstatus.Session].
 	Interventions []sessionstatus.Intervention `json:"-"`
 	Damage
@@ -81,15 +83,23 @@ type Work struct {
 
 // Redone reports whether the work of a phase was sent back, and done again since.
 func (w Work) Redone(phase string) bool {
-	sentBack := time.Time{}
-	for _, i := range w.Interventions {
-		if i.Phase == phase && (i.Action == session.AnswerReject || i.Action == sessionstatus.SendBack) {
-			sentBack = i.At
-		}
-	}
+	sentBack := w.sentBackAt(phase)
 	return !sentBack.IsZero() && slices.ContainsFunc(w.Attempts, func(a Attempt) bool {
 		return a.Phase == phase && a.Status == session.Completed && a.Ended().After(sentBack)
 	})
+}
+
+// SentBack reports whether the work of a phase was sent back.
+func (w Work) SentBack(phase string) bool { return !w.sentBackAt(phase).IsZero() }
+
+// sentBackAt is when the work of a phase was last sent back; zero: never.
+func (w Work) sentBackAt(phase string) (at time.Time) {
+	for _, i := range w.Interventions {
+		if i.Phase == phase && (i.Action == session.AnswerReject || i.Action == sessionstatus.SendBack) {
+			at = i.At
+		}
+	}
+	return at
 }
 
 // Work lists the attempts of a session's assignments. Data that cannot be read is left out, and
@@ -102,7 +112,7 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 	}
 	k, err := a.keptTeam(ctx, sessionID)
 	if err == nil {
-		doc.Phases, doc.Damage = k.team.Outline().Phases, k.Damage
+		doc.Phases, doc.Damage, doc.Requirement = k.team.Outline().Phases, k.Damage, k.Requirement
 		doc.Answers = append(doc.Answers, k.Answers...)
 	}
 	records, err := s.State.Records(ctx, key)

@@ -16,7 +16,7 @@ function morph(from, to) {
     if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
     return;
   }
-  if (from.hasAttribute("data-keep")) return;
+  if (from.hasAttribute("data-keep") || from.matches(".file:has(.comment-row)")) return;
   attributes(from, to);
   if (!(from instanceof HTMLTextAreaElement)) children(from, to);
 }
@@ -79,7 +79,12 @@ function show(text, url) {
     toast(said.firstElementChild);
   }
   const end = following();
+  const written = [...document.querySelectorAll("textarea[name=note]")].filter(note => note.value.trim());
   morph(main(), next);
+  for (const note of written) {
+    if (!note.isConnected && answered !== note.id) inform(`Somebody else has answered meanwhile. You had written: ${note.value.trim()}`);
+  }
+  drafts();
   for (const id of ["tabs", "who"]) {
     const [from, to] = [document.getElementById(id), page.getElementById(id)];
     if (from && to) morph(from, to);
@@ -87,6 +92,11 @@ function show(text, url) {
   document.title = page.title;
   ages();
   if (end) end.scrollIntoView({block: "end"});
+}
+
+// inform shows a sentence above the page for a while.
+function inform(text) {
+  toast(Object.assign(document.createElement("p"), {className: "banner active", textContent: text}));
 }
 
 // toast shows a message above the page for a while.
@@ -133,7 +143,7 @@ function live(on) {
   const sign = document.getElementById("live");
   if (!sign) return;
   sign.dataset.state = on ? "on" : "off";
-  sign.textContent = on ? "Live" : "Reconnecting…";
+  sign.textContent = on ? "Live" : "No connection. What you see may be old.";
 }
 
 function listen() {
@@ -159,8 +169,17 @@ function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), b => b.toString(16).padStart(2, "0")).join("");
 }
 
+// quietUntil is when buttons count again: after an answer another card is where the answered one was.
+let quietUntil = 0;
+// answered is the id of the note that was sent last.
+let answered = "";
+
 // send posts a form and shows what comes of it without leaving the page.
 async function send(form, button) {
+  const note = form.querySelector("textarea[name=note]");
+  for (const open of document.querySelectorAll(".comment-row form")) {
+    if (note && open.dataset.comment === note.id && open.elements.text.value.trim()) comment(open);
+  }
   const body = new URLSearchParams(new FormData(form, button));
   if (!keys.has(form)) keys.set(form, newKey());
   body.set("once", keys.get(form));
@@ -174,6 +193,11 @@ async function send(form, button) {
     if (answer.ok) {
       if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
       form.reset();
+      quietUntil = Date.now() + 1000;
+      if (note) {
+        answered = note.id;
+        sessionStorage.removeItem(note.id);
+      }
       tag = "";
       changes++;
       show(text, answer.url);
@@ -233,33 +257,63 @@ function theme() {
   localStorage.setItem("theme", root.dataset.theme);
 }
 
-// commentOn opens the form for a comment on the line of a difference that was clicked.
-function commentOn(cell) {
-  const form = cell.closest(".file").querySelector("[data-comment]");
-  if (!form) return;
-  form.closest("details").open = true;
-  form.elements.line.value = cell.dataset.n;
-  form.elements.text.focus();
+// drafts fills notes with what was written on another page, and not sent.
+function drafts() {
+  for (const note of document.querySelectorAll("textarea[name=note]")) note.value ||= sessionStorage.getItem(note.id) ?? "";
 }
 
-// comment adds a comment on a line to the note with which work is rejected.
+document.addEventListener("input", event => {
+  if (event.target.name === "note" && event.target.id) sessionStorage.setItem(event.target.id, event.target.value);
+});
+
+document.addEventListener("invalid", event => {
+  if (event.target.name !== "note") return;
+  event.target.setCustomValidity("Say what is wrong: the next attempt reads it.");
+  setTimeout(() => event.target.setCustomValidity(""));
+}, true);
+
+// commentOn opens the form for a comment below the line of a difference that was chosen.
+function commentOn(cell) {
+  const form = cell.closest(".file").querySelector("details [data-comment]");
+  const row = cell.closest("tr");
+  if (!form || row.nextElementSibling?.matches(".comment-row")) return;
+  const place = document.createElement("tr");
+  place.className = "comment-row";
+  place.append(Object.assign(document.createElement("td"), {colSpan: 3}));
+  const copy = form.cloneNode(true);
+  for (const named of copy.querySelectorAll("[id], [for]")) {
+    if (named.id) named.id += "-" + cell.dataset.n;
+    if (named.htmlFor) named.htmlFor += "-" + cell.dataset.n;
+  }
+  copy.elements.line.value = cell.dataset.n;
+  copy.elements.line.parentElement.hidden = true;
+  place.firstChild.append(copy);
+  row.after(place);
+  copy.elements.text.focus();
+}
+
+// comment adds a comment on a line to the note with which work is rejected, and leaves it below the line.
 function comment(form) {
   const note = document.getElementById(form.dataset.comment);
   const line = form.elements.line.value;
+  const place = form.closest(".comment-row");
   const cell = [...form.closest(".file").querySelectorAll(`.ln[data-n="${CSS.escape(line)}"]`)].pop();
-  const code = cell?.parentElement.querySelector(".code")?.textContent.replace(/^(added|removed): /, "").trim().slice(0, 80);
-  const text = `${form.dataset.path}:${line}${code ? ` \`${code}\`` : ""}: ${form.elements.text.value.trim()}`;
-  const whole = [note.value.trimEnd(), text].filter(Boolean).join("\n");
-  const fits = new TextEncoder().encode(whole).length <= note.maxLength;
-  if (fits) {
-    note.value = whole;
-    form.reset();
-  }
-  toast(Object.assign(document.createElement("p"), {className: "banner active", textContent: fits ? "Added to your note." : "The note is full."}));
+  const code = (place?.previousElementSibling ?? cell?.parentElement)?.querySelector(".code");
+  const quoted = code?.textContent.replace(/^(added|removed): /, "").trim().slice(0, 80);
+  const said = form.elements.text.value.trim();
+  const whole = [note.value.trimEnd(), `${form.dataset.path}:${line}${quoted ? ` \`${quoted}\`` : ""}: ${said}`].filter(Boolean).join("\n");
+  if (new TextEncoder().encode(whole).length > note.maxLength) return inform("Your note is full: shorten it first.");
+  note.value = whole;
+  note.rows = Math.min(12, whole.split("\n").length + 1);
+  sessionStorage.setItem(note.id, whole);
+  if (place) place.firstChild.replaceChildren(Object.assign(document.createElement("p"), {className: "commented", textContent: said}));
+  else form.reset();
+  inform("Added to the note with which you reject.");
 }
 
 document.addEventListener("click", event => {
-  if (event.target.matches(".ln[data-n]")) commentOn(event.target);
+  const line = event.target.closest(".diff tr")?.querySelector(".ln:last-of-type[data-n], .ln[data-n]");
+  if (line && !event.target.closest("a, button") && !String(getSelection())) commentOn([...line.parentElement.querySelectorAll(".ln[data-n]")].pop());
   const at = event.target.closest("[data-theme-switch], [data-copy], [data-open-all]");
   if (!at) return;
   if (at.hasAttribute("data-theme-switch")) theme();
@@ -288,7 +342,7 @@ document.addEventListener("submit", event => {
   }
   if (form.getAttribute("method") !== "post" || form.hasAttribute("data-plain") || form.getAttribute("enctype")) return;
   event.preventDefault();
-  if (form.getAttribute("aria-busy") !== "true") send(form, event.submitter);
+  if (form.getAttribute("aria-busy") !== "true" && Date.now() > quietUntil) send(form, event.submitter);
 });
 
 // The keys of lists: j and k go from card to card, / goes to the search.
@@ -317,5 +371,6 @@ if (wanted) graph.scrollLeft = wanted.getBoundingClientRect().left - graph.getBo
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden && again) refresh(); });
 setInterval(ages, 1000);
+drafts();
 ages();
 listen();
