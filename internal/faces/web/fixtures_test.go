@@ -79,7 +79,9 @@ func sampleCourse() Course {
 		{Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "2 tests fail"}, StartedAt: ago(116 * time.Minute), EndedAt: ago(104 * time.Minute)},
 		{Attempt: 2, Failure: failures.Failure{Category: failures.Timeout, Message: "time limit"}, StartedAt: ago(103 * time.Minute), EndedAt: ago(96 * time.Minute)},
 	}
-	add(sampleRecord("backend", "developer", failed, sampleSuccess(60*time.Minute, 48*time.Minute)))
+	second := sampleSuccess(60*time.Minute, 48*time.Minute)
+	second.Round = 2
+	add(sampleRecord("backend", "developer", failed, second))
 	running := session.RoundRecord{Round: 1}
 	running.AtWork, running.AttemptAt = true, ago(20*time.Minute)
 	running.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.ContractViolation, Message: "no file matches schema/*.sql"}, StartedAt: ago(40 * time.Minute), EndedAt: ago(21 * time.Minute)}}

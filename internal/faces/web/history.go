@@ -26,6 +26,8 @@ type historyPage struct {
 	// Groups are the keys of Rows that there are.
 	Groups []string
 	Chart  dayChart
+	// Today is what the sessions that have started today have cost.
+	Today cost.Usage
 }
 
 // historyGroups are the keys that the work of assignments is grouped by.
@@ -108,6 +110,9 @@ func (s *site) history(r *http.Request) (page, error) {
 		content.Teams[i].URL = content.With("team", team.Name)
 	}
 	for i, day := range content.Days {
+		if day.Name == s.Now().UTC().Format(time.DateOnly) {
+			content.Today = day.Usage
+		}
 		content.Days[i].URL = content.With("day", day.Name)
 	}
 	content.Chart = chartOf(content.Days, content.Total)

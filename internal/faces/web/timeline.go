@@ -173,9 +173,9 @@ func (a axis) x(t time.Time) float64 {
 
 // ticks label times about each sixth of the width, and each time that is shortened.
 func (a axis) ticks() (ticks []TimelineTick) {
-	format, apart := time.TimeOnly, 14.0 // as wide as the text is where the timeline is narrow
+	format, apart := time.TimeOnly, 17.0 // as wide as the text is where the timeline is narrow
 	if n := len(a); n > 0 && a[n-1].at.Add(a[n-1].long).Sub(a[0].at) > 12*time.Hour {
-		format, apart = "Jan 2 15:04", 20
+		format, apart = "Jan 2 15:04", 22
 	}
 	for _, p := range a {
 		from, to := a.x(p.at), a.x(p.at.Add(p.long))
@@ -215,7 +215,8 @@ func spaced(ticks []TimelineTick, apart float64) (out []TimelineTick) {
 // attempts are the bars of an assignment's record.
 func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time) []Bar {
 	var bars []Bar
-	for i, round := range c.Records[id].Rounds {
+	rounds := c.Records[id].Rounds
+	for _, round := range rounds {
 		add := func(from, to time.Time, tone, what string) {
 			for _, p := range round.PausesIn(from, to) {
 				if p.To.Sub(p.From) < shortestWait || from.IsZero() {
@@ -228,7 +229,9 @@ func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time)
 				bars = append(bars, Bar{Tone: tone, Label: what, from: from, to: to})
 			}
 		}
-		name := func(attempt int) string { return fmt.Sprintf("round %d, attempt %d", i+1, attempt) }
+		name := func(attempt int) string {
+			return attemptName(control.Attempt{AttemptRef: control.AttemptRef{AssignmentID: id, Pass: round.Pass, Round: round.Round, Attempt: attempt}, Again: rounds[len(rounds)-1].Pass > 1})
+		}
 		for _, a := range round.Attempts {
 			add(a.StartedAt, a.EndedAt, "bad", name(a.Attempt)+" failed: "+string(a.Failure.Category))
 		}
