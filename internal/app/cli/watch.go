@@ -120,6 +120,8 @@ func (a *app) printOutcome(ctx context.Context, w *lookout, v session.Status) {
 	}
 	if len(w.progress.Checks) > 0 {
 		line("checks", "passed: %s", strings.Join(w.progress.Checks, ", "))
+	} else {
+		line("checks", "none ran")
 	}
 	line("cost", "%s", terminal.Amount(v.Usage.Amount()))
 	if len(diff.Files) > 0 {

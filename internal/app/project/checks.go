@@ -3,6 +3,7 @@ package project
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,7 +22,7 @@ type Tool struct {
 	// Env are variables that it reads.
 	Env []string
 
-	// files are those by one of which a repository is the tool's.
+	// files are patterns of those by one of which a repository is the tool's.
 	files []string
 	// uses says more closely whether a repository is the tool's; nil if it is by the file alone.
 	uses func(dir, file string) bool
@@ -68,6 +69,10 @@ var tools = []Tool{
 	{
 		Program: "pytest", kind: "python", files: []string{"pytest.ini", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"},
 		Checks: []Check{{Name: "pytest", Argv: []string{"pytest", "-p", "no:cacheprovider"}}},
+	},
+	{
+		Program: "python3", kind: "python", files: []string{"test*.py", "tests/test*.py"}, uses: has(`^\s*(import|from) unittest`),
+		Checks: []Check{{Name: "unittest", Argv: []string{"sh", "-c", "if [ -d tests ]; then python3 -m unittest discover -s tests; else python3 -m unittest; fi"}}},
 	},
 	{
 		Program: "mvn", files: []string{"pom.xml"},
@@ -123,10 +128,13 @@ func checksOf(dir string, host Host) (checks []Check, unchecked []string) {
 
 // fileIn is the file by which a repository is the tool's; empty if it is not.
 func (t Tool) fileIn(dir string) string {
-	for _, name := range t.files {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err == nil && info.Mode().IsRegular() && (t.uses == nil || t.uses(dir, name)) {
-			return name
+	for _, pattern := range t.files {
+		found, _ := fs.Glob(os.DirFS(dir), pattern) // the patterns are constant
+		for _, name := range found {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err == nil && info.Mode().IsRegular() && (t.uses == nil || t.uses(dir, name)) {
+				return name
+			}
 		}
 	}
 	return ""

@@ -113,6 +113,9 @@ func (p Project) fill(name string, data any) ([]byte, error) {
 // Describe says in a few lines what was found, and what a session will do and cost.
 func (p Project) Describe() string {
 	checks := "none: no tool of the repository is known; write them with `maestro init`"
+	if len(p.Unchecked) > 0 {
+		checks = "none; install the program, or write others with `maestro init`"
+	}
 	if len(p.Checks) > 0 {
 		var lines []string
 		for _, c := range p.Checks {

@@ -96,6 +96,10 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 			files: map[string]string{"uv.lock": "", "pyproject.toml": ""}, checks: []string{"uv-pytest: uv run pytest"}, caches: []string{"uv UV_CACHE_DIR"},
 		},
 		"Python": {files: map[string]string{"setup.cfg": ""}, checks: []string{"pytest: pytest -p no:cacheprovider"}},
+		"Python without a project": {
+			files: map[string]string{"shout.py": "", "tests/test_shout.py": "import unittest\n"}, programs: "claude python3",
+			checks: []string{"unittest: sh -c if [ -d tests ]; then python3 -m unittest discover -s tests; else python3 -m unittest; fi"},
+		},
 		"Java with Maven": {
 			files:  map[string]string{"pom.xml": ""},
 			checks: []string{`maven: sh -c mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`}, caches: []string{"maven MAVEN_REPOSITORY"},
