@@ -26,7 +26,7 @@ func (s *sessionRun) sendBack(ctx workflow.Context, p *phase, sender *assignment
 		if runs && rework.Pass <= rework.Of {
 			break
 		}
-		bound := fmt.Sprintf("exceeds the limit of %d times", rework.Of)
+		bound := "may be sent back only " + textfmt.Count(rework.Of, "time")
 		if !runs {
 			bound = "is not selected in this session"
 		}

@@ -228,7 +228,7 @@ var scenarios = []scenario{
 		phases: []spec.Phase{phase("one", "a"), sendsBack(spec.Phase{Name: "two", Personas: []string{"b"}, Produces: []string{"report.txt"}})},
 		meanwhile: func(s *stand) {
 			require.Contains(s.t, s.answers(session.AnswerAbort, "").Message,
-				"two/b sends the work of phase one back, which exceeds the limit of 1 times: work.txt is not good")
+				"two/b sends the work of phase one back, which may be sent back only 1 time: work.txt is not good")
 		},
 		fails:   "aborted by ada",
 		resumed: true,

@@ -259,7 +259,7 @@ func fiftyApprovals(p *plane) {
 	p.inbox.Waiting = nil
 	add := func(id string, r session.Request) {
 		e := control.EntryOf(session.Status{Session: id, Team: "web", Usage: cost.Usage{CostUSD: 2e9}}, r)
-		e.Requirement, e.Summary, e.Files = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4
+		e.Requirement, e.Summary, e.Files, e.Redone = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4, id == "web-2"
 		p.inbox.Waiting = append(p.inbox.Waiting, e)
 	}
 	for i := range 49 {
@@ -284,7 +284,7 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 	fiftyApprovals(p)
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/inbox")
-	says(t, text, "50 requests", "8 assignments wait for a larger budget", "build/dev-0, build/dev-1", "The flag, its help and two tests.", "· 4 files", "· $2.00")
+	says(t, text, "50 requests", "8 assignments wait for a larger budget", "build/dev-0, build/dev-1", "The flag, its help and two tests.", "· 4 files", "· $2.00", `<span class="chip good">done again</span>`, "See what has changed since")
 	require.Equal(t, 50, strings.Count(text, `<li class="request-row`))
 	require.NotContains(t, text, "<details id=\"details-"+keyOf("web-0", "r-0")+"\" open")
 	_, text = visit(t, server.URL+"/inbox?q=web-48&kind=approval")

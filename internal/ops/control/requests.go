@@ -77,6 +77,8 @@ type InboxEntry struct {
 	// this work changed; both are empty for work that is not done.
 	Summary string `json:"summary,omitempty"`
 	Files   int    `json:"files,omitempty"`
+	// Redone: the work of the phase was sent back before, and has been done again.
+	Redone bool `json:"redone,omitempty"`
 	// Also are the other requests that wait for the same budget. They have no entries of their own:
 	// one raise answers all of them.
 	Also []RequestRef `json:"also,omitempty"`
@@ -167,6 +169,9 @@ func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]I
 		for _, h := range status.Help {
 			entry := EntryOf(status, h)
 			entry.Store, entry.Requirement = r.Store.ID(), s.Requirement
+			if h.Kind.OfPhase() {
+				entry.Redone, _ = r.Store.State.SentBack(ctx, s.Key, h.Phase) // the entry has the rest
+			}
 			if lost {
 				entry.Lost, entry.Commands, entry.Choices, entry.Raise = true, []string{"maestro resume " + s.Session}, []session.Choice{}, nil
 			}

@@ -383,8 +383,15 @@ func workIsUndone(t *testing.T, b *bench) {
 	w.boundary(w.clock.Now(), "build")
 	require.Equal(t, []session.Undone{session.UndoneSentBack, session.UndoneResumed, session.UndoneSentBack}, undone())
 
+	sentBack := func() bool {
+		again, err := w.SentBack(t.Context(), sessionOf("s"), "build")
+		require.NoError(t, err)
+		return again
+	}
+	require.False(t, sentBack())
 	w.again(session.BecauseSentBack)
 	w.begin()
+	require.True(t, sentBack())
 	w.put(func(*session.RoundRecord) {})
 	require.Len(t, w.record().Rounds, 4)
 	require.NoError(t, w.DropRound(t.Context(), w.opened.Fence, dev("s"), w.opened.Order.Pass, 1))
