@@ -321,7 +321,7 @@ func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.B
 	}
 	code := newSecret()
 	err = g.options.Audit.do(r.Context(), Event{Action: "person.device", Subject: own.Name}, func(ctx context.Context) error {
-		return g.options.DB.Invite(ctx, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice}, deviceLifetime)
+		return g.options.DB.Invite(ctx, own, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice}, deviceLifetime)
 	})
 	return fault{status: http.StatusOK, title: "Another device", link: v.origin() + joinPath + "?code=" + code, back: accountPath}, err
 }

@@ -280,6 +280,12 @@ func TestRecoveryEndsWhatWasBefore(t *testing.T) {
 	_, err = s.people().Revoke(ann("admin"), "ann")
 	require.NoError(t, err)
 	require.Equal(t, 401, s.user().join(s.code(pending), newPassword).StatusCode, "a revocation ends links, too")
+	pending, _, err = s.people().Reset(ann("admin"), "ann")
+	require.NoError(t, err)
+	_, err = s.people().Revoke(ann("admin"), "ann")
+	require.NoError(t, err)
+	require.Equal(t, 401, s.user().join(s.code(pending), newPassword).StatusCode, "so does a second one")
+	require.Len(t, eventsOf(t, s.audit, access.EventFilter{Action: "person.revoke"}), 2)
 	back, _, err := s.people().Reset(ann("admin"), "ann")
 	require.NoError(t, err)
 	require.Equal(t, 303, after.join(s.code(back), goodPassword).StatusCode)
@@ -339,7 +345,10 @@ func TestWhoManagesPeople(t *testing.T) {
 	require.NoError(t, invite(web, "wim", nil, "approver:web"))
 	require.NoError(t, set(web, "wim", "operator:web"))
 	require.NoError(t, set(web, "lead", "viewer:web"))
-	require.NoError(t, reset(web, "wim"))
+	held, _, err := p.Reset(web, "wim")
+	require.NoError(t, err)
+	_, err = p.SetRoles(web, "lead", roles(t, "viewer:web"), []string{})
+	require.ErrorAs(t, err, new(*access.DeniedError), "without the group she would recover the account")
 	for what, err := range map[string]error{
 		"a role for all teams":           invite(web, "x", nil, "viewer"),
 		"a role of another team":         invite(web, "x", nil, "viewer:web", "viewer:shop"),
@@ -364,6 +373,8 @@ func TestWhoManagesPeople(t *testing.T) {
 		names = append(names, one.Name)
 	}
 	require.Equal(t, []string{"lead", "wim"}, names)
+	require.NoError(t, set(ann("admin"), "wim", "admin"))
+	require.Equal(t, 401, s.user().join(s.code(held), newPassword).StatusCode, "the link that she kept gives no later roles")
 	for _, bad := range []string{"", "ann@example.org", "-x", "a b", strings.Repeat("a", 64)} {
 		require.Error(t, invite(ann("admin"), bad, nil, "viewer"), bad)
 	}

@@ -62,7 +62,7 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 	require.Equal(t, "active", joined.State())
 	require.True(t, b.signsIn(t, "x", joined.Password, "c"))
 	require.False(t, b.signsIn(t, "x", "p", "d"))
-	require.NoError(t, b.Invite(t.Context(), state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, time.Microsecond))
+	require.NoError(t, b.Invite(t.Context(), made, state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, time.Microsecond))
 	b.clock.Pass(time.Microsecond)
 	_, _, err = b.Invitation(t.Context(), "late")
 	require.ErrorIs(t, err, state.ErrNotFound)
@@ -71,12 +71,21 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 
 // peopleEnd changes, recovers and revokes a person who is signed in.
 func peopleEnd(t *testing.T, b *bench) {
-	_, inv := b.invited(t, "1")
+	made, inv := b.invited(t, "1")
 	require.NoError(t, b.Join(t.Context(), inv, "first", state.Passkey{ID: "k1", Credential: json.RawMessage(`{}`)}))
 	require.True(t, b.signsIn(t, "1", "first", "c1"))
 	require.True(t, b.signsIn(t, "1", "k1", "c2"))
 	use := func(hash string) (state.Browser, error) { return b.UseBrowser(t.Context(), hash, time.Hour, time.Hour) }
-	require.NoError(t, b.SetRoles(t.Context(), "1", map[string][]state.Role{"web": {"approver"}}, nil))
+	held, device := state.Invitation{Hash: "held", Person: "1", Purpose: state.ForRecovery}, state.Invitation{Hash: "d", Person: "1", Purpose: state.ForDevice}
+	require.NoError(t, b.Invite(t.Context(), made, held, time.Hour))
+	require.NoError(t, b.Invite(t.Context(), made, device, time.Hour))
+	require.NoError(t, b.SetRoles(t.Context(), made, map[string][]state.Role{"web": {"approver"}}, nil))
+	require.ErrorIs(t, b.Join(t.Context(), held, "stolen", state.Passkey{}), state.ErrNotFound, "a link gives no roles that came later")
+	_, _, err := b.Invitation(t.Context(), "d")
+	require.NoError(t, err)
+	require.ErrorIs(t, b.SetRoles(t.Context(), made, made.Roles, nil), state.ErrNotFound, "the roles were others when the rights were checked")
+	require.ErrorIs(t, b.Invite(t.Context(), made, held, time.Hour), state.ErrNotFound)
+	made.Roles, made.Groups = map[string][]state.Role{"web": {"approver"}}, nil
 	who, err := use("c1")
 	require.NoError(t, err)
 	require.Equal(t, "ann1", who.Name)
@@ -89,8 +98,8 @@ func peopleEnd(t *testing.T, b *bench) {
 	require.Len(t, all, 1, "the other browser is signed out")
 
 	recovery := state.Invitation{Hash: "r", Person: "1", Purpose: state.ForRecovery}
-	require.NoError(t, b.Invite(t.Context(), recovery, time.Hour))
-	require.NoError(t, b.Invite(t.Context(), state.Invitation{Hash: "d", Person: "1", Purpose: state.ForDevice}, time.Hour))
+	require.NoError(t, b.Invite(t.Context(), made, recovery, time.Hour))
+	require.NoError(t, b.Invite(t.Context(), made, device, time.Hour))
 	_, err = use("c1")
 	require.NoError(t, err, "until the link is used")
 	require.NoError(t, b.Join(t.Context(), recovery, "third", state.Passkey{}))
@@ -109,9 +118,11 @@ func peopleEnd(t *testing.T, b *bench) {
 	_, err = use("c3")
 	require.ErrorIs(t, err, state.ErrNotFound)
 	require.False(t, b.signsIn(t, "1", "third", "c4"))
+	require.NoError(t, b.Invite(t.Context(), made, recovery, time.Hour))
 	again, err := b.RevokePerson(t.Context(), "1", "carl")
 	require.NoError(t, err)
 	require.Equal(t, revoked, again)
+	require.ErrorIs(t, b.Join(t.Context(), recovery, "fourth", state.Passkey{}), state.ErrNotFound, "a repetition ends the link made since")
 	has, err := b.HasPeople(t.Context())
 	require.NoError(t, err)
 	require.False(t, has)
