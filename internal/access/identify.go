@@ -79,7 +79,10 @@ func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (cre
 		actor.Via = ViaAgent
 	}
 	return credential{actor: actor, recheck: func() error {
-		_, err := g.tokens.find(ctx, secret)
+		now, err := g.tokens.find(ctx, secret)
+		if err == nil && (!reflect.DeepEqual(now.Roles, token.Roles) || !slices.Equal(now.Groups, token.Groups)) {
+			err = errInvalid // a stream begins again with other roles
+		}
 		return err
 	}}, err
 }

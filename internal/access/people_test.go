@@ -385,3 +385,42 @@ func TestWhoManagesPeople(t *testing.T) {
 	}
 	require.Equal(t, []int{http.StatusUnauthorized, http.StatusUnauthorized}, statuses)
 }
+
+// TestTokensEndWithTheirOwner has a person make a token, lose roles, and then the account.
+func TestTokensEndWithTheirOwner(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner := s.member("ann", "admin").get("/").seen(t).Actor
+	mine := access.With(context.Background(), owner)
+	secret, _ := s.token(mine, "ci", 0, "admin:web", "operator", "approver:shop")
+	grouped, _, err := s.tokens().Create(mine, access.NewToken{Name: "grouped", Roles: roles(t, "approver"), Groups: []string{"leads", "others"}})
+	require.NoError(t, err)
+	_, other := s.token(ann("admin"), "other", 0, "admin")
+	use := func(secret string) reply { return s.user().get("/api/x", "Authorization: Bearer "+secret) }
+	require.Equal(t, roles(t, "admin:web", "operator", "approver:shop"), use(secret).seen(t).Actor.Roles)
+	require.Equal(t, []string{"leads", "others"}, use(grouped).seen(t).Actor.Groups)
+	for _, change := range []struct{ owner, token []string }{
+		{[]string{"operator:web", "approver:shop"}, []string{"operator:web", "viewer:shop", "approver:shop"}},
+		{[]string{"viewer"}, []string{"viewer", "viewer:shop", "viewer:web"}},
+		{[]string{"viewer:api"}, []string{"viewer:api"}},
+		{[]string{"admin"}, []string{"admin:web", "operator", "approver:shop"}},
+		{[]string{"approver"}, []string{"viewer", "approver:shop", "approver:web"}},
+	} {
+		_, err := s.people().SetRoles(ann("admin"), "ann", roles(t, change.owner...), nil)
+		require.NoError(t, err)
+		require.Equal(t, roles(t, change.token...), use(secret).seen(t).Actor.Roles, "%v", change.owner)
+	}
+	require.Equal(t, []string{"leads"}, use(grouped).seen(t).Actor.Groups)
+	_, err = s.people().Revoke(ann("admin"), "ann")
+	require.NoError(t, err)
+	require.Equal(t, 401, use(secret).StatusCode)
+	back, _, err := s.people().Reset(ann("admin"), "ann")
+	require.NoError(t, err)
+	require.Equal(t, 303, s.user().join(s.code(back), newPassword).StatusCode)
+	require.Equal(t, 401, use(secret).StatusCode, "the account is back, its tokens are not")
+	all, err := s.tokens().List(ann("admin"))
+	require.NoError(t, err)
+	for _, k := range all {
+		require.Equal(t, k.ID != other.ID, k.RevokedAt != nil, k.Name)
+	}
+}

@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,6 +68,37 @@ type Roles map[string][]Role
 // Has reports whether the roles include one for a team, or for all teams.
 func (r Roles) Has(role Role, team string) bool {
 	return slices.Contains(r[AllTeams], role) || team != NoTeam && slices.Contains(r[team], role)
+}
+
+// capped are the roles that permit what both permit.
+func (r Roles) capped(most Roles) Roles {
+	both := Roles{}
+	for _, team := range slices.Sorted(maps.Keys(r)) {
+		for _, other := range slices.Sorted(maps.Keys(most)) {
+			at := team
+			switch {
+			case team == AllTeams:
+				at = other
+			case other != AllTeams && other != team:
+				continue
+			}
+			for _, given := range r[team] {
+				for _, allowed := range most[other] {
+					role := RoleViewer // each role may view
+					switch {
+					case given == allowed || allowed == RoleAdmin:
+						role = given
+					case given == RoleAdmin:
+						role = allowed
+					}
+					if !slices.Contains(both[at], role) {
+						both[at] = append(both[at], role)
+					}
+				}
+			}
+		}
+	}
+	return both
 }
 
 // Allow reports whether the roles have a permission for a team, [NoTeam] or [AllTeams].

@@ -140,7 +140,7 @@ func newPeopleRole(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "role NAME",
 		Short:   "Give a person other roles, at once",
-		Long:    "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one removes them.",
+		Long:    "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one removes them. Links for the account that were not used end.",
 		Example: "  maestro people role ann --role operator --team web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			roles, err := flags.grants()
@@ -153,6 +153,7 @@ func newPeopleRole(a *app) *cobra.Command {
 			}
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.SetPersonRoles, httpapi.NameBody[control.PersonRoles]{Name: args[0], Body: in}, func(p control.Person) {
 				a.print("%s has the roles %s", p.Name, grantsOf(p))
+				a.printErr("links for the account that were not used have ended; `maestro people reset %s` makes one", p.Name)
 			})
 		},
 	}
@@ -164,7 +165,7 @@ func newPeopleReset(a *app) *cobra.Command {
 	about := cobra.Command{
 		Use: "reset NAME", Short: "Print a link with which a person recovers the account",
 		Long: "Print a link with which a person who has lost the password or the passkey chooses a new one. It works once, for 3 days. " +
-			"When it is used, the old password, passkeys and sign-ins end; who was revoked has the account again.",
+			"When it is used, the old password, passkeys, sign-ins and the person's tokens end; who was revoked has the account again.",
 	}
 	return onePerson(a, about, httpapi.ResetPerson, func(p control.Person) {
 		a.print("%s", p.Link)

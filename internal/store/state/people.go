@@ -104,7 +104,10 @@ func (d *DB) Invite(ctx context.Context, of Person, inv Invitation, lifetime tim
 // unchanged returns [ErrNotFound] if a person has other roles or groups than the caller has seen.
 func (t *Tx) unchanged(seen Person) error {
 	var p Person
-	err := t.get(&p, "people", "where id = $1", seen.ID)
+	err := t.lock("people")
+	if err == nil {
+		err = t.get(&p, "people", "where id = $1", seen.ID)
+	}
 	if err == nil && (!reflect.DeepEqual(p.Roles, seen.Roles) || !slices.Equal(p.Groups, seen.Groups)) {
 		err = ErrNotFound
 	}
