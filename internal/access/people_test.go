@@ -172,13 +172,13 @@ func TestPasswordsAreNotGuessed(t *testing.T) {
 	for i := range 8 {
 		require.Equal(t, 401, s.user().login("ann", newPassword, fmt.Sprint("198.51.100.", i)).StatusCode)
 	}
-	for _, password := range []string{newPassword, goodPassword} {
-		got := s.user().login("ann", password, "203.0.113.1")
+	for name, password := range map[string]string{"ann": newPassword, "ANN": goodPassword} {
+		got := s.user().login(name, password, "203.0.113.1")
 		require.Equal(t, 429, got.StatusCode, "an account is guessed at from all addresses together")
 		require.Equal(t, "60", got.Header.Get("Retry-After"))
 	}
 	s.clock.advance(time.Minute)
-	require.Equal(t, 303, s.user().login("ann", goodPassword, "203.0.113.1").StatusCode)
+	require.Equal(t, 303, s.user().login("Ann", goodPassword, "203.0.113.1").StatusCode, "a phone begins a name with a capital letter")
 	require.Equal(t, 401, s.user().login("ann", newPassword, "203.0.113.1").StatusCode, "a sign-in begins the count anew")
 
 	s.clock.advance(time.Hour)

@@ -63,15 +63,15 @@ type Invitation struct {
 	Purpose      Purpose
 }
 
-// AddPerson adds a person with an invitation. taken: there is one with the name, and nothing is added. The error is [ErrFull] if
-// there are as many people as there may be.
+// AddPerson adds a person with an invitation. taken: there is one with the name, in capital or small letters, and nothing is added.
+// One-time links that were made for the name end, with their browsers. The error is [ErrFull] if there are as many people as there may be.
 func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration, most int) (made Person, taken bool, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		if err := t.lock("people"); err != nil {
 			return err
 		}
 		var count, named int
-		if err := t.row(`select count(*), coalesce(sum(case when name = $1 then 1 else 0 end), 0) from people`, n.Name).Scan(&count, &named); err != nil {
+		if err := t.row(`select count(*), coalesce(sum(case when lower(name) = lower($1) then 1 else 0 end), 0) from people`, n.Name).Scan(&count, &named); err != nil {
 			return err
 		}
 		if taken = named > 0; taken {
@@ -84,6 +84,13 @@ func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime t
 		made.CreatedAt = timeOf(now)
 		if err := t.insert("people", columnsOf(&made)); err != nil {
 			return err
+		}
+		for _, statement := range []string{
+			`delete from links where lower(name) = lower($1)`, `delete from browsers where via = 'link' and lower(name) = lower($1)`,
+		} {
+			if _, err := t.exec(statement, n.Name); err != nil {
+				return err
+			}
 		}
 		return t.invite(inv, now, lifetime)
 	})
@@ -149,8 +156,8 @@ func (d *DB) Join(ctx context.Context, inv Invitation, password string, key Pass
 			_, err = t.exec(`update people set password = $2, joined_at = coalesce(joined_at, $3), revoked_at = null, revoked_by = '' where id = $1`, inv.Person, password, now)
 		}
 		if err == nil && key.ID != "" {
-			key.Person, key.CreatedAt = inv.Person, timeOf(now)
-			err = t.insert("passkeys", columnsOf(&key))
+			key.Person = inv.Person
+			err = t.addPasskey(key, now)
 		}
 		return err
 	})
@@ -183,9 +190,9 @@ func (d *DB) Person(ctx context.Context, id string) (Person, error) {
 	return one[Person](ctx, d, "people", "where id = $1", id)
 }
 
-// PersonNamed reads the person with a name.
+// PersonNamed reads the person with a name, in capital or small letters.
 func (d *DB) PersonNamed(ctx context.Context, name string) (Person, error) {
-	return one[Person](ctx, d, "people", "where name = $1", name)
+	return one[Person](ctx, d, "people", "where lower(name) = lower($1)", name)
 }
 
 // HasPeople reports whether somebody has an account.
@@ -238,10 +245,19 @@ func (d *DB) SetPassword(ctx context.Context, id, before, password, keep string)
 			err = ErrNotFound
 		}
 		if err == nil {
-			_, err = t.exec(`delete from browsers where person_id = $1 and hash <> $2`, id, keep)
+			err = t.signOut(id, keep)
 		}
 		return err
 	})
+}
+
+// signOut signs the browsers of a person out, but not the one with the hash keep, and ends links for other devices.
+func (t *Tx) signOut(person, keep string) error {
+	_, err := t.exec(`delete from browsers where person_id = $1 and hash <> $2`, person, keep)
+	if err == nil {
+		_, err = t.exec(`delete from invitations where person = $1 and purpose = 'device'`, person)
+	}
+	return err
 }
 
 // signIn notes a sign-in by what a person can sign in by now.
