@@ -116,8 +116,23 @@ func (g *Guard) refusePassword(w http.ResponseWriter, r *http.Request, v visit, 
 // joinForm is the form of an invitation.
 type joinForm struct {
 	Name, Code string
-	Purpose    state.Purpose
-	Min, Max   int
+	// By invites the person, to something.
+	By, To   string
+	Purpose  state.Purpose
+	Min, Max int
+}
+
+// invitedTo is what a person with roles can do, for somebody who does not know Maestro.
+func invitedTo(roles Roles) string {
+	switch {
+	case roles.anywhere(RoleAdmin):
+		return "manage teams of AI agents"
+	case roles.anywhere(RoleOperator):
+		return "run teams of AI agents"
+	case roles.anywhere(RoleApprover):
+		return "approve the work of AI agents"
+	}
+	return "see the work of AI agents"
 }
 
 // errNoInvitation says that a code is unknown, used or too old.
@@ -151,13 +166,22 @@ func (g *Guard) showInvitation(w http.ResponseWriter, r *http.Request, v visit) 
 	if !g.mayBeSent(w, r, v) {
 		return
 	}
-	if inv, p, ok := g.invitation(w, r, v, code); ok {
+	inv, p, err := g.options.DB.Invitation(r.Context(), hashOf(code))
+	_, out := g.identify(r, v)
+	switch {
+	case err == nil:
 		g.showJoin(w, r, http.StatusOK, "", inv, p, code)
+	case errors.Is(err, state.ErrNotFound) && out == nil: // the person comes again
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	case errors.Is(err, state.ErrNotFound) && isCrossSiteNavigation(r):
+		g.refuse(w, r, v, errNoCredential)
+	default:
+		g.refuseInvitation(w, r, v, err)
 	}
 }
 
 func (g *Guard) showJoin(w http.ResponseWriter, r *http.Request, status int, text string, inv state.Invitation, p Person, code string) {
-	g.answer(w, r, fault{status: status, title: "Welcome, " + p.Name, text: text, join: &joinForm{p.Name, code, inv.Purpose, minPassword, maxPassword}})
+	g.answer(w, r, fault{status: status, title: "Welcome, " + p.Name, text: text, join: &joinForm{p.Name, code, p.By, invitedTo(p.Roles), inv.Purpose, minPassword, maxPassword}})
 }
 
 // join makes an account usable, or usable again, with a password, and signs its person in.

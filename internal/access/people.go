@@ -17,9 +17,9 @@ import (
 const (
 	// maxPeople have accounts, with those who were revoked.
 	maxPeople = 2000
-	// maxInvitation is for how long an invitation is good at most, and resetLifetime a link for the recovery of an account.
+	// ResetLifetime is for how long a link for the recovery of an account is good, and maxInvitation an invitation at most.
 	maxInvitation = 30 * 24 * time.Hour
-	resetLifetime = 3 * 24 * time.Hour
+	ResetLifetime = 3 * 24 * time.Hour
 )
 
 // Person is somebody who has an account.
@@ -86,12 +86,20 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 		switch {
 		case errors.Is(err, state.ErrFull):
 			return &NameError{text: fmt.Sprintf("the store has %d people already, and no more are allowed; those who were revoked count", maxPeople)}
+		case taken && p.hidden(ctx, n.Name):
+			return &NameError{text: fmt.Sprintf("the name %s is taken; choose another", n.Name)}
 		case taken:
 			return &NameError{text: fmt.Sprintf("a person %s exists already; choose another name, or make a new link with `maestro people reset %[1]s`", n.Name)}
 		}
 		return err
 	})
 	return link, made, err
+}
+
+// hidden reports whether the actor may not see the person with a name.
+func (p *People) hidden(ctx context.Context, name string) bool {
+	found, err := p.db.PersonNamed(ctx, name)
+	return err != nil || mayManage(ctx, found.Roles) != nil
 }
 
 // mayInvite refuses agents: with a link for a person, or as a person with other roles, they would approve as one.
@@ -254,7 +262,7 @@ func (p *People) Reset(ctx context.Context, name string) (link string, found Per
 		return "", found, err
 	}
 	link, err = p.link(ctx, event, found.ID, state.ForRecovery, func(ctx context.Context, inv state.Invitation) error {
-		return changedSince(p.db.Invite(ctx, found, inv, resetLifetime), name)
+		return changedSince(p.db.Invite(ctx, found, inv, ResetLifetime), name)
 	})
 	return link, found, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,8 +69,8 @@ func newPeopleInvite(a *app) *cobra.Command {
 			}
 			in := control.NewPerson{Name: args[0], Roles: roles, Groups: flags.groups, For: textfmt.Duration(lifetime)}
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.InvitePerson, httpapi.Body[control.NewPerson]{Body: in}, func(p control.Person) {
-				a.print("%s", p.Link)
-				a.printErr("%s is invited as %s; the link works once, and is not shown again. Send it to nobody else", p.Name, grantsOf(p))
+				a.printErr("%s is invited as %s", p.Name, grantsOf(p))
+				a.writeLink(p)
 			})
 		},
 	}
@@ -168,9 +169,17 @@ func newPeopleReset(a *app) *cobra.Command {
 			"When it is used, the old password, passkeys, sign-ins and the person's tokens end; who was revoked has the account again.",
 	}
 	return onePerson(a, about, httpapi.ResetPerson, func(p control.Person) {
-		a.print("%s", p.Link)
-		a.printErr("the link works once, and is not shown again. Send it to %s and nobody else", p.Name)
+		a.writeLink(p)
 	})
+}
+
+// writeLink prints a link for an account, and whom it serves.
+func (a *app) writeLink(p control.Person) {
+	a.print("%s", p.Link)
+	a.printErr("the link is for %s and nobody else, works once, until %s, and is not shown again", p.Name, terminal.Moment(p.LinkUntil))
+	if at, err := url.Parse(p.Link); err == nil && access.OnlyHere(at.Host) {
+		a.printErr("it opens on this machine only; for others, start the server with --host NAME, behind a proxy with TLS, and make another link")
+	}
 }
 
 func newPeopleRevoke(a *app) *cobra.Command {
