@@ -17,8 +17,9 @@ import (
 const (
 	// maxPeople have accounts, with those who were revoked.
 	maxPeople = 2000
-	// ResetLifetime is for how long a link for the recovery of an account is good, and maxInvitation an invitation at most.
+	// maxInvitation is for how long an invitation is good at most.
 	maxInvitation = 30 * 24 * time.Hour
+	// ResetLifetime is for how long a link for the recovery of an account is good.
 	ResetLifetime = 3 * 24 * time.Hour
 )
 

@@ -70,31 +70,14 @@ func (r Roles) Has(role Role, team string) bool {
 	return slices.Contains(r[AllTeams], role) || team != NoTeam && slices.Contains(r[team], role)
 }
 
-// capped are the roles that permit what both permit.
+// capped are roles that permit what both permit.
 func (r Roles) capped(most Roles) Roles {
 	both := Roles{}
-	for _, team := range slices.Sorted(maps.Keys(r)) {
-		for _, other := range slices.Sorted(maps.Keys(most)) {
-			at := team
-			switch {
-			case team == AllTeams:
-				at = other
-			case other != AllTeams && other != team:
-				continue
-			}
-			for _, given := range r[team] {
-				for _, allowed := range most[other] {
-					role := RoleViewer // each role may view
-					switch {
-					case given == allowed || allowed == RoleAdmin:
-						role = given
-					case given == RoleAdmin:
-						role = allowed
-					}
-					if !slices.Contains(both[at], role) {
-						both[at] = append(both[at], role)
-					}
-				}
+	for _, team := range slices.AppendSeq(slices.Collect(maps.Keys(r)), maps.Keys(most)) {
+		both[team] = nil
+		for i, p := range []Permission{View, Approve, Operate, Admin} { // what each of AllRoles permits
+			if r.Allow(p, team) && most.Allow(p, team) {
+				both[team] = append(both[team], AllRoles[i])
 			}
 		}
 	}
