@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
@@ -28,12 +29,14 @@ const (
 	recently = 15 * time.Minute
 )
 
-// postForm reads a form that a page of this server has sent.
+// postForm reads a form that a page of this server has sent. Nobody knows yet who sends it, so few are read at once.
 func (g *Guard) postForm(w http.ResponseWriter, r *http.Request, v visit, handle func(http.ResponseWriter, *http.Request, visit)) {
 	err := checkBrowser(r, v, true)
 	if err == nil {
-		r.Body = http.MaxBytesReader(w, newPacedBody(w, r.Body, signedPatience, math.MaxInt), maxForm)
-		err = readForm(r)
+		err = g.readUnverified(g.forms, v, func() error {
+			r.Body = http.MaxBytesReader(w, newPacedBody(w, r.Body, signedPatience, math.MaxInt), maxForm)
+			return readForm(r)
+		})
 	}
 	switch {
 	case err != nil:
@@ -69,12 +72,8 @@ func (g *Guard) loginByPassword(w http.ResponseWriter, r *http.Request, v visit)
 // often is refused before the password is looked at.
 func (g *Guard) checked(ctx context.Context, v visit, name, password string) (found Person, known string, err error) {
 	network := httpserver.Network(v.client)
-	if wait := g.failures.passwords.wait(network); wait > 0 {
+	if ok, wait := g.failures.passwords.take(network); !ok {
 		return found, "", &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many failures", Text: "too many sign-ins from your address have failed; try again later", After: wait}
-	}
-	name = safetext.Clip(name, maxGroup) // no name is longer
-	if ok, after := g.failures.guesses.take(name); !ok {
-		return found, "", &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many failures", Text: "too many sign-ins with this name have failed; try again later, sign in by a passkey, or ask an admin for a link", After: after}
 	}
 	done, own := g.hashing.Begin(network)
 	switch {
@@ -84,11 +83,13 @@ func (g *Guard) checked(ctx context.Context, v visit, name, password string) (fo
 		return found, "", errBusy
 	}
 	defer done()
-	switch found, known, err = g.people.check(ctx, name, password); {
-	case err == nil:
-		g.failures.guesses.forget(name)
-	case errors.Is(err, errWrongPassword):
-		g.failures.passwords.take(network)
+	same := strings.ToLower(safetext.Clip(name, maxGroup)) // no name is longer
+	if ok, after := g.failures.guesses.take(same); !ok {
+		return found, "", &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many failures", Text: "too many sign-ins with this name have failed; try again later, sign in by a passkey, or ask an admin for a link", After: after}
+	}
+	if found, known, err = g.people.check(ctx, name, password); err == nil {
+		g.failures.guesses.forget(same)
+		g.failures.passwords.giveBack(network)
 	}
 	return found, known, err
 }
@@ -115,8 +116,23 @@ func (g *Guard) refusePassword(w http.ResponseWriter, r *http.Request, v visit, 
 // joinForm is the form of an invitation.
 type joinForm struct {
 	Name, Code string
-	Purpose    state.Purpose
-	Min, Max   int
+	// By invites the person, to something.
+	By, To   string
+	Purpose  state.Purpose
+	Min, Max int
+}
+
+// invitedTo is what a person with roles can do, for somebody who does not know Maestro.
+func invitedTo(roles Roles) string {
+	switch {
+	case roles.anywhere(RoleAdmin):
+		return "manage teams of AI agents"
+	case roles.anywhere(RoleOperator):
+		return "run teams of AI agents"
+	case roles.anywhere(RoleApprover):
+		return "approve the work of AI agents"
+	}
+	return "see the work of AI agents"
 }
 
 // errNoInvitation says that a code is unknown, used or too old.
@@ -150,13 +166,22 @@ func (g *Guard) showInvitation(w http.ResponseWriter, r *http.Request, v visit) 
 	if !g.mayBeSent(w, r, v) {
 		return
 	}
-	if inv, p, ok := g.invitation(w, r, v, code); ok {
+	inv, p, err := g.options.DB.Invitation(r.Context(), hashOf(code))
+	_, out := g.identify(r, v)
+	switch {
+	case err == nil:
 		g.showJoin(w, r, http.StatusOK, "", inv, p, code)
+	case errors.Is(err, state.ErrNotFound) && out == nil: // the person comes again
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	case errors.Is(err, state.ErrNotFound) && isCrossSiteNavigation(r):
+		g.refuse(w, r, v, errNoCredential)
+	default:
+		g.refuseInvitation(w, r, v, err)
 	}
 }
 
 func (g *Guard) showJoin(w http.ResponseWriter, r *http.Request, status int, text string, inv state.Invitation, p Person, code string) {
-	g.answer(w, r, fault{status: status, title: "Welcome, " + p.Name, text: text, join: &joinForm{p.Name, code, inv.Purpose, minPassword, maxPassword}})
+	g.answer(w, r, fault{status: status, title: "Welcome, " + p.Name, text: text, join: &joinForm{p.Name, code, p.By, invitedTo(p.Roles), inv.Purpose, minPassword, maxPassword}})
 }
 
 // join makes an account usable, or usable again, with a password, and signs its person in.
@@ -321,7 +346,7 @@ func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.B
 	}
 	code := newSecret()
 	err = g.options.Audit.do(r.Context(), Event{Action: "person.device", Subject: own.Name}, func(ctx context.Context) error {
-		return g.options.DB.Invite(ctx, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice}, deviceLifetime)
+		return g.options.DB.Invite(ctx, own, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice}, deviceLifetime)
 	})
 	return fault{status: http.StatusOK, title: "Another device", link: v.origin() + joinPath + "?code=" + code, back: accountPath}, err
 }
@@ -332,7 +357,7 @@ func (g *Guard) removePasskey(r *http.Request, _ visit, own Person, browser stat
 		return note, err
 	}
 	return note, g.options.Audit.do(r.Context(), Event{Action: "passkey.remove", Subject: own.Name, Detail: id}, func(ctx context.Context) error {
-		err := g.options.DB.RemovePasskey(ctx, own.ID, id)
+		err := g.options.DB.RemovePasskey(ctx, own.ID, id, browser.Hash)
 		if errors.Is(err, state.ErrNotFound) {
 			err = &inputError{"there is no such passkey"}
 		}

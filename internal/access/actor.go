@@ -147,7 +147,7 @@ func (e *DeniedError) Error() string {
 	case e.Actor == "":
 		return ErrNotSignedIn.Error() + "; sign in, or send a token"
 	case e.Person && e.Permission == Admin:
-		return safetext.Clip(e.Actor, 80) + " may not invite people: an agent would become a person"
+		return safetext.Clip(e.Actor, 80) + " may not invite people or give them roles: an agent would become a person"
 	case e.Person:
 		return fmt.Sprintf("%s may not %s here: the approvals of persons count, so a person has to answer in the dashboard or with `maestro %s`",
 			safetext.Clip(e.Actor, 80), e.Permission, e.Permission)

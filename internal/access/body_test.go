@@ -121,12 +121,17 @@ func TestBodiesOfUnknownCallersAreBoundedTogether(t *testing.T) {
 			return access.Actor{}, r, access.ErrSignature
 		}
 	})
-	call := func() int { return s.user().send("POST", "/hooks/x", "{}", "X-Forwarded-For: 192.0.2.1").StatusCode }
-	var many []net.Conn
-	for i := range 256 {
-		many = append(many, begin(t, s.address, fmt.Sprintf("POST /hooks/x HTTP/1.1\nHost: %s\nX-Forwarded-For: 10.0.0.%d\nContent-Length: 100", s.address, i)))
+	const form = "Content-Type: application/x-www-form-urlencoded"
+	for _, path := range []string{"/hooks/x", "/login"} {
+		call := func() int {
+			return s.user().send("POST", path, "name=ann", "X-Forwarded-For: 192.0.2.1", "Origin: "+s.url, form).StatusCode
+		}
+		var many []net.Conn
+		for i := range 256 {
+			many = append(many, begin(t, s.address, fmt.Sprintf("POST %s HTTP/1.1\nHost: %s\nOrigin: %s\n%s\nX-Forwarded-For: 10.0.0.%d\nContent-Length: 100", path, s.address, s.url, form, i)))
+		}
+		require.Eventually(t, func() bool { return call() == http.StatusServiceUnavailable }, time.Minute, 20*time.Millisecond, path)
+		require.NoError(t, many[0].Close())
+		require.Eventually(t, func() bool { return call() != http.StatusServiceUnavailable }, time.Minute, 20*time.Millisecond, path)
 	}
-	require.Eventually(t, func() bool { return call() == http.StatusServiceUnavailable }, time.Minute, 20*time.Millisecond)
-	require.NoError(t, many[0].Close())
-	require.Eventually(t, func() bool { return call() != http.StatusServiceUnavailable }, time.Minute, 20*time.Millisecond)
 }

@@ -19,7 +19,7 @@ const (
 	// Of each name of an account, so many passwords are tried at once, and then one in a while.
 	guessesAtOnce = 10
 	guessEvery    = time.Minute
-	// Of each network, so many ceremonies of passkeys are begun at once, and then one in a while: each is a row.
+	// Of each network, so many ceremonies of passkeys fail or are under way, and then one in a while: each is a row.
 	ceremoniesAtOnce = 30
 
 	// Of all failures, one a minute and network is recorded, and so many a minute in all.
@@ -34,10 +34,11 @@ const (
 type failures struct {
 	audit   *Audit
 	answers *quota
-	// passwords are those that were wrong, by network: tokens that have ended keep nobody from signing in. guesses are tried
+	// passwords are those that were not right, by network: tokens that have ended keep nobody from signing in. guesses are tried
 	// passwords, by the name that was given.
-	passwords, guesses *quota
-	// ceremonies of passkeys are begun, by network.
+	passwords *quota
+	guesses   *nameQuota
+	// ceremonies of passkeys are those that were begun and did not succeed, by network.
 	ceremonies *quota
 	records    *quota
 	overall    *quota
@@ -52,7 +53,7 @@ func newFailures(audit *Audit, now func() time.Time) *failures {
 		audit:      audit,
 		answers:    newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
 		passwords:  newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
-		guesses:    newQuota(failureNetworks, guessesAtOnce, guessEvery, now),
+		guesses:    newNameQuota(guessesAtOnce, guessEvery, now),
 		ceremonies: newQuota(failureNetworks, ceremoniesAtOnce, failureEvery, now),
 		records:    newQuota(failureNetworks, 1, recordedEvery, now),
 		overall:    newQuota(1, recordedAtOnce, recordedBetween, now),

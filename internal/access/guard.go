@@ -83,8 +83,8 @@ type Guard struct {
 	failures *failures
 	// hashing are the passwords that are checked, by network.
 	hashing *InFlight
-	// unverified are the calls whose signatures are not checked yet, by network.
-	unverified *InFlight
+	// unverified are the calls whose signatures are not checked yet, and forms the forms of sign-ins that are read, by network.
+	unverified, forms *InFlight
 }
 
 // NewGuard returns a guard.
@@ -93,6 +93,7 @@ func NewGuard(o Options) *Guard {
 		options: o, doors: newServerNames(o), browsers: browsers{o.DB}, links: links{o.DB, o.Audit},
 		tokens: NewTokens(o.DB, o.Audit), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
 		people: NewPeople(o.DB, o.Audit), hashing: NewInFlight(passwordsAtOnce, passwordsInAll), unverified: NewInFlight(signedAtOnce, signedInAll),
+		forms: NewInFlight(signedAtOnce, signedInAll),
 	}
 }
 

@@ -79,7 +79,10 @@ func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (cre
 		actor.Via = ViaAgent
 	}
 	return credential{actor: actor, recheck: func() error {
-		_, err := g.tokens.find(ctx, secret)
+		now, err := g.tokens.find(ctx, secret)
+		if err == nil && (!reflect.DeepEqual(now.Roles, token.Roles) || !slices.Equal(now.Groups, token.Groups)) {
+			err = errInvalid // a stream begins again with other roles
+		}
 		return err
 	}}, err
 }
@@ -95,23 +98,32 @@ const (
 // errBusy refuses a call because of those of others.
 var errBusy = &RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many calls", Text: "too many calls come at once; try again in a moment", After: time.Second}
 
-// identifySigned returns who has signed a call, and the request that goes on.
-func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (credential, *http.Request, error) {
-	done, own := g.unverified.Begin(httpserver.Network(v.client))
+// readUnverified reads the body of a call whose sender is not known, unless too many are read at once.
+func (g *Guard) readUnverified(of *InFlight, v visit, read func() error) error {
+	done, own := of.Begin(httpserver.Network(v.client))
 	switch {
 	case own:
-		return credential{}, r, errTooMany
+		return errTooMany
 	case done == nil:
-		return credential{}, r, errBusy
+		return errBusy
 	}
 	defer done()
-	r.Body = newPacedBody(w, r.Body, signedPatience, math.MaxInt)
-	actor, verified, err := g.options.Signature(r)
+	return read()
+}
+
+// identifySigned returns who has signed a call, and the request that goes on.
+func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (c credential, verified *http.Request, err error) {
+	verified = r
+	err = g.readUnverified(g.unverified, v, func() (err error) {
+		r.Body = newPacedBody(w, r.Body, signedPatience, math.MaxInt)
+		c.actor, verified, err = g.options.Signature(r)
+		return err
+	})
 	if err != nil {
 		return credential{}, r, err
 	}
-	actor.From, actor.ReadOnly = v.client, g.options.ReadOnly
-	return credential{actor: actor}, verified, nil
+	c.actor.From, c.actor.ReadOnly = v.client, g.options.ReadOnly
+	return c, verified, nil
 }
 
 func (g *Guard) actor(who state.Browser, v visit) Actor {

@@ -316,6 +316,9 @@ func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, to
 		return fmt.Errorf("%w: %w", errIdentity, err)
 	}
 	maps.DeleteFunc(stated, isNull)
+	if claims["email"] == nil { // what the token verifies is no address of the endpoint
+		delete(claims, "email_verified")
+	}
 	if claims["email"] != nil && string(claims["email"]) != string(stated["email"]) { // another address is verified
 		delete(stated, "email_verified")
 	}

@@ -88,6 +88,7 @@ func TestNamesAndGroupsOfAProvider(t *testing.T) {
 		{map[string]any{"sub": "2", "email": "ceo@example.org", "email_verified": "true", "groups": []string{"eng"}}, nil, "ceo@example.org", 303},
 		{map[string]any{"sub": "7", "email": "ceo@example.org", "email_verified": "false", "groups": []string{"eng"}}, nil, "7", 303},
 		{map[string]any{"sub": "8", "email": "ceo@example.org", "email_verified": nil, "groups": nil}, map[string]any{"sub": "8", "groups": []string{"", "eng"}, "email_verified": "false"}, "8", 303},
+		{map[string]any{"sub": "9", "email_verified": true}, map[string]any{"sub": "9", "groups": []string{"eng"}, "email": "ceo@example.org"}, "9", 303},
 		{map[string]any{"sub": "3"}, map[string]any{"sub": "3", "groups": []string{"leads"}, "email": "c@d", "email_verified": true}, "c@d", 303},
 		{map[string]any{"sub": "4"}, map[string]any{"sub": "9", "groups": []string{"leads"}}, "", 401},
 		{map[string]any{"sub": "5", "groups": []string{"other"}}, nil, "", 403},

@@ -128,6 +128,9 @@ func (g *Guard) beginPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 		data, _ := json.Marshal(under) // texts, numbers and times
 		err = g.options.DB.AddCeremony(r.Context(), hashOf(cookie), data, ceremonyLifetime, maxCeremonies)
 	}
+	if errors.Is(err, state.ErrFull) {
+		err = errBusy
+	}
 	if err != nil {
 		g.refusePasskey(w, r, v, err)
 		return
@@ -203,6 +206,7 @@ func (g *Guard) finishPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 		g.refusePasskey(w, r, v, err)
 		return
 	}
+	g.failures.ceremonies.giveBack(httpserver.Network(v.client))
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]string{"next": next})
 }

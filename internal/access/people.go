@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -16,9 +17,10 @@ import (
 const (
 	// maxPeople have accounts, with those who were revoked.
 	maxPeople = 2000
-	// maxInvitation is for how long an invitation is good at most, and resetLifetime a link for the recovery of an account.
+	// maxInvitation is for how long an invitation is good at most.
 	maxInvitation = 30 * 24 * time.Hour
-	resetLifetime = 3 * 24 * time.Hour
+	// ResetLifetime is for how long a link for the recovery of an account is good.
+	ResetLifetime = 3 * 24 * time.Hour
 )
 
 // Person is somebody who has an account.
@@ -85,6 +87,8 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 		switch {
 		case errors.Is(err, state.ErrFull):
 			return &NameError{text: fmt.Sprintf("the store has %d people already, and no more are allowed; those who were revoked count", maxPeople)}
+		case taken && p.hidden(ctx, n.Name):
+			return &NameError{text: fmt.Sprintf("the name %s is taken; choose another", n.Name)}
 		case taken:
 			return &NameError{text: fmt.Sprintf("a person %s exists already; choose another name, or make a new link with `maestro people reset %[1]s`", n.Name)}
 		}
@@ -93,7 +97,13 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 	return link, made, err
 }
 
-// mayInvite refuses agents: with a link for a person they would approve as one.
+// hidden reports whether the actor may not see the person with a name.
+func (p *People) hidden(ctx context.Context, name string) bool {
+	found, err := p.db.PersonNamed(ctx, name)
+	return err != nil || mayManage(ctx, found.Roles) != nil
+}
+
+// mayInvite refuses agents: with a link for a person, or as a person with other roles, they would approve as one.
 func mayInvite(ctx context.Context) error {
 	if actor, _ := Of(ctx); actor.Over() != "" {
 		return &DeniedError{Actor: actor.String(), Permission: Admin, Person: true}
@@ -205,31 +215,44 @@ func (p *People) account(ctx context.Context, of Person) (Account, error) {
 	return a, err
 }
 
-// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil.
+// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil. Links for the account that were
+// not used end.
 func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups []string) (Person, error) {
 	event := Event{Action: "person.role", Subject: name, Detail: grants(roles, groups)}
 	found, err := p.managed(ctx, event)
 	if err != nil {
 		return found, err
 	}
-	if err := mayGive(ctx, roles, groups); err != nil {
-		p.audit.deny(ctx, event, err)
-		return found, err
-	}
+	err = cmp.Or(mayInvite(ctx), mayGive(ctx, roles, groups))
 	if groups == nil {
 		groups = found.Groups
+	}
+	if !slices.Equal(groups, found.Groups) { // without a group, who could not give it would recover the account
+		err = cmp.Or(err, mayGive(ctx, found.Roles, found.Groups))
+	}
+	if err != nil {
+		p.audit.deny(ctx, event, err)
+		return found, err
 	}
 	if err := checkGiven(roles, groups); err != nil {
 		return found, err
 	}
 	event.Detail = grants(found.Roles, found.Groups) + " -> " + grants(roles, groups)
-	err = p.audit.do(ctx, event, func(ctx context.Context) error { return p.db.SetRoles(ctx, found.ID, roles, groups) })
+	err = p.audit.do(ctx, event, func(ctx context.Context) error { return changedSince(p.db.SetRoles(ctx, found, roles, groups), name) })
 	found.Roles, found.Groups = roles, groups
 	return found, err
 }
 
+// changedSince explains that a person has other roles than those for which the actor's rights were checked.
+func changedSince(err error, name string) error {
+	if errors.Is(err, state.ErrNotFound) {
+		return &NameError{text: fmt.Sprintf("the roles of %s were changed meanwhile; look at them, and try again", name)}
+	}
+	return err
+}
+
 // Reset returns a link with which a person recovers the account: when it is used, the password, the passkeys and the
-// sign-ins before end, and a revocation.
+// sign-ins before end, the person's tokens, and a revocation.
 func (p *People) Reset(ctx context.Context, name string) (link string, found Person, err error) {
 	event := Event{Action: "person.reset", Subject: name}
 	if found, err = p.managed(ctx, event); err != nil {
@@ -240,16 +263,17 @@ func (p *People) Reset(ctx context.Context, name string) (link string, found Per
 		return "", found, err
 	}
 	link, err = p.link(ctx, event, found.ID, state.ForRecovery, func(ctx context.Context, inv state.Invitation) error {
-		return p.db.Invite(ctx, inv, resetLifetime)
+		return changedSince(p.db.Invite(ctx, found, inv, ResetLifetime), name)
 	})
 	return link, found, err
 }
 
-// Revoke ends what a person can sign in by, and is signed in by, at once.
+// Revoke ends what a person can sign in by, is signed in by, and has made tokens for, at once. A repetition ends what there is since,
+// like a link.
 func (p *People) Revoke(ctx context.Context, name string) (Person, error) {
 	event := Event{Action: "person.revoke", Subject: name}
 	found, err := p.managed(ctx, event)
-	if err != nil || found.RevokedAt != nil {
+	if err != nil {
 		return found, err
 	}
 	actor, _ := Of(ctx)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -92,6 +93,8 @@ func TestAnInvitationMakesOneAccount(t *testing.T) {
 		page := s.user().get(path, html)
 		require.Equal(t, 200, page.StatusCode)
 		require.Contains(t, page.text, "Welcome, ann")
+		require.Contains(t, page.text, "ann invites you to approve the work of AI agents")
+		require.Equal(t, "strict-origin", page.Header.Get("Referrer-Policy"), "the code is in the address")
 		require.Empty(t, page.Cookies())
 	}
 	require.Equal(t, 401, s.user().login("ann", "", "").StatusCode, "an account without a password opens with none")
@@ -116,6 +119,7 @@ func TestAnInvitationMakesOneAccount(t *testing.T) {
 	require.Equal(t, access.Actor{
 		Name: "ann", PersonID: who.PersonID, Via: access.ViaAccount, From: "127.0.0.1", Roles: roles(t, "approver:web"), Groups: []string{"leads"},
 	}, who)
+	require.Equal(t, 303, users[winner].get(path, html).StatusCode, "who follows it again is signed in")
 	again := s.user().get(path, html)
 	require.Equal(t, 401, again.StatusCode)
 	require.Contains(t, again.text, "was used already")
@@ -157,13 +161,16 @@ func TestPasswordsAreNotGuessed(t *testing.T) {
 	s.invite("invited", "viewer")
 	wrong := s.user().login("ann", newPassword, "192.0.2.1")
 	require.Equal(t, 401, wrong.StatusCode)
+	typed := regexp.MustCompile(`<input name="name" value="[^"]*"`)
+	require.Contains(t, wrong.text, `<input name="name" value="ann"`)
 	took := map[string]time.Duration{}
 	for i, name := range []string{"ann", "nobody", "invited", "", "' or 1=1", strings.Repeat("x", 5000)} {
 		began := time.Now()
 		got := s.user().login(name, newPassword, fmt.Sprint("192.0.2.", i+2))
 		took[name] = time.Since(began)
 		require.Equal(t, 401, got.StatusCode)
-		require.Equal(t, wrong.text, got.text, "the answer does not say whether there is a %q", name)
+		require.Contains(t, got.text, "Forgot it?")
+		require.Equal(t, typed.ReplaceAllString(wrong.text, ""), typed.ReplaceAllString(got.text, ""), "the answer does not say whether there is a %q", name)
 		require.Empty(t, got.Cookies())
 	}
 	for name, t1 := range took {
@@ -172,13 +179,13 @@ func TestPasswordsAreNotGuessed(t *testing.T) {
 	for i := range 8 {
 		require.Equal(t, 401, s.user().login("ann", newPassword, fmt.Sprint("198.51.100.", i)).StatusCode)
 	}
-	for _, password := range []string{newPassword, goodPassword} {
-		got := s.user().login("ann", password, "203.0.113.1")
+	for name, password := range map[string]string{"ann": newPassword, "ANN": goodPassword} {
+		got := s.user().login(name, password, "203.0.113.1")
 		require.Equal(t, 429, got.StatusCode, "an account is guessed at from all addresses together")
 		require.Equal(t, "60", got.Header.Get("Retry-After"))
 	}
 	s.clock.advance(time.Minute)
-	require.Equal(t, 303, s.user().login("ann", goodPassword, "203.0.113.1").StatusCode)
+	require.Equal(t, 303, s.user().login("Ann", goodPassword, "203.0.113.1").StatusCode, "a phone begins a name with a capital letter")
 	require.Equal(t, 401, s.user().login("ann", newPassword, "203.0.113.1").StatusCode, "a sign-in begins the count anew")
 
 	s.clock.advance(time.Hour)
@@ -280,6 +287,12 @@ func TestRecoveryEndsWhatWasBefore(t *testing.T) {
 	_, err = s.people().Revoke(ann("admin"), "ann")
 	require.NoError(t, err)
 	require.Equal(t, 401, s.user().join(s.code(pending), newPassword).StatusCode, "a revocation ends links, too")
+	pending, _, err = s.people().Reset(ann("admin"), "ann")
+	require.NoError(t, err)
+	_, err = s.people().Revoke(ann("admin"), "ann")
+	require.NoError(t, err)
+	require.Equal(t, 401, s.user().join(s.code(pending), newPassword).StatusCode, "so does a second one")
+	require.Len(t, eventsOf(t, s.audit, access.EventFilter{Action: "person.revoke"}), 2)
 	back, _, err := s.people().Reset(ann("admin"), "ann")
 	require.NoError(t, err)
 	require.Equal(t, 303, after.join(s.code(back), goodPassword).StatusCode)
@@ -339,7 +352,10 @@ func TestWhoManagesPeople(t *testing.T) {
 	require.NoError(t, invite(web, "wim", nil, "approver:web"))
 	require.NoError(t, set(web, "wim", "operator:web"))
 	require.NoError(t, set(web, "lead", "viewer:web"))
-	require.NoError(t, reset(web, "wim"))
+	held, _, err := p.Reset(web, "wim")
+	require.NoError(t, err)
+	_, err = p.SetRoles(web, "lead", roles(t, "viewer:web"), []string{})
+	require.ErrorAs(t, err, new(*access.DeniedError), "without the group she would recover the account")
 	for what, err := range map[string]error{
 		"a role for all teams":           invite(web, "x", nil, "viewer"),
 		"a role of another team":         invite(web, "x", nil, "viewer:web", "viewer:shop"),
@@ -364,13 +380,54 @@ func TestWhoManagesPeople(t *testing.T) {
 		names = append(names, one.Name)
 	}
 	require.Equal(t, []string{"lead", "wim"}, names)
+	require.NoError(t, set(ann("admin"), "wim", "admin"))
+	require.Equal(t, 401, s.user().join(s.code(held), newPassword).StatusCode, "the link that she kept gives no later roles")
 	for _, bad := range []string{"", "ann@example.org", "-x", "a b", strings.Repeat("a", 64)} {
 		require.Error(t, invite(ann("admin"), bad, nil, "viewer"), bad)
 	}
 	require.Error(t, invite(ann("admin"), "noroles", nil))
+	require.EqualError(t, invite(web, "boss", nil, "viewer:web"), "the name boss is taken; choose another", "not who it is")
 	statuses := []int{}
 	for range 2 {
 		statuses = append(statuses, s.user().get("/login/join?code=x").StatusCode)
 	}
 	require.Equal(t, []int{http.StatusUnauthorized, http.StatusUnauthorized}, statuses)
+}
+
+// TestTokensEndWithTheirOwner has a person make a token, lose roles, and then the account.
+func TestTokensEndWithTheirOwner(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner := s.member("ann", "admin").get("/").seen(t).Actor
+	mine := access.With(context.Background(), owner)
+	secret, _ := s.token(mine, "ci", 0, "admin:web", "operator", "approver:shop")
+	grouped, _, err := s.tokens().Create(mine, access.NewToken{Name: "grouped", Roles: roles(t, "approver"), Groups: []string{"leads", "others"}})
+	require.NoError(t, err)
+	_, other := s.token(ann("admin"), "other", 0, "admin")
+	use := func(secret string) reply { return s.user().get("/api/x", "Authorization: Bearer "+secret) }
+	require.Equal(t, []string{"leads", "others"}, use(grouped).seen(t).Actor.Groups)
+	for _, grants := range [][]string{{"operator:web", "approver:shop"}, {"viewer"}, {"viewer:api"}, {"admin"}, {"approver"}} {
+		owns, token := roles(t, grants...), roles(t, "admin:web", "operator", "approver:shop")
+		_, err := s.people().SetRoles(ann("admin"), "ann", owns, nil)
+		require.NoError(t, err)
+		has := use(secret).seen(t).Actor.Roles
+		for _, p := range []access.Permission{access.View, access.Approve, access.Operate, access.Admin} {
+			for _, team := range []string{"web", "shop", "api", access.AllTeams, access.NoTeam} {
+				require.Equal(t, token.Allow(p, team) && owns.Allow(p, team), has.Allow(p, team), "%v: %s %q", grants, p, team)
+			}
+		}
+	}
+	require.Equal(t, []string{"leads"}, use(grouped).seen(t).Actor.Groups)
+	_, err = s.people().Revoke(ann("admin"), "ann")
+	require.NoError(t, err)
+	require.Equal(t, 401, use(secret).StatusCode)
+	back, _, err := s.people().Reset(ann("admin"), "ann")
+	require.NoError(t, err)
+	require.Equal(t, 303, s.user().join(s.code(back), newPassword).StatusCode)
+	require.Equal(t, 401, use(secret).StatusCode, "the account is back, its tokens are not")
+	all, err := s.tokens().List(ann("admin"))
+	require.NoError(t, err)
+	for _, k := range all {
+		require.Equal(t, k.ID != other.ID, k.RevokedAt != nil, k.Name)
+	}
 }

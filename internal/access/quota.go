@@ -1,7 +1,10 @@
 package access
 
 import (
+	"cmp"
+	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -32,26 +35,54 @@ func (q *quota) take(key string) (ok bool, after time.Duration) {
 		limiter = known
 		q.keys.Get(key) // it was seen now
 	}
-	now := q.now()
+	return allow(limiter, q.now())
+}
+
+// allow takes one of a limiter, or says after what time there is one.
+func allow(limiter *rate.Limiter, now time.Time) (ok bool, after time.Duration) {
 	if limiter.AllowN(now, 1) {
 		return true, 0
 	}
 	missing := 1 - limiter.TokensAt(now)
-	return false, time.Duration(missing / float64(q.every) * float64(time.Second))
+	return false, time.Duration(missing / float64(limiter.Limit()) * float64(time.Second))
 }
 
-// wait is after what time a key may do it; zero: now. It takes nothing.
-func (q *quota) wait(key string) time.Duration {
-	limiter, known := q.keys.Get(key)
-	if !known {
-		return 0
+// giveBack undoes one take of a key.
+func (q *quota) giveBack(key string) {
+	if limiter, known := q.keys.Get(key); known {
+		limiter.AllowN(q.now(), -1)
 	}
-	missing := 1 - limiter.TokensAt(q.now())
-	return time.Duration(max(0, missing) / float64(q.every) * float64(time.Second))
+}
+
+// nameQuota is a quota for keys that anybody can make up: none is dropped for others. The few whose hashes are alike share
+// theirs, and nobody can foresee which.
+type nameQuota struct {
+	limiters [1 << 16]atomic.Pointer[rate.Limiter]
+	seed     maphash.Seed
+	every    rate.Limit
+	burst    int
+	now      func() time.Time
+}
+
+func newNameQuota(burst int, every time.Duration, now func() time.Time) *nameQuota {
+	return &nameQuota{seed: maphash.MakeSeed(), every: rate.Every(every), burst: burst, now: now}
+}
+
+func (q *nameQuota) of(key string) *atomic.Pointer[rate.Limiter] {
+	return &q.limiters[maphash.String(q.seed, key)%uint64(len(q.limiters))]
+}
+
+// take reports whether a key may do it now, and otherwise after what time it may.
+func (q *nameQuota) take(key string) (ok bool, after time.Duration) {
+	place, limiter := q.of(key), rate.NewLimiter(q.every, q.burst)
+	if !place.CompareAndSwap(nil, limiter) {
+		limiter = cmp.Or(place.Load(), limiter)
+	}
+	return allow(limiter, q.now())
 }
 
 // forget lets a key begin anew.
-func (q *quota) forget(key string) { q.keys.Remove(key) }
+func (q *nameQuota) forget(key string) { q.of(key).Store(nil) }
 
 // InFlight counts what is in flight, of each key and in all.
 type InFlight struct {

@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,6 +68,20 @@ type Roles map[string][]Role
 // Has reports whether the roles include one for a team, or for all teams.
 func (r Roles) Has(role Role, team string) bool {
 	return slices.Contains(r[AllTeams], role) || team != NoTeam && slices.Contains(r[team], role)
+}
+
+// capped are roles that permit what both permit.
+func (r Roles) capped(most Roles) Roles {
+	both := Roles{}
+	for _, team := range slices.AppendSeq(slices.Collect(maps.Keys(r)), maps.Keys(most)) {
+		both[team] = nil
+		for i, p := range []Permission{View, Approve, Operate, Admin} { // what each of AllRoles permits
+			if r.Allow(p, team) && most.Allow(p, team) {
+				both[team] = append(both[team], AllRoles[i])
+			}
+		}
+	}
+	return both
 }
 
 // Allow reports whether the roles have a permission for a team, [NoTeam] or [AllTeams].

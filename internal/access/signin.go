@@ -244,6 +244,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 	show := map[string]any{
 		"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here, "OIDC": g.oidc != nil,
 		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Link": f.link, "Back": cmp.Or(f.back, "/"),
+		"Name": safetext.Clip(r.PostForm.Get("name"), 63), // of the form
 	}
 	accounts := false
 	if v, _ := r.Context().Value(visitKey{}).(visit); f.signIn && v.maySend() {
@@ -251,7 +252,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 		show["Accounts"] = accounts
 	}
 	if accounts || f.join != nil {
-		h.Set("Referrer-Policy", "same-origin") // without a referrer, forms would have no origin either
+		h.Set("Referrer-Policy", "strict-origin") // without a referrer, forms would have no origin either; a code is none of it
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(f.status)

@@ -196,7 +196,7 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err erro
 const maxSecret = 200
 
 // find returns the active token with a secret, or errInvalid. It is looked up by its hash: how long that
-// takes says nothing of the secret.
+// takes says nothing of the secret. It permits no more than its owner may now, if the owner has an account.
 func (t *Tokens) find(ctx context.Context, secret string) (Token, error) {
 	if !strings.HasPrefix(secret, TokenPrefix) || len(secret) > maxSecret {
 		return Token{}, errInvalid
@@ -204,6 +204,20 @@ func (t *Tokens) find(ctx context.Context, secret string) (Token, error) {
 	token, err := t.db.UseToken(ctx, hashOf(secret))
 	if errors.Is(err, state.ErrNotFound) {
 		err = errInvalid
+	}
+	if err != nil || token.ByID == "" {
+		return token, err
+	}
+	owner, err := t.db.Person(ctx, token.ByID)
+	switch {
+	case errors.Is(err, state.ErrNotFound): // a person of a provider
+		return token, nil
+	case err == nil && owner.RevokedAt != nil:
+		err = errInvalid
+	}
+	token.Roles = Roles(token.Roles).capped(owner.Roles)
+	if !Roles(owner.Roles).Allow(Admin, AllTeams) { // who gives any group
+		token.Groups = slices.DeleteFunc(token.Groups, func(group string) bool { return !slices.Contains(owner.Groups, group) })
 	}
 	return token, err
 }

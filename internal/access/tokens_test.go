@@ -48,6 +48,8 @@ func TestAnAgentStaysAnAgent(t *testing.T) {
 		require.ErrorContains(t, err, "an agent would become a person")
 		_, _, err = s.people().Reset(ctx, "bob")
 		require.ErrorContains(t, err, "an agent would become a person")
+		_, err = s.people().SetRoles(ctx, "bob", roles(t, "admin"), nil)
+		require.ErrorContains(t, err, "an agent would become a person")
 	}
 }
 

@@ -25,8 +25,11 @@ type visitKey struct{}
 func (v visit) maySend() bool { return v.secure || v.loopback() }
 
 // loopback reports whether the client calls this server by a name that only this machine has.
-func (v visit) loopback() bool {
-	name := hostName(v.host)
+func (v visit) loopback() bool { return OnlyHere(v.host) }
+
+// OnlyHere reports whether a host, with or without a port, is one that only this machine has.
+func OnlyHere(host string) bool {
+	name := hostName(host)
 	addr, err := netip.ParseAddr(name)
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") || err == nil && addr.IsLoopback()
 }

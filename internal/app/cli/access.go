@@ -46,7 +46,7 @@ func newTokenCreate(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in.Name, in.For = args[0], textfmt.Duration(lifetime)
+			in.Name, in.For, in.NeverExpires = args[0], textfmt.Duration(lifetime), lifetime == 0
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.CreateToken, httpapi.Body[control.NewToken]{Body: in}, a.writeNewToken)
 		},
 	}

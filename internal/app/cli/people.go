@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,8 +69,8 @@ func newPeopleInvite(a *app) *cobra.Command {
 			}
 			in := control.NewPerson{Name: args[0], Roles: roles, Groups: flags.groups, For: textfmt.Duration(lifetime)}
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.InvitePerson, httpapi.Body[control.NewPerson]{Body: in}, func(p control.Person) {
-				a.print("%s", p.Link)
-				a.printErr("%s is invited as %s; the link works once, and is not shown again. Send it to nobody else", p.Name, grantsOf(p))
+				a.printErr("%s is invited as %s", p.Name, grantsOf(p))
+				a.writeLink(p)
 			})
 		},
 	}
@@ -140,7 +141,7 @@ func newPeopleRole(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "role NAME",
 		Short:   "Give a person other roles, at once",
-		Long:    "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one removes them.",
+		Long:    "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one removes them. Links for the account that were not used end.",
 		Example: "  maestro people role ann --role operator --team web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			roles, err := flags.grants()
@@ -153,6 +154,7 @@ func newPeopleRole(a *app) *cobra.Command {
 			}
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.SetPersonRoles, httpapi.NameBody[control.PersonRoles]{Name: args[0], Body: in}, func(p control.Person) {
 				a.print("%s has the roles %s", p.Name, grantsOf(p))
+				a.printErr("links for the account that were not used have ended; `maestro people reset %s` makes one", p.Name)
 			})
 		},
 	}
@@ -164,12 +166,20 @@ func newPeopleReset(a *app) *cobra.Command {
 	about := cobra.Command{
 		Use: "reset NAME", Short: "Print a link with which a person recovers the account",
 		Long: "Print a link with which a person who has lost the password or the passkey chooses a new one. It works once, for 3 days. " +
-			"When it is used, the old password, passkeys and sign-ins end; who was revoked has the account again.",
+			"When it is used, the old password, passkeys, sign-ins and the person's tokens end; who was revoked has the account again.",
 	}
 	return onePerson(a, about, httpapi.ResetPerson, func(p control.Person) {
-		a.print("%s", p.Link)
-		a.printErr("the link works once, and is not shown again. Send it to %s and nobody else", p.Name)
+		a.writeLink(p)
 	})
+}
+
+// writeLink prints a link for an account, and whom it serves.
+func (a *app) writeLink(p control.Person) {
+	a.print("%s", p.Link)
+	a.printErr("the link is for %s and nobody else, works once, until %s, and is not shown again", p.Name, terminal.Moment(p.LinkUntil))
+	if at, err := url.Parse(p.Link); err == nil && access.OnlyHere(at.Host) {
+		a.printErr("it opens on this machine only; for others, start the server with --host NAME, behind a proxy with TLS, and make another link")
+	}
 }
 
 func newPeopleRevoke(a *app) *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -59,4 +60,9 @@ func named(actor access.Actor, r *mcp.CallToolRequest) access.Actor {
 	return actor
 }
 
-func harmless(name string) string { return safetext.Clip(name, maxName) }
+// deceptive is what a name may not have: other characters than those of usual names, and the word between a program and its person.
+var deceptive = regexp.MustCompile(`[^A-Za-z0-9 ._/…-]|(?i: for )`)
+
+func harmless(name string) string {
+	return strings.TrimSpace(deceptive.ReplaceAllString(safetext.Clip(name, maxName), "-"))
+}

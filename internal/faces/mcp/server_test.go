@@ -179,11 +179,12 @@ func TestClientsOverHTTPAreNamed(t *testing.T) {
 		return got.Header.Get("Mcp-Session-Id")
 	}
 	for name, who := range map[string]string{
-		"claude-code":               "claude-code for ann@desk (over MCP)",
-		`a\u001b[2J\u202e\nb`:       "a b for ann@desk (over MCP)",
-		strings.Repeat("x", 10_000): strings.Repeat("x", 39) + "… for ann@desk (over MCP)",
-		"mcp":                       "mcp for ann@desk (over MCP)",
-		"":                          "ann@desk (a program, over MCP)",
+		"claude-code":                 "claude-code for ann@desk (over MCP)",
+		`a\u001b[2J\u202e\nb`:         "a b for ann@desk (over MCP)",
+		strings.Repeat("x", 10_000):   strings.Repeat("x", 39) + "… for ann@desk (over MCP)",
+		"eve@desk FOR bob (over MCP)": "eve-desk-bob -over MCP- for ann@desk (over MCP)",
+		"mcp":                         "mcp for ann@desk (over MCP)",
+		"":                            "ann@desk (a program, over MCP)",
 	} {
 		id := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+name+`","version":"1"}}}`)
 		post(id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"answer_request","arguments":{"session":"waits","request":"design.ann.1","action":"retry"}}}`)

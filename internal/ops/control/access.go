@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -37,13 +38,18 @@ func (a Access) Events(ctx context.Context, in access.EventFilter) (access.Event
 	return page, err
 }
 
+// usualToken is for how long a token is good that says nothing else.
+const usualToken = 90 * 24 * time.Hour
+
 // NewToken is the properties of a new token.
 type NewToken struct {
 	Name   string           `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
 	Roles  []string         `json:"roles" minItems:"1" maxItems:"100" doc:"ROLE for all teams, or ROLE:TEAM"`
 	Groups []string         `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as in approve.by of a phase; an admin of some teams can give only the admin's own groups"`
 	Agent  bool             `json:"agent,omitempty" doc:"an agent has it: it counts as no person where persons have to approve"`
-	For    textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: until it is revoked"`
+	For    textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: 90 days"`
+	// NeverExpires: it is good until it is revoked.
+	NeverExpires bool `json:"never_expires,omitempty" doc:"it is good until it is revoked"`
 }
 
 // Token is a token with its state.
@@ -82,7 +88,11 @@ func (a Access) CreateToken(ctx context.Context, in NewToken) (Token, error) {
 	if err != nil {
 		return Token{}, invalid("roles", err)
 	}
-	secret, made, err := tokens.Create(ctx, access.NewToken{Name: in.Name, Roles: roles, Groups: in.Groups, Agent: in.Agent, Lifetime: in.For.Std()})
+	lifetime := cmp.Or(in.For.Std(), usualToken)
+	if in.NeverExpires {
+		lifetime = 0
+	}
+	secret, made, err := tokens.Create(ctx, access.NewToken{Name: in.Name, Roles: roles, Groups: in.Groups, Agent: in.Agent, Lifetime: lifetime})
 	return Token{made, made.State(a.Now()), secret}, nameError(err)
 }
 

@@ -35,6 +35,8 @@ type Person struct {
 	access.Person
 	State string `json:"state" enum:"invited,active,revoked"`
 	Link  string `json:"link,omitempty" doc:"the link with which the person begins, in the answer that makes it only"`
+	// LinkUntil is when the link ends.
+	LinkUntil *time.Time `json:"link_expires_at,omitempty" doc:"when the link ends"`
 }
 
 // PersonList is the people whom the caller may manage, by name.
@@ -69,7 +71,7 @@ func (a Access) People(ctx context.Context) (PersonList, error) {
 		all, err := people.List(ctx)
 		doc.People = []Person{}
 		for _, p := range all {
-			doc.People = append(doc.People, personDocument(p, ""))
+			doc.People = append(doc.People, personDocument(p))
 		}
 		return doc, err
 	})
@@ -98,8 +100,9 @@ func (a Access) InvitePerson(ctx context.Context, in NewPerson) (Person, error) 
 		return Person{}, invalid("roles", err)
 	}
 	return ofPeople(a, func(people *access.People) (Person, error) {
-		link, p, err := people.Invite(ctx, access.NewPerson{Name: in.Name, Roles: roles, Groups: in.Groups, Lifetime: cmp.Or(in.For.Std(), usualInvitation)})
-		return personDocument(p, link), err
+		lifetime := cmp.Or(in.For.Std(), usualInvitation)
+		link, p, err := people.Invite(ctx, access.NewPerson{Name: in.Name, Roles: roles, Groups: in.Groups, Lifetime: lifetime})
+		return Person{p, p.State(), link, new(a.Now().Add(lifetime))}, err
 	})
 }
 
@@ -114,7 +117,7 @@ func (a Access) SetPersonRoles(ctx context.Context, name string, in PersonRoles)
 	}
 	return ofPeople(a, func(people *access.People) (Person, error) {
 		p, err := people.SetRoles(ctx, name, roles, in.Groups)
-		return personDocument(p, ""), err
+		return personDocument(p), err
 	})
 }
 
@@ -122,7 +125,7 @@ func (a Access) SetPersonRoles(ctx context.Context, name string, in PersonRoles)
 func (a Access) ResetPerson(ctx context.Context, name string) (Person, error) {
 	return ofPeople(a, func(people *access.People) (Person, error) {
 		link, p, err := people.Reset(ctx, name)
-		return personDocument(p, link), err
+		return Person{p, p.State(), link, new(a.Now().Add(access.ResetLifetime))}, err
 	})
 }
 
@@ -130,12 +133,12 @@ func (a Access) ResetPerson(ctx context.Context, name string) (Person, error) {
 func (a Access) RevokePerson(ctx context.Context, name string) (Person, error) {
 	return ofPeople(a, func(people *access.People) (Person, error) {
 		p, err := people.Revoke(ctx, name)
-		return personDocument(p, ""), err
+		return personDocument(p), err
 	})
 }
 
-func personDocument(p access.Person, link string) Person { return Person{p, p.State(), link} }
+func personDocument(p access.Person) Person { return Person{Person: p, State: p.State()} }
 
 func accountDocument(a access.Account) Account {
-	return Account{personDocument(a.Person, ""), a.SignIns, a.Passkeys, a.Password != ""}
+	return Account{personDocument(a.Person), a.SignIns, a.Passkeys, a.Password != ""}
 }

@@ -79,10 +79,9 @@ func (d *DB) BrowsersOf(ctx context.Context, person string, idle time.Duration) 
 	return all, err
 }
 
-// RemoveBrowsers signs the browsers of a person out, but not the one with the hash keep.
+// RemoveBrowsers signs the browsers of a person out, but not the one with the hash keep, and ends links for other devices.
 func (d *DB) RemoveBrowsers(ctx context.Context, person, keep string) error {
-	_, err := d.exec(ctx, `delete from browsers where person_id = $1 and hash <> $2`, person, keep)
-	return err
+	return d.Write(ctx, func(t *Tx) error { return t.signOut(person, keep) })
 }
 
 // Link is a link that signs in once.

@@ -16,7 +16,8 @@ type Passkey struct {
 	UsedAt     *time.Time      `json:"used_at"`
 }
 
-// AddPasskey adds a passkey of a person. The error is [ErrFull] if there are as many as one person may have.
+// AddPasskey adds a passkey of a person. The error is [ErrFull] if there are as many as one person may have, and [ErrNotFound] if
+// the id is another passkey's.
 func (d *DB) AddPasskey(ctx context.Context, k Passkey, most int) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		var count int
@@ -26,9 +27,18 @@ func (d *DB) AddPasskey(ctx context.Context, k Passkey, most int) error {
 		if count >= most {
 			return ErrFull
 		}
-		k.CreatedAt = timeOf(now)
-		return t.insert("passkeys", columnsOf(&k))
+		return t.addPasskey(k, now)
 	})
+}
+
+func (t *Tx) addPasskey(k Passkey, now int64) error {
+	k.CreatedAt = timeOf(now)
+	row := columnsOf(&k)
+	added, err := t.exec("insert into passkeys ("+row.names()+") values ("+row.places()+") on conflict (id) do nothing", row.values()...)
+	if err == nil && added == 0 {
+		err = ErrNotFound
+	}
+	return err
 }
 
 // PasskeysOf lists the passkeys of a person, the oldest first.
@@ -49,23 +59,33 @@ func (d *DB) UsePasskey(ctx context.Context, k Passkey, credential json.RawMessa
 	})
 }
 
-// RemovePasskey removes a passkey of a person. The error is [ErrNotFound] if the person has none with the id.
-func (d *DB) RemovePasskey(ctx context.Context, person, id string) error {
-	removed, err := d.exec(ctx, `delete from passkeys where id = $1 and person = $2`, id, person)
-	if err == nil && removed == 0 {
-		err = ErrNotFound
-	}
-	return err
+// RemovePasskey removes a passkey of a person, and signs the browsers out but the one with the hash keep. The error is [ErrNotFound] if
+// the person has none with the id.
+func (d *DB) RemovePasskey(ctx context.Context, person, id, keep string) error {
+	return d.Write(ctx, func(t *Tx) error {
+		removed, err := t.exec(`delete from passkeys where id = $1 and person = $2`, id, person)
+		if err == nil && removed == 0 {
+			err = ErrNotFound
+		}
+		if err == nil {
+			err = t.signOut(person, keep)
+		}
+		return err
+	})
 }
 
-// AddCeremony keeps a ceremony of passkeys for a time, under the hash of the browser's cookie. Of more than most, the oldest are
-// deleted.
+// AddCeremony keeps a ceremony of passkeys for a time, under the hash of the browser's cookie. The error is [ErrFull] if there are as
+// many as there may be.
 func (d *DB) AddCeremony(ctx context.Context, hash string, data json.RawMessage, lifetime time.Duration, most int) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		if _, err := t.exec(`delete from ceremonies where expires_at <= $1 or hash not in (select hash from ceremonies order by expires_at desc limit $2)`, now, most-1); err != nil {
+		if _, err := t.exec(`delete from ceremonies where expires_at <= $1`, now); err != nil {
 			return err
 		}
-		_, err := t.exec(`insert into ceremonies values ($1, $2, $3)`, hash, string(data), now+lifetime.Microseconds())
+		added, err := t.exec(`insert into ceremonies select $1, $2, $3 where (select count(*) from ceremonies) < $4`,
+			hash, string(data), now+lifetime.Microseconds(), most)
+		if err == nil && added == 0 {
+			err = ErrFull
+		}
 		return err
 	})
 }

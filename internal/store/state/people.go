@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"time"
 )
 
@@ -61,15 +63,15 @@ type Invitation struct {
 	Purpose      Purpose
 }
 
-// AddPerson adds a person with an invitation. taken: there is one with the name, and nothing is added. The error is [ErrFull] if
-// there are as many people as there may be.
+// AddPerson adds a person with an invitation. taken: there is one with the name, in capital or small letters, and nothing is added.
+// One-time links that were made for the name end, with their browsers. The error is [ErrFull] if there are as many people as there may be.
 func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration, most int) (made Person, taken bool, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		if err := t.lock("people"); err != nil {
 			return err
 		}
 		var count, named int
-		if err := t.row(`select count(*), coalesce(sum(case when name = $1 then 1 else 0 end), 0) from people`, n.Name).Scan(&count, &named); err != nil {
+		if err := t.row(`select count(*), coalesce(sum(case when lower(name) = lower($1) then 1 else 0 end), 0) from people`, n.Name).Scan(&count, &named); err != nil {
 			return err
 		}
 		if taken = named > 0; taken {
@@ -83,14 +85,40 @@ func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime t
 		if err := t.insert("people", columnsOf(&made)); err != nil {
 			return err
 		}
+		for _, statement := range []string{
+			`delete from links where lower(name) = lower($1)`, `delete from browsers where via = 'link' and lower(name) = lower($1)`,
+		} {
+			if _, err := t.exec(statement, n.Name); err != nil {
+				return err
+			}
+		}
 		return t.invite(inv, now, lifetime)
 	})
 	return made, taken, err
 }
 
-// Invite adds an invitation, in place of those that the person has. One for a device replaces only others for devices.
-func (d *DB) Invite(ctx context.Context, inv Invitation, lifetime time.Duration) error {
-	return d.writeAt(ctx, func(t *Tx, now int64) error { return t.invite(inv, now, lifetime) })
+// Invite adds an invitation for a person as the caller has seen it, in place of those that the person has. One for a device replaces
+// only others for devices. The error is [ErrNotFound] if the person has other roles or groups meanwhile.
+func (d *DB) Invite(ctx context.Context, of Person, inv Invitation, lifetime time.Duration) error {
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		if err := t.unchanged(of); err != nil {
+			return err
+		}
+		return t.invite(inv, now, lifetime)
+	})
+}
+
+// unchanged returns [ErrNotFound] if a person has other roles or groups than the caller has seen.
+func (t *Tx) unchanged(seen Person) error {
+	var p Person
+	err := t.lock("people")
+	if err == nil {
+		err = t.get(&p, "people", "where id = $1", seen.ID)
+	}
+	if err == nil && (!reflect.DeepEqual(p.Roles, seen.Roles) || !slices.Equal(p.Groups, seen.Groups)) {
+		err = ErrNotFound
+	}
+	return err
 }
 
 func (t *Tx) invite(inv Invitation, now int64, lifetime time.Duration) error {
@@ -122,21 +150,25 @@ func (d *DB) Join(ctx context.Context, inv Invitation, password string, key Pass
 			err = ErrNotFound
 		}
 		if err == nil && inv.Purpose == ForRecovery {
-			err = t.forget(inv.Person)
+			err = t.forget(inv.Person, "", now)
 		}
 		if err == nil && inv.Purpose != ForDevice {
 			_, err = t.exec(`update people set password = $2, joined_at = coalesce(joined_at, $3), revoked_at = null, revoked_by = '' where id = $1`, inv.Person, password, now)
 		}
 		if err == nil && key.ID != "" {
-			key.Person, key.CreatedAt = inv.Person, timeOf(now)
-			err = t.insert("passkeys", columnsOf(&key))
+			key.Person = inv.Person
+			err = t.addPasskey(key, now)
 		}
 		return err
 	})
 }
 
-// forget ends what a person can sign in by, and is signed in by.
-func (t *Tx) forget(person string) error {
+// forget ends what a person can sign in by, is signed in by, and has made tokens for. It is the person who does it if by is empty.
+func (t *Tx) forget(person, by string, now int64) error {
+	if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = coalesce(nullif($3, ''), by_person) where by_id = $1 and revoked_at is null`,
+		person, now, by); err != nil {
+		return err
+	}
 	for _, statement := range []string{
 		`update people set password = '' where id = $1`, `delete from passkeys where person = $1`,
 		`delete from browsers where person_id = $1`, `delete from invitations where person = $1`,
@@ -158,9 +190,9 @@ func (d *DB) Person(ctx context.Context, id string) (Person, error) {
 	return one[Person](ctx, d, "people", "where id = $1", id)
 }
 
-// PersonNamed reads the person with a name.
+// PersonNamed reads the person with a name, in capital or small letters.
 func (d *DB) PersonNamed(ctx context.Context, name string) (Person, error) {
-	return one[Person](ctx, d, "people", "where name = $1", name)
+	return one[Person](ctx, d, "people", "where lower(name) = lower($1)", name)
 }
 
 // HasPeople reports whether somebody has an account.
@@ -172,19 +204,29 @@ func (d *DB) HasPeople(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// SetRoles gives a person roles and groups, in place of those before.
-func (d *DB) SetRoles(ctx context.Context, id string, roles map[string][]Role, groups []string) error {
+// SetRoles gives a person, as the caller has seen it, roles and groups in place of those before. Links with which somebody would have
+// the account end: who made them might not have been given the new roles. The error is [ErrNotFound] if the person has other
+// roles or groups meanwhile.
+func (d *DB) SetRoles(ctx context.Context, of Person, roles map[string][]Role, groups []string) error {
 	given := columns{{"roles", document{&roles}}, {"groups", document{&groups}}}
-	_, err := d.exec(ctx, "update people set "+given.assignments()+" where id = $3", append(given.values(), id)...)
-	return err
+	return d.Write(ctx, func(t *Tx) error {
+		err := t.unchanged(of)
+		if err == nil {
+			_, err = t.exec("update people set "+given.assignments()+" where id = $3", append(given.values(), of.ID)...)
+		}
+		if err == nil {
+			_, err = t.exec(`delete from invitations where person = $1 and purpose <> 'device'`, of.ID)
+		}
+		return err
+	})
 }
 
-// RevokePerson ends what a person can sign in by. A repetition changes nothing.
+// RevokePerson ends what a person can sign in by, and the tokens that the person has made. A repetition ends what there is since.
 func (d *DB) RevokePerson(ctx context.Context, id, by string) (p Person, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
-		revoked, err := t.exec(`update people set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now, by)
-		if err == nil && revoked > 0 {
-			err = t.forget(id)
+		_, err := t.exec(`update people set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now, by)
+		if err == nil {
+			err = t.forget(id, by, now)
 		}
 		if err != nil {
 			return err
@@ -203,10 +245,19 @@ func (d *DB) SetPassword(ctx context.Context, id, before, password, keep string)
 			err = ErrNotFound
 		}
 		if err == nil {
-			_, err = t.exec(`delete from browsers where person_id = $1 and hash <> $2`, id, keep)
+			err = t.signOut(id, keep)
 		}
 		return err
 	})
+}
+
+// signOut signs the browsers of a person out, but not the one with the hash keep, and ends links for other devices.
+func (t *Tx) signOut(person, keep string) error {
+	_, err := t.exec(`delete from browsers where person_id = $1 and hash <> $2`, person, keep)
+	if err == nil {
+		_, err = t.exec(`delete from invitations where person = $1 and purpose = 'device'`, person)
+	}
+	return err
 }
 
 // signIn notes a sign-in by what a person can sign in by now.

@@ -555,7 +555,7 @@ create index browsers_of_person on browsers (person_id);
 -- People who have accounts here. Nothing is deleted: records have the names.
 create table people (
   id           text   primary key,
-  name         text   not null unique,
+  name         text   not null,
   roles        text   not null,        -- json: roles by team; * is all teams
   groups       text   not null,        -- json: groups that count in the rules of approvals
   password     text   not null,        -- argon2id with its parameters; empty: there is none
@@ -567,6 +567,7 @@ create table people (
   revoked_at   bigint,
   revoked_by   text   not null
 );
+create unique index people_of_name on people (lower(name));
 
 -- Links with which people make their accounts, recover them, or add a passkey on another device. Deleted when used.
 create table invitations (

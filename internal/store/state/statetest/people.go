@@ -43,7 +43,17 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 		}
 	})
 	require.EqualValues(t, 1, added.Load())
+	link := state.Link{Hash: "l", ID: "l", Name: "ANNX"}
+	require.NoError(t, b.AddLink(t.Context(), link, time.Hour))
+	require.NoError(t, b.AddBrowser(t.Context(), state.Browser{Hash: "l", Name: "ANNX", Via: "link"}, "", "", time.Hour, time.Hour, 100))
 	made, inv := b.invited(t, "x")
+	_, err := b.UseLink(t.Context(), "l")
+	require.ErrorIs(t, err, state.ErrNotFound, "the name is the account's now")
+	_, err = b.UseBrowser(t.Context(), "l", time.Hour, time.Hour)
+	require.ErrorIs(t, err, state.ErrNotFound)
+	_, taken, err := b.AddPerson(t.Context(), state.Person{ID: "X", Name: "AnnX"}, state.Invitation{Hash: "hX", Person: "X", Purpose: state.ForAccount}, time.Hour, 100)
+	require.NoError(t, err)
+	require.True(t, taken, "capital letters make no other name")
 	require.False(t, b.signsIn(t, "x", "", "c"), "without a password nobody signs in")
 	found, p, err := b.Invitation(t.Context(), inv.Hash)
 	require.NoError(t, err)
@@ -62,7 +72,7 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 	require.Equal(t, "active", joined.State())
 	require.True(t, b.signsIn(t, "x", joined.Password, "c"))
 	require.False(t, b.signsIn(t, "x", "p", "d"))
-	require.NoError(t, b.Invite(t.Context(), state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, time.Microsecond))
+	require.NoError(t, b.Invite(t.Context(), made, state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, time.Microsecond))
 	b.clock.Pass(time.Microsecond)
 	_, _, err = b.Invitation(t.Context(), "late")
 	require.ErrorIs(t, err, state.ErrNotFound)
@@ -71,12 +81,21 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 
 // peopleEnd changes, recovers and revokes a person who is signed in.
 func peopleEnd(t *testing.T, b *bench) {
-	_, inv := b.invited(t, "1")
+	made, inv := b.invited(t, "1")
 	require.NoError(t, b.Join(t.Context(), inv, "first", state.Passkey{ID: "k1", Credential: json.RawMessage(`{}`)}))
 	require.True(t, b.signsIn(t, "1", "first", "c1"))
 	require.True(t, b.signsIn(t, "1", "k1", "c2"))
 	use := func(hash string) (state.Browser, error) { return b.UseBrowser(t.Context(), hash, time.Hour, time.Hour) }
-	require.NoError(t, b.SetRoles(t.Context(), "1", map[string][]state.Role{"web": {"approver"}}, nil))
+	held, device := state.Invitation{Hash: "held", Person: "1", Purpose: state.ForRecovery}, state.Invitation{Hash: "d", Person: "1", Purpose: state.ForDevice}
+	require.NoError(t, b.Invite(t.Context(), made, held, time.Hour))
+	require.NoError(t, b.Invite(t.Context(), made, device, time.Hour))
+	require.NoError(t, b.SetRoles(t.Context(), made, map[string][]state.Role{"web": {"approver"}}, nil))
+	require.ErrorIs(t, b.Join(t.Context(), held, "stolen", state.Passkey{}), state.ErrNotFound, "a link gives no roles that came later")
+	_, _, err := b.Invitation(t.Context(), "d")
+	require.NoError(t, err)
+	require.ErrorIs(t, b.SetRoles(t.Context(), made, made.Roles, nil), state.ErrNotFound, "the roles were others when the rights were checked")
+	require.ErrorIs(t, b.Invite(t.Context(), made, held, time.Hour), state.ErrNotFound)
+	made.Roles, made.Groups = map[string][]state.Role{"web": {"approver"}}, nil
 	who, err := use("c1")
 	require.NoError(t, err)
 	require.Equal(t, "ann1", who.Name)
@@ -84,13 +103,15 @@ func peopleEnd(t *testing.T, b *bench) {
 	require.Empty(t, who.Groups)
 	require.ErrorIs(t, b.SetPassword(t.Context(), "1", "other", "second", "c1"), state.ErrNotFound)
 	require.NoError(t, b.SetPassword(t.Context(), "1", "first", "second", "c1"))
+	_, _, err = b.Invitation(t.Context(), "d")
+	require.ErrorIs(t, err, state.ErrNotFound, "the link for another device ends with the password")
 	all, err := b.BrowsersOf(t.Context(), "1", time.Hour)
 	require.NoError(t, err)
 	require.Len(t, all, 1, "the other browser is signed out")
 
 	recovery := state.Invitation{Hash: "r", Person: "1", Purpose: state.ForRecovery}
-	require.NoError(t, b.Invite(t.Context(), recovery, time.Hour))
-	require.NoError(t, b.Invite(t.Context(), state.Invitation{Hash: "d", Person: "1", Purpose: state.ForDevice}, time.Hour))
+	require.NoError(t, b.Invite(t.Context(), made, recovery, time.Hour))
+	require.NoError(t, b.Invite(t.Context(), made, device, time.Hour))
 	_, err = use("c1")
 	require.NoError(t, err, "until the link is used")
 	require.NoError(t, b.Join(t.Context(), recovery, "third", state.Passkey{}))
@@ -109,9 +130,11 @@ func peopleEnd(t *testing.T, b *bench) {
 	_, err = use("c3")
 	require.ErrorIs(t, err, state.ErrNotFound)
 	require.False(t, b.signsIn(t, "1", "third", "c4"))
+	require.NoError(t, b.Invite(t.Context(), made, recovery, time.Hour))
 	again, err := b.RevokePerson(t.Context(), "1", "carl")
 	require.NoError(t, err)
 	require.Equal(t, revoked, again)
+	require.ErrorIs(t, b.Join(t.Context(), recovery, "fourth", state.Passkey{}), state.ErrNotFound, "a repetition ends the link made since")
 	has, err := b.HasPeople(t.Context())
 	require.NoError(t, err)
 	require.False(t, has)
@@ -132,8 +155,16 @@ func passkeysCount(t *testing.T, b *bench) {
 	})
 	require.EqualValues(t, 1, used.Load())
 	require.ErrorIs(t, b.AddPasskey(t.Context(), state.Passkey{ID: "k2", Person: "1", Credential: json.RawMessage(`{}`)}, 1), state.ErrFull)
-	require.ErrorIs(t, b.RemovePasskey(t.Context(), "2", "k"), state.ErrNotFound, "of somebody else")
-	require.NoError(t, b.RemovePasskey(t.Context(), "1", "k"))
+	b.invited(t, "2")
+	require.ErrorIs(t, b.AddPasskey(t.Context(), state.Passkey{ID: "k", Person: "2", Credential: json.RawMessage(`{}`)}, 9), state.ErrNotFound, "it is somebody else's")
+	require.ErrorIs(t, b.RemovePasskey(t.Context(), "2", "k", ""), state.ErrNotFound, "of somebody else")
+	require.True(t, b.signsIn(t, "1", "k", "kept"))
+	require.True(t, b.signsIn(t, "1", "k", "other"))
+	require.NoError(t, b.RemovePasskey(t.Context(), "1", "k", "kept"))
+	left, err := b.BrowsersOf(t.Context(), "1", time.Hour)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "who had the passkey is signed out")
+	require.Equal(t, "kept", left[0].Hash)
 
 	require.NoError(t, b.AddCeremony(t.Context(), "c", json.RawMessage(`{"a":1}`), time.Hour, 2))
 	used.Store(0)
@@ -144,9 +175,11 @@ func passkeysCount(t *testing.T, b *bench) {
 		}
 	})
 	require.EqualValues(t, 1, used.Load())
-	for i := range 3 {
+	for i := range 2 {
 		require.NoError(t, b.AddCeremony(t.Context(), fmt.Sprint(i), json.RawMessage(`{}`), time.Duration(i+1)*time.Hour, 2))
 	}
-	_, err := b.UseCeremony(t.Context(), "0")
-	require.ErrorIs(t, err, state.ErrNotFound, "there are as many as there may be")
+	require.ErrorIs(t, b.AddCeremony(t.Context(), "2", json.RawMessage(`{}`), time.Hour, 2), state.ErrFull, "others keep theirs")
+	_, err = b.UseCeremony(t.Context(), "0")
+	require.NoError(t, err)
+	require.NoError(t, b.AddCeremony(t.Context(), "2", json.RawMessage(`{}`), time.Hour, 2))
 }
