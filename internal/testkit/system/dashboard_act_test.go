@@ -55,7 +55,7 @@ func TestASessionIsStartedAndContinuedInTheDashboard(t *testing.T) {
 	d.must("team", "register", d.write("team.yaml", designers))
 	b := d.signIn()
 
-	b.click(".top-end a", "")
+	b.click(".top-end a.btn", "")
 	b.enter("#field-requirement", "A web server")
 	b.click("#session-more > summary", "")
 	b.enter("#field-session", "web-1")
@@ -65,9 +65,9 @@ func TestASessionIsStartedAndContinuedInTheDashboard(t *testing.T) {
 	b.click("button", "Start the session")
 	b.reads("main h1", "web-1")
 
-	b.reads("article.request", "build/builder needs a larger budget")
-	b.enter("article.request input[name=tokens]", "500")
-	b.click("article.request button", "Raise and continue")
+	b.reads(":is(article.request, .request-row)", "build/builder needs a larger budget")
+	b.enter(":is(article.request, .request-row) input[name=tokens]", "500")
+	b.click(":is(article.request, .request-row) button", "Raise and continue")
 	d.completes("web-1")
 	b.reads("main", "Completed")
 

@@ -55,13 +55,13 @@ func TestAHostileAgentInTheDashboard(t *testing.T) {
 	team := strings.Replace(strings.Replace(builders, "attempts: 2", "attempts: 1", 1), "work.txt", "work.md", 1)
 	d.must("run", d.write("team.yaml", team), "A <script>window.taken=1</script> server", "--session", "web-1")
 	b := d.signIn()
-	b.reads("article.request", "build/builder needs help")
-	b.reads("article.request", "<script>window.taken=1</script>")
+	b.reads(":is(article.request, .request-row)", "build/builder needs help")
+	b.reads(":is(article.request, .request-row)", "<script>window.taken=1</script>")
 	d.harmless(b, "/inbox", "/sessions/web-1", "/sessions/web-1/phases/build", "/sessions/web-1/phases/build/builder")
 	b.visit("http://" + d.at + "/inbox")
-	b.enter("article.request textarea", "carry on")
-	b.click("article.request button", "Retry")
-	b.reads("article.request", "build needs approval")
+	b.enter(":is(article.request, .request-row) textarea", "carry on")
+	b.click(":is(article.request, .request-row) button", "Retry")
+	b.reads(":is(article.request, .request-row)", "build needs approval")
 	d.harmless(b, "/inbox", "/sessions/web-1", "/sessions/web-1/phases/build",
 		"/sessions/web-1/phases/build/builder", "/sessions/web-1/checkpoints", "/history", "/operate", "/audit",
 		"/sessions/web-1/edit?phase=build&path=work.md")
