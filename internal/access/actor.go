@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
@@ -193,10 +194,15 @@ func Check(ctx context.Context, p Permission, team string) error {
 // checkAdmin returns a [*DeniedError] unless the actor is an admin of all teams or of one.
 func checkAdmin(ctx context.Context) error {
 	err := Check(ctx, Admin, AllTeams)
-	if a, ok := Of(ctx); ok && !a.ReadOnly && a.Roles.anywhere(RoleAdmin) {
+	if a, ok := Of(ctx); ok && a.MayAnywhere(Admin) {
 		return nil
 	}
 	return err
+}
+
+// MayAnywhere reports whether an actor may change something of this kind for some team.
+func (a Actor) MayAnywhere(p Permission) bool {
+	return !a.ReadOnly && slices.ContainsFunc(permitted[p], a.Roles.anywhere)
 }
 
 // Visible returns whether the actor in the context may view what is a team's: the filter of

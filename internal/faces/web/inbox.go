@@ -81,7 +81,7 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	}
 	slices.Sort(content.Teams)
 	content.group(content.paged(cards))
-	return page{View: "inbox", Title: "Inbox", Content: content}, nil
+	return page{View: "inbox", Title: "Inbox", Content: content, Inbox: &doc}, nil
 }
 
 // has reports whether the filter selects a request.

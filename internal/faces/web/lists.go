@@ -73,9 +73,6 @@ type checkpointView struct {
 	Next string
 }
 
-// Short is how other pages are told which one it is.
-func (c checkpointView) Short() string { return c.Checkpoint.Short() }
-
 // checkpointViews are a session's checkpoints, the newest first.
 func checkpointViews(all []control.ListedCheckpoint, phases []session.PhaseStatus) (views []checkpointView) {
 	next, last := map[string]string{}, spec.ReservedPhase

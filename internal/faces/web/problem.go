@@ -78,16 +78,6 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// mayAnywhere reports whether somebody may do something for some team.
-func mayAnywhere(who access.Actor, p access.Permission) bool {
-	for team := range who.Roles {
-		if who.Roles.Allow(p, team) {
-			return !who.ReadOnly
-		}
-	}
-	return false
-}
-
 // may reports whether the person who looks may do something.
 func may(ctx context.Context, p access.Permission, team string) bool {
 	return access.Check(ctx, p, team) == nil
