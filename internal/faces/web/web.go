@@ -227,15 +227,13 @@ func repeatable(r *http.Request) context.Context {
 // open counts the requests that wait for a person.
 func (s *site) open(ctx context.Context, doc *control.Inbox) (n int, err error) {
 	if doc == nil {
-		read, err := s.Requests.Inbox(ctx, control.InboxFilter{})
-		if doc = &read; err != nil {
-			return 0, err
-		}
+		read, failed := s.Requests.Inbox(ctx, control.InboxFilter{})
+		doc, err = &read, failed
 	}
 	for _, e := range doc.Waiting {
 		if !e.NoticeOnly() && !isForOthers(ctx, e) {
 			n++
 		}
 	}
-	return n, nil
+	return n, err
 }
