@@ -70,7 +70,8 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	out := r.admission()
-	out.Fallbacks, out.Webhook, out.SearchAttributes = t.Fallbacks(agents), spec.Webhook(offers, a.Clock()), a.SearchAttributes.Ready(ctx)
+	out.Fallbacks, out.Webhook, out.SearchAttributes = t.Fallbacks(agents), spec.Webhook(offers, a.Clock()),
+		a.SearchAttributes.Ready(ctx)
 	a.observe(r.status)
 	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "run", r.status.Run, "phases", len(out.Todo))
 	out, err = a.fitting(ctx, out)
@@ -80,14 +81,17 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 // claimAndRestore decides on the session's work, and makes this run the only one that may write. A resume decides twice:
 // before it fences the run before, and after, because that run may have finished work in between. Calls of earlier runs that
 // have no executor are ended: otherwise those of this run would wait for what is reserved for them.
-func (a *Admissions) claimAndRestore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
+func (a *Admissions) claimAndRestore(ctx context.Context, in AdmitInput, t spec.Team,
+	agents map[string]spec.OfferedAgent,
+) (*restoration, error) {
 	r, err := a.restore(ctx, in, t, agents)
 	if err != nil || len(r.faults) > 0 {
 		return r, err
 	}
 	info := activity.GetInfo(ctx)
 	admission := admissionOf(r.key, info, t)
-	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(in.Team), r.requirement, string(in.Workspace), string(in.Base)
+	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(in.Team), r.requirement,
+		string(in.Workspace), string(in.Base)
 	admission.Selection, admission.ReportTo = in.Course, in.ReportTo
 	admission.OriginalRun = in.OriginalRun
 	run, err := a.State.Admit(ctx, admission)

@@ -111,7 +111,8 @@ func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemp
 	job.Ended = func(ctx context.Context, o session.Outcome) error {
 		return a.noteAgentEnded(ctx, attemptEnd{from: end.from, dir: dir, outcome: o})
 	}
-	job.Brief, job.Deliver, job.Try, job.Breaker = brief, contractOf(a.session.team, a.in), a.try(dir, collect), a.breaker.forCalls(ctx)
+	job.Brief, job.Deliver, job.Try, job.Breaker = brief, contractOf(a.session.team, a.in), a.try(dir, collect),
+		a.breaker.forCalls(ctx)
 	if end.outcome, err = a.work(ctx, job); err != nil {
 		err = a.exec.dir.blame(ctx, err)
 		if !a.exec.dir.isCleared() {
@@ -161,7 +162,8 @@ func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 // nil: it can.
 func (a *attempt) refused(o session.Outcome) *failures.Failure {
 	if len(o.SendsBack) == 0 && len(o.Kept) > 0 && a.merge.Sides == "" {
-		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; leave it out")
+		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; "+
+			"leave it out")
 	}
 	return nil
 }
@@ -181,7 +183,10 @@ func (a *attempt) readConflicts(ctx context.Context) (err error) {
 // findGiven finds the conflicts of the phases that the assignment builds on.
 func (a *attempt) findGiven(ctx context.Context) (err error) {
 	above := a.session.team.Ancestors(a.in.Phase)
-	a.given = conflicts{base: a.session.checkpoint.Workspace, steps: session.Steps(a.session.team, above, a.session.done(nil)), of: "phases"}
+	a.given = conflicts{
+		base: a.session.checkpoint.Workspace, steps: session.Steps(a.session.team, above, a.session.done(nil)),
+		of: "phases",
+	}
 	if a.given, err = findConflicts(ctx, a.files, a.given, "", nil); err != nil {
 		return err
 	}
@@ -284,8 +289,10 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	return session.Brief{
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
-		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: int(s.first.Round), Attempt: int(s.first.Attempt),
-		LeftOut: a.leftOut(s), Feedback: feedback, Conflicts: a.merge.Conflicts, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
+		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: int(s.first.Round),
+		Attempt: int(s.first.Attempt),
+		LeftOut: a.leftOut(s), Feedback: feedback, Conflicts: a.merge.Conflicts, MaySendBack: maySendBack(a.session.team, a.in),
+		Protected: phase.Protected,
 	}, nil
 }
 
@@ -307,7 +314,8 @@ func (a *attempt) decisions() map[string]string {
 
 // nameLeftOut reports what was left out of a collected tree.
 func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) {
-	protected := slices.DeleteFunc(slices.Clone(work.Protected), func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
+	protected := slices.DeleteFunc(slices.Clone(work.Protected),
+		func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
 	for _, left := range []struct {
 		note  string
 		paths []string
@@ -321,14 +329,17 @@ func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) 
 		}
 		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
 		outcome.LeftOut = append(outcome.LeftOut, note)
-		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))}, []byte("\n"))
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))},
+			[]byte("\n"))
 		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
 	}
 }
 
 // resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in
 // changes to protected files, in what no tree can hold, and in what is ignored, which stays.
-func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
+func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected,
+	outcome *session.Outcome,
+) error {
 	a.nameLeftOut(work, outcome)
 	if len(work.Protected)+len(work.LeftOut) == 0 {
 		a.exec.dir.workDirs.NoteCollected(dir, work.Output)

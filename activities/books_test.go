@@ -57,7 +57,10 @@ func (d *desk) beginIn(key session.Key, tokens int64) (call string) {
 		Key: key, TemporalRun: key.Session, OriginalRun: key.Session, Team: "t", Caps: budget.Caps(d.team),
 	})
 	require.NoError(d.t, err)
-	attempt := state.AttemptKey{Assignment: state.Assignment{Key: key, AssignmentID: d.dev().AssignmentID}, Pass: 1, Round: 1, Attempt: 1}
+	attempt := state.AttemptKey{
+		Assignment: state.Assignment{Key: key, AssignmentID: d.dev().AssignmentID}, Pass: 1, Round: 1,
+		Attempt: 1,
+	}
 	want := cost.Amount{Tokens: tokens}
 	n := state.NewCall{
 		ID: state.NewCallID(), CallKey: state.CallKey{AttemptKey: attempt, Call: state.NextCall}, Fence: state.Fence{Run: run},

@@ -105,7 +105,9 @@ func (b *Boundaries) session(ctx context.Context, head spec.Digest) (sessionCont
 }
 
 // next returns the checkpoint after the phase, and the conflicts of its work.
-func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput) (session.Checkpoint, []session.Conflict, error) {
+func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput) (session.Checkpoint, []session.Conflict,
+	error,
+) {
 	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
 	c.CurrentPhase = in.Phase
 	c.Partial = without(c.Partial, []string{in.Phase})
@@ -126,7 +128,8 @@ func nextCheckpoint(ctx context.Context, c session.Checkpoint, at Boundary) sess
 
 // without returns the work without that of some phases.
 func without(work []session.CheckpointAssignment, phases []string) []session.CheckpointAssignment {
-	return slices.DeleteFunc(slices.Clone(work), func(a session.CheckpointAssignment) bool { return slices.Contains(phases, a.Phase) })
+	return slices.DeleteFunc(slices.Clone(work),
+		func(a session.CheckpointAssignment) bool { return slices.Contains(phases, a.Phase) })
 }
 
 func (b *Boundaries) mergeBase(s sessionContext) mergeBase {
@@ -207,7 +210,10 @@ func withAnswer(c session.Checkpoint, a session.Answer) []session.Answer {
 	case a.Action == session.AnswerSkip && !a.CountsAsDone:
 		a.Work = c.WorkOf("")
 	}
-	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request && a.SamePerson(b) })
+	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool {
+		return b.Request == a.Request &&
+			a.SamePerson(b)
+	})
 	return append(earlier, a)
 }
 
@@ -236,7 +242,8 @@ func (b *Boundaries) undone(ctx context.Context, s sessionContext, in ReworkInpu
 	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
 	rework := in.Rework
 	for _, a := range slices.Concat(in.Left, c.Assignments, c.Partial) { // restored work may be among what is left, too
-		known := slices.ContainsFunc(rework.Undone, func(u session.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
+		known := slices.ContainsFunc(rework.Undone,
+			func(u session.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
 		if !known && slices.Contains(rework.Open, a.Phase) {
 			rework.Undone = append(rework.Undone, a)
 		}
@@ -266,10 +273,13 @@ type boundaryWriter struct {
 // write writes a boundary: the session's status and, if there is one, its checkpoint with the answers that are
 // new in it. undone are phases whose work was sent back. It returns the checkpoint's digest, and reports the requests that are
 // new. A late boundary changes nothing.
-func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest, err error) {
+func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest,
+	err error,
+) {
 	info := activity.GetInfo(ctx)
 	rows := state.Boundary{
-		Key: sessionKey(info), TemporalRun: info.WorkflowExecution.RunID, FirstRun: at.FirstRun, At: at.At, Status: at.Status, Undone: undone,
+		Key: sessionKey(info), TemporalRun: info.WorkflowExecution.RunID, FirstRun: at.FirstRun, At: at.At, Status: at.Status,
+		Undone: undone,
 	}
 	if c != nil {
 		row, err := w.sessions.StoreCheckpoint(ctx, rows.Key, *c)
@@ -314,7 +324,9 @@ func admitted(ctx context.Context, s State, key session.Key, team func() (spec.T
 }
 
 // write writes a boundary after the first one.
-func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest, err error) {
+func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest,
+	err error,
+) {
 	w := boundaryWriter{b.Sessions, b.State, b.Observer, func() (spec.Team, error) {
 		s, err := loadSessionContext(ctx, b.Sessions, at.Status.Checkpoint)
 		return s.team, err

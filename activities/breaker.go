@@ -161,7 +161,8 @@ func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
 			answer, err := b.port.Renew(bounded, b.updateID("renew"), b.settings, holder)
 			cancel()
 			if ctx.Err() == nil && (err != nil || answer.Effect == breaker.Refused) {
-				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another round may probe the agent", "breaker", b.settings.Name, "error", err)
+				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another round may probe the agent", "breaker",
+					b.settings.Name, "error", err)
 			}
 		}
 	}()

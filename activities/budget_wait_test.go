@@ -53,7 +53,8 @@ func TestASpentDayFailsTheAttempt(t *testing.T) {
 	call := d.other(50)
 	require.NoError(t, d.store.State.End(t.Context(), call, state.CallEnd{State: state.CallUnsettled}))
 	_, err := d.round()
-	require.ErrorContains(t, err, "the daily budget of team t is not sufficient: 50 of 100 tokens left, and the next call needs 60; "+
+	require.ErrorContains(t, err, "the daily budget of team t is not sufficient: 50 of 100 tokens left, and the next call needs "+
+		"60; "+
 		"50 tokens of it are estimates of 1 unsettled call: maestro budget settle other "+call+" --write-off; the next day begins at")
 	require.Zero(t, d.day().Reserved)
 	require.Len(t, d.record().Rounds[0].Attempts, 1)
@@ -100,7 +101,10 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 	}{
 		"midnight": {budget.DayScope, func(_ *desk, _ string, now *time.Time) error { *now = now.Add(24 * time.Hour); return nil }},
 		"a raise": {budget.DayScope, func(d *desk, _ string, _ *time.Time) error {
-			_, err := d.store.State.AddRaise(d.t.Context(), session.Key{}, budget.Raise{ID: "1", Scope: budget.DayScope, Team: "t", Added: cost.Amount{Tokens: 60}}, "cli")
+			_, err := d.store.State.AddRaise(d.t.Context(), session.Key{}, budget.Raise{
+				ID: "1", Scope: budget.DayScope, Team: "t",
+				Added: cost.Amount{Tokens: 60},
+			}, "cli")
 			return err
 		}},
 		"a return": {budget.DayScope, func(d *desk, call string, _ *time.Time) error {
@@ -123,7 +127,10 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 			now := time.Now()
 			watched := &changing{State: d.db(), change: func() { require.NoError(t, c.change(d, call, &now)) }}
 			waits := &activities.BudgetWaits{State: watched, Clock: func() time.Time { return now }}
-			in := activities.AwaitBudgetInput{AssignmentID: d.dev().AssignmentID, Scope: c.scope, Team: "t", Least: cost.Amount{Tokens: 60}}
+			in := activities.AwaitBudgetInput{
+				AssignmentID: d.dev().AssignmentID, Scope: c.scope, Team: "t",
+				Least: cost.Amount{Tokens: 60},
+			}
 			if c.scope == budget.DayScope {
 				in.Date = budget.Date(now)
 			}

@@ -57,7 +57,8 @@ func TestEachCallOfAGatewayCounts(t *testing.T) {
 func TestAProgramsOwnFailureSaysNothingOfItsProvider(t *testing.T) {
 	t.Parallel()
 	for _, category := range []failures.Category{failures.Timeout, failures.Unknown, failures.APIError} {
-		d, b := throughGateway(t, breaker.State{Failures: 3}, func(session.CallBreaker) error { return failures.Failf(category, "stuck") })
+		d, b := throughGateway(t, breaker.State{Failures: 3},
+			func(session.CallBreaker) error { return failures.Failf(category, "stuck") })
 		for range 3 {
 			_, err := d.round()
 			require.Error(t, err)

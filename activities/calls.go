@@ -126,7 +126,8 @@ func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.C
 	err = s.retryState(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		call, err := s.state.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request), s.received)
+		call, err := s.state.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request),
+			s.received)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			return nil
@@ -464,6 +465,7 @@ func (c *reservedCall) progress(used cost.Usage, p state.Progress) error {
 	if refused == nil {
 		return nil
 	}
-	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than its reservation of %d tokens and %s USD; %s",
+	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than its reservation of %d "+
+		"tokens and %s USD; %s",
 		used.Tokens(), used.CostUSD, before.Tokens, before.USD, s.refuse(ctx, *refused, used.Amount()))
 }

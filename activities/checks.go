@@ -36,7 +36,9 @@ func (c checks) collect(ctx context.Context, req session.Collect) (collected ses
 
 // verify checks whether collected work fulfils a contract. It returns the work with the files
 // that the checks may leave, also if one of them has failed.
-func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, outcome *session.Outcome) (session.Collected, error) {
+func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.WorkDir, req session.Collect,
+	work session.Collected, outcome *session.Outcome,
+) (session.Collected, error) {
 	if f := notProduced(contract.Produces, work.Changed); f != nil {
 		return work, f
 	}
@@ -67,7 +69,9 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 }
 
 // run runs one check on a tree. dir also has the tree. at is the directory of the check.
-func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree spec.Digest) (outcome session.Outcome, at session.WorkDir, err error) {
+func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree spec.Digest) (outcome session.Outcome,
+	at session.WorkDir, err error,
+) {
 	err = c.exec.retryStore(ctx, func() (err error) {
 		at, err = c.exec.dir.hold(c.exec.dir.workDirs.MakeCheckDir(ctx, dir, tree, dir.Lower()))
 		return err

@@ -24,15 +24,49 @@ func TestWhatARoundDoesInAnOutage(t *testing.T) {
 		step   outageStep
 		left   time.Duration
 	}{
-		"a short wait keeps the slot":                 {session.Outage{Since: now, PatienceFrom: now, Until: at(0.5)}, "", keepSlot, 30 * time.Second},
-		"the wait is over":                            {session.Outage{Since: at(-1), PatienceFrom: at(-1), Until: now}, "", tryAgain, 0},
-		"the outage lasts":                            {session.Outage{Since: at(-2), PatienceFrom: at(-2), Until: at(0.5)}, "", giveSlotBack, 30 * time.Second},
-		"patience ends before the wait":               {session.Outage{Since: at(-29), PatienceFrom: at(-29), Until: at(5)}, "", giveSlotBack, time.Minute},
-		"patience is over":                            {session.Outage{Since: at(-30), PatienceFrom: at(-30), Until: at(5)}, "", notifyOrFail, 0},
-		"the session has noticed that it is over":     {session.Outage{Since: at(-1), PatienceFrom: at(-1), Until: at(5)}, OutageOver, notifyOrFail, 0},
-		"people are notified":                         {session.Outage{Since: at(-60), PatienceFrom: at(-60), Until: at(5), Noticed: true}, OutageNoticed, giveSlotBack, 5 * time.Minute},
-		"people are notified, and the wait is over":   {session.Outage{Since: at(-60), PatienceFrom: at(-60), Until: now, Noticed: true}, OutageNoticed, tryAgain, 0},
-		"patience begins when the provider's time is": {session.Outage{Since: at(-60), PatienceFrom: at(10), Until: at(10)}, "", giveSlotBack, 10 * time.Minute},
+		"a short wait keeps the slot": {
+			session.Outage{Since: now, PatienceFrom: now, Until: at(0.5)},
+			"", keepSlot,
+			30 * time.Second,
+		},
+		"the wait is over": {
+			session.Outage{Since: at(-1), PatienceFrom: at(-1), Until: now},
+			"", tryAgain,
+			0,
+		},
+		"the outage lasts": {
+			session.Outage{Since: at(-2), PatienceFrom: at(-2), Until: at(0.5)},
+			"",
+			giveSlotBack, 30 * time.Second,
+		},
+		"patience ends before the wait": {
+			session.Outage{Since: at(-29), PatienceFrom: at(-29), Until: at(5)},
+			"",
+			giveSlotBack, time.Minute,
+		},
+		"patience is over": {
+			session.Outage{Since: at(-30), PatienceFrom: at(-30), Until: at(5)},
+			"",
+			notifyOrFail, 0,
+		},
+		"the session has noticed that it is over": {
+			session.Outage{Since: at(-1), PatienceFrom: at(-1), Until: at(5)},
+			OutageOver,
+			notifyOrFail, 0,
+		},
+		"people are notified": {session.Outage{
+			Since: at(-60), PatienceFrom: at(-60), Until: at(5),
+			Noticed: true,
+		}, OutageNoticed, giveSlotBack, 5 * time.Minute},
+		"people are notified, and the wait is over": {session.Outage{
+			Since: at(-60), PatienceFrom: at(-60), Until: now,
+			Noticed: true,
+		}, OutageNoticed, tryAgain, 0},
+		"patience begins when the provider's time is": {
+			session.Outage{Since: at(-60), PatienceFrom: at(10), Until: at(10)},
+			"",
+			giveSlotBack, 10 * time.Minute,
+		},
 	} {
 		patience := textfmt.Duration(30 * time.Minute)
 		o := &outageWait{retry: spec.Retry{Patience: &patience}, stance: c.order, hold: time.Minute}
@@ -55,11 +89,17 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		wait     time.Duration
 		want     failures.Weight
 	}{
-		"a request above every limit":     {permit: probe, category: failures.RateLimited, final: true, want: failures.Neutral},
-		"a limit of a minute":             {permit: ordinary, category: failures.RateLimited, wait: time.Minute, want: failures.CountsAsFailure},
-		"a limit of a day":                {permit: ordinary, category: failures.RateLimited, wait: 9 * time.Hour},
-		"a probe that meets one":          {permit: probe, category: failures.RateLimited, wait: 9 * time.Hour, want: failures.Neutral},
-		"a long outage":                   {permit: ordinary, category: failures.APIError, wait: 9 * time.Hour, want: failures.CountsAsFailure},
+		"a request above every limit": {permit: probe, category: failures.RateLimited, final: true, want: failures.Neutral},
+		"a limit of a minute": {
+			permit: ordinary, category: failures.RateLimited, wait: time.Minute,
+			want: failures.CountsAsFailure,
+		},
+		"a limit of a day":       {permit: ordinary, category: failures.RateLimited, wait: 9 * time.Hour},
+		"a probe that meets one": {permit: probe, category: failures.RateLimited, wait: 9 * time.Hour, want: failures.Neutral},
+		"a long outage": {
+			permit: ordinary, category: failures.APIError, wait: 9 * time.Hour,
+			want: failures.CountsAsFailure,
+		},
 		"a final failure of the agent":    {permit: ordinary, category: failures.Unknown, final: true, want: failures.CountsAsFailure},
 		"an answer":                       {permit: ordinary, want: failures.CountsAsSuccess},
 		"a wrong answer is an answer":     {permit: ordinary, category: failures.TestFailure, want: failures.CountsAsSuccess},

@@ -139,7 +139,9 @@ func (d *directory) idle() { d.change(func(s *directoryState) { s.busy = false }
 // watch runs work, an agent or a check, in the directory, and stops it when it fills the
 // disk: then the error is a diskFilledError. process: it is a process. begun is when the
 // attempt was begun; zero: now.
-func (d *directory) watch(ctx context.Context, who string, process bool, begun time.Time, work func(context.Context) error) error {
+func (d *directory) watch(ctx context.Context, who string, process bool, begun time.Time,
+	work func(context.Context) error,
+) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	before := d.change(func(s *directoryState) {
@@ -166,7 +168,9 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 
 // watchDisk checks the disk until ctx ends. start is the disk when the work began. It stops work
 // that fills the disk and returns a failure; nil: the disk was not filled.
-func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, start session.Disk, stop context.CancelCauseFunc) *failures.Failure {
+func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, start session.Disk,
+	stop context.CancelCauseFunc,
+) *failures.Failure {
 	before, had, took := start, session.Written{}, time.Duration(0)
 	measured, every := d.clock(), diskEvery
 	for sleep(ctx, every) == nil {
@@ -220,7 +224,8 @@ func (d *directory) noteFull(start, disk session.Disk) {
 // openWithSpace opens the directory for work. On a full disk it returns ENOSPC: work would fail there.
 func (d *directory) openWithSpace() (session.WorkDir, error) {
 	if disk, err := d.workDirs.Disk(); err == nil && disk.IsFull() {
-		return session.WorkDir{}, fmt.Errorf("the disk of agents has only %s and %d files free: %w", textfmt.Size(disk.Free), disk.FreeFiles, syscall.ENOSPC)
+		return session.WorkDir{}, fmt.Errorf("the disk of agents has only %s and %d files free: %w", textfmt.Size(disk.Free),
+			disk.FreeFiles, syscall.ENOSPC)
 	}
 	return d.open()
 }
@@ -236,7 +241,10 @@ func (d *directory) blame(ctx context.Context, err error) error {
 	if !failed || ctx.Err() != nil || !d.now().wasFull || failures.RuleFor(failure.Category).Owner != failures.OwnerAgent {
 		return err
 	}
-	return &failures.Failure{Category: failures.ResourceError, Message: "the disk was full; it ended with: " + failure.Message, Output: failure.Output}
+	return &failures.Failure{
+		Category: failures.ResourceError, Message: "the disk was full; it ended with: " + failure.Message,
+		Output: failure.Output,
+	}
 }
 
 // filledBy returns the failure of an attempt whose agent has filled the disk; nil: it has not.
@@ -254,7 +262,8 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 		if why == "" {
 			return nil
 		}
-		failure = &failures.Failure{Category: failures.InvalidOutput, Message: "the agent " + why + "; it ended with: " + failure.Message, Output: failure.Output}
+		failure = &failures.Failure{Category: failures.InvalidOutput, Message: "the agent " + why + "; it ended with: " +
+			failure.Message, Output: failure.Output}
 	}
 	if d.change(func(s *directoryState) { s.full = failure }).full == nil {
 		d.clear(ctx, failure.Message)

@@ -41,7 +41,10 @@ type disk struct {
 }
 
 func onDisk(d *desk) *disk {
-	k := &disk{Files: d.store.Content, WorkDirs: d.workDirs, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000, MaxWrittenFiles: 50}, measured: make(chan struct{})}
+	k := &disk{Files: d.store.Content, WorkDirs: d.workDirs, figures: session.Disk{
+		Free: 1000, Low: 100, FreeFiles: 1000,
+		LowFiles: 100, MaxWritten: 5000, MaxWrittenFiles: 50,
+	}, measured: make(chan struct{})}
 	d.files, d.workDirs = k, k
 	return k
 }
@@ -121,7 +124,8 @@ func TestAnAgentThatHidesWhatItWritesIsStopped(t *testing.T) {
 	requireType(t, err, session.RecoverableError)
 	f := d.record().Rounds[0].Attempts[0].Failure
 	require.Equal(t, failures.InvalidOutput, f.Category)
-	require.Contains(t, f.Message, "limits.disk_bytes: it hides files from measuring, and the disk has 4.9 KiB less than at its start; at most 4.9 KiB are allowed")
+	require.Contains(t, f.Message, "limits.disk_bytes: it hides files from measuring, and the disk has 4.9 KiB less than at its "+
+		"start; at most 4.9 KiB are allowed")
 }
 
 // TestAnAgentThatFillsTheDiskIsStopped: while it works, by what it has written itself.
@@ -132,12 +136,17 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 		written session.Written
 		says    string
 	}{
-		"bytes":  {20, session.Written{Bytes: 2048}, "the agent filled the disk: its tree, HOME and TMPDIR use 2.0 KiB, and 20 B are free"},
+		"bytes": {20, session.Written{Bytes: 2048}, "the agent filled the disk: its tree, HOME and TMPDIR use 2.0 KiB, and 20 " +
+			"B are free"},
 		"hidden": {20, session.Written{Bytes: 1, Hidden: true}, "filled the disk"},
 		"limit":  {1000 - 5001, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
 		// Others have removed more than this one has written, so that the disk does not show it.
-		"limit, though more is free":    {9000, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
-		"files, though none are missed": {1000, session.Written{Files: 51}, "limits.disk_files: its tree, HOME and TMPDIR have 51 files; at most 50 are allowed"},
+		"limit, though more is free": {9000, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
+		"files, though none are missed": {
+			1000,
+			session.Written{Files: 51},
+			"limits.disk_files: its tree, HOME and TMPDIR have 51 files; at most 50 are allowed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

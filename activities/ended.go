@@ -22,7 +22,8 @@ func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 	outcome := end.outcome
 	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
 	err := a.rows.noteAgentEnded(ctx, session.AgentEnded{
-		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.files, a.exec.agents, end.outcome.Log),
+		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.files, a.exec.agents,
+			end.outcome.Log),
 	})
 	failpoint.Here("agent ended, not collected")
 	return err
@@ -104,7 +105,9 @@ func (a *attempt) collection(dir session.WorkDir) session.Collect {
 
 // collectLeft collects the files of a failed agent. The next attempt gets the changes or
 // continues from them. Files that cannot be stored are not another failure.
-func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect, outcome *session.Outcome) spec.Digest {
+func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect,
+	outcome *session.Outcome,
+) spec.Digest {
 	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
 		return ""
 	}

@@ -66,7 +66,8 @@ func recoverable(f failures.Failure, wait time.Duration) error {
 
 func unrecoverable(report RoundFailure, cause error) error {
 	report.Failure.Output = ""
-	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(report.Failure.Error(), session.MaxMessage), session.UnrecoverableError,
+	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(report.Failure.Error(), session.MaxMessage),
+		session.UnrecoverableError,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
@@ -87,7 +88,8 @@ func newHandedOver(why error) error {
 func asUnknown(err error) error {
 	var app *temporal.ApplicationError
 	switch _, failed := asFailure(err); {
-	case err == nil, failed, errors.As(err, &app), errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrFenced):
+	case err == nil, failed, errors.As(err, &app), errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt),
+		errors.Is(err, session.ErrFenced):
 		return err
 	}
 	return failures.Failf(failures.Unknown, "%s", err)

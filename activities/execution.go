@@ -208,7 +208,9 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 }
 
 // fromStore returns the result of a read from the store, with retries by retryStore.
-func fromStore[T any](ctx context.Context, retryStore func(context.Context, func() error) error, read func() (T, error)) (value T, err error) {
+func fromStore[T any](ctx context.Context, retryStore func(context.Context, func() error) error, read func() (T, error)) (value T,
+	err error,
+) {
 	err = retryStore(ctx, func() (err error) {
 		value, err = read()
 		return err

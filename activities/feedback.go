@@ -48,7 +48,8 @@ func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedba
 		}
 		f := session.FeedbackOn(&a.merge.Failure)
 		if a.merge.Sides != "" {
-			f.Advice = "Merge the versions in " + session.MergeDir + ". If one version is right as it is, name it in the result's field kept, with the reason."
+			f.Advice = "Merge the versions in " + session.MergeDir +
+				". If one version is right as it is, name it in the result's field kept, with the reason."
 		}
 		return f, nil
 	}
@@ -73,7 +74,8 @@ func (a *attempt) firstReport(t tried) session.AttemptReport {
 			continue
 		}
 		for _, before := range round.Attempts {
-			if before.Attempt == int(t.key.Attempt) && before.Files == t.report.Files && before.Failure.Category == t.report.Failure.Category {
+			if before.Attempt == int(t.key.Attempt) && before.Files == t.report.Files &&
+				before.Failure.Category == t.report.Failure.Category {
 				return before
 			}
 		}
@@ -132,7 +134,8 @@ func (a *attempt) sentBack(ctx context.Context, s start) *session.Feedback {
 	f := session.FeedbackOn(&failures.Failure{Category: failures.Rejected, Message: sentBackSentence(a.in), Output: reasons(a.in)})
 	switch {
 	case a.in.Rework.To != a.in.Phase:
-		f.Advice = "Your input files were fixed for these reasons. Do your work on them as they are now, and check whether the reasons are resolved."
+		f.Advice = "Your input files were fixed for these reasons. Do your work on them as they are now, and check whether the " +
+			"reasons are resolved."
 	case !s.former:
 		f.Advice = "Your earlier work is not in the directory. Do it again on the files as they are now, and resolve the reasons."
 	default:

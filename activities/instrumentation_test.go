@@ -65,7 +65,10 @@ func call(ctx context.Context, job session.Job, turn int, fails bool) error {
 		return err
 	}
 	want := cost.Amount{Tokens: 20}
-	call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Model: "m", Request: request, Want: want, Least: want, Estimate: cost.Usage{OutputTokens: 20}})
+	call, err := job.Calls.Begin(ctx, session.CallPlan{
+		Agent: job.Agent, Model: "m", Request: request, Want: want, Least: want,
+		Estimate: cost.Usage{OutputTokens: 20},
+	})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,8 @@ func (l lostCalls) settle(ctx context.Context, a state.Assignment) error {
 		}
 		if end.State == state.CallUnsettled {
 			activity.GetLogger(ctx).Warn("a paid call was in flight when its worker was lost; its unknown cost stays unsettled",
-				"assignment", a.String(), "call", c.ID, "known", c.Usage.Max(end.Usage).Tokens(), "estimate", cmp.Or(end.Estimated.Tokens, c.Estimated.Tokens))
+				"assignment", a.String(), "call", c.ID, "known", c.Usage.Max(end.Usage).Tokens(), "estimate",
+				cmp.Or(end.Estimated.Tokens, c.Estimated.Tokens))
 		}
 	}
 	return nil
@@ -109,6 +110,7 @@ func (l lostCalls) end(c state.Call) state.CallEnd {
 // admissionOf is the admission of an activity's run in the state.
 func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
 	return state.Admission{
-		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name, Caps: budget.Caps(t),
+		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name,
+		Caps: budget.Caps(t),
 	}
 }

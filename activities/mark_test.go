@@ -90,7 +90,10 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	w.Usage = cost.Usage{InputTokens: 7}
 	p.sendBack("pair", []string{"pair"}, w.CheckpointAssignment)
 	require.Equal(t, int64(17), p.checkpoint().Usage.Tokens())
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{
+		Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{},
+		Clock: time.Now,
+	}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
 		Start: session.Start{

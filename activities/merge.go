@@ -88,11 +88,13 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 		done[a.AssignmentID] = a
 	}
 	steps := session.Steps(m.session.team, []string{m.phase.Name}, done)
-	folded, err := fromStore(ctx, m.exec.retryStore, func() (session.Folded, error) { return m.deps.Files.Fold(ctx, m.in.Input, steps) })
+	folded, err := fromStore(ctx, m.exec.retryStore,
+		func() (session.Folded, error) { return m.deps.Files.Fold(ctx, m.in.Input, steps) })
 	if err != nil {
 		return MergeResult{}, err
 	}
-	if m.found, err = fromStore(ctx, m.exec.retryStore, func() (conflicts, error) { return m.conflicts(ctx, done, folded.Manifest) }); err != nil {
+	if m.found, err = fromStore(ctx, m.exec.retryStore,
+		func() (conflicts, error) { return m.conflicts(ctx, done, folded.Manifest) }); err != nil {
 		return MergeResult{}, err
 	}
 	result := MergeResult{Tree: folded.Manifest, Dropped: session.Dropped(m.found.standings)}
@@ -105,7 +107,8 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 
 // verify verifies the merged tree by the phase's contract.
 func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResult, error) {
-	changed, err := fromStore(ctx, m.exec.retryStore, func() ([]string, error) { return m.deps.Files.Changed(ctx, m.in.Input, result.Tree) })
+	changed, err := fromStore(ctx, m.exec.retryStore,
+		func() ([]string, error) { return m.deps.Files.Changed(ctx, m.in.Input, result.Tree) })
 	if err != nil {
 		return result, err
 	}
@@ -130,7 +133,8 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 		return result, err
 	}
 	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.deps.Agents.Secrets()}
-	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{Output: result.Tree}, &session.Outcome{})
+	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{Output: result.Tree},
+		&session.Outcome{})
 	if err != nil {
 		result.Failure, err = m.failed(ctx, asUnknown(m.exec.dir.blame(ctx, err)))
 		return result, err
@@ -155,7 +159,8 @@ func (m *phaseMerge) start(ctx context.Context) (failure *failures.Failure, err 
 		}
 		log.Started = m.deps.LostLimit == 0 || log.Lost < m.deps.LostLimit
 		if !log.Started {
-			failure = failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", log.Lost, m.in.Phase)
+			failure = failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", log.Lost,
+				m.in.Phase)
 		}
 	})
 	return failure, err

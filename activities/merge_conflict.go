@@ -60,7 +60,9 @@ type conflicts struct {
 }
 
 // findConflicts finds the conflicts of the steps, and how they stand in a result that settling work was added to.
-func findConflicts(ctx context.Context, files Files, c conflicts, result spec.Digest, settling []session.Work) (conflicts, error) {
+func findConflicts(ctx context.Context, files Files, c conflicts, result spec.Digest, settling []session.Work) (conflicts,
+	error,
+) {
 	given, err := files.Fold(ctx, c.base, c.steps)
 	if err != nil {
 		return c, err
@@ -84,7 +86,9 @@ func findConflicts(ctx context.Context, files Files, c conflicts, result spec.Di
 
 // conflicts finds the conflicts of the personas' own work. The result has the work of the
 // integrating rounds, too.
-func (m *phaseMerge) conflicts(ctx context.Context, done map[spec.AssignmentID]session.CheckpointAssignment, result spec.Digest) (conflicts, error) {
+func (m *phaseMerge) conflicts(ctx context.Context, done map[spec.AssignmentID]session.CheckpointAssignment,
+	result spec.Digest,
+) (conflicts, error) {
 	own := maps.Clone(done)
 	var integrated []session.Work
 	c := conflicts{base: m.in.Input, of: "personas of phase " + m.phase.Name}
@@ -127,7 +131,8 @@ func (c conflicts) unsettled(again bool) *failures.Failure {
 	if n := len(lines) - maxListed; n > 0 {
 		lines = append(lines[:maxListed], fmt.Sprintf("and %d more", n))
 	}
-	f.Output = strings.Join(lines, "\n") + "\nThe files have the version of the last one named. The others are in " + session.MergeDir + "."
+	f.Output = strings.Join(lines, "\n") + "\nThe files have the version of the last one named. The others are in " +
+		session.MergeDir + "."
 	return f
 }
 

@@ -52,7 +52,10 @@ func (c *conflict) byReference() activities.PhaseWork {
 
 func (c *conflict) merge() (out activities.MergeResult) {
 	c.t.Helper()
-	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.db(), Agents: &agents{}, Clock: time.Now}
+	rounds := &activities.Rounds{
+		Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.db(),
+		Agents: &agents{}, Clock: time.Now,
+	}
 	execute(c.t, (&activities.Merges{Rounds: rounds}).Merge, activities.MergeInput{
 		Phase: "pair", Integrator: "q", Head: c.head, Input: c.input, Assignments: c.byReference(),
 	}, &out)
@@ -60,12 +63,17 @@ func (c *conflict) merge() (out activities.MergeResult) {
 }
 
 // integrate has q do a round on the merged tree, and merges again.
-func (c *conflict) integrate(on activities.MergeResult, run func(tree string, brief session.Brief) session.Outcome) activities.MergeResult {
+func (c *conflict) integrate(on activities.MergeResult,
+	run func(tree string, brief session.Brief) session.Outcome,
+) activities.MergeResult {
 	c.t.Helper()
 	agents := &agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) {
 		return run(job.Tree, job.Brief), nil
 	}}
-	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.db(), Agents: modelled{agents, c.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{
+		Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, State: c.db(),
+		Agents: modelled{agents, c.model}, Clock: time.Now, LostLimit: 5,
+	}
 	var r session.RoundResult
 	execute(c.t, rounds.Run, activities.RoundInput{
 		AssignmentID: c.work[1].AssignmentID, Round: 1 + len(c.work[1].Integrated), Rounds: 9, Head: c.head, Input: on.Tree,

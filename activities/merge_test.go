@@ -35,7 +35,8 @@ func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeRes
 func (d *desk) mergeOf(order activities.OutageStance, check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
 	merges := &activities.Merges{Rounds: &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: &checks{d.agents, check},
+		Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
 	}}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -55,7 +56,8 @@ func (d *desk) mergeOf(order activities.OutageStance, check func(ctx context.Con
 func (d *desk) mergeLog() (log session.MergeLog) {
 	d.t.Helper()
 	var outage string
-	require.NoError(d.t, statetest.SQLite(d.t, d.store.Dir()).QueryRow(`select started, lost, outage from merges`).Scan(&log.Started, &log.Lost, &outage))
+	require.NoError(d.t, statetest.SQLite(d.t, d.store.Dir()).QueryRow(`select started, lost, outage from merges`).Scan(&log.Started,
+		&log.Lost, &outage))
 	require.NoError(d.t, json.Unmarshal([]byte(outage), &log.Outage))
 	return log
 }

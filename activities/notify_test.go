@@ -42,7 +42,10 @@ func (o *recipients) take(who string, t activities.TicketNotice) error {
 func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 	t.Parallel()
 	jira := &spec.HelpJira{Project: "MD"}
-	help := session.Notice{Team: "t", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "took 30 s"}}
+	help := session.Notice{Team: "t", Request: &session.Request{
+		Phase: "build", Persona: "dev", Category: failures.Timeout,
+		Message: "took 30 s",
+	}}
 	own := session.Fingerprint("t", spec.AssignmentID{Phase: "build", Persona: "dev"}, failures.Timeout, "took 45 s")
 	approval := session.Notice{Team: "t", Request: &session.Request{Kind: session.ForApproval, Phase: "build"}}
 	for name, tt := range map[string]struct {
@@ -50,9 +53,13 @@ func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 		want []string
 		own  string
 	}{
-		"nobody":          {activities.NotifyInput{Notice: help}, nil, ""},
-		"a failure":       {activities.NotifyInput{Notice: help, Jira: jira}, []string{"failure " + own}, own},
-		"an end":          {activities.NotifyInput{Jira: jira, Fingerprints: []string{"f1", "f2"}}, []string{"failure f1", "failure f2"}, ""},
+		"nobody":    {activities.NotifyInput{Notice: help}, nil, ""},
+		"a failure": {activities.NotifyInput{Notice: help, Jira: jira}, []string{"failure " + own}, own},
+		"an end": {
+			activities.NotifyInput{Jira: jira, Fingerprints: []string{"f1", "f2"}},
+			[]string{"failure f1", "failure f2"},
+			"",
+		},
 		"an approval":     {activities.NotifyInput{Notice: approval, Jira: jira, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},
 		"without tickets": {activities.NotifyInput{Fingerprints: []string{"f1"}}, nil, ""},
 		"the origin":      {activities.NotifyInput{Notice: help, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},

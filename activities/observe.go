@@ -66,7 +66,10 @@ const (
 // CallOutcomes lists the possible outcomes of calls of each external system.
 func CallOutcomes() map[ExternalSystem][]string {
 	return map[ExternalSystem][]string{
-		TicketSystem:    {callDone, string(session.Unreached), string(session.Unclear), string(session.Misconfigured), string(session.Gone)},
+		TicketSystem: {
+			callDone, string(session.Unreached), string(session.Unclear), string(session.Misconfigured),
+			string(session.Gone),
+		},
 		WebhookReceiver: {callDone, string(session.Unreached), callRefused},
 	}
 }

@@ -82,7 +82,8 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 	if err := o.rows.write(ctx); err != nil {
 		return err
 	}
-	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", outage.Until, "since", outage.Since)
+	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category,
+		"error", f.Message, "until", outage.Until, "since", outage.Since)
 	view := o.breaker.reportProvider(ctx, &f)
 	if view != nil && view.State.At(o.clock()) == session.BreakerIsOpen {
 		return o.breakerOpen(ctx, view)
@@ -207,7 +208,8 @@ func (o *outageWait) end(ctx context.Context, answered bool) {
 	if outage == nil {
 		return
 	}
-	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits", outage.Tries)
+	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits",
+		outage.Tries)
 	o.rows.change(func(l *session.RoundLog) { l.Outage = nil })
 	o.rows.tryPut(ctx, "the end of the outage is not recorded yet")
 	o.exec.background.Go(func() { o.announceEnd(ctx, *outage, answered) })
@@ -219,7 +221,8 @@ func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, ans
 	if answered {
 		o.breaker.providerBack(ctx)
 	}
-	for wanted := (outage.Signalled != "" || outage.Noticed) && o.signals != nil; wanted; wanted = sleepUnlessStopped(ctx, signalEvery) == nil {
+	for wanted := (outage.Signalled != "" || outage.Noticed) && o.signals != nil; wanted; wanted = sleepUnlessStopped(ctx,
+		signalEvery) == nil {
 		err := o.signal(ctx, OutageNews{Over: true})
 		if err == nil {
 			return

@@ -33,7 +33,8 @@ func limited(wait time.Duration) func(context.Context, session.Job) (session.Out
 	return func(_ context.Context, job session.Job) (session.Outcome, error) {
 		f := failures.Failf(failures.RateLimited, "slow down")
 		f.RetryAfter = textfmt.Duration(wait)
-		return session.Outcome{Usage: cost.Usage{OutputTokens: 1}}, errors.Join(os.WriteFile(filepath.Join(job.Tree, "half.txt"), []byte("x"), 0o600), f)
+		return session.Outcome{Usage: cost.Usage{OutputTokens: 1}},
+			errors.Join(os.WriteFile(filepath.Join(job.Tree, "half.txt"), []byte("x"), 0o600), f)
 	}
 }
 

@@ -172,8 +172,12 @@ func TestWhoPaysAnew(t *testing.T) {
 		then   func(*desk, *activities.RoundInput)
 		paid   int
 	}{
-		"sent back or rejected":                {done, order(session.BecauseSentBack), 4},
-		"retried after its own fault":          {stopped(failures.Failf(failures.InvalidOutput, "no")), order(session.BecauseRetried), 5}, // each of its 3 attempts begins anew
+		"sent back or rejected": {done, order(session.BecauseSentBack), 4},
+		// each of its 3 attempts begins anew
+		"retried after its own fault": {
+			stopped(failures.Failf(failures.InvalidOutput, "no")), order(session.BecauseRetried),
+			5,
+		},
 		"retried after the provider's failure": {stopped(failures.Failf(failures.Auth, "no")), order(session.BecauseRetried), 2},
 		"resumed after its own fault":          {stopped(failures.Failf(failures.InvalidOutput, "no")), resume, 5},
 		"resumed":                              {cutOff, resume, 2},
@@ -192,7 +196,10 @@ func TestWhoPaysAnew(t *testing.T) {
 			in.Head, in.Forced = d.head, true
 		}, 3},
 		"sent back, and resumed before it was done again": {done, func(d *desk, in *activities.RoundInput) {
-			_, _, err := d.db().PutBoundary(d.t.Context(), state.Boundary{Key: d.key(), TemporalRun: testRun, At: time.Now(), Undone: []string{"build"}})
+			_, _, err := d.db().PutBoundary(d.t.Context(), state.Boundary{
+				Key: d.key(), TemporalRun: testRun, At: time.Now(),
+				Undone: []string{"build"},
+			})
 			require.NoError(d.t, err)
 			resume(d, in)
 		}, 4},

@@ -34,7 +34,8 @@ func branches(t *testing.T) (p *past, input spec.Digest) {
 	for _, phase := range []string{"left", "right"} {
 		a := session.CheckpointAssignment{AssignmentID: spec.AssignmentID{Phase: phase, Persona: "p"}}
 		a.Status, a.Decisions = session.Completed, map[string]string{"database": phase}
-		a.Delta, err = p.store.Content.PutDelta(t.Context(), cas.Delta{"f": {Entry: cas.Entry{SHA256: p.blob([]byte(phase)), Size: int64(len(phase))}}})
+		a.Delta, err = p.store.Content.PutDelta(t.Context(),
+			cas.Delta{"f": {Entry: cas.Entry{SHA256: p.blob([]byte(phase)), Size: int64(len(phase))}}})
 		require.NoError(t, err)
 		c.Assignments, done[a.AssignmentID] = append(c.Assignments, a), a
 	}

@@ -42,7 +42,8 @@ type Files interface {
 	Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error)
 	// Standings returns how conflicts of steps that were all made on the base stand in a result.
 	// given is the tree that the steps make by themselves.
-	Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step, conflicts []session.Conflict) ([]session.Standing, error)
+	Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step,
+		conflicts []session.Conflict) ([]session.Standing, error)
 	// Sides stores a tree that shows all versions of the conflicts.
 	Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest, error)
 	// Overlay returns the delta that adds the files of one manifest to the tree of
@@ -72,7 +73,8 @@ type WorkDirs interface {
 	// An agent's changes above them are kept if they were collected as that manifest. near are
 	// manifests that may be similar. WithLayers returns the directory as an earlier execution
 	// left it, with its layers if it has some. Layers are held until release is called.
-	UseLayers(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir, release func(), err error)
+	UseLayers(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir,
+		release func(), err error)
 	WithLayers(ctx context.Context, dir session.WorkDir) (laid session.WorkDir, release func(), err error)
 	// IsLayered reports whether the tree has layers. ForgetLayers removes the note of that
 	// before the tree is filled.
@@ -83,7 +85,8 @@ type WorkDirs interface {
 	// MakeCheckDir makes directories for one check, with a manifest's tree as layers, an empty
 	// HOME and an empty TMPDIR; without layers, with the tree of dir. ClearCheckDir removes them. The
 	// layers are held until release is called.
-	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir, release func(), err error)
+	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir,
+		release func(), err error)
 	ClearCheckDir(dir session.WorkDir) error
 	// FreeDisk removes from a full disk what can be made again, such as unused layers, and reports
 	// whether there was any.
@@ -137,7 +140,8 @@ type State interface {
 	Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error)
 	End(ctx context.Context, call string, end state.CallEnd) error
 	KeepTools(ctx context.Context, call, tools string) error
-	PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error)
+	PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call,
+		error)
 	Calls(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Open(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error)

@@ -61,7 +61,10 @@ func (p *Pruning) Prune(ctx context.Context, in PruneInput) (session.PruneReport
 		return session.PruneReport{}, temporal.NewApplicationErrorWithOptions(
 			"list running sessions: "+err.Error(), session.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
 	}
-	o := session.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open, WorkDirs: []session.PrunableDirs{p.WorkDirs}}
+	o := session.PruneOptions{
+		Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open,
+		WorkDirs: []session.PrunableDirs{p.WorkDirs},
+	}
 	if o.Keep == 0 {
 		o.Keep = p.Keep
 	}

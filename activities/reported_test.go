@@ -101,7 +101,9 @@ func (u *unsure) End(ctx context.Context, call string, end state.CallEnd) error 
 	return u.fail(func() error { return u.State.End(ctx, call, end) })
 }
 
-func (u *unsure) Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error) {
+func (u *unsure) Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget,
+	err error,
+) {
 	err = u.fail(func() (err error) {
 		held, refused, err = u.State.Report(ctx, call, p)
 		return err
@@ -116,7 +118,10 @@ func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	d.state = &unsure{State: d.db()}
 	total := cost.Usage{}
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		call, err := job.Calls.Begin(ctx, session.CallPlan{Whole: true, Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
+		call, err := job.Calls.Begin(ctx, session.CallPlan{
+			Whole: true, Agent: job.Agent, Want: cost.Amount{Tokens: 1000},
+			Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7},
+		})
 		require.NoError(t, err)
 		for range 5 {
 			total.OutputTokens += 10

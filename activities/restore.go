@@ -65,7 +65,9 @@ type finished struct {
 }
 
 // restore decides on all phases, in topological order.
-func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
+func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration,
+	error,
+) {
 	in.Run = max(in.Run, 1)
 	requirement, err := a.Files.Blob(ctx, in.Requirement)
 	if err != nil {
@@ -77,7 +79,8 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 		return nil, err
 	}
 	if r.unread != nil {
-		activity.GetLogger(ctx).Warn("the team of the last checkpoint cannot be read; its differences are not listed", "error", r.unread)
+		activity.GetLogger(ctx).Warn("the team of the last checkpoint cannot be read; its differences are not listed", "error",
+			r.unread)
 	}
 	return r, nil
 }
@@ -334,7 +337,8 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	c := session.Checkpoint{
 		Schema: session.CheckpointSchema, Session: r.key.Session, Run: r.status.Run,
 		Team:        session.Ref{Name: r.team.Name, Blob: r.in.Team},
-		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo, Labels: r.in.Labels,
+		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin,
+		ReportTo: r.in.ReportTo, Labels: r.in.Labels,
 		CurrentPhase: spec.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
 		Assignments: []session.CheckpointAssignment{}, Artifacts: []session.Artifact{},
 		Answers: r.base.Answers, Reworks: slices.Clone(r.base.Reworks),
@@ -359,7 +363,8 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 // admission returns the result for the workflow.
 func (r *restoration) admission() Admission {
 	out := Admission{
-		Team: r.team.Outline(), Status: r.status.Clone(), Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged,
+		Team: r.team.Outline(), Status: r.status.Clone(), Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts,
+		Merged:     r.merged,
 		Unapproved: r.unapproved, Approvals: r.approved, Notes: r.notes(),
 	}
 	out.Status.Decisions = nil
@@ -425,9 +430,11 @@ func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEn
 func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitInput, t spec.Team) *restoration {
 	return &restoration{
 		Admissions: a, ctx: ctx, key: key, in: in, team: t, given: in.Course.Given,
-		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{}, found: map[spec.AssignmentID]finished{},
-		done: map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
-		approved: map[string][]session.Approval{}, inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{}, merged: map[string]spec.Digest{},
+		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{},
+		found: map[spec.AssignmentID]finished{},
+		done:  map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
+		approved: map[string][]session.Approval{}, inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{},
+		merged: map[string]spec.Digest{},
 	}
 }
 

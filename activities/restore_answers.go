@@ -40,7 +40,10 @@ func (r *restoration) approvalsOf(phase string, work spec.Digest) (found []sessi
 		case a.Action == session.AnswerReject:
 			found = nil
 		case a.Action == session.AnswerApprove && a.Work == work:
-			found = append(found, session.Approval{Person: a.Person, PersonID: a.PersonID, Group: a.Group, Note: textfmt.Shorten(a.Note, session.MaxMessage), At: a.At})
+			found = append(found, session.Approval{
+				Person: a.Person, PersonID: a.PersonID, Group: a.Group,
+				Note: textfmt.Shorten(a.Note, session.MaxMessage), At: a.At,
+			})
 		}
 	}
 	return found
@@ -100,7 +103,10 @@ func (r *restoration) skipped(id spec.AssignmentID) bool {
 		if a.Phase != id.Phase || a.Persona != id.Persona {
 			continue
 		}
-		undone := slices.ContainsFunc(r.base.Reworks, func(w session.Rework) bool { return w.At.After(a.At) && slices.Contains(w.Open, id.Phase) })
+		undone := slices.ContainsFunc(r.base.Reworks, func(w session.Rework) bool {
+			return w.At.After(a.At) &&
+				slices.Contains(w.Open, id.Phase)
+		})
 		return a.CountsAsDone && !undone
 	}
 	return false
@@ -123,7 +129,10 @@ func (r *restoration) disagreement() error {
 		}
 	}
 	all := session.WorkOf("", done)
-	kept := slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Action == session.AnswerSkip && a.Work == all })
+	kept := slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool {
+		return a.Action == session.AnswerSkip &&
+			a.Work == all
+	})
 	for _, name := range slices.Backward(r.team.Topological()) {
 		if !r.in.Course.Selects(name) {
 			continue

@@ -49,7 +49,10 @@ func TestHalfStaleSequence(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.team.Personas["r"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
-	p.team.Phases = []spec.Phase{{Name: "chain", Needs: []string{}, Personas: []string{"p", "r"}, Order: spec.OrderSequence, Integrator: "r"}}
+	p.team.Phases = []spec.Phase{{
+		Name: "chain", Needs: []string{}, Personas: []string{"p", "r"}, Order: spec.OrderSequence,
+		Integrator: "r",
+	}}
 	p.head, p.run = "", 0
 	p.admit(session.Course{})
 	p.phase("chain", p.workspace)
@@ -88,7 +91,10 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	fork.team = relay().Resolved()
 	fork.reword(1, "q")
 	data := fork.encoded()
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{
+		Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{},
+		Clock: time.Now,
+	}
 	in := activities.AdmitInput{
 		Start: session.Start{
 			Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
@@ -135,7 +141,10 @@ func TestRefusedResumeChangesNothing(t *testing.T) {
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
 	p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
-	a := p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("x"), Edit: true}, {Phase: "root", Files: p.files("y"), Edit: true}}})
+	a := p.admit(session.Course{Supplied: []session.SuppliedWork{
+		{Phase: "pair", Files: p.files("x"), Edit: true},
+		{Phase: "root", Files: p.files("y"), Edit: true},
+	}})
 	require.Contains(t, a.Problems[0], "phase pair has no finished work to edit")
 	p.run--
 	p.admit(session.Course{})
@@ -183,7 +192,10 @@ func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.all()
-	p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("edited"), Edit: true}}, Only: []string{"pair", "root", "side"}})
+	p.admit(session.Course{
+		Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("edited"), Edit: true}},
+		Only:     []string{"pair", "root", "side"},
+	})
 	p.team.Phases[1].Integrator = "p"
 	a := p.admit(session.Course{Force: []string{"chain"}})
 	require.Contains(t, p.plan(), "restore pair/q: finished before; changed without effect on finished work: integrator")

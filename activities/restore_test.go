@@ -95,10 +95,14 @@ func (p *past) blob(data []byte) spec.Digest {
 func (p *past) admit(course session.Course) activities.Admission {
 	p.t.Helper()
 	require.NoError(p.t, p.store.State.PutOffer(p.t.Context(), spec.Offer{
-		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
+		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(),
+		Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
 	p.run++
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: &racing{p.db(), p.meanwhile}, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{
+		Files: p.store.Content, Sessions: p.store, State: &racing{p.db(), p.meanwhile},
+		SearchAttributes: none{}, Clock: time.Now,
+	}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
 		Start: session.Start{
@@ -138,7 +142,10 @@ func execute(t *testing.T, fn, in, out any) {
 func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.run))}
-	rounds := &activities.Rounds{Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.db(), Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{
+		Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.db(),
+		Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5,
+	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
@@ -234,7 +241,8 @@ restore side/q: finished before`
 				p.team.Phases[1].Checks = []string{}
 				p.team.Phases[0].Produces = []string{"*.md"}
 			},
-			plan: strings.Replace(all, "root/p: finished before", "root/p: finished before; changed without effect on finished work: produces", 1),
+			plan: strings.Replace(all, "root/p: finished before",
+				"root/p: finished before; changed without effect on finished work: produces", 1),
 		},
 		"the model of all": {
 			change: func(p *past) { p.model = "another" },
@@ -277,8 +285,9 @@ run side/q: changed: instructions`,
 		},
 		"forced": {
 			course: session.Course{Force: []string{"chain"}},
-			plan:   strings.ReplaceAll(strings.ReplaceAll(all, "restore chain/p: finished before", "run chain/p: forced"), "restore chain/q: finished before", "run chain/q: forced"),
-			todo:   []string{"chain"},
+			plan: strings.ReplaceAll(strings.ReplaceAll(all, "restore chain/p: finished before", "run chain/p: forced"),
+				"restore chain/q: finished before", "run chain/q: forced"),
+			todo: []string{"chain"},
 		},
 		"given decisions": {
 			course: session.Course{Given: map[string]string{"db": "x"}, Only: []string{"root"}},

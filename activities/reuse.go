@@ -163,7 +163,8 @@ func (v *reuse) phaseReusable() bool {
 // decideRest adds the phase's reused work to the result, and decides what is left to do.
 func (v *reuse) decideRest(selected bool) error {
 	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.phaseReusable() {
-		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run", v.phase.Name))
+		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run",
+			v.phase.Name))
 	}
 	if v.phaseReusable() {
 		for _, a := range v.reused {
@@ -233,7 +234,8 @@ func (v *reuse) edit() error {
 	}
 	id := spec.AssignmentID{Phase: v.phase.Name, Persona: v.phase.Integrator}
 	if len(laid.Changed) == 0 {
-		v.faults = append(v.faults, fmt.Sprintf("the edit of phase %s changes none of its files; change a file, or omit --edit", v.phase.Name))
+		v.faults = append(v.faults, fmt.Sprintf("the edit of phase %s changes none of its files; change a file, or omit --edit",
+			v.phase.Name))
 		return nil
 	}
 	a := v.done[id]
@@ -257,14 +259,16 @@ func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 		return err
 	}
 	if f := notProduced(p.Produces, laid.Changed); f != nil {
-		r.faults = append(r.faults, fmt.Sprintf("the files supplied for phase %s are incomplete: %s; they have %s", p.Name, f.Message, firstFew(laid.Changed)))
+		r.faults = append(r.faults, fmt.Sprintf("the files supplied for phase %s are incomplete: %s; they have %s", p.Name, f.Message,
+			firstFew(laid.Changed)))
 		return nil
 	}
 	empty, err := r.Files.Overlay(r.ctx, input, input)
 	if err != nil {
 		return err
 	}
-	for _, a := range session.SupplyPhase(p, session.Work{Delta: laid.Delta}, input, empty.Delta, "supplied: "+firstFew(laid.Changed)) {
+	for _, a := range session.SupplyPhase(p, session.Work{Delta: laid.Delta}, input, empty.Delta, "supplied: "+
+		firstFew(laid.Changed)) {
 		r.done[a.AssignmentID] = a
 		r.note(a.AssignmentID, session.SupplyIt, "supplied: "+firstFew(laid.Changed))
 	}

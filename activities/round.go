@@ -142,10 +142,12 @@ func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err er
 	}
 	r.breaker = &agentBreaker{
 		port: rs.Breakers, settings: rs.Agents.Breaker(r.agent), rows: r.rows, perCall: len(rs.Agents.Offered(r.agent).Gateway) > 0,
-		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)), clock: rs.Clock, setProgress: e.setProgress,
+		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)), clock: rs.Clock,
+		setProgress: e.setProgress,
 	}
 	r.outage = &outageWait{
-		exec: e, rows: r.rows, breaker: r.breaker, signals: rs.Signals, retry: r.session.team.Retry, stance: r.in.Outage, hold: rs.HoldSlot,
+		exec: e, rows: r.rows, breaker: r.breaker, signals: rs.Signals, retry: r.session.team.Retry, stance: r.in.Outage,
+		hold:  rs.HoldSlot,
 		clock: rs.Clock, random: rs.Random, report: r.report,
 	}
 	e.dir.cleared = r.outage.filesCleared
@@ -158,7 +160,8 @@ func (r *round) openSpender(ctx context.Context) error {
 	observer := &callObserver{observer: e.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
 	r.spender = &spender{
 		files: ports.Files, state: ports.State, observer: observer, round: r, setProgress: e.setProgress, retryState: e.retryStore,
-		of: state.Assignment{Key: r.session.key, AssignmentID: r.in.AssignmentID}, team: r.session.team, waits: e.waits, clock: ports.Clock,
+		of: state.Assignment{Key: r.session.key, AssignmentID: r.in.AssignmentID}, team: r.session.team, waits: e.waits,
+		clock: ports.Clock,
 		agent: r.agent, free: r.in.Free, fence: r.rows.opened.Fence, answersFrom: r.rows.opened.Order.AnswersFrom,
 	}
 	calls, err := r.spender.load(ctx, lostCalls{ports.State, ports.Sessions, ports.Agents, ports.WorkDirs, r.rows.endedCost()})
@@ -222,7 +225,8 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 // nextAttempt returns the next attempt of the round.
 func (r *round) nextAttempt() *attempt {
 	return &attempt{
-		exec: r.exec, files: r.deps.Files, checks: checks{r.exec, r.deps.Files, r.session}, rows: r.rows, spender: r.spender, breaker: r.breaker,
+		exec: r.exec, files: r.deps.Files, checks: checks{r.exec, r.deps.Files, r.session}, rows: r.rows, spender: r.spender,
+		breaker: r.breaker,
 		session: r.session, in: r.in, clock: r.deps.Clock,
 	}
 }
@@ -378,7 +382,8 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 	}
 	log := r.rows.snapshot()
 	r.exec.observer.RoundEnded(r.agent, f.Category)
-	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(log.Attempts)}, spending(r.spender.spent())...)...)
+	activity.GetLogger(ctx).Info("round given up",
+		append([]any{"category", f.Category, "error", f.Message, "attempts", len(log.Attempts)}, spending(r.spender.spent())...)...)
 	if last {
 		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Failed)
 	}

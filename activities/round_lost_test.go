@@ -55,7 +55,10 @@ func TestLossesAfterStoredAnswersAreForgiven(t *testing.T) {
 func TestForeignStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{
+		Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{},
+		Clock: time.Now,
+	}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Start: session.Start{Store: "another"}}, &a)
 	require.Len(t, a.Problems, 1)

@@ -67,7 +67,10 @@ func (l *roundRows) load(ctx context.Context, s sessionContext, agent string, no
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.opened, l.agent, l.stored, l.conversation = opened, agent, opened.Record.Conversation, opened.Record.Conversation
-	l.round = session.RoundRecord{Order: opened.Order, Round: l.in.Round, Integrating: l.in.Integrating, Supplied: l.in.Supplied != ""}
+	l.round = session.RoundRecord{
+		Order: opened.Order, Round: l.in.Round, Integrating: l.in.Integrating,
+		Supplied: l.in.Supplied != "",
+	}
 	for _, r := range opened.Record.Rounds {
 		if r.Pass == opened.Order.Pass && r.Round == l.in.Round {
 			l.round, l.found = r, thisActivity
@@ -94,8 +97,9 @@ func (l *roundRows) open(ctx context.Context, s sessionContext) (opened state.Op
 	info := l.exec.info
 	order := state.RoundOrder{
 		Assignment: l.of, TemporalRun: info.WorkflowExecution.RunID, Ordered: l.in.Ordered, Because: l.in.Because, Forced: l.in.Forced,
-		Round: l.in.Round, Activity: info.ActivityID, Seq: l.in.Seq, Agent: l.in.Agent, Integrating: l.in.Integrating, Supplied: l.in.Supplied != "",
-		Holder: executionKey(info),
+		Round: l.in.Round, Activity: info.ActivityID, Seq: l.in.Seq, Agent: l.in.Agent, Integrating: l.in.Integrating,
+		Supplied: l.in.Supplied != "",
+		Holder:   executionKey(info),
 	}
 	err = l.exec.retryStore(ctx, func() error {
 		return admitted(ctx, l.state, l.of.Key, func() (spec.Team, error) { return s.team, nil }, func() (err error) {
@@ -168,7 +172,10 @@ func (l *roundRows) snapshot() session.RoundRecord {
 // rounds returns the assignment's rounds before this one, in their order.
 func (l *roundRows) rounds() []session.RoundRecord {
 	this := l.snapshot()
-	return slices.DeleteFunc(slices.Clone(l.opened.Record.Rounds), func(r session.RoundRecord) bool { return r.Pass == this.Pass && r.Round >= this.Round })
+	return slices.DeleteFunc(slices.Clone(l.opened.Record.Rounds), func(r session.RoundRecord) bool {
+		return r.Pass == this.Pass &&
+			r.Round >= this.Round
+	})
 }
 
 // outage returns the outage of the round's agent; nil: there is none.

@@ -74,7 +74,10 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	d := &desk{t: t, ahead: new(atomic.Int64), store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
+	d := &desk{
+		t: t, ahead: new(atomic.Int64), store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")},
+		heartbeats: sdkHeartbeats{},
+	}
 	d.team = spec.Team{
 		Version: 1, Name: "t", Personas: map[string]spec.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
 		Phases: []spec.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
@@ -102,9 +105,13 @@ func (d *desk) admit() {
 	d.input, err = d.store.Content.PutManifest(ctx, cas.Manifest{})
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.store.State.PutOffer(ctx, spec.Offer{
-		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},
+		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}},
+		Checks: map[string]spec.Digest{"good": "d"},
 	}))
-	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{
+		Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{},
+		Clock: time.Now,
+	}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Start: session.Start{
 		Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1,
@@ -124,11 +131,15 @@ func (d *desk) resume(course session.Course) {
 	requirement, err := d.store.Content.PutBlob(d.t.Context(), []byte(c.Requirement))
 	require.NoError(d.t, err)
 	d.run = max(d.run, 1) + 1
-	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{
+		Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{},
+		Clock: time.Now,
+	}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{
 		Start: session.Start{
-			Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head, Course: course,
+			Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head,
+			Course: course,
 		},
 		OriginalRun: d.db().id(testRun), At: time.Now(),
 	}, &a)
@@ -160,7 +171,8 @@ func (d *desk) round(options ...func(*testsuite.TestActivityEnvironment)) (sessi
 // roundInput asks for the first round of the one assignment.
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
-		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Head: d.head, Input: d.input, Lease: session.BreakerPermit{Holder: d.lease},
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Head: d.head, Input: d.input,
+		Lease:      session.BreakerPermit{Holder: d.lease},
 		OnExceeded: d.onExceeded,
 	}
 }
@@ -170,11 +182,14 @@ func (d *desk) now() time.Time {
 	return time.Now().Add(time.Duration(d.ahead.Load())).Truncate(time.Microsecond)
 }
 
-func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
+func (d *desk) roundOf(in activities.RoundInput, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult,
+	error,
+) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: d.agents, Breakers: d.breakers,
-		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: d.now, LostLimit: 5, Drain: time.Millisecond,
+		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: d.now,
+		LostLimit: 5, Drain: time.Millisecond,
 	}
 	if d.state != nil {
 		rounds.State = d.state
@@ -217,7 +232,8 @@ func (*desk) breathe(context.Context) error { return nil }
 
 func (d *desk) record() session.Record {
 	d.t.Helper()
-	r, err := d.store.State.Record(d.t.Context(), state.Assignment{Key: d.key(), AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}})
+	r, err := d.store.State.Record(d.t.Context(),
+		state.Assignment{Key: d.key(), AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}})
 	require.NoError(d.t, err)
 	return r
 }
@@ -230,7 +246,10 @@ func (d *desk) key() session.Key {
 // putRound writes a round of the assignment's first order in the current run.
 func (d *desk) putRound(r session.RoundRecord) {
 	d.t.Helper()
-	opened, err := d.db().OpenRound(d.t.Context(), state.RoundOrder{Assignment: d.dev(), TemporalRun: testRun, Round: r.Round, Holder: state.NewCallID()})
+	opened, err := d.db().OpenRound(d.t.Context(), state.RoundOrder{
+		Assignment: d.dev(), TemporalRun: testRun, Round: r.Round,
+		Holder: state.NewCallID(),
+	})
 	require.NoError(d.t, err)
 	r.Order = opened.Order
 	require.NoError(d.t, d.db().PutRound(d.t.Context(), opened.Fence, d.dev(), r, nil))
@@ -293,13 +312,15 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 	failed = nil
 	in := d.roundInput()
 	in.Beside.List = []session.CheckpointAssignment{{
-		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "writer"}, AssignmentSummary: session.AssignmentSummary{LeftOut: []string{"left out by ignore rules: b"}},
+		AssignmentID:      spec.AssignmentID{Phase: "build", Persona: "writer"},
+		AssignmentSummary: session.AssignmentSummary{LeftOut: []string{"left out by ignore rules: b"}},
 	}}
 	result, err := d.roundOf(in)
 	require.NoError(t, err)
 	note := `left out, because it cannot be kept: "pipe": is a named pipe; only files and links can be kept`
 	require.Len(t, result.LeftOut, 1)
-	require.True(t, strings.HasPrefix(result.LeftOut[0], note) && strings.HasSuffix(result.LeftOut[0], " and 26 more"), result.LeftOut[0])
+	require.True(t, strings.HasPrefix(result.LeftOut[0], note) && strings.HasSuffix(result.LeftOut[0], " and 26 more"),
+		result.LeftOut[0])
 	transcript, err := d.store.Content.Blob(t.Context(), result.Log)
 	require.NoError(t, err)
 	require.Contains(t, string(transcript), `"pipe29": is a named pipe`, "the transcript names all")

@@ -57,6 +57,8 @@ func (r runs) Undo(ctx context.Context, s session.Key, temporalRun string, ids [
 	return r.State.Undo(ctx, s, r.id(temporalRun), ids)
 }
 
-func (r runs) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string, change func(*session.MergeLog)) error {
+func (r runs) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string,
+	change func(*session.MergeLog),
+) error {
 	return r.State.Merge(ctx, s, phase, r.id(temporalRun), activity, change)
 }

@@ -60,7 +60,9 @@ type mergeBase struct {
 
 // fold merges the work of the phases onto the workspace, and finds the conflicting
 // paths and decisions.
-func (g mergeBase) fold(ctx context.Context, phases []string, done map[spec.AssignmentID]session.CheckpointAssignment) (session.Folded, []session.Step, error) {
+func (g mergeBase) fold(ctx context.Context, phases []string,
+	done map[spec.AssignmentID]session.CheckpointAssignment,
+) (session.Folded, []session.Step, error) {
 	steps := session.Steps(g.team, phases, done)
 	folded, err := g.files.Fold(ctx, g.workspace, steps)
 	if err != nil {
@@ -73,7 +75,9 @@ func (g mergeBase) fold(ctx context.Context, phases []string, done map[spec.Assi
 
 // fill sets the work of a checkpoint, its tree, decisions and usage. It returns the
 // conflicts of the work.
-func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint, done map[spec.AssignmentID]session.CheckpointAssignment) ([]session.Conflict, error) {
+func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint,
+	done map[spec.AssignmentID]session.CheckpointAssignment,
+) ([]session.Conflict, error) {
 	folded, steps, err := g.fold(ctx, g.team.PhaseNames(), done)
 	if err != nil {
 		return nil, err
@@ -88,7 +92,9 @@ func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint, done map[spe
 // extend is fill for a checkpoint that has all work except that of a phase. If the phase depends
 // on all other work, only the phase's work is merged, onto the checkpoint's tree: it is the last
 // step, and resolves the conflicts of the work before it.
-func (g mergeBase) extend(ctx context.Context, c *session.Checkpoint, phase string, done map[spec.AssignmentID]session.CheckpointAssignment) ([]session.Conflict, error) {
+func (g mergeBase) extend(ctx context.Context, c *session.Checkpoint, phase string,
+	done map[spec.AssignmentID]session.CheckpointAssignment,
+) ([]session.Conflict, error) {
 	if !covers(g.team.Ancestors(phase), c.Assignments) {
 		return g.fill(ctx, c, done)
 	}
@@ -109,7 +115,9 @@ func (g mergeBase) extend(ctx context.Context, c *session.Checkpoint, phase stri
 
 // decisions are those of a phase's work and of all that the phase builds on. Where that is
 // all work of the checkpoint, the checkpoint has merged it.
-func (g mergeBase) decisions(c session.Checkpoint, phase string, done map[spec.AssignmentID]session.CheckpointAssignment) map[string]string {
+func (g mergeBase) decisions(c session.Checkpoint, phase string,
+	done map[spec.AssignmentID]session.CheckpointAssignment,
+) map[string]string {
 	given, above := g.given, g.team.Ancestors(phase)
 	if covers(above, c.Assignments) {
 		given, above = c.Decisions, nil
@@ -132,7 +140,9 @@ func (g mergeBase) list(c *session.Checkpoint, done map[spec.AssignmentID]sessio
 }
 
 // addArtifacts lists those that are still in the tree, and what the steps have left.
-func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []session.Artifact, steps []session.Step) ([]session.Artifact, error) {
+func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []session.Artifact,
+	steps []session.Step,
+) ([]session.Artifact, error) {
 	left, err := g.files.Artifacts(ctx, steps)
 	if err != nil {
 		return nil, err
@@ -148,7 +158,8 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 	out := slices.Clone(left)
 	for _, a := range before {
 		_, there := slices.BinarySearch(held, a.Path)
-		_, replaced := slices.BinarySearchFunc(left, a.Path, func(l session.Artifact, path string) int { return strings.Compare(l.Path, path) })
+		_, replaced := slices.BinarySearchFunc(left, a.Path,
+			func(l session.Artifact, path string) int { return strings.Compare(l.Path, path) })
 		if there && !replaced {
 			out = append(out, a)
 		}

@@ -61,7 +61,9 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 	d.admit()
 	held := &heldToCap{State: d.db(), cap: d.team.Budget.Tokens}
 	d.state, d.agents.conversation = held, spec.InCalls
-	work := func(each int, die func(loop, turn int) bool) (paid map[int]int, run func(context.Context, session.Job) (session.Outcome, error)) {
+	work := func(each int, die func(loop, turn int) bool) (paid map[int]int, run func(context.Context, session.Job) (session.Outcome,
+		error),
+	) {
 		paid = map[int]int{}
 		var mu sync.Mutex
 		return paid, func(ctx context.Context, job session.Job) (session.Outcome, error) {
@@ -85,7 +87,8 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 							failed[loop] = errKilled
 							return
 						}
-						failed[loop] = errors.Join(failed[loop], call.Spending(cost.Usage{OutputTokens: 5}), call.Settle(ctx, []byte("x"), cost.Usage{InputTokens: 6, OutputTokens: 4}))
+						failed[loop] = errors.Join(failed[loop], call.Spending(cost.Usage{OutputTokens: 5}),
+							call.Settle(ctx, []byte("x"), cost.Usage{InputTokens: 6, OutputTokens: 4}))
 						mu.Lock()
 						paid[n]++
 						mu.Unlock()

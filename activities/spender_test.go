@@ -42,7 +42,10 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 			return session.Outcome{}, err
 		}
 		if stored == nil {
-			plan := session.CallPlan{Agent: job.Agent, Model: "m", Request: request, Want: cost.Amount{Tokens: 20}, Least: cost.Amount{Tokens: 20}, Estimate: cost.Usage{OutputTokens: 20}}
+			plan := session.CallPlan{
+				Agent: job.Agent, Model: "m", Request: request, Want: cost.Amount{Tokens: 20},
+				Least: cost.Amount{Tokens: 20}, Estimate: cost.Usage{OutputTokens: 20},
+			}
 			call, err := job.Calls.Begin(ctx, plan)
 			if err != nil {
 				return session.Outcome{Usage: used}, err
@@ -103,7 +106,10 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	require.Len(t, d.record().Rounds[0].Pauses, 1)
 	require.Zero(t, d.record().Rounds[0].Pauses[0].To, "it waits")
 
-	_, err = d.store.State.AddRaise(t.Context(), d.key(), budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}}, "cli")
+	_, err = d.store.State.AddRaise(t.Context(), d.key(), budget.Raise{
+		ID: "x", Scope: budget.SessionScope,
+		Added: cost.Amount{Tokens: 100},
+	}, "cli")
 	require.NoError(t, err)
 	d.earlier++
 	result, err := d.round()
@@ -129,7 +135,8 @@ func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
 	var report activities.RoundFailure
 	require.NoError(t, app.Details(&report))
 	require.Equal(t, failures.TokenBudget, report.Failure.Category)
-	require.Equal(t, "the budget of the session is not sufficient: 15 of 45 tokens left, and the next call needs 20", report.Failure.Message)
+	require.Equal(t, "the budget of the session is not sufficient: 15 of 45 tokens left, and the next call needs 20",
+		report.Failure.Message)
 	require.Equal(t, int64(30), d.costs().Usage.Tokens())
 	require.Zero(t, d.costs().Reserved)
 }
@@ -217,7 +224,10 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 		{"beyond what was set aside", func(call session.Call) error {
 			return errors.Join(errKilled, call.Unsettle(t.Context(), cost.Usage{}, counted))
 		}, counted.Amount()},
-		{"killed, so that the estimate counts, which passes no cap", func(session.Call) error { return errKilled }, cost.Amount{Tokens: 60}},
+		{
+			"killed, so that the estimate counts, which passes no cap", func(session.Call) error { return errKilled },
+			cost.Amount{Tokens: 60},
+		},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
@@ -227,7 +237,8 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			d.agents.conversation = spec.InCalls
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				call, err := job.Calls.Begin(ctx, session.CallPlan{
-					Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50}, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
+					Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50},
+					Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
 				})
 				require.NoError(t, err)
 				return session.Outcome{}, end.book(call)

@@ -90,7 +90,8 @@ type startFacts struct {
 // startFacts collects the facts that decide the start of the attempt.
 func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFacts {
 	f := startFacts{
-		in: a.in, basis: basis, of: a.rows.of, round: a.rows.snapshot(), rounds: a.rows.rounds(), firstRun: a.rows.opened.First, agent: a.rows.agent,
+		in: a.in, basis: basis, of: a.rows.of, round: a.rows.snapshot(), rounds: a.rows.rounds(), firstRun: a.rows.opened.First,
+		agent:        a.rows.agent,
 		conversation: a.exec.agents.Offered(a.rows.agent).Conversation,
 		outage:       a.rows.outage(), former: a.formerWork(ctx),
 		intact: func(manifest spec.Digest) bool { return a.files.Intact(ctx, manifest) == nil },

@@ -13,14 +13,22 @@ import (
 func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 	t.Parallel()
 	after := func(c failures.Category) session.RoundLog {
-		return session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Agent: "a", Files: "left", Failure: failures.Failure{Category: c}}}}
+		return session.RoundLog{Attempts: []session.AttemptReport{{
+			Attempt: 1, Agent: "a", Files: "left",
+			Failure: failures.Failure{Category: c},
+		}}}
 	}
-	same, old, otherwise := session.Basis{Input: "input", Agent: "another"}, session.Basis{Input: "old"}, session.Basis{Input: "input", Instructions: "others"}
+	same, old, otherwise := session.Basis{Input: "input", Agent: "another"}, session.Basis{Input: "old"},
+		session.Basis{Input: "input", Instructions: "others"}
 	earlier := func(basis session.Basis, log session.RoundLog) []session.RoundRecord {
 		log.Basis = &basis
-		return []session.RoundRecord{{Order: session.Order{Pass: 1, Run: 1, AnswersFrom: 1}, Round: 1, RoundLog: log, GaveUp: len(log.Attempts) > 0}}
+		return []session.RoundRecord{{
+			Order: session.Order{Pass: 1, Run: 1, AnswersFrom: 1}, Round: 1, RoundLog: log,
+			GaveUp: len(log.Attempts) > 0,
+		}}
 	}
-	anew := session.RoundRecord{Order: session.Order{AnswersFrom: 2}} // the work failed by its own fault, and the session was resumed
+	// the work failed by its own fault, and the session was resumed
+	anew := session.RoundRecord{Order: session.Order{AnswersFrom: 2}}
 	for _, test := range []struct {
 		name  string
 		facts startFacts
@@ -28,21 +36,83 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 		from  failures.Start
 	}{
 		{"the first attempt", startFacts{}, "input", failures.FromInput},
-		{"after a failing check: the files", startFacts{round: session.RoundRecord{RoundLog: after(failures.TestFailure)}}, "left", failures.FromFiles},
-		{"after an error of the provider, without a conversation", startFacts{round: session.RoundRecord{RoundLog: after(failures.APIError)}}, "input", failures.FromInput},
-		{"after one with a conversation in the directory", startFacts{round: session.RoundRecord{RoundLog: after(failures.APIError)}, conversation: spec.InDirectory, continuable: true}, "left", failures.FromConversation},
+		{
+			"after a failing check: the files",
+			startFacts{round: session.RoundRecord{RoundLog: after(failures.TestFailure)}},
+			"left",
+			failures.FromFiles,
+		},
+		{
+			"after an error of the provider, without a conversation",
+			startFacts{round: session.RoundRecord{RoundLog: after(failures.APIError)}},
+			"input", failures.FromInput,
+		},
+		{"after one with a conversation in the directory", startFacts{
+			round:        session.RoundRecord{RoundLog: after(failures.APIError)},
+			conversation: spec.InDirectory, continuable: true,
+		}, "left", failures.FromConversation},
 		{"on the work that was sent back", startFacts{former: "former"}, "former", failures.FromFiles},
-		{"cut off in the first attempt", startFacts{round: session.RoundRecord{RoundLog: session.RoundLog{ContinuableAttempt: 1}}, conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
-		{"in an outage, with the files that were stored", startFacts{outage: &session.Outage{FilesInPlace: true, Files: "stored"}}, "stored", failures.FromFiles},
-		{"cut off, with a conversation in the store", startFacts{round: session.RoundRecord{RoundLog: session.RoundLog{ContinuableAttempt: 1}}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "stored"}}, "stored", failures.FromConversation},
-		{"after a failing check, with a conversation in the store", startFacts{round: session.RoundRecord{RoundLog: after(failures.TestFailure)}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "left"}}, "left", failures.FromConversation},
-		{"after a failing check in an earlier run", startFacts{rounds: earlier(same, after(failures.TestFailure)), round: anew}, "left", failures.FromFiles},
-		{"after one on another input, whose files would undo its changes", startFacts{rounds: earlier(old, after(failures.TestFailure)), round: anew}, "input", failures.FromInput},
-		{"cut off in an earlier run", startFacts{rounds: earlier(same, session.RoundLog{ContinuableAttempt: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
-		{"cut off on another input", startFacts{rounds: earlier(old, session.RoundLog{ContinuableAttempt: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
-		{"after a failing check with other instructions, of which its conversation knows nothing", startFacts{rounds: earlier(otherwise, after(failures.TestFailure)), round: anew, conversation: spec.InDirectory, continuable: true}, "left", failures.FromFiles},
-		{"cut off with other instructions", startFacts{rounds: earlier(otherwise, session.RoundLog{ContinuableAttempt: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
-		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{FilesInPlace: true}}, "input", failures.FromFiles},
+		{"cut off in the first attempt", startFacts{
+			round:        session.RoundRecord{RoundLog: session.RoundLog{ContinuableAttempt: 1}},
+			conversation: spec.InDirectory, continuable: true,
+		}, "input", failures.FromConversation},
+		{
+			"in an outage, with the files that were stored",
+			startFacts{outage: &session.Outage{FilesInPlace: true, Files: "stored"}},
+			"stored", failures.FromFiles,
+		},
+		{
+			"cut off, with a conversation in the store",
+			startFacts{
+				round: session.RoundRecord{RoundLog: session.RoundLog{ContinuableAttempt: 1}}, conversation: spec.InDirectory,
+				continuable: true, stored: &session.Conversation{Files: "stored"},
+			},
+			"stored", failures.FromConversation,
+		},
+		{
+			"after a failing check, with a conversation in the store",
+			startFacts{
+				round: session.RoundRecord{RoundLog: after(failures.TestFailure)}, conversation: spec.InDirectory,
+				continuable: true, stored: &session.Conversation{Files: "left"},
+			},
+			"left", failures.FromConversation,
+		},
+		{
+			"after a failing check in an earlier run",
+			startFacts{rounds: earlier(same, after(failures.TestFailure)), round: anew},
+			"left",
+			failures.FromFiles,
+		},
+		{"after one on another input, whose files would undo its changes", startFacts{
+			rounds: earlier(old, after(failures.TestFailure)),
+			round:  anew,
+		}, "input", failures.FromInput},
+		{"cut off in an earlier run", startFacts{
+			rounds:       earlier(same, session.RoundLog{ContinuableAttempt: 1}),
+			conversation: spec.InDirectory, continuable: true,
+		}, "input", failures.FromConversation},
+		{"cut off on another input", startFacts{
+			rounds:       earlier(old, session.RoundLog{ContinuableAttempt: 1}),
+			conversation: spec.InDirectory, continuable: true,
+		}, "input", failures.FromInput},
+		{
+			"after a failing check with other instructions, of which its conversation knows nothing",
+			startFacts{
+				rounds: earlier(otherwise, after(failures.TestFailure)), round: anew, conversation: spec.InDirectory,
+				continuable: true,
+			},
+			"left", failures.FromFiles,
+		},
+		{"cut off with other instructions", startFacts{
+			rounds:       earlier(otherwise, session.RoundLog{ContinuableAttempt: 1}),
+			conversation: spec.InDirectory, continuable: true,
+		}, "input", failures.FromInput},
+		{
+			"in an outage, with the files as they are",
+			startFacts{outage: &session.Outage{FilesInPlace: true}},
+			"input",
+			failures.FromFiles,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +130,10 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 func TestFilesThatAreLostAreNotKept(t *testing.T) {
 	t.Parallel()
 	f := startFacts{in: RoundInput{Input: "input", Round: 1}, intact: func(spec.Digest) bool { return false }}
-	f.round.Attempts = []session.AttemptReport{{Attempt: 1, Files: "left", Failure: failures.Failure{Category: failures.TestFailure}}}
+	f.round.Attempts = []session.AttemptReport{{
+		Attempt: 1, Files: "left",
+		Failure: failures.Failure{Category: failures.TestFailure},
+	}}
 	s := f.decide()
 	require.Equal(t, spec.Digest("input"), s.files)
 	require.Equal(t, failures.FromInput, s.from())

@@ -32,7 +32,10 @@ func TestConversationOfARunThatWasCutOffGoesOnOnce(t *testing.T) {
 			d.agents.conversation, d.agents.continuable = spec.InDirectory, true
 			persona, in := d.team.Personas["dev"], d.roundInput()
 			basis := session.BasisOf(in.AssignmentID, persona, d.agents.Offered(persona.Agent), test.requirement, d.input, nil)
-			d.putRound(session.RoundRecord{Round: 1, RoundLog: session.RoundLog{ContinuableAttempt: 1, AttemptAt: time.Now(), Basis: &basis}})
+			d.putRound(session.RoundRecord{Round: 1, RoundLog: session.RoundLog{
+				ContinuableAttempt: 1, AttemptAt: time.Now(),
+				Basis: &basis,
+			}})
 			d.resume(session.Course{})
 			in.Head = d.head
 			if test.failed {
@@ -55,12 +58,16 @@ func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	own := spec.OfferedAgent{Kind: "anthropic", Model: "dear"}
-	require.NoError(t, d.store.State.PutOffer(t.Context(), spec.Offer{Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": own}}))
+	require.NoError(t, d.store.State.PutOffer(t.Context(), spec.Offer{
+		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(),
+		Agents: map[string]spec.OfferedAgent{"a": own},
+	}))
 	d.agents.lacks = "a"
 	result, err := d.round()
 	require.NoError(t, err)
 	persona := d.team.Personas["dev"]
-	require.Equal(t, session.BasisOf(spec.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil), *result.Basis)
+	require.Equal(t, session.BasisOf(spec.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil),
+		*result.Basis)
 }
 
 func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {

@@ -20,7 +20,9 @@ type dying struct {
 	after state.AttemptState
 }
 
-func (d *dying) PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error {
+func (d *dying) PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord,
+	c *session.Conversation,
+) error {
 	if err := d.State.PutRound(ctx, f, a, r, c); err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	}
 	result, end, err := r.suppliedWhenPossible(ctx)
 	if err == nil {
-		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log), started, r.deps.Clock().UTC()
+		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log), started,
+			r.deps.Clock().UTC()
 		if err := r.rows.recordResult(ctx, result); err != nil {
 			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
@@ -89,8 +90,10 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 	}
 	by := cmp.Or(a.in.SuppliedBy, "a person")
 	return &session.RoundResult{
-		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output, Files: len(work.Changed) + len(work.Deleted),
-		Summary:     textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
+		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output,
+		Files: len(work.Changed) + len(work.Deleted),
+		Summary: textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)),
+			session.MaxSummary),
 		LeftOut:     end.outcome.LeftOut,
 		RoundReport: session.RoundReport{Lost: a.rows.snapshot().Lost, Total: a.spender.spentInAll()},
 	}, end, nil
@@ -120,7 +123,8 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		return a.exec.agents.Forget(dir)
 	})
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		lost := failures.Failf(failures.ResourceError, "the store does not have the supplied files, manifest %s: %v; supply them again", a.in.Supplied.Short(), err)
+		lost := failures.Failf(failures.ResourceError, "the store does not have the supplied files, manifest %s: %v; supply them again",
+			a.in.Supplied.Short(), err)
 		lost.Final = true
 		err = lost
 	}

@@ -93,9 +93,12 @@ func TestCachesAreFilledByChecksOfTheSessionsInput(t *testing.T) {
 	d := newDesk(t)
 	d.team.Phases[0].Checks = []string{"good"}
 	d.admit()
-	d.workDirs = workdir.New(workdir.Options{Root: workdir.DefaultRoot(d.store.Dir()), Acquire: func(_ context.Context, tree spec.Digest, _ ...spec.Digest) ([]string, func(), error) {
-		return []string{string(tree)}, func() {}, nil
-	}})
+	d.workDirs = workdir.New(workdir.Options{
+		Root: workdir.DefaultRoot(d.store.Dir()),
+		Acquire: func(_ context.Context, tree spec.Digest, _ ...spec.Digest) ([]string, func(), error) {
+			return []string{string(tree)}, func() {}, nil
+		},
+	})
 	var trees, inputs []spec.Digest
 	d.agents.fills = func() bool { return true }
 	d.agents.check = func(job session.CheckJob) error {

@@ -117,7 +117,8 @@ func checkReport(name string, r session.BreakerReport) error {
 	case failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral:
 		return checkSettings(r.Breaker)
 	}
-	return fmt.Errorf("outcome %q is none of %s, %s and %s", r.Outcome, failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral)
+	return fmt.Errorf("outcome %q is none of %s, %s and %s", r.Outcome, failures.CountsAsFailure, failures.CountsAsSuccess,
+		failures.Neutral)
 }
 
 func checkAcquire(name string, r AcquireRequest) error {
@@ -132,7 +133,8 @@ func checkAcquire(name string, r AcquireRequest) error {
 
 func checkSettings(b spec.Breaker) error {
 	if b.Threshold < 1 || b.Probes < 1 || b.Cooldown <= 0 || b.MaxCooldown < b.Cooldown {
-		return fmt.Errorf("threshold %d, cooldown %s, max_cooldown %s, probes %d: all must be positive, and max_cooldown not below cooldown",
+		return fmt.Errorf("threshold %d, cooldown %s, max_cooldown %s, probes %d: all must be positive, and max_cooldown not "+
+			"below cooldown",
 			b.Threshold, b.Cooldown, b.MaxCooldown, b.Probes)
 	}
 	return nil

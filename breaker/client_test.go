@@ -195,7 +195,8 @@ func TestContinuingAsNewLosesNothing(t *testing.T) {
 	d, err := s.Temporal.DescribeWorkflowExecution(t.Context(), breaker.WorkflowID("store", "coder"), "")
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
-	require.NotEqual(t, d.GetWorkflowExecutionInfo().GetFirstRunId(), d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), "it did continue as new")
+	require.NotEqual(t, d.GetWorkflowExecutionInfo().GetFirstRunId(), d.GetWorkflowExecutionInfo().GetExecution().GetRunId(),
+		"it did continue as new")
 	require.Less(t, d.GetWorkflowExecutionInfo().GetHistoryLength(), int64(1000))
 }
 
@@ -203,7 +204,10 @@ func TestProbesOverARealServer(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	s.work(s.Client)
-	b := spec.Breaker{Threshold: 1, Cooldown: textfmt.Duration(500 * time.Millisecond), MaxCooldown: textfmt.Duration(time.Hour)}.For("coder")
+	b := spec.Breaker{
+		Threshold: 1, Cooldown: textfmt.Duration(500 * time.Millisecond),
+		MaxCooldown: textfmt.Duration(time.Hour),
+	}.For("coder")
 	open := s.must(s.Report(t.Context(), failureOf(b, "r1", 0)))
 	require.True(t, open.State.Open)
 	require.Eventually(t, func() bool { return open.State.HalfOpen(time.Now()) }, time.Minute, 10*time.Millisecond)
@@ -238,7 +242,10 @@ func TestTripAndResetByHand(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	s.work(s.Client)
-	answer := s.must(s.Trip(t.Context(), "t1", "coder", breaker.TripRequest{By: "ann", Why: "maintenance", For: textfmt.Duration(time.Hour)}))
+	answer := s.must(s.Trip(t.Context(), "t1", "coder", breaker.TripRequest{
+		By: "ann", Why: "maintenance",
+		For: textfmt.Duration(time.Hour),
+	}))
 	status := answer.Status().At(time.Now())
 	require.Equal(t, session.BreakerIsOpen, status.State)
 	require.Equal(t, "maintenance", status.Forced.Why)

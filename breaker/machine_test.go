@@ -44,15 +44,24 @@ func tell(set spec.Breaker, steps ...any) story {
 }
 
 func failed(generation int64, holder ...string) session.BreakerReport {
-	return session.BreakerReport{Outcome: failures.CountsAsFailure, BreakerPermit: session.BreakerPermit{Generation: generation, Holder: strings.Join(holder, "")}, Category: failures.APIError, Message: "503"}
+	return session.BreakerReport{Outcome: failures.CountsAsFailure, BreakerPermit: session.BreakerPermit{
+		Generation: generation,
+		Holder:     strings.Join(holder, ""),
+	}, Category: failures.APIError, Message: "503"}
 }
 
 func worked(generation int64, holder ...string) session.BreakerReport {
-	return session.BreakerReport{Outcome: failures.CountsAsSuccess, BreakerPermit: session.BreakerPermit{Generation: generation, Holder: strings.Join(holder, "")}}
+	return session.BreakerReport{Outcome: failures.CountsAsSuccess, BreakerPermit: session.BreakerPermit{
+		Generation: generation,
+		Holder:     strings.Join(holder, ""),
+	}}
 }
 
 func neutral(generation int64, holder ...string) session.BreakerReport {
-	return session.BreakerReport{Outcome: failures.Neutral, BreakerPermit: session.BreakerPermit{Generation: generation, Holder: strings.Join(holder, "")}}
+	return session.BreakerReport{Outcome: failures.Neutral, BreakerPermit: session.BreakerPermit{
+		Generation: generation,
+		Holder:     strings.Join(holder, ""),
+	}}
 }
 
 func acquire(holder string) breaker.AcquireRequest { return breaker.AcquireRequest{Holder: holder} }
@@ -76,32 +85,82 @@ func TestMachine(t *testing.T) {
 	}{
 		{"below the threshold", []any{failed(0), failed(0)}, breaker.Applied, session.BreakerClosed, 2, 0, 0, nil, 0},
 		{"at the threshold", opened, breaker.Applied, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"a success between", []any{failed(0), failed(0), worked(0), failed(0), failed(0)}, breaker.Applied, session.BreakerClosed, 2, 0, 0, nil, 0},
+		{
+			"a success between",
+			[]any{failed(0), failed(0), worked(0), failed(0), failed(0)},
+			breaker.Applied, session.BreakerClosed, 2,
+			0, 0, nil, 0,
+		},
 		{"neutral says nothing", []any{failed(0), failed(0), neutral(0)}, breaker.Ignored, session.BreakerClosed, 2, 0, 0, nil, 0},
 		{"a success with nothing to make good", []any{worked(0)}, breaker.Ignored, session.BreakerClosed, 0, 0, 0, nil, 0},
-		{"the rest of twenty at once", after(opened, failed(0), failed(0)), breaker.Ignored, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{
+			"the rest of twenty at once", after(opened, failed(0), failed(0)), breaker.Ignored, session.BreakerIsOpen, 3, 1, 1,
+			until(time.Minute), 0,
+		},
 		{"a late success", after(opened, worked(0)), breaker.Ignored, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"no probe while it cools down", after(opened, 59*time.Second, acquire("a")), breaker.Refused, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"half-open by the clock alone", after(opened, time.Minute, failed(0)), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 0},
+		{
+			"no probe while it cools down", after(opened, 59*time.Second, acquire("a")), breaker.Refused, session.BreakerIsOpen, 3, 1, 1,
+			until(time.Minute), 0,
+		},
+		{
+			"half-open by the clock alone", after(opened, time.Minute, failed(0)), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1,
+			until(time.Minute), 0,
+		},
 		{"a probe", probing, breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"one probe only", after(probing, acquire("b")), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"the same probe again", after(probing, acquire("a")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
 		{"a probe works", after(probing, worked(1, "a")), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
 		{"a probe fails", after(probing, failed(1, "a")), breaker.Applied, session.BreakerIsOpen, 4, 2, 2, until(3 * time.Minute), 0},
-		{"a probe fails again", after(probing, failed(1, "a"), 2*time.Minute, acquire("b"), failed(2, "b")), breaker.Applied, session.BreakerIsOpen, 5, 3, 3, until(6 * time.Minute), 0},
-		{"a probe gives up its lease", after(probing, neutral(1, "a"), acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"somebody else's success", after(probing, worked(1, "b")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{
+			"a probe fails again", after(probing, failed(1, "a"), 2*time.Minute, acquire("b"), failed(2, "b")), breaker.Applied,
+			session.BreakerIsOpen, 5, 3, 3, until(6 * time.Minute), 0,
+		},
+		{
+			"a probe gives up its lease", after(probing, neutral(1, "a"), acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1,
+			until(time.Minute), 1,
+		},
+		{
+			"somebody else's success", after(probing, worked(1, "b")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1,
+			until(time.Minute), 1,
+		},
 		{"nobody's success", after(probing, worked(1)), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a renewed lease", after(probing, 50*time.Second, breaker.RenewRequest{Holder: "a"}, 50*time.Second, acquire("b")), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a dead prober", after(probing, time.Minute, acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a prober back from the dead", after(probing, time.Minute, acquire("b"), worked(1, "a")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.RenewRequest{Holder: "a"}), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{
+			"a renewed lease", after(probing, 50*time.Second, breaker.RenewRequest{Holder: "a"}, 50*time.Second, acquire("b")),
+			breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1,
+		},
+		{
+			"a dead prober", after(probing, time.Minute, acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1,
+			until(time.Minute), 1,
+		},
+		{
+			"a prober back from the dead", after(probing, time.Minute, acquire("b"), worked(1, "a")), breaker.Ignored,
+			session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1,
+		},
+		{
+			"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.RenewRequest{Holder: "a"}), breaker.Refused,
+			session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1,
+		},
 		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, session.BreakerClosed, 0, 0, 0, nil, 0},
-		{"tripped until reset", []any{breaker.TripRequest{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, session.BreakerIsOpen, 0, 1, 1, nil, 0},
-		{"tripped for an hour", []any{breaker.TripRequest{By: "ann", For: textfmt.Duration(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, session.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
-		{"a trip ends a probe", after(probing, breaker.TripRequest{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen, 3, 2, 2, nil, 0},
+		{
+			"tripped until reset",
+			[]any{breaker.TripRequest{By: "ann"}, 100 * time.Hour, acquire("a")},
+			breaker.Refused,
+			session.BreakerIsOpen, 0, 1, 1, nil, 0,
+		},
+		{
+			"tripped for an hour",
+			[]any{breaker.TripRequest{By: "ann", For: textfmt.Duration(time.Hour)}, time.Hour, acquire("a")},
+			breaker.Leased, session.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1,
+		},
+		{
+			"a trip ends a probe", after(probing, breaker.TripRequest{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen,
+			3, 2, 2, nil, 0,
+		},
 		{"reset", after(opened, breaker.ResetRequest{By: "ann"}), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
-		{"a reset fences what came before", after(opened, breaker.ResetRequest{By: "ann"}, failed(1)), breaker.Ignored, session.BreakerClosed, 0, 0, 2, nil, 0},
+		{
+			"a reset fences what came before", after(opened, breaker.ResetRequest{By: "ann"}, failed(1)), breaker.Ignored,
+			session.BreakerClosed, 0, 0, 2, nil, 0,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +195,10 @@ func TestForcedOpeningSaysWhoAndWhy(t *testing.T) {
 // TestAStatedWaitIsTheCooldown if it is longer.
 func TestAStatedWaitIsTheCooldown(t *testing.T) {
 	t.Parallel()
-	set := spec.Breaker{Threshold: 1, Cooldown: textfmt.Duration(30 * time.Second), MaxCooldown: textfmt.Duration(15 * time.Minute), Probes: 1}
+	set := spec.Breaker{
+		Threshold: 1, Cooldown: textfmt.Duration(30 * time.Second), MaxCooldown: textfmt.Duration(15 * time.Minute),
+		Probes: 1,
+	}
 	for stated, want := range map[time.Duration]time.Duration{
 		0: 30 * time.Second, time.Second: 30 * time.Second, 5 * time.Hour: 5 * time.Hour,
 	} {
@@ -145,7 +207,8 @@ func TestAStatedWaitIsTheCooldown(t *testing.T) {
 		s := tell(set, failure)
 		require.Equal(t, epoch.Add(want), s.state.OpenUntil)
 		// A probe that fails opens it anew, for what it states.
-		s = tell(set, failure, want, acquire("a"), func() session.BreakerReport { f := failed(1, "a"); f.RetryAfter = textfmt.Duration(stated); return f }())
+		s = tell(set, failure, want, acquire("a"),
+			func() session.BreakerReport { f := failed(1, "a"); f.RetryAfter = textfmt.Duration(stated); return f }())
 		require.Equal(t, epoch.Add(want+max(stated, time.Minute)), s.state.OpenUntil)
 	}
 }
@@ -176,7 +239,10 @@ func TestCooldownIsSpreadBetweenItsBounds(t *testing.T) {
 // TestInvariantsOverAllSequences tries every sequence of events up to a length.
 func TestInvariantsOverAllSequences(t *testing.T) {
 	t.Parallel()
-	set := spec.Breaker{Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(2 * time.Minute), Probes: 1}
+	set := spec.Breaker{
+		Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(2 * time.Minute),
+		Probes: 1,
+	}
 	alphabet := func(g int64) []any {
 		return []any{
 			failed(g), worked(g), failed(g - 1), worked(g - 1), failed(g, "a"), worked(g, "a"), neutral(g, "a"),
@@ -235,7 +301,8 @@ func hold(t *testing.T, set spec.Breaker, before, after breaker.State, e breaker
 		bad("more probes than allowed")
 	case len(after.Probes) > 0 && effect == breaker.Leased && after.At(now) != session.BreakerHalfOpen:
 		bad("a probe outside half-open")
-	case !after.Open && (len(after.Probes) > 0 || !after.OpenUntil.IsZero() || after.Forced != nil || after.Trips != 0 || after.Failures >= set.Threshold):
+	case !after.Open && (len(after.Probes) > 0 || !after.OpenUntil.IsZero() || after.Forced != nil || after.Trips != 0 ||
+		after.Failures >= set.Threshold):
 		bad("closed, with something of an open one")
 	case after.Open && after.OpenUntil.IsZero() && after.Forced == nil:
 		bad("open for ever, by nobody")
@@ -247,7 +314,8 @@ func hold(t *testing.T, set spec.Breaker, before, after breaker.State, e breaker
 		bad("a transition without a generation")
 	case after.Revision == before.Revision && frozen(before) != frozen(after):
 		bad("changed without a revision")
-	case !before.Open && after.Open && !byTrip && (!isReport || report.Outcome != failures.CountsAsFailure || before.Failures != set.Threshold-1):
+	case !before.Open && after.Open && !byTrip && (!isReport || report.Outcome != failures.CountsAsFailure ||
+		before.Failures != set.Threshold-1):
 		bad("opened by something else than the last failure of the threshold")
 	case before.Open && !after.Open && !byReset && (!isReport || report.Outcome != failures.CountsAsSuccess || report.Holder == ""):
 		bad("closed by something else than a probe")

@@ -70,7 +70,9 @@ func (e *running) handle(ctx workflow.Context) error {
 }
 
 // on registers an update with its validator.
-func on[T any](ctx workflow.Context, name UpdateName, description string, apply func(workflow.Context, T) (Answer, error), check func(T) error) error {
+func on[T any](ctx workflow.Context, name UpdateName, description string, apply func(workflow.Context, T) (Answer, error),
+	check func(T) error,
+) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, string(name), apply, workflow.UpdateHandlerOptions{
 		Validator: check, Description: description,
 	})

@@ -17,11 +17,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
-var testBreaker = spec.Breaker{Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(time.Hour)}.For("writer")
+var testBreaker = spec.Breaker{
+	Threshold: 2, Cooldown: textfmt.Duration(time.Minute),
+	MaxCooldown: textfmt.Duration(time.Hour),
+}.For("writer")
 
 func outcome(id string, weight failures.Weight, generation int64) session.BreakerReport {
 	return session.BreakerReport{
-		ID: id, Breaker: testBreaker, Outcome: weight, BreakerPermit: session.BreakerPermit{Generation: generation}, Category: failures.APIError, Message: "503",
+		ID: id, Breaker: testBreaker, Outcome: weight, BreakerPermit: session.BreakerPermit{Generation: generation},
+		Category: failures.APIError, Message: "503",
 	}
 }
 
@@ -135,11 +139,20 @@ func TestMalformedUpdatesAreRefused(t *testing.T) {
 		arg    any
 		want   string
 	}{
-		"another breaker's report":  {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Breaker.Name = "x" }), `the report is for breaker "x"; this is "writer"`},
-		"no id":                     {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.ID = "" }), "has no id"},
-		"no outcome":                {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Outcome = "" }), "none of failure, success and neutral"},
-		"a negative generation":     {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Generation = -1 }), "negative"},
-		"settings that never open":  {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Breaker.Threshold = 0 }), "must be positive"},
+		"another breaker's report": {
+			breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Breaker.Name = "x" }),
+			`the report is for breaker "x"; this is "writer"`,
+		},
+		"no id": {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.ID = "" }), "has no id"},
+		"no outcome": {
+			breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Outcome = "" }),
+			"none of failure, success and neutral",
+		},
+		"a negative generation": {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Generation = -1 }), "negative"},
+		"settings that never open": {
+			breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Breaker.Threshold = 0 }),
+			"must be positive",
+		},
 		"another breaker's acquire": {breaker.AcquireUpdate, breaker.AcquireRequest{Holder: "a"}, `for breaker ""`},
 		"an acquire by nobody":      {breaker.AcquireUpdate, breaker.AcquireRequest{Breaker: testBreaker}, "no holder"},
 		"a renewal by nobody":       {breaker.RenewUpdate, breaker.RenewRequest{}, "no holder"},

@@ -68,7 +68,8 @@ func (c *composition) up(args ...string) {
 // runs has a session's first phase done, which takes a worker's answer to each step.
 func (c *composition) runs(session string) {
 	c.t.Helper()
-	said := tried(c.t, withinSession, c.compose("exec", "-T", "worker-1", "maestro", "run", "/etc/maestro/team.yaml", "--only", "requirements",
+	said := tried(c.t, withinSession, c.compose("exec", "-T", "worker-1", "maestro", "run", "/etc/maestro/team.yaml", "--only",
+		"requirements",
 		"--session", session, "--watch", "Shorten addresses.")...)
 	require.Contains(c.t, said, "session "+session+": completed")
 }
@@ -83,7 +84,8 @@ func newComposition(t *testing.T) *composition {
 	}
 	project := fmt.Sprintf("maestro-test-%d", os.Getpid())
 	ours := func(service string) string { return fmt.Sprintf("  %s: {image: %s}\n", service, project) }
-	override := "services:\n" + ours("namespace") + ours("worker-1") + ours("worker-2") + fmt.Sprintf("  dashboard: {image: %s, ports: !override [\"127.0.0.1::8088\"]}\n", project)
+	override := "services:\n" + ours("namespace") + ours("worker-1") + ours("worker-2") + fmt.Sprintf("  dashboard: {image: %s, "+
+		"ports: !override [\"127.0.0.1::8088\"]}\n", project)
 	for service, port := range map[string]int{"temporal": 7233, "ui": 8080, "prometheus": 9090} {
 		override += fmt.Sprintf("  %s: {ports: !override [\"127.0.0.1::%d\"]}\n", service, port)
 	}
@@ -115,7 +117,10 @@ func (c *composition) closed() (before, after string) {
 	require.NoError(c.t, os.Mkdir(checkout, 0o755)) //nolint:gosec // what is above a mount does not matter
 	tried(c.t, time.Minute, "cp", "-r", "docker-compose.yml", "deploy", "examples", checkout)
 	tried(c.t, time.Minute, "chmod", "-R", "go-rwx", checkout)
-	closed := composition{c.t, c.project + "-closed", []string{"--project-directory", checkout, "--file", filepath.Join(checkout, "docker-compose.yml")}}
+	closed := composition{c.t, c.project + "-closed", []string{
+		"--project-directory", checkout, "--file",
+		filepath.Join(checkout, "docker-compose.yml"),
+	}}
 	c.t.Cleanup(func() {
 		out, err := command(context.Background(), withinUp, closed.compose("down", "--volumes")...)
 		require.NoError(c.t, err, out)
@@ -133,7 +138,10 @@ func (c *composition) closed() (before, after string) {
 func TestComposeDelivers(t *testing.T) {
 	c := newComposition(t)
 	before, after := c.closed()
-	for _, file := range []string{"./deploy/temporal/schema.sh", "./deploy/temporal/dynamicconfig.yaml", "./deploy/prometheus", "./examples/shortener", "chmod -R go+rX deploy examples/shortener"} {
+	for _, file := range []string{
+		"./deploy/temporal/schema.sh", "./deploy/temporal/dynamicconfig.yaml", "./deploy/prometheus",
+		"./examples/shortener", "chmod -R go+rX deploy examples/shortener",
+	} {
 		require.Contains(t, before, file)
 		require.NotContains(t, after, file)
 	}
@@ -142,16 +150,19 @@ func TestComposeDelivers(t *testing.T) {
 	for _, service := range []string{"dashboard", "worker-1"} {
 		require.NotContains(t, tried(t, withinSession, c.compose("exec", "-T", service, "maestro", "doctor")...), "\nbad ")
 	}
-	require.Contains(t, tried(t, withinSession, c.compose("exec", "-T", "dashboard", "maestro", "serve", "--link")...), "http://localhost:8088/")
+	require.Contains(t, tried(t, withinSession, c.compose("exec", "-T", "dashboard", "maestro", "serve", "--link")...),
+		"http://localhost:8088/")
 
 	const session = "whole"
-	tried(t, withinSession, c.compose("exec", "-T", "worker-1", "maestro", "run", "/etc/maestro/team.yaml", "--session", session, "Shorten addresses.")...)
+	tried(t, withinSession, c.compose("exec", "-T", "worker-1", "maestro", "run", "/etc/maestro/team.yaml", "--session", session,
+		"Shorten addresses.")...)
 	require.Eventually(t, func() bool {
 		said, err := command(t.Context(), withinSession, c.compose("exec", "-T", "worker-2", "maestro", "status", session)...)
 		return err == nil && strings.Contains(said, "architect  completed")
 	}, withinUp, time.Second, "the session does not begin")
 	tried(t, withinSession, c.compose("kill", "--signal", "KILL", "worker-1")...)
-	require.Contains(t, tried(t, 5*time.Minute, c.compose("exec", "-T", "worker-2", "maestro", "watch", session)...), "session "+session+": completed")
+	require.Contains(t, tried(t, 5*time.Minute, c.compose("exec", "-T", "worker-2", "maestro", "watch", session)...), "session "+
+		session+": completed")
 	c.up()
 	c.runs("after-the-kill")
 

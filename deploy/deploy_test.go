@@ -191,7 +191,8 @@ func TestEveryCommandLineIsUnderstood(t *testing.T) {
 	understood := func(argv ...string) bool {
 		// Flags are read, and their values, before help is given: help of the
 		// subcommand that comes before them.
-		help, err := exec.CommandContext(t.Context(), temporaltest.Binary(t, argv[0]), append(slices.Clone(argv[1:]), "--help")...).Output()
+		help, err := exec.CommandContext(t.Context(), temporaltest.Binary(t, argv[0]),
+			append(slices.Clone(argv[1:]), "--help")...).Output()
 		words := slices.IndexFunc(append(argv, "-"), func(arg string) bool { return strings.HasPrefix(arg, "-") })
 		return err == nil && strings.Contains(string(help), "Usage:\n  "+strings.Join(argv[:words], " ")+" [")
 	}

@@ -57,8 +57,8 @@ echo '{"type":"system","subtype":"init","session_id":"11111111-1111-1111-1111-11
 echo '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"11111111-1111-1111-1111-111111111111"}'
 `
 
-// TestAReleaseIsInstalledOnAMachineWithoutGo builds a release twice, in two places, and installs it on a machine of its own, which
-// systemd starts.
+// TestAReleaseIsInstalledOnAMachineWithoutGo builds a release twice, in two places, and installs it on a machine of its own,
+// which systemd starts.
 func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
@@ -71,11 +71,13 @@ func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
 	dist, again := build("here"), build("there")
 	require.Equal(t, read(t, filepath.Join(dist, "SHA256SUMS")), read(t, filepath.Join(again, "SHA256SUMS")), "two builds are equal")
 	require.Contains(t, read(t, filepath.Join(dist, "NOTES.md")), "# Maestro 1.2.3")
-	require.Contains(t, read(t, filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".cdx.json")), `"purl": "pkg:golang/go.temporal.io/sdk@`)
+	require.Contains(t, read(t, filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".cdx.json")),
+		`"purl": "pkg:golang/go.temporal.io/sdk@`)
 
 	machine := filepath.Join(work, "machine")
 	mirror, _, _ := strings.Cut(run(t, "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"), "\n")
-	run(t, "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,ca-certificates,git,make", "bookworm", machine, mirror)
+	run(t, "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,ca-certificates,git,make", "bookworm", machine,
+		mirror)
 	for _, c := range []struct{ from, to string }{{".tar.gz", "root/maestro.tar.gz"}, {".deb", "root/maestro.deb"}} {
 		run(t, "cp", filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+c.from), filepath.Join(machine, c.to))
 	}
@@ -86,13 +88,15 @@ func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
 	}
 	put("root/install", installing, 0o755)
 	put("root/agents/claude", claude, 0o755)
-	put("etc/systemd/system/install.service", "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\nExecStart=/root/install\n", 0o644)
+	put("etc/systemd/system/install.service", "[Unit]\nAfter=multi-user.target\n[Service]\nType=oneshot\nExecStart=/root/install\n",
+		0o644)
 	wanted := filepath.Join(machine, "etc/systemd/system/multi-user.target.wants/install.service")
 	require.NoError(t, os.Symlink("../install.service", wanted))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network", "-D", machine, "--boot").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network", "-D",
+		machine, "--boot").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	report := read(t, filepath.Join(machine, "root/report"))
 	for _, line := range []string{

@@ -37,8 +37,10 @@ func TestScriptsAreSound(t *testing.T) {
 // anti-affinity.
 func TestKubeScoreFindsNoFault(t *testing.T) {
 	t.Parallel()
-	said := run(t, "go", "run", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0", "score", "--output-format", "ci", "--exit-one-on-warning",
-		"--ignore-test", "container-image-pull-policy,deployment-has-host-podantiaffinity", "--enable-optional-test", "container-seccomp-profile",
+	said := run(t, "go", "run", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0", "score", "--output-format", "ci",
+		"--exit-one-on-warning",
+		"--ignore-test", "container-image-pull-policy,deployment-has-host-podantiaffinity", "--enable-optional-test",
+		"container-seccomp-profile",
 		"kubernetes/agents.yaml", "kubernetes/store.yaml", "kubernetes/network.yaml", "kubernetes/worker.yaml",
 		"kubernetes/dashboard.yaml", "kubernetes/namespace.yaml")
 	require.Contains(t, said, "[OK] maestro-worker apps/v1/Deployment")
@@ -69,7 +71,10 @@ func verify(t *testing.T, unit, dropIn string) string {
 	for _, program := range []string{"usr/local/bin/maestro-worker", "bin/sh"} {
 		install(program, "#!/bin/sh\n", 0o755)
 	}
-	for _, name := range []string{"sysinit.target", "basic.target", "shutdown.target", "network-online.target", "multi-user.target"} {
+	for _, name := range []string{
+		"sysinit.target", "basic.target", "shutdown.target", "network-online.target",
+		"multi-user.target",
+	} {
 		install("etc/systemd/system/"+name, "[Unit]\nDescription="+name+"\n", 0o644)
 	}
 	install("etc/systemd/system/maestro-worker.service", unit, 0o644)

@@ -41,8 +41,14 @@ func TestTheFailureTableIsTheCodes(t *testing.T) {
 			rows[failures.Category(m[1])] = cells
 		}
 	}
-	starts := map[failures.Start]string{failures.FromInput: "the input", failures.FromFiles: "the failed one's files", failures.FromConversation: "the same turn of the same conversation"}
-	weights := map[failures.Weight]string{failures.CountsAsFailure: "a failure", failures.CountsAsSuccess: "a success", failures.Neutral: "nothing"}
+	starts := map[failures.Start]string{
+		failures.FromInput: "the input", failures.FromFiles: "the failed one's files",
+		failures.FromConversation: "the same turn of the same conversation",
+	}
+	weights := map[failures.Weight]string{
+		failures.CountsAsFailure: "a failure", failures.CountsAsSuccess: "a success",
+		failures.Neutral: "nothing",
+	}
 	for _, c := range failures.Categories() {
 		rule, cells := failures.RuleFor(c), rows[c]
 		require.Len(t, cells, 6, "%s has no row", c)
@@ -87,7 +93,8 @@ func TestThePageShowsTheExample(t *testing.T) {
 func diagrams(t *testing.T) [][][2]string {
 	t.Helper()
 	var all [][][2]string
-	for _, m := range regexp.MustCompile("(?s)```mermaid\nstateDiagram-v2\n(.*?)```").FindAllStringSubmatch(readPage(t, "states.md"), -1) {
+	for _, m := range regexp.MustCompile("(?s)```mermaid\nstateDiagram-v2\n(.*?)```").FindAllStringSubmatch(readPage(t, "states.md"),
+		-1) {
 		var arrows [][2]string
 		for _, line := range strings.Split(strings.TrimSpace(m[1]), "\n") {
 			arrow := regexp.MustCompile(`^ *(\S+) --> (\w+)(?:: \S.*)?$`).FindStringSubmatch(line)
@@ -169,9 +176,17 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 		var next []moment
 		for _, m := range moments {
 			from := string(m.state.At(m.now))
-			events := []breaker.Event{breaker.AcquireRequest{Holder: "h"}, breaker.RenewRequest{Holder: "h"}, breaker.TripRequest{By: "b"}, breaker.ResetRequest{By: "b"}}
+			events := []breaker.Event{
+				breaker.AcquireRequest{Holder: "h"},
+				breaker.RenewRequest{Holder: "h"},
+				breaker.TripRequest{By: "b"},
+				breaker.ResetRequest{By: "b"},
+			}
 			for _, weight := range []failures.Weight{failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral} {
-				events = append(events, session.BreakerReport{Outcome: weight, BreakerPermit: session.BreakerPermit{Generation: m.state.Generation, Holder: "h"}})
+				events = append(events, session.BreakerReport{
+					Outcome:       weight,
+					BreakerPermit: session.BreakerPermit{Generation: m.state.Generation, Holder: "h"},
+				})
 			}
 			for _, e := range events {
 				after, _ := breaker.Apply(m.state, set, e, m.now, 0.5)
@@ -231,7 +246,10 @@ func TestNamedDeclarationsExist(t *testing.T) {
 func TestNamedFilesExist(t *testing.T) {
 	t.Parallel()
 	path := regexp.MustCompile("`((?:internal|activities|workflows|breaker|server|starter|worker|deploy|examples|docs)/[\\w/.-]*)`")
-	for _, page := range []string{"architecture.md", "states.md", "operations.md", "performance.md", "../README.md", "../CONTRIBUTING.md"} {
+	for _, page := range []string{
+		"architecture.md", "states.md", "operations.md", "performance.md", "../README.md",
+		"../CONTRIBUTING.md",
+	} {
 		for _, m := range path.FindAllStringSubmatch(readPage(t, page), -1) {
 			_, err := os.Stat(filepath.Join("..", m[1]))
 			require.NoError(t, err, "%s names it", page)

@@ -65,7 +65,10 @@ func newReader(t *testing.T) *reader {
 	t.Helper()
 	home := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(home, "maestro"), 0o755))
-	r := &reader{home: home, terminals: map[string]*terminal{}, port: proctest.FreePort(t), uiPort: proctest.FreePort(t), dashboard: proctest.FreePort(t), log: t.Logf}
+	r := &reader{
+		home: home, terminals: map[string]*terminal{}, port: proctest.FreePort(t), uiPort: proctest.FreePort(t),
+		dashboard: proctest.FreePort(t), log: t.Logf,
+	}
 	t.Cleanup(r.leave)
 	r.environ = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USER=you", "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(),

@@ -71,7 +71,8 @@ func (s *stand) execute(ctx context.Context, stdout, stderr io.Writer, args ...s
 func (s *stand) must(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, code, s.execute(t.Context(), &stdout, &stderr, args...), "maestro %s\n%s%s", strings.Join(args, " "), &stdout, &stderr)
+	require.Equal(t, code, s.execute(t.Context(), &stdout, &stderr, args...), "maestro %s\n%s%s", strings.Join(args, " "), &stdout,
+		&stderr)
 	return stdout.String()
 }
 
@@ -214,12 +215,16 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 			"whole/whole_test.go": "package whole\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) { One() }\n",
 		}), "broken", 1)
 		require.Equal(t, map[string]string{
-			"inventory": "completed", "build": "completed", "examination": "completed", "api": "completed", "report": "completed", "gate": "failed",
+			"inventory": "completed", "build": "completed", "examination": "completed", "api": "completed", "report": "completed",
+			"gate": "failed",
 		}, s.phases(t, "broken"))
 		require.False(t, r.Build.Builds)
 		for _, want := range []found{
 			{Package: "example.com/broken/store", File: "store/store.go", Line: 4, Column: 9, Message: "undefined: missing"},
-			{Package: "example.com/broken/torn", File: "torn/torn.go", Line: 4, Column: 1, Message: "syntax error: unexpected EOF, expected )"},
+			{
+				Package: "example.com/broken/torn", File: "torn/torn.go", Line: 4, Column: 1,
+				Message: "syntax error: unexpected EOF, expected )",
+			},
 		} {
 			require.Contains(t, r.Build.Problems, want)
 			require.Contains(t, r.page, want.Message)
@@ -233,7 +238,8 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 	})
 	t.Run("asks for a newer Go", func(t *testing.T) {
 		t.Parallel()
-		r := s.audit(t, tree(t, map[string]string{"go.mod": "module example.com/new\n\ngo 1.999\n", "new.go": "package new\n"}), "newer", 1)
+		r := s.audit(t, tree(t, map[string]string{"go.mod": "module example.com/new\n\ngo 1.999\n", "new.go": "package new\n"}),
+			"newer", 1)
 		require.Equal(t, "example.com/new", r.Inventory.Module)
 		require.Len(t, r.Build.Problems, 1)
 		require.Equal(t, "go.mod", r.Build.Problems[0].File)
@@ -256,7 +262,8 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 		t.Parallel()
 		dir := tree(t, map[string]string{"below/go.mod": "module example.com/below\n", "main.go": "package main\n"})
 		s.must(t, 1, "run", "audit/team.yaml", "Audit this", "--workspace", dir, "--session", "none", "--watch")
-		require.Contains(t, s.must(t, 0, "status", "none"), "the workspace has no go.mod: give the directory of a Go module with --workspace; below it are below")
+		require.Contains(t, s.must(t, 0, "status", "none"), "the workspace has no go.mod: give the directory of a Go module with "+
+			"--workspace; below it are below")
 	})
 	t.Run("has this and that", func(t *testing.T) {
 		t.Parallel()
@@ -268,12 +275,13 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 func (s *stand) auditMixture(t *testing.T) {
 	t.Helper()
 	r := s.audit(t, tree(t, map[string]string{
-		"go.mod":                "module example.com/mix\n\ngo 1.24\n",
-		"plain.go":              "// Package mix has no tests.\npackage mix\n\nvar A, b = 1, 2\n\nconst C = b0\n\nconst b0 = 3\n",
-		"plain_windows.go":      "package mix\n\nfunc OnWindows() {}\n",
-		"cmd/tool/main.go":      "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Printf(\"%d\\n\", \"x\") }\n",
-		"internal/deep/deep.go": "package deep\n\ntype Box[T any] struct{}\n\nfunc (b *Box[T]) Open() {}\n\ntype shut struct{}\n\nfunc (shut) Open() {}\n",
-		"half/half.go":          "package half\n\nfunc Half(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n\treturn n / 2\n}\n",
+		"go.mod":           "module example.com/mix\n\ngo 1.24\n",
+		"plain.go":         "// Package mix has no tests.\npackage mix\n\nvar A, b = 1, 2\n\nconst C = b0\n\nconst b0 = 3\n",
+		"plain_windows.go": "package mix\n\nfunc OnWindows() {}\n",
+		"cmd/tool/main.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Printf(\"%d\\n\", \"x\") }\n",
+		"internal/deep/deep.go": "package deep\n\ntype Box[T any] struct{}\n\nfunc (b *Box[T]) Open() {}\n\ntype shut " +
+			"struct{}\n\nfunc (shut) Open() {}\n",
+		"half/half.go": "package half\n\nfunc Half(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n\treturn n / 2\n}\n",
 		"half/half_test.go": `package half
 
 import (
@@ -321,6 +329,7 @@ func TestLater(t *testing.T) { t.Skip("later") }
 	}
 	require.Equal(t, map[string]string{
 		"example.com/mix": "library, no tests", "example.com/mix/cmd/tool": "command, no tests",
-		"example.com/mix/bench": "library, no tests", "example.com/mix/half": "library, failed", "example.com/mix/internal/deep": "internal, no tests",
+		"example.com/mix/bench": "library, no tests", "example.com/mix/half": "library, failed",
+		"example.com/mix/internal/deep": "internal, no tests",
 	}, rows)
 }

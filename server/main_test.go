@@ -166,9 +166,14 @@ func TestOccupied(t *testing.T) {
 		args []string
 		want string
 	}{
-		"port":          {[]string{"--headless", "--port", port}, "port " + port + " is in use by another process; stop that one, or choose another port with --port"},
-		"UI port":       {[]string{"--port", "0", "--ui-port", port}, "port " + port + " is in use by another process; stop that one, or choose another port with --ui-port"},
-		"database file": {[]string{"--headless", "--port", "0", "--db-filename", file}, "is in use by another server: stop that one, or choose another file"},
+		"port": {[]string{"--headless", "--port", port}, "port " + port +
+			" is in use by another process; stop that one, or choose another port with --port"},
+		"UI port": {[]string{"--port", "0", "--ui-port", port}, "port " + port +
+			" is in use by another process; stop that one, or choose another port with --ui-port"},
+		"database file": {
+			[]string{"--headless", "--port", "0", "--db-filename", file},
+			"is in use by another server: stop that one, or choose another file",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

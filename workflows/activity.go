@@ -106,7 +106,10 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 	regular := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: boundaryLimit,
 		Summary:             string(s.name) + ", waiting for the store",
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: time.Second, BackoffCoefficient: 2,
+			MaximumInterval: 30 * time.Second,
+		},
 	})
 	return s.get(ctx, s.start(regular, in))
 }
@@ -137,7 +140,10 @@ func waitContext(ctx workflow.Context, id, summary string) workflow.Context {
 		StartToCloseTimeout: 10 * backstop,
 		HeartbeatTimeout:    heartbeatTimeout,
 		Summary:             summary,
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: time.Second, BackoffCoefficient: 2,
+			MaximumInterval: 10 * time.Second,
+		},
 	})
 }
 

@@ -30,13 +30,17 @@ func (s *sessionRun) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
 	switch r.Kind {
 	case session.ForApproval:
-		lines = []string{"## Approval needed: phase " + r.Phase, "", "The phase is done. Phases that depend on it wait for the approval.", ""}
+		lines = []string{
+			"## Approval needed: phase " + r.Phase, "",
+			"The phase is done. Phases that depend on it wait for the approval.", "",
+		}
 		if r.Quorum != nil {
 			lines = append(lines, safetext.Code(r.Quorum.String()), "")
 		}
 		lines = append(lines, s.workSummary(r)...)
 	case session.ForOutage:
-		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
+		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " +
+			safetext.Code(r.Message), ""}
 	case session.ForHelp, session.ForBudget:
 		what := "What happened"
 		if r.Category != "" {
@@ -66,7 +70,8 @@ func (s *sessionRun) requestPage(r *request) []string {
 	switch {
 	case r.Until.IsZero():
 	case r.Kind.NoticeOnly():
-		lines = append(lines, "If the "+r.Category.Awaited()+" is not available by then, the session fails at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
+		lines = append(lines, "If the "+r.Category.Awaited()+" is not available by then, the session fails at "+
+			r.Until.Format("2006-01-02 15:04 UTC")+".")
 	default:
 		lines = append(lines, "Without an answer the session fails at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	}
@@ -108,7 +113,8 @@ func (s *sessionRun) answers(r *request, raising []string) []string {
 		title := fmt.Sprintf("**%s:** %s.", c.Label, c.Effect)
 		switch {
 		case c.NeedsFiles: // only the command can store them
-			lines = append(lines, title+fmt.Sprintf(" From a terminal: `maestro resolve %s %s PATH --request %s`", s.Status.Session, c.Action, r.ID), "")
+			lines = append(lines, title+fmt.Sprintf(" From a terminal: `maestro resolve %s %s PATH --request %s`", s.Status.Session,
+				c.Action, r.ID), "")
 			continue
 		case c.NeedsNote:
 			title += " The note is required."

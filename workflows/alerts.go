@@ -71,7 +71,8 @@ func (s *sessionRun) waitForAlert(ctx workflow.Context, r *request, rule spec.Al
 	timing, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	left := max(r.Since.Add(rule.Waiting.Std()).Sub(workflow.Now(ctx)), 0)
-	timer := workflow.NewTimerWithOptions(timing, left, workflow.TimerOptions{Summary: "alert " + rule.String() + " for request " + r.ID})
+	timer := workflow.NewTimerWithOptions(timing, left, workflow.TimerOptions{Summary: "alert " + rule.String() + " for request " +
+		r.ID})
 	over := func() bool {
 		return r.Answer != nil || r.closed || s.ending.stopping() || !slices.Contains(s.Requests, r)
 	}

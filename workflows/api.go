@@ -125,7 +125,8 @@ func (r Raise) Misses(scope string, limit spec.Cap) string {
 	default:
 		return ""
 	}
-	return fmt.Sprintf("no %s budget for %s; `maestro budget show` lists all budgets", what, textfmt.Shorten(budget.Label(scope), 80))
+	return fmt.Sprintf("no %s budget for %s; `maestro budget show` lists all budgets", what,
+		textfmt.Shorten(budget.Label(scope), 80))
 }
 
 // SessionResult is the result of a completed session.
@@ -167,6 +168,7 @@ const LogicVersion = 1
 // workflow task until a newer worker executes it.
 func requireVersion(version int) {
 	if version > LogicVersion {
-		panic(fmt.Sprintf("the session runs with version %d of the session logic, and this worker knows versions up to %d: upgrade the worker", version, LogicVersion))
+		panic(fmt.Sprintf("the session runs with version %d of the session logic, and this worker knows versions up to %d: upgrade "+
+			"the worker", version, LogicVersion))
 	}
 }

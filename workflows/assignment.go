@@ -248,7 +248,8 @@ func (a *assignment) interrupt(err error) {
 	var ofActivity *temporal.ActivityError // a wait in the workflow has other details
 	var cancelled *temporal.CanceledError
 	var report session.RoundReport
-	if errors.As(err, &ofActivity) && errors.As(ofActivity, &cancelled) && cancelled.HasDetails() && cancelled.Details(&report) == nil {
+	if errors.As(err, &ofActivity) && errors.As(ofActivity, &cancelled) && cancelled.HasDetails() &&
+		cancelled.Details(&report) == nil {
 		a.setUsage(report)
 	}
 }

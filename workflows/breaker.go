@@ -122,7 +122,9 @@ func releaseLease(ctx workflow.Context, l lease) {
 
 // untilAdmitted waits for the end of the activity that awaits a breaker, or for an event
 // that ends the wait early.
-func (s *sessionRun) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.BreakerStop, future workflow.Future, cancel func()) error {
+func (s *sessionRun) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.BreakerStop, future workflow.Future,
+	cancel func(),
+) error {
 	timing, done := workflow.WithCancel(ctx)
 	defer done()
 	patience := s.breakerPatience(timing, a, turned)

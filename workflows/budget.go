@@ -46,7 +46,10 @@ func (s *sessionRun) waitForBudget(ctx workflow.Context, a *assignment, stop act
 			return err
 		}
 	}
-	r := s.openRequest(ctx, &request{Request: s.budgetRequest(a, stop), Stop: &stop, OwnWork: a.ownWork(), RaisesBefore: s.RaiseCount})
+	r := s.openRequest(ctx, &request{
+		Request: s.budgetRequest(a, stop), Stop: &stop, OwnWork: a.ownWork(),
+		RaisesBefore: s.RaiseCount,
+	})
 	r.obsolete = func() bool { return s.RaiseCount > r.RaisesBefore }
 	if stop.Date != "" || stop.Unsettled {
 		r.funded = func(ctx workflow.Context) workflow.Future { return s.awaitFunds(ctx, a, stop) }
@@ -123,7 +126,8 @@ func (s *sessionRun) awaitFunds(ctx workflow.Context, a *assignment, stop activi
 func (s *sessionRun) budgetRequest(a *assignment, stop activities.BudgetStop) session.Request {
 	var ways []string
 	if stop.Unsettled {
-		ways = append(ways, fmt.Sprintf("settle or write off the calls with unknown cost (`maestro budget show %s` lists this session's), "+
+		ways = append(ways, fmt.Sprintf("settle or write off the calls with unknown cost (`maestro budget show %s` lists this "+
+			"session's), "+
 			"then the session continues by itself, or raise the budget", s.Status.Session))
 	}
 	if stop.Date != "" {
@@ -131,7 +135,8 @@ func (s *sessionRun) budgetRequest(a *assignment, stop activities.BudgetStop) se
 	}
 	raise := s.budgetRaise(stop)
 	return session.Request{
-		Kind: session.ForBudget, Raise: &raise, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
+		Kind: session.ForBudget, Raise: &raise, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget,
+		Message: stop.Message, Suggestion: strings.Join(ways, "; "),
 		Actions:  session.ForBudget.Rule().Actions,
 		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage, SkipEffect: a.skipEffect(),
 	}

@@ -22,7 +22,10 @@ import (
 // spent is how a round ends whose session has spent its budget.
 func spent() error {
 	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "it is spent", RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}}}},
+		NonRetryable: true, Details: []any{activities.BudgetStop{
+			Scope: "session", Message: "it is spent",
+			RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}},
+		}},
 	})
 }
 
@@ -56,7 +59,10 @@ func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
 		if in.Round == 1 {
 			return session.RoundResult{}, failedRound(failures.TestFailure, "no")
 		}
-		report := activities.RoundFailure{Failure: failures.Failure{Category: failures.ResourceError, Message: "a blob is gone", Final: true}}
+		report := activities.RoundFailure{Failure: failures.Failure{
+			Category: failures.ResourceError, Message: "a blob is gone",
+			Final: true,
+		}}
 		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("gone", session.UnrecoverableError,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
 	}
@@ -80,9 +86,14 @@ func TestARaiseThatNamesNoBudgetIsForTheOneThatIsWaitedFor(t *testing.T) {
 		raised string
 		why    string
 	}{
-		"one":     {map[string]string{"a": "persona a", "b": "persona a"}, "persona a", ""},
-		"several": {map[string]string{"a": "persona a", "b": "session"}, "", "`maestro budget raise default-test-workflow-id --persona a --tokens N` or `maestro budget raise default-test-workflow-id --session --tokens N`"},
-		"a day":   {map[string]string{"a": "day"}, "", "`maestro budget raise --team t --usd N`"},
+		"one": {map[string]string{"a": "persona a", "b": "persona a"}, "persona a", ""},
+		"several": {
+			map[string]string{"a": "persona a", "b": "session"},
+			"",
+			"`maestro budget raise default-test-workflow-id --persona a --tokens N` or `maestro budget raise default-test-workflow-id " +
+				"--session --tokens N`",
+		},
+		"a day": {map[string]string{"a": "day"}, "", "`maestro budget raise --team t --usd N`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +158,8 @@ func TestARaiseOfASessionThatEndsIsRefused(t *testing.T) {
 				return
 			}
 			env.UpdateWorkflow(workflows.RaiseUpdate, "r", &testsuite.TestUpdateCallback{
-				OnAccept: func() { refusal = "it was accepted" }, OnComplete: func(any, error) {}, OnReject: func(err error) { refusal = err.Error() },
+				OnAccept: func() { refusal = "it was accepted" }, OnComplete: func(any, error) {},
+				OnReject: func(err error) { refusal = err.Error() },
 			}, workflows.Raise{Tokens: 50})
 		})
 		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)

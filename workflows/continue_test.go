@@ -48,7 +48,10 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	tm.Phases[1].Approve = spec.Approval{Count: 1}
 	tm.Phases[4].Needs = []string{"help", "approval", "money", "rounds"}
 	tm.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
-	tm.Retry = spec.Retry{Attempts: 1, Rounds: 2, RoundInitial: textfmt.Duration(5 * time.Hour), RoundMax: textfmt.Duration(5 * time.Hour)}
+	tm.Retry = spec.Retry{
+		Attempts: 1, Rounds: 2, RoundInitial: textfmt.Duration(5 * time.Hour),
+		RoundMax: textfmt.Duration(5 * time.Hour),
+	}
 	s := &stage{team: tm, webhook: true}
 	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		switch {
@@ -102,14 +105,20 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	require.NoError(t, word.refused)
 	require.Len(t, s.continued, 1)
 	require.Equal(t, in.Base, s.continued[0].Base)
-	require.Equal(t, []string{"money/c.1", "rounds/d.2", "last/e.1"}, s.order()[4:], "no assignment has more rounds than it had left")
-	require.Equal(t, []int{0, 1, 3}, []int{s.rounds[4].Ordered, s.rounds[4].Round, s.rounds[4].Seq}, "a later activity continues the round that the budget stopped")
-	require.Equal(t, 4*time.Hour, second.Now().Sub(first.Now()).Round(time.Minute), "the wait between rounds ends when it would have, 5 h after the first one")
+	require.Equal(t, []string{"money/c.1", "rounds/d.2", "last/e.1"}, s.order()[4:],
+		"no assignment has more rounds than it had left")
+	require.Equal(t, []int{0, 1, 3}, []int{s.rounds[4].Ordered, s.rounds[4].Round, s.rounds[4].Seq},
+		"a later activity continues the round that the budget stopped")
+	require.Equal(t, 4*time.Hour, second.Now().Sub(first.Now()).Round(time.Minute),
+		"the wait between rounds ends when it would have, 5 h after the first one")
 	events := map[session.Event]int{}
 	for _, n := range s.told {
 		events[n.Notice.Event]++
 	}
-	require.Equal(t, map[session.Event]int{session.HelpAsked: 2, session.ApprovalAsked: 1, session.RequestClosed: 3, session.SessionCompleted: 1}, events)
+	require.Equal(t, map[session.Event]int{
+		session.HelpAsked: 2, session.ApprovalAsked: 1, session.RequestClosed: 3,
+		session.SessionCompleted: 1,
+	}, events)
 	got := status(t, second)
 	require.Equal(t, 2, got.Phases[3].Assignments[0].Rounds)
 	require.Equal(t, session.Skipped, got.Phases[0].Assignments[0].Status)
@@ -127,7 +136,8 @@ func TestARunThatCannotContinueEndsItsSession(t *testing.T) {
 	}))
 	second := s.playFrom(t, in, func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnActivity(string(activities.AdmitName), mock.Anything, mock.Anything).
-			Return(activities.Admission{}, temporal.NewNonRetryableApplicationError("the checkpoint is damaged", session.UnrecoverableError, nil))
+			Return(activities.Admission{}, temporal.NewNonRetryableApplicationError("the checkpoint is damaged",
+				session.UnrecoverableError, nil))
 	})
 	require.ErrorContains(t, second.GetWorkflowError(), "the checkpoint is damaged")
 	require.Len(t, s.closed, 1)

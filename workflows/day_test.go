@@ -23,7 +23,8 @@ func spentDay() error {
 	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
 		NonRetryable: true,
 		Details: []any{activities.BudgetStop{
-			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: cost.Amount{Tokens: 60}, RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}},
+			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: cost.Amount{Tokens: 60},
+			RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}},
 		}},
 	})
 }
@@ -57,12 +58,14 @@ func TestSessionOfASpentDayContinuesAtMidnight(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, waited, 1)
 	require.Equal(t, []activities.AwaitBudgetInput{{
-		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Scope: "day", Team: "t", Date: "2026-01-31", Least: cost.Amount{Tokens: 60},
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Scope: "day", Team: "t", Date: "2026-01-31",
+		Least: cost.Amount{Tokens: 60},
 	}}, waited)
 	require.Len(t, s.rounds, 2)
 	require.Equal(t, 1, s.rounds[1].Round, "it goes on where it was")
 	require.Equal(t, []int{0, 1, 2}, []int{s.rounds[1].Ordered, s.rounds[1].Round, s.rounds[1].Seq})
-	require.Equal(t, []session.State{session.HelpIsNeeded, session.Running}, s.marked, "the store is told that it parks, and that it goes on")
+	require.Equal(t, []session.State{session.HelpIsNeeded, session.Running}, s.marked,
+		"the store is told that it parks, and that it goes on")
 	require.Empty(t, status(t, env).Help)
 	require.Equal(t, session.Completed, status(t, env).Status)
 }

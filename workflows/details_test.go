@@ -28,7 +28,10 @@ func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
 		work      map[string]time.Duration
 		published []string
 	}{
-		"fast": {map[string]time.Duration{"one": time.Second, "two": time.Second, "three": time.Second}, []string{"0s running [one]", "3s completed []"}},
+		"fast": {
+			map[string]time.Duration{"one": time.Second, "two": time.Second, "three": time.Second},
+			[]string{"0s running [one]", "3s completed []"},
+		},
 		"then slow": {
 			map[string]time.Duration{"one": 2 * time.Second, "two": 3 * time.Second, "three": time.Hour},
 			[]string{"0s running [one]", "10s running [three]", "1h0m5s completed []"},
@@ -42,10 +45,14 @@ func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
 			t.Parallel()
 			s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), attributes: true}
 			var published []string
-			env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: "s", Workspace: "input-root"}}, func(env *testsuite.TestWorkflowEnvironment) {
+			env := s.playFrom(t, workflows.SessionInput{
+				Version: workflows.LogicVersion,
+				Start:   session.Start{Store: "s", Workspace: "input-root"},
+			}, func(env *testsuite.TestWorkflowEnvironment) {
 				began := env.Now()
 				for phase, d := range expected.work {
-					env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Phase == phase })).
+					env.OnActivity(string(activities.RoundName), mock.Anything,
+						mock.MatchedBy(func(in activities.RoundInput) bool { return in.Phase == phase })).
 						After(d).Return(s.run)
 				}
 				env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
@@ -66,11 +73,17 @@ func TestManyOpenPhasesFitIntoTheirAttribute(t *testing.T) {
 	t.Parallel()
 	var wide []spec.Phase
 	for i := range 45 {
-		wide = append(wide, spec.Phase{Name: fmt.Sprintf("p%02d%s", i, strings.Repeat("x", 60)), Needs: []string{}, Personas: []string{"a"}})
+		wide = append(wide, spec.Phase{
+			Name: fmt.Sprintf("p%02d%s", i, strings.Repeat("x", 60)), Needs: []string{},
+			Personas: []string{"a"},
+		})
 	}
 	s := &stage{team: newTeam(wide...), attributes: true}
 	most := 0
-	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: "s", Workspace: "input-root"}}, func(env *testsuite.TestWorkflowEnvironment) {
+	env := s.playFrom(t, workflows.SessionInput{
+		Version: workflows.LogicVersion,
+		Start:   session.Start{Store: "s", Workspace: "input-root"},
+	}, func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
 			phases, _ := args.Get(0).(temporal.SearchAttributes).GetKeywordList(workflows.AttributePhase)
 			list, err := json.Marshal(phases)
@@ -88,14 +101,18 @@ func TestPageShowsWhereTheWorkStands(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"))}
 	var pages []string
-	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: "s", Workspace: "input-root"}}, func(env *testsuite.TestWorkflowEnvironment) {
+	env := s.playFrom(t, workflows.SessionInput{
+		Version: workflows.LogicVersion,
+		Start:   session.Start{Store: "s", Workspace: "input-root"},
+	}, func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).After(time.Hour).Return(s.run)
 		look := func() {
 			value, err := env.QueryWorkflow("__temporal_workflow_metadata")
 			require.NoError(t, err)
 			var page sdkpb.WorkflowMetadata
 			require.NoError(t, value.Get(&page))
-			pages = append(pages, strings.Join(regexp.MustCompile(`(?m)^\| (one|two)/. \| \w+ \|`).FindAllString(page.GetCurrentDetails(), -1), ""))
+			pages = append(pages, strings.Join(regexp.MustCompile(`(?m)^\| (one|two)/. \| \w+ \|`).FindAllString(page.GetCurrentDetails(),
+				-1), ""))
 		}
 		env.RegisterDelayedCallback(look, time.Minute)
 		env.RegisterDelayedCallback(look, time.Hour+time.Minute)

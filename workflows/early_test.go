@@ -54,7 +54,8 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 			raised = append(raised, in.Added)
 			return activities.Raised{Scope: in.Scope}, nil
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
-		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "build"}) }, time.Hour)
+		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "build"}) },
+			time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())
 	for name := range updates {

@@ -88,9 +88,11 @@ func (e *ending) outcome(cancelled bool, help []session.Request) (session.State,
 func (e *ending) faultOrUnknown() error {
 	switch {
 	case e.fault == nil:
-		return temporal.NewNonRetryableApplicationError("internal error: some phases did not run, without a recorded reason; resume the session", session.UnrecoverableError, nil)
+		return temporal.NewNonRetryableApplicationError("internal error: some phases did not run, without a recorded reason; resume "+
+			"the session", session.UnrecoverableError, nil)
 	case temporal.IsCanceledError(e.fault):
-		return temporal.NewNonRetryableApplicationError("internal error: a step of the session was cancelled without a request; resume the session", session.UnrecoverableError, e.fault)
+		return temporal.NewNonRetryableApplicationError("internal error: a step of the session was cancelled without a request; "+
+			"resume the session", session.UnrecoverableError, e.fault)
 	}
 	return e.fault
 }

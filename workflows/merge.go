@@ -82,12 +82,15 @@ func (s *sessionRun) waitForIntegration(ctx workflow.Context, integrator *assign
 		return err
 	}
 	s.setAssignment(ctx, integrator, session.Waiting)
-	return s.pauseBeforeRound(ctx, integrator, wait, fmt.Sprintf("%s: the merged tree has a conflict or fails a check (%s)", integrator.Phase, f.Category))
+	return s.pauseBeforeRound(ctx, integrator, wait, fmt.Sprintf("%s: the merged tree has a conflict or fails a check (%s)",
+		integrator.Phase, f.Category))
 }
 
 // executeMerge executes a merge. A failure of the host is waited out, with a further activity after
 // each wait, and people are notified after the team's patience.
-func (s *sessionRun) executeMerge(ctx workflow.Context, p *phase, integrator *assignment, in activities.MergeInput) (activities.MergeResult, error) {
+func (s *sessionRun) executeMerge(ctx workflow.Context, p *phase, integrator *assignment,
+	in activities.MergeInput,
+) (activities.MergeResult, error) {
 	if integrator.notice != nil { // an earlier run's
 		in.Outage = activities.OutageNoticed
 	}
@@ -112,7 +115,9 @@ func (s *sessionRun) executeMerge(ctx workflow.Context, p *phase, integrator *as
 }
 
 // executeMergeOnce executes one activity of a merge.
-func (s *sessionRun) executeMergeOnce(ctx workflow.Context, p *phase, integrator *assignment, in activities.MergeInput) (result activities.MergeResult, err error) {
+func (s *sessionRun) executeMergeOnce(ctx workflow.Context, p *phase, integrator *assignment,
+	in activities.MergeInput,
+) (result activities.MergeResult, err error) {
 	p.Merges++
 	queue := spec.AgentQueue(s.in.Store, s.Team.Personas[in.Integrator].Agent)
 	working, cancel := workflow.WithCancel(agentContext(ctx, queue, s.Team.Retry,
@@ -195,7 +200,8 @@ func (s *sessionRun) resolveConflict(ctx workflow.Context, p *phase) error {
 		if persona == by {
 			state.Given = c.List
 		} else {
-			state.Note = fmt.Sprintf("%s. The files have the version of the last one named; %s merges them. %s", c.Failure.Message, by, answer.Note)
+			state.Note = fmt.Sprintf("%s. The files have the version of the last one named; %s merges them. %s", c.Failure.Message, by,
+				answer.Note)
 		}
 	}
 	return nil

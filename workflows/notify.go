@@ -70,15 +70,19 @@ func (s *sessionRun) notifyEnd(ctx workflow.Context, event session.Event, answer
 	s.notify(ctx, event, nil, answer)
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit, workflow.TimerOptions{Summary: "sending the notice of the session's end"})
+	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit,
+		workflow.TimerOptions{Summary: "sending the notice of the session's end"})
 	err := workflow.Await(ctx, func() bool { return s.noticesPending == 0 || timer.IsReady() })
 	if s.noticesPending > 0 {
-		workflow.GetLogger(ctx).Warn("the session ends; some of its notices may not have been delivered", "notices", s.noticesPending, "waited", lastNoticeLimit, "error", err)
+		workflow.GetLogger(ctx).Warn("the session ends; some of its notices may not have been delivered", "notices", s.noticesPending,
+			"waited", lastNoticeLimit, "error", err)
 	}
 }
 
 // noticeInput returns the notice of an event.
-func (s *sessionRun) noticeInput(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) activities.NotifyInput {
+func (s *sessionRun) noticeInput(ctx workflow.Context, event session.Event, h *session.Request,
+	answer *session.Answer,
+) activities.NotifyInput {
 	info := workflow.GetInfo(ctx)
 	s.noticesSent++
 	in := activities.NotifyInput{

@@ -56,7 +56,8 @@ func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 func TestWithdrawnRequestsAreNotified(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("one", "a"), phase("two", "b"), phase("docs", "c"))
-	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &spec.SendsBack{To: "one", Times: 1}, []string{"one"}, spec.Approval{Count: 1}
+	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &spec.SendsBack{To: "one", Times: 1}, []string{"one"},
+		spec.Approval{Count: 1}
 	asked := make(chan struct{})
 	s := &stage{team: tm, webhook: true}
 	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
@@ -73,7 +74,10 @@ func TestWithdrawnRequestsAreNotified(t *testing.T) {
 	}
 	env := s.play(t, says(time.Hour, session.Answer{Request: "docs.approval.2", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []session.Event{session.ApprovalAsked, session.RequestClosed, session.ApprovalAsked, session.RequestClosed, session.SessionCompleted}, s.events())
+	require.Equal(t, []session.Event{
+		session.ApprovalAsked, session.RequestClosed, session.ApprovalAsked, session.RequestClosed,
+		session.SessionCompleted,
+	}, s.events())
 	require.Nil(t, s.told[1].Notice.Answer)
 	require.Equal(t, "docs.approval.1-default-", s.told[1].Notice.Request.ID)
 }

@@ -43,7 +43,9 @@ func (s *sessionRun) noteOutage(ctx workflow.Context, news activities.OutageNews
 
 // afterOutage handles a round whose provider has failed for longer than the team's patience: the
 // round continues waiting, and people are notified, who may answer.
-func (s *sessionRun) afterOutage(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Action) error {
+func (s *sessionRun) afterOutage(ctx workflow.Context, a *assignment, stop activities.OutageStop,
+	answers ...session.Action,
+) error {
 	a.setUsage(stop.RoundReport)
 	s.withdrawNotice(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
 	f := session.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
@@ -52,12 +54,15 @@ func (s *sessionRun) afterOutage(ctx workflow.Context, a *assignment, stop activ
 
 // failingSince returns a sentence on an outage.
 func failingSince(since time.Time, f session.AttemptFailure) string {
-	return fmt.Sprintf("the %s has failed since %s UTC (%s: %s)", f.Category.Awaited(), since.UTC().Format(time.DateTime), f.Category, f.Message)
+	return fmt.Sprintf("the %s has failed since %s UTC (%s: %s)", f.Category.Awaited(), since.UTC().Format(time.DateTime),
+		f.Category, f.Message)
 }
 
 // openNotice notifies people that an assignment waits for its provider. No answer is needed:
 // the assignment continues by itself. errStopped means that the session ends.
-func (s *sessionRun) openNotice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Action) error {
+func (s *sessionRun) openNotice(ctx workflow.Context, a *assignment, c failures.Category, message string,
+	answers []session.Action,
+) error {
 	if s.ending.stopping() {
 		return errStopped
 	}
@@ -77,7 +82,8 @@ func (s *sessionRun) openNotice(ctx workflow.Context, a *assignment, c failures.
 }
 
 func continuesByItself(c failures.Category) string {
-	return fmt.Sprintf("the session continues by itself once the %s is available again; no attempt is counted until then", c.Awaited())
+	return fmt.Sprintf("the session continues by itself once the %s is available again; no attempt is counted until then",
+		c.Awaited())
 }
 
 // updateNotice sets the current cause in the notice of an outage.
@@ -125,7 +131,8 @@ func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing wo
 	timer := never(ctx)
 	if !r.Until.IsZero() {
 		timer = workflow.NewTimerWithOptions(waiting, r.Until.Sub(workflow.Now(ctx)), workflow.TimerOptions{
-			Summary: textfmt.Shorten(fmt.Sprintf("%s waits for its %s. See the tab User Metadata", a.AssignmentID, r.Category.Awaited()), 200),
+			Summary: textfmt.Shorten(fmt.Sprintf("%s waits for its %s. See the tab User Metadata", a.AssignmentID, r.Category.Awaited()),
+				200),
 		})
 	}
 	err := workflow.Await(ctx, func() bool {

@@ -21,7 +21,10 @@ import (
 
 func outage() error {
 	return temporal.NewApplicationErrorWithOptions("away", session.ProviderOutage, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.OutageStop{Failure: *failures.Failf(failures.RateLimited, "away"), RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 3}}}},
+		NonRetryable: true, Details: []any{activities.OutageStop{
+			Failure:     *failures.Failf(failures.RateLimited, "away"),
+			RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 3}},
+		}},
 	})
 }
 
@@ -49,18 +52,21 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 			return session.RoundResult{}, nil
 		}
 		turned = true
-		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{activities.BreakerStop{
-				Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
-			}},
-		})
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
+			temporal.ApplicationErrorOptions{
+				NonRetryable: true, Details: []any{activities.BreakerStop{
+					Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"},
+					PatienceUntil: s.began.Add(30 * time.Minute),
+				}},
+			})
 	}
 	var early, late session.Status
-	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) {
-		s.began = env.Now()
-		env.RegisterDelayedCallback(func() { early = status(t, env) }, 29*time.Minute)
-		env.RegisterDelayedCallback(func() { late = status(t, env) }, 31*time.Minute)
-	})
+	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}),
+		func(env *testsuite.TestWorkflowEnvironment) {
+			s.began = env.Now()
+			env.RegisterDelayedCallback(func() { early = status(t, env) }, 29*time.Minute)
+			env.RegisterDelayedCallback(func() { late = status(t, env) }, 31*time.Minute)
+		})
 	require.NoError(t, env.GetWorkflowError())
 	require.Empty(t, early.Help)
 	require.Len(t, late.Help, 1)
@@ -85,13 +91,15 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 		if in.Outage == activities.OutageOver {
 			return session.RoundResult{}, failedRound(failures.APIError, "away")
 		}
-		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{activities.BreakerStop{
-				Breaker: spec.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{},
-			}},
-		})
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
+			temporal.ApplicationErrorOptions{
+				NonRetryable: true, Details: []any{activities.BreakerStop{
+					Breaker: spec.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{},
+				}},
+			})
 	}
-	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) { s.began = env.Now() })
+	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}),
+		func(env *testsuite.TestWorkflowEnvironment) { s.began = env.Now() })
 	require.ErrorContains(t, env.GetWorkflowError(), "away")
 	require.Len(t, s.rounds, 2)
 }
@@ -101,18 +109,21 @@ func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
 	s.round = func(activities.RoundInput) (session.RoundResult, error) {
-		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{activities.BreakerStop{
-				Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
-			}},
-		})
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
+			temporal.ApplicationErrorOptions{
+				NonRetryable: true, Details: []any{activities.BreakerStop{
+					Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"},
+					PatienceUntil: s.began.Add(30 * time.Minute),
+				}},
+			})
 	}
-	env := s.play(t, lasting(activities.AwaitBreakerName, 48*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) {
-		s.began = env.Now()
-		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: "build.a.1-default-", Action: session.AnswerSkip})
-		}, time.Hour)
-	})
+	env := s.play(t, lasting(activities.AwaitBreakerName, 48*time.Hour, activities.Awaited{}),
+		func(env *testsuite.TestWorkflowEnvironment) {
+			s.began = env.Now()
+			env.RegisterDelayedCallback(func() {
+				env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: "build.a.1-default-", Action: session.AnswerSkip})
+			}, time.Hour)
+		})
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
 }
@@ -120,16 +131,22 @@ func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
 // TestAnswersToAnOutage: it is tried now; it is skipped; the session is aborted; nobody answers and it never ends.
 func TestAnswersToAnOutage(t *testing.T) {
 	t.Parallel()
-	play := func(t *testing.T, answer *session.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage, *testsuite.TestWorkflowEnvironment) {
+	play := func(t *testing.T, answer *session.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage,
+		*testsuite.TestWorkflowEnvironment,
+	) {
 		s := &stage{team: newTeam(phase("build", "a"))}
 		return s, s.play(t, append(more, func(env *testsuite.TestWorkflowEnvironment) {
-			env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.RoundInput) (session.RoundResult, error) {
+			env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(func(_ context.Context,
+				in activities.RoundInput,
+			) (session.RoundResult, error) {
 				s.rounds = append(s.rounds, in)
 				return session.RoundResult{}, outage()
 			}).Once()
-			env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageNoticed })).
+			env.OnActivity(string(activities.RoundName), mock.Anything,
+				mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageNoticed })).
 				After(30*24*time.Hour).Return(session.RoundResult{}, nil)
-			env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageRetry })).
+			env.OnActivity(string(activities.RoundName), mock.Anything,
+				mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageRetry })).
 				Return(func(_ context.Context, in activities.RoundInput) (session.RoundResult, error) {
 					s.rounds = append(s.rounds, in)
 					return success(in), nil
@@ -178,12 +195,14 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 			s := &stage{team: newTeam(phase("build", "a", "b"))}
 			var seen session.Status
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(activities.MergeInput) bool { return len(s.merges) == 0 })).
+				env.OnActivity(string(activities.MergeName), mock.Anything,
+					mock.MatchedBy(func(activities.MergeInput) bool { return len(s.merges) == 0 })).
 					Return(func(_ context.Context, in activities.MergeInput) (activities.MergeResult, error) {
 						s.merges = append(s.merges, in)
 						return activities.MergeResult{}, outage()
 					}).Once()
-				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(in activities.MergeInput) bool { return in.Outage == activities.OutageNoticed })).
+				env.OnActivity(string(activities.MergeName), mock.Anything,
+					mock.MatchedBy(func(in activities.MergeInput) bool { return in.Outage == activities.OutageNoticed })).
 					After(30*24*time.Hour).Return(activities.MergeResult{}, nil)
 				env.OnActivity(string(activities.MergeName), mock.Anything, mock.Anything).Return(s.merged)
 				env.RegisterDelayedCallback(func() {
@@ -213,16 +232,20 @@ func TestNoticeOfAnOutageSaysWhatItsCauseIsNow(t *testing.T) {
 	s.team.Help.Mode = spec.HelpAsk
 	var before, after session.Status
 	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" && in.Outage == "" })).
+		env.OnActivity(string(activities.RoundName), mock.Anything,
+			mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" && in.Outage == "" })).
 			Return(session.RoundResult{}, outage())
-		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
+		env.OnActivity(string(activities.RoundName), mock.Anything,
+			mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
 			After(3*time.Hour).Return(session.RoundResult{}, nil)
-		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
+		env.OnActivity(string(activities.RoundName), mock.Anything,
+			mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
 			After(time.Hour).Return(session.RoundResult{}, failedRound(failures.Auth, "refused"))
 		env.RegisterDelayedCallback(func() { before = status(t, env) }, 30*time.Minute)
 		env.RegisterDelayedCallback(func() {
 			env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
-				AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Since: env.Now(), Failure: session.AttemptFailure{Category: failures.APIError, Message: "500"},
+				AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Since: env.Now(),
+				Failure: session.AttemptFailure{Category: failures.APIError, Message: "500"},
 			})
 		}, 90*time.Minute)
 		env.RegisterDelayedCallback(func() { after = status(t, env) }, 2*time.Hour)
@@ -247,14 +270,17 @@ func TestEndingSessionCutsWaitsShort(t *testing.T) {
 			var began, ended time.Time
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 				began = env.Now()
-				env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
+				env.OnActivity(string(activities.RoundName), mock.Anything,
+					mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
 					After(8*24*time.Hour).Return(session.RoundResult{}, nil)
-				env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
+				env.OnActivity(string(activities.RoundName), mock.Anything,
+					mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
 					After(time.Hour).Return(session.RoundResult{}, failedRound(failures.Auth, "refused"))
 				tell := func(after time.Duration, over bool) {
 					env.RegisterDelayedCallback(func() {
 						env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
-							AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Over: over, RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 3}},
+							AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Over: over,
+							RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 3}},
 						})
 					}, after)
 				}

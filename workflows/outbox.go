@@ -93,7 +93,10 @@ func (o *Outbox) updateFollowers(n session.Notice, quiet bool) {
 		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool { return f.Session == n.Session })
 	case n.Request == nil:
 	case n.Event == session.RequestClosed:
-		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool { return f.Session == n.Session && f.Request == n.Request.ID })
+		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool {
+			return f.Session == n.Session &&
+				f.Request == n.Request.ID
+		})
 	case n.Asks() && !quiet:
 		followers = append(followers, session.TicketFollower{Session: n.Session, Request: n.Request.ID})
 		followers = followers[max(0, len(followers)-maxFollowers):]

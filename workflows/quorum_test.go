@@ -24,7 +24,10 @@ func ruled(a spec.Approval) (*stage, workflows.SessionInput) {
 
 // approval is the answer of a person to the first request.
 func approval(person, group string) session.Answer {
-	return session.Answer{Request: "one.approval.1", Action: session.AnswerApprove, By: person + " (token)", Person: person, Group: group}
+	return session.Answer{
+		Request: "one.approval.1", Action: session.AnswerApprove, By: person + " (token)", Person: person,
+		Group: group,
+	}
 }
 
 // at has something happen at a time.
@@ -53,7 +56,8 @@ func TestTwoPersonsApprove(t *testing.T) {
 		reject.Action, reject.Note = session.AnswerReject, "no"
 		replies["reject"] = resolve(env, reject)
 		replies["approve-phase"] = &reply{}
-		env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", replies["approve-phase"], workflows.ApprovePhase{Phase: "one", By: "bob"})
+		env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", replies["approve-phase"],
+			workflows.ApprovePhase{Phase: "one", By: "bob"})
 	}), at(3*time.Hour, func(env *testsuite.TestWorkflowEnvironment) {
 		replies["bob"] = resolve(env, approval("bob", "security"))
 	}))
@@ -64,7 +68,8 @@ func TestTwoPersonsApprove(t *testing.T) {
 	}
 	for name, why := range map[string]string{
 		"again": "ana has approved already; it needs another person", "other group": "bob is not a member of leads or security",
-		"no group": "bob is not a member of leads or security", "nobody": "the person who answers is unknown", "reject": "bob is not a member",
+		"no group": "bob is not a member of leads or security", "nobody": "the person who answers is unknown",
+		"reject":        "bob is not a member",
 		"approve-phase": "the person who answers is unknown",
 	} {
 		require.ErrorContains(t, replies[name].refused, why, name)
@@ -92,7 +97,8 @@ func TestStarterDoesNotApproveAlone(t *testing.T) {
 	t.Parallel()
 	s, in := ruled(spec.Approval{By: []string{"leads"}, Count: 1})
 	own, other := &reply{}, &reply{}
-	env := s.playFrom(t, in, at(time.Hour, func(env *testsuite.TestWorkflowEnvironment) { own = resolve(env, approval("ana", "leads")) }),
+	env := s.playFrom(t, in, at(time.Hour,
+		func(env *testsuite.TestWorkflowEnvironment) { own = resolve(env, approval("ana", "leads")) }),
 		at(2*time.Hour, func(env *testsuite.TestWorkflowEnvironment) {
 			other = resolve(env, approval("root@host", session.AnyGroup))
 		}))

@@ -70,9 +70,11 @@ func (a *answeredError) Error() string { return fmt.Sprintf("answered by %s: %s"
 func (r *request) checkAnswer(a session.Answer, sessionID string) error {
 	switch {
 	case !r.Takes(a.Action):
-		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40), actionList(r.Actions))
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40),
+			actionList(r.Actions))
 	case len(a.Note) > session.MaxNote:
-		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
+		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note),
+			session.MaxNote)
 	case len(a.By) > session.MaxMessage:
 		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
 	case max(len(a.Person), len(a.PersonID), len(a.Group)) > session.MaxMessage:
@@ -93,7 +95,8 @@ func (r *request) checkAnswer(a session.Answer, sessionID string) error {
 const notAdmittedYet = "the session is not admitted yet: it is still loading its team from the store; try again in a moment"
 
 func notAwaited(format string, args ...any) error {
-	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited, temporal.ApplicationErrorOptions{NonRetryable: true})
+	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited,
+		temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
 func actionList(actions []session.Action) string {

@@ -49,7 +49,8 @@ func (s *sessionRun) awaitStored(ctx workflow.Context, r *request, taken *sessio
 		return err
 	}
 	if r.closed && !r.applied && !stored() {
-		return notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
+		return notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID,
+			r.Phase)
 	}
 	return nil
 }
@@ -76,7 +77,10 @@ func (s *sessionRun) registerApprovals(ctx workflow.Context) error {
 }
 
 func (s *sessionRun) approvePhase(ctx workflow.Context, approval ApprovePhase) (*request, *session.Answer) {
-	return s.acceptAnswer(ctx, session.Answer{Request: s.Schedule.approval(approval.Phase).ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note})
+	return s.acceptAnswer(ctx, session.Answer{
+		Request: s.Schedule.approval(approval.Phase).ID, Action: session.AnswerApprove,
+		By: approval.By, Note: approval.Note,
+	})
 }
 
 // validateApproval refuses the approval of a phase that does not wait for one.
@@ -85,7 +89,8 @@ func (s *sessionRun) validateApproval(approval ApprovePhase) error {
 		return notAwaited(notAdmittedYet)
 	}
 	if r := s.Schedule.approval(approval.Phase); s.isAwaited(r) {
-		return r.checkAnswer(session.Answer{Request: r.ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note}, s.Status.Session)
+		return r.checkAnswer(session.Answer{Request: r.ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note},
+			s.Status.Session)
 	}
 	waiting := "no phase waits for approval"
 	for _, p := range s.Schedule.Phases {
@@ -103,7 +108,8 @@ func (s *sessionRun) validateAnswer(a session.Answer) error {
 	case !s.admitted():
 		return notAwaited(notAdmittedYet)
 	case a == (session.Answer{}):
-		return notAwaited("the answer is empty; %s. If a form of the Web UI is opened a second time, it sends nothing: reload the page and paste the answer", s.openRequestsText())
+		return notAwaited("the answer is empty; %s. If a form of the Web UI is opened a second time, it sends nothing: reload the "+
+			"page and paste the answer", s.openRequestsText())
 	case r == nil:
 		return notAwaited("request %q is not open; %s", textfmt.Shorten(a.Request, 200), s.openRequestsText())
 	case r.Answer != nil:
@@ -393,7 +399,9 @@ func (s *sessionRun) saveWait(ctx workflow.Context, a *assignment, state session
 // requestHelp opens a request for help with an assignment that has failed for good, and applies the
 // answer. If the team has `help.mode: fail`, the session ends. done: the assignment counts as done,
 // without work; otherwise it has new rounds, or a person's files to look at.
-func (s *sessionRun) requestHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (done bool, err error) {
+func (s *sessionRun) requestHelp(ctx workflow.Context, a *assignment, f failures.Failure,
+	attempts []session.AttemptFailure,
+) (done bool, err error) {
 	h := session.Request{
 		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage, SkipEffect: a.skipEffect(),

@@ -37,12 +37,13 @@ func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left", "right"}}}
 	late := &reply{}
-	s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerApprove}), func(env *testsuite.TestWorkflowEnvironment) {
-		s.marking = func(activities.MarkInput) {
-			late = resolve(env, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove})
-			env.CancelWorkflow()
-		}
-	})
+	s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerApprove}),
+		func(env *testsuite.TestWorkflowEnvironment) {
+			s.marking = func(activities.MarkInput) {
+				late = resolve(env, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove})
+				env.CancelWorkflow()
+			}
+		})
 	require.NoError(t, late.refused)
 	require.ErrorContains(t, late.failed, "request right.approval.1-default- was withdrawn before its answer was applied")
 	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
@@ -106,12 +107,13 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 		return session.RoundResult{}, failedRound(failures.Auth, "no key")
 	}}
 	late, word := &reply{}, &reply{}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "one.a.1", Action: session.AnswerAbort}), func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterDelayedCallback(func() {
-			late = resolve(env, session.Answer{Request: "two.b.1", Action: session.AnswerRetry})
-			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", word, workflows.ApprovePhase{Phase: "two"})
-		}, 2*time.Hour)
-	})
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.a.1", Action: session.AnswerAbort}),
+		func(env *testsuite.TestWorkflowEnvironment) {
+			env.RegisterDelayedCallback(func() {
+				late = resolve(env, session.Answer{Request: "two.b.1", Action: session.AnswerRetry})
+				env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", word, workflows.ApprovePhase{Phase: "two"})
+			}, 2*time.Hour)
+		})
 	require.ErrorContains(t, env.GetWorkflowError(), "one/a needs help")
 	require.ErrorContains(t, late.refused, "request two.b.1-default- is closed: the session is ending")
 	require.ErrorContains(t, word.refused, "no phase waits for approval")
@@ -119,7 +121,8 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	require.Len(t, s.advanced, 1, "what was at work is still finished")
 	require.Len(t, s.closed[0].Status.Help, 2)
 	got := status(t, env)
-	require.Equal(t, []session.State{session.Failed, session.Failed, session.Completed}, []session.State{got.Phases[0].Status, got.Phases[1].Status, got.Phases[2].Status},
+	require.Equal(t, []session.State{session.Failed, session.Failed, session.Completed},
+		[]session.State{got.Phases[0].Status, got.Phases[1].Status, got.Phases[2].Status},
 		"as the store has it, too")
 }
 
@@ -166,8 +169,9 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 	t.Parallel()
 	half := activities.RestoredWork{Output: "tree-old", CheckpointAssignment: session.CheckpointAssignment{
-		AssignmentID: spec.AssignmentID{Phase: "two", Persona: "b"}, AssignmentSummary: session.AssignmentSummary{Status: session.Completed},
-		BasedWork: session.BasedWork{Input: "input-old", Work: session.Work{Delta: "delta-old"}},
+		AssignmentID:      spec.AssignmentID{Phase: "two", Persona: "b"},
+		AssignmentSummary: session.AssignmentSummary{Status: session.Completed},
+		BasedWork:         session.BasedWork{Input: "input-old", Work: session.Work{Delta: "delta-old"}},
 	}}
 	one := phase("one", "a")
 	one.Approve = spec.Approval{Count: 1}
@@ -227,8 +231,10 @@ func TestConflictAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
 	s := disagreeing()
 	late := &reply{}
 	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerReject, Note: "no"}),
-		says(3*time.Hour, session.Answer{Request: "left.approval.2", Action: session.AnswerApprove}), func(env *testsuite.TestWorkflowEnvironment) {
-			env.RegisterDelayedCallback(func() { late = resolve(env, session.Answer{Request: "right.b.1", Action: session.AnswerSkip}) }, 2*time.Hour)
+		says(3*time.Hour, session.Answer{Request: "left.approval.2", Action: session.AnswerApprove}),
+		func(env *testsuite.TestWorkflowEnvironment) {
+			env.RegisterDelayedCallback(func() { late = resolve(env, session.Answer{Request: "right.b.1", Action: session.AnswerSkip}) },
+				2*time.Hour)
 		})
 	require.NoError(t, env.GetWorkflowError())
 	require.ErrorContains(t, late.refused, "is not open")

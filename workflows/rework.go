@@ -81,7 +81,9 @@ func (s *sessionRun) reject(ctx workflow.Context, p *phase, r *request) error {
 // redo undoes a phase and all phases that depend on it, so that they begin again. by is the
 // phase that sends the work back; left is its work, which is in no checkpoint. errStopped
 // means that the session ends first.
-func (s *sessionRun) redo(ctx workflow.Context, by *phase, rework session.Rework, left []*assignment, answer *session.Answer) error {
+func (s *sessionRun) redo(ctx workflow.Context, by *phase, rework session.Rework, left []*assignment,
+	answer *session.Answer,
+) error {
 	if err := s.boundaries.Lock(ctx); err != nil {
 		return err
 	}

@@ -108,7 +108,8 @@ func TestWhatOnePersonaFindsWantingIsAcceptedForItOnly(t *testing.T) {
 func TestNothingIsSentBackInASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("aside", "a"), phase("one", "b"), phase("two", "c"), phase("docs", "d"))
-	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[2].SendsBack = []string{}, []string{"one"}, &spec.SendsBack{To: "one", Times: 1}
+	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[2].SendsBack = []string{}, []string{"one"},
+		&spec.SendsBack{To: "one", Times: 1}
 	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 3, textfmt.Duration(5*time.Hour), textfmt.Duration(5*time.Hour)
 	s := &stage{team: tm, round: func(in activities.RoundInput) (session.RoundResult, error) {
 		switch {

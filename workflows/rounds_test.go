@@ -108,7 +108,8 @@ func TestHowASessionEnds(t *testing.T) {
 	state, reason, _ := e.outcome(false, nil)
 	require.Equal(t, session.Failed, state)
 	require.Equal(t, "no such team", reason)
-	e.fail(&request{Request: session.Request{Phase: "build", Persona: "a", Category: failures.Auth, Message: "no key"}}, "aborted by ann")
+	e.fail(&request{Request: session.Request{Phase: "build", Persona: "a", Category: failures.Auth, Message: "no key"}},
+		"aborted by ann")
 	_, reason, _ = e.outcome(false, nil)
 	require.Equal(t, "build/a failed: auth: no key (aborted by ann)", reason)
 	state, _, _ = e.outcome(true, nil)
@@ -124,15 +125,20 @@ func TestTheNextRunHasTheWholeState(t *testing.T) {
 		RaisedCaps: map[string]spec.Cap{"session": {Tokens: 5}}, LastAttempts: []bool{true, false},
 	}}
 	before.Schedule.load(&before.Team, session.Course{}, activities.Admission{
-		Todo: []string{"p"}, Unapproved: []string{"p"}, Approvals: map[string][]session.Approval{"p": {{Person: "ann"}}}, Notes: map[string]string{"p/b": "mind the edges"},
+		Todo: []string{"p"}, Unapproved: []string{"p"}, Approvals: map[string][]session.Approval{"p": {{Person: "ann"}}},
+		Notes: map[string]string{"p/b": "mind the edges"},
 	})
 	p := before.Schedule.byName["p"]
 	for i, persona := range p.Personas {
-		p.Work = append(p.Work, newAssignment(p.Assignments[i], session.AssignmentStatus{}, spec.AssignmentID{Phase: "p", Persona: persona}, "input"))
+		p.Work = append(p.Work, newAssignment(p.Assignments[i], session.AssignmentStatus{},
+			spec.AssignmentID{Phase: "p", Persona: persona}, "input"))
 	}
 	p.Work[0].begin()
 	p.Work[0].nextStep = askPerson(failures.Failure{Category: failures.Auth})
-	help := &request{Request: session.Request{ID: "p.a.1", Kind: session.ForHelp, Phase: "p", Persona: "a"}, Answer: &session.Answer{Note: "again"}}
+	help := &request{
+		Request: session.Request{ID: "p.a.1", Kind: session.ForHelp, Phase: "p", Persona: "a"},
+		Answer:  &session.Answer{Note: "again"},
+	}
 	outage := &request{Request: session.Request{ID: "p.b.1", Kind: session.ForOutage, Phase: "p", Persona: "b"}, Notified: true}
 	before.Requests = []*request{help, outage}
 

@@ -201,7 +201,8 @@ func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
 		}
 		last = false
 		above := s.ancestors(next.Name)
-		if slices.Contains(above, p.Name) && !slices.ContainsFunc(above, func(n string) bool { return n != p.Name && s.byName[n].Todo }) {
+		if slices.Contains(above, p.Name) &&
+			!slices.ContainsFunc(above, func(n string) bool { return n != p.Name && s.byName[n].Todo }) {
 			ready = append(ready, next.Name)
 		}
 	}

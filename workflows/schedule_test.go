@@ -70,18 +70,33 @@ func TestWhichPhasesAreReady(t *testing.T) {
 		ready      []string
 		idle, done bool
 	}{
-		"nothing is done":                {schedule: finished(), ready: []string{"top"}},
-		"two are unlocked":               {schedule: finished("top"), ready: []string{"left", "right"}},
-		"one of two is done":             {schedule: finished("top", "left"), ready: []string{"right"}},
-		"both are done":                  {schedule: finished("top", "left", "right"), ready: []string{"bottom"}},
-		"all are done":                   {schedule: finished("top", "left", "right", "bottom"), idle: true, done: true},
-		"an approval holds back":         {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].approval = &request{} }},
-		"an approval at the end":         {schedule: finished("top", "left", "right", "bottom"), change: func(s *schedule) { s.byName["bottom"].approval = &request{} }, idle: true},
-		"an approval has to be reopened": {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].Unapproved = true }, ready: []string{"top"}},
-		"a conflict is to be resolved": {schedule: finished("top", "left", "right"), ready: []string{"bottom"}, change: func(s *schedule) {
-			s.byName["bottom"].Input, s.byName["bottom"].Conflict = "", &mergeConflict{Merged: "later"}
-		}},
-		"the last one is at work": {schedule: finished("top", "left", "right", "bottom"), change: func(s *schedule) { s.byName["bottom"].cancel = noCancel }, done: true},
+		"nothing is done":    {schedule: finished(), ready: []string{"top"}},
+		"two are unlocked":   {schedule: finished("top"), ready: []string{"left", "right"}},
+		"one of two is done": {schedule: finished("top", "left"), ready: []string{"right"}},
+		"both are done":      {schedule: finished("top", "left", "right"), ready: []string{"bottom"}},
+		"all are done":       {schedule: finished("top", "left", "right", "bottom"), idle: true, done: true},
+		"an approval holds back": {
+			schedule: finished("top"),
+			change:   func(s *schedule) { s.byName["top"].approval = &request{} },
+		},
+		"an approval at the end": {
+			schedule: finished("top", "left", "right", "bottom"),
+			change:   func(s *schedule) { s.byName["bottom"].approval = &request{} }, idle: true,
+		},
+		"an approval has to be reopened": {
+			schedule: finished("top"), change: func(s *schedule) { s.byName["top"].Unapproved = true },
+			ready: []string{"top"},
+		},
+		"a conflict is to be resolved": {
+			schedule: finished("top", "left", "right"), ready: []string{"bottom"},
+			change: func(s *schedule) {
+				s.byName["bottom"].Input, s.byName["bottom"].Conflict = "", &mergeConflict{Merged: "later"}
+			},
+		},
+		"the last one is at work": {
+			schedule: finished("top", "left", "right", "bottom"),
+			change:   func(s *schedule) { s.byName["bottom"].cancel = noCancel }, done: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +178,9 @@ func TestReworksOfEarlierRunsCount(t *testing.T) {
 		a.Todo = []string{"left", "bottom"}
 		a.Reworks = []session.Rework{by("bottom", "left", "right"), by("gone")}
 		a.Notes = map[string]string{"left/b": "mind the edges"}
-		a.Partial = []activities.RestoredWork{{CheckpointAssignment: session.CheckpointAssignment{AssignmentID: spec.AssignmentID{Phase: "left", Persona: "b"}}}}
+		a.Partial = []activities.RestoredWork{{CheckpointAssignment: session.CheckpointAssignment{AssignmentID: spec.AssignmentID{
+			Phase: "left", Persona: "b",
+		}}}}
 	})
 	require.Equal(t, 1, s.sendBacksLeft(s.byName["bottom"]), "one of two")
 	require.Equal(t, 0, s.sendBacksLeft(s.byName["left"]), "it may not at all")

@@ -40,7 +40,8 @@ func TestCancelledSessionEndsAsCancelled(t *testing.T) {
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
 	})
-	require.True(t, temporal.IsCanceledError(errors.Unwrap(env.GetWorkflowError())) || temporal.IsCanceledError(env.GetWorkflowError()))
+	require.True(t, temporal.IsCanceledError(errors.Unwrap(env.GetWorkflowError())) ||
+		temporal.IsCanceledError(env.GetWorkflowError()))
 	require.Len(t, s.closed, 1)
 	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 	got := status(t, env)

@@ -142,7 +142,10 @@ func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activiti
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reworks = append(s.reworks, in)
-	return activities.Reworked{Head: spec.Digest(fmt.Sprintf("head-rework-%d", len(s.reworks))), Input: spec.Digest("input-" + in.Rework.To)}, nil
+	return activities.Reworked{
+		Head:  spec.Digest(fmt.Sprintf("head-rework-%d", len(s.reworks))),
+		Input: spec.Digest("input-" + in.Rework.To),
+	}, nil
 }
 
 func (s *stage) notify(_ context.Context, in activities.NotifyInput) (out activities.Notified, err error) {
@@ -176,7 +179,8 @@ func (s *stage) run(_ context.Context, in activities.RoundInput) (session.RoundR
 func success(in activities.RoundInput) session.RoundResult {
 	id := fmt.Sprintf("%s.%s.%d", in.Phase, in.Persona, in.Round)
 	return session.RoundResult{
-		BasedWork: session.BasedWork{Input: in.Input, Work: session.Work{Delta: spec.Digest("delta-" + id)}}, Output: spec.Digest("tree-" + id),
+		BasedWork:   session.BasedWork{Input: in.Input, Work: session.Work{Delta: spec.Digest("delta-" + id)}},
+		Output:      spec.Digest("tree-" + id),
 		RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 100, OutputTokens: 10}}, Attempts: 1,
 	}
 }
@@ -208,7 +212,10 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advanced = append(s.advanced, in)
-	out := activities.Advanced{Head: spec.Digest("head-" + in.Phase), Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
+	out := activities.Advanced{
+		Head: spec.Digest("head-" + in.Phase), Inputs: map[string]spec.Digest{},
+		Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{},
+	}
 	if s.deaf {
 		out.Unreported = in.Unreported
 	}
@@ -237,11 +244,14 @@ func (s *stage) close(_ context.Context, in activities.CloseInput) error {
 // play runs the session to its end.
 func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
-	return s.playFrom(t, workflows.SessionInput{Start: session.Start{Store: "s", Workspace: "input-root", Course: s.course}}, during...)
+	return s.playFrom(t, workflows.SessionInput{Start: session.Start{Store: "s", Workspace: "input-root", Course: s.course}},
+		during...)
 }
 
 // playFrom runs a session with an input to its end.
-func (s *stage) playFrom(t *testing.T, in workflows.SessionInput, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
+func (s *stage) playFrom(t *testing.T, in workflows.SessionInput,
+	during ...func(*testsuite.TestWorkflowEnvironment),
+) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	if s.logs != nil {
@@ -313,7 +323,10 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	join := phase("join", "c")
 	join.Needs = []string{"left", "right"}
 	between := []spec.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}
-	conflicts := map[string][]session.Conflict{"join": {{Path: "main.go", Between: between}, {Decision: "db", Between: between, More: 7}}}
+	conflicts := map[string][]session.Conflict{"join": {
+		{Path: "main.go", Between: between},
+		{Decision: "db", Between: between, More: 7},
+	}}
 	s := &stage{team: newTeam(left, right, join), conflicts: conflicts}
 	const found = "the input of phase join has a merge conflict: main.go (left/a, right/b); decision db (left/a, right/b) and 7 more"
 	requireHelp(t, s.play(t), "join/c failed: contract_violation: "+found)
@@ -342,7 +355,8 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 				return session.RoundResult{}, nil
 			}
 			s.rounds, s.advanced = nil, nil
-			env = s.play(t, says(time.Hour, session.Answer{Request: "join.c.1", Action: action}), says(2*time.Hour, session.Answer{Request: "join.c.2", Action: session.AnswerSkip}))
+			env = s.play(t, says(time.Hour, session.Answer{Request: "join.c.1", Action: action}),
+				says(2*time.Hour, session.Answer{Request: "join.c.2", Action: session.AnswerSkip}))
 			require.NoError(t, env.GetWorkflowError())
 			require.Contains(t, status(t, env).Phases[2].Assignments[0].Dropped[0], "main.go: the version of left/a is dropped")
 			continue

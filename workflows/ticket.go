@@ -280,7 +280,8 @@ var errUnsure = errors.New("it is not known whether there is a ticket")
 func (t *ticket) findOrCreate(ctx workflow.Context) error {
 	o, began := &t.outbox, workflow.Now(ctx)
 	var found activities.FoundTicket
-	err := t.call(ctx, activities.FindTicketName, activities.FindTicket{Project: o.How.Project, Label: TicketLabel(t.Fingerprint)}, &found)
+	err := t.call(ctx, activities.FindTicketName, activities.FindTicket{Project: o.How.Project, Label: TicketLabel(t.Fingerprint)},
+		&found)
 	if err != nil {
 		return err
 	}
@@ -301,7 +302,10 @@ func (t *ticket) findOrCreate(ctx workflow.Context) error {
 		return nil
 	}
 	var created session.Ticket
-	err = t.call(ctx, activities.CreateTicketName, activities.CreateTicket{How: *o.How, Label: TicketLabel(t.Fingerprint), Notice: first}, &created)
+	err = t.call(ctx, activities.CreateTicketName, activities.CreateTicket{
+		How: *o.How, Label: TicketLabel(t.Fingerprint),
+		Notice: first,
+	}, &created)
 	switch fault, said := faultOf(err); {
 	case err == nil:
 		t.setTicket(created)
@@ -322,7 +326,10 @@ func (t *ticket) setTicket(found session.Ticket) {
 func (t *ticket) comment(ctx workflow.Context) error {
 	o := &t.outbox
 	first := o.Pending[0]
-	in := session.TicketComment{Key: o.Record.Ticket.Key, Notice: first.Notice, Occurrences: first.Occurrences, Omitted: first.Omitted, Again: first.Tried}
+	in := session.TicketComment{
+		Key: o.Record.Ticket.Key, Notice: first.Notice, Occurrences: first.Occurrences,
+		Omitted: first.Omitted, Again: first.Tried,
+	}
 	var commented session.Ticket
 	err := t.call(ctx, activities.CommentTicketName, in, &commented)
 	switch fault, said := faultOf(err); {
@@ -406,13 +413,17 @@ func (t *ticket) noteOutcome(err error) time.Duration {
 		return 0
 	case errors.Is(err, errUnsure):
 		o.Record.Kind, o.Failed = session.Unclear, 0
-		o.Record.Ticket.Trouble = fmt.Sprintf("the answer to the creation of a ticket was lost; searching for the ticket until %s, before another is made",
+		o.Record.Ticket.Trouble = fmt.Sprintf("the answer to the creation of a ticket was lost; searching for the ticket until %s, "+
+			"before another is made",
 			o.Doubt.Add(o.IndexDelay.Std()).UTC().Format(time.TimeOnly+" MST"))
 		return searchWait
 	}
 	fault, said := faultOf(err)
 	if !said {
-		fault = activities.TicketFault{Kind: session.Unreached, Message: "a worker was lost in the middle of it, or the ticket system took too long; trying again"}
+		fault = activities.TicketFault{
+			Kind:    session.Unreached,
+			Message: "a worker was lost in the middle of it, or the ticket system took too long; trying again",
+		}
 		if !o.Doubt.IsZero() || o.Pending[0].Tried {
 			fault.Kind = session.Unclear
 		}

@@ -59,8 +59,14 @@ func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
 	require.Equal(t, 2, ticket.comments[1].occurrences)
 	require.Equal(t, session.SessionCompleted, ticket.comments[2].Event)
 	require.Equal(t, []heard{
-		{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 1}}},
-		{"b", workflows.TicketNews{Request: "b.request", Ticket: session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}}},
+		{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{
+			Key: "MD-1", URL: "https://jira/browse/MD-1",
+			Occurrences: 1,
+		}}},
+		{"b", workflows.TicketNews{Request: "b.request", Ticket: session.Ticket{
+			Key: "MD-1", URL: "https://jira/browse/MD-1",
+			Occurrences: 2,
+		}}},
 	}, b.heard)
 }
 
@@ -109,7 +115,8 @@ func TestLostAnswerOfACreation(t *testing.T) {
 			require.Equal(t, 2, b.jira.made[0].comments[0].occurrences)
 			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record().Ticket)
 			if !tt.made {
-				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute, "a new ticket could have been there unseen until then")
+				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute,
+					"a new ticket could have been there unseen until then")
 			}
 			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
 		})
@@ -219,7 +226,10 @@ func TestNoticesReachTheTicketInOrder(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 30*time.Second)
-	for n, event := range []session.Event{session.HelpAsked, session.RequestClosed, session.HelpAsked, session.RequestClosed, session.SessionCompleted} {
+	for n, event := range []session.Event{
+		session.HelpAsked, session.RequestClosed, session.HelpAsked, session.RequestClosed,
+		session.SessionCompleted,
+	} {
 		b.notify(time.Second, noticeOf("a", event, n))
 		b.notify(time.Second, noticeOf("b", event, n))
 	}
@@ -329,7 +339,10 @@ func TestJiraAwayForADayCostsLittle(t *testing.T) {
 	require.Len(t, b.jira.made, 1)
 	require.Less(t, b.jira.made[0].at.Sub(morning), 24*time.Hour+6*time.Minute)
 	require.Len(t, b.jira.made[0].comments, 1)
-	require.Equal(t, []heard{{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{Occurrences: 1, Trouble: "Jira does not answer; retrying"}}}}, b.heard,
+	require.Equal(t, []heard{{"a", workflows.TicketNews{
+		Request: "a.request",
+		Ticket:  session.Ticket{Occurrences: 1, Trouble: "Jira does not answer; retrying"},
+	}}}, b.heard,
 		"one trouble is told once, and a session that has ended hears no more")
 }
 
@@ -340,7 +353,10 @@ func TestWaitThatIsAskedForIsKept(t *testing.T) {
 	b.jira.fail = func(_ string, at time.Time) (bool, error) {
 		defer func() { last = at }()
 		if last.IsZero() {
-			return false, &session.TicketTrouble{Kind: session.Unreached, Message: "too many requests", RetryAfter: textfmt.Duration(7 * time.Minute)}
+			return false, &session.TicketTrouble{
+				Kind: session.Unreached, Message: "too many requests",
+				RetryAfter: textfmt.Duration(7 * time.Minute),
+			}
 		}
 		return false, nil
 	}

@@ -109,7 +109,8 @@ func compare(ctx context.Context, s settings, dir string) error {
 		}
 	}
 	fmt.Printf("Sessions of %d phases; medians of %d batches of each kind, taken in turn.\n", s.phases, s.rounds)
-	fmt.Printf("maestro: the agent is a function, so this is the cost of the bookkeeping; shim: the agent is a shell script behind the shim; room: the same in a room.\n")
+	fmt.Printf("maestro: the agent is a function, so this is the cost of the bookkeeping; shim: the agent is a shell script " +
+		"behind the shim; room: the same in a room.\n")
 	for _, at := range s.at {
 		sessions := max(s.sessions, min(2*at, largeBatch), at)
 		taken := map[string][]batch{}

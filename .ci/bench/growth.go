@@ -29,11 +29,25 @@ type series struct {
 func allSeries() []series {
 	sess := []string{"session, ms", "worker, ms of processor", "server, ms of processor"}
 	return []series{
-		{"sessions", "sessions in the store", []int{10, 100, 1000, 10_000}, besideStored, append(sess, "list all, ms", "what a start looks up, ms")},
+		{
+			"sessions", "sessions in the store",
+			[]int{10, 100, 1000, 10_000},
+			besideStored,
+			append(sess, "list all, ms", "what a start looks up, ms"),
+		},
 		{"files", "files in the tree", []int{10, 100, 1000, 10_000, 50_000}, withFiles, append(sess, "store, kB a session")},
-		{"phases", "phases", []int{5, 10, 25, 50, 100}, withPhases, append(sess, "ms a phase", "events a phase", "history, kB a phase", "store, kB a phase")},
-		{"rooms", "files in the tree, in rooms", []int{10, 10_000, 100_000}, inRooms, []string{"first session, ms", "later ones, ms", "beside the smallest tree", "cp -r, ms", "first beside cp -r", "store, kB a later session"}},
-		{"waiting", "sessions that wait for a person", []int{10, 100, 1000}, besideWaiting, append(sess, "to park one, ms", "worker, MB", "server, MB", "idle: processor, % of one")},
+		{"phases", "phases", []int{5, 10, 25, 50, 100}, withPhases, append(sess, "ms a phase", "events a phase", "history, kB a phase",
+			"store, kB a phase")},
+		{"rooms", "files in the tree, in rooms", []int{10, 10_000, 100_000}, inRooms, []string{
+			"first session, ms", "later ones, ms",
+			"beside the smallest tree", "cp -r, ms", "first beside cp -r", "store, kB a later session",
+		}},
+		{
+			"waiting", "sessions that wait for a person",
+			[]int{10, 100, 1000},
+			besideWaiting,
+			append(sess, "to park one, ms", "worker, MB", "server, MB", "idle: processor, % of one"),
+		},
 	}
 }
 
@@ -145,7 +159,10 @@ func (c *crew) keepOld(ctx context.Context, name string) error {
 	key := session.Key{Namespace: "default", Session: name}
 	now := time.Now().UTC()
 	run := state.NewCallID()
-	if _, err := c.store.State.Admit(ctx, state.Admission{Key: key, TemporalRun: run, OriginalRun: run, Team: c.team.Name}); err != nil {
+	if _, err := c.store.State.Admit(ctx, state.Admission{
+		Key: key, TemporalRun: run, OriginalRun: run,
+		Team: c.team.Name,
+	}); err != nil {
 		return err
 	}
 	head, err := c.store.StoreCheckpoint(ctx, key, session.Checkpoint{
@@ -157,7 +174,10 @@ func (c *crew) keepOld(ctx context.Context, name string) error {
 	}
 	status := session.NewStatus(name, c.team)
 	status.Status, status.StartedAt, status.ClosedAt = session.Completed, &now, &now
-	if _, _, err := c.store.State.PutBoundary(ctx, state.Boundary{Key: key, TemporalRun: run, FirstRun: run, At: now, Status: status, Checkpoint: &head}); err != nil {
+	if _, _, err := c.store.State.PutBoundary(ctx, state.Boundary{
+		Key: key, TemporalRun: run, FirstRun: run, At: now, Status: status,
+		Checkpoint: &head,
+	}); err != nil {
 		return err
 	}
 	return c.store.Mirror(ctx, key)

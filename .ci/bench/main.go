@@ -48,8 +48,10 @@ func parse() (settings, error) {
 	flag.IntVar(&s.sessions, "sessions", 12, "sessions in a batch; more where many are at work at a time")
 	flag.IntVar(&s.rounds, "rounds", 5, "batches of each kind, in turn")
 	flag.IntVar(&s.phases, "phases", 5, "phases of a session, and activities of a bare workflow")
-	flag.StringVar(&kinds, "kinds", "bare,shape,maestro,shim,room", "what to compare, of bare, shape, maestro, shim and room; the first is what the others are compared with")
-	flag.StringVar(&s.growth, "growth", "", "measure how the cost grows instead, with: sessions, files, phases, rooms, waiting, or all")
+	flag.StringVar(&kinds, "kinds", "bare,shape,maestro,shim,room",
+		"what to compare, of bare, shape, maestro, shim and room; the first is what the others are compared with")
+	flag.StringVar(&s.growth, "growth", "", "measure how the cost grows instead, with: sessions, files, phases, rooms, "+
+		"waiting, or all")
 	flag.IntVar(&s.largest, "largest", 1<<30, "growth: leave out sizes above this one")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of this process to a file")
 	flag.Parse()
@@ -92,7 +94,8 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d processors, %s; %s; to start /bin/true takes %.2f ms of the processors\n\n", runtime.NumCPU(), runtime.Version(), busyness(), started)
+	fmt.Printf("%d processors, %s; %s; to start /bin/true takes %.2f ms of the processors\n\n", runtime.NumCPU(), runtime.Version(),
+		busyness(), started)
 	if s.growth != "" {
 		return grow(ctx, s, dir)
 	}

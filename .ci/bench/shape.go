@@ -37,14 +37,16 @@ func (st *stand) shape(steps int) error {
 	})
 	sessions.RegisterWorkflowWithOptions(shapeOfSession, workflow.RegisterOptions{Name: shapeWorkflow})
 	for _, q := range []worker.Worker{sessions, agents} {
-		q.RegisterActivityWithOptions(func(_ context.Context, text string) (string, error) { return text, nil }, activity.RegisterOptions{Name: shapeActivity})
+		q.RegisterActivityWithOptions(func(_ context.Context, text string) (string, error) { return text, nil },
+			activity.RegisterOptions{Name: shapeActivity})
 		if err := q.Start(); err != nil {
 			return err
 		}
 		st.stops = append(st.stops, func() error { q.Stop(); return nil })
 	}
 	st.kinds[shapeKind] = kind{start: func(ctx context.Context, id string) (client.WorkflowRun, error) {
-		return st.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: shapeQueue, EnableEagerStart: true}, shapeWorkflow, steps)
+		return st.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: shapeQueue, EnableEagerStart: true},
+			shapeWorkflow, steps)
 	}}
 	return nil
 }

@@ -128,7 +128,8 @@ func (st *stand) bare(steps int) error {
 	}
 	st.stops = append(st.stops, func() error { q.Stop(); return nil })
 	st.kinds[bareKind] = kind{start: func(ctx context.Context, id string) (client.WorkflowRun, error) {
-		return st.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: bareQueue, EnableEagerStart: true}, bareWorkflow, steps)
+		return st.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: bareQueue, EnableEagerStart: true},
+			bareWorkflow, steps)
 	}}
 	return nil
 }
@@ -198,7 +199,10 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t s
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{conn: conn, store: s, team: t.Resolved(), input: workflows.SessionInput{Version: workflows.LogicVersion, Start: session.Start{Store: s.ID()}}}
+	c := &crew{conn: conn, store: s, team: t.Resolved(), input: workflows.SessionInput{
+		Version: workflows.LogicVersion,
+		Start:   session.Start{Store: s.ID()},
+	}}
 	data, err := json.Marshal(c.team)
 	if err != nil {
 		return nil, err

@@ -64,8 +64,8 @@ func (r *release) compile(ctx context.Context, arch string) ([]file, error) {
 	return files, nil
 }
 
-// sharedFiles are the files of the repository that an installation has. Packages install programs to /usr/bin, so their unit starts
-// the worker there.
+// sharedFiles are the files of the repository that an installation has. Packages install programs to /usr/bin, so their unit
+// starts the worker there.
 func (r *release) sharedFiles() ([]file, error) {
 	const docs = "/usr/share/doc/maestro/"
 	files := []file{
@@ -111,9 +111,18 @@ func (r *release) pages() ([]file, error) {
 		archived, installed string
 		write               func(*bytes.Buffer) error
 	}{
-		{"completions/maestro.bash", "/usr/share/bash-completion/completions/maestro", func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) }},
-		{"completions/_maestro", "/usr/share/zsh/vendor-completions/_maestro", func(b *bytes.Buffer) error { return root.GenZshCompletion(b) }},
-		{"completions/maestro.fish", "/usr/share/fish/vendor_completions.d/maestro.fish", func(b *bytes.Buffer) error { return root.GenFishCompletion(b, true) }},
+		{
+			"completions/maestro.bash", "/usr/share/bash-completion/completions/maestro",
+			func(b *bytes.Buffer) error { return root.GenBashCompletionV2(b, true) },
+		},
+		{
+			"completions/_maestro", "/usr/share/zsh/vendor-completions/_maestro",
+			func(b *bytes.Buffer) error { return root.GenZshCompletion(b) },
+		},
+		{
+			"completions/maestro.fish", "/usr/share/fish/vendor_completions.d/maestro.fish",
+			func(b *bytes.Buffer) error { return root.GenFishCompletion(b, true) },
+		},
 	}
 	for _, s := range shells {
 		var text bytes.Buffer
@@ -137,7 +146,10 @@ func (r *release) pages() ([]file, error) {
 			return nil, err
 		}
 		name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1.gz"
-		files = append(files, file{archived: "man/" + name, installed: "/usr/share/man/man1/" + name, mode: 0o644, data: packed.Bytes()})
+		files = append(files, file{
+			archived: "man/" + name, installed: "/usr/share/man/man1/" + name, mode: 0o644,
+			data: packed.Bytes(),
+		})
 	}
 	return files, nil
 }

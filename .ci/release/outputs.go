@@ -113,7 +113,8 @@ func (r *release) writePackages(arch string, files []file) error {
 		return at, os.WriteFile(at, data, 0o600)
 	}
 	info := &nfpm.Info{
-		Name: "maestro", Arch: arch, Platform: "linux", Version: r.version, Section: "devel", Priority: "optional", License: "Apache-2.0", MTime: r.at,
+		Name: "maestro", Arch: arch, Platform: "linux", Version: r.version, Section: "devel", Priority: "optional",
+		License: "Apache-2.0", MTime: r.at,
 		Maintainer: "The Maestro authors <maestro@example.org>", Homepage: "https://github.com/maestro-hive/maestro",
 		Description: "Runs a team of AI personas through the phases of a piece of work, durably, on Temporal.",
 	}
@@ -127,7 +128,10 @@ func (r *release) writePackages(arch string, files []file) error {
 		if err != nil {
 			return err
 		}
-		content := &nfpmfiles.Content{Source: source, Destination: f.installed, FileInfo: &nfpmfiles.ContentFileInfo{Owner: "root", Group: "root", Mode: f.mode, MTime: r.at}}
+		content := &nfpmfiles.Content{Source: source, Destination: f.installed, FileInfo: &nfpmfiles.ContentFileInfo{
+			Owner: "root",
+			Group: "root", Mode: f.mode, MTime: r.at,
+		}}
 		if f.settings {
 			content.Type = nfpmfiles.TypeConfigNoReplace
 		}
@@ -184,7 +188,8 @@ func (r *release) writeImage(arch string, files []file) error {
 		return err
 	}
 	defer os.Remove(layerPath)
-	if err := errors.Join(r.writeTar(layer, inside, func(f file) string { return strings.TrimPrefix(f.installed, "/") }), layer.Close()); err != nil {
+	if err := errors.Join(r.writeTar(layer, inside, func(f file) string { return strings.TrimPrefix(f.installed, "/") }),
+		layer.Close()); err != nil {
 		return err
 	}
 	programs, err := tarball.LayerFromFile(layerPath)
@@ -202,7 +207,10 @@ func (r *release) writeImage(arch string, files []file) error {
 			"PATH=/usr/local/bin", "MAESTRO_STATE_DIR=/var/maestro/state", "MAESTRO_AGENTS=/etc/maestro/agents.yaml",
 			"MAESTRO_HEALTH_PORT=8081", "MAESTRO_METRICS_ADDRESS=0.0.0.0:9464",
 		},
-		Labels: map[string]string{"org.opencontainers.image.title": "Maestro worker", "org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0"},
+		Labels: map[string]string{
+			"org.opencontainers.image.title": "Maestro worker", "org.opencontainers.image.version": r.version,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
 	}}
 	layers, err := image.ConfigFile()
 	if err != nil {
@@ -224,7 +232,10 @@ func (r *release) writeBill(arch string, files []file) error {
 	bill := cyclonedx.NewBOM()
 	bill.Metadata = &cyclonedx.Metadata{
 		Timestamp: r.at.Format(time.RFC3339),
-		Component: &cyclonedx.Component{BOMRef: "maestro", Type: cyclonedx.ComponentTypeApplication, Name: "maestro", Version: r.version},
+		Component: &cyclonedx.Component{
+			BOMRef: "maestro", Type: cyclonedx.ComponentTypeApplication, Name: "maestro",
+			Version: r.version,
+		},
 	}
 	components := map[string]cyclonedx.Component{}
 	for _, f := range files {
@@ -235,7 +246,10 @@ func (r *release) writeBill(arch string, files []file) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.archived, err)
 		}
-		components["go"] = cyclonedx.Component{BOMRef: "go", Type: cyclonedx.ComponentTypeFramework, Name: "go", Version: strings.TrimPrefix(built.GoVersion, "go")}
+		components["go"] = cyclonedx.Component{
+			BOMRef: "go", Type: cyclonedx.ComponentTypeFramework, Name: "go",
+			Version: strings.TrimPrefix(built.GoVersion, "go"),
+		}
 		for _, m := range built.Deps {
 			if m.Replace != nil {
 				m = m.Replace

@@ -41,7 +41,8 @@ func TestATeamWorksThroughKillsAndARestartOfTheCluster(t *testing.T) {
 	first.up()
 	require.Empty(t, findings(t, dir), "doctor has something to say of a fresh cluster")
 
-	run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --session s1 --watch")
+	run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --session "+
+		"s1 --watch")
 	run.says("implementation: started")
 	workers := first.children("maestro-worker")
 	require.Len(t, workers, 2)
@@ -77,7 +78,8 @@ func bothTakePart(t *testing.T, dir string, seen []string) {
 	t.Helper()
 	for n, deadline := 0, time.Now().Add(limit); len(seen) < 2 && time.Now().Before(deadline); n++ {
 		session := fmt.Sprintf("small-%d", n)
-		run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --only requirements --watch --session "+session)
+		run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --only "+
+			"requirements --watch --session "+session)
 		require.Zero(t, run.wait(), "%s", run.output)
 		seen = slices.Concat(seen, holders(t, dir, session))
 		slices.Sort(seen)
@@ -311,7 +313,10 @@ func holders(t *testing.T, dir, session string) []string {
 	t.Helper()
 	address := shell(t, dir, `printenv TEMPORAL_ADDRESS`)
 	require.Zero(t, address.wait())
-	c, err := client.Dial(client.Options{HostPort: strings.TrimSpace(address.output.String()), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := client.Dial(client.Options{
+		HostPort: strings.TrimSpace(address.output.String()),
+		Logger:   log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
 	require.NoError(t, err)
 	defer c.Close()
 	var found []string

@@ -61,7 +61,8 @@ func newCommand(env temporalutil.Environment) *cobra.Command {
 		},
 	}
 	p.connection.AddFlags(cmd.Flags())
-	cmd.Flags().DurationVar(&p.retention, "retention", 7*24*time.Hour, "how long Temporal keeps sessions that have ended, for a new namespace")
+	cmd.Flags().DurationVar(&p.retention, "retention", 7*24*time.Hour,
+		"how long Temporal keeps sessions that have ended, for a new namespace")
 	cmd.Flags().DurationVar(&p.patience, "wait", time.Minute, "how long to try")
 	return cmd
 }

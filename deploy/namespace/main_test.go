@@ -52,5 +52,6 @@ func TestWaitingForTemporalEnds(t *testing.T) {
 	t.Parallel()
 	err := run(t, environment{"TEMPORAL_ADDRESS": "127.0.0.1:1"}, "--wait", "300ms")
 	require.ErrorContains(t, err, "cannot reach Temporal at 127.0.0.1:1")
-	require.ErrorContains(t, run(t, environment{}, "--grpc-meta", "nonsense"), "KEY=VALUE", "what is no matter of time is said at once")
+	require.ErrorContains(t, run(t, environment{}, "--grpc-meta", "nonsense"), "KEY=VALUE",
+		"what is no matter of time is said at once")
 }

@@ -148,7 +148,8 @@ func TestServicesAreConfined(t *testing.T) {
 		require.Equal(t, "10001:10001", worker.User, name)
 		require.Len(t, worker.Tmpfs, 1, name)
 		require.NotZero(t, worker.PidsLimit, name)
-		require.Subset(t, worker.SecurityOpt, []string{"seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"}, "rooms need it")
+		require.Subset(t, worker.SecurityOpt, []string{"seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"},
+			"rooms need it")
 	}
 }
 
@@ -166,7 +167,8 @@ func TestTwoWorkersShareAStore(t *testing.T) {
 				stores = append(stores, v.Source)
 			}
 		}
-		require.GreaterOrEqual(t, time.Duration(*worker.StopGracePeriod), 30*time.Second, "%s: drain and what a stop needs besides", name)
+		require.GreaterOrEqual(t, time.Duration(*worker.StopGracePeriod), 30*time.Second, "%s: drain and what a stop needs besides",
+			name)
 	}
 	slices.Sort(hosts)
 	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "slots in the store go by host names")
@@ -202,7 +204,10 @@ func TestSecretsComeFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	_, err := load(t)
 	require.ErrorContains(t, err, "put POSTGRES_PASSWORD=... into .env")
-	for name, variable := range map[string]string{"postgresql": "POSTGRES_PASSWORD", "schema": "SQL_PASSWORD", "temporal": "POSTGRES_PWD"} {
+	for name, variable := range map[string]string{
+		"postgresql": "POSTGRES_PASSWORD", "schema": "SQL_PASSWORD",
+		"temporal": "POSTGRES_PWD",
+	} {
 		require.Equal(t, "correct horse", *project(t).Services[name].Environment[variable])
 	}
 	for name, worker := range workers(t) {

@@ -121,7 +121,8 @@ func TestManifestsNameEachOther(t *testing.T) {
 		require.True(t, named[p.Port.StrVal], "the network policy admits to port %s, which no container has", p.Port)
 	}
 	for what, selector := range map[string]*metav1.LabelSelector{
-		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector, "network": &c.network(t, "maestro-worker").Spec.PodSelector,
+		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector,
+		"network":  &c.network(t, "maestro-worker").Spec.PodSelector,
 		"affinity": together.LabelSelector,
 	} {
 		chosen, err := metav1.LabelSelectorAsSelector(selector)
@@ -156,7 +157,10 @@ func TestTheDashboardAndTheJobReachWhatTheWorkersReach(t *testing.T) {
 		return found
 	}
 	want := variables(worker)
-	for name, pod := range map[string]corev1.PodTemplateSpec{"maestro-dashboard": c.dashboard.Spec.Template, "maestro-namespace": c.job.Spec.Template} {
+	for name, pod := range map[string]corev1.PodTemplateSpec{
+		"maestro-dashboard": c.dashboard.Spec.Template,
+		"maestro-namespace": c.job.Spec.Template,
+	} {
 		require.Equal(t, worker.Containers[0].Image, pod.Spec.Containers[0].Image, name)
 		for _, variable := range []string{"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"} {
 			require.Equal(t, want[variable], variables(pod.Spec)[variable], "%s of %s", variable, name)
@@ -195,7 +199,10 @@ func TestPodsAreConfinedAndDrain(t *testing.T) {
 	}
 	pod := c.deployment.Spec.Template.Spec
 	worker := pod.Containers[0]
-	for name, probe := range map[string]*corev1.Probe{"startup": worker.StartupProbe, "liveness": worker.LivenessProbe, "readiness": worker.ReadinessProbe} {
+	for name, probe := range map[string]*corev1.Probe{
+		"startup": worker.StartupProbe, "liveness": worker.LivenessProbe,
+		"readiness": worker.ReadinessProbe,
+	} {
 		require.NotNil(t, probe, name)
 		require.Equal(t, "health", probe.HTTPGet.Port.StrVal, name)
 	}

@@ -57,9 +57,12 @@ func draw(to io.Writer, frames []frame) error {
 		from = until
 	}
 	w := bufio.NewWriter(to)
-	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n", width, height, width, height)
-	fmt.Fprint(w, "<title>maestro demo in a terminal</title>\n<style>text{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}</style>\n")
-	fmt.Fprintf(w, "<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"%s\"/>\n<defs>\n%s</defs>\n%s</svg>\n", background, lines.String(), groups.String())
+	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" viewBox=\"0 0 %d %d\" width=\"%d\" "+
+		"height=\"%d\">\n", width, height, width, height)
+	fmt.Fprint(w, "<title>maestro demo in a terminal</title>\n<style>text{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans "+
+		"Mono',monospace;white-space:pre}</style>\n")
+	fmt.Fprintf(w, "<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"%s\"/>\n<defs>\n%s</defs>\n%s</svg>\n", background,
+		lines.String(), groups.String())
 	return w.Flush()
 }
 
@@ -72,7 +75,8 @@ func animation(from, until, seconds float64) string {
 	case until > 0.9999:
 		values, times = "hidden;visible", fmt.Sprintf("0;%.4f", from)
 	}
-	return fmt.Sprintf("<animate attributeName=\"visibility\" values=%q keyTimes=%q dur=\"%.1fs\" calcMode=\"discrete\" repeatCount=\"indefinite\"/>",
+	return fmt.Sprintf("<animate attributeName=\"visibility\" values=%q keyTimes=%q dur=\"%.1fs\" calcMode=\"discrete\" "+
+		"repeatCount=\"indefinite\"/>",
 		values, times, seconds)
 }
 

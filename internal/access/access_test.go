@@ -56,7 +56,10 @@ func TestRolesAllowWhatTheyAreFor(t *testing.T) {
 
 func TestADenialSaysWhichRoleIsMissing(t *testing.T) {
 	t.Parallel()
-	ctx := access.With(context.Background(), access.Actor{Name: "ann\x1b[2J\u202e@example.org", Roles: roles(t, "viewer", "operator:api")})
+	ctx := access.With(context.Background(), access.Actor{
+		Name:  "ann\x1b[2J\u202e@example.org",
+		Roles: roles(t, "viewer", "operator:api"),
+	})
 	for team, text := range map[string]string{
 		"web":         "ann@example.org may not operate: the role operator or admin for team web is missing; an admin can give it",
 		access.NoTeam: "ann@example.org may not operate: the role operator or admin for all teams is missing; an admin can give it",

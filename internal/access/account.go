@@ -30,7 +30,9 @@ const (
 )
 
 // postForm reads a form that a page of this server has sent. Nobody knows yet who sends it, so few are read at once.
-func (g *Guard) postForm(w http.ResponseWriter, r *http.Request, v visit, handle func(http.ResponseWriter, *http.Request, visit)) {
+func (g *Guard) postForm(w http.ResponseWriter, r *http.Request, v visit, handle func(http.ResponseWriter, *http.Request,
+	visit),
+) {
 	err := checkBrowser(r, v, true)
 	if err == nil {
 		err = g.readUnverified(g.forms, v, func() error {
@@ -73,7 +75,10 @@ func (g *Guard) loginByPassword(w http.ResponseWriter, r *http.Request, v visit)
 func (g *Guard) checked(ctx context.Context, v visit, name, password string) (found Person, known string, err error) {
 	network := httpserver.Network(v.client)
 	if ok, wait := g.failures.passwords.take(network); !ok {
-		return found, "", &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many failures", Text: "too many sign-ins from your address have failed; try again later", After: wait}
+		return found, "", &RefusedError{
+			Status: http.StatusTooManyRequests, Title: "Too many failures",
+			Text: "too many sign-ins from your address have failed; try again later", After: wait,
+		}
 	}
 	done, own := g.hashing.Begin(network)
 	switch {
@@ -85,7 +90,11 @@ func (g *Guard) checked(ctx context.Context, v visit, name, password string) (fo
 	defer done()
 	same := strings.ToLower(safetext.Clip(name, maxGroup)) // no name is longer
 	if ok, after := g.failures.guesses.take(same); !ok {
-		return found, "", &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many failures", Text: "too many sign-ins with this name have failed; try again later, sign in by a passkey, or ask an admin for a link", After: after}
+		return found, "", &RefusedError{
+			Status: http.StatusTooManyRequests, Title: "Too many failures",
+			Text:  "too many sign-ins with this name have failed; try again later, sign in by a passkey, or ask an admin for a link",
+			After: after,
+		}
 	}
 	if found, known, err = g.people.check(ctx, name, password); err == nil {
 		g.failures.guesses.forget(same)
@@ -139,7 +148,9 @@ func invitedTo(roles Roles) string {
 var errNoInvitation = errors.New("the link was used already, or is too old; ask an admin for another")
 
 // invitation finds the invitation of a code, or answers the request.
-func (g *Guard) invitation(w http.ResponseWriter, r *http.Request, v visit, code string) (inv state.Invitation, p Person, ok bool) {
+func (g *Guard) invitation(w http.ResponseWriter, r *http.Request, v visit, code string) (inv state.Invitation, p Person,
+	ok bool,
+) {
 	inv, p, err := g.options.DB.Invitation(r.Context(), hashOf(code))
 	g.refuseInvitation(w, r, v, err)
 	return inv, p, err == nil
@@ -150,7 +161,8 @@ func (g *Guard) refuseInvitation(w http.ResponseWriter, r *http.Request, v visit
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		wait := g.failures.note(r.Context(), v, "login", errNoInvitation.Error())
-		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: errNoInvitation.Error(), signIn: true}, wait))
+		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: errNoInvitation.Error(), signIn: true},
+			wait))
 	case err != nil:
 		g.refuse(w, r, v, err)
 	}
@@ -180,8 +192,13 @@ func (g *Guard) showInvitation(w http.ResponseWriter, r *http.Request, v visit) 
 	}
 }
 
-func (g *Guard) showJoin(w http.ResponseWriter, r *http.Request, status int, text string, inv state.Invitation, p Person, code string) {
-	g.answer(w, r, fault{status: status, title: "Welcome, " + p.Name, text: text, join: &joinForm{p.Name, code, p.By, invitedTo(p.Roles), inv.Purpose, minPassword, maxPassword}})
+func (g *Guard) showJoin(w http.ResponseWriter, r *http.Request, status int, text string, inv state.Invitation, p Person,
+	code string,
+) {
+	g.answer(w, r, fault{
+		status: status, title: "Welcome, " + p.Name, text: text,
+		join: &joinForm{p.Name, code, p.By, invitedTo(p.Roles), inv.Purpose, minPassword, maxPassword},
+	})
 }
 
 // join makes an account usable, or usable again, with a password, and signs its person in.
@@ -266,7 +283,10 @@ func (g *Guard) ofAccount(form accountForm) func(http.ResponseWriter, *http.Requ
 		var wrong *inputError
 		switch {
 		case errors.As(err, &wrong):
-			g.answer(w, r, fault{status: http.StatusUnprocessableEntity, title: "Nothing was changed", text: wrong.Error(), back: accountPath})
+			g.answer(w, r, fault{
+				status: http.StatusUnprocessableEntity, title: "Nothing was changed", text: wrong.Error(),
+				back: accountPath,
+			})
 		case err != nil:
 			g.refusePassword(w, r, v, own.Name, err)
 		case note.title != "":
@@ -326,15 +346,17 @@ func (g *Guard) changePassword(r *http.Request, v visit, own Person, browser sta
 	if err != nil {
 		return note, err
 	}
-	return note, g.options.Audit.do(r.Context(), Event{Action: "person.password", Subject: own.Name}, func(ctx context.Context) error {
-		return g.options.DB.SetPassword(ctx, own.ID, own.Password, stored, browser.Hash)
-	})
+	return note, g.options.Audit.do(r.Context(), Event{Action: "person.password", Subject: own.Name},
+		func(ctx context.Context) error {
+			return g.options.DB.SetPassword(ctx, own.ID, own.Password, stored, browser.Hash)
+		})
 }
 
 func (g *Guard) signOutOthers(r *http.Request, _ visit, own Person, browser state.Browser) (note fault, err error) {
-	return note, g.options.Audit.do(r.Context(), Event{Action: "logout", Subject: "other browsers of " + own.Name}, func(ctx context.Context) error {
-		return g.options.DB.RemoveBrowsers(ctx, own.ID, browser.Hash)
-	})
+	return note, g.options.Audit.do(r.Context(), Event{Action: "logout", Subject: "other browsers of " + own.Name},
+		func(ctx context.Context) error {
+			return g.options.DB.RemoveBrowsers(ctx, own.ID, browser.Hash)
+		})
 }
 
 func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.Browser) (note fault, err error) {
@@ -346,9 +368,11 @@ func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.B
 	}
 	code := newSecret()
 	err = g.options.Audit.do(r.Context(), Event{Action: "person.device", Subject: own.Name}, func(ctx context.Context) error {
-		return g.options.DB.Invite(ctx, own, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice}, deviceLifetime)
+		return g.options.DB.Invite(ctx, own, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice},
+			deviceLifetime)
 	})
-	return fault{status: http.StatusOK, title: "Another device", link: v.origin() + joinPath + "?code=" + code, back: accountPath}, err
+	return fault{status: http.StatusOK, title: "Another device", link: v.origin() + joinPath + "?code=" + code, back: accountPath},
+		err
 }
 
 func (g *Guard) removePasskey(r *http.Request, _ visit, own Person, browser state.Browser) (note fault, err error) {
@@ -356,11 +380,12 @@ func (g *Guard) removePasskey(r *http.Request, _ visit, own Person, browser stat
 	if err := g.fresh(browser); err != nil {
 		return note, err
 	}
-	return note, g.options.Audit.do(r.Context(), Event{Action: "passkey.remove", Subject: own.Name, Detail: id}, func(ctx context.Context) error {
-		err := g.options.DB.RemovePasskey(ctx, own.ID, id, browser.Hash)
-		if errors.Is(err, state.ErrNotFound) {
-			err = &inputError{"there is no such passkey"}
-		}
-		return err
-	})
+	return note, g.options.Audit.do(r.Context(), Event{Action: "passkey.remove", Subject: own.Name, Detail: id},
+		func(ctx context.Context) error {
+			err := g.options.DB.RemovePasskey(ctx, own.ID, id, browser.Hash)
+			if errors.Is(err, state.ErrNotFound) {
+				err = &inputError{"there is no such passkey"}
+			}
+			return err
+		})
 }

@@ -150,10 +150,12 @@ func (e *DeniedError) Error() string {
 	case e.Person && e.Permission == Admin:
 		return safetext.Clip(e.Actor, 80) + " may not invite people or give them roles: an agent would become a person"
 	case e.Person:
-		return fmt.Sprintf("%s may not %s here: the approvals of persons count, so a person has to answer in the dashboard or with `maestro %s`",
+		return fmt.Sprintf("%s may not %s here: the approvals of persons count, so a person has to answer in the dashboard or with "+
+			"`maestro %s`",
 			safetext.Clip(e.Actor, 80), e.Permission, e.Permission)
 	case len(e.Groups) > 0:
-		return fmt.Sprintf("%s may not %s here: a member of %s is needed", safetext.Clip(e.Actor, 80), e.Permission, safetext.Clip(strings.Join(e.Groups, " or "), 300))
+		return fmt.Sprintf("%s may not %s here: a member of %s is needed", safetext.Clip(e.Actor, 80), e.Permission,
+			safetext.Clip(strings.Join(e.Groups, " or "), 300))
 	case e.ReadOnly:
 		return "this server is read-only: nothing can be changed here"
 	}

@@ -22,7 +22,8 @@ func TestAForgedHostIsRefused(t *testing.T) {
 	_, port, _ := strings.Cut(s.address, ":")
 	u := s.browser()
 	for _, host := range []string{
-		"evil.example", "evil.example:" + port, "127.0.0.1.evil.example:" + port, "127.0.0.1", "127.0.0.1:1", "localhost", "localhost.:" + port,
+		"evil.example", "evil.example:" + port, "127.0.0.1.evil.example:" + port, "127.0.0.1", "127.0.0.1:1", "localhost",
+		"localhost.:" + port,
 		"127.0.0.2:" + port, "[::1]:" + port, "0.0.0.0:" + port, "127.1:" + port, "2130706433:" + port, "localhost:" + port + "0",
 	} {
 		for _, path := range []string{"/", "/health", "/login", s.link()} {
@@ -46,7 +47,8 @@ func cookieOf(t *testing.T, u *user) string {
 
 func TestNamesAndAddressesOfAServerOnTheNetwork(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, t.TempDir(), newClock(), "0.0.0.0:0", func(o *access.Options) { o.Hosts = []string{"Maestro.example", "other.example:8443"} })
+	s := startSite(t, t.TempDir(), newClock(), "0.0.0.0:0",
+		func(o *access.Options) { o.Hosts = []string{"Maestro.example", "other.example:8443"} })
 	_, port, err := net.SplitHostPort(s.address)
 	require.NoError(t, err)
 	s.url = "http://127.0.0.1:" + port
@@ -151,7 +153,8 @@ func TestHeadersAreNoActor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	forged := []string{
-		"X-Forwarded-User: admin", "X-Forwarded-For: 10.9.9.9", "X-Forwarded-Proto: https", "X-Real-Ip: 10.9.9.9", "X-Remote-User: admin",
+		"X-Forwarded-User: admin", "X-Forwarded-For: 10.9.9.9", "X-Forwarded-Proto: https", "X-Real-Ip: 10.9.9.9",
+		"X-Remote-User: admin",
 		"Forwarded: for=10.9.9.9", "X-Maestro-Actor: admin", "X-Forwarded-Email: a@b",
 	}
 	require.Equal(t, 401, s.user().get("/", forged...).StatusCode)
@@ -174,7 +177,10 @@ func TestAProxyIsBelievedOnlyWhereItIsNamed(t *testing.T) {
 			o.Proxies, o.Hosts = []netip.Prefix{netip.MustParsePrefix(prefix)}, []string{"maestro.example"}
 		}
 	}
-	forwarded := []string{"X-Forwarded-Host: maestro.example", "X-Forwarded-Proto: https", "X-Forwarded-For: 6.6.6.6, 192.0.2.9", "X-Forwarded-For: 127.0.0.5"}
+	forwarded := []string{
+		"X-Forwarded-Host: maestro.example", "X-Forwarded-Proto: https", "X-Forwarded-For: 6.6.6.6, 192.0.2.9",
+		"X-Forwarded-For: 127.0.0.5",
+	}
 	s := newSite(t, behind("127.0.0.0/8"))
 	code := s.link()[len("https://maestro.example"):]
 	got := s.user().get(code, forwarded...)
@@ -206,7 +212,10 @@ func TestBodiesAreBounded(t *testing.T) {
 			case "/api/upload":
 				return 4 << 20, func() { done.Add(1) }, nil
 			case "/full":
-				return 0, nil, &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "Full", Text: "no room for " + actor.Name, After: time.Second}
+				return 0, nil, &access.RefusedError{
+					Status: http.StatusInsufficientStorage, Title: "Full", Text: "no room for " + actor.Name,
+					After: time.Second,
+				}
 			}
 			return 0, func() {}, nil
 		}
@@ -255,14 +264,17 @@ func TestFailuresAreLimited(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[int]int{401: 10, 429: 20}, statuses)
-	require.Equal(t, 429, attacker.get("/", "Authorization: Bearer x", "X-Forwarded-For: 192.0.2.1").StatusCode, "codes and tokens count together")
-	require.Equal(t, 303, s.user().get(s.link(), "X-Forwarded-For: 192.0.2.1").StatusCode, "who has a link gets in from the same address")
+	require.Equal(t, 429, attacker.get("/", "Authorization: Bearer x", "X-Forwarded-For: 192.0.2.1").StatusCode,
+		"codes and tokens count together")
+	require.Equal(t, 303, s.user().get(s.link(), "X-Forwarded-For: 192.0.2.1").StatusCode,
+		"who has a link gets in from the same address")
 	s.clock.advance(6 * time.Second)
 	require.Equal(t, 401, attacker.get("/login?code=x", "X-Forwarded-For: 192.0.2.1").StatusCode)
 	for i := range 20 {
 		attacker.get("/login?code=x", fmt.Sprintf("X-Forwarded-For: 2001:db8::%x", i))
 	}
-	require.Equal(t, 429, attacker.get("/login?code=x", "X-Forwarded-For: 2001:db8::ffff").StatusCode, "a network counts as one address")
+	require.Equal(t, 429, attacker.get("/login?code=x", "X-Forwarded-For: 2001:db8::ffff").StatusCode,
+		"a network counts as one address")
 
 	for i := range 10_000 {
 		got := attacker.get("/login?code=x", fmt.Sprintf("X-Forwarded-For: 10.1.%d.%d", i/250, i%250))

@@ -83,7 +83,8 @@ func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
 	})
 	events := eventsOf(t, a, access.EventFilter{})
 	require.Len(t, events, 3)
-	require.Equal(t, []access.Outcome{access.Unknown, access.Failed, access.Done}, []access.Outcome{events[0].Outcome, events[1].Outcome, events[2].Outcome})
+	require.Equal(t, []access.Outcome{access.Unknown, access.Failed, access.Done},
+		[]access.Outcome{events[0].Outcome, events[1].Outcome, events[2].Outcome})
 	require.Equal(t, "it broke", events[1].Error)
 	done := events[2]
 	require.Equal(t, c.Now(), done.EndedAt)
@@ -98,10 +99,11 @@ func TestAChangeThatCannotBeRecordedIsRefused(t *testing.T) {
 	c := newClock()
 	db := openState(t, t.TempDir(), c)
 	require.NoError(t, db.Close())
-	err := access.NewAudit(db, c.Now).Change(ann("admin"), access.Admin, access.Event{Action: "token.create"}, func(context.Context) error {
-		t.Error("the change was made")
-		return nil
-	})
+	err := access.NewAudit(db, c.Now).Change(ann("admin"), access.Admin, access.Event{Action: "token.create"},
+		func(context.Context) error {
+			t.Error("the change was made")
+			return nil
+		})
 	require.ErrorContains(t, err, "nothing was changed, because the audit log cannot be written")
 }
 
@@ -115,7 +117,8 @@ func TestDenialsAreRecordedOnceAMinute(t *testing.T) {
 			err := a.Change(ann("viewer"), access.Operate, access.Event{Action: action, Team: "web"}, never)
 			require.ErrorAs(t, err, new(*access.DeniedError))
 		}
-		require.ErrorIs(t, a.Change(context.Background(), access.View, access.Event{Action: "session.start"}, never), access.ErrNotSignedIn)
+		require.ErrorIs(t, a.Change(context.Background(), access.View, access.Event{Action: "session.start"}, never),
+			access.ErrNotSignedIn)
 	}
 	events := eventsOf(t, a, access.EventFilter{})
 	require.Len(t, events, 3)
@@ -177,7 +180,8 @@ func TestWithoutAStoreNothingIsRecorded(t *testing.T) {
 	t.Parallel()
 	var a *access.Audit
 	made := false
-	require.NoError(t, a.Change(ann("admin"), access.Operate, access.Event{}, func(context.Context) error { made = true; return nil }))
+	require.NoError(t, a.Change(ann("admin"), access.Operate, access.Event{},
+		func(context.Context) error { made = true; return nil }))
 	require.True(t, made)
 	require.Error(t, a.Change(ann("viewer"), access.Operate, access.Event{}, nil))
 	require.NoError(t, a.Record(ann(), access.Event{}))

@@ -16,7 +16,10 @@ const (
 )
 
 // errSlowBody ends a body that is too slow, or whose sender's credential has ended.
-var errSlowBody = &RefusedError{Status: http.StatusRequestTimeout, Title: "Too slow", Text: "the body of the request came too slowly", Err: os.ErrDeadlineExceeded}
+var errSlowBody = &RefusedError{
+	Status: http.StatusRequestTimeout, Title: "Too slow",
+	Text: "the body of the request came too slowly", Err: os.ErrDeadlineExceeded,
+}
 
 // pacedBody is the body of a request that ends with an error if it is received too slowly. Otherwise
 // clients that send nothing would hold the server's resources. Only the time of reads counts.

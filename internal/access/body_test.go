@@ -100,7 +100,8 @@ func TestAFormThatIsTooSlowOrTooLargeIsAnsweredSo(t *testing.T) {
 	slow, s := newSite(t, func(o *access.Options) { o.Pace = 300 * time.Millisecond }), newSite(t)
 	for _, kind := range []string{"application/x-www-form-urlencoded", "multipart/form-data; boundary=b"} {
 		head := func(s *site) string {
-			return "POST /x HTTP/1.1\nHost: " + s.address + "\nOrigin: " + s.url + "\nCookie: " + cookieOf(t, s.browser()) + "\nContent-Type: " + kind
+			return "POST /x HTTP/1.1\nHost: " + s.address + "\nOrigin: " + s.url + "\nCookie: " + cookieOf(t, s.browser()) +
+				"\nContent-Type: " + kind
 		}
 		require.Contains(t, answerOn(t, begin(t, slow.address, head(slow)+"\nContent-Length: 100")), `"status":408`)
 		large := begin(t, s.address, head(s)+"\nTransfer-Encoding: chunked")
@@ -128,7 +129,8 @@ func TestBodiesOfUnknownCallersAreBoundedTogether(t *testing.T) {
 		}
 		var many []net.Conn
 		for i := range 256 {
-			many = append(many, begin(t, s.address, fmt.Sprintf("POST %s HTTP/1.1\nHost: %s\nOrigin: %s\n%s\nX-Forwarded-For: 10.0.0.%d\nContent-Length: 100", path, s.address, s.url, form, i)))
+			many = append(many, begin(t, s.address, fmt.Sprintf("POST %s HTTP/1.1\nHost: %s\nOrigin: %s\n%s\nX-Forwarded-For: "+
+				"10.0.0.%d\nContent-Length: 100", path, s.address, s.url, form, i)))
 		}
 		require.Eventually(t, func() bool { return call() == http.StatusServiceUnavailable }, time.Minute, 20*time.Millisecond, path)
 		require.NoError(t, many[0].Close())

@@ -28,7 +28,9 @@ type browsers struct{ db *state.DB }
 
 // create signs somebody in for a time, by the proof of a person with an account. It ends the session with the old id, and
 // returns the id of the new one.
-func (b browsers) create(ctx context.Context, who state.Browser, proof string, lifetime time.Duration, old string) (id string, err error) {
+func (b browsers) create(ctx context.Context, who state.Browser, proof string, lifetime time.Duration, old string) (id string,
+	err error,
+) {
 	id = newSecret()
 	who.Hash = hashOf(id)
 	return id, b.db.AddBrowser(ctx, who, proof, hashOf(old), lifetime, browserIdle, maxBrowsers)

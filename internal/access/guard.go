@@ -69,7 +69,10 @@ func (e *RefusedError) Error() string { return e.Text }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // errTooLarge refuses a body that is longer than it may be.
-var errTooLarge = &RefusedError{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Text: "the body of the request is too large"}
+var errTooLarge = &RefusedError{
+	Status: http.StatusRequestEntityTooLarge, Title: "Too large",
+	Text: "the body of the request is too large",
+}
 
 // Guard authenticates requests, and passes the actor to handlers; see [Of].
 type Guard struct {
@@ -92,8 +95,9 @@ func NewGuard(o Options) *Guard {
 	return &Guard{
 		options: o, doors: newServerNames(o), browsers: browsers{o.DB}, links: links{o.DB, o.Audit},
 		tokens: NewTokens(o.DB, o.Audit), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
-		people: NewPeople(o.DB, o.Audit), hashing: NewInFlight(passwordsAtOnce, passwordsInAll), unverified: NewInFlight(signedAtOnce, signedInAll),
-		forms: NewInFlight(signedAtOnce, signedInAll),
+		people: NewPeople(o.DB, o.Audit), hashing: NewInFlight(passwordsAtOnce, passwordsInAll),
+		unverified: NewInFlight(signedAtOnce, signedInAll),
+		forms:      NewInFlight(signedAtOnce, signedInAll),
 	}
 }
 
@@ -236,7 +240,8 @@ func watch(ctx context.Context, c credential, cancel context.CancelCauseFunc) {
 // SetHeaders sets the headers that every answer has. Handlers of files that never change may
 // set another Cache-Control.
 func SetHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		"connect-src 'self'; "+
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -74,11 +74,14 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 		_, _ = fmt.Fprintln(w, context.Cause(r.Context()))
 	})
 	var handling sync.WaitGroup // what is refused writes to the audit log
-	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handling.Add(1)
-		defer handling.Done()
-		s.guard.Wrap(mux).ServeHTTP(w, r)
-	})}
+	server := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handling.Add(1)
+			defer handling.Done()
+			s.guard.Wrap(mux).ServeHTTP(w, r)
+		}),
+	}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = server.Close()
@@ -115,7 +118,10 @@ type user struct {
 func (s *site) user() *user {
 	jar, err := cookiejar.New(nil)
 	require.NoError(s.t, err)
-	return &user{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &user{s, &http.Client{
+		Jar:           jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // send sends a request with headers, given as "Name: value"; Host is one of them.
@@ -187,7 +193,10 @@ func TestALinkSignsInOnce(t *testing.T) {
 	who := u.get("/").seen(t)
 	made := eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})
 	require.Len(t, made, 1)
-	require.Equal(t, access.Actor{Name: "one-time link " + made[0].Subject, Owner: "ann@desk", Via: access.ViaLink, From: "127.0.0.1", Roles: roles(t, "admin")}, who.Actor)
+	require.Equal(t, access.Actor{
+		Name: "one-time link " + made[0].Subject, Owner: "ann@desk", Via: access.ViaLink,
+		From: "127.0.0.1", Roles: roles(t, "admin"),
+	}, who.Actor)
 	require.Equal(t, "one-time link "+made[0].Subject+", made by ann@desk", who.Actor.String())
 
 	again := s.user().get(link, html)
@@ -205,8 +214,10 @@ func TestALinkSignsInOnce(t *testing.T) {
 	require.Equal(t, access.Done, events[len(events)-1].Outcome)
 	require.Equal(t, who.Actor.String(), events[len(events)-1].Who())
 	require.Equal(t, who.Actor.Name, events[len(events)-1].Actor)
-	require.Len(t, eventsOf(t, s.audit, access.EventFilter{Actor: "ann@desk", Action: "login"}), 1, "events of a link are found by who made it")
-	require.NotEqual(t, made[0].Subject, eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})[0].Subject, "two links are told apart")
+	require.Len(t, eventsOf(t, s.audit, access.EventFilter{Actor: "ann@desk", Action: "login"}), 1,
+		"events of a link are found by who made it")
+	require.NotEqual(t, made[0].Subject, eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})[0].Subject,
+		"two links are told apart")
 }
 
 func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
@@ -305,7 +316,8 @@ func TestLogout(t *testing.T) {
 	base, _ := url.Parse(s.url)
 	cookie := u.http.Jar.Cookies(base)[0]
 	require.Equal(t, 405, u.get("/logout").StatusCode)
-	require.Equal(t, 403, u.send("POST", "/logout", "", "Content-Type: application/x-www-form-urlencoded", "Origin: http://evil.example").StatusCode)
+	require.Equal(t, 403, u.send("POST", "/logout", "", "Content-Type: application/x-www-form-urlencoded",
+		"Origin: http://evil.example").StatusCode)
 	require.Equal(t, 200, u.get("/").StatusCode)
 
 	crossSite := s.user().send("POST", "/logout", "", "Origin: http://evil.example")
@@ -313,7 +325,8 @@ func TestLogout(t *testing.T) {
 	got := u.send("POST", "/logout", "", "Content-Type: application/x-www-form-urlencoded", "Origin: "+s.url)
 	require.Equal(t, 303, got.StatusCode)
 	require.Equal(t, 401, u.get("/").StatusCode)
-	require.Equal(t, 401, s.user().get("/", "Cookie: "+cookie.Name+"="+cookie.Value).StatusCode, "a copy of the cookie is worth nothing")
+	require.Equal(t, 401, s.user().get("/", "Cookie: "+cookie.Name+"="+cookie.Value).StatusCode,
+		"a copy of the cookie is worth nothing")
 	require.Equal(t, "logout", eventsOf(t, s.audit, access.EventFilter{})[0].Action)
 }
 
@@ -322,7 +335,8 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 	s := newSite(t)
 	u := s.browser()
 	for _, got := range []reply{
-		u.get("/"), u.get("/login"), s.user().get("/", html), s.user().get("/api/x"), s.user().get("/health"), u.get("/", "Host: evil.example"), s.user().get("/login.css"),
+		u.get("/"), u.get("/login"), s.user().get("/", html), s.user().get("/api/x"), s.user().get("/health"),
+		u.get("/", "Host: evil.example"), s.user().get("/login.css"),
 	} {
 		h := got.Header
 		require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'")
@@ -357,7 +371,10 @@ func TestWhoIsNotSignedInGetsAPageOrAProblem(t *testing.T) {
 	require.Equal(t, 401, u.get("/").StatusCode)
 	require.Empty(t, u.get("/health").seen(t).Actor.Name)
 	require.Equal(t, 200, u.get("/assets/a/b.js").StatusCode)
-	for _, around := range []string{"/health/", "/healthy", "/assets/../api/x", "/assets//x", "/assets/%2e%2e/api/x", "/HEALTH", "//health"} {
+	for _, around := range []string{
+		"/health/", "/healthy", "/assets/../api/x", "/assets//x", "/assets/%2e%2e/api/x", "/HEALTH",
+		"//health",
+	} {
 		require.Equal(t, 401, u.get(around).StatusCode, around)
 	}
 }
@@ -379,7 +396,10 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 	}{
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}}, "http://127.0.0.1:7400/"},
 		{access.Options{Addresses: []string{"[::]:7400"}}, "http://127.0.0.1:7400/"},
-		{access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network}, "https://maestro.example/"},
+		{
+			access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network},
+			"https://maestro.example/",
+		},
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}, Hosts: []string{"web.localhost"}}, "http://web.localhost:7400/"},
 	} {
 		c.o.Now = time.Now

@@ -112,7 +112,8 @@ func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
 	err = h.audit.Change(ctx, Admin, Event{Action: "hook.remove", Team: team, Subject: name}, func(ctx context.Context) error {
 		err := h.db.RemoveHook(ctx, name, found.Secret)
 		if errors.Is(err, state.ErrNotFound) {
-			return &NameError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
+			return &NameError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them",
+				textfmt.Shorten(name, 80))}
 		}
 		return err
 	})

@@ -96,7 +96,10 @@ const (
 )
 
 // errBusy refuses a call because of those of others.
-var errBusy = &RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many calls", Text: "too many calls come at once; try again in a moment", After: time.Second}
+var errBusy = &RefusedError{
+	Status: http.StatusServiceUnavailable, Title: "Too many calls",
+	Text: "too many calls come at once; try again in a moment", After: time.Second,
+}
 
 // readUnverified reads the body of a call whose sender is not known, unless too many are read at once.
 func (g *Guard) readUnverified(of *InFlight, v visit, read func() error) error {
@@ -112,7 +115,9 @@ func (g *Guard) readUnverified(of *InFlight, v visit, read func() error) error {
 }
 
 // identifySigned returns who has signed a call, and the request that goes on.
-func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (c credential, verified *http.Request, err error) {
+func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (c credential, verified *http.Request,
+	err error,
+) {
 	verified = r
 	err = g.readUnverified(g.unverified, v, func() (err error) {
 		r.Body = newPacedBody(w, r.Body, signedPatience, math.MaxInt)

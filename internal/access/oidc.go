@@ -66,14 +66,15 @@ func ParseMailRole(text string) (MailRole, error) {
 	mail, grant, _ := strings.Cut(text, "=")
 	local, domain, ok := strings.Cut(plainMail(mail), "@")
 	if !ok || !strings.Contains(domain, ".") || strings.ContainsAny(local+domain, " *,") {
-		return MailRole{}, fmt.Errorf("%.80q is not ADDRESS=ROLE or DOMAIN=ROLE, with :TEAM for one team", strings.TrimPrefix(text, "@"))
+		return MailRole{}, fmt.Errorf("%.80q is not ADDRESS=ROLE or DOMAIN=ROLE, with :TEAM for one team",
+			strings.TrimPrefix(text, "@"))
 	}
 	roles, err := ParseRoles(grant)
 	return MailRole{plainMail(mail), roles}, err
 }
 
-// plainMail is an address in lower case; empty if it is not one that is compared. Letters outside of ASCII may become others in lower
-// case, and quoted names may have an @.
+// plainMail is an address in lower case; empty if it is not one that is compared. Letters outside of ASCII may become others in
+// lower case, and quoted names may have an @.
 func plainMail(mail string) string {
 	notPlain := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' }
 	if strings.ContainsFunc(mail, notPlain) || strings.Count(mail, "@") != 1 {
@@ -232,13 +233,17 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 	if len(id.Audience) > 1 && party != p.options.ClientID || id.Subject == "" {
 		return who, fmt.Errorf("%w: it is for another client", errIdentity)
 	}
-	if claims[p.options.GroupsClaim] == nil || len(p.options.Mails) > 0 && (claims["email"] == nil || claims["email_verified"] == nil) {
+	if claims[p.options.GroupsClaim] == nil || len(p.options.Mails) > 0 &&
+		(claims["email"] == nil || claims["email_verified"] == nil) {
 		if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
 			return who, err
 		}
 	}
 	groups := groupsOf(claims[p.options.GroupsClaim])
-	who = state.Browser{Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Mail: verifiedMail(claims), Via: ViaOIDC, Groups: p.kept(groups)}
+	who = state.Browser{
+		Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Mail: verifiedMail(claims),
+		Via: ViaOIDC, Groups: p.kept(groups),
+	}
 	if len(p.roles(groups, who.Mail)) == 0 {
 		return who, &noRoleError{who.Name + p.whyNoRole(groups, claims)}
 	}
@@ -275,7 +280,8 @@ func (p *oidcProvider) whyNoRole(groups []string, claims map[string]json.RawMess
 	const admin = "; an admin of this server can "
 	switch {
 	case len(p.options.Mails) > 0 && verifiedMail(claims) == "":
-		return " has no role, because the provider does not state a verified address of mail" + admin + "let it state the claims email and email_verified"
+		return " has no role, because the provider does not state a verified address of mail" + admin +
+			"let it state the claims email and email_verified"
 	case len(p.options.Mails) > 0 && len(p.options.Groups) == 0:
 		return " has no role here" + admin + "give one with --oidc-person or --oidc-domain"
 	case len(groups) > 0:
@@ -300,7 +306,9 @@ func personID(issuer, subject string) string {
 }
 
 // addUserInfo adds the claims that the provider states only at its endpoint for users.
-func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, token *oauth2.Token, subject string, claims map[string]json.RawMessage) error {
+func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, token *oauth2.Token, subject string,
+	claims map[string]json.RawMessage,
+) error {
 	if found.UserInfoEndpoint() == "" {
 		return nil
 	}

@@ -22,7 +22,8 @@ const attemptCookie = "oidc-"
 // setAttempt gives a browser the cookie of a sign-in under way, or takes it away. The provider
 // leads the browser back from another site, so that the cookie is not strict.
 func (v visit) setAttempt(w http.ResponseWriter, a *attempt) {
-	c := http.Cookie{Name: v.cookieName(attemptCookie), Path: "/", MaxAge: -1, Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode} //nolint:gosec // see setCookie
+	c := http.Cookie{Name: v.cookieName(attemptCookie), Path: "/", MaxAge: -1, Secure: v.secure, //nolint:gosec // see setCookie
+		HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if a != nil {
 		data, _ := json.Marshal(a) // texts only
 		c.Value, c.MaxAge = base64.RawURLEncoding.EncodeToString(data), int(attemptLifetime/time.Second)

@@ -54,7 +54,8 @@ func TestPeopleSignInByAProvider(t *testing.T) {
 	require.Equal(t, 303, got.StatusCode, got.text)
 	require.Equal(t, "/sessions/x?y=1", got.Header.Get("Location"))
 	want := access.Actor{
-		Name: "bob@example.org", Via: access.ViaOIDC, From: "127.0.0.1", Groups: []string{"eng", "leads"}, Roles: roles(t, "operator:web", "viewer", "approver"),
+		Name: "bob@example.org", Via: access.ViaOIDC, From: "127.0.0.1", Groups: []string{"eng", "leads"},
+		Roles: roles(t, "operator:web", "viewer", "approver"),
 	}
 	who := u.get("/").seen(t)
 	require.Equal(t, want.Name, who.Actor.Name)
@@ -84,12 +85,31 @@ func TestNamesAndGroupsOfAProvider(t *testing.T) {
 		name         string
 		status       int
 	}{
-		{map[string]any{"sub": "1", "email": "ceo@example.org", "preferred_username": "ann@desk", "groups": "eng"}, nil, "ann@desk (1)", 303},
-		{map[string]any{"sub": "2", "email": "ceo@example.org", "email_verified": "true", "groups": []string{"eng"}}, nil, "ceo@example.org", 303},
+		{
+			map[string]any{"sub": "1", "email": "ceo@example.org", "preferred_username": "ann@desk", "groups": "eng"},
+			nil, "ann@desk (1)",
+			303,
+		},
+		{
+			map[string]any{"sub": "2", "email": "ceo@example.org", "email_verified": "true", "groups": []string{"eng"}},
+			nil,
+			"ceo@example.org", 303,
+		},
 		{map[string]any{"sub": "7", "email": "ceo@example.org", "email_verified": "false", "groups": []string{"eng"}}, nil, "7", 303},
-		{map[string]any{"sub": "8", "email": "ceo@example.org", "email_verified": nil, "groups": nil}, map[string]any{"sub": "8", "groups": []string{"", "eng"}, "email_verified": "false"}, "8", 303},
-		{map[string]any{"sub": "9", "email_verified": true}, map[string]any{"sub": "9", "groups": []string{"eng"}, "email": "ceo@example.org"}, "9", 303},
-		{map[string]any{"sub": "3"}, map[string]any{"sub": "3", "groups": []string{"leads"}, "email": "c@d", "email_verified": true}, "c@d", 303},
+		{
+			map[string]any{"sub": "8", "email": "ceo@example.org", "email_verified": nil, "groups": nil},
+			map[string]any{"sub": "8", "groups": []string{"", "eng"}, "email_verified": "false"},
+			"8", 303,
+		},
+		{map[string]any{"sub": "9", "email_verified": true}, map[string]any{
+			"sub": "9", "groups": []string{"eng"},
+			"email": "ceo@example.org",
+		}, "9", 303},
+		{
+			map[string]any{"sub": "3"},
+			map[string]any{"sub": "3", "groups": []string{"leads"}, "email": "c@d", "email_verified": true},
+			"c@d", 303,
+		},
 		{map[string]any{"sub": "4"}, map[string]any{"sub": "9", "groups": []string{"leads"}}, "", 401},
 		{map[string]any{"sub": "5", "groups": []string{"other"}}, nil, "", 403},
 		{map[string]any{"sub": "6", "groups": []any{"eng", 7}}, nil, "", 403},
@@ -131,14 +151,23 @@ func TestWhoHasNoRoleIsToldWhy(t *testing.T) {
 		person map[string]any
 		why    string
 	}{
-		"other groups":                  {map[string]any{"groups": []string{"a", "b"}}, "in no group that has a role here (the provider names 2 groups)"},
-		"no claim, as Google":           {map[string]any{"email": "ann@example.org", "email_verified": true}, `ann@example.org has no role, because the provider states no claim "groups"`},
-		"an empty name":                 {map[string]any{"groups": ""}, `claim "groups" is empty`},
-		"no value":                      {map[string]any{"groups": nil}, `states no claim "groups"`},
-		"an empty claim":                {map[string]any{"groups": []string{}}, `claim "groups" is empty`},
-		"too many, a distributed claim": {map[string]any{"_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/me"}}}, "is in too many groups"},
-		"too many, by a mark":           {map[string]any{"hasgroups": true}, "is in too many groups"},
-		"too many, by a mark as text":   {map[string]any{"hasgroups": "true"}, "is in too many groups"},
+		"other groups": {
+			map[string]any{"groups": []string{"a", "b"}},
+			"in no group that has a role here (the provider names 2 groups)",
+		},
+		"no claim, as Google": {
+			map[string]any{"email": "ann@example.org", "email_verified": true},
+			`ann@example.org has no role, because the provider states no claim "groups"`,
+		},
+		"an empty name":  {map[string]any{"groups": ""}, `claim "groups" is empty`},
+		"no value":       {map[string]any{"groups": nil}, `states no claim "groups"`},
+		"an empty claim": {map[string]any{"groups": []string{}}, `claim "groups" is empty`},
+		"too many, a distributed claim": {map[string]any{
+			"_claim_names":   map[string]any{"groups": "src1"},
+			"_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/me"}},
+		}, "is in too many groups"},
+		"too many, by a mark":         {map[string]any{"hasgroups": true}, "is in too many groups"},
+		"too many, by a mark as text": {map[string]any{"hasgroups": "true"}, "is in too many groups"},
 	} {
 		c.person["sub"] = "s"
 		p.set(func() { p.person, p.info = c.person, map[string]any{"sub": "s"} })
@@ -182,13 +211,16 @@ func TestWrongTokensOfAProviderAreRefused(t *testing.T) {
 		change func(map[string]any)
 		sign   func(map[string]any) string
 	}{
-		"wrong nonce":                {change: set("nonce", "x")},
-		"no nonce":                   {change: func(claims map[string]any) { delete(claims, "nonce") }},
-		"wrong issuer":               {change: set("iss", "https://evil.example")},
-		"expired":                    {change: set("exp", s.clock.Now().Add(-time.Second).Unix())},
-		"not yet valid":              {change: set("nbf", s.clock.Now().Add(time.Hour).Unix())},
-		"wrong audience":             {change: set("aud", "other")},
-		"for two, by the other":      {change: func(claims map[string]any) { claims["aud"], claims["azp"] = []string{"maestro", "other"}, "other" }},
+		"wrong nonce":    {change: set("nonce", "x")},
+		"no nonce":       {change: func(claims map[string]any) { delete(claims, "nonce") }},
+		"wrong issuer":   {change: set("iss", "https://evil.example")},
+		"expired":        {change: set("exp", s.clock.Now().Add(-time.Second).Unix())},
+		"not yet valid":  {change: set("nbf", s.clock.Now().Add(time.Hour).Unix())},
+		"wrong audience": {change: set("aud", "other")},
+		"for two, by the other": {change: func(claims map[string]any) {
+			claims["aud"],
+				claims["azp"] = []string{"maestro", "other"}, "other"
+		}},
 		"for two, and not for whom":  {change: set("aud", []string{"maestro", "other"})},
 		"no signature":               {sign: p.none},
 		"signed with the public key": {sign: p.hs256},
@@ -251,7 +283,8 @@ func TestASignInLeadsToThisServerOnly(t *testing.T) {
 	t.Parallel()
 	s, p := newOIDCSite(t)
 	for to, want := range map[string]string{
-		"/a?b=c#d": "/a?b=c", "": "/", "https://evil.example/": "/", "//evil.example": "/", `/\evil.example`: "/", "/\t/evil.example": "/", "\\\\evil": "/",
+		"/a?b=c#d": "/a?b=c", "": "/", "https://evil.example/": "/", "//evil.example": "/", `/\evil.example`: "/",
+		"/\t/evil.example": "/", "\\\\evil": "/",
 		"evil": "/", "javascript:alert(1)": "/", "/login?code=x": "/", "/logout": "/logout", "http:/x": "/", "/a\r\nSet-Cookie: x": "/",
 	} {
 		require.Equal(t, want, s.user().signIn(p, to).Header.Get("Location"), "%q", to)
@@ -386,7 +419,8 @@ func TestALinkSignsANamedPersonIn(t *testing.T) {
 	made := eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})[0]
 	require.Equal(t, "ann@desk", made.Who())
 	require.Equal(t, "eve: approver:web", made.Detail)
-	require.Equal(t, "one-time link "+made.Subject, eventsOf(t, s.audit, access.EventFilter{Action: "login", Actor: "eve"})[0].Detail)
+	require.Equal(t, "one-time link "+made.Subject,
+		eventsOf(t, s.audit, access.EventFilter{Action: "login", Actor: "eve"})[0].Detail)
 	_, err = access.NewLink(t.Context(), s.db, s.audit, "desk", "ann@desk", "bob", roles(t, "approver:web"))
 	require.ErrorContains(t, err, "bob has an account", "one person is not two")
 }

@@ -32,9 +32,11 @@ func (s *site) device() *device {
 	ctx := webtest.Start(s.t, 800, 600)
 	_, err := chromedp.Call(ctx, webauthn.Enable, webauthn.EnableParams{})
 	require.NoError(s.t, err)
-	made, err := chromedp.Call(ctx, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
-		Protocol: "ctap2", Transport: "internal", HasResidentKey: true, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true,
-	}})
+	made, err := chromedp.Call(ctx, webauthn.AddVirtualAuthenticator,
+		webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
+			Protocol: "ctap2", Transport: "internal", HasResidentKey: true, HasUserVerification: true, IsUserVerified: true,
+			AutomaticPresenceSimulation: true,
+		}})
 	require.NoError(s.t, err)
 	return &device{s, ctx, made.AuthenticatorID}
 }
@@ -109,7 +111,8 @@ func TestPasskeysSignIn(t *testing.T) {
 		statuses, err := webtest.Evaluate[[]int](d.ctx, fmt.Sprintf(attempt, ""), chromedp.EvalAwaitPromise)
 		require.NoError(t, err)
 		require.Equal(t, []int{200, 401}, statuses)
-		statuses, err = webtest.Evaluate[[]int](d.ctx, fmt.Sprintf(attempt, `await post("/login/passkey/begin", {for: "old"}); // a later one`), chromedp.EvalAwaitPromise)
+		statuses, err = webtest.Evaluate[[]int](d.ctx,
+			fmt.Sprintf(attempt, `await post("/login/passkey/begin", {for: "old"}); // a later one`), chromedp.EvalAwaitPromise)
 		require.NoError(t, err)
 		require.Equal(t, []int{401, 401}, statuses)
 	})
@@ -173,7 +176,8 @@ func TestPasskeysSignIn(t *testing.T) {
 	t.Run("at an address", func(t *testing.T) {
 		require.NoError(t, chromedp.Do(d.ctx, chromedp.Navigate(s.url+"/login")))
 		d.shows("Here a password is the way")
-		require.Equal(t, 409, s.user().send("POST", "/login/passkey/begin", "for=old", "Content-Type: application/x-www-form-urlencoded").StatusCode)
+		require.Equal(t, 409, s.user().send("POST", "/login/passkey/begin", "for=old",
+			"Content-Type: application/x-www-form-urlencoded").StatusCode)
 	})
 	require.NotEmpty(t, eventsOf(t, s.audit, access.EventFilter{Action: "person.join"}))
 }

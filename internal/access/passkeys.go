@@ -30,8 +30,8 @@ const (
 	maxPasskeys      = 20
 )
 
-// relyingParty is this server for passkeys, by its first name, or as localhost if it has only addresses; nil: the visitor calls it by
-// another name, or not by https.
+// relyingParty is this server for passkeys, by its first name, or as localhost if it has only addresses; nil: the visitor calls
+// it by another name, or not by https.
 func (g *Guard) relyingParty(v visit) *webauthn.WebAuthn {
 	own, err := url.Parse(g.URL())
 	if err != nil {
@@ -46,8 +46,14 @@ func (g *Guard) relyingParty(v visit) *webauthn.WebAuthn {
 	}
 	limit := webauthn.TimeoutConfig{Enforce: true, Timeout: ceremonyLifetime, TimeoutUVD: ceremonyLifetime}
 	party, err := webauthn.New(&webauthn.Config{
-		RPID: name, RPDisplayName: "Maestro", RPOrigins: []string{v.origin()}, Timeouts: webauthn.TimeoutsConfig{Login: limit, Registration: limit},
-		AuthenticatorSelection: protocol.AuthenticatorSelection{ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired},
+		RPID: name, RPDisplayName: "Maestro", RPOrigins: []string{v.origin()}, Timeouts: webauthn.TimeoutsConfig{
+			Login:        limit,
+			Registration: limit,
+		},
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey:      protocol.ResidentKeyRequirementRequired,
+			UserVerification: protocol.VerificationRequired,
+		},
 	})
 	if err != nil {
 		return nil
@@ -100,17 +106,26 @@ type ceremony struct {
 }
 
 // errNoPasskey refuses a passkey. It has no details on purpose.
-var errNoPasskey = &RefusedError{Status: http.StatusUnauthorized, Title: "Not signed in", Text: "the passkey is not known here, or too much time has passed; try again, or use your password"}
+var errNoPasskey = &RefusedError{
+	Status: http.StatusUnauthorized, Title: "Not signed in",
+	Text: "the passkey is not known here, or too much time has passed; try again, or use your password",
+}
 
 // beginPasskey begins a ceremony, and answers with what the browser has to know.
 func (g *Guard) beginPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 	party := g.relyingParty(v)
 	if party == nil {
-		g.refuse(w, r, v, &RefusedError{Status: http.StatusConflict, Title: "No passkeys here", Text: "passkeys work by https, at the first name of this server, or at localhost; use a password"})
+		g.refuse(w, r, v, &RefusedError{
+			Status: http.StatusConflict, Title: "No passkeys here",
+			Text: "passkeys work by https, at the first name of this server, or at localhost; use a password",
+		})
 		return
 	}
 	if ok, after := g.failures.ceremonies.take(httpserver.Network(v.client)); !ok {
-		g.refuse(w, r, v, &RefusedError{Status: http.StatusTooManyRequests, Title: "Too many calls", Text: errTooMany.Error(), After: after})
+		g.refuse(w, r, v, &RefusedError{
+			Status: http.StatusTooManyRequests, Title: "Too many calls", Text: errTooMany.Error(),
+			After: after,
+		})
 		return
 	}
 	var under ceremony
@@ -120,7 +135,8 @@ func (g *Guard) beginPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 	if err == nil && under.Person == "" {
 		options, session, err = party.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	} else if err == nil {
-		options, session, err = party.BeginRegistration(holder, webauthn.WithExclusions(webauthn.Credentials(holder.WebAuthnCredentials()).CredentialDescriptors()))
+		options, session, err = party.BeginRegistration(holder,
+			webauthn.WithExclusions(webauthn.Credentials(holder.WebAuthnCredentials()).CredentialDescriptors()))
 	}
 	cookie := newSecret()
 	if err == nil {
@@ -136,7 +152,8 @@ func (g *Guard) beginPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // see setCookie
-		Name: v.cookieName(ceremonyCookie), Value: cookie, Path: "/", MaxAge: int(ceremonyLifetime / time.Second), Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: v.cookieName(ceremonyCookie), Value: cookie, Path: "/", MaxAge: int(ceremonyLifetime / time.Second), Secure: v.secure,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(options)
@@ -211,7 +228,9 @@ func (g *Guard) finishPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"next": next})
 }
 
-func (g *Guard) loginByPasskey(w http.ResponseWriter, r *http.Request, v visit, party *webauthn.WebAuthn, session webauthn.SessionData, answer []byte) error {
+func (g *Guard) loginByPasskey(w http.ResponseWriter, r *http.Request, v visit, party *webauthn.WebAuthn,
+	session webauthn.SessionData, answer []byte,
+) error {
 	parsed, err := protocol.ParseCredentialRequestResponseBytes(answer)
 	if err != nil {
 		return errNoPasskey
@@ -237,7 +256,9 @@ func (g *Guard) loginByPasskey(w http.ResponseWriter, r *http.Request, v visit, 
 	return g.begin(w, r, v, accountBrowser(holder.Person), id, "passkey "+id, browserLifetime)
 }
 
-func (g *Guard) addPasskey(w http.ResponseWriter, r *http.Request, v visit, party *webauthn.WebAuthn, under ceremony, answer []byte) (next string, err error) {
+func (g *Guard) addPasskey(w http.ResponseWriter, r *http.Request, v visit, party *webauthn.WebAuthn, under ceremony,
+	answer []byte,
+) (next string, err error) {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(answer)
 	if err != nil {
 		return "", errNoPasskey

@@ -25,7 +25,8 @@ const (
 var argon = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // nobody is the stored password of names that nobody has: no password is known that fits, and a check takes as long.
-var nobody = fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", argon.Memory, argon.Iterations, argon.Parallelism, strings.Repeat("A", 22), strings.Repeat("A", 43))
+var nobody = fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", argon.Memory, argon.Iterations, argon.Parallelism,
+	strings.Repeat("A", 22), strings.Repeat("A", 43))
 
 // hashing bounds the memory of the process for passwords: whoever guesses from many addresses makes others wait.
 var hashing = semaphore.NewWeighted(hashedAtOnce)

@@ -86,11 +86,13 @@ func (p *People) Invite(ctx context.Context, n NewPerson) (link string, made Per
 		made, taken, err = p.db.AddPerson(ctx, made, inv, n.Lifetime, maxPeople)
 		switch {
 		case errors.Is(err, state.ErrFull):
-			return &NameError{text: fmt.Sprintf("the store has %d people already, and no more are allowed; those who were revoked count", maxPeople)}
+			return &NameError{text: fmt.Sprintf("the store has %d people already, and no more are allowed; those who were revoked count",
+				maxPeople)}
 		case taken && p.hidden(ctx, n.Name):
 			return &NameError{text: fmt.Sprintf("the name %s is taken; choose another", n.Name)}
 		case taken:
-			return &NameError{text: fmt.Sprintf("a person %s exists already; choose another name, or make a new link with `maestro people reset %[1]s`", n.Name)}
+			return &NameError{text: fmt.Sprintf("a person %s exists already; choose another name, or make a new link with `maestro "+
+				"people reset %[1]s`", n.Name)}
 		}
 		return err
 	})
@@ -112,7 +114,9 @@ func mayInvite(ctx context.Context) error {
 }
 
 // link makes a link for a person, whose invitation is added by a change that is recorded.
-func (p *People) link(ctx context.Context, e Event, person string, purpose state.Purpose, add func(context.Context, state.Invitation) error) (string, error) {
+func (p *People) link(ctx context.Context, e Event, person string, purpose state.Purpose,
+	add func(context.Context, state.Invitation) error,
+) (string, error) {
 	base := ServedAt(ctx, p.db)
 	if base == "" {
 		return "", ErrNoServer
@@ -142,7 +146,8 @@ func (p *People) List(ctx context.Context) ([]Person, error) {
 	return people, err
 }
 
-// managed finds a person whom the actor may manage, for a change if the event has an action. Who may not gets the same answer for those who exist and those who do not.
+// managed finds a person whom the actor may manage, for a change if the event has an action. Who may not gets the same answer for
+// those who exist and those who do not.
 func (p *People) managed(ctx context.Context, e Event) (Person, error) {
 	found, err := p.db.PersonNamed(ctx, e.Subject)
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
@@ -156,7 +161,8 @@ func (p *People) managed(ctx context.Context, e Event) (Person, error) {
 		return Person{}, denied
 	}
 	if err != nil {
-		return found, &NameError{Unknown: true, text: fmt.Sprintf("person %q not found; `maestro people list` lists them", textfmt.Shorten(e.Subject, 80))}
+		return found, &NameError{Unknown: true, text: fmt.Sprintf("person %q not found; `maestro people list` lists them",
+			textfmt.Shorten(e.Subject, 80))}
 	}
 	return found, nil
 }
@@ -215,8 +221,8 @@ func (p *People) account(ctx context.Context, of Person) (Account, error) {
 	return a, err
 }
 
-// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil. Links for the account that were
-// not used end.
+// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil. Links for the account that
+// were not used end.
 func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups []string) (Person, error) {
 	event := Event{Action: "person.role", Subject: name, Detail: grants(roles, groups)}
 	found, err := p.managed(ctx, event)
@@ -238,7 +244,10 @@ func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups 
 		return found, err
 	}
 	event.Detail = grants(found.Roles, found.Groups) + " -> " + grants(roles, groups)
-	err = p.audit.do(ctx, event, func(ctx context.Context) error { return changedSince(p.db.SetRoles(ctx, found, roles, groups), name) })
+	err = p.audit.do(ctx, event, func(ctx context.Context) error {
+		return changedSince(p.db.SetRoles(ctx, found, roles, groups),
+			name)
+	})
 	found.Roles, found.Groups = roles, groups
 	return found, err
 }
@@ -268,8 +277,8 @@ func (p *People) Reset(ctx context.Context, name string) (link string, found Per
 	return link, found, err
 }
 
-// Revoke ends what a person can sign in by, is signed in by, and has made tokens for, at once. A repetition ends what there is since,
-// like a link.
+// Revoke ends what a person can sign in by, is signed in by, and has made tokens for, at once. A repetition ends what there is
+// since, like a link.
 func (p *People) Revoke(ctx context.Context, name string) (Person, error) {
 	event := Event{Action: "person.revoke", Subject: name}
 	found, err := p.managed(ctx, event)

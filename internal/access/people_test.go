@@ -34,7 +34,10 @@ func (s *site) people() *access.People { return access.NewPeople(s.db, s.audit) 
 func (s *site) invite(name string, grants ...string) string {
 	s.t.Helper()
 	require.NoError(s.t, access.Announce(s.t.Context(), s.db, "desk", s.guard.URL(), false))
-	link, _, err := s.people().Invite(ann("admin"), access.NewPerson{Name: name, Roles: roles(s.t, grants...), Groups: []string{"leads"}, Lifetime: time.Hour})
+	link, _, err := s.people().Invite(ann("admin"), access.NewPerson{
+		Name: name, Roles: roles(s.t, grants...),
+		Groups: []string{"leads"}, Lifetime: time.Hour,
+	})
 	require.NoError(s.t, err)
 	return s.code(link)
 }
@@ -117,7 +120,8 @@ func TestAnInvitationMakesOneAccount(t *testing.T) {
 	who := users[winner].get("/").seen(t).Actor
 	require.NotEmpty(t, who.PersonID)
 	require.Equal(t, access.Actor{
-		Name: "ann", PersonID: who.PersonID, Via: access.ViaAccount, From: "127.0.0.1", Roles: roles(t, "approver:web"), Groups: []string{"leads"},
+		Name: "ann", PersonID: who.PersonID, Via: access.ViaAccount, From: "127.0.0.1", Roles: roles(t, "approver:web"),
+		Groups: []string{"leads"},
 	}, who)
 	require.Equal(t, 303, users[winner].get(path, html).StatusCode, "who follows it again is signed in")
 	again := s.user().get(path, html)
@@ -141,7 +145,8 @@ func TestAnInvitationMakesOneAccount(t *testing.T) {
 			actions = append(actions, e.Action+" by "+e.Who())
 		}
 	}
-	require.Equal(t, []string{"login by ann", "person.invite by ann", "login by ann", "person.join by ann", "person.invite by ann"}, actions)
+	require.Equal(t, []string{"login by ann", "person.invite by ann", "login by ann", "person.join by ann", "person.invite by ann"},
+		actions)
 	require.NoError(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -170,7 +175,8 @@ func TestPasswordsAreNotGuessed(t *testing.T) {
 		took[name] = time.Since(began)
 		require.Equal(t, 401, got.StatusCode)
 		require.Contains(t, got.text, "Forgot it?")
-		require.Equal(t, typed.ReplaceAllString(wrong.text, ""), typed.ReplaceAllString(got.text, ""), "the answer does not say whether there is a %q", name)
+		require.Equal(t, typed.ReplaceAllString(wrong.text, ""), typed.ReplaceAllString(got.text, ""),
+			"the answer does not say whether there is a %q", name)
 		require.Empty(t, got.Cookies())
 	}
 	for name, t1 := range took {
@@ -185,7 +191,8 @@ func TestPasswordsAreNotGuessed(t *testing.T) {
 		require.Equal(t, "60", got.Header.Get("Retry-After"))
 	}
 	s.clock.advance(time.Minute)
-	require.Equal(t, 303, s.user().login("Ann", goodPassword, "203.0.113.1").StatusCode, "a phone begins a name with a capital letter")
+	require.Equal(t, 303, s.user().login("Ann", goodPassword, "203.0.113.1").StatusCode,
+		"a phone begins a name with a capital letter")
 	require.Equal(t, 401, s.user().login("ann", newPassword, "203.0.113.1").StatusCode, "a sign-in begins the count anew")
 
 	s.clock.advance(time.Hour)
@@ -214,19 +221,22 @@ func TestSignInFormsOfOtherPagesDoNotCount(t *testing.T) {
 	u := s.member("ann", "viewer")
 	before := cookieOf(t, u)
 	for _, path := range []string{"/login", "/login/join", "/account/password", "/account/sign-out", "/account/device"} {
-		got := u.send("POST", path, "name=ann&password=correct+horse+battery", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "Content-Type: application/x-www-form-urlencoded")
+		got := u.send("POST", path, "name=ann&password=correct+horse+battery", "Origin: http://evil.example",
+			"Sec-Fetch-Site: cross-site", "Content-Type: application/x-www-form-urlencoded")
 		require.Equal(t, 403, got.StatusCode, path)
 		require.Empty(t, got.Cookies())
 	}
 	_, port, _ := strings.Cut(s.address, ":")
 	chosen := s.user()
-	got := chosen.send("POST", "/login", "name=ann&password=correct+horse+battery&return=//evil.example", "Origin: "+s.url, "Content-Type: application/x-www-form-urlencoded", "Cookie: maestro-"+port+"=chosen")
+	got := chosen.send("POST", "/login", "name=ann&password=correct+horse+battery&return=//evil.example", "Origin: "+s.url,
+		"Content-Type: application/x-www-form-urlencoded", "Cookie: maestro-"+port+"=chosen")
 	require.Equal(t, 303, got.StatusCode)
 	require.Equal(t, "/", got.Header.Get("Location"))
 	require.NotEqual(t, "maestro-"+port+"=chosen", cookieOf(t, chosen), "nobody else chooses the session")
 	require.NotEqual(t, before, cookieOf(t, chosen))
 	far := newSite(t, func(o *access.Options) { o.Hosts = []string{"maestro.example"} })
-	require.Equal(t, 403, far.user().send("POST", "/login", "name=a&password=b", "Host: maestro.example", "Content-Type: application/x-www-form-urlencoded").StatusCode, "not without https")
+	require.Equal(t, 403, far.user().send("POST", "/login", "name=a&password=b", "Host: maestro.example",
+		"Content-Type: application/x-www-form-urlencoded").StatusCode, "not without https")
 }
 
 // stream opens a stream of events, and returns what it says at its end.
@@ -323,7 +333,8 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	require.Equal(t, 401, other.get("/").StatusCode)
 	require.Equal(t, 200, u.get("/").StatusCode)
 	link := s.browser()
-	require.Equal(t, 422, link.form("/account/password", "", "password", newPassword, "again", newPassword).StatusCode, "who came by a link has no account")
+	require.Equal(t, 422, link.form("/account/password", "", "password", newPassword, "again", newPassword).StatusCode,
+		"who came by a link has no account")
 	require.Equal(t, 401, s.user().form("/account/password", "", "password", newPassword, "again", newPassword).StatusCode)
 	s.clock.advance(16 * time.Minute)
 	got := u.form("/account/device", "")
@@ -365,9 +376,13 @@ func TestWhoManagesPeople(t *testing.T) {
 		"becoming a member of leads":     reset(web, "lead"),
 		"becoming an admin":              reset(web, "boss"),
 		"somebody who does not exist":    reset(web, "x"),
-		"an operator":                    invite(access.With(context.Background(), access.Actor{Name: "olga", Roles: roles(t, "operator")}), "x", nil, "viewer:web"),
-		"a read-only server":             reset(access.With(context.Background(), access.Actor{Name: "ann", Roles: roles(t, "admin"), ReadOnly: true}), "wim"),
-		"nobody":                         invite(context.Background(), "x", nil, "viewer:web"),
+		"an operator": invite(access.With(context.Background(),
+			access.Actor{Name: "olga", Roles: roles(t, "operator")}), "x", nil, "viewer:web"),
+		"a read-only server": reset(access.With(context.Background(), access.Actor{
+			Name: "ann", Roles: roles(t, "admin"),
+			ReadOnly: true,
+		}), "wim"),
+		"nobody": invite(context.Background(), "x", nil, "viewer:web"),
 	} {
 		var denied *access.DeniedError
 		require.ErrorAs(t, err, &denied, what)
@@ -401,7 +416,10 @@ func TestTokensEndWithTheirOwner(t *testing.T) {
 	owner := s.member("ann", "admin").get("/").seen(t).Actor
 	mine := access.With(context.Background(), owner)
 	secret, _ := s.token(mine, "ci", 0, "admin:web", "operator", "approver:shop")
-	grouped, _, err := s.tokens().Create(mine, access.NewToken{Name: "grouped", Roles: roles(t, "approver"), Groups: []string{"leads", "others"}})
+	grouped, _, err := s.tokens().Create(mine, access.NewToken{
+		Name: "grouped", Roles: roles(t, "approver"),
+		Groups: []string{"leads", "others"},
+	})
 	require.NoError(t, err)
 	_, other := s.token(ann("admin"), "other", 0, "admin")
 	use := func(secret string) reply { return s.user().get("/api/x", "Authorization: Bearer "+secret) }

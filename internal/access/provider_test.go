@@ -113,7 +113,8 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 	delete(p.codes, r.PostForm.Get("code"))
 	id, secret, _ := r.BasicAuth()
 	sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
-	if !known || id != "maestro" || secret != p.secret || base64url(sum[:]) != asked.Get("code_challenge") || r.PostForm.Get("redirect_uri") != asked.Get("redirect_uri") {
+	if !known || id != "maestro" || secret != p.secret || base64url(sum[:]) != asked.Get("code_challenge") ||
+		r.PostForm.Get("redirect_uri") != asked.Get("redirect_uri") {
 		w.WriteHeader(http.StatusBadRequest)
 		reply200(w, map[string]string{"error": "invalid_grant"})
 		return

@@ -127,7 +127,8 @@ func ParseRoles(grants ...string) (Roles, error) {
 		name, team, one := strings.Cut(grant, ":")
 		role := Role(name)
 		if !slices.Contains(AllRoles, role) {
-			return nil, fmt.Errorf("%q is not a role; use viewer, approver, operator or admin, and ROLE:TEAM for one team", textfmt.Shorten(grant, 80))
+			return nil, fmt.Errorf("%q is not a role; use viewer, approver, operator or admin, and ROLE:TEAM for one team",
+				textfmt.Shorten(grant, 80))
 		}
 		if !one {
 			team = AllTeams

@@ -120,13 +120,18 @@ func (g *Guard) mayBeSent(w http.ResponseWriter, r *http.Request, v visit) bool 
 	if v.maySend() {
 		return true
 	}
-	g.answer(w, r, fault{status: http.StatusForbidden, title: "Not encrypted", text: "browsers can sign in by https, or on the server's own host only"})
+	g.answer(w, r, fault{
+		status: http.StatusForbidden, title: "Not encrypted",
+		text: "browsers can sign in by https, or on the server's own host only",
+	})
 	return false
 }
 
 // signIn begins a session of a browser, in place of the one that it had, and leads it to a
 // path. The audit log has by what.
-func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, by string, lifetime time.Duration, to string) {
+func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, by string, lifetime time.Duration,
+	to string,
+) {
 	if !g.mayBeSent(w, r, v) {
 		return
 	}
@@ -139,8 +144,11 @@ func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who stat
 
 // begin begins a session of a browser, in place of the one that it had. proof is what a person with an account has signed in by,
 // and by is its name for the audit log.
-func (g *Guard) begin(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, proof, by string, lifetime time.Duration) error {
-	if err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done, Detail: by}); err != nil {
+func (g *Guard) begin(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, proof, by string,
+	lifetime time.Duration,
+) error {
+	if err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)),
+		Event{Action: "login", Outcome: Done, Detail: by}); err != nil {
 		return err
 	}
 	id, err := g.browsers.create(r.Context(), who, proof, lifetime, v.cookie(r, ""))
@@ -203,12 +211,18 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 	case errors.As(err, &tooLarge):
 		g.refuse(w, r, v, errTooLarge)
 	case errors.Is(err, errProvider):
-		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second, signIn: true})
+		g.answer(w, r, fault{
+			status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second,
+			signIn: true,
+		})
 	default: // it may name files of this host
 		if ok, _ := g.failures.logged.take(""); ok && r.Context().Err() == nil {
 			slog.ErrorContext(r.Context(), "a request was refused, because the store cannot be used", "error", err)
 		}
-		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: "the store cannot be read or written; the server's log says why", after: time.Second})
+		g.answer(w, r, fault{
+			status: http.StatusServiceUnavailable, title: "The store cannot be used",
+			text: "the store cannot be read or written; the server's log says why", after: time.Second,
+		})
 	}
 }
 
@@ -242,7 +256,8 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 	}
 	here := (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
 	show := map[string]any{
-		"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here, "OIDC": g.oidc != nil,
+		"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here,
+		"OIDC":   g.oidc != nil,
 		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Link": f.link, "Back": cmp.Or(f.back, "/"),
 		"Name": safetext.Clip(r.PostForm.Get("name"), 63), // of the form
 	}

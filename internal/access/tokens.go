@@ -93,7 +93,8 @@ func (n NewToken) check() error {
 func checkGroups(groups []string) error {
 	for _, group := range groups {
 		if strings.TrimSpace(group) == "" || len(group) > maxGroup || safetext.Line(group) != group || len(groups) > maxTokenGroups {
-			return &NameError{text: fmt.Sprintf("group %q: there may be at most %d groups, and a group's name is one line of at most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
+			return &NameError{text: fmt.Sprintf("group %q: there may be at most %d groups, and a group's name is one line of at "+
+				"most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
 		}
 	}
 	return nil
@@ -131,7 +132,10 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	}
 	actor, _ := Of(ctx)
 	secret = TokenPrefix + newSecret()
-	k := Token{Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID, Agent: n.Agent || actor.Over() != ""}
+	k := Token{
+		Hash: hashOf(secret), ID: newID(), Name: n.Name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(),
+		ByID: actor.PersonID, Agent: n.Agent || actor.Over() != "",
+	}
 	if k.Agent {
 		event.Detail += ", an agent"
 	}
@@ -140,9 +144,11 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 		made, taken, err = t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
 		switch {
 		case errors.Is(err, state.ErrFull):
-			return &NameError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", maxTokens)}
+			return &NameError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones "+
+				"count for 90 days", maxTokens)}
 		case taken != "":
-			return &NameError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name, taken)}
+			return &NameError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", n.Name,
+				taken)}
 		}
 		return err
 	})
@@ -179,7 +185,8 @@ func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err erro
 		return revoked, err
 	}
 	if err != nil {
-		return revoked, &NameError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids", textfmt.Shorten(id, 80))}
+		return revoked, &NameError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids",
+			textfmt.Shorten(id, 80))}
 	}
 	if k.RevokedAt != nil {
 		return k, nil

@@ -62,11 +62,15 @@ func TestATokenHasItsRoles(t *testing.T) {
 	got := u.send("POST", "/api/x", "{}", "Authorization: Bearer "+secret)
 	require.Equal(t, 200, got.StatusCode, "a program sends no origin and no other token")
 	who := got.seen(t)
-	require.Equal(t, access.Actor{Name: "ci", Owner: "ann", Via: access.ViaToken, From: "127.0.0.1", Roles: roles(t, "operator:web", "viewer")}, who.Actor)
+	require.Equal(t, access.Actor{
+		Name: "ci", Owner: "ann", Via: access.ViaToken, From: "127.0.0.1",
+		Roles: roles(t, "operator:web", "viewer"),
+	}, who.Actor)
 	require.Equal(t, "ci", s.browser().get("/", "Authorization: bearer "+secret).seen(t).Actor.Name, "the cookie does not count")
 
 	for _, bad := range []string{
-		secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), "maestro_", "maestro_" + strings.Repeat("A", 43), secret + " " + secret,
+		secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), "maestro_", "maestro_" + strings.Repeat("A", 43), secret + " " +
+			secret,
 		strings.TrimPrefix(secret, "maestro_"), strings.Repeat("maestro_", 1000), made.ID,
 	} {
 		got := s.user().get("/api/x", "Authorization: Bearer "+bad)
@@ -75,12 +79,14 @@ func TestATokenHasItsRoles(t *testing.T) {
 		require.NotContains(t, got.text, bad)
 	}
 	for _, headers := range [][]string{
-		{"Authorization: Basic " + secret}, {"Authorization: " + secret}, {"Authorization: Bearer x", "Authorization: Bearer " + secret}, {"X-Api-Key: " + secret},
+		{"Authorization: Basic " + secret}, {"Authorization: " + secret}, {"Authorization: Bearer x", "Authorization: Bearer " +
+			secret}, {"X-Api-Key: " + secret},
 	} {
 		require.Contains(t, []int{401, 429}, s.user().get("/api/x", headers...).StatusCode)
 	}
 	require.Equal(t, 401, s.user().get("/api/x?access_token="+secret).StatusCode)
-	require.Equal(t, 200, u.get("/api/x", "Authorization: Bearer "+secret).StatusCode, "failures of others at the address do not matter")
+	require.Equal(t, 200, u.get("/api/x", "Authorization: Bearer "+secret).StatusCode,
+		"failures of others at the address do not matter")
 
 	list, err := s.tokens().List(ann("admin"))
 	require.NoError(t, err)
@@ -123,7 +129,10 @@ func TestATokenEnds(t *testing.T) {
 		require.Equal(t, access.Done, e.Outcome)
 		actions = append(actions, e.Action+" "+e.Subject)
 	}
-	require.Equal(t, []string{"token.create other", "token.create long", "token.revoke long", "token.create long", "token.create short"}, actions)
+	require.Equal(t, []string{
+		"token.create other", "token.create long", "token.revoke long", "token.create long",
+		"token.create short",
+	}, actions)
 }
 
 // TestAStreamEndsWithItsToken revokes a token, by another process, while a request is under way.
@@ -183,7 +192,10 @@ func TestWhoManagesTokens(t *testing.T) {
 func TestGroupsOfTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	secret, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "ci", Roles: roles(t, "approver"), Groups: []string{"leads", "/org/x y"}})
+	secret, _, err := s.tokens().Create(ann("admin"), access.NewToken{
+		Name: "ci", Roles: roles(t, "approver"),
+		Groups: []string{"leads", "/org/x y"},
+	})
 	require.NoError(t, err, "an admin of all teams gives any group")
 	who := s.user().get("/api/x", "Authorization: Bearer "+secret).seen(t).Actor
 	require.Equal(t, []string{"leads", "/org/x y"}, who.Groups)
@@ -195,7 +207,10 @@ func TestGroupsOfTokens(t *testing.T) {
 	ctx := access.With(context.Background(), lead)
 	_, _, err = s.tokens().Create(ctx, access.NewToken{Name: "own", Roles: roles(t, "approver:web"), Groups: []string{"web-leads"}})
 	require.NoError(t, err, "an admin of a team gives groups of their own")
-	_, _, err = s.tokens().Create(ctx, access.NewToken{Name: "more", Roles: roles(t, "approver:web"), Groups: []string{"web-leads", "leads"}})
+	_, _, err = s.tokens().Create(ctx, access.NewToken{
+		Name: "more", Roles: roles(t, "approver:web"),
+		Groups: []string{"web-leads", "leads"},
+	})
 	require.ErrorAs(t, err, new(*access.DeniedError))
 	for _, bad := range []string{"", " ", "a\nb", " a", strings.Repeat("x", 201)} {
 		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "bad", Roles: roles(t, "approver"), Groups: []string{bad}})

@@ -20,8 +20,8 @@ type visit struct {
 // visitKey is the key of a request's visit in its context.
 type visitKey struct{}
 
-// maySend reports whether a credential may be sent between the visitor and this server: without https it could be read on the way from
-// another host.
+// maySend reports whether a credential may be sent between the visitor and this server: without https it could be read on the way
+// from another host.
 func (v visit) maySend() bool { return v.secure || v.loopback() }
 
 // loopback reports whether the client calls this server by a name that only this machine has.
@@ -128,7 +128,8 @@ func (d serverNames) isOwn(host string, r *http.Request) bool {
 	if err != nil {
 		name, port = host, ""
 	}
-	if slices.Contains(d.hosts, host) || slices.Contains(d.hosts, name) && (port == "443" || port == "80" || slices.Contains(d.ports, port)) {
+	if slices.Contains(d.hosts, host) || slices.Contains(d.hosts, name) &&
+		(port == "443" || port == "80" || slices.Contains(d.ports, port)) {
 		return true
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -35,7 +35,9 @@ const (
 
 // Write writes the document, and the blobs in the order of their names. It returns the size of all files, in bytes. The blobs
 // are verified while they are written; after an error, what was written must not be used.
-func (a ArchiveFile) Write(ctx context.Context, w io.Writer, document []byte, content *cas.Store, blobs []spec.Digest) (total int64, err error) {
+func (a ArchiveFile) Write(ctx context.Context, w io.Writer, document []byte, content *cas.Store,
+	blobs []spec.Digest,
+) (total int64, err error) {
 	zip := gzip.NewWriter(w)
 	t := tar.NewWriter(zip)
 	header := func(name string, size int64) error {

@@ -124,7 +124,8 @@ func readCheckpoint(ctx context.Context, content *cas.Store, name spec.Digest) (
 	return c, nil
 }
 
-// Team reads a team from its blob, verified. Errors are those of [Store.Blob]; a blob that is not a team is [session.ErrNotFound].
+// Team reads a team from its blob, verified. Errors are those of [Store.Blob]; a blob that is not a team is
+// [session.ErrNotFound].
 func (s *Store) Team(ctx context.Context, name spec.Digest) (spec.Team, error) {
 	data, err := s.Content.Blob(ctx, name)
 	if err != nil {

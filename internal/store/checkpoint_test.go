@@ -52,13 +52,22 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 			delta, err := s.Content.PutDelta(t.Context(), d)
 			require.NoError(t, err)
 			c.Assignments = append(c.Assignments, session.CheckpointAssignment{
-				AssignmentID: done, AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}},
+				AssignmentID: done, AssignmentSummary: session.AssignmentSummary{
+					Status: session.Completed, Rounds: 1, Attempts: 1,
+					Failures: []session.AttemptFailure{},
+				},
 				Seconds: 1.5, BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}},
 			})
-			c.Artifacts = append(c.Artifacts, session.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
+			c.Artifacts = append(c.Artifacts, session.Artifact{
+				Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)),
+				AssignmentID: done,
+			})
 			slices.SortFunc(c.Artifacts, func(a, b session.Artifact) int { return strings.Compare(a.Path, b.Path) })
 			require.NoError(t, s.PutRound(t.Context(), key, done, session.RoundRecord{
-				Result: &session.RoundResult{BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}}, Output: c.Tree, Log: blob("log of " + phase)},
+				Result: &session.RoundResult{
+					BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}}, Output: c.Tree,
+					Log: blob("log of " + phase),
+				},
 			}, nil))
 		}
 		name, err := s.PutCheckpoint(t.Context(), key, c)
@@ -151,9 +160,15 @@ func TestTheMirrorHasTheNewestCheckpoint(t *testing.T) {
 			admitted[step.run] = true
 		}
 		at := now.Add(time.Duration(step.minute) * time.Minute)
-		row, err := s.StoreCheckpoint(t.Context(), webSession, session.Checkpoint{CurrentPhase: "build", CreatedAt: at, Requirement: step.run})
+		row, err := s.StoreCheckpoint(t.Context(), webSession, session.Checkpoint{
+			CurrentPhase: "build", CreatedAt: at,
+			Requirement: step.run,
+		})
 		require.NoError(t, err)
-		_, late, err := s.State.PutBoundary(t.Context(), state.Boundary{Key: webSession, TemporalRun: step.run, FirstRun: step.run, At: at, Checkpoint: &row})
+		_, late, err := s.State.PutBoundary(t.Context(), state.Boundary{
+			Key: webSession, TemporalRun: step.run, FirstRun: step.run,
+			At: at, Checkpoint: &row,
+		})
 		require.Equal(t, step.installed, !late && err == nil, "%+v", step)
 		require.NoError(t, s.Mirror(t.Context(), webSession))
 		data, err := os.ReadFile(path)

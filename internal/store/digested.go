@@ -46,7 +46,8 @@ func decodeDigested(data []byte, v any) error {
 	sum := sha256.New()
 	sum.Write(before)
 	sum.Write(after)
-	if !bytes.HasSuffix(before, []byte(digestStart)) || string(after) != digestEnd || hex.EncodeToString(sum.Sum(nil)) != string(stated) {
+	if !bytes.HasSuffix(before, []byte(digestStart)) || string(after) != digestEnd ||
+		hex.EncodeToString(sum.Sum(nil)) != string(stated) {
 		return errors.New("its sha256 does not match its content")
 	}
 	from := json.NewDecoder(bytes.NewReader(data))

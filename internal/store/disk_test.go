@@ -91,7 +91,8 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 	before, err := diskspace.Of(s.Dir())
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{
-		"small": random(t, 1000), "large": random(t, 16<<20), "larger": random(t, 32<<20), "largest": random(t, 32<<20), "stored": shared,
+		"small": random(t, 1000), "large": random(t, 16<<20), "larger": random(t, 32<<20), "largest": random(t, 32<<20),
+		"stored": shared,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}

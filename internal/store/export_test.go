@@ -151,9 +151,14 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 }
 
 // PutRound writes the first round of an assignment.
-func (s *Store) PutRound(ctx context.Context, key session.Key, id spec.AssignmentID, r session.RoundRecord, c *session.Conversation) error {
+func (s *Store) PutRound(ctx context.Context, key session.Key, id spec.AssignmentID, r session.RoundRecord,
+	c *session.Conversation,
+) error {
 	of := state.Assignment{Key: key, AssignmentID: id}
-	opened, err := s.State.OpenRound(ctx, state.RoundOrder{Assignment: of, TemporalRun: RunOf(key), Round: 1, Activity: "1", Seq: 1, Holder: "h"})
+	opened, err := s.State.OpenRound(ctx, state.RoundOrder{
+		Assignment: of, TemporalRun: RunOf(key), Round: 1, Activity: "1", Seq: 1,
+		Holder: "h",
+	})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,9 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 // checkpoints, the oldest first, and the state after the last one. The blobs that they refer to
 // must be stored already. It fills in Previous and Session of the checkpoints. If the session
 // exists already, the error is [ErrSessionExists].
-func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status session.Execution, chain []session.Checkpoint) (head spec.Digest, err error) {
+func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status session.Execution,
+	chain []session.Checkpoint,
+) (head spec.Digest, err error) {
 	_, err = s.State.Standing(ctx, key)
 	if err == nil {
 		return "", fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
@@ -71,8 +73,9 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status s
 	last := chain[len(chain)-1]
 	const run = "imported"
 	if _, err := s.State.Admit(ctx, state.Admission{
-		Key: key, TemporalRun: run, OriginalRun: run, Team: status.Team, TeamDigest: string(last.Team.Blob), Requirement: last.Requirement,
-		Workspace: string(last.Workspace), Selection: status.Course, ReportTo: last.ReportTo,
+		Key: key, TemporalRun: run, OriginalRun: run, Team: status.Team, TeamDigest: string(last.Team.Blob),
+		Requirement: last.Requirement,
+		Workspace:   string(last.Workspace), Selection: status.Course, ReportTo: last.ReportTo,
 	}); err != nil {
 		return "", err
 	}
@@ -88,7 +91,10 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status s
 	if err := s.State.PutCheckpoints(ctx, status.Team, rows...); err != nil {
 		return "", err
 	}
-	_, _, err = s.State.PutBoundary(ctx, state.Boundary{Key: key, TemporalRun: run, FirstRun: run, At: last.CreatedAt, Status: status.Status})
+	_, _, err = s.State.PutBoundary(ctx, state.Boundary{
+		Key: key, TemporalRun: run, FirstRun: run, At: last.CreatedAt,
+		Status: status.Status,
+	})
 	if err == nil {
 		err = s.Mirror(ctx, key)
 	}
@@ -146,7 +152,10 @@ func invalidDigest(err error) error {
 
 // rowsFault is an error of rows that were read from an archive. Errors of the database itself stay.
 func rowsFault(err error) error {
-	for _, other := range []error{ErrSessionExists, state.ErrUnavailable, state.ErrDamaged, context.Canceled, context.DeadlineExceeded} {
+	for _, other := range []error{
+		ErrSessionExists, state.ErrUnavailable, state.ErrDamaged, context.Canceled,
+		context.DeadlineExceeded,
+	} {
 		if errors.Is(err, other) {
 			return err
 		}

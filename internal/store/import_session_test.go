@@ -176,21 +176,39 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		change func(e []entry) []entry
 		says   string
 	}{
-		"nothing":            {func([]entry) []entry { return nil }, "it has no rows.json"},
-		"a missing blob":     {func(e []entry) []entry { return e[:last] }, "the archive has no such blob"},
-		"missing rows":       {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
-		"a blob twice":       {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
-		"a document twice":   {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
-		"a strange file":     {func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
-		"a strange document": {func(e []entry) []entry { return append(e, entry{"x.json", tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
-		"an absolute name":   {func(e []entry) []entry { return append(e, entry{"/" + e[0].name, tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
-		"a strange blob":     {func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) }, "no file of such an archive"},
+		"nothing":          {func([]entry) []entry { return nil }, "it has no rows.json"},
+		"a missing blob":   {func(e []entry) []entry { return e[:last] }, "the archive has no such blob"},
+		"missing rows":     {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
+		"a blob twice":     {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
+		"a document twice": {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
+		"a strange file": {
+			func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) },
+			"no file of such an archive",
+		},
+		"a strange document": {
+			func(e []entry) []entry { return append(e, entry{"x.json", tar.TypeReg, []byte("x")}) },
+			"no file of such an archive",
+		},
+		"an absolute name": {
+			func(e []entry) []entry { return append(e, entry{"/" + e[0].name, tar.TypeReg, []byte("x")}) },
+			"no file of such an archive",
+		},
+		"a strange blob": {
+			func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) },
+			"no file of such an archive",
+		},
 		"a file of the mirror": {func(e []entry) []entry {
 			return append(e, entry{"sessions/default/web-2/execution_state.json", tar.TypeReg, []byte("x")})
 		}, "no file of such an archive"},
-		"a link":              {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
-		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "content does not match its name"},
-		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "content does not match its name"},
+		"a link": {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
+		"another blob's text": {
+			func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e },
+			"content does not match its name",
+		},
+		"a longer blob": {
+			func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e },
+			"content does not match its name",
+		},
 		"other calls": {func(e []entry) []entry {
 			e[0].data = bytes.Replace(e[0].data, []byte("coder"), []byte("coser"), 1)
 			return e
@@ -216,7 +234,8 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		require.Error(t, err)
 	}
 	data := packed(t, whole)
-	for damaged, says := range map[string]string{"{}": "it is no archive", string(data[:len(data)/2]): "cut short", string(data) + "more": "damaged"} {
+	for damaged, says := range map[string]string{"{}": "it is no archive", string(data[:len(data)/2]): "cut short", string(data) +
+		"more": "damaged"} {
 		_, err := to.ImportSession(t.Context(), strings.NewReader(damaged), "default", "")
 		require.ErrorContains(t, err, says)
 		empty(t, to, says)
@@ -271,7 +290,8 @@ func rename(t *testing.T, entries []entry, changed int) {
 	name := string(sha(entries[changed].data))
 	entries[changed].name = blob(name)
 	var rows map[string]any
-	from := json.NewDecoder(bytes.NewReader(bytes.ReplaceAll(entries[0].data, []byte(strings.Replace(old, "/", "", 1)), []byte(name))))
+	from := json.NewDecoder(bytes.NewReader(bytes.ReplaceAll(entries[0].data, []byte(strings.Replace(old, "/", "", 1)),
+		[]byte(name))))
 	from.UseNumber()
 	require.NoError(t, from.Decode(&rows))
 	delete(rows, "sha256")
@@ -291,17 +311,35 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 		change func(fields map[string]any)
 		says   string
 	}{
-		"a phase that leaves":    {entry: head, change: func(f map[string]any) { f["current_phase"] = "../../x" }, says: "current_phase"},
-		"another schema":         {entry: head, change: func(f map[string]any) { f["schema"] = "x" }, says: "schema"},
-		"a missing tree":         {entry: head, change: func(f map[string]any) { f["tree"] = strings.Repeat("ab", 32) }, says: "no such blob"},
+		"a phase that leaves": {
+			entry: head, change: func(f map[string]any) { f["current_phase"] = "../../x" },
+			says: "current_phase",
+		},
+		"another schema": {entry: head, change: func(f map[string]any) { f["schema"] = "x" }, says: "schema"},
+		"a missing tree": {
+			entry: head, change: func(f map[string]any) { f["tree"] = strings.Repeat("ab", 32) },
+			says: "no such blob",
+		},
 		"rows of another schema": {entry: "rows.json", change: func(f map[string]any) { f["schema"] = "x" }, says: "no rows"},
-		"rows of a path":         {entry: "rows.json", change: func(f map[string]any) { f["session"] = map[string]any{"namespace": "..", "session": ".."} }, says: "no rows"},
-		"no checkpoint":          {entry: "rows.json", change: func(f map[string]any) { f["rows"].(map[string]any)["checkpoints"] = []any{} }, says: "no checkpoint"},
-		"another table":          {entry: "rows.json", change: func(f map[string]any) { f["rows"].(map[string]any)["tokens"] = []any{} }, says: "no table of a session"},
+		"rows of a path": {
+			entry:  "rows.json",
+			change: func(f map[string]any) { f["session"] = map[string]any{"namespace": "..", "session": ".."} }, says: "no rows",
+		},
+		"no checkpoint": {
+			entry:  "rows.json",
+			change: func(f map[string]any) { f["rows"].(map[string]any)["checkpoints"] = []any{} }, says: "no checkpoint",
+		},
+		"another table": {
+			entry:  "rows.json",
+			change: func(f map[string]any) { f["rows"].(map[string]any)["tokens"] = []any{} }, says: "no table of a session",
+		},
 		"a missing column": {entry: "rows.json", change: func(f map[string]any) {
 			delete(f["rows"].(map[string]any)["checkpoints"].([]any)[0].(map[string]any), "digest")
 		}, says: "checkpoints[0]: digest is missing"},
-		"a name that is no digest": {entry: head, change: func(f map[string]any) { f["tree"] = "../../etc/passwd" }, says: "blob's name"},
+		"a name that is no digest": {
+			entry: head, change: func(f map[string]any) { f["tree"] = "../../etc/passwd" },
+			says: "blob's name",
+		},
 		"a round of a missing delta": {entry: "rows.json", change: func(f map[string]any) {
 			f["rows"].(map[string]any)["rounds"].([]any)[0].(map[string]any)["delta"] = strings.Repeat("cd", 32)
 		}, says: "no such blob"},

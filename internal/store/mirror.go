@@ -68,8 +68,8 @@ const mirrorWait = 3 * time.Second
 // errMirrorBusy says that another process writes the mirror of a session.
 var errMirrorBusy = errors.New("another process writes the mirror")
 
-// holdMirror takes the lock of a session's mirror. With wait, it waits for another holder. The error is [errMirrorBusy] if there is
-// one still.
+// holdMirror takes the lock of a session's mirror. With wait, it waits for another holder. The error is [errMirrorBusy] if there
+// is one still.
 func (s *Store) holdMirror(ctx context.Context, key session.Key, wait time.Duration) (*storage.Hold, error) {
 	if err := key.Check(); err != nil { // it becomes a path
 		return nil, err
@@ -198,12 +198,14 @@ func (m *mirrorUpdate) addStatus(ctx context.Context) (revision int64, mirrored 
 			return 0, false, err
 		}
 		var was session.Execution // its costs may have been lower
-		if err == nil && decodeDigested(there, &was) == nil && was.Namespace == e.Namespace && was.Session == e.Session && was.Revision == e.Revision {
+		if err == nil && decodeDigested(there, &was) == nil && was.Namespace == e.Namespace && was.Session == e.Session &&
+			was.Revision == e.Revision {
 			return e.Revision, true, nil
 		}
 		m.faults = append(m.faults, cas.Fault{
-			Path: mirrorDir(m.key) + "/" + executionFile, What: "the file is missing or damaged", Repaired: "the file was written again from the database",
-			Kind: session.ErrCorrupt,
+			Path: mirrorDir(m.key) + "/" + executionFile, What: "the file is missing or damaged",
+			Repaired: "the file was written again from the database",
+			Kind:     session.ErrCorrupt,
 		})
 	}
 	costs, err := m.State.Costs(ctx, m.key, "phase", "persona")

@@ -34,11 +34,15 @@ func paid(t testing.TB, s *store.Store, key session.Key, id spec.AssignmentID, c
 	for n := range calls {
 		call := state.NewCallID()
 		_, err := s.State.Begin(t.Context(), state.NewCall{
-			ID: call, CallKey: state.CallKey{AttemptKey: attempt, Call: state.NextCall}, Fence: state.Fence{Run: run}, Team: "shop", Agent: "coder",
+			ID: call, CallKey: state.CallKey{AttemptKey: attempt, Call: state.NextCall}, Fence: state.Fence{Run: run}, Team: "shop",
+			Agent: "coder",
 			Model: "m", Request: fmt.Sprint("request ", n), Want: cost.Amount{Tokens: 20}, Least: cost.Amount{Tokens: 20},
 		})
 		require.NoError(t, err)
-		require.NoError(t, s.State.End(t.Context(), call, state.CallEnd{State: state.CallAnswered, Answer: put("answer", n), Usage: cost.Usage{OutputTokens: 10}}))
+		require.NoError(t, s.State.End(t.Context(), call, state.CallEnd{
+			State: state.CallAnswered, Answer: put("answer", n),
+			Usage: cost.Usage{OutputTokens: 10},
+		}))
 		require.NoError(t, s.State.KeepTools(t.Context(), call, put("tools", n)))
 	}
 }
@@ -48,7 +52,10 @@ func TestCallsTravelWithTheirSession(t *testing.T) {
 	t.Parallel()
 	from, to := newStore(t), newStore(t)
 	busySession(t, from, webSession)
-	_, err := from.State.AddRaise(t.Context(), webSession, budget.Raise{ID: "1", Scope: budget.SessionScope, By: "ann", Added: cost.Amount{Tokens: 50}}, "cli")
+	_, err := from.State.AddRaise(t.Context(), webSession, budget.Raise{
+		ID: "1", Scope: budget.SessionScope, By: "ann",
+		Added: cost.Amount{Tokens: 50},
+	}, "cli")
 	require.NoError(t, err)
 	whole := archive(t, from, webSession, true)
 	for _, name := range []string{"", "copy"} {

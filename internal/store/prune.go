@@ -231,7 +231,9 @@ func (p *pruning) clear(ctx context.Context) error {
 
 // clearWork removes a session's working directories unless one of its assignments is running: the
 // session may just have been resumed.
-func (p *pruning) clearWork(ctx context.Context, dirs session.PrunableDirs, key session.Key, ids []spec.AssignmentID) (bool, error) {
+func (p *pruning) clearWork(ctx context.Context, dirs session.PrunableDirs, key session.Key, ids []spec.AssignmentID) (bool,
+	error,
+) {
 	for _, id := range ids {
 		held, ok, err := p.store.Lock(key, id)
 		if err != nil || !ok {

@@ -104,14 +104,20 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 		"the defaults":      {age: tenDays, blobs: 1},
 		"young checkpoints": {age: 6 * 24 * time.Hour, options: session.PruneOptions{Keep: 1}, blobs: 1},
 		"young blobs":       {age: 23 * time.Hour, options: session.PruneOptions{Keep: 1, OlderThan: time.Hour}},
-		"a running session": {age: tenDays, options: session.PruneOptions{Keep: 1}, change: func(e *session.Execution) { e.Status.Status = session.Running }},
+		"a running session": {
+			age: tenDays, options: session.PruneOptions{Keep: 1},
+			change: func(e *session.Execution) { e.Status.Status = session.Running },
+		},
 		"one that Temporal runs": {age: tenDays, options: session.PruneOptions{
 			Keep: 1, Running: map[session.Key]time.Time{webSession: now},
 		}},
 		"all since a session that waits to be admitted": {age: tenDays, options: session.PruneOptions{
 			Keep: 1, Running: map[session.Key]time.Time{{Namespace: "default", Session: "new"}: now},
 		}},
-		"an admitted session": {age: tenDays, options: session.PruneOptions{Keep: 1}, change: func(e *session.Execution) { e.Status.Status = "" }},
+		"an admitted session": {
+			age: tenDays, options: session.PruneOptions{Keep: 1},
+			change: func(e *session.Execution) { e.Status.Status = "" },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +156,8 @@ func TestPruningKeepsAConversationThatMayContinue(t *testing.T) {
 			s := later(t, model, tenDays)
 			_, err := s.Prune(t.Context(), session.PruneOptions{})
 			require.NoError(t, err)
-			r, err := s.State.Record(t.Context(), state.Assignment{Key: webSession, AssignmentID: spec.AssignmentID{Phase: "deploy", Persona: "bob"}})
+			r, err := s.State.Record(t.Context(),
+				state.Assignment{Key: webSession, AssignmentID: spec.AssignmentID{Phase: "deploy", Persona: "bob"}})
 			require.NoError(t, err)
 			err = s.Content.Intact(t.Context(), r.Conversation.Home)
 			if keeps {

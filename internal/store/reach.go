@@ -37,7 +37,8 @@ type verification struct {
 func newVerification(s *Store) *verification {
 	return &verification{
 		store: s, blobs: s.files, content: s.Content,
-		faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{}, visited: map[spec.Digest]bool{}, without: map[spec.Digest]bool{},
+		faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{}, visited: map[spec.Digest]bool{},
+		without: map[spec.Digest]bool{},
 	}
 }
 

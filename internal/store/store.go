@@ -116,7 +116,8 @@ func readID(d *storage.Directory) (string, error) {
 	data, err := d.Read(IdentityFile)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return "", fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the right directory", dir, IdentityFile, session.ErrNotFound)
+		return "", fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the "+
+			"right directory", dir, IdentityFile, session.ErrNotFound)
 	case err != nil:
 		return "", fmt.Errorf("open the store: %w", err)
 	}
@@ -124,9 +125,11 @@ func readID(d *storage.Directory) (string, error) {
 	err = json.Unmarshal(data, &id)
 	switch {
 	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
-		return "", fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", dir, IdentityFile, session.ErrCorrupt, formatVersion)
+		return "", fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's "+
+			"id>\", \"version\": %d}", dir, IdentityFile, session.ErrCorrupt, formatVersion)
 	case id.Version > formatVersion:
-		return "", fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created it, or a newer one", dir, id.Version, formatVersion)
+		return "", fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created "+
+			"it, or a newer one", dir, id.Version, formatVersion)
 	}
 	return id.ID, nil
 }

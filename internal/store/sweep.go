@@ -39,7 +39,10 @@ func (p *pruning) sweep(ctx context.Context) error {
 	if p.options.DryRun {
 		return p.remove(append(structured, plain...), func(spec.Digest) error { return nil })
 	}
-	if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
+	if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error {
+		return p.sweepTrees(ctx, structured,
+			remove)
+	}); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(plain, sweepBatch) {

@@ -53,7 +53,10 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	manifest(inTree)
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
-	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(t.Context(), structured, remove) }))
+	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error {
+		return p.sweepTrees(t.Context(), structured,
+			remove)
+	}))
 	put("used again itself")
 	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(loose, remove) }))
 

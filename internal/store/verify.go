@@ -36,7 +36,10 @@ type Report struct {
 // unknown session.
 func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, error) {
 	if _, err := s.State.Standing(ctx, key); errors.Is(err, state.ErrNotFound) {
-		return Report{}, &cas.Fault{Path: mirrorDir(key), What: "the store " + s.Dir() + " has no such session", Kind: session.ErrNotFound}
+		return Report{}, &cas.Fault{
+			Path: mirrorDir(key), What: "the store " + s.Dir() + " has no such session",
+			Kind: session.ErrNotFound,
+		}
 	} else if err != nil {
 		return Report{}, err
 	}
@@ -106,7 +109,8 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 	}
 	faults, err := v.store.updateMirror(ctx, key, true)
 	if errors.Is(err, errMirrorBusy) {
-		v.report.Notes = append(v.report.Notes, fmt.Sprintf("the mirror of session %s was not compared, because another process has been writing it for %s; "+
+		v.report.Notes = append(v.report.Notes, fmt.Sprintf("the mirror of session %s was not compared, because another process has "+
+			"been writing it for %s; "+
 			"if that process is stopped, continue or end it, and verify again", key.Session, mirrorWait))
 		err = nil
 	}

@@ -76,10 +76,13 @@ uses it; if not, the error is logged and nothing changes.`,
 		},
 	}
 	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, s.connection.AddFlags)
-	cmd.Flags().StringVar(&s.stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
+	cmd.Flags().StringVar(&s.stateDir, "state-dir", "",
+		"the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
 	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
-	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may continue after a stop before they are handed over")
-	cmd.Flags().DurationVar(&s.connectTimeout, "connect-timeout", 0, "how long to wait for Temporal at the start, like 30s, before giving up with exit code 4; 0: no limit")
+	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain,
+		"how long attempts may continue after a stop before they are handed over")
+	cmd.Flags().DurationVar(&s.connectTimeout, "connect-timeout", 0,
+		"how long to wait for Temporal at the start, like 30s, before giving up with exit code 4; 0: no limit")
 	s.log.AddFlags(cmd.Flags(), "info")
 	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
 	cmd.Flags().StringVar(&s.healthPort, "health-port", "", HealthPortUsage)
@@ -142,7 +145,8 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	defer conn.Close()
 	w, err := Setup{
 		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Connection: conn, Getenv: p.Getenv,
-		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger, health: health,
+		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now,
+		Logger: logger, health: health,
 	}.Build()
 	if err != nil {
 		return err

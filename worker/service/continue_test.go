@@ -25,7 +25,10 @@ func TestSessionOverManyRuns(t *testing.T) {
 		standOptions{flags: []string{"--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"}})
 	phases := []spec.Phase{branch("help", "a"), approved(branch("approval", "b")), branch("step-0", "b")}
 	for n := range 17 {
-		phases = append(phases, spec.Phase{Name: fmt.Sprintf("step-%d", n+1), Needs: []string{fmt.Sprintf("step-%d", n)}, Personas: []string{"b"}})
+		phases = append(phases, spec.Phase{
+			Name: fmt.Sprintf("step-%d", n+1), Needs: []string{fmt.Sprintf("step-%d", n)},
+			Personas: []string{"b"},
+		})
 	}
 	run := s.start(sessionID, team(phases...))
 
@@ -46,7 +49,10 @@ func TestSessionOverManyRuns(t *testing.T) {
 		return s.shows("it continues as new", func(e session.Execution) bool { return e.Run >= n }).RunID
 	}
 	second := reaches(2)
-	require.NoError(t, s.update(workflows.ResolveUpdate, session.Answer{Request: "help.a.1", Action: session.AnswerRetry, Note: "use the other port", By: "ann"}))
+	require.NoError(t, s.update(workflows.ResolveUpdate, session.Answer{
+		Request: "help.a.1", Action: session.AnswerRetry,
+		Note: "use the other port", By: "ann",
+	}))
 	reaches(3)
 	require.Equal(t, "approval.approval.1", s.asks().ID)
 	stop()

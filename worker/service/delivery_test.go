@@ -28,7 +28,9 @@ type describer struct {
 	pollers []*taskqueuepb.PollerInfo
 }
 
-func (d describer) DescribeTaskQueue(_ context.Context, queue string, _ enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+func (d describer) DescribeTaskQueue(_ context.Context, queue string,
+	_ enumspb.TaskQueueType,
+) (*workflowservice.DescribeTaskQueueResponse, error) {
 	if queue == d.silent {
 		return nil, errors.New("not enough hosts")
 	}
@@ -43,7 +45,10 @@ func TestReadinessMeansDelivery(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	works := agent.Definition{Kind: agent.KindCommand, Argv: []string{"true"}}
-	set, err := agent.New(agent.Config{Version: 1, Isolation: agent.IsolationNone, Agents: map[string]agent.Definition{"coder": works, "writer": works}},
+	set, err := agent.New(agent.Config{
+		Version: 1, Isolation: agent.IsolationNone,
+		Agents: map[string]agent.Definition{"coder": works, "writer": works},
+	},
 		agent.Options{Getenv: os.Getenv, Now: time.Now, Executable: os.Args[0]})
 	require.NoError(t, err)
 	sessions, coders := spec.WorkflowQueue(st.ID()), spec.AgentQueue(st.ID(), "coder")
@@ -54,10 +59,11 @@ func TestReadinessMeansDelivery(t *testing.T) {
 		temporal describer
 		want     string
 	}{
-		"delivers":              {describer{pollers: poll("me", time.Minute)}, ""},
-		"polls of another":      {describer{pollers: poll("you", 0)}, "no poll of this worker for queue " + sessions},
-		"an old poll":           {describer{pollers: poll("me", time.Hour)}, "no poll of this worker"},
-		"the sessions' queue":   {describer{pollers: poll("me", 0), silent: sessions}, "does not say who polls queue " + sessions + ", so it may deliver no work: not enough hosts"},
+		"delivers":         {describer{pollers: poll("me", time.Minute)}, ""},
+		"polls of another": {describer{pollers: poll("you", 0)}, "no poll of this worker for queue " + sessions},
+		"an old poll":      {describer{pollers: poll("me", time.Hour)}, "no poll of this worker"},
+		"the sessions' queue": {describer{pollers: poll("me", 0), silent: sessions}, "does not say who polls queue " + sessions +
+			", so it may deliver no work: not enough hosts"},
 		"the queue of an agent": {describer{pollers: poll("me", 0), silent: coders}, "does not say who polls queue " + coders},
 	} {
 		w := &Worker{store: st, identity: "me", Setup: Setup{

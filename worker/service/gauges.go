@@ -117,7 +117,8 @@ func (w *Worker) delivered(ctx context.Context) error {
 		return err
 	}
 	if !polled {
-		return fmt.Errorf("Temporal has had no poll of this worker for queue %s lately", spec.WorkflowQueue(w.store.ID())) //nolint:staticcheck // a name
+		return fmt.Errorf("Temporal has had no poll of this worker for queue %s lately", //nolint:staticcheck // a name
+			spec.WorkflowQueue(w.store.ID()))
 	}
 	for agent := range w.plan.Load().set.OfferedAgents() {
 		queue := spec.AgentQueue(w.store.ID(), agent)
@@ -129,5 +130,6 @@ func (w *Worker) delivered(ctx context.Context) error {
 }
 
 func notDescribed(queue string, err error) error {
-	return fmt.Errorf("Temporal does not say who polls queue %s, so it may deliver no work: %w", queue, err) //nolint:staticcheck // a name
+	return fmt.Errorf("Temporal does not say who polls queue %s, so it may deliver no work: %w", //nolint:staticcheck // a name
+		queue, err)
 }

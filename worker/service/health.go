@@ -96,7 +96,10 @@ type health struct {
 }
 
 func newHealth(version, commit string, clock func() time.Time) *health {
-	return &health{clock: clock, stage: Starting, about: Health{Status: "ok", Version: version, Commit: commit, Since: clock().UTC()}}
+	return &health{clock: clock, stage: Starting, about: Health{
+		Status: "ok", Version: version, Commit: commit,
+		Since: clock().UTC(),
+	}}
 }
 
 // follow makes it answer for a worker.
@@ -173,11 +176,14 @@ func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemet
 	return w.health.serve(ctx, port, t, w.Logger)
 }
 
-func (h *health) serve(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger) (served int, stop func(), err error) {
+func (h *health) serve(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger) (served int, stop func(),
+	err error,
+) {
 	server, stop := t.Server(), func() {}
 	if server == nil || port != server.Port() {
 		if server, err = httpserver.ListenForProbes(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
-			return 0, nil, fmt.Errorf("%w: cannot listen on port %d for health checks; choose another --health-port: %w", ErrServing, port, err)
+			return 0, nil, fmt.Errorf("%w: cannot listen on port %d for health checks; choose another --health-port: %w", ErrServing, port,
+				err)
 		}
 		stop = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
@@ -232,11 +238,17 @@ func (h *health) readiness(ctx context.Context) Readiness {
 	r := Readiness{Status: string(stage), File: file}
 	switch {
 	case unreachable != nil:
-		r.Failed = []FailedCheck{{"temporal", unreachable.Error(), "start Temporal, or give its address; the worker connects when Temporal answers"}}
+		r.Failed = []FailedCheck{{
+			"temporal", unreachable.Error(),
+			"start Temporal, or give its address; the worker connects when Temporal answers",
+		}}
 	case stage == Starting:
 		r.Failed = []FailedCheck{{"polling", "the worker does not poll yet", "wait; the log shows the reason"}}
 	case stage == Draining:
-		r.Failed = []FailedCheck{{"polling", "the worker stops and takes no new work", "no action needed; other workers continue the work"}}
+		r.Failed = []FailedCheck{{
+			"polling", "the worker stops and takes no new work",
+			"no action needed; other workers continue the work",
+		}}
 	default:
 		if r.Failed = h.failedChecks(ctx); len(r.Failed) == 0 {
 			r.Status = ready

@@ -20,7 +20,8 @@ import (
 const HealthPortVariable = "MAESTRO_HEALTH_PORT"
 
 // HealthPortUsage is the help of --health-port.
-const HealthPortUsage = "port to serve " + HealthPath + " and " + ReadyPath + " on, on all interfaces; 0: a free port (default $" + HealthPortVariable + ", else none)"
+const HealthPortUsage = "port to serve " + HealthPath + " and " + ReadyPath +
+	" on, on all interfaces; 0: a free port (default $" + HealthPortVariable + ", else none)"
 
 // HealthPort returns the port of a flag or the environment; ok is false if neither
 // has one.

@@ -75,7 +75,8 @@ func newStand(t *testing.T, cfg agent.Config, o standOptions) *stand {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	address, namespace := temporaltest.Namespace(t, o.flags...)
-	conn, err := temporalutil.Dial(t.Context(), &temporalutil.Options{Address: address, Namespace: namespace}, noEnvironment{}, quiet, o.telemetry.Instrument)
+	conn, err := temporalutil.Dial(t.Context(), &temporalutil.Options{Address: address, Namespace: namespace}, noEnvironment{},
+		quiet, o.telemetry.Instrument)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 
@@ -159,7 +160,10 @@ func check(script string) agent.CheckDefinition {
 
 // team is a team that gives up at once, and asks. Each persona is called like its agent.
 func team(phases ...spec.Phase) spec.Team {
-	tm := spec.Team{Version: 1, Name: "t", Personas: map[string]spec.Persona{}, Phases: phases, Retry: spec.Retry{Attempts: 1, Rounds: 1}}
+	tm := spec.Team{
+		Version: 1, Name: "t", Personas: map[string]spec.Persona{}, Phases: phases,
+		Retry: spec.Retry{Attempts: 1, Rounds: 1},
+	}
 	for _, p := range phases {
 		for _, name := range p.Personas {
 			tm.Personas[name] = spec.Persona{Role: name, Agent: name, Instructions: "do"}

@@ -67,7 +67,9 @@ type activityInterceptor struct {
 }
 
 // InterceptActivity wraps the execution of one activity.
-func (w *activityInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (w *activityInterceptor) InterceptActivity(_ context.Context,
+	next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
 	return &inboundInterceptor{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, parent: w}
 }
 
@@ -80,7 +82,9 @@ type inboundInterceptor struct {
 
 // Init wraps the outbound calls of the activity.
 func (w *inboundInterceptor) Init(outbound interceptor.ActivityOutboundInterceptor) error {
-	return w.Next.Init(&outboundInterceptor{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, inbound: w})
+	return w.Next.Init(&outboundInterceptor{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{
+		Next: outbound,
+	}, inbound: w})
 }
 
 // ExecuteActivity runs the activity.

@@ -42,8 +42,10 @@ func notice(id string, event session.Event) session.Notice {
 	return session.Notice{
 		ID: id + ".1", Event: event, At: time.Now().UTC(), Session: id, RunID: "run", Namespace: "default", Team: "t",
 		Status: session.HelpIsNeeded, Request: &session.Request{
-			ID: id + ".request", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "3 tests fail",
-			Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "3 tests fail"}},
+			ID: id + ".request", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure,
+			Message:  "3 tests fail",
+			Actions:  []session.Action{session.AnswerRetry, session.AnswerAbort},
+			Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "3 tests fail"}},
 		},
 	}
 }
@@ -88,7 +90,8 @@ func TestWebhookThatRefusesEndsAtOnceAndSaysWhy(t *testing.T) {
 	s, url, heard := newWebhookStand(t, http.StatusNotFound)
 	s.tells(activities.NotifyInput{Notice: notice("s", session.SessionFailed), Webhook: true})
 	id := workflows.WebhookID(s.store.ID(), "s.1")
-	require.ErrorContains(t, s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil), "the webhook answered 404 Not Found; the notice is dropped")
+	require.ErrorContains(t, s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil),
+		"the webhook answered 404 Not Found; the notice is dropped")
 	require.Equal(t, 1, heard())
 	history := s.client.GetWorkflowHistory(t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
@@ -103,14 +106,18 @@ func TestWorkerFileNamesAWebhookThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]agent.Config{
 		"webhook.url_env names NONE: the webhook's address is not an http or https URL": {Webhook: &agent.Webhook{URLEnv: "NONE"}},
-		"webhook.secret_env names NONE, which is not set":                               {Webhook: &agent.Webhook{URLEnv: "HOOK", SecretEnv: "NONE"}},
+		"webhook.secret_env names NONE, which is not set": {Webhook: &agent.Webhook{
+			URLEnv:    "HOOK",
+			SecretEnv: "NONE",
+		}},
 		"jira: Jira at jira.example.org: the credentials are incomplete; set NONE": {
 			Jira: &agent.Jira{URL: "https://jira.example.org", Deployment: agent.JiraDataCenter, TokenEnv: "NONE"},
 		},
 	} {
 		cfg.Version, cfg.Agents = 1, shells(map[string]string{"a": "true"})
 		_, err := service.Setup{
-			Config: cfg, StateDir: t.TempDir(), Getenv: environment(map[string]string{"HOOK": "https://example.org", "NONE": ""}), Host: "test",
+			Config: cfg, StateDir: t.TempDir(), Getenv: environment(map[string]string{"HOOK": "https://example.org", "NONE": ""}),
+			Host:  "test",
 			Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}.Build()
 		require.ErrorContains(t, err, want)
@@ -121,7 +128,10 @@ func TestWorkerFileNamesAWebhookThatIsNotThere(t *testing.T) {
 func newJiraStand(t *testing.T, o jiratest.Options) (*stand, *jiratest.Server) {
 	t.Helper()
 	jira := jiratest.New(t, o)
-	file := &agent.Jira{URL: jira.URL(), Deployment: agent.JiraCloud, EmailEnv: "MAIL", TokenEnv: "PAT", IndexDelay: textfmt.Duration(time.Second)}
+	file := &agent.Jira{
+		URL: jira.URL(), Deployment: agent.JiraCloud, EmailEnv: "MAIL", TokenEnv: "PAT",
+		IndexDelay: textfmt.Duration(time.Second),
+	}
 	if o.DataCenter {
 		file.Deployment, file.EmailEnv = agent.JiraDataCenter, ""
 	}
@@ -137,7 +147,8 @@ func helps(id string) activities.NotifyInput {
 // ticket is what the workflow of a failure's ticket shows.
 func (s *stand) ticket(fingerprint string) (view workflows.TicketView) {
 	s.t.Helper()
-	_, err := entityworkflow.Memo(s.t.Context(), s.client, workflows.TicketID(s.store.ID(), fingerprint), workflows.MemoTicket, &view)
+	_, err := entityworkflow.Memo(s.t.Context(), s.client, workflows.TicketID(s.store.ID(), fingerprint), workflows.MemoTicket,
+		&view)
 	require.NoError(s.t, err)
 	return view
 }
@@ -155,7 +166,10 @@ func (s *stand) completed(fingerprint string) {
 // while Jira's search does not find the ticket yet: none is lost, and none is delivered twice.
 func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]jiratest.Options{"cloud": {IndexDelay: time.Hour}, "data center": {DataCenter: true, ContextPath: "/jira", IndexDelay: time.Hour}} {
+	for name, o := range map[string]jiratest.Options{
+		"cloud":       {IndexDelay: time.Hour},
+		"data center": {DataCenter: true, ContextPath: "/jira", IndexDelay: time.Hour},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, jira := newJiraStand(t, o)
@@ -171,7 +185,8 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 						in := helps(fmt.Sprintf("s%d-%d", c, n))
 						s.tells(in)
 						s.tells(in) // because nobody knows whether the first came through
-						for deadline := time.Now().Add(time.Minute); s.ticket(failure).State != workflows.TicketCurrent && time.Now().Before(deadline); {
+						for deadline := time.Now().Add(time.Minute); s.ticket(failure).State != workflows.TicketCurrent &&
+							time.Now().Before(deadline); {
 							continue // most likely the workflow completes then
 						}
 					}
@@ -213,7 +228,8 @@ func TestSessionHasATicketThatFollowsIt(t *testing.T) {
 	})
 	issues := jira.Issues()
 	require.Contains(t, string(issues[1].Fields["description"]), "maestro resolve s retry --request one.a.1")
-	require.Contains(t, string(issues[1].Fields["description"]), "http://localhost:8233/namespaces/"+s.namespace+"/workflows/s/"+run.GetRunID())
+	require.Contains(t, string(issues[1].Fields["description"]), "http://localhost:8233/namespaces/"+s.namespace+"/workflows/s/"+
+		run.GetRunID())
 	for _, comments := range [][]json.RawMessage{issues[0].Comments[1:], issues[1].Comments} {
 		require.Contains(t, string(comments[0]), "ada")
 		require.Contains(t, string(comments[0]), "use the other port")

@@ -35,7 +35,9 @@ func (r *Recipients) NotifyTicket(ctx context.Context, key string, n activities.
 	return r.notify(ctx, key, n, workflows.TicketInput{Store: r.Store, Key: key}, "ticket "+key)
 }
 
-func (r *Recipients) notify(ctx context.Context, name string, n activities.TicketNotice, in workflows.TicketInput, summary string) error {
+func (r *Recipients) notify(ctx context.Context, name string, n activities.TicketNotice, in workflows.TicketInput,
+	summary string,
+) error {
 	w := entityworkflow.Workflow{
 		ID: workflows.TicketID(r.Store, name), Queue: spec.WorkflowQueue(r.Store), Name: workflows.TicketName,
 		Input: in, Summary: summary,
@@ -95,7 +97,10 @@ func Webhook(w agent.Webhook, getenv func(string) string, version string, clock 
 			return nil, fmt.Errorf("webhook.secret_env names %s, which is not set in the worker's environment", w.SecretEnv)
 		}
 	}
-	client, err := webhook.New(webhook.Options{URL: getenv(w.URLEnv), Secret: secret, Timeout: w.Timeout.Std(), Version: version, Clock: clock})
+	client, err := webhook.New(webhook.Options{
+		URL: getenv(w.URLEnv), Secret: secret, Timeout: w.Timeout.Std(), Version: version,
+		Clock: clock,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("webhook.url_env names %s: %w", w.URLEnv, err)
 	}

@@ -38,16 +38,21 @@ type interruptedService struct {
 	temporal *interrupted
 }
 
-func (i interruptedService) ListWorkflowExecutions(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (i interruptedService) ListWorkflowExecutions(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest,
+	_ ...grpc.CallOption,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	i.temporal.query = in.GetQuery()
 	out := &workflowservice.ListWorkflowExecutionsResponse{}
 	for _, id := range []string{"ended", "unreadable", "at work"} {
-		out.Executions = append(out.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+		out.Executions = append(out.Executions,
+			&workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
 	}
 	return out, nil
 }
 
-func (i *interrupted) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (i *interrupted) DescribeWorkflowExecution(_ context.Context, id,
+	_ string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	if id == "unreadable" {
 		return nil, serviceerror.NewUnavailable("later")
 	}

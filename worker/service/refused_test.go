@@ -25,8 +25,12 @@ func TestAWorkerWhosePollsAreRefusedEnds(t *testing.T) {
 	t.Cleanup(conn.Close)
 	state := filepath.Join(t.TempDir(), "state")
 	w, err := Setup{
-		Config:   agent.Config{Version: 1, Agents: map[string]agent.Definition{"coder": {Kind: agent.KindCommand, Argv: []string{"true"}}}},
-		StateDir: state, Connection: conn, Getenv: os.Getenv, Host: "test", PID: os.Getpid(), Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Config: agent.Config{
+			Version: 1,
+			Agents:  map[string]agent.Definition{"coder": {Kind: agent.KindCommand, Argv: []string{"true"}}},
+		},
+		StateDir: state, Connection: conn, Getenv: os.Getenv, Host: "test", PID: os.Getpid(), Clock: time.Now,
+		Logger: slog.New(slog.DiscardHandler),
 	}.Build()
 	require.NoError(t, err)
 	gone := errors.New("the namespace is gone")

@@ -30,7 +30,8 @@ func (w *Worker) reloadPlan(now *plan) (*plan, error) {
 		return nil, err
 	}
 	if cfg.RunAs != now.config.RunAs {
-		return nil, fmt.Errorf("run_as changed from %q to %q; restart the worker, because working directories in use belong to the old user",
+		return nil, fmt.Errorf("run_as changed from %q to %q; restart the worker, because working directories in use belong to "+
+			"the old user",
 			now.config.RunAs, cfg.RunAs)
 	}
 	p, err := w.newPlan(cfg)

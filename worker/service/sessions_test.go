@@ -97,8 +97,11 @@ func degrading(tm *spec.Team) {
 
 var scenarios = []scenario{
 	{
-		name:   "side by side and in sequence",
-		agents: map[string]string{"a": `echo a > a`, "b": `echo b > b`, "c": `cat a b > c`, "d": `cat c > d; report '{"decisions":{"x":"1"}}'`, "e": `told '"x":"1"' && cp d e`},
+		name: "side by side and in sequence",
+		agents: map[string]string{
+			"a": `echo a > a`, "b": `echo b > b`, "c": `cat a b > c`,
+			"d": `cat c > d; report '{"decisions":{"x":"1"}}'`, "e": `told '"x":"1"' && cp d e`,
+		},
 		phases: []spec.Phase{
 			branch("left", "a"), branch("right", "b"),
 			{Name: "join", Needs: []string{"left", "right"}, Personas: []string{"c"}},
@@ -116,8 +119,11 @@ var scenarios = []scenario{
 		rounds: []int{1},
 	},
 	{
-		name:   "conflict that the integrator settles",
-		agents: map[string]string{"a": `echo a > word; echo a > a`, "b": `if told 'merge conflict'; then echo both > word; else echo b > word; fi`},
+		name: "conflict that the integrator settles",
+		agents: map[string]string{
+			"a": `echo a > word; echo a > a`,
+			"b": `if told 'merge conflict'; then echo both > word; else echo b > word; fi`,
+		},
 		check:  `test "$(cat word)" = both -a -f a`,
 		phases: []spec.Phase{checked(phase("one", "a", "b"))},
 		team:   func(tm *spec.Team) { tm.Retry = spec.Retry{RoundInitial: textfmt.Duration(100 * time.Millisecond)} },
@@ -139,7 +145,8 @@ var scenarios = []scenario{
 		fails:     "aborted by ada",
 		resumed:   true,
 		then: func(s *stand) {
-			require.Contains(s.t, s.answers(session.AnswerSkip, "").Message, "the work of all phases has a merge conflict", "it is asked again")
+			require.Contains(s.t, s.answers(session.AnswerSkip, "").Message, "the work of all phases has a merge conflict",
+				"it is asked again")
 		},
 	},
 	{
@@ -223,9 +230,15 @@ var scenarios = []scenario{
 		rounds: []int{2, 2, 2, 1},
 	},
 	{
-		name:   "work that is sent back too often",
-		agents: map[string]string{"a": `if told 'make it good'; then echo good > work.txt; else echo more >> work.txt; fi`, "b": tester},
-		phases: []spec.Phase{phase("one", "a"), sendsBack(spec.Phase{Name: "two", Personas: []string{"b"}, Produces: []string{"report.txt"}})},
+		name: "work that is sent back too often",
+		agents: map[string]string{
+			"a": `if told 'make it good'; then echo good > work.txt; else echo more >> work.txt; fi`,
+			"b": tester,
+		},
+		phases: []spec.Phase{
+			phase("one", "a"),
+			sendsBack(spec.Phase{Name: "two", Personas: []string{"b"}, Produces: []string{"report.txt"}}),
+		},
 		meanwhile: func(s *stand) {
 			require.Contains(s.t, s.answers(session.AnswerAbort, "").Message,
 				"two/b sends the work of phase one back, which may be sent back only 1 time: work.txt is not good")
@@ -267,7 +280,8 @@ var scenarios = []scenario{
 				})
 			}
 			waitsAfter(0)
-			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "one"}))
+			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ApprovePhaseUpdate,
+				workflows.ApprovePhase{Phase: "one"}))
 			waitsAfter(2)
 			require.NoError(s.t, s.update(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "three"}))
 		},
@@ -277,7 +291,11 @@ var scenarios = []scenario{
 		agents: map[string]string{"a": `exit 1`, "b": copies},
 		phases: []spec.Phase{phase("one", "a"), phase("two", "a"), phase("three", "b")},
 		course: func(s *stand) session.Course {
-			return session.Course{Only: []string{"three"}, Supplied: []session.SuppliedWork{{Phase: "two", Files: s.files(map[string]string{"work.txt": "mine\n"})}}, Given: map[string]string{"db": "x"}}
+			return session.Course{
+				Only:     []string{"three"},
+				Supplied: []session.SuppliedWork{{Phase: "two", Files: s.files(map[string]string{"work.txt": "mine\n"})}},
+				Given:    map[string]string{"db": "x"},
+			}
 		},
 		tree: map[string]string{"work.txt": "mine\n", "copy.txt": "mine\n"},
 	},
@@ -301,8 +319,12 @@ var scenarios = []scenario{
 		phases: []spec.Phase{phase("one", "a"), phase("two", "a")},
 		team:   budgeted(spec.Budget{Daily: spec.Cap{Tokens: 100}, OnExceeded: spec.OnExceededAsk}),
 		meanwhile: func(s *stand) {
-			require.Contains(s.t, s.asks().Message, "the daily budget of team t is not sufficient: 40 of 100 tokens left, and the next call needs 60; the next day begins at ")
-			_, err := s.store.State.AddRaise(s.t.Context(), session.Key{}, budget.Raise{ID: "r", Scope: budget.DayScope, Team: "t", By: "ada", Added: cost.Amount{Tokens: 20}}, "cli")
+			require.Contains(s.t, s.asks().Message, "the daily budget of team t is not sufficient: 40 of 100 tokens left, and the next "+
+				"call needs 60; the next day begins at ")
+			_, err := s.store.State.AddRaise(s.t.Context(), session.Key{}, budget.Raise{
+				ID: "r", Scope: budget.DayScope, Team: "t",
+				By: "ada", Added: cost.Amount{Tokens: 20},
+			}, "cli")
 			require.NoError(s.t, err)
 		},
 		rounds: []int{1, 1},
@@ -316,8 +338,11 @@ var scenarios = []scenario{
 		tree:      map[string]string{"work.txt": "cheap\n"},
 	},
 	{
-		name:      "fallback for refused work",
-		agents:    map[string]string{"a": `report '{"error":{"category":"refused","message":"no"}}'; exit 1`, "spare": `echo spare > work.txt`},
+		name: "fallback for refused work",
+		agents: map[string]string{
+			"a":     `report '{"error":{"category":"refused","message":"no"}}'; exit 1`,
+			"spare": `echo spare > work.txt`,
+		},
 		fallbacks: map[string]string{"a": "spare"},
 		phases:    []spec.Phase{phase("one", "a")},
 		team: func(tm *spec.Team) {

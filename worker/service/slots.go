@@ -86,7 +86,8 @@ func (s *slots) MaxSlots() int {
 
 // tuner returns a tuner with these slots for activities.
 func (s *slots) tuner() worker.WorkerTuner {
-	fixed, _ := worker.NewFixedSizeSlotSupplier(1)                     // for what such a queue does not serve; a bound above 0 is no error
+	// for what such a queue does not serve; a bound above 0 is no error
+	fixed, _ := worker.NewFixedSizeSlotSupplier(1)
 	tuner, _ := worker.NewCompositeTuner(worker.CompositeTunerOptions{ // which refuses nothing
 		WorkflowSlotSupplier: fixed, ActivitySlotSupplier: s, LocalActivitySlotSupplier: fixed,
 		NexusSlotSupplier: fixed, SessionActivitySlotSupplier: fixed,

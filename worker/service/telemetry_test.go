@@ -24,7 +24,8 @@ import (
 func TestASessionShowsInTheMetrics(t *testing.T) {
 	t.Parallel()
 	tel, err := service.StartTelemetry(t.Context(), telemetry.Options{
-		Service: service.ServiceName, Version: "test", MetricsAddress: "127.0.0.1:0", Getenv: func(string) string { return "" }, Clock: time.Now,
+		Service: service.ServiceName, Version: "test", MetricsAddress: "127.0.0.1:0", Getenv: func(string) string { return "" },
+		Clock: time.Now,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, tel.Close()) })
@@ -36,7 +37,10 @@ func TestASessionShowsInTheMetrics(t *testing.T) {
 		}),
 		Checks: map[string]agent.CheckDefinition{"check": check(`grep good answer`)},
 	}, standOptions{telemetry: tel})
-	soon := spec.Retry{Attempts: 2, Initial: textfmt.Duration(10 * time.Millisecond), RoundInitial: textfmt.Duration(10 * time.Millisecond)}
+	soon := spec.Retry{
+		Attempts: 2, Initial: textfmt.Duration(10 * time.Millisecond),
+		RoundInitial: textfmt.Duration(10 * time.Millisecond),
+	}
 	web, lost := team(checked(phase("build", "coder"))), team(phase("build", "hopeless"))
 	web.Name, web.Retry, web.Budget.Tokens = "web", soon, 1000
 	lost.Name, lost.Retry, lost.Help.Mode = "lost", soon, spec.HelpFail

@@ -34,7 +34,10 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 		if strings.Contains(r.Messages[0].Text, "write it well") {
 			text = "good"
 		}
-		return providertest.Reply{Usage: usage, Calls: []providertest.Call{providertest.Tool("write", map[string]string{"path": "a.txt", "content": text})}}
+		return providertest.Reply{
+			Usage: usage,
+			Calls: []providertest.Call{providertest.Tool("write", map[string]string{"path": "a.txt", "content": text})},
+		}
 	})
 	s := newStand(t, agent.Config{
 		Agents:    map[string]agent.Definition{"a": {Kind: agent.KindModel, Provider: "p", Model: "m"}},
@@ -50,7 +53,8 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 	beginning, waiting := s.tasks(run.GetRunID())
 	for _, at := range []int64{waiting, beginning} {
 		answer, err := s.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-			Namespace: s.namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: sessionID, RunId: run.GetRunID()}, Reason: "a test",
+			Namespace: s.namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: sessionID, RunId: run.GetRunID()},
+			Reason:                    "a test",
 			WorkflowTaskFinishEventId: at, RequestId: fmt.Sprint("reset-", at),
 		})
 		require.NoError(t, err)
@@ -58,7 +62,8 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 		s.shows("it waits again", func(e session.Execution) bool {
 			return e.RunID == again && len(e.Help) == 1 && e.Status.Status == session.HelpIsNeeded && e.ClosedAt == nil
 		})
-		require.ErrorContains(t, s.update(workflows.ResolveUpdate, session.Answer{Request: first.ID, Action: session.AnswerRetry}), "is not open")
+		require.ErrorContains(t, s.update(workflows.ResolveUpdate, session.Answer{Request: first.ID, Action: session.AnswerRetry}),
+			"is not open")
 		require.Equal(t, 4, provider.Count(), "waiting, and the failure before it, cost nothing")
 		asked := s.answers(session.AnswerRetry, "write it well")
 		require.False(t, seen[asked.ID], "another id than %v: %s", seen, asked.ID)
@@ -99,7 +104,8 @@ func TestPausedRoundGoesOn(t *testing.T) {
 	run := s.start(sessionID, team(phase("one", "a")))
 	s.eventually("the agent works", func() bool { return s.exists("begun") })
 	started := func() bool {
-		stored, err := s.store.State.Record(t.Context(), state.Assignment{Key: s.key(sessionID), AssignmentID: spec.AssignmentID{Phase: "one", Persona: "a"}})
+		stored, err := s.store.State.Record(t.Context(),
+			state.Assignment{Key: s.key(sessionID), AssignmentID: spec.AssignmentID{Phase: "one", Persona: "a"}})
 		return err == nil && len(stored.Rounds) > 0 && stored.Rounds[0].AtWork
 	}
 	require.True(t, started())

@@ -45,11 +45,14 @@ func (c *calls) define(i *instruments) {
 	duration, err := genaiconv.NewClientOperationDuration(i.meter, metric.WithExplicitBucketBoundaries(callBounds...))
 	i.failed = append(i.failed, err)
 	c.usage, c.duration = usage.Inst(), duration.Inst()
-	c.tokens = i.counter("maestro.tokens", "{token}", "Tokens that were paid for, by type: input, output, cache_read, cache_write. Each token has one type.")
+	c.tokens = i.counter("maestro.tokens", "{token}", "Tokens that were paid for, by type: input, output, cache_read, "+
+		"cache_write. Each token has one type.")
 	c.stored = i.counter("maestro.calls.stored", "{call}", "Paid calls whose answer was stored.")
 	c.replayed = i.counter("maestro.calls.replayed", "{call}", "Calls that were not paid for, since the answer was stored.")
-	c.differing = i.counter("maestro.calls.differing", "{call}", "Paid calls whose counts do not agree with the provider's own total or cost. The higher figure is booked.")
-	c.cost, err = i.meter.Float64Counter("maestro.cost_usd", metric.WithUnit("{USD}"), metric.WithDescription("Money spent, in US dollars."))
+	c.differing = i.counter("maestro.calls.differing", "{call}",
+		"Paid calls whose counts do not agree with the provider's own total or cost. The higher figure is booked.")
+	c.cost, err = i.meter.Float64Counter("maestro.cost_usd", metric.WithUnit("{USD}"),
+		metric.WithDescription("Money spent, in US dollars."))
 	i.failed = append(i.failed, err)
 }
 
@@ -80,7 +83,9 @@ func (r *Recorder) CallBegun(ctx context.Context, call activities.CallInfo) (con
 }
 
 // record books a call that has ended.
-func (c *calls) record(ctx context.Context, call activities.CallInfo, end activities.CallOutcome, attributes []attribute.KeyValue, took time.Duration) {
+func (c *calls) record(ctx context.Context, call activities.CallInfo, end activities.CallOutcome, attributes []attribute.KeyValue,
+	took time.Duration,
+) {
 	timed := attributes
 	if end.Category != "" {
 		timed = append(attributes[:len(attributes):len(attributes)], semconv.ErrorTypeKey.String(string(end.Category)))
@@ -153,7 +158,8 @@ var otherNames = map[string]string{"gemini": semconv.GenAIProviderNameGCPGemini.
 func callAttributes(call activities.CallInfo) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.GenAIAgentName(call.Agent)}
 	if call.API != "" {
-		attributes = append(attributes, semconv.GenAIOperationNameChat, semconv.GenAIProviderNameKey.String(cmp.Or(otherNames[call.API], call.API)))
+		attributes = append(attributes, semconv.GenAIOperationNameChat,
+			semconv.GenAIProviderNameKey.String(cmp.Or(otherNames[call.API], call.API)))
 	} else {
 		attributes = append(attributes, semconv.GenAIOperationNameInvokeAgent)
 	}

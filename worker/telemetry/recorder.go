@@ -69,19 +69,23 @@ func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recor
 	i := &instruments{meter: m}
 	r.sessionsStarted = i.counter("maestro.sessions.started", "{session}", "Sessions and further runs that were admitted.")
 	r.sessionsEnded = i.counter("maestro.sessions.ended", "{session}", "Sessions that ended, by state.")
-	r.help = i.counter("maestro.help.requests", "{request}", "Assignments that are given up until a person helps, by the category of what they failed of.")
+	r.help = i.counter("maestro.help.requests", "{request}",
+		"Assignments that are given up until a person helps, by the category of what they failed of.")
 	r.assignments = i.counter("maestro.assignments.ended", "{assignment}", "Assignments whose work is done or given up, by state.")
 	r.rounds = i.counter("maestro.rounds", "{round}", "Rounds that ended, by the category of what ended them; ok for a success.")
 	r.attempts = i.counter("maestro.attempts", "{attempt}", "Counted attempts, by the category of their failure; ok for a success.")
 	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
 	r.outside = i.counter("maestro.outside.calls", "{call}", "Calls of Jira and of the webhook, by what they came to.")
-	r.differences = i.counter("maestro.gateway.differences", "{attempt}", "Attempts through the gateway whose program counted other tokens than the provider.")
-	r.egressRequests = i.counter("maestro.egress.requests", "{request}", "Requests and tunnels that rooms with a list of hosts have requested, by outcome: permitted, refused, failed.")
+	r.differences = i.counter("maestro.gateway.differences", "{attempt}",
+		"Attempts through the gateway whose program counted other tokens than the provider.")
+	r.egressRequests = i.counter("maestro.egress.requests", "{request}",
+		"Requests and tunnels that rooms with a list of hosts have requested, by outcome: permitted, refused, failed.")
 	r.egressBytes = i.counter("maestro.egress.bytes", "By", "Bytes that such rooms have received and sent, by direction.")
 	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
 	r.built = i.gauge("maestro.build.info", "", "1; which build of Maestro runs, in its attributes.")
 	r.slotsLimit = i.gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.")
-	r.reloaded = i.gauge("maestro.worker_file.reload.success", "", "1 if the worker file could be loaded when it was last read, else 0.")
+	r.reloaded = i.gauge("maestro.worker_file.reload.success", "",
+		"1 if the worker file could be loaded when it was last read, else 0.")
 	r.polling = i.gauge("maestro.worker.polling", "", "1 while Temporal sees this worker poll, else 0.")
 	var err error
 	r.slotsUsed, err = m.Int64UpDownCounter("maestro.agent.slots.used", metric.WithUnit("{slot}"),
@@ -114,7 +118,8 @@ func (i *instruments) gauge(name, unit, help string) metric.Int64Gauge {
 }
 
 func (i *instruments) histogram(name, help string, bounds []float64) metric.Float64Histogram {
-	h, err := i.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := i.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help),
+		metric.WithExplicitBucketBoundaries(bounds...))
 	i.failed = append(i.failed, err)
 	return h
 }
@@ -221,12 +226,15 @@ func (r *Recorder) ExternalCalled(whom activities.ExternalSystem, outcome string
 }
 
 // AttemptBegun opens an attempt's span, and counts the attempt when it ends.
-func (r *Recorder) AttemptBegun(ctx context.Context, a activities.AttemptInfo) (context.Context, func(activities.AttemptOutcome)) {
+func (r *Recorder) AttemptBegun(ctx context.Context, a activities.AttemptInfo) (context.Context,
+	func(activities.AttemptOutcome),
+) {
 	began := r.clock()
 	ctx, span := r.tracer.Start(ctx, "attempt "+a.String(), trace.WithTimestamp(began), trace.WithAttributes(
 		attribute.String("maestro.team", a.Team), attribute.String("maestro.session", a.Session),
 		attribute.String("maestro.phase", a.Phase), attribute.String("maestro.persona", a.Persona),
-		attribute.String("maestro.agent", a.Agent), attribute.Int("maestro.round", a.Round), attribute.Int("maestro.attempt", a.Attempt),
+		attribute.String("maestro.agent", a.Agent), attribute.Int("maestro.round", a.Round),
+		attribute.Int("maestro.attempt", a.Attempt),
 	))
 	return ctx, func(end activities.AttemptOutcome) {
 		now := r.clock()

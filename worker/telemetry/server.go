@@ -23,6 +23,7 @@ func serve(ctx context.Context, address string, registry *prometheus.Registry) (
 	if err != nil {
 		return nil, fmt.Errorf("metrics cannot be served on %s; choose another --metrics-address: %w", address, err)
 	}
-	server.Handle("GET "+MetricsPath, promhttp.InstrumentMetricHandler(registry, promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
+	server.Handle("GET "+MetricsPath,
+		promhttp.InstrumentMetricHandler(registry, promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
 	return server, nil
 }

@@ -105,13 +105,15 @@ func Start(ctx context.Context, o Options) (_ *Telemetry, err error) {
 		if err != nil {
 			return nil, err
 		}
-		t.tracers = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described), sdktrace.WithIDGenerator(identities{}))
+		t.tracers = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described),
+			sdktrace.WithIDGenerator(identities{}))
 		tracer = t.tracers.Tracer(scope, trace.WithInstrumentationVersion(o.Version))
 	}
 	if t.recorder, err = newRecorder(meters.Meter(scope), tracer, o.Clock); err != nil {
 		return nil, err
 	}
-	t.recorder.built.Record(ctx, 1, metric.WithAttributes(attribute.String("version", o.Version), attribute.String("go_version", runtime.Version())))
+	t.recorder.built.Record(ctx, 1, metric.WithAttributes(attribute.String("version", o.Version),
+		attribute.String("go_version", runtime.Version())))
 	return t, nil
 }
 
@@ -178,7 +180,8 @@ func (t *Telemetry) URL() string { return "http://" + t.Address() + MetricsPath 
 // Recorder records what is exported. It records nothing if nothing is exported.
 func (t *Telemetry) Recorder() *Recorder {
 	if t == nil || t.recorder == nil {
-		r, _ := newRecorder(nometric.NewMeterProvider().Meter(scope), notrace.NewTracerProvider().Tracer(scope), time.Now) // it refuses no instrument
+		// it refuses no instrument
+		r, _ := newRecorder(nometric.NewMeterProvider().Meter(scope), notrace.NewTracerProvider().Tracer(scope), time.Now)
 		return r
 	}
 	return t.recorder

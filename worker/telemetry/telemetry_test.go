@@ -63,15 +63,24 @@ func TestWhatIsExportedIsWhatIsAskedFor(t *testing.T) {
 		{name: "a command's traces", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here}, tracesOnly: true, interceptd: true},
 		{name: "traces", environment: []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", here}, interceptd: true},
 		{name: "metrics", environment: []string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", here}, metrics: true},
-		{name: "no metrics", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_METRICS_EXPORTER", "none"}, interceptd: true},
-		{name: "over gRPC", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, metrics: true, interceptd: true},
+		{
+			name: "no metrics", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_METRICS_EXPORTER", "none"},
+			interceptd: true,
+		},
+		{
+			name: "over gRPC", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
+			metrics: true, interceptd: true,
+		},
 		{name: "disabled", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_SDK_DISABLED", "True"}},
 		{
 			name: "unknown exporter", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_TRACES_EXPORTER", "zipkin"},
 			fault: `OTEL_TRACES_EXPORTER is "zipkin"; Maestro exports by otlp, or none`,
 		},
 		{
-			name: "unknown protocol", environment: []string{"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json"},
+			name: "unknown protocol", environment: []string{
+				"OTEL_EXPORTER_OTLP_ENDPOINT", here, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
+				"http/json",
+			},
 			fault: `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL is "http/json"; Maestro speaks http/protobuf and grpc`,
 		},
 	} {
@@ -265,12 +274,16 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 	m := measure(t)
 	state := func() float64 { return m.value("maestro_breaker_state", "store", "st", "breaker", "p") }
 	since, until := *m.now, m.now.Add(time.Minute)
-	open := session.BreakerStatus{Name: "p", State: session.BreakerIsOpen, Since: since, OpenUntil: &until, Generation: 1, Revision: 7}
+	open := session.BreakerStatus{
+		Name: "p", State: session.BreakerIsOpen, Since: since, OpenUntil: &until, Generation: 1,
+		Revision: 7,
+	}
 	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed})
 	require.Zero(t, state())
 	m.Breaker(open)
 	require.InDelta(t, 2, state(), 0)
-	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed, Since: since, Revision: 6}) // an older look, that comes late
+	// an older look, that comes late
+	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed, Since: since, Revision: 6})
 	require.InDelta(t, 2, state(), 0)
 	m.pass(time.Minute)
 	require.InDelta(t, 1, state(), 0, "its cooldown is over")

@@ -83,7 +83,9 @@ func (t tracing) StartSpan(o *interceptor.TracerStartSpanOptions) (interceptor.T
 	if o.IdempotencyKey == "" {
 		return t.Tracer.StartSpan(o)
 	}
-	return newTracer(opentelemetry.TracerOptions{Tracer: t.tracer, SpanStarter: func(ctx context.Context, t trace.Tracer, name string, with ...trace.SpanStartOption) trace.Span {
+	return newTracer(opentelemetry.TracerOptions{Tracer: t.tracer, SpanStarter: func(ctx context.Context, t trace.Tracer,
+		name string, with ...trace.SpanStartOption,
+	) trace.Span {
 		_, span := t.Start(context.WithValue(ctx, identityKey{}, o.IdempotencyKey), name, with...)
 		return &replayedSpan{discreetSpan: discreetSpan{span}}
 	}}).StartSpan(o)
@@ -169,7 +171,9 @@ func (s *replayedSpan) End(o ...trace.SpanEndOption) {
 type completions struct{ interceptor.InterceptorBase }
 
 // InterceptWorkflow watches a workflow.
-func (*completions) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (*completions) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
 	return &completion{interceptor.WorkflowInboundInterceptorBase{Next: next}}
 }
 

@@ -82,8 +82,10 @@ func (a *auditor) api() (result, error) {
 			lines = append(lines, p.Path+" "+line+"\n")
 		}
 	}
-	summary := fmt.Sprintf("%s exported: %s, %s, %s, %s, %s.", count(doc.Totals.sum(), "identifier"), count(doc.Totals.Funcs, "func"),
-		count(doc.Totals.Types, "type"), count(doc.Totals.Methods, "method"), count(doc.Totals.Consts, "const"), count(doc.Totals.Vars, "var"))
+	summary := fmt.Sprintf("%s exported: %s, %s, %s, %s, %s.", count(doc.Totals.sum(), "identifier"),
+		count(doc.Totals.Funcs, "func"),
+		count(doc.Totals.Types, "type"), count(doc.Totals.Methods, "method"), count(doc.Totals.Consts, "const"),
+		count(doc.Totals.Vars, "var"))
 	return result{Summary: summary}, errors.Join(a.save("api.json", doc), a.write("api.txt", []byte(strings.Join(lines, ""))))
 }
 

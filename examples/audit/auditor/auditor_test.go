@@ -20,14 +20,19 @@ func TestParseProblems(t *testing.T) {
 		want   []problem
 	}{
 		"the compiler": {
-			"# example.com/m/store\n./store.go:4:9: undefined: x\nstore/b.go:7:2: not enough arguments in call to f\n\thave ()\n\twant (int)\ntoo many errors\n",
+			"# example.com/m/store\n./store.go:4:9: undefined: x\nstore/b.go:7:2: not enough arguments in call to f\n\thave ()\n\twant " +
+				"(int)\ntoo many errors\n",
 			[]problem{
 				{Package: "example.com/m/store", File: "store.go", Line: 4, Column: 9, Message: "undefined: x"},
-				{Package: "example.com/m/store", File: "store/b.go", Line: 7, Column: 2, Message: "not enough arguments in call to f\n\thave ()\n\twant (int)"},
+				{
+					Package: "example.com/m/store", File: "store/b.go", Line: 7, Column: 2,
+					Message: "not enough arguments in call to f\n\thave ()\n\twant (int)",
+				},
 			},
 		},
 		"vet, of a package with its tests": {
-			"# example.com/m/a\n# [example.com/m/a]\nvet: a/a_test.go:3:27: undefined: B\n# example.com/m/b [example.com/m/b.test]\nb/b.go:1:1: expected 'package'\n",
+			"# example.com/m/a\n# [example.com/m/a]\nvet: a/a_test.go:3:27: undefined: B\n# example.com/m/b " +
+				"[example.com/m/b.test]\nb/b.go:1:1: expected 'package'\n",
 			[]problem{
 				{Package: "example.com/m/a", File: "a/a_test.go", Line: 3, Column: 27, Message: "undefined: B"},
 				{Package: "example.com/m/b", File: "b/b.go", Line: 1, Column: 1, Message: "expected 'package'"},
@@ -37,8 +42,14 @@ func TestParseProblems(t *testing.T) {
 			"# example.com/m/p\n2026/11/21 20:41:54 cover: /w/m/p.go: /w/m/p.go:2:9: expected ')', found '{'\n",
 			[]problem{{Package: "example.com/m/p", File: "p.go", Line: 2, Column: 9, Message: "expected ')', found '{'"}},
 		},
-		"elsewhere":         {"../../x/m/store/store.go:4:9: undefined: x\n", []problem{{File: "store/store.go", Line: 4, Column: 9, Message: "undefined: x"}}},
-		"go.mod":            {"go: errors parsing go.mod:\ngo.mod:3: unknown directive: foo\n", []problem{{File: "go.mod", Line: 3, Message: "unknown directive: foo"}}},
+		"elsewhere": {
+			"../../x/m/store/store.go:4:9: undefined: x\n",
+			[]problem{{File: "store/store.go", Line: 4, Column: 9, Message: "undefined: x"}},
+		},
+		"go.mod": {
+			"go: errors parsing go.mod:\ngo.mod:3: unknown directive: foo\n",
+			[]problem{{File: "go.mod", Line: 3, Message: "unknown directive: foo"}},
+		},
 		"nothing of places": {"go: downloading example.com/x v1.0.0\n  indented: nothing before it\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,9 +62,11 @@ func TestParseProblems(t *testing.T) {
 // TestProblemsOf holds that a failure is never without a word.
 func TestProblemsOf(t *testing.T) {
 	t.Parallel()
-	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\ngo 1.99\n\nrequire (\n\texample.com/x v1.0.0 // indirect\n)\n"})}
+	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\ngo 1.99\n\nrequire (\n\texample.com/x v1.0.0 // " +
+		"indirect\n)\n"})}
 	require.Equal(t, []problem{{Message: "the toolchain has failed without a word"}}, a.problemsOf("\n"))
-	require.Equal(t, []problem{{Message: "ld: cannot find -lodd\ncollect2: error"}}, a.problemsOf("go: downloading x\nld: cannot find -lodd\ncollect2: error\n"))
+	require.Equal(t, []problem{{Message: "ld: cannot find -lodd\ncollect2: error"}},
+		a.problemsOf("go: downloading x\nld: cannot find -lodd\ncollect2: error\n"))
 	require.Equal(t, []problem{{File: "go.mod", Line: 3, Message: "requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)"}},
 		a.problemsOf("go: go.mod requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)\n"))
 }
@@ -61,11 +74,13 @@ func TestProblemsOf(t *testing.T) {
 // TestProblemsOfModules places what is said of a module where it is required.
 func TestProblemsOfModules(t *testing.T) {
 	t.Parallel()
-	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\nrequire \"example.com/x\" v1.0.0\n\nrequire (\n\texample.com/y v1.0.0 // indirect\n)\n"})}
+	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\nrequire \"example.com/x\" v1.0.0\n\nrequire " +
+		"(\n\texample.com/y v1.0.0 // indirect\n)\n"})}
 	for want, output := range map[string]string{
-		"go.mod:3: example.com/x@v1.0.0: missing go.sum entry for go.mod file": "go: example.com/x@v1.0.0: missing go.sum entry for go.mod file\n",
-		"go.mod:6: example.com/y@v1.0.0: module lookup disabled":               "go: example.com/y@v1.0.0: module lookup disabled\n",
-		"example.com/z@v1.0.0: module lookup disabled":                         "go: example.com/z@v1.0.0: module lookup disabled\n",
+		"go.mod:3: example.com/x@v1.0.0: missing go.sum entry for go.mod file": "go: example.com/x@v1.0.0: missing go.sum entry for " +
+			"go.mod file\n",
+		"go.mod:6: example.com/y@v1.0.0: module lookup disabled": "go: example.com/y@v1.0.0: module lookup disabled\n",
+		"example.com/z@v1.0.0: module lookup disabled":           "go: example.com/z@v1.0.0: module lookup disabled\n",
 	} {
 		require.Equal(t, want, a.problemsOf(output)[0].String())
 	}
@@ -87,7 +102,10 @@ vet: bad/bad.go:3:16: undefined: y
 {}
 `)
 	require.NoError(t, err)
-	require.Equal(t, []problem{{Package: "m/good", Analyzer: "printf", File: "good/g.go", Line: 3, Column: 28, Message: "wrong type"}}, findings)
+	require.Equal(t, []problem{{
+		Package: "m/good", Analyzer: "printf", File: "good/g.go", Line: 3, Column: 28,
+		Message: "wrong type",
+	}}, findings)
 	require.Contains(t, rest, "vet: bad/bad.go:3:16: undefined: y\n")
 	require.Contains(t, rest, `m/good [m/good.test]: copylocks: {"error": "gave up"}`)
 	_, _, err = a.findings("{\n\"m\": 1}\n")
@@ -96,7 +114,8 @@ vet: bad/bad.go:3:16: undefined: y
 
 func TestReadProfile(t *testing.T) {
 	t.Parallel()
-	packages, err := readProfile(strings.NewReader("mode: set\nm/a/a.go:1.2,3.4 3 0\nm/a/a.go:1.2,3.4 3 1\nm/a/b.go:5.1,6.2 1 0\nm/c.go:1.1,2.2 2 7\n"))
+	packages, err := readProfile(strings.NewReader("mode: set\nm/a/a.go:1.2,3.4 3 0\nm/a/a.go:1.2,3.4 3 1\nm/a/b.go:5.1,6.2 1 " +
+		"0\nm/c.go:1.1,2.2 2 7\n"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]statements{"m/a": {Total: 4, Covered: 3}, "m": {Total: 2, Covered: 2}}, packages)
 	require.Equal(t, "75.0 %", percentage(packages["m/a"].percent()))
@@ -248,10 +267,14 @@ func TestBrokenPackages(t *testing.T) {
 	t.Parallel()
 	l := loaded{
 		lacking: map[string]bool{"m/config": true},
-		imports: map[string][]string{"m/config": {"fmt"}, "m/store": nil, "m/server": {"m/store", "fmt"}, "m": {"m/server"}, "m/text": {"fmt"}},
+		imports: map[string][]string{
+			"m/config": {"fmt"}, "m/store": nil, "m/server": {"m/store", "fmt"}, "m": {"m/server"},
+			"m/text": {"fmt"},
+		},
 	}
 	require.Equal(t, []string{"m/config"}, l.broken(nil))
-	require.Equal(t, []string{"m", "m/config", "m/server", "m/store"}, l.broken([]problem{{Package: "m/store", Message: "undefined: x"}}))
+	require.Equal(t, []string{"m", "m/config", "m/server", "m/store"},
+		l.broken([]problem{{Package: "m/store", Message: "undefined: x"}}))
 	require.Equal(t, []string{"m/config"}, l.broken([]problem{{Message: "no space left on device"}}), "that is no package's")
 }
 
@@ -270,7 +293,8 @@ func TestRun(t *testing.T) {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(data, &r))
-	require.Equal(t, &failure{Category: "syntax", Message: "the module does not build: a.go:3:1: undefined: x (and 1 more, see audit/report.md)", Output: "a.go:3:1: undefined: x\nb.go:1: torn\n"}, r.Error)
+	require.Equal(t, &failure{Category: "syntax", Message: "the module does not build: a.go:3:1: undefined: x (and 1 more, see " +
+		"audit/report.md)", Output: "a.go:3:1: undefined: x\nb.go:1: torn\n"}, r.Error)
 
 	var said bytes.Buffer
 	sound := module(t, map[string]string{"audit/build.json": `{"builds": true}`})
@@ -283,5 +307,6 @@ func TestRun(t *testing.T) {
 	} {
 		require.ErrorContains(t, run(args, strings.NewReader(""), io.Discard, nil), want)
 	}
-	require.ErrorContains(t, run([]string{"gate", dir}, strings.NewReader("brief"), io.Discard, nil), "the brief on standard input is no JSON object")
+	require.ErrorContains(t, run([]string{"gate", dir}, strings.NewReader("brief"), io.Discard, nil),
+		"the brief on standard input is no JSON object")
 }

@@ -40,7 +40,8 @@ func (a *auditor) build() (result, error) {
 			a.say("%s", p)
 		}
 	}
-	return result{Summary: summary, Decisions: map[string]string{"builds": strconv.FormatBool(doc.Builds)}}, a.save("build.json", doc)
+	return result{Summary: summary, Decisions: map[string]string{"builds": strconv.FormatBool(doc.Builds)}},
+		a.save("build.json", doc)
 }
 
 // gate fails if the module does not build.

@@ -110,7 +110,10 @@ func (a *auditor) inventory() (result, error) {
 	return result{
 		Summary: fmt.Sprintf("%s: %s, %s of Go with %d lines, %s with %d lines.", doc.Module, count(len(doc.Packages), "package"),
 			count(doc.Totals.CodeFiles, "file"), doc.Totals.CodeLines, count(doc.Totals.TestFiles, "test file"), doc.Totals.TestLines),
-		Decisions: map[string]string{"module": shorten(doc.Module, 1000), "packages": fmt.Sprint(len(doc.Packages)), "toolchain": doc.Toolchain},
+		Decisions: map[string]string{
+			"module": shorten(doc.Module, 1000), "packages": fmt.Sprint(len(doc.Packages)),
+			"toolchain": doc.Toolchain,
+		},
 	}, a.save("inventory.json", doc)
 }
 
@@ -141,7 +144,8 @@ func (a *auditor) listByHand(module string, tree tree) []listed {
 
 // noModule says that there is nothing to examine, and where there may be.
 func (a *auditor) noModule(tree tree) error {
-	f := &failure{Category: "contract_violation", Message: "the workspace has no go.mod: give the directory of a Go module with --workspace"}
+	f := &failure{Category: "contract_violation", Message: "the workspace has no go.mod: give the directory of a Go module with " +
+		"--workspace"}
 	if len(tree.modules) > 0 {
 		f.Message += "; below it are " + strings.Join(tree.modules[:min(5, len(tree.modules))], ", ")
 	}
@@ -184,7 +188,8 @@ func directive(modfile []byte, name string) string {
 func (a *auditor) measure(p listed) (packageInfo, error) {
 	info := packageInfo{
 		Path: p.ImportPath, Name: p.Name, Dir: relative(a.root, p.Dir), Kind: kind(p), Cgo: len(p.CgoFiles) > 0,
-		Code: slices.Sorted(slices.Values(slices.Concat(p.GoFiles, p.CgoFiles))), Tests: slices.Sorted(slices.Values(slices.Concat(p.TestGoFiles, p.XTestGoFiles))),
+		Code:  slices.Sorted(slices.Values(slices.Concat(p.GoFiles, p.CgoFiles))),
+		Tests: slices.Sorted(slices.Values(slices.Concat(p.TestGoFiles, p.XTestGoFiles))),
 	}
 	for _, file := range slices.Concat(info.Code, info.Tests) {
 		lines, generated, err := measureFile(filepath.Join(p.Dir, file))

@@ -61,16 +61,19 @@ func (r report) verdict(p *page) {
 func (r report) figures(p *page) {
 	t, all, public := r.Inventory.Totals, r.API.All, r.API.Public
 	p.line("| | |\n|---|---|")
-	p.line("| Go | %s asked for, %s used, %s |", or(r.Inventory.Requires, "nothing"), or(r.Inventory.Toolchain, "nothing"), r.Inventory.Platform)
+	p.line("| Go | %s asked for, %s used, %s |", or(r.Inventory.Requires, "nothing"), or(r.Inventory.Toolchain, "nothing"),
+		r.Inventory.Platform)
 	p.line("| Packages | %d |", r.Inventory.Packages)
 	p.line("| Go files | %d, %d of them tests, %d generated; %d of no package |",
 		t.CodeFiles+t.TestFiles, t.TestFiles, t.GeneratedFiles, len(r.Inventory.ExcludedFiles))
 	p.line("| Lines | %d of code, %d of tests |", t.CodeLines, t.TestLines)
 	p.line("| Build | %s |", map[bool]string{true: "builds", false: count(len(r.Build.Problems), "problem")}[r.Build.Builds])
 	p.line("| go vet | %s |", count(len(r.Vet.Findings), "finding"))
-	p.line("| Tests | %d run (%d without subtests): %d passed, %d failed, %d skipped |", r.Tests.Run, r.Tests.TopLevel, r.Tests.Passed, r.Tests.Failed, r.Tests.Skipped)
+	p.line("| Tests | %d run (%d without subtests): %d passed, %d failed, %d skipped |", r.Tests.Run, r.Tests.TopLevel,
+		r.Tests.Passed, r.Tests.Failed, r.Tests.Skipped)
 	p.line("| Coverage | %s%s |", r.coverage(), r.uncovered())
-	p.line("| Exported | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |", all.sum(), all.Funcs, all.Types, all.Methods, all.Consts, all.Vars)
+	p.line("| Exported | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |", all.sum(), all.Funcs, all.Types,
+		all.Methods, all.Consts, all.Vars)
 	p.line("| Of these, importable | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |\n",
 		public.sum(), public.Funcs, public.Types, public.Methods, public.Consts, public.Vars)
 }
@@ -80,7 +83,8 @@ func (r report) coverage() string {
 	if r.Tests.Coverage.Total == 0 {
 		return percentage(nil)
 	}
-	return fmt.Sprintf("%s of statements in functions; %d of %d in all", percentage(r.Tests.Percent), r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
+	return fmt.Sprintf("%s of statements in functions; %d of %d in all", percentage(r.Tests.Percent), r.Tests.Coverage.Covered,
+		r.Tests.Coverage.Total)
 }
 
 // uncovered says which packages the coverage knows nothing of, because their tests
@@ -105,11 +109,14 @@ func (r report) table(p *page) {
 		p.line("None.\n")
 		return
 	}
-	p.line("| package | kind | builds | files | lines | test files | test lines | vet | tests | run | failed | skipped | coverage | exported |")
+	p.line("| package | kind | builds | files | lines | test files | test lines | vet | tests | run | failed | skipped | coverage " +
+		"| exported |")
 	p.line("|---|---|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|")
 	for _, k := range r.Packages {
-		p.line("| `%s` | %s | %s | %d | %d | %d | %d | %d | %s | %d | %d | %d | %s | %d |", k.Path, k.Kind, map[bool]string{true: "yes", false: "**no**"}[k.Builds],
-			k.CodeFiles, k.CodeLines, k.TestFiles, k.TestLines, k.VetFindings, k.Outcome, k.Tests.Run, k.Tests.Failed, k.Tests.Skipped, percentage(k.Percent), k.Exported.sum())
+		p.line("| `%s` | %s | %s | %d | %d | %d | %d | %d | %s | %d | %d | %d | %s | %d |", k.Path, k.Kind,
+			map[bool]string{true: "yes", false: "**no**"}[k.Builds],
+			k.CodeFiles, k.CodeLines, k.TestFiles, k.TestLines, k.VetFindings, k.Outcome, k.Tests.Run, k.Tests.Failed, k.Tests.Skipped,
+			percentage(k.Percent), k.Exported.sum())
 	}
 	p.line("")
 }

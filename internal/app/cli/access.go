@@ -32,7 +32,8 @@ func newTokenCreate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token with roles, and print it once",
-		Long: "Create a token with which a program calls the server's API, as `Authorization: Bearer TOKEN`. It is printed once; the store has only its hash. " +
+		Long: "Create a token with which a program calls the server's API, as `Authorization: Bearer TOKEN`. It is printed once; the " +
+			"store has only its hash. " +
 			"The roles are viewer, approver, operator and admin, for all teams, or ROLE:TEAM for one.",
 		Example: "  maestro token create ci --role operator:web --expires 30d",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,11 +48,13 @@ func newTokenCreate(a *app) *cobra.Command {
 				return err
 			}
 			in.Name, in.For, in.NeverExpires = args[0], textfmt.Duration(lifetime), lifetime == 0
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.CreateToken, httpapi.Body[control.NewToken]{Body: in}, a.writeNewToken)
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.CreateToken, httpapi.Body[control.NewToken]{Body: in},
+				a.writeNewToken)
 		},
 	}
 	cmd.Flags().StringArrayVar(&in.Roles, "role", nil, "role, or ROLE:TEAM; may be given several times")
-	cmd.Flags().StringArrayVar(&in.Groups, "group", nil, "group of the token, as a phase's approve.by names it; may be given several times")
+	cmd.Flags().StringArrayVar(&in.Groups, "group", nil, "group of the token, as a phase's approve.by names it; may be given "+
+		"several times")
 	cmd.Flags().BoolVar(&in.Agent, "agent", false, "an agent has the token: it counts as no person where persons have to approve")
 	cmd.Flags().StringVar(&expires, "expires", usualLifetime, "how long it is good, like 30d or 12h; never: until it is revoked")
 	return a.addStateFlags(cmd)
@@ -101,7 +104,8 @@ func (a *app) writeTokens(doc control.TokenList) {
 			name += " (agent)"
 		}
 		table.Add(t.ID, name, terminal.Painted(t.State, colour), strings.Join(access.Roles(t.Roles).Grants(), ", "),
-			terminal.Dash(strings.Join(t.Groups, ", ")), t.By, terminal.Moment(&t.CreatedAt), terminal.Moment(t.ExpiresAt), terminal.Dash(t.LastUsed))
+			terminal.Dash(strings.Join(t.Groups, ", ")), t.By, terminal.Moment(&t.CreatedAt), terminal.Moment(t.ExpiresAt),
+			terminal.Dash(t.LastUsed))
 	}
 	a.writeFitted(table, "CREATED", "BY")
 }
@@ -111,9 +115,10 @@ func newTokenRevoke(a *app) *cobra.Command {
 		Use:   "revoke ID",
 		Short: "Revoke a token, at once",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RevokeToken, httpapi.OfName{Name: args[0]}, func(t control.Token) {
-				a.print("token %s (id %s) is revoked", t.Name, t.ID)
-			})
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RevokeToken, httpapi.OfName{Name: args[0]},
+				func(t control.Token) {
+					a.print("token %s (id %s) is revoked", t.Name, t.ID)
+				})
 		},
 	})
 }
@@ -129,10 +134,13 @@ func newHookAdd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a hook, and print its address and its secret once",
-		Long: "Add a hook: an address of `maestro serve` by which another system starts sessions of one registered team. The call is signed with the hook's secret, which is printed once.\n\n" +
+		Long: "Add a hook: an address of `maestro serve` by which another system starts sessions of one registered team. The call is " +
+			"signed with the hook's secret, which is printed once.\n\n" +
 			"A hook of the kind generic is called as Standard Webhooks specifies, with JSON; --map selects the texts in it. " +
-			"A hook of the kind github is the address of a GitHub webhook; --on lists the events of issues and comments that start a session.",
-		Example: "  maestro hook add tickets --team web --map requirement=/issue/text --map label.ticket=/issue/key\n  maestro hook add github --kind github --team web --workspace site --on issues.labeled:agent",
+			"A hook of the kind github is the address of a GitHub webhook; --on lists the events of issues and comments that start " +
+			"a session.",
+		Example: "  maestro hook add tickets --team web --map requirement=/issue/text --map label.ticket=/issue/key\n  maestro hook " +
+			"add github --kind github --team web --workspace site --on issues.labeled:agent",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if in.Team == "" {
 				return usagef("missing --team; name a registered team, as `maestro team list` lists them")
@@ -156,18 +164,23 @@ func newHookAdd(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&in.Team, "team", "", "registered team whose sessions it starts, NAME or NAME@DIGEST")
 	flags.StringVar(&kind, "kind", string(access.HookGeneric), "who calls it: generic or github")
-	flags.StringVar(&in.Directory, "workspace", "", "directory that sessions start from, by the name that `serve --workspace NAME=DIR` gives it")
+	flags.StringVar(&in.Directory, "workspace", "", "directory that sessions start from, by the name that `serve --workspace "+
+		"NAME=DIR` gives it")
 	flags.StringArrayVar(&labels, "label", nil, "KEY=VALUE: label of its sessions; repeatable")
-	flags.StringArrayVar(&mapping, "map", nil, "KEY=POINTER: where requirement, decision.NAME or label.KEY is in a call, as a JSON pointer; repeatable (default: requirement=/requirement)")
-	flags.StringArrayVar(&in.On, "on", nil, "event of GitHub that starts a session: issues.labeled:LABEL, issues.opened or issue_comment.created:COMMAND; repeatable (default: the label maestro and the command /maestro)")
-	flags.BoolVar(&in.EachEvent, "each-event", false, "start a session for each event of GitHub, instead of one for each issue and one for each comment with the command")
+	flags.StringArrayVar(&mapping, "map", nil, "KEY=POINTER: where requirement, decision.NAME or label.KEY is in a call, as a "+
+		"JSON pointer; repeatable (default: requirement=/requirement)")
+	flags.StringArrayVar(&in.On, "on", nil, "event of GitHub that starts a session: issues.labeled:LABEL, issues.opened or "+
+		"issue_comment.created:COMMAND; repeatable (default: the label maestro and the command /maestro)")
+	flags.BoolVar(&in.EachEvent, "each-event", false, "start a session for each event of GitHub, instead of one for each issue "+
+		"and one for each comment with the command")
 	return a.addStateFlags(cmd)
 }
 
 func (a *app) writeNewHook(doc control.AddedHook) {
 	a.print("URL     %s", doc.URL)
 	a.print("secret  %s", doc.Secret)
-	a.printErr("hook %s starts sessions of team %s; the secret is not shown again. Remove it with `maestro hook remove %[1]s`", doc.Name, doc.Team)
+	a.printErr("hook %s starts sessions of team %s; the secret is not shown again. Remove it with `maestro hook remove %[1]s`",
+		doc.Name, doc.Team)
 	if strings.HasPrefix(doc.URL, "/") {
 		a.printErr("no server runs for this store; its address goes before the path. Start one with `maestro serve`")
 	}
@@ -214,9 +227,10 @@ func newHookRemove(a *app) *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a hook at once; its sessions continue",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return hookError(report(cmd.Context(), a, a.here(a.storeBase), httpapi.RemoveHook, httpapi.OfName{Name: args[0]}, func(h access.Hook) {
-				a.print("hook %s is removed", h.Name)
-			}))
+			return hookError(report(cmd.Context(), a, a.here(a.storeBase), httpapi.RemoveHook, httpapi.OfName{Name: args[0]},
+				func(h access.Hook) {
+					a.print("hook %s is removed", h.Name)
+				}))
 		},
 	})
 }
@@ -235,7 +249,8 @@ func newAudit(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "List who changed what, newest first",
-		Long: "List the changes that people and programs made to sessions, budgets, breakers, teams and tokens, and sign-ins that failed. " +
+		Long: "List the changes that people and programs made to sessions, budgets, breakers, teams and tokens, and sign-ins " +
+			"that failed. " +
 			"An unknown outcome means that the change is under way, or that the program ended before the change did.",
 		Example: "  maestro audit --since 7d\n  maestro audit --session SESSION -o json",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -16,7 +16,8 @@ func newAgents(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "Show the agents of live workers and, with --team, what a team is missing",
-		Long: "Show the store's live workers: their agents with breakers, their checks, what they notify, and who polls each task queue. With --team, show what " +
+		Long: "Show the store's live workers: their agents with breakers, their checks, what they notify, and who polls each task " +
+			"queue. With --team, show what " +
 			"is missing for a team and how to fix it. If Temporal cannot be reached, the workers' last records in the store are shown. " +
 			"The exit code is 1 if something is missing.",
 		Example: "  maestro agents\n  maestro agents --team team.yaml",

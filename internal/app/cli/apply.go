@@ -50,12 +50,17 @@ func newApply(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply SESSION [PATH...]",
 		Short: "Apply a session's result to a directory, as a patch, or as a commit on a branch",
-		Long: "Apply a session's changes to the directory that it was started from (or --dir): created and changed files are written, removed files are deleted. " +
+		Long: "Apply a session's changes to the directory that it was started from (or --dir): created and changed files are " +
+			"written, removed files are deleted. " +
 			"A PATH limits this to a file, a directory or a pattern of the session's tree.\n\n" +
-			"Your own changes are not overwritten: each file must be as it was when the session started, or already as the session left it. Otherwise nothing is written and the conflicting files are listed. " +
-			"--force overwrites them. --patch prints a patch for `git apply` instead. --branch creates a commit on a new branch without touching the working tree or the index; its parent is the commit that the session was started on.\n\n" +
-			"A session that has not completed has only a partial result. With --partial, the state of the newest checkpoint is applied; otherwise nothing is written and the missing phases are listed.",
-		Example: "  maestro apply web-7 --dry-run\n  maestro apply web-7 src docs\n  maestro apply web-7 --branch web-7 && git merge web-7\n" +
+			"Your own changes are not overwritten: each file must be as it was when the session started, or already as the session left " +
+			"it. Otherwise nothing is written and the conflicting files are listed. " +
+			"--force overwrites them. --patch prints a patch for `git apply` instead. --branch creates a commit on a new branch without " +
+			"touching the working tree or the index; its parent is the commit that the session was started on.\n\n" +
+			"A session that has not completed has only a partial result. With --partial, the state of the newest checkpoint is applied; " +
+			"otherwise nothing is written and the missing phases are listed.",
+		Example: "  maestro apply web-7 --dry-run\n  maestro apply web-7 src docs\n  maestro apply web-7 --branch web-7 && git " +
+			"merge web-7\n" +
 			"  maestro apply web-7 --patch | git apply --3way",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.paths = args[1:]
@@ -63,7 +68,8 @@ func newApply(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.dir, "dir", "", "directory to write to (default: the one the session was started from, else the current directory)")
+	flags.StringVar(&c.dir, "dir", "", "directory to write to (default: the one the session was started from, else the current "+
+		"directory)")
 	flags.BoolVar(&c.patch, "patch", false, "print a patch instead, including binary files")
 	flags.StringVar(&c.branch, "branch", "", "create a commit on this new branch of the directory's git repository instead")
 	flags.BoolVar(&c.force, "force", false, "overwrite files that were changed there since; with --branch, also replace the branch")
@@ -135,7 +141,8 @@ func (c *applyCommand) applyDir(source session.Source) (string, error) {
 	case source.Dir == "":
 		return c.env.Dir, nil
 	case source.Host != c.env.Host:
-		return "", usagef("the session was started from %s on host %s, not on this machine; give a directory with --dir", source.Dir, source.Host)
+		return "", usagef("the session was started from %s on host %s, not on this machine; give a directory with --dir", source.Dir,
+			source.Host)
 	}
 	dir, err := c.directory("the session was started from", source.Dir)
 	if err != nil {
@@ -168,7 +175,8 @@ func (c *applyCommand) applyFiles(ctx context.Context, w apply.Work, doc applyDo
 	var begun *apply.WriteError
 	switch doc = doc.has(out); {
 	case errors.As(err, &begun):
-		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir, c.commandLine("apply "+doc.Session))
+		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir,
+			c.commandLine("apply "+doc.Session))
 	case err != nil:
 		return err
 	case out.Refused:
@@ -210,7 +218,8 @@ func (c *applyCommand) printCommitted(out apply.Committed) {
 		c.printErr("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
 		return
 	}
-	c.printErr("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
+	c.printErr("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit),
+		textfmt.Count(written, "file"), on, name)
 	if out.Head != out.Branch.Parent && parent != "" {
 		c.printErr("HEAD has changed since the session was started, from %s to %s", parent, apply.Short(out.Head))
 	}

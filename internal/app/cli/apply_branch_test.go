@@ -41,7 +41,8 @@ func TestAResultBecomesACommit(t *testing.T) {
 
 	got := d.run("apply", "s")
 	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "maestro apply s --branch NAME   creates a commit for `git merge`, based on the session's start\n")
+	require.Contains(t, got.stderr.String(), "maestro apply s --branch NAME   creates a commit for `git merge`, based on the "+
+		"session's start\n")
 	require.Equal(t, before, tree(t, repo))
 
 	got = d.run("apply", "s", "--branch", "team/s", "--dry-run")
@@ -59,7 +60,10 @@ func TestAResultBecomesACommit(t *testing.T) {
 
 	require.Equal(t, first, strings.TrimSpace(runGit(t, repo, "", "rev-parse", "team/s^")))
 	message := runGit(t, repo, "", "log", "-1", "--format=%an <%ae>%n%B", "team/s")
-	for _, want := range []string{"Maestro <maestro@localhost>\nMake it so.\n", "The work of session s of team craft, after phase make.", "Maestro-Session: s\n"} {
+	for _, want := range []string{
+		"Maestro <maestro@localhost>\nMake it so.\n",
+		"The work of session s of team craft, after phase make.", "Maestro-Session: s\n",
+	} {
 		require.Contains(t, message, want)
 	}
 	runGit(t, repo, "", "worktree", "add", "--quiet", filepath.Join(d.dir, "out"), "team/s")
@@ -147,7 +151,8 @@ func testMovedOn(t *testing.T, d *desk, repo, first string) {
 	d.must(0, "apply", "s", "--branch", "b", "--dir", other, "--force")
 	require.Equal(t, "hello\nmore\n", runGit(t, other, "", "show", "b:README.md"))
 
-	require.Contains(t, d.run("apply", "s", "--branch", "b2", "--dir", other, "README.md").stderr.String(), "no commit was created on ")
+	require.Contains(t, d.run("apply", "s", "--branch", "b2", "--dir", other, "README.md").stderr.String(),
+		"no commit was created on ")
 	runGit(t, other, "", "update-index", "--add", "--cacheinfo", "160000,"+first+",docs")
 	runGit(t, other, "", "commit", "--quiet", "-m", "with a submodule")
 	got = d.run("apply", "s", "--branch", "b3", "--dir", other, "--force")

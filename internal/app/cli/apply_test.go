@@ -36,7 +36,8 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	d := crafted(t)
 	ws := filepath.Join(d.dir, "ws")
 	before := tree(t, ws)
-	lines := "changed  README.md\nadded    data.bin\nadded    docs/design.md\nadded    latest\nremoved  old.txt\nchanged  script\nadded    tool.sh\n"
+	lines := "changed  README.md\nadded    data.bin\nadded    docs/design.md\nadded    latest\nremoved  old.txt\nchanged  " +
+		"script\nadded    tool.sh\n"
 	got := d.run("apply", "s", "--dry-run")
 	require.Equal(t, lines, got.stdout.String(), got.stderr.String())
 	require.Contains(t, got.stderr.String(), "would apply 7 files of s after make to "+ws)
@@ -112,7 +113,8 @@ func testApplyElsewhere(t *testing.T, d *desk) {
 	require.Equal(t, want, tree(t, filepath.Join(d.dir, "patched")))
 	onScreen := *d
 	onScreen.terminal = true
-	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo \\x1b]0;done\x1b[0m\n", "only colours reach a terminal")
+	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo \\x1b]0;done\x1b[0m\n",
+		"only colours reach a terminal")
 	var doc applied
 	d.json(&doc, "apply", "s", "--patch", "data.bin")
 	require.Len(t, doc.Files, 1)
@@ -141,7 +143,8 @@ func TestASessionUnderWayIsAppliedAsFarAsItIs(t *testing.T) {
 	there.cwd = here // it was started from nowhere
 	got := there.run("apply", "s")
 	require.Equal(t, 1, got.code, "not without being asked to")
-	require.Contains(t, got.stderr.String(), "session s has not ended and its result is incomplete: 1 of 2 phases (think) is in its newest checkpoint; make was not done;"+
+	require.Contains(t, got.stderr.String(), "session s has not ended and its result is incomplete: 1 of 2 phases (think) is in "+
+		"its newest checkpoint; make was not done;"+
 		" run `maestro watch s` or `maestro apply s --partial`")
 	require.Empty(t, tree(t, here))
 	require.Contains(t, there.must(0, "apply", "s", "--dry-run"), "added    docs/design.md\n")
@@ -169,13 +172,15 @@ func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
 	until(t, func() bool {
 		var s session.Status
 		d.json(&s, "status", "s")
-		return len(s.Phases) == 3 && s.Phases[1].Status == session.Running && s.Phases[2].Status == session.Pending && fileExists(d.dir+"/sent")
+		return len(s.Phases) == 3 && s.Phases[1].Status == session.Running && s.Phases[2].Status == session.Pending &&
+			fileExists(d.dir+"/sent")
 	}, "the work is not sent back")
 	d.must(0, "cancel", "s", "--watch")
 	here := filepath.Join(d.dir, "here")
 	require.NoError(t, os.Mkdir(here, 0o700))
 	d.cwd = here
-	why := "session s is cancelled and its result is incomplete: 1 of 3 phases (plan) is in its newest checkpoint; build and review were sent back and not redone"
+	why := "session s is cancelled and its result is incomplete: 1 of 3 phases (plan) is in its newest checkpoint; build and " +
+		"review were sent back and not redone"
 	for _, flags := range [][]string{{}, {"--patch"}, {"--branch", "x"}} {
 		got := d.run(append([]string{"apply", "s"}, flags...)...)
 		require.Equal(t, 1, got.code)

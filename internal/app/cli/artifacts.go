@@ -33,7 +33,8 @@ type exportDocument struct {
 }
 
 func newArtifacts(a *app) *cobra.Command {
-	return group("artifacts", "List, get and compare the files that a session created", newArtifactsList(a), newArtifactsGet(a), newArtifactsDiff(a))
+	return group("artifacts", "List, get and compare the files that a session created", newArtifactsList(a), newArtifactsGet(a),
+		newArtifactsDiff(a))
 }
 
 func newArtifactsList(a *app) *cobra.Command {
@@ -81,7 +82,8 @@ func newArtifactsGet(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get SESSION [PATH...] --out DIR",
 		Short: "Write a session's files to a directory: selected files, or the whole result",
-		Long: "Write files of a session's newest checkpoint to a directory. A PATH is a file, a directory or a pattern like \"docs/**\"; without one, the whole result tree is written, including the workspace's files. " +
+		Long: "Write files of a session's newest checkpoint to a directory. A PATH is a file, a directory or a pattern like " +
+			"\"docs/**\"; without one, the whole result tree is written, including the workspace's files. " +
 			"With --of, they are the files as the last attempt of an assignment left them, to look at, or to correct and supply.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.out == "" {
@@ -153,7 +155,8 @@ func (c *getCommand) getLeft(ctx context.Context, sessionID string, wanted []str
 	}
 	tree := leftOf(record)
 	if tree == "" {
-		return usagef("session %s has no files of a finished attempt of %s; `%s` lists its assignments", sessionID, id, c.commandLine("status "+sessionID))
+		return usagef("session %s has no files of a finished attempt of %s; `%s` lists its assignments", sessionID, id,
+			c.commandLine("status "+sessionID))
 	}
 	files, err := c.export(ctx, s, tree, wanted)
 	if err != nil {
@@ -198,7 +201,8 @@ func newArtifactsDiff(a *app) *cobra.Command {
 			"                       with --redone, those since its work was last sent back\n" +
 			"  SESSION PHASE..PHASE the trees after two phases; an empty side is the start, or the newest tree\n" +
 			"  --with OTHER[:PHASE] the session's tree (after PHASE, if given), and that of another session\n\n" +
-			"The tree after a phase has the work of the phase and of all phases that it depends on. A PATH is a file, a directory or a pattern.",
+			"The tree after a phase has the work of the phase and of all phases that it depends on. A PATH is a file, a directory or " +
+			"a pattern.",
 		Example: "  maestro artifacts diff web-7 --stat\n  maestro artifacts diff web-7 design..testing -- src docs\n" +
 			"  maestro artifacts diff web-7 --with web-8",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -261,7 +265,8 @@ func (c *diffCommand) printOmitted(doc control.Diff) {
 		}
 	}
 	if omitted > 0 {
-		c.printErr("the texts of %s are left out, because all would be too large; name files: -- PATH...", textfmt.Count(omitted, "file"))
+		c.printErr("the texts of %s are left out, because all would be too large; name files: -- PATH...",
+			textfmt.Count(omitted, "file"))
 	}
 	if doc.Truncated {
 		c.printErr("there are more than %s; name files or directories: -- PATH...", textfmt.Count(len(doc.Files), "file"))
@@ -270,7 +275,10 @@ func (c *diffCommand) printOmitted(doc control.Diff) {
 
 // diffColour is the colour of a line of a unified difference.
 func diffColour(line string) terminal.Colour {
-	for _, head := range []string{"diff --git ", "index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ", "deleted file mode "} {
+	for _, head := range []string{
+		"diff --git ", "index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ",
+		"deleted file mode ",
+	} {
 		if strings.HasPrefix(line, head) {
 			return terminal.Bold
 		}
@@ -289,7 +297,8 @@ func diffColour(line string) terminal.Colour {
 func (c *diffCommand) writeStat(files []control.ChangedFile) {
 	t := c.table("PATH", "CHANGE", "ADDED", "REMOVED")
 	for _, f := range files {
-		plus, minus := terminal.Painted(fmt.Sprintf("+%d", f.Added), terminal.Green), terminal.Painted(fmt.Sprintf("-%d", f.Removed), terminal.Red)
+		plus, minus := terminal.Painted(fmt.Sprintf("+%d", f.Added), terminal.Green), terminal.Painted(fmt.Sprintf("-%d", f.Removed),
+			terminal.Red)
 		if f.Binary {
 			plus, minus = terminal.Painted("binary", terminal.Dim), terminal.Cell{}
 		}

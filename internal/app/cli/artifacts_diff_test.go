@@ -46,7 +46,8 @@ func (d *desk) craft(session string) {
 	if _, err := os.Stat(filepath.Join(d.dir, "ws")); err != nil {
 		d.workspace()
 	}
-	d.must(0, "run", d.file("team.yaml", craftTeam), "Make it so.\nAnd well.", "--session", session, "--workspace", filepath.Join(d.dir, "ws"), "--watch")
+	d.must(0, "run", d.file("team.yaml", craftTeam), "Make it so.\nAnd well.", "--session", session, "--workspace",
+		filepath.Join(d.dir, "ws"), "--watch")
 }
 
 func (d *desk) workspace() {
@@ -99,7 +100,8 @@ func runGit(t *testing.T, dir, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir),
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES="+
+		filepath.Dir(dir),
 		"GIT_AUTHOR_NAME=Ann", "GIT_AUTHOR_EMAIL=ann@example.com", "GIT_COMMITTER_NAME=Ann", "GIT_COMMITTER_EMAIL=ann@example.com")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "git %s\n%s", strings.Join(args, " "), out)

@@ -28,7 +28,10 @@ func TestTheAuditLogIsListed(t *testing.T) {
 	log := access.NewAudit(s.State, time.Now)
 	ctx := access.With(context.Background(), access.Local("ann@desk"))
 	for _, id := range []string{"s1", "s2"} {
-		err := log.Change(ctx, access.Operate, access.Event{Action: "session.cancel", Session: id, Team: "web", Detail: "=HYPERLINK(\"http://evil.example\")\x1b[2J"},
+		err := log.Change(ctx, access.Operate, access.Event{
+			Action: "session.cancel", Session: id, Team: "web",
+			Detail: "=HYPERLINK(\"http://evil.example\")\x1b[2J",
+		},
 			func(context.Context) error { return nil })
 		require.NoError(t, err)
 	}

@@ -17,7 +17,8 @@ func newBackup(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DIR|FILE",
 		Short: "Back up the state while sessions run",
-		Long: "Copy the database, as it is at one moment, and everything that it names. Sessions may run meanwhile; nothing is pruned.\n\n" +
+		Long: "Copy the database, as it is at one moment, and everything that it names. Sessions may run meanwhile; nothing is " +
+			"pruned.\n\n" +
 			"A directory that has a backup of this store gets what is missing, and one more copy of the database. " +
 			"A FILE that ends in .tar.zst is an archive with one backup. A backup that was interrupted can be repeated.",
 		Example: "  maestro backup /backup/maestro\n  maestro backup maestro.tar.zst",
@@ -29,7 +30,8 @@ func newBackup(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&o.Keep, "keep", backup.DefaultKeep, "copies of the database to keep in DIR")
-	cmd.Flags().BoolVar(&o.Content, "content", false, "leave out the database: PostgreSQL is backed up with pg_dump or pg_basebackup, before this")
+	cmd.Flags().BoolVar(&o.Content, "content", false, "leave out the database: PostgreSQL is backed up with pg_dump or "+
+		"pg_basebackup, before this")
 	return a.addStoreFlags(cmd)
 }
 
@@ -44,7 +46,8 @@ func runBackup(ctx context.Context, a *app, to string, o backup.Options) (err er
 		return failf("%w", err)
 	}
 	return a.result(report, func() {
-		a.print("%s: %s and %s, of which %d new; %s copied", to, cmp.Or(report.Database, "content only"), textfmt.Count(report.Blobs, "blob"), report.Copied, textfmt.Size(report.Bytes))
+		a.print("%s: %s and %s, of which %d new; %s copied", to, cmp.Or(report.Database, "content only"),
+			textfmt.Count(report.Blobs, "blob"), report.Copied, textfmt.Size(report.Bytes))
 	})
 }
 
@@ -53,11 +56,14 @@ func newRestore(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FROM",
 		Short: "Restore a backup into an empty or damaged state directory",
-		Long: "Put a backup into a state directory that is empty, or whose database is damaged. FROM is a directory with backups, of which the newest is taken, " +
+		Long: "Put a backup into a state directory that is empty, or whose database is damaged. FROM is a directory with backups, of " +
+			"which the newest is taken, " +
 			"one copy of the database in it, or an archive. Stop all workers and servers first.\n\n" +
-			"A damaged database is moved aside, and everything is verified. Temporal may be ahead of the backup. So the next worker that starts ends the run of each session that had not ended, and starts a new one from the store.",
-		Example: "  maestro restore /backup/maestro --state-dir /var/maestro/state\n  maestro restore /backup/maestro/state-20261126T100000Z.db",
-		RunE:    func(cmd *cobra.Command, args []string) error { return runRestore(cmd.Context(), a, args[0], o) },
+			"A damaged database is moved aside, and everything is verified. Temporal may be ahead of the backup. So the next worker " +
+			"that starts ends the run of each session that had not ended, and starts a new one from the store.",
+		Example: "  maestro restore /backup/maestro --state-dir /var/maestro/state\n  maestro restore " +
+			"/backup/maestro/state-20261126T100000Z.db",
+		RunE: func(cmd *cobra.Command, args []string) error { return runRestore(cmd.Context(), a, args[0], o) },
 	}
 	cmd.Flags().BoolVar(&o.Replace, "replace", false, "move the database aside although it is not damaged")
 	return a.addSessionFlags(cmd)
@@ -93,7 +99,8 @@ func (a *app) writeRestored(report backup.Restored, dir string) {
 	for _, f := range report.Faults {
 		a.print("%s", a.palette.Paint(terminal.Red, f.Error()))
 	}
-	a.print("restored %s and %s (%d copied) into %s: %s", report.Database, textfmt.Count(report.Blobs, "blob"), report.Copied, dir, verdict(len(report.Faults)))
+	a.print("restored %s and %s (%d copied) into %s: %s", report.Database, textfmt.Count(report.Blobs, "blob"), report.Copied, dir,
+		verdict(len(report.Faults)))
 	if len(report.Open) == 0 {
 		a.print("No session was open.")
 		return

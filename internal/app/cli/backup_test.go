@@ -19,12 +19,14 @@ func TestASessionOfARestoredBackupIsRestarted(t *testing.T) {
 	d := newDesk(t).withServer()
 	gate := func(phase string) string { return filepath.Join(d.dir, "gate-"+phase) }
 	script := func(phase string) string {
-		return fmt.Sprintf("echo %s >> %s/begun; while test ! -e %s; do sleep 0.05; done; echo x > code.txt; mkdir -p docs; echo x > docs/x.md\n", phase, d.dir, gate(phase))
+		return fmt.Sprintf("echo %s >> %s/begun; while test ! -e %s; do sleep 0.05; done; echo x > code.txt; mkdir -p docs; echo x > "+
+			"docs/x.md\n", phase, d.dir, gate(phase))
 	}
 	scripts := map[string]string{"writer": script("think"), "coder": script("build")}
 	w := d.withWorker(scripts)
 	begun := func(lines string) {
-		until(t, func() bool { data, _ := os.ReadFile(filepath.Join(d.dir, "begun")); return string(data) == lines }, "the phases did not begin: %s", lines)
+		until(t, func() bool { data, _ := os.ReadFile(filepath.Join(d.dir, "begun")); return string(data) == lines },
+			"the phases did not begin: %s", lines)
 	}
 	d.must(0, "run", d.file("team.yaml", twoTeam), "make it", "--session", "s")
 	begun("think\n")
@@ -43,7 +45,8 @@ func TestASessionOfARestoredBackupIsRestarted(t *testing.T) {
 	var status session.Status
 	d.withWorker(scripts)
 	require.NoError(t, os.WriteFile(gate("build"), nil, 0o600))
-	until(t, func() bool { d.json(&status, "status", "s"); return status.Status == session.Completed }, "the session did not complete")
+	until(t, func() bool { d.json(&status, "status", "s"); return status.Status == session.Completed },
+		"the session did not complete")
 	begun("think\nbuild\nthink\nbuild\n")
 	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
 }

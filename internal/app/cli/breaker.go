@@ -87,7 +87,9 @@ func newBreakerReset(a *app) *cobra.Command {
 }
 
 // setBreaker changes a breaker, and shows it.
-func setBreaker[B any](ctx context.Context, a *app, o httpapi.Operation[httpapi.NameBody[B], workerpool.Breaker], name string, body B) error {
+func setBreaker[B any](ctx context.Context, a *app, o httpapi.Operation[httpapi.NameBody[B], workerpool.Breaker], name string,
+	body B,
+) error {
 	in := httpapi.NameBody[B]{Name: name, Body: body}
 	return explainBreaker(name, report(ctx, a, a.here(a.temporalBase(a.openStore)), o, in, a.writeBreaker))
 }
@@ -165,7 +167,8 @@ func explainBreaker(name string, err error) error {
 	case failed.Kind == control.NotFound:
 		return usagef("%w; `maestro breaker list` shows all", err)
 	case failed.Kind == control.Unavailable:
-		return failf("%w; start a worker with `maestro worker`, and check with `maestro breaker show %s` before you try again", err, name)
+		return failf("%w; start a worker with `maestro worker`, and check with `maestro breaker show %s` before you try again", err,
+			name)
 	}
 	return inputError(err)
 }

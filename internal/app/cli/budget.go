@@ -31,7 +31,8 @@ func newBudgetShow(a *app) *cobra.Command {
 		Use:   "show (SESSION | --team TEAM)",
 		Short: "Show a session's budgets and its calls with unknown cost, or a team's daily budget",
 		Long: "Show a session's budgets, what is left of them, and the calls with unknown cost. " +
-			"With --team, show the team's daily budget (UTC) over all its sessions in the store. This needs neither a worker nor Temporal.",
+			"With --team, show the team's daily budget (UTC) over all its sessions in the store. This needs neither a worker nor " +
+			"Temporal.",
 		Args: sessionOrTeam(&team),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, at := cmd.Context(), a.served(a.storeBase)
@@ -104,7 +105,8 @@ func (a *app) writeBudgets(doc control.Budgets) {
 	a.print("")
 	t.Write(a.stdout)
 	if unsettled {
-		a.printErr("settle a call when you know its cost: maestro budget settle %s CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of CALL to settle all", doc.Session)
+		a.printErr("settle a call when you know its cost: maestro budget settle %s CALL --output-tokens N --cost-usd X, or "+
+			"--write-off; use --all instead of CALL to settle all", doc.Session)
 	}
 }
 
@@ -141,7 +143,8 @@ func (a *app) printHistory(raises []budget.Raise, warnings []budget.Warning) {
 		a.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
 	}
 	for _, w := range warnings {
-		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s reached %g%% (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
+		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s reached %g%% (%s) %s", w.Scope, 100*w.At,
+			terminal.Amount(w.Spent), terminal.Moment(&w.When))))
 	}
 }
 
@@ -155,7 +158,8 @@ func newBudgetRaise(a *app) *cobra.Command {
 			"with --persona, --phase or --session, that one. " +
 			"A session that waits because the budget is spent continues where it stopped; finished calls are not paid again. " +
 			"If no worker answers within " + control.AnswerTimeout.String() + ", the raise is applied as soon as one does.\n\n" +
-			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs neither a worker nor Temporal.",
+			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs " +
+			"neither a worker nor Temporal.",
 		Args: sessionOrTeam(&team),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if usd != "" {
@@ -210,7 +214,8 @@ func (a *app) raiseBudget(ctx context.Context, sessionID string, r control.Raise
 		a.printErr("the budget of %s is now %s, %s spent",
 			budget.Label(doc.Raised.Scope), terminal.Cap(doc.Raised.Cap), terminal.AmountIn(doc.Raised.Spent, doc.Raised.Cap))
 	default:
-		a.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", control.AnswerTimeout, sessionID)
+		a.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", control.AnswerTimeout,
+			sessionID)
 	}
 	return a.result(doc, func() {})
 }
@@ -232,7 +237,8 @@ func newBudgetSettle(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "settle SESSION [CALL]",
 		Short: "Record or write off the cost of an unsettled call",
-		Long: "Record the cost of a call whose worker died, or whose connection broke, before its cost was known. Until then its estimate " +
+		Long: "Record the cost of a call whose worker died, or whose connection broke, before its cost was known. Until then its " +
+			"estimate " +
 			"counts against the budgets. `maestro budget show` lists such calls with their ids; look up their cost at the provider.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if c.all {
@@ -289,7 +295,8 @@ func (c *settleCommand) check(priced bool) error {
 	case c.asEstimated:
 		c.as.As = control.SettledAsEstimated
 	case !given:
-		return usagef("missing cost; give it, like --input-tokens 1200 --output-tokens 300 --cost-usd 0.01, or --write-off, or --as-estimated")
+		return usagef("missing cost; give it, like --input-tokens 1200 --output-tokens 300 --cost-usd 0.01, or --write-off, or " +
+			"--as-estimated")
 	}
 	return inputError(c.as.Check())
 }
@@ -328,5 +335,6 @@ func (c *settleCommand) writeSettled(doc control.Settled) {
 	if doc.WrittenOff {
 		what = "nothing"
 	}
-	c.print("call %s of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate))
+	c.print("call %s of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what,
+		terminal.Amount(doc.Estimate))
 }

@@ -42,7 +42,8 @@ func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
 	a.printDamage(doc.Damage)
 	t := a.table("AFTER", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, one := range doc.Checkpoints {
-		t.Add(one.Name(), one.Checkpoint.Short(), one.Assignments, one.Artifacts, terminal.Number(one.Usage.Tokens()), terminal.Moment(&one.CreatedAt))
+		t.Add(one.Name(), one.Checkpoint.Short(), one.Assignments, one.Artifacts, terminal.Number(one.Usage.Tokens()),
+			terminal.Moment(&one.CreatedAt))
 	}
 	return a.result(doc, func() { t.Write(a.stdout) })
 }
@@ -64,7 +65,8 @@ func newCheckpointsShow(a *app) *cobra.Command {
 }
 
 func (a *app) writeCheckpoint(checkpoint control.ShownCheckpoint) {
-	a.print("%s  after phase %s of session %s, team %s", a.palette.Paint(terminal.Bold, checkpoint.Name.Short()), checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
+	a.print("%s  after phase %s of session %s, team %s", a.palette.Paint(terminal.Bold, checkpoint.Name.Short()),
+		checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
 	a.print("taken %s, run %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Run,
 		terminal.Number(checkpoint.Usage.Tokens()), terminal.Money(checkpoint.Usage), terminal.Dash(checkpoint.Previous.Short()))
 	if len(checkpoint.Assignments) > 0 {
@@ -118,7 +120,8 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION | --all]",
 		Short: "Verify the data of a session, or of the whole store",
-		Long: "Read the rows, the mirror and the blobs of a session, or with --all of the whole store, and compare them with their SHA-256. " +
+		Long: "Read the rows, the mirror and the blobs of a session, or with --all of the whole store, and compare them with their " +
+			"SHA-256. " +
 			"Damaged blobs are listed and moved to the directory damaged of the store; the exit code is then 1. " +
 			"A damaged mirror is written again from the checkpoints' blobs, and a damaged checkpoint from the mirror.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,8 +159,10 @@ func (a *app) verify(ctx context.Context, sessionIDs []string) (err error) {
 		for _, note := range report.Notes {
 			a.print("%s", note)
 		}
-		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
-			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
+		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"),
+			textfmt.Count(report.Checkpoints, "checkpoint"),
+			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes),
+			verdict(len(report.Faults)))
 	})
 	if err != nil {
 		return err

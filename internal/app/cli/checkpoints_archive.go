@@ -45,8 +45,10 @@ func newCheckpointsExport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export SESSION",
 		Short: "Export a session to a file, for another store",
-		Long: "Write everything needed to resume a session (its checkpoints, records, files and team) to one archive. All data is verified. " +
-			"`checkpoints import` imports it into another store. Transcripts, stored answers and the conversations of agent programs are included only with --transcripts.",
+		Long: "Write everything needed to resume a session (its checkpoints, records, files and team) to one archive. All data is " +
+			"verified. " +
+			"`checkpoints import` imports it into another store. Transcripts, stored answers and the conversations of agent programs " +
+			"are included only with --transcripts.",
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&c.out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
@@ -128,10 +130,13 @@ func newCheckpointsImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a session from an export, or from a checkpoint of Maestro Hive 1.0",
-		Long: "Import a session into the store. FILE is an archive of `checkpoints export`, or a checkpoint of Maestro Hive 1.0, which needs --team: " +
+		Long: "Import a session into the store. FILE is an archive of `checkpoints export`, or a checkpoint of Maestro Hive 1.0, " +
+			"which needs --team: " +
 			"the outputs of each completed phase become the file " + hiveimport.Folder + "/<phase>.json, its decisions decisions.\n\n" +
-			"Everything is verified first; an import is complete or changes nothing. The session is closed: continue it with `maestro resume`.",
-		Example: "  maestro checkpoints import web-1" + archiveSuffix + "\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
+			"Everything is verified first; an import is complete or changes nothing. The session is closed: continue it with " +
+			"`maestro resume`.",
+		Example: "  maestro checkpoints import web-1" + archiveSuffix +
+			"\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.file = args[0]
 			return c.run(cmd.Context())
@@ -194,7 +199,8 @@ func (c *importCommand) run(ctx context.Context) error {
 // archive imports what `checkpoints export` wrote.
 func (c *importCommand) archive(ctx context.Context, r io.Reader, key session.Key) (importedDocument, error) {
 	if c.team != "" {
-		return importedDocument{}, usagef("%s is an archive, which includes its team; to use another team, run `maestro resume SESSION --team %s` afterwards", c.file, c.team)
+		return importedDocument{}, usagef("%s is an archive, which includes its team; to use another team, run `maestro resume "+
+			"SESSION --team %s` afterwards", c.file, c.team)
 	}
 	s, err := c.openStore()
 	if err != nil {
@@ -229,17 +235,20 @@ func (c *importCommand) hive(ctx context.Context, r io.Reader, key session.Key) 
 	case err != nil:
 		return importedDocument{}, usagef("%s: %w", c.file, err)
 	case len(data) > maxHive:
-		return importedDocument{}, usagef("%s is larger than %s, the limit for a checkpoint of Maestro Hive", c.file, textfmt.Size(maxHive))
+		return importedDocument{}, usagef("%s is larger than %s, the limit for a checkpoint of Maestro Hive", c.file,
+			textfmt.Size(maxHive))
 	}
 	parsed, err := hiveimport.Parse(data)
 	if json.Valid(data) && !hiveimport.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return importedDocument{}, usagef("%s is neither an archive of `maestro checkpoints export` nor a checkpoint of Maestro Hive 1.0", c.file)
+		return importedDocument{}, usagef("%s is neither an archive of `maestro checkpoints export` nor a checkpoint of "+
+			"Maestro Hive 1.0", c.file)
 	}
 	if err != nil {
 		return importedDocument{}, inFile(c.file, err)
 	}
 	if c.team == "" {
-		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; give the team that continues it with --team FILE", c.file)
+		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; give the team that continues it with --team FILE",
+			c.file)
 	}
 	t, err := c.teamNamed(ctx, c.team)
 	if err != nil {

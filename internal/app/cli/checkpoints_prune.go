@@ -47,7 +47,8 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 		Long: "Remove the working directories of ended sessions, old checkpoints of closed sessions, and unused blobs. " +
 			"Everything that a kept checkpoint, a record or an open session needs stays, and so does every blob younger than a day. " +
 			"Sessions may run at the same time.\n\n" +
-			"With --schedule DURATION, a Temporal Schedule prunes at that interval on the store's workers; --schedule off removes the schedule.",
+			"With --schedule DURATION, a Temporal Schedule prunes at that interval on the store's workers; --schedule off removes the " +
+			"schedule.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = cmd.Flags().Changed
 			if err := c.check(); err != nil {
@@ -128,7 +129,8 @@ func (c *pruneCommand) write(r session.PruneReport) {
 		c.print("")
 	}
 	c.print("%s checked: %s, %s (%s) and the working directories of %s %s; %s kept", textfmt.Count(r.Sessions, "session"),
-		textfmt.Count(r.Checkpoints, "checkpoint"), textfmt.Count(r.Blobs, "blob"), textfmt.Size(r.Bytes), textfmt.Count(r.WorkDirs, "session"), did,
+		textfmt.Count(r.Checkpoints, "checkpoint"), textfmt.Count(r.Blobs, "blob"), textfmt.Size(r.Bytes),
+		textfmt.Count(r.WorkDirs, "session"), did,
 		textfmt.Count(r.Kept, "checkpoint"))
 }
 

@@ -63,7 +63,8 @@ func TestPruning(t *testing.T) {
 	require.Contains(t, d.must(0, "doctor"), "every 24h0m0s")
 	s, err := store.Open(d.state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	require.NoError(t, d.temporal().ScheduleClient().GetHandle(t.Context(), workflows.PruneID(s.ID())).Trigger(t.Context(), client.ScheduleTriggerOptions{}))
+	require.NoError(t, d.temporal().ScheduleClient().GetHandle(t.Context(), workflows.PruneID(s.ID())).Trigger(t.Context(),
+		client.ScheduleTriggerOptions{}))
 	until(t, func() bool {
 		_, err := os.Stat(waste)
 		return os.IsNotExist(err)

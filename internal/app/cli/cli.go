@@ -86,11 +86,12 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Run a team of AI personas through the phases of a piece of work, durably",
 		Long: "Maestro runs a team of AI personas through the phases of a piece of work, durably.\n\n" +
 			"Try it:  maestro demo",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cmdline.NoCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmdline.CheckFlags(cmd) }, // cobra itself calls it no misuse
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cmdline.NoCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// cobra itself calls it no misuse
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmdline.CheckFlags(cmd) },
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Sessions:"},

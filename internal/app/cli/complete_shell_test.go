@@ -35,7 +35,8 @@ func (d *desk) install(shell string) {
 
 // withMaestro is the desk's environment, with maestro in PATH.
 func (d *desk) withMaestro() []string {
-	return append(d.environ[:len(d.environ):len(d.environ)], "PATH="+filepath.Dir(temporaltest.Binary(d.t, "maestro"))+":"+os.Getenv("PATH"))
+	return append(d.environ[:len(d.environ):len(d.environ)], "PATH="+filepath.Dir(temporaltest.Binary(d.t, "maestro"))+":"+
+		os.Getenv("PATH"))
 }
 
 // TestCompletionInFish installs the completion as docs/cli.md says, and asks fish what it offers: the scripts of all

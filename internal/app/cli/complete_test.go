@@ -40,13 +40,17 @@ func (b *bank) withCrew() *bank {
 	b.t.Helper()
 	b.session("web.v2-done", "crew", 3*time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.Request{
-		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Actions: []session.Action{
+			session.AnswerApprove,
+			session.AnswerReject,
+		},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
 		Actions: helpVerbs,
 	})
-	require.NoError(b.t, b.store.State.PutBreaker(b.t.Context(), session.BreakerStatus{Name: "anthropic", State: session.BreakerClosed, Since: time.Now()}))
+	require.NoError(b.t, b.store.State.PutBreaker(b.t.Context(),
+		session.BreakerStatus{Name: "anthropic", State: session.BreakerClosed, Since: time.Now()}))
 	return b
 }
 
@@ -59,7 +63,11 @@ func TestCompletion(t *testing.T) {
 		want      []string
 		directive string
 	}{
-		{"watch ", []string{"stuck\thelp_needed, team crew", "judged\trunning, team crew", "web.v2-done\tcompleted, team crew"}, noFilesSorted},
+		{
+			"watch ",
+			[]string{"stuck\thelp_needed, team crew", "judged\trunning, team crew", "web.v2-done\tcompleted, team crew"},
+			noFilesSorted,
+		},
 		{"status web.", []string{"web.v2-done\tcompleted, team crew"}, noFilesSorted},
 		{"status stuck ", nil, noFiles},
 		{"logs stuck b", []string{"build/bob"}, noFilesSorted},
@@ -103,11 +111,15 @@ func TestCompletionNeverComplains(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	broken := d.file("broken.yaml", "version: 1\nphases: nothing\n")
-	for _, typed := range []string{"watch ", "resolve ", "resolve gone ", "logs gone ", "artifacts get gone ", "apply gone ", "budget settle gone ", "breaker trip ", "plan " + broken + " --only "} {
+	for _, typed := range []string{
+		"watch ", "resolve ", "resolve gone ", "logs gone ", "artifacts get gone ", "apply gone ",
+		"budget settle gone ", "breaker trip ", "plan " + broken + " --only ",
+	} {
 		c := d.run(append([]string{"__complete"}, strings.Split(typed, " ")...)...)
 		require.Zero(t, c.code, typed)
 		require.NotContains(t, c.stdout.String(), "gone")
-		require.Equal(t, 1, strings.Count(c.stderr.String(), "\n"), "cobra says how it ended, and nobody else anything: %s", c.stderr.String())
+		require.Equal(t, 1, strings.Count(c.stderr.String(), "\n"), "cobra says how it ended, and nobody else anything: %s",
+			c.stderr.String())
 	}
 	require.NoDirExists(t, d.state)
 }

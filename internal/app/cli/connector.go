@@ -134,7 +134,8 @@ func (c *connector) stored(ctx context.Context, sessionID string) (*store.Store,
 // sessionNotFound is the error for a session that is not found, with a suggestion of those
 // that exist.
 func (c *connector) sessionNotFound(sessionID, where string, known []string) error {
-	hint := textfmt.DidYouMean(sessionID, slices.DeleteFunc(known, func(s string) bool { return s == sessionID })) // its directory may be empty
+	// its directory may be empty
+	hint := textfmt.DidYouMean(sessionID, slices.DeleteFunc(known, func(s string) bool { return s == sessionID }))
 	if hint == "" {
 		hint = fmt.Sprintf("; `%s` lists all sessions", c.commandLine("list"))
 	}
@@ -242,7 +243,8 @@ func (c *connector) describeError(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
 	case temporalutil.Lost(err):
-		return fmt.Sprintf("the connection to Temporal was lost (%s); check that it runs, and try again", textfmt.FirstLine(err.Error()))
+		return fmt.Sprintf("the connection to Temporal was lost (%s); check that it runs, and try again",
+			textfmt.FirstLine(err.Error()))
 	}
 	return err.Error()
 }
@@ -252,7 +254,8 @@ func (c *connector) noNamespace(err error) string {
 	if missing, ok := errors.AsType[*serviceerror.NamespaceNotFound](err); ok && missing.Namespace != "" {
 		name = missing.Namespace
 	}
-	return fmt.Sprintf("namespace %[2]q not found in Temporal at %[1]s; choose another with --namespace, or create it: temporal operator namespace create --namespace %s",
+	return fmt.Sprintf("namespace %[2]q not found in Temporal at %[1]s; choose another with --namespace, or create it: temporal "+
+		"operator namespace create --namespace %s",
 		c.connected.address, name, name)
 }
 

@@ -79,8 +79,14 @@ func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 	statetest.Put(b.t, b.store.State, key(name), func(e *session.Execution) {
 		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
 		e.Phases = []session.PhaseStatus{
-			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "ann", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
-			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
+			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{
+				Persona:           "ann",
+				AssignmentSummary: session.AssignmentSummary{Status: session.Completed},
+			}}},
+			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{
+				Persona:           "bob",
+				AssignmentSummary: session.AssignmentSummary{Status: session.Completed},
+			}}},
 		}
 	})
 	if used != (cost.Usage{}) {
@@ -89,12 +95,15 @@ func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 }
 
 // pay books a call that began so long ago, and returns its id.
-func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago time.Duration, end state.CallState, used cost.Usage) string {
+func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago time.Duration, end state.CallState,
+	used cost.Usage,
+) string {
 	b.t.Helper()
 	b.clock.Set(time.Now().Add(-ago))
 	defer b.clock.Set(time.Now())
 	return statetest.Book(b.t, b.store.State, statetest.Booking{
-		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: b.teams[sessionID], Agent: agent, Model: agent + "-1", End: end, Cost: used,
+		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: b.teams[sessionID], Agent: agent, Model: agent +
+			"-1", End: end, Cost: used,
 	})
 }
 
@@ -113,12 +122,16 @@ func TestWhatASessionCost(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.session("s", "crew", time.Hour, cost.Usage{})
-	b.pay("s", built, "coder", time.Hour, state.CallAnswered, cost.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
+	b.pay("s", built, "coder", time.Hour, state.CallAnswered, cost.Usage{
+		InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300,
+		CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1,
+	})
 	b.pay("s", built, "cheap", 3*day, state.CallFailed, tokensOf(10, 0, 0))
 	b.pay("s", built, "coder", time.Hour, state.CallUnsettled, tokensOf(7, 70, 2_500_000_000))
 	b.pay("s", planned, "writer", 9*day, state.CallAnswered, tokensOf(1000, 200, 100_000_000))
 	b.pay("s", planned, "writer", time.Minute, state.CallBegun, tokensOf(500, 5, 0))
-	statetest.Admit(t, b.store.State, key("s"), "crew", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10_000}), statetest.Limit(session.BudgetOfPersona, "bob", spec.Cap{USD: 2_500_000_001}))
+	statetest.Admit(t, b.store.State, key("s"), "crew", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10_000}),
+		statetest.Limit(session.BudgetOfPersona, "bob", spec.Cap{USD: 2_500_000_001}))
 
 	var doc costs
 	b.json(&doc, "usage", "s")
@@ -127,7 +140,10 @@ func TestWhatASessionCost(t *testing.T) {
 	require.Equal(t, "plan", doc.Rows[0].Phase, "phases come in the team's order")
 	require.Equal(t, 1, doc.Rows[0].Reserved.Calls)
 	require.EqualValues(t, 505, doc.Rows[0].Reserved.Tokens)
-	require.Equal(t, cost.Usage{InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1}, doc.Rows[1].Usage)
+	require.Equal(t, cost.Usage{
+		InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5,
+		CostUSD: 1,
+	}, doc.Rows[1].Usage)
 	require.Equal(t, 2, doc.Rows[1].Calls, "an abandoned call whose cost is known is one, too")
 	require.Equal(t, 1, doc.Rows[1].Unsettled.Calls)
 	require.Equal(t, cost.USD(2_500_000_000), doc.Rows[1].Unsettled.Usage.CostUSD)
@@ -175,7 +191,8 @@ func TestWhatAllSessionsCost(t *testing.T) {
 	}, got)
 	doc = costs{}
 	b.json(&doc, "usage", "--by", "team", "--since", "4d")
-	require.Equal(t, []string{"", "band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team, doc.Rows[2].Team}, "teams come by name")
+	require.Equal(t, []string{"", "band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team, doc.Rows[2].Team},
+		"teams come by name")
 	require.EqualValues(t, 5, doc.Rows[2].Tokens)
 	require.EqualValues(t, 117, doc.Total.Tokens)
 

@@ -65,8 +65,10 @@ func newDev(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a Temporal server, its Web UI, the dashboard and a worker on this machine",
-		Long: "Run a Temporal server, its Web UI, the dashboard with the HTTP API, and a worker on this machine, until Ctrl-C. All data is kept in the state directory; sessions continue at the next start.\n\n" +
-			"The server listens on " + localdev.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
+		Long: "Run a Temporal server, its Web UI, the dashboard with the HTTP API, and a worker on this machine, until Ctrl-C. All " +
+			"data is kept in the state directory; sessions continue at the next start.\n\n" +
+			"The server listens on " + localdev.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else " +
+			"./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			c.MetricsAddress = cmp.Or(c.MetricsAddress, c.environ.get(service.MetricsAddressVariable))
 			if c.HealthPort, c.ServesHealth, err = service.HealthPort(healthPort, c.environ.get); err != nil {
@@ -81,7 +83,8 @@ func newDev(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.Uint16Var(&c.Port, "port", c.Port, "port of the Temporal server; 0: a free port")
 	flags.Uint16Var(&c.UIPort, "ui-port", c.UIPort, "port of the Web UI; 0: a free port")
-	flags.Uint16Var(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API (default: %d, or a free port if that is taken)", dashboardPort))
+	flags.Uint16Var(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API (default: %d, or a free "+
+		"port if that is taken)", dashboardPort))
 	flags.BoolVar(&c.Headless, "headless", false, "run neither the Web UI nor the dashboard")
 	flags.StringVar(&c.agents, "agents", "", "worker file")
 	flags.StringVar(&c.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)
@@ -282,7 +285,8 @@ func newDemo(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run an example session from start to end, without any setup",
-		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show its progress and results. " +
+		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show its progress " +
+			"and results. " +
 			"The agents are shell scripts that need no model; what they write is really built and tested. The exit code is the session's.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
@@ -346,7 +350,10 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err != nil {
 		return nil, err
 	}
-	doc, err := control.Starts{Base: base}.Start(ctx, control.NewSession{Team: control.TeamInput{Loaded: &t}, Requirement: requirement})
+	doc, err := control.Starts{Base: base}.Start(ctx, control.NewSession{
+		Team:        control.TeamInput{Loaded: &t},
+		Requirement: requirement,
+	})
 	if err == nil && !doc.Admitted {
 		err = cmp.Or(ctx.Err(), launch.ErrNotAdmitted)
 	}
@@ -384,6 +391,7 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *loo
 	default:
 		c.print("Web UI       `maestro demo --keep%s` keeps it running; `maestro dev%s` shows this session again", flags, flags)
 	}
-	c.print("\nmore:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.session, flags)
+	c.print("\nmore:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s",
+		w.session, flags)
 	return nil
 }

@@ -89,7 +89,12 @@ func (a *app) writeLocal(doc localDocument) {
 	}
 	a.print("process    %d", doc.PID)
 	a.print("Temporal   %s, namespace %s", doc.Address, doc.Namespace)
-	for _, line := range []struct{ name, value string }{{"Web UI    ", doc.WebUI}, {"dashboard ", doc.Dashboard}, {"agents    ", doc.WorkerFile}, {"messages  ", doc.Log}} {
+	for _, line := range []struct{ name, value string }{
+		{"Web UI    ", doc.WebUI},
+		{"dashboard ", doc.Dashboard},
+		{"agents    ", doc.WorkerFile},
+		{"messages  ", doc.Log},
+	} {
 		if line.value != "" {
 			a.print("%s %s", line.name, line.value)
 		}

@@ -72,7 +72,8 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	announced, lives := temporalutil.FindLocal(d.state, "test")
 	require.True(t, lives)
 	require.Equal(t, temporalutil.LocalServer{
-		Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid, WorkerFile: filepath.Join(d.dir, "agents.yaml"), Reloads: true,
+		Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid,
+		WorkerFile: filepath.Join(d.dir, "agents.yaml"), Reloads: true,
 	}, announced)
 	_, lives = temporalutil.FindLocal(d.state, "another-machine")
 	require.False(t, lives)
@@ -81,7 +82,8 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	require.Equal(t, "-rw-------", info.Mode().String())
 	elsewhere := *d
 	elsewhere.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
-	require.Contains(t, elsewhere.run("status", "s").stderr.String(), "cannot reach Temporal at 127.0.0.1:1;", "the environment wins")
+	require.Contains(t, elsewhere.run("status", "s").stderr.String(), "cannot reach Temporal at 127.0.0.1:1;",
+		"the environment wins")
 
 	server := serverOf(t, d.state)
 	require.NotZero(t, server)

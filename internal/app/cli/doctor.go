@@ -28,9 +28,12 @@ func newDoctor(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [TEAM]",
 		Short: "Check everything that a session needs, with a remedy for each finding",
-		Long: "Check everything that a session needs: Temporal and its namespace, the store, the workers, the pollers of task queues, breakers; with --agents " +
-			"or MAESTRO_AGENTS also what a worker file needs on this machine, with one call of its Jira, and with TEAM what a team needs from the workers. Each finding has a remedy. " +
-			"If Temporal does not answer, everything else is checked. The exit code is 1 if a check failed, and 0 if there are only warnings.\n\n" +
+		Long: "Check everything that a session needs: Temporal and its namespace, the store, the workers, the pollers of task " +
+			"queues, breakers; with --agents " +
+			"or MAESTRO_AGENTS also what a worker file needs on this machine, with one call of its Jira, and with TEAM what a team " +
+			"needs from the workers. Each finding has a remedy. " +
+			"If Temporal does not answer, everything else is checked. The exit code is 1 if a check failed, and 0 if there are only " +
+			"warnings.\n\n" +
 			"Nothing is changed: temporary files in the store are removed again.",
 		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +81,10 @@ const (
 func (a *app) writeFindings(found []control.Finding) {
 	const margin = resultWidth + checkWidth
 	for _, f := range found {
-		colour := map[string]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Bad: terminal.Red}[f.Result]
+		colour := map[string]terminal.Colour{
+			doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow,
+			doctor.Bad: terminal.Red,
+		}[f.Result]
 		head := a.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {

@@ -47,7 +47,8 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	fs := doctor("", without(proctest.UserNamespaces))
 	f := fs.of(t, "processes", "warning")
 	require.Contains(t, f.Message, "agents and checks work without rooms: start the shim: ")
-	require.Regexp(t, "the service or container forbids it; see docs/deployment.md|user namespaces are|AppArmor restricts", f.Message)
+	require.Regexp(t, "the service or container forbids it; see docs/deployment.md|user namespaces are|AppArmor restricts",
+		f.Message)
 	require.Contains(t, f.Remedy, "isolation: none")
 	if os.Geteuid() == 0 {
 		require.Equal(t, "agents and checks run as root", fs.of(t, "processes user", "warning").Message)
@@ -56,8 +57,10 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	require.Contains(t, f.Message, "isolation: required, but this host permits no rooms: ")
 
 	limits := doctor("isolation: none\n", without(proctest.Landlock)).of(t, "limits", "ok").Message
-	require.Contains(t, limits, "files all of its user (nothing, because the kernel, or the filter of system calls, permits no Landlock 2)")
-	require.Contains(t, limits, "signals all of its user (nothing, because the kernel, or the filter of system calls, permits no Landlock 6)")
+	require.Contains(t, limits, "files all of its user (nothing, because the kernel, or the filter of system calls, permits no "+
+		"Landlock 2)")
+	require.Contains(t, limits, "signals all of its user (nothing, because the kernel, or the filter of system calls, permits no "+
+		"Landlock 6)")
 	if room.Landlock() >= room.ScopeVersion {
 		limits = fs.of(t, "limits", "ok").Message
 		require.Contains(t, limits, "files its own and what it is shown (Landlock ")
@@ -67,7 +70,8 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 
 	if permitsRooms() {
 		limits = doctor("", without(proctest.Landlock)).of(t, "limits", "ok").Message
-		require.Contains(t, limits, "abstract sockets those of the host with `network: host` (nothing, because the kernel, or the filter of system calls, permits no Landlock 6)")
+		require.Contains(t, limits, "abstract sockets those of the host with `network: host` (nothing, because the kernel, or the "+
+			"filter of system calls, permits no Landlock 6)")
 	}
 
 	many := ""
@@ -75,7 +79,8 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 		many += fmt.Sprintf("  a%d: {kind: command, argv: [\"true\"], concurrency: 1000}\n", i)
 	}
 	f = doctor(many, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) }).of(t, "threads", "warning")
-	require.Regexp(t, `^programs may fail, because each attempt may have only \d+ threads: .* leaves \d+ for \d+ attempts`, f.Message)
+	require.Regexp(t, `^programs may fail, because each attempt may have only \d+ threads: .* leaves \d+ for \d+ attempts`,
+		f.Message)
 
 	if !permitsRooms() || os.Geteuid() != 0 {
 		return // no overlay can be put where the store is

@@ -75,7 +75,8 @@ func (d *desk) follow(f finding) {
 func TestDoctorWithoutAnything(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: [NOT_SET_HERE]}\n"))
+	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: "+
+		"[NOT_SET_HERE]}\n"))
 	fs := d.findings()
 	require.Contains(t, fs.of(t, "temporal", "bad").Message, "cannot reach Temporal at 127.0.0.1:1")
 	require.Contains(t, fs.of(t, "store", "warning").Message, "(by MAESTRO_STATE_DIR)")
@@ -177,7 +178,8 @@ providers: {main: {format: anthropic, key_env: NO_KEY}}
 	d.follow(f)
 	require.Contains(t, d.findings("--agents", file).of(t, "programs", "ok").Message, "coder, fine")
 
-	broken := d.findings("--agents", d.file("broken.yaml", "version: 1\nagents:\n  a: {kind: comand, argv: [x]}\n  b: {kind: command}\n"))
+	broken := d.findings("--agents", d.file("broken.yaml", "version: 1\nagents:\n  a: {kind: comand, argv: [x]}\n  b: {kind: "+
+		"command}\n"))
 	require.Contains(t, broken.of(t, "worker file", "bad").Message, "broken.yaml:3: ")
 }
 
@@ -215,7 +217,8 @@ func TestDoctorOnAServer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, other.State.RemoveOffer(t.Context(), offers[0].Worker))
 	require.NoError(t, other.Close())
-	require.Contains(t, d.findings("--state-dir", copied).of(t, "same store", "warning").Message, "it uses another copy of the store")
+	require.Contains(t, d.findings("--state-dir", copied).of(t, "same store", "warning").Message,
+		"it uses another copy of the store")
 }
 
 // flagsOf reads a command of Temporal's own tool: what it does, and its flags.
@@ -257,7 +260,8 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 	remove, add, _ := strings.Cut(wrong.Command, " && ")
 	does, flags := flagsOf(remove)
 	require.Equal(t, "temporal operator search-attribute remove", does)
-	_, err = c.OperatorService().RemoveSearchAttributes(ctx, &operatorservice.RemoveSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: flags["name"]})
+	_, err = c.OperatorService().RemoveSearchAttributes(ctx,
+		&operatorservice.RemoveSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: flags["name"]})
 	require.NoError(t, err)
 	for _, command := range []string{add, missing.Command} {
 		does, flags := flagsOf(command)
@@ -268,7 +272,8 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 			types[name], err = enumspb.IndexedValueTypeFromString(flags["type"][i])
 			require.NoError(t, err)
 		}
-		_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: types})
+		_, err = c.OperatorService().AddSearchAttributes(ctx,
+			&operatorservice.AddSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: types})
 		require.NoError(t, err)
 	}
 	until(t, func() bool {

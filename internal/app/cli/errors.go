@@ -75,7 +75,8 @@ func exitCode(err error) int {
 		return coded.code
 	case failed != nil && (failed.Kind == control.Invalid || failed.Kind == control.NotFound), stranger != nil && stranger.Nobody,
 		is[*cmdline.UsageError](err), is[*config.Problems](err), is[*temporalutil.ConfigError](err), is[*cas.RefusedError](err),
-		is[*sessionstatus.OtherWorkflowError](err), is[*apply.RefusedError](err), is[*client.OptionError](err), temporalutil.NoNamespace(err):
+		is[*sessionstatus.OtherWorkflowError](err), is[*apply.RefusedError](err), is[*client.OptionError](err),
+		temporalutil.NoNamespace(err):
 		return exitUsage
 	case is[*temporalutil.UnreachableError](err), is[*temporalutil.RefusedError](err), lostConnection(err):
 		return exitUnreachable
@@ -98,7 +99,9 @@ var flagOf = map[string]string{"supplied": "input", "edits": "edit", "decisions"
 
 // inputError is an error of an operation, with the flag that gave the wrong input.
 func inputError(err error) error {
-	if wrong, ok := errors.AsType[*control.Error](err); ok && wrong.Kind == control.Invalid && wrong.Field != "" && wrong.Field != "name" { // names are arguments
+	// names are arguments
+	if wrong, ok := errors.AsType[*control.Error](err); ok && wrong.Kind == control.Invalid && wrong.Field != "" &&
+		wrong.Field != "name" {
 		return usagef("--%s: %w", cmp.Or(flagOf[wrong.Field], strings.ReplaceAll(wrong.Field, "_", "-")), err)
 	}
 	return err

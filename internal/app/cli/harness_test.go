@@ -166,7 +166,8 @@ func (d *desk) run(args ...string) *command {
 func (d *desk) must(code int, args ...string) string {
 	d.t.Helper()
 	c := d.run(args...)
-	require.Equal(d.t, code, c.code, "maestro %s\nstdout:\n%s\nstderr:\n%s", strings.Join(args, " "), c.stdout.String(), c.stderr.String())
+	require.Equal(d.t, code, c.code, "maestro %s\nstdout:\n%s\nstderr:\n%s", strings.Join(args, " "), c.stdout.String(),
+		c.stderr.String())
 	return c.stdout.String()
 }
 

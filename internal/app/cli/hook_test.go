@@ -32,7 +32,8 @@ func TestHooksAreAddedListedAndRemoved(t *testing.T) {
 	_, err := store.Create(d.state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
-	got := d.run("hook", "add", "tickets", "--team", "pair", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key", "--label", "from=tickets")
+	got := d.run("hook", "add", "tickets", "--team", "pair", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key",
+		"--label", "from=tickets")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	secret := regexp.MustCompile(`whsec_\S+`).FindString(got.stdout.String())
 	require.Len(t, secret, len("whsec_")+44)
@@ -47,9 +48,12 @@ func TestHooksAreAddedListedAndRemoved(t *testing.T) {
 		require.NotContains(t, out, secret, "it is shown once")
 	}
 	for _, bad := range []string{
-		"add", "add x", "add x --team nowhere", "add tickets --team pair", "add a/b --team pair", "add x --team pair --kind jira", "add x --team pair --map requirement=title",
-		"add x --team pair --map title=/title", "add x --team pair --map label.a=/a --label a=b", "add x --team pair --label hook=b", "add x --team pair --on issues.opened",
-		"add x --team pair --map requirement=/a~2", "add x --team pair --kind github --on push", "add x --team pair --kind github --on issues.labeled:",
+		"add", "add x", "add x --team nowhere", "add tickets --team pair", "add a/b --team pair", "add x --team pair --kind jira",
+		"add x --team pair --map requirement=title",
+		"add x --team pair --map title=/title", "add x --team pair --map label.a=/a --label a=b", "add x --team pair --label hook=b",
+		"add x --team pair --on issues.opened",
+		"add x --team pair --map requirement=/a~2", "add x --team pair --kind github --on push",
+		"add x --team pair --kind github --on issues.labeled:",
 		"add x --team pair --kind github --map requirement=/a", "add x --team pair --workspace ../x", "remove nowhere",
 	} {
 		require.Equal(t, 2, d.run(append([]string{"hook"}, strings.Fields(bad)...)...).code, bad)
@@ -132,7 +136,10 @@ func (d *desk) dashboard(flags ...string) (url string) {
 func TestAHookStartsASessionOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md README.md > code.txt"})
+	d.withWorker(map[string]string{
+		"writer": "mkdir -p docs; echo '# Design' > docs/design.md",
+		"coder":  "cat docs/design.md README.md > code.txt",
+	})
 	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
 	readme := d.file("site/README.md", "of the directory\n")
 	site := []string{"--workspace", "site=" + filepath.Dir(readme)}
@@ -182,7 +189,8 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	require.Len(t, list.Sessions, 1)
 
 	// An issue that is opened with a label is two events.
-	d.json(&gh, "hook", "add", "issues", "--team", "pair", "--kind", "github", "--on", "issues.opened", "--on", "issues.labeled:agent")
+	d.json(&gh, "hook", "add", "issues", "--team", "pair", "--kind", "github", "--on", "issues.opened", "--on",
+		"issues.labeled:agent")
 	issue := `"issue": {"number": 8, "title": "Prices", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
 		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
 	status, text = delivered(t, gh, "issues", `{"action": "labeled", "label": {"name": "agent"}, `+issue, "13")
@@ -192,7 +200,8 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 
 	if _, err := exec.LookPath("openssl"); err == nil {
 		var page control.AddedHook
-		d.json(&page, "hook", "add", "page", "--team", "pair", "--workspace", "site", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key")
+		d.json(&page, "hook", "add", "page", "--team", "pair", "--workspace", "site", "--map", "requirement=/issue/text", "--map",
+			"label.ticket=/issue/key")
 		require.Contains(t, pageCalls(t, page), `"session":"page-`)
 		d.json(&list, "list", "--label", "ticket=WEB-7")
 		require.Len(t, list.Sessions, 1)
@@ -211,7 +220,8 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	require.NoError(t, os.Truncate(d.file("site/large.bin", ""), cas.DefaultFileBytes+1))
 	status, text = signed(t, private.URL, private.Secret, "msg_2", `{"text": "Make it so."}`)
 	require.Equal(t, http.StatusOK, status, text)
-	require.Contains(t, text, `large.bin\": has 104857601 bytes; at most 104857600 are allowed`, "one odd file is left out and named")
+	require.Contains(t, text, `large.bin\": has 104857601 bytes; at most 104857600 are allowed`,
+		"one odd file is left out and named")
 	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	c.until(doc.Session, session.Completed)
 

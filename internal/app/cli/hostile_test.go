@@ -34,9 +34,12 @@ import (
 const (
 	evilHost   = "evil.example"
 	evilNumber = "31337"
-	evil       = "\x1b]8;;http://evil.example\x1b\\a\x1b]8;;\x1b\\\x1b]52;c;ZXZpbA==\x07\x1b]0;evil.example\x07\x1b[31337;1H\x1b[2J\u009b31337m\x1bc" +
+
+	evil = "\x1b]8;;http://evil.example\x1b\\a\x1b]8;;\x1b\\\x1b]52;c;ZXZpbA==\x07" +
+		"\x1b]0;evil.example\x07\x1b[31337;1H\x1b[2J\u009b31337m\x1bc" +
 		"\u202egnp.exe\u2066x\u2069\u200b\u2028\ufeff\x7f50%\r\b\x00" +
-		" ![i](http://evil.example/i.png) [l](http://evil.example) <http://evil.example> <img src='http://evil.example'> <script src=//evil.example></script>" +
+		" ![i](http://evil.example/i.png) [l](http://evil.example) <http://evil.example> <img src='http://evil.example'> <script " +
+		"src=//evil.example></script>" +
 		" {color:red}h{color} [j|http://evil.example] !http://evil.example/i.png! `x` |c| \xff\xfe"
 )
 
@@ -56,7 +59,8 @@ var disguises = func() map[string]string {
 		panic(err)
 	}
 	all := map[string]string{
-		"plain": workerSecret, "JSON": string(plain), "JSON without HTML": strings.TrimSpace(unescaped.String()), "Go": strconv.Quote(workerSecret),
+		"plain": workerSecret, "JSON": string(plain), "JSON without HTML": strings.TrimSpace(unescaped.String()),
+		"Go":    strconv.Quote(workerSecret),
 		"shell": `'` + strings.ReplaceAll(workerSecret, `'`, `'\''`) + `'`, "HTML": html.EscapeString(workerSecret),
 		"query": url.QueryEscape(workerSecret), "path": url.PathEscape(workerSecret),
 		"hex": hex.EncodeToString([]byte(workerSecret)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(workerSecret))),
@@ -235,7 +239,10 @@ func (d *desk) withHostileAgents() (worker *command, jira *jiratest.Server, hook
 	}
 	type fields = map[string]any
 	said := strings.ToValidUTF8(evilText(), "?")
-	document("maker.json", fields{"summary": said, "decisions": fields{"color": strings.ToValidUTF8(evil, "?")}, "usage": fields{"output_tokens": 7}})
+	document("maker.json", fields{
+		"summary": said, "decisions": fields{"color": strings.ToValidUTF8(evil, "?")},
+		"usage": fields{"output_tokens": 7},
+	})
 	document("error.json", fields{"error": fields{"category": "unknown", "message": said, "output": said}})
 	document("decision.json", fields{"decisions": fields{said[:100]: "x"}})
 	document("secret.json", fields{"decisions": fields{"color": workerSecret}})
@@ -269,7 +276,8 @@ func TestNothingOfAHostileAgentReachesPeople(t *testing.T) {
 	worker, jira, hook := d.withHostileAgents()
 	ws := filepath.Join(d.dir, "ws")
 	d.file("ws/README.md", "hello\n")
-	d.must(0, "run", d.file("team.yaml", hostileTeam), "Make it so. "+strings.ReplaceAll(strings.ToValidUTF8(evil, ""), "\x00", ""), "--session", "s", "--workspace", ws)
+	d.must(0, "run", d.file("team.yaml", hostileTeam), "Make it so. "+strings.ReplaceAll(strings.ToValidUTF8(evil, ""), "\x00", ""),
+		"--session", "s", "--workspace", ws)
 
 	followed := []*command{d.begin("watch", "s"), d.begin("logs", "-f", "s"), d.begin("logs", "-f", "--full", "s")}
 	screen := d.onTerminal(120, 40, nil, "watch", "s")
@@ -295,7 +303,10 @@ func TestNothingOfAHostileAgentReachesPeople(t *testing.T) {
 	for _, f := range s.Phases[1].Assignments[0].Failures {
 		categories = append(categories, f.Category)
 	}
-	require.Equal(t, []failures.Category{failures.Unknown, failures.InvalidOutput, failures.InvalidOutput, failures.TestFailure, failures.InvalidOutput, failures.Unknown, failures.TestFailure}, categories)
+	require.Equal(t, []failures.Category{
+		failures.Unknown, failures.InvalidOutput, failures.InvalidOutput, failures.TestFailure,
+		failures.InvalidOutput, failures.Unknown, failures.TestFailure,
+	}, categories)
 	d.page("needs help")
 	d.surfaces("needs help")
 
@@ -305,7 +316,8 @@ func TestNothingOfAHostileAgentReachesPeople(t *testing.T) {
 		harmless(t, "followed", c.stdout.String()+c.stderr.String())
 	}
 	_, printed := screen.ends()
-	require.NotRegexp(t, "\x1b\\[[0-9;]*"+evilNumber+"|\x1b][0-9]*;[^\x07\x1b]*evil|\x1b]52|\x1bc|[\u202e\u2066\u009b\u200b\ufeff]", printed, "the terminal")
+	require.NotRegexp(t, "\x1b\\[[0-9;]*"+evilNumber+"|\x1b][0-9]*;[^\x07\x1b]*evil|\x1b]52|\x1bc|[\u202e\u2066\u009b\u200b\ufeff]",
+		printed, "the terminal")
 	secretless(t, "the terminal", printed)
 	until(t, func() bool { return len(jira.Issues()[0].Comments) > 0 }, "the ticket hears of the end")
 	d.page("has ended")
@@ -412,7 +424,11 @@ func (d *desk) taken(ws string) {
 	runGit(d.t, ws, "", "add", ".")
 	runGit(d.t, ws, "", "commit", "--quiet", "-m", "first")
 	runGit(d.t, ws, patch, "apply", "--check", "-")
-	for _, args := range [][]string{{"apply", "s", "--branch", "work", "--dir", ws}, {"apply", "s", "--dir", ws}, {"artifacts", "get", "s", "--out", filepath.Join(d.dir, "got")}} {
+	for _, args := range [][]string{
+		{"apply", "s", "--branch", "work", "--dir", ws},
+		{"apply", "s", "--dir", ws},
+		{"artifacts", "get", "s", "--out", filepath.Join(d.dir, "got")},
+	} {
 		c := d.run(args...)
 		require.Zero(d.t, c.code, "%s: %s", args, c.stderr.String())
 		harmless(d.t, strings.Join(args, " "), c.stdout.String()+c.stderr.String())

@@ -15,7 +15,10 @@ import (
 // temporal is a client of the desk's Temporal.
 func (d *desk) temporal() client.Client {
 	d.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: d.variable("TEMPORAL_ADDRESS"), Namespace: d.namespace, Logger: slog.New(slog.DiscardHandler)})
+	c, err := client.Dial(client.Options{
+		HostPort: d.variable("TEMPORAL_ADDRESS"), Namespace: d.namespace,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(d.t, err)
 	d.t.Cleanup(c.Close)
 	return c

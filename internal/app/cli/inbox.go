@@ -18,8 +18,10 @@ func newInbox(a *app) *cobra.Command {
 	return a.addServedFlags(&cobra.Command{
 		Use:   "inbox",
 		Short: "List open requests to a person, over all sessions",
-		Long: "List open requests to a person, over all sessions of the namespace: the kind, since when, the session's cost, and the command that answers it. " +
-			"This works without a worker. For sessions in other stores it shows what Temporal has; sessions that Temporal has lost must be resumed first.",
+		Long: "List open requests to a person, over all sessions of the namespace: the kind, since when, the session's cost, and the " +
+			"command that answers it. " +
+			"This works without a worker. For sessions in other stores it shows what Temporal has; sessions that Temporal has lost must " +
+			"be resumed first.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
 	})
 }
@@ -54,7 +56,8 @@ func (a *app) writeInbox(doc control.Inbox) {
 		if e.Ticket != nil {
 			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")
 		}
-		t.Add(e.Session, terminal.Dash(e.Team), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Dash(subjects(h, n)), waits,
+		t.Add(e.Session, terminal.Dash(e.Team), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)),
+			terminal.Dash(subjects(h, n)), waits,
 			terminal.Number(e.Usage.Tokens()), terminal.Dollars(e.Usage.CostUSD), ticket, terminal.Painted(messageOf(h), terminal.Dim))
 	}
 	a.writeFitted(t, "TOKENS", "USD", "TEAM")

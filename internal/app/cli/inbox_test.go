@@ -70,19 +70,24 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	now := time.Now()
 	b.session("done", "crew", time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.Request{
-		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-65 * time.Minute),
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done",
+		Since:   now.Add(-65 * time.Minute),
 		Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.Request{
-		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
+		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
+		Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
 		Actions: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
 	})
 	b.asks("broke", session.HelpIsNeeded, session.Request{
-		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
-		Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
+		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget,
+		Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
+		Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs,
+		Ticket: &session.Ticket{Trouble: "Jira says 401"},
 	})
 	b.asks("away", session.Running, session.Request{
-		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
+		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited,
+		Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
 		Command: "maestro resolve away retry", Actions: helpVerbs,
 	})
 	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS  TOKENS  USD  TICKET   WHY
@@ -108,7 +113,10 @@ these continue without an answer:
 	require.Equal(t, []string{"retry", "skip", "supply", "abort"}, doc.Waiting[0].Actions)
 	require.Contains(t, doc.Waiting[0].Commands, "maestro resolve stuck supply PATH")
 	require.EqualValues(t, 1234, doc.Waiting[0].Usage.Tokens())
-	require.Equal(t, []string{"maestro approve judged plan", "maestro reject judged plan --note TEXT", "maestro artifacts diff judged plan"}, doc.Waiting[2].Commands)
+	require.Equal(t, []string{
+		"maestro approve judged plan", "maestro reject judged plan --note TEXT",
+		"maestro artifacts diff judged plan",
+	}, doc.Waiting[2].Commands)
 }
 
 func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
@@ -116,8 +124,14 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	b := newBank(t)
 	b.set("TEMPORAL_ADDRESS", temporaltest.Start(t)) // which has never heard of the session
 	b.asks("lost", session.HelpIsNeeded,
-		session.Request{ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Actions: helpVerbs},
-		session.Request{ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Actions: helpVerbs})
+		session.Request{
+			ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails",
+			Actions: helpVerbs,
+		},
+		session.Request{
+			ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails",
+			Actions: helpVerbs,
+		})
 	var got inbox
 	b.json(&got, "inbox")
 	require.Len(t, got.Waiting, 2)
@@ -164,8 +178,10 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	var open []session.Request
 	for i := range 7 {
 		open = append(open, session.Request{
-			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
-			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs,
+			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i),
+			Category: failures.TokenBudget,
+			Message:  "the budget of the session is spent", Since: time.Now().Add(-time.Hour),
+			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs,
 		})
 	}
 	b.asks("broke", session.HelpIsNeeded, open...)

@@ -25,7 +25,8 @@ func newInit(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write the team and the worker file of this repository, to be edited",
-		Long: "Write what `maestro run TEXT` has found for this Git repository into two files, .maestro/team.yaml and .maestro/agents.yaml. " +
+		Long: "Write what `maestro run TEXT` has found for this Git repository into two files, .maestro/team.yaml and " +
+			".maestro/agents.yaml. " +
 			"From then on `run` uses them. Existing files are not overwritten.",
 		RunE: func(*cobra.Command, []string) error { return a.init() },
 	}

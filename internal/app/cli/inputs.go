@@ -40,7 +40,8 @@ type suppliedFlags struct {
 // add gives a command the flags for a new session.
 func (f *suppliedFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: use the files of a directory, or one file, as the result of a phase instead of running it; repeatable")
+	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: use the files of a directory, or one file, as the result of a "+
+		"phase instead of running it; repeatable")
 	flags.StringArrayVar(&f.decisions, "decision", nil, "NAME=VALUE: a decision that the session starts with; repeatable")
 }
 
@@ -54,7 +55,9 @@ func pair(flag, form, text string) (name, value string, err error) {
 }
 
 // store stores files that a person supplies, and adds them and the decisions to a session.
-func (f suppliedFlags) store(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, in *control.NewSession) (err error) {
+func (f suppliedFlags) store(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team,
+	in *control.NewSession,
+) (err error) {
 	for _, text := range f.decisions {
 		name, value, err := pair("--decision", "NAME=VALUE", text)
 		if err != nil {
@@ -70,7 +73,9 @@ func (f suppliedFlags) store(ctx context.Context, out *console, env environ, s *
 }
 
 // phaseFiles stores the files of values of the form PHASE=PATH, and returns their manifests by phase.
-func phaseFiles(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, flag string, texts []string) (map[string]spec.Digest, error) {
+func phaseFiles(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, flag string,
+	texts []string,
+) (map[string]spec.Digest, error) {
 	files := map[string]spec.Digest{}
 	for _, text := range texts {
 		name, where, err := pair("--"+flag, "PHASE=PATH", text)
@@ -93,7 +98,9 @@ func phaseFiles(ctx context.Context, out *console, env environ, s *store.Store, 
 
 // suppliedFiles stores a directory's files, or one file under the name that the
 // phase produces.
-func suppliedFiles(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, phase spec.Phase, flag, where string) (spec.Digest, error) {
+func suppliedFiles(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, phase spec.Phase, flag,
+	where string,
+) (spec.Digest, error) {
 	info, err := os.Stat(where)
 	if err != nil {
 		return "", usagef("%s: %s cannot be read; give a file or a directory", flag, where)
@@ -109,7 +116,8 @@ func suppliedFiles(ctx context.Context, out *console, env environ, s *store.Stor
 		}
 		target := targetOf(phase, filepath.Base(where))
 		out.printErr("%s is used as %s", where, target)
-		return s.Content.PutManifest(ctx, cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
+		return s.Content.PutManifest(ctx,
+			cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
 	snap, err := s.Content.Snapshot(ctx, where, apply.WithTracked(ctx, where, env, cas.SnapshotOptions{Ignore: t.Ignore}))
 	if err != nil {
@@ -153,7 +161,8 @@ type workspaceFlags struct {
 // add gives a command the flags.
 func (f *workspaceFlags) add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&f.dir, "workspace", "", usage)
-	cmd.Flags().StringArrayVar(&f.include, "include", nil, "pattern of files to take although ignored or looking like secrets; repeatable")
+	cmd.Flags().StringArrayVar(&f.include, "include", nil, "pattern of files to take although ignored or looking like secrets; "+
+		"repeatable")
 }
 
 // check refuses a workspace that is no directory, and patterns without one.
@@ -177,7 +186,8 @@ func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t 
 		files, err := s.Content.PutManifest(ctx, cas.Manifest{})
 		return files, nil, err
 	}
-	snap, err := s.Content.Snapshot(ctx, f.dir, apply.WithTracked(ctx, f.dir, a.environ, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include}))
+	snap, err := s.Content.Snapshot(ctx, f.dir,
+		apply.WithTracked(ctx, f.dir, a.environ, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include}))
 	if err != nil {
 		return "", nil, err
 	}

@@ -31,11 +31,13 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	jira, agents := d.withJira(jiratest.Options{})
 	d.serves(agents)
 	key := jira.Add("MD", map[string]any{"summary": "A URL shortener", "description": "It keeps its links in memory."},
-		jiratest.Attachment{Name: "sketch.txt", Content: []byte("a sketch")}, jiratest.Attachment{Name: "../server.key", Content: []byte("a key")})
+		jiratest.Attachment{Name: "sketch.txt", Content: []byte("a sketch")},
+		jiratest.Attachment{Name: "../server.key", Content: []byte("a key")})
 	teamFile := d.file("team.yaml", oneTeam)
 	d.file("ws/notes.md", "some notes\n")
 
-	got := d.run("run", teamFile, "--from-jira", "md-1", "--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session", "s", "--watch")
+	got := d.run("run", teamFile, "--from-jira", "md-1", "--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session",
+		"s", "--watch")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Equal(t, "MD-1", key)
 	require.Contains(t, got.stderr.String(), "taken: 1 attachment (8 B) of MD-1, in attachments/")

@@ -35,9 +35,10 @@ func newList(a *app) *cobra.Command {
 			if err := in.Check(); err != nil {
 				return inputError(err)
 			}
-			return inputError(report(cmd.Context(), a, a.served(a.storeOrTemporalBase), httpapi.ListSessions, in, func(doc control.SessionList) {
-				a.writeSessions(doc, in.All())
-			}))
+			return inputError(report(cmd.Context(), a, a.served(a.storeOrTemporalBase), httpapi.ListSessions, in,
+				func(doc control.SessionList) {
+					a.writeSessions(doc, in.All())
+				}))
 		},
 	}
 	flags := cmd.Flags()
@@ -100,7 +101,8 @@ func parseStart(since string, now time.Time) (time.Time, error) {
 	}
 	ago, err := parseAgo(since)
 	if err != nil {
-		return time.Time{}, usagef("--since: %q is neither a date like 2026-11-21 nor a duration like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
+		return time.Time{}, usagef("--since: %q is neither a date like 2026-11-21 nor a duration like 7d, 12h or 1d12h",
+			textfmt.Shorten(since, 80))
 	}
 	return now.Add(-ago), nil
 }

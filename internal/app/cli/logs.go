@@ -54,10 +54,14 @@ func newLogs(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs SESSION [PHASE/PERSONA]",
 		Short: "Print or follow the output of a session's agents",
-		Long: "Print the transcripts of a session's finished attempts, including failed ones, from the store. PHASE or PHASE/PERSONA selects. " +
-			"Only the first lines of each tool call and its result are shown, and what an agent program sends by itself, like its system prompt, is one line; --full shows everything.\n\n" +
-			"With -f, follow the session until it ends or waits for a person: what agents print, what models write and the tools that they call, live, with the name of the assignment; " +
-			"and attempts when they end. For checks, and for agents on other hosts, the newest lines come every few seconds. The exit code is the session's outcome, as for `watch`. Without Temporal following only the store.",
+		Long: "Print the transcripts of a session's finished attempts, including failed ones, from the store. PHASE or PHASE/PERSONA " +
+			"selects. " +
+			"Only the first lines of each tool call and its result are shown, and what an agent program sends by itself, like its " +
+			"system prompt, is one line; --full shows everything.\n\n" +
+			"With -f, follow the session until it ends or waits for a person: what agents print, what models write and the tools that " +
+			"they call, live, with the name of the assignment; " +
+			"and attempts when they end. For checks, and for agents on other hosts, the newest lines come every few seconds. The exit " +
+			"code is the session's outcome, as for `watch`. Without Temporal following only the store.",
 		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -71,8 +75,10 @@ func newLogs(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&c.follow, "follow", "f", false, "follow until the session ends or waits for a person; -o json then prints one document per line")
-	flags.IntVar(&c.tail, "tail", c.tail, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
+	flags.BoolVarP(&c.follow, "follow", "f", false, "follow until the session ends or waits for a person; -o json then prints one "+
+		"document per line")
+	flags.IntVar(&c.tail, "tail", c.tail, "start with this number of newest attempts; with 0, -f prints only new output "+
+		"(default: all)")
 	flags.BoolVar(&c.full, "full", false, "print complete tool calls and results; -o json always does")
 	flags.DurationVar(&c.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
 	return a.addServedFlags(cmd)
@@ -203,7 +209,8 @@ func writeLog(c *console, l attemptLog, full bool) {
 		c.print("%s %s = %s", c.palette.Paint(terminal.Dim, "-- decided"), safetext.Line(name), value)
 	}
 	if l.Changes != "" {
-		c.print("%s\n%s", c.palette.Paint(terminal.Dim, "-- changes before the failure"), strings.TrimRight(safetext.Block(l.Changes), "\n"))
+		c.print("%s\n%s", c.palette.Paint(terminal.Dim, "-- changes before the failure"),
+			strings.TrimRight(safetext.Block(l.Changes), "\n"))
 	}
 }
 

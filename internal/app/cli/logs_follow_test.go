@@ -29,7 +29,9 @@ help: {mode: ask}
 
 // gated is an agent that says where it is, again and again, and continues once a file is missing.
 func gated(d *desk, name string) string {
-	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name + ` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; echo "` + name + ` waits" >&2; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
+	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name +
+		` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; echo "` +
+		name + ` waits" >&2; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }
 
 func TestLogsAreFollowed(t *testing.T) {
@@ -38,7 +40,8 @@ func TestLogsAreFollowed(t *testing.T) {
 	d.withWorker(map[string]string{"left": gated(d, "left"), "right": gated(d, "right"), "coder": stubbornCoder})
 	d.must(0, "run", d.file("team.yaml", sideTeam), "Make it so.", "--session", "s")
 
-	all, one, documents := d.begin("logs", "-f", "s"), d.begin("logs", "-f", "s", "both/right"), d.begin("logs", "-f", "s", "-o", "json")
+	all, one, documents := d.begin("logs", "-f", "s"), d.begin("logs", "-f", "s", "both/right"),
+		d.begin("logs", "-f", "s", "-o", "json")
 	all.shows("both/left | left is under way\n")
 	all.shows("both/right | right is under way\n")
 	for _, step := range []string{"1", "5", "9"} { // each line, however fast they come
@@ -58,7 +61,8 @@ func TestLogsAreFollowed(t *testing.T) {
 	}
 	require.Contains(t, interrupted.stderr.String(), "session s continues; follow it again: maestro logs -f s")
 
-	until(t, func() bool { return strings.Count(documents.stdout.String(), `"progress"`) >= 2 }, "what is printed is no document: %s", &documents.stdout)
+	until(t, func() bool { return strings.Count(documents.stdout.String(), `"progress"`) >= 2 },
+		"what is printed is no document: %s", &documents.stdout)
 	d.file("go-right", "")
 	require.Equal(t, 3, all.wait(), all.stderr.String())
 	require.Contains(t, all.stdout.String(), "== build/dev, round 1, attempt 1: failed\n")

@@ -14,7 +14,8 @@ import (
 )
 
 func newPeople(a *app) *cobra.Command {
-	return group("people", "Invite people to the dashboard, and manage their accounts", newPeopleInvite(a), newPeopleList(a), newPeopleShow(a),
+	return group("people", "Invite people to the dashboard, and manage their accounts", newPeopleInvite(a), newPeopleList(a),
+		newPeopleShow(a),
 		newPeopleRole(a), newPeopleReset(a), newPeopleRevoke(a))
 }
 
@@ -24,9 +25,12 @@ type rolesFlags struct {
 }
 
 func (f *rolesFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.roles, "role", nil, "viewer, approver, operator or admin, or ROLE:TEAM; may be given several times")
-	cmd.Flags().StringArrayVar(&f.teams, "team", nil, "team of the roles that name none; may be given several times (default: all teams)")
-	cmd.Flags().StringArrayVar(&f.groups, "group", nil, "group of the person, as a phase's approve.by names it; may be given several times")
+	cmd.Flags().StringArrayVar(&f.roles, "role", nil,
+		"viewer, approver, operator or admin, or ROLE:TEAM; may be given several times")
+	cmd.Flags().StringArrayVar(&f.teams, "team", nil, "team of the roles that name none; may be given several times (default: "+
+		"all teams)")
+	cmd.Flags().StringArrayVar(&f.groups, "group", nil, "group of the person, as a phase's approve.by names it; may be given "+
+		"several times")
 }
 
 // grants are the roles, as ROLE or ROLE:TEAM.
@@ -55,7 +59,8 @@ func newPeopleInvite(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "invite NAME",
 		Short: "Invite a person, and print the link once",
-		Long: "Make an account for a person of the dashboard, and print the link with which the person chooses a password or a passkey. " +
+		Long: "Make an account for a person of the dashboard, and print the link with which the person chooses a password or a " +
+			"passkey. " +
 			"The link works once. Records have the name, so it stays the person's.",
 		Example: "  maestro people invite ann --role approver --team web --group leads",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,10 +73,11 @@ func newPeopleInvite(a *app) *cobra.Command {
 				return usagef("--expires: %q is not a duration like 3d or 12h", textfmt.Shorten(expires, 80))
 			}
 			in := control.NewPerson{Name: args[0], Roles: roles, Groups: flags.groups, For: textfmt.Duration(lifetime)}
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.InvitePerson, httpapi.Body[control.NewPerson]{Body: in}, func(p control.Person) {
-				a.printErr("%s is invited as %s", p.Name, grantsOf(p))
-				a.writeLink(p)
-			})
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.InvitePerson, httpapi.Body[control.NewPerson]{Body: in},
+				func(p control.Person) {
+					a.printErr("%s is invited as %s", p.Name, grantsOf(p))
+					a.writeLink(p)
+				})
 		},
 	}
 	flags.add(cmd)
@@ -139,9 +145,10 @@ func newPeopleShow(a *app) *cobra.Command {
 func newPeopleRole(a *app) *cobra.Command {
 	var flags rolesFlags
 	cmd := &cobra.Command{
-		Use:     "role NAME",
-		Short:   "Give a person other roles, at once",
-		Long:    "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one removes them. Links for the account that were not used end.",
+		Use:   "role NAME",
+		Short: "Give a person other roles, at once",
+		Long: "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one " +
+			"removes them. Links for the account that were not used end.",
 		Example: "  maestro people role ann --role operator --team web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			roles, err := flags.grants()
@@ -152,10 +159,11 @@ func newPeopleRole(a *app) *cobra.Command {
 			if in.NoGroups = len(flags.groups) == 1 && flags.groups[0] == ""; in.NoGroups {
 				in.Groups = nil
 			}
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.SetPersonRoles, httpapi.NameBody[control.PersonRoles]{Name: args[0], Body: in}, func(p control.Person) {
-				a.print("%s has the roles %s", p.Name, grantsOf(p))
-				a.printErr("links for the account that were not used have ended; `maestro people reset %s` makes one", p.Name)
-			})
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.SetPersonRoles,
+				httpapi.NameBody[control.PersonRoles]{Name: args[0], Body: in}, func(p control.Person) {
+					a.print("%s has the roles %s", p.Name, grantsOf(p))
+					a.printErr("links for the account that were not used have ended; `maestro people reset %s` makes one", p.Name)
+				})
 		},
 	}
 	flags.add(cmd)
@@ -165,7 +173,8 @@ func newPeopleRole(a *app) *cobra.Command {
 func newPeopleReset(a *app) *cobra.Command {
 	about := cobra.Command{
 		Use: "reset NAME", Short: "Print a link with which a person recovers the account",
-		Long: "Print a link with which a person who has lost the password or the passkey chooses a new one. It works once, for 3 days. " +
+		Long: "Print a link with which a person who has lost the password or the passkey chooses a new one. It works once, for 3 " +
+			"days. " +
 			"When it is used, the old password, passkeys, sign-ins and the person's tokens end; who was revoked has the account again.",
 	}
 	return onePerson(a, about, httpapi.ResetPerson, func(p control.Person) {
@@ -176,9 +185,11 @@ func newPeopleReset(a *app) *cobra.Command {
 // writeLink prints a link for an account, and whom it serves.
 func (a *app) writeLink(p control.Person) {
 	a.print("%s", p.Link)
-	a.printErr("the link is for %s and nobody else, works once, until %s, and is not shown again", p.Name, terminal.Moment(p.LinkUntil))
+	a.printErr("the link is for %s and nobody else, works once, until %s, and is not shown again", p.Name,
+		terminal.Moment(p.LinkUntil))
 	if at, err := url.Parse(p.Link); err == nil && access.OnlyHere(at.Host) {
-		a.printErr("it opens on this machine only; for others, start the server with --host NAME, behind a proxy with TLS, and make another link")
+		a.printErr("it opens on this machine only; for others, start the server with --host NAME, behind a proxy with TLS, and make " +
+			"another link")
 	}
 }
 

@@ -43,7 +43,8 @@ func TestPeopleAreInvitedListedAndRevoked(t *testing.T) {
 	d.must(0, "people", "revoke", "ann")
 	require.Regexp(t, `(?m)^ann +revoked `, d.must(0, "people", "list"))
 	for _, bad := range []string{
-		"invite bob", "invite bob --role root", "invite ann --role viewer", "invite bob --role viewer --expires soon", "invite bob --role viewer --expires 90d",
+		"invite bob", "invite bob --role root", "invite ann --role viewer", "invite bob --role viewer --expires soon",
+		"invite bob --role viewer --expires 90d",
 		"invite a@b --role viewer", "role bob --role viewer", "role ann", "show bob", "reset bob", "revoke bob",
 	} {
 		require.Equal(t, 2, d.run(append([]string{"people"}, strings.Fields(bad)...)...).code, bad)
@@ -81,7 +82,10 @@ func TestAnInvitedPersonApproves(t *testing.T) {
 		require.NoError(t, err)
 		return got.StatusCode, string(text)
 	}
-	status, text := post("/login/join", url.Values{"code": {code}, "password": {"correct horse battery"}, "again": {"correct horse battery"}})
+	status, text := post("/login/join", url.Values{
+		"code": {code}, "password": {"correct horse battery"},
+		"again": {"correct horse battery"},
+	})
 	require.Equal(t, 200, status, text)
 	require.Contains(t, text, "ann")
 	status, text = post("/sessions/s/cancel", url.Values{})

@@ -85,7 +85,8 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 		Taken  bool
 		Answer session.Answer
 	}
-	require.Equal(t, 2, d.run("approve", "s", "--note", "Agreed.", "--by", "ann").code, "the work was done again since the first request")
+	require.Equal(t, 2, d.run("approve", "s", "--note", "Agreed.", "--by", "ann").code,
+		"the work was done again since the first request")
 	d.json(&answered, "approve", "s", "--request", second.ID, "--note", "Agreed.", "--by", "ann")
 	require.True(t, answered.Taken)
 	require.Equal(t, session.AnswerApprove, answered.Answer.Action)
@@ -94,7 +95,8 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 
 	h := d.asked("s", "build", session.ForHelp)
 	table := d.must(0, "status", "s")
-	for _, want := range []string{"build/dev needs help: unknown: ", "answer with:", "maestro resolve s supply PATH", "request " + h.ID} {
+	for _, want := range []string{"build/dev needs help: unknown: ", "answer with:", "maestro resolve s supply PATH", "request " +
+		h.ID} {
 		require.Contains(t, table, want)
 	}
 	require.Equal(t, 3, d.run("watch", "s").code)
@@ -106,7 +108,10 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Len(t, doc.Interventions, 3)
 	require.Equal(t, "Use SQLite.", doc.Interventions[0].Text)
 	status := d.must(0, "status", "s")
-	for _, want := range []string{`think: reject by \S+: Use SQLite\.\n`, `think: approve by ann: Agreed\.\n`, `build/dev: retry by \S+: The port is 8081\.\n`} {
+	for _, want := range []string{
+		`think: reject by \S+: Use SQLite\.\n`, `think: approve by ann: Agreed\.\n`,
+		`build/dev: retry by \S+: The port is 8081\.\n`,
+	} {
 		require.Regexp(t, want, status)
 	}
 	shown := d.must(0, "checkpoints", "show", "s")
@@ -180,7 +185,8 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	}, "the answer is lost: %+v", &s)
 	require.Equal(t, session.Supplied, s.Phases[0].Assignments[0].Status)
 	logs := d.must(0, "logs", "s")
-	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor changed\nfiles supplied by a person, ")
+	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor "+
+		"changed\nfiles supplied by a person, ")
 	require.Regexp(t, `(?m)^== build/dev, round 3, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, logs)
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)

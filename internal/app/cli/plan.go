@@ -28,8 +28,10 @@ func newPlan(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan TEAM",
 		Short: "Show a team's phases, and what `run` with the same flags would execute",
-		Long: "Show the phases of a team file, or of a registered team, in order: what each needs, its personas, their agents and checks; and what `run` with the same flags " +
-			"would do with each persona's work. The plan is made as at the start of a session, but needs neither a worker nor Temporal, and nothing is started or stored.",
+		Long: "Show the phases of a team file, or of a registered team, in order: what each needs, its personas, their agents and " +
+			"checks; and what `run` with the same flags " +
+			"would do with each persona's work. The plan is made as at the start of a session, but needs neither a worker nor Temporal, " +
+			"and nothing is started or stored.",
 		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src",
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
@@ -121,7 +123,8 @@ func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows strings.Builder
 	t := c.table()
 	for _, who := range personas {
-		t.Add("   "+who.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+who.Agent)
+		t.Add("   "+who.Persona, terminal.Painted(actionOf(who), actionColour(who.Action)), safetext.Clip(who.Role, 32), "agent "+
+			who.Agent)
 	}
 	t.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")
@@ -197,7 +200,8 @@ func termsOf(p control.PlannedPhase) (lines []string) {
 	}
 	lines = append(lines, demandsOf(p.Produces, p.Checks, p.Budget)...)
 	if p.SendsBack != nil {
-		lines = append(lines, fmt.Sprintf("may send the work of %s back at most %s", p.SendsBack.To, textfmt.Count(p.SendsBack.Times, "time")))
+		lines = append(lines, fmt.Sprintf("may send the work of %s back at most %s", p.SendsBack.To,
+			textfmt.Count(p.SendsBack.Times, "time")))
 	}
 	if p.Approve.Ruled() {
 		lines = append(lines, "then waits for approval by "+p.Approve.String())
@@ -227,7 +231,8 @@ func limitsOf(doc control.Plan) []string {
 	retry := fmt.Sprintf("retries: %s per round", textfmt.Count(doc.Retry.Attempts, "attempt"))
 	for _, p := range doc.Phases {
 		for _, who := range p.Personas {
-			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts && !strings.Contains(retry, own) {
+			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts &&
+				!strings.Contains(retry, own) {
 				retry += ", " + own
 			}
 		}
@@ -243,7 +248,8 @@ func limitsOf(doc control.Plan) []string {
 	}
 	lines := []string{retry}
 	reaction := map[spec.OnExceeded]string{
-		spec.OnExceededStop: "then the work fails", spec.OnExceededAsk: "then a person is asked for a larger budget", spec.OnExceededDegrade: "then fallback agents are used",
+		spec.OnExceededStop: "then the work fails", spec.OnExceededAsk: "then a person is asked for a larger budget",
+		spec.OnExceededDegrade: "then fallback agents are used",
 	}[doc.Budget.OnExceeded]
 	if sessionID := capOf(doc.Budget.Cap()); sessionID != "" {
 		lines = append(lines, "budget: "+sessionID+"; "+reaction)

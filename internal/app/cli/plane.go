@@ -275,7 +275,8 @@ func (p *plane) send(ctx context.Context, team string, files spec.Digest) error 
 		go func() { _ = w.CloseWithError(control.Pack(ctx, p.transit.store.Content, files, w)) }() // the reader has the error
 		return r, nil
 	}
-	stored, err := client.Upload(ctx, p.server, httpapi.UploadWorkspace, httpapi.UploadInput{Team: team, Include: []string{"**"}}, archive)
+	stored, err := client.Upload(ctx, p.server, httpapi.UploadWorkspace, httpapi.UploadInput{Team: team, Include: []string{"**"}},
+		archive)
 	if err == nil && stored.Workspace != files {
 		err = failf("the server stored other files than were sent; its version may be another: see `maestro version`")
 	}

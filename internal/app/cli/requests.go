@@ -227,12 +227,14 @@ func (s selector) choose(sessionID string, open []session.Request) (session.Requ
 		if s.request != "" {
 			refuse = failf
 		}
-		return none, refuse("request %[2]s is not open in session %[1]s; open requests:%[3]s", sessionID, cmp.Or(s.request, s.of), waitsFor(open))
+		return none, refuse("request %[2]s is not open in session %[1]s; open requests:%[3]s", sessionID, cmp.Or(s.request, s.of),
+			waitsFor(open))
 	}
 	taking := slices.DeleteFunc(slices.Clone(named), func(h session.Request) bool { return !h.Takes(s.action) })
 	switch len(taking) {
 	case 0:
-		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.action, waitsFor(named), answerCommands(sessionID, named[0], open))
+		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.action,
+			waitsFor(named), answerCommands(sessionID, named[0], open))
 	case 1:
 		return taking[0], nil
 	}
@@ -240,7 +242,8 @@ func (s selector) choose(sessionID string, open []session.Request) (session.Requ
 	if s.action.OfPhase() {
 		how = "give PHASE"
 	}
-	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.action, how, waitsFor(taking))
+	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.action, how,
+		waitsFor(taking))
 }
 
 // answerCommands names the commands that answer a request.

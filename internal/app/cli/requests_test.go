@@ -19,8 +19,10 @@ var helpVerbs = []session.Action{session.AnswerRetry, session.AnswerSkip, sessio
 
 func forHelp() session.Request {
 	return session.Request{
-		ID: "build.dev.1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "TestX fails",
-		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Actions: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
+		ID: "build.dev.1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure,
+		Message:    "TestX fails",
+		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Actions: helpVerbs, Since: anHour,
+		Until:    anHour.Add(7 * 24 * time.Hour),
 		Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestX fails"}},
 		Ticket:   &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
 	}
@@ -30,15 +32,17 @@ func forHelp() session.Request {
 func betweenPhases() session.Request {
 	return session.Request{
 		ID: "ship.dev.2", Kind: session.ForHelp, Phase: "ship", Persona: "dev", Category: failures.ContractViolation, Since: anHour,
-		Message: "the input of phase ship has a merge conflict: a.txt", SkipEffect: "keeps the version of build/dev and drops that of plan/dev (a.txt)",
-		Actions: []session.Action{session.AnswerSkip, session.AnswerAbort},
+		Message:    "the input of phase ship has a merge conflict: a.txt",
+		SkipEffect: "keeps the version of build/dev and drops that of plan/dev (a.txt)",
+		Actions:    []session.Action{session.AnswerSkip, session.AnswerAbort},
 	}
 }
 
 func forMoney() session.Request {
 	return session.Request{
-		ID: "ship.dev.1", Kind: session.ForBudget, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
-		Raise: &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "dev", USD: true}, Actions: helpVerbs, Since: anHour,
+		ID: "ship.dev.1", Kind: session.ForBudget, Phase: "ship", Persona: "dev", Category: failures.TokenBudget,
+		Message: "it is spent",
+		Raise:   &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "dev", USD: true}, Actions: helpVerbs, Since: anHour,
 	}
 }
 
@@ -72,13 +76,17 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s skip         continues without this work
     maestro resolve s supply PATH  uses your files, checked like an agent's
     maestro resolve s abort        ends the session`},
-		{"a conflict, for the second time", []session.Request{betweenPhases()}, `ship/dev needs help: contract_violation: the input of phase ship has a merge conflict: a.txt
+		{
+			"a conflict, for the second time",
+			[]session.Request{betweenPhases()},
+			`ship/dev needs help: contract_violation: the input of phase ship has a merge conflict: a.txt
   request ship.dev.2 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
   answer with:
     maestro resolve s skip --request ship.dev.2
       keeps the version of build/dev and drops that of plan/dev (a.txt)
     maestro resolve s abort --request ship.dev.2
-      ends the session`},
+      ends the session`,
+		},
 		{"budget beside another", []session.Request{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
   request ship.dev.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
   answer with:
@@ -106,7 +114,10 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 			require.Equal(t, fields(c.want), fields(strings.Join(got, "\n")))
 			s.Status = session.Failed
 			ended := strings.Join(at().requestLines(s, c.open[0], true), "\n")
-			for _, answering := range []string{"answer with:\n", "maestro resolve", "maestro approve", "maestro budget", "waiting since", "until"} {
+			for _, answering := range []string{
+				"answer with:\n", "maestro resolve", "maestro approve", "maestro budget", "waiting since",
+				"until",
+			} {
 				require.NotContains(t, ended, answering, "nobody answers a session that has ended")
 			}
 			require.Contains(t, ended, "asked "+terminal.Moment(&since))
@@ -141,11 +152,32 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 		{"by its phase", selector{action: session.AnswerReject, of: "design"}, all, "design.approval.1"},
 		{"by its assignment", selector{action: session.AnswerSkip, of: "build/tester"}, all, "build.tester.1"},
 		{"by its id", selector{action: session.AnswerAbort, request: "build.dev.1"}, all, "build.dev.1"},
-		{"several", selector{action: session.AnswerRetry}, all, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
+		{
+			"several",
+			selector{action: session.AnswerRetry},
+			all,
+			"2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help " +
+				"of build/dev",
+		},
 		{"none open", selector{action: session.AnswerRetry}, nil, "session s has no open request"},
-		{"another id", selector{action: session.AnswerRetry, request: "build.dev.0"}, all, "request build.dev.0 is not open in session s; open requests:\n  build.dev.1"},
-		{"another phase", selector{action: session.AnswerApprove, of: "build"}, all, "no open request that can be answered with approve; open requests:\n  build.dev.1"},
-		{"the wrong verb", selector{action: session.AnswerRetry}, []session.Request{forApproval()}, "run `maestro approve s design`, or `maestro reject s design --note TEXT`"},
+		{
+			"another id",
+			selector{action: session.AnswerRetry, request: "build.dev.0"},
+			all,
+			"request build.dev.0 is not open in session s; open requests:\n  build.dev.1",
+		},
+		{
+			"another phase",
+			selector{action: session.AnswerApprove, of: "build"},
+			all,
+			"no open request that can be answered with approve; open requests:\n  build.dev.1",
+		},
+		{
+			"the wrong verb",
+			selector{action: session.AnswerRetry},
+			[]session.Request{forApproval()},
+			"run `maestro approve s design`, or `maestro reject s design --note TEXT`",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

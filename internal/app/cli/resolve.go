@@ -36,9 +36,11 @@ func newResolve(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH",
 		Short: "Answer a session's request for help",
-		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work, or keeps the later version of a conflict; " +
+		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues " +
+			"without its work, or keeps the later version of a conflict; " +
 			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
-			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing.",
+			"If no worker answers within " + control.AnswerTimeout.String() +
+			", the answer is applied as soon as one does. An answer to a closed request changes nothing.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend",
 		Args: c.check,
@@ -69,7 +71,8 @@ func newReject(a *app) *cobra.Command {
 	return newPhaseAnswer(a, session.AnswerReject, &cobra.Command{
 		Use:   "reject SESSION [PHASE] --note TEXT",
 		Short: "Reject a finished phase, so that its work is done again with your note",
-		Long: "Reject a finished phase that waits for approval: its personas continue from the files that they left and get the text of --note, " +
+		Long: "Reject a finished phase that waits for approval: its personas continue from the files that they left and get the text " +
+			"of --note, " +
 			"then the phase waits for approval again. PHASE may be omitted if only one phase waits.",
 		Example: "  maestro reject web-20261121-abcdef design --note \"Use SQLite: there will be one instance.\"",
 	})
@@ -119,7 +122,8 @@ func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
 	case action.Rule().NeedsFiles && len(args) < 3:
 		return usagef("missing PATH; give the file or directory to use as the work: `maestro resolve %s supply PATH`", args[0])
 	case !action.Rule().NeedsFiles && len(args) == 3:
-		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note gives the reason)", args[2], action)
+		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note gives the reason)",
+			args[2], action)
 	}
 	return inputError(control.CheckNote(c.note))
 }
@@ -136,7 +140,8 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return c.explainAnswer(ctx, p, err)
 	}
 	if c.action.OfPhase() && c.request == "" && h.Again() {
-		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s", h.Phase,
+		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s",
+			h.Phase,
 			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
 	}
 	answer := control.AnswerInput{Session: sessionID, Request: h.ID, Body: control.Answer{Action: c.action, Note: c.note, By: c.by}}
@@ -156,7 +161,8 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	}
 	c.print("%s", answerSentence(doc, h))
 	if c.request == "" && h.Again() {
-		c.printErr("this answers request %s, which %s waits for since %s; there may have been an earlier one about it", h.ID, h.Subject(), terminal.Moment(&h.Since))
+		c.printErr("this answers request %s, which %s waits for since %s; there may have been an earlier one about it", h.ID,
+			h.Subject(), terminal.Moment(&h.Since))
 	}
 	if doc.Taken && c.action == session.AnswerReject {
 		c.printErr("then the phase waits for approval again; follow the session: %s", c.commandLine("watch "+sessionID))
@@ -205,25 +211,33 @@ func (s selector) find(ctx context.Context, p *plane, sessionID string) (h sessi
 		h, err = s.choose(sessionID, doc.Requests)
 		return h, doc.Requests, err
 	case s.request == "":
-		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", sessionID)
+		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; "+
+			"start a worker, give --state-dir, or choose the request with --request ID", sessionID)
 	}
 	phase, persona, _ := strings.Cut(s.of, "/")
 	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.
-func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, err error) {
+func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request,
+	path string,
+) (files spec.Digest, err error) {
 	if p.base == nil {
-		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.dashboard(ctx, sessionID))
+		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s",
+			p.dashboard(ctx, sessionID))
 	}
-	w := &sessionstatus.Watcher{Conn: p.base.Temporal(), Namespace: p.base.Namespace, Store: p.base.Store, Session: sessionID, Now: c.now}
+	w := &sessionstatus.Watcher{
+		Conn: p.base.Temporal(), Namespace: p.base.Namespace, Store: p.base.Store, Session: sessionID,
+		Now: c.now,
+	}
 	info, err := w.Describe(ctx)
 	if err != nil {
 		return "", c.explain(ctx, p, err)
 	}
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
-		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
+		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID,
+			terminal.Dash(owner))
 	}
 	t, err := c.storedTeam(ctx, w.Store, w.Key())
 	if err != nil {
@@ -244,7 +258,8 @@ func answerSentence(d control.Answered, h session.Request) string {
 			control.AnswerTimeout, d.Session, d.Answer.Action, h.ID)
 	}
 	if d.Answer.Left > 0 {
-		return fmt.Sprintf("your approval of phase %s is recorded; session %s waits for %s more", d.Answer.Phase, d.Session, textfmt.Count(d.Answer.Left, "approval"))
+		return fmt.Sprintf("your approval of phase %s is recorded; session %s waits for %s more", d.Answer.Phase, d.Session,
+			textfmt.Count(d.Answer.Left, "approval"))
 	}
 	of, told := h.Subject(), ""
 	if d.Answer.Note != "" {

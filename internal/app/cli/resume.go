@@ -29,16 +29,21 @@ func newResume(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume SESSION",
 		Short: "Resume a session that is paused, failed, cancelled, or lost by Temporal",
-		Long: "Resume a session. One that is paused after a phase of --pause-after continues; one that has ended, or that Temporal no longer has, starts again from the store.\n\n" +
-			"Finished work is restored and not done again, unless its inputs have changed: the persona, its agent or model, its instructions, the requirement, its input files, earlier decisions. The command prints what is restored, what runs, and why.",
-		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
+		Long: "Resume a session. One that is paused after a phase of --pause-after continues; one that has ended, or that Temporal " +
+			"no longer has, starts again from the store.\n\n" +
+			"Finished work is restored and not done again, unless its inputs have changed: the persona, its agent or model, its " +
+			"instructions, the requirement, its input files, earlier decisions. The command prints what is restored, what runs, and why.",
+		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force " +
+			"testing\n" +
 			"  maestro resume web-20261121-abcdef --edit design=edited/",
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.team, "team", "", "team to continue with: a file, or a registered team, NAME or NAME@DIGEST (default: the session's)")
+	flags.StringVar(&c.team, "team", "", "team to continue with: a file, or a registered team, NAME or NAME@DIGEST (default: the "+
+		"session's)")
 	flags.StringSliceVar(&c.force, "force", nil, "run these phases, and those that depend on them, although they are finished")
-	flags.StringArrayVar(&c.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one file; dependent phases run again; repeatable")
+	flags.StringArrayVar(&c.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one "+
+		"file; dependent phases run again; repeatable")
 	c.course.add(cmd)
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
@@ -83,7 +88,9 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 }
 
 // editedFiles stores the files of --edit.
-func (c *resumeCommand) editedFiles(ctx context.Context, p *plane, sessionID string, in control.TeamInput) (map[string]spec.Digest, error) {
+func (c *resumeCommand) editedFiles(ctx context.Context, p *plane, sessionID string,
+	in control.TeamInput,
+) (map[string]spec.Digest, error) {
 	if len(c.edits) == 0 {
 		return nil, nil
 	}
@@ -114,16 +121,20 @@ func newFork(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork SESSION --from PHASE",
 		Short: "Start a new session from another session's work before a phase",
-		Long: "Start a new session that reuses another session's finished work, and runs a phase and all phases that depend on it again. The other session is not changed, and may still be running.\n\n" +
+		Long: "Start a new session that reuses another session's finished work, and runs a phase and all phases that depend on it " +
+			"again. The other session is not changed, and may still be running.\n\n" +
 			"The cost of reused work stays with the other session and is not in the new session's usage.",
-		Example: "  maestro fork web-20261121-abcdef --from implementation --as second-try\n  maestro fork web-20261121-abcdef --from design --team other-model.yaml",
-		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+		Example: "  maestro fork web-20261121-abcdef --from implementation --as second-try\n  maestro fork web-20261121-abcdef " +
+			"--from design --team other-model.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.fork.From, "from", "", "phase to run again, with all phases that depend on it (required)")
-	flags.StringVar(&c.fork.Checkpoint, "checkpoint", "", "checkpoint with the work that is reused, by the beginning of its digest (default: the newest)")
+	flags.StringVar(&c.fork.Checkpoint, "checkpoint", "", "checkpoint with the work that is reused, by the beginning of its "+
+		"digest (default: the newest)")
 	flags.StringVar(&c.fork.As, "as", "", "id of the new session (default: team name, date and a random part)")
-	flags.StringVar(&c.team, "team", "", "team of the new session: a file, or a registered team, NAME or NAME@DIGEST (default: the other session's)")
+	flags.StringVar(&c.team, "team", "", "team of the new session: a file, or a registered team, NAME or NAME@DIGEST (default: "+
+		"the other session's)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
 	return a.addServedFlags(cmd)

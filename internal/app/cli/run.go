@@ -46,14 +46,22 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [TEAM] [TEXT | ISSUE | -f FILE | -]",
 		Short: "Start a session of a team on a requirement",
-		Long: "Start a session.\n\nIn a Git repository a requirement is enough: the team of the repository's .maestro/team.yaml works on it, or one that is made for it " +
-			"from the agents of this machine and the tools of the repository: it plans, implements and reviews the change. Where no Maestro runs, one is started in the background, " +
-			"or, without a terminal or with --foreground, for as long as the command.\n\nOtherwise the team of a team file, or a registered team (NAME, or NAME@DIGEST for a version), works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
-			"The address of an issue on GitHub or GitLab stands for its title, text and newest comments. A token in GITHUB_TOKEN, GH_TOKEN or GITLAB_TOKEN is sent to github.com and gitlab.com only, " +
-			"and to the site that GH_HOST or GITLAB_HOST names. In a repository the key of a ticket alone, like MD-123, means --from-jira.\n\n" +
+		Long: "Start a session.\n\nIn a Git repository a requirement is enough: the team of the repository's .maestro/team.yaml " +
+			"works on it, or one that is made for it " +
+			"from the agents of this machine and the tools of the repository: it plans, implements and reviews the change. Where no " +
+			"Maestro runs, one is started in the background, " +
+			"or, without a terminal or with --foreground, for as long as the command.\n\nOtherwise the team of a team file, or a " +
+			"registered team (NAME, or NAME@DIGEST for a version), works on a requirement, which is given as text, in a file (-f), or " +
+			"on standard input (-).\n\n" +
+			"The address of an issue on GitHub or GitLab stands for its title, text and newest comments. A token in GITHUB_TOKEN, " +
+			"GH_TOKEN or GITLAB_TOKEN is sent to github.com and gitlab.com only, " +
+			"and to the site that GH_HOST or GITLAB_HOST names. In a repository the key of a ticket alone, like MD-123, means " +
+			"--from-jira.\n\n" +
 			"The session's id is printed once a worker has admitted the session; from then on it runs independently of this command.",
-		Example: "  maestro run \"Add a --shout flag\"\n  maestro run https://github.com/owner/repo/issues/12\n  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
-			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
+		Example: "  maestro run \"Add a --shout flag\"\n  maestro run https://github.com/owner/repo/issues/12\n  maestro run " +
+			"team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
+			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input " +
+			"design=docs/design.md",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.requirementAlone(args) {
 				return c.runHere(cmd.Context(), args)
@@ -68,9 +76,12 @@ func newRun(a *app) *cobra.Command {
 	c.course.add(cmd)
 	c.supplied.add(cmd)
 	flags.StringArrayVar(&c.labels, "label", nil, "KEY=VALUE by which the session is found; may be given several times")
-	flags.StringVar(&c.fromJira, "from-jira", "", "KEY of a ticket whose text and attachments are the requirement; progress is posted to the ticket")
-	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS, else .maestro/agents.yaml of the repository)")
-	flags.BoolVar(&c.foreground, "foreground", false, "run a server and a worker that are started for a repository only as long as the command")
+	flags.StringVar(&c.fromJira, "from-jira", "", "KEY of a ticket whose text and attachments are the requirement; progress is "+
+		"posted to the ticket")
+	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS, else "+
+		".maestro/agents.yaml of the repository)")
+	flags.BoolVar(&c.foreground, "foreground", false, "run a server and a worker that are started for a repository only as long "+
+		"as the command")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
 	return a.addServedFlags(cmd)
@@ -99,8 +110,8 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	return c.start(ctx, t, reference, ticket, requirement)
 }
 
-// start starts a session of a team on a requirement. reference is empty for a team of a file, and ticket is nil if the requirement
-// comes from none.
+// start starts a session of a team on a requirement. reference is empty for a team of a file, and ticket is nil if the
+// requirement comes from none.
 func (c *runCommand) start(ctx context.Context, t spec.Team, reference string, ticket *origin, requirement string) error {
 	if err := inputError(c.course.Check(t)); err != nil {
 		return err
@@ -110,7 +121,10 @@ func (c *runCommand) start(ctx context.Context, t spec.Team, reference string, t
 		return err
 	}
 	defer p.close()
-	in := control.NewSession{Session: c.session, Team: control.TeamInput{Name: reference, Loaded: &t}, Requirement: requirement, PhaseSelection: c.course.PhaseSelection}
+	in := control.NewSession{
+		Session: c.session, Team: control.TeamInput{Name: reference, Loaded: &t}, Requirement: requirement,
+		PhaseSelection: c.course.PhaseSelection,
+	}
 	if in.Labels, err = control.ParseLabels(c.labels); err != nil {
 		return inputError(err)
 	}
@@ -153,7 +167,9 @@ func (c *connector) teamFor(ctx context.Context, server *client.Client, name str
 }
 
 // storeFiles stores what the session starts from.
-func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team, ticket *origin, in *control.NewSession) (err error) {
+func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team, ticket *origin,
+	in *control.NewSession,
+) (err error) {
 	if in.Workspace, in.Source, err = c.workspace.snapshot(ctx, c.app, s, t); err != nil {
 		return err
 	}
@@ -266,12 +282,14 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 		if v, _ := p.lookout(doc.Session, a.now).look(ctx); v.Reason != "" {
 			why = ": " + v.Reason
 		}
-		err = failf("the session is started, but no worker admitted it within %s%s; it runs as soon as one does: %s", launch.AdmissionTimeout, why, follow)
+		err = failf("the session is started, but no worker admitted it within %s%s; it runs as soon as one does: %s",
+			launch.AdmissionTimeout, why, follow)
 	}
 	a.printPlan(doc.Plan)
 	a.printUnchanged(doc)
 	// A session that is started and not admitted yet has an id, too.
-	if err := errors.Join(err, a.result(doc, func() { a.print("%s", doc.Session) })); err != nil || !watch || doc.Unchanged.Closed() {
+	if err := errors.Join(err, a.result(doc, func() { a.print("%s", doc.Session) })); err != nil || !watch ||
+		doc.Unchanged.Closed() {
 		return err
 	}
 	w := p.lookout(doc.Session, a.now)
@@ -281,7 +299,9 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 
 // begin starts or resumes a session, prints it, and follows it if that is requested. If no id is given for a session at
 // a server, one is chosen here, so that a repeated request does not start a second session.
-func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watch bool, start func() (control.Started, error)) error {
+func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watch bool,
+	start func() (control.Started, error),
+) error {
 	chosen := p.base == nil && *id == ""
 	if chosen {
 		*id = launch.NewID(team, a.now())
@@ -292,7 +312,8 @@ func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watc
 	case chosen && conflictOf(err, "session"): // an earlier try started it
 		doc, err = control.Started{Foreseen: control.Foreseen{Session: *id}}, nil
 	case ctx.Err() != nil, lostConnection(err):
-		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), *id, a.commandLine("status "+*id))}
+		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), *id,
+			a.commandLine("status "+*id))}
 	}
 	return a.begun(ctx, p, doc, err, watch)
 }
@@ -309,7 +330,8 @@ func (a *app) printUnchanged(doc control.Started) {
 		if doc.Admitted {
 			a.printErr("session %s continues after phase %s", doc.Session, phase)
 		} else {
-			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout, doc.Session, phase)
+			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout,
+				doc.Session, phase)
 		}
 	}
 	switch {

@@ -107,7 +107,8 @@ func (c *runCommand) readArgument(root string, args []string) []string {
 	return args
 }
 
-// teamHere finds the team file and the worker file of a repository. Without some of its own, they are written below the state directory.
+// teamHere finds the team file and the worker file of a repository. Without some of its own, they are written below the state
+// directory.
 func (c *runCommand) teamHere(root, stateDir string) (team, agents string, err error) {
 	team, agents = ownFiles(root)
 	if isFile(team) || isFile(agents) {

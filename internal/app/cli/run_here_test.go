@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
 )
 
-// fakeClaude is an agent program that plans, makes and reviews a change, which passes its check at the second attempt. It stands for
-// Claude Code.
+// fakeClaude is an agent program that plans, makes and reviews a change, which passes its check at the second attempt. It stands
+// for Claude Code.
 const fakeClaude = `#!/bin/sh
 case "$(cat)" in
 *"Plan the change"*) echo '{"summary":"Planned.","decisions":{"plan":"1. shout.txt"}}' > "$MAESTRO_RESULT" ;;
@@ -39,7 +39,10 @@ func inUnprepared(t *testing.T) *desk {
 	d.set("PATH", filepath.Join(d.dir, "programs")+":"+os.Getenv("PATH"))
 	require.NoError(t, os.Chmod(d.file("programs/claude", fakeClaude), 0o755))
 	d.cwd = filepath.Dir(d.file("shop/Makefile", "test:\n\tgrep HELLO shout.txt\n"))
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {
+		"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q",
+		"-m", "x",
+	}} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = d.cwd
 		out, err := cmd.CombinedOutput()
@@ -92,7 +95,8 @@ func TestAnIssueOrATicketIsEnoughInARepository(t *testing.T) {
 	address := site.URL + "/shop/web/issues/12"
 	c := d.run("run", address)
 	require.Equal(t, 2, c.code)
-	require.Contains(t, c.stderr.String(), "issue "+address+": it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and GH_HOST to ")
+	require.Contains(t, c.stderr.String(), "issue "+address+
+		": it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and GH_HOST to ")
 	require.NoDirExists(t, d.state, "nothing was started")
 	d.set("GH_TOKEN", "t")
 	d.set("GH_HOST", strings.TrimPrefix(site.URL, "http://"))
@@ -101,7 +105,8 @@ func TestAnIssueOrATicketIsEnoughInARepository(t *testing.T) {
 	require.Contains(t, c.stderr.String(), `taken: "Shout hello", with 1 comment, of `+address+"\n")
 	var shown struct{ Requirement string }
 	d.json(&shown, "checkpoints", "show", "issue")
-	require.Equal(t, "# Shout hello\n\nIt whispers.\n\nThis is issue "+address+".\n\nComment by ben, 2026-11-02:\n\n> In capitals.\n", shown.Requirement)
+	require.Equal(t, "# Shout hello\n\nIt whispers.\n\nThis is issue "+address+
+		".\n\nComment by ben, 2026-11-02:\n\n> In capitals.\n", shown.Requirement)
 
 	require.Contains(t, d.run("run", "MD-1").stderr.String(), "no worker file, which has the Jira settings; give it with --agents")
 	d.must(0, "init")
@@ -210,8 +215,10 @@ func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {
 	c := d.run("run", "Shout hello")
 	require.Equal(t, 2, c.code)
 	require.Contains(t, c.stderr.String(), "Claude Code is installed: set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN")
-	workflow := d.file("WORKFLOW.md", "---\ntracker: {kind: linear}\nagent: {max_turns: 20}\ncodex: {command: codex app-server}\n---\nYou work on {{ issue.title }}.\n")
-	require.Contains(t, d.run("run", workflow).stderr.String(), workflow+" is a workflow of Symphony; its text is the instructions of a persona")
+	workflow := d.file("WORKFLOW.md", "---\ntracker: {kind: linear}\nagent: {max_turns: 20}\ncodex: {command: codex "+
+		"app-server}\n---\nYou work on {{ issue.title }}.\n")
+	require.Contains(t, d.run("run", workflow).stderr.String(), workflow+
+		" is a workflow of Symphony; its text is the instructions of a persona")
 	d.cwd = t.TempDir()
 	require.Contains(t, d.run("run", "Shout hello").stderr.String(), "is in no Git repository; give a team")
 	require.Contains(t, d.run("run").stderr.String(), "missing requirement")

@@ -18,9 +18,9 @@ import (
 // reloadPatience is how long a worker may take to read its file again.
 const reloadPatience = 20 * time.Second
 
-// useRunning sees to it that the Maestro that runs has what a team uses as a worker file defines it. If it reads this file, it reads
-// it again. If it reads another one, in which an agent or a check of the same name is another, the session is refused: a change would
-// be one for the repositories of that file, too.
+// useRunning sees to it that the Maestro that runs has what a team uses as a worker file defines it. If it reads this file, it
+// reads it again. If it reads another one, in which an agent or a check of the same name is another, the session is refused: a
+// change would be one for the repositories of that file, too.
 func (c *runCommand) useRunning(ctx context.Context, local temporalutil.LocalServer, stateDir, agents string, t spec.Team) error {
 	cfg, err := config.LoadWorker(agents)
 	if err != nil {
@@ -34,11 +34,14 @@ func (c *runCommand) useRunning(ctx context.Context, local temporalutil.LocalSer
 	other := otherDefinitions(t, cfg, offers, local.WorkerFile == agents)
 	switch {
 	case !reads && len(other) > 0:
-		return usagef("the Maestro that runs (process %d) has other definitions than %s of: %s\n  It reads %s. One of these is enough:\n"+
+		return usagef("the Maestro that runs (process %d) has other definitions than %s of: %s\n  It reads %s. One of these is "+
+			"enough:\n"+
 			"    maestro run --state-dir DIR ...   runs a Maestro of its own for this repository\n"+
-			"    maestro dev stop                  lets the next run start one with this file; open sessions of other repositories continue with it, too",
+			"    maestro dev stop                  lets the next run start one with this file; open sessions of other repositories "+
+			"continue with it, too",
 			local.PID, agents, strings.Join(other, ", "), local.WorkerFile)
-	case !reads, len(other) == 0 && filepath.Base(filepath.Dir(agents)) != ownDir: // the file for repositories that have none is written at each run
+	// the file for repositories that have none is written at each run
+	case !reads, len(other) == 0 && filepath.Base(filepath.Dir(agents)) != ownDir:
 		return nil
 	}
 	if err := syscall.Kill(local.PID, syscall.SIGHUP); err != nil {
@@ -62,14 +65,16 @@ func otherDefinitions(t spec.Team, cfg agent.Config, offers []spec.Offer, sameFi
 	}
 	for _, name := range t.AgentNames() {
 		d, defined := cfg.Agents[name]
-		if defined && (isHere(d.Argv) || !slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Agents[name].Digest == cfg.Digest(name) })) {
+		if defined && (isHere(d.Argv) ||
+			!slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Agents[name].Digest == cfg.Digest(name) })) {
 			other = append(other, "agent "+name)
 		}
 	}
 	for _, use := range t.CheckUses() {
 		d, defined := cfg.Checks[use.Check]
 		text := "check " + use.Check
-		if defined && !slices.Contains(other, text) && !slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Checks[use.Check] == d.Digest() }) {
+		if defined && !slices.Contains(other, text) &&
+			!slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.Checks[use.Check] == d.Digest() }) {
 			other = append(other, text)
 		}
 	}

@@ -129,14 +129,16 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 	if err != nil {
 		return "", err
 	}
-	out.printErr("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
+	out.printErr("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key,
+		attachmentsDir)
 	return laid.Output, nil
 }
 
 // warnNoNotifier warns if no worker can post progress to the ticket.
 func (o *origin) warnNoNotifier(ctx context.Context, out *console, s *store.Store, now time.Time) {
 	if offers, err := s.State.Offers(ctx); err == nil && !spec.Jira(offers, now) {
-		out.printErr("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
+		out.printErr("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now",
+			o.Key)
 	}
 }
 

@@ -29,7 +29,8 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 		a.reportError(fmt.Errorf("apply: %w", errors.New(hostile)))
 		logs := logsCommand{app: a}
 		logs.write(logsDocument{Logs: []attemptLog{{
-			Attempt: control.Attempt{Status: session.Failed, Message: hostile, Output: hostile, Agent: hostile, Summary: hostile}, AttemptLog: control.AttemptLog{Text: hostile, Changes: hostile},
+			Attempt:    control.Attempt{Status: session.Failed, Message: hostile, Output: hostile, Agent: hostile, Summary: hostile},
+			AttemptLog: control.AttemptLog{Text: hostile, Changes: hostile},
 		}}})
 		table := terminal.NewTable(a.palette)
 		table.Add(hostile, terminal.Painted(hostile, terminal.Red))

@@ -52,16 +52,20 @@ func newServe(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the dashboard and the HTTP API",
-		Long: "Serve the dashboard and the HTTP API of the store and its Temporal namespace, until Ctrl-C. It prints a link that signs in once; --link prints another one while the server runs.\n\n" +
+		Long: "Serve the dashboard and the HTTP API of the store and its Temporal namespace, until Ctrl-C. It prints a link that " +
+			"signs in once; --link prints another one while the server runs.\n\n" +
 			"On another address than a loopback one, put a proxy with TLS in front of it, and name it with --behind-proxy and --host.",
-		Example: "  maestro serve\n  maestro serve --link\n  maestro serve --listen 0.0.0.0:8088 --host maestro.example.org --behind-proxy 10.0.0.0/8",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+		Example: "  maestro serve\n  maestro serve --link\n  maestro serve --listen 0.0.0.0:8088 --host maestro.example.org " +
+			"--behind-proxy 10.0.0.0/8",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.options.Listen, "listen", defaultListen, "address to listen on; port 0: a free port")
 	flags.StringSliceVar(&c.options.Hosts, "host", nil, "other name by which the server may be called; repeatable")
-	flags.StringSliceVar(&c.proxies, "behind-proxy", nil, "network of proxies, like 10.0.0.0/8, whose X-Forwarded headers are believed; repeatable")
-	flags.StringArrayVar(&c.workspaces, "workspace", nil, "NAME=DIR: a directory of this host that sessions may start from, by its name; repeatable")
+	flags.StringSliceVar(&c.proxies, "behind-proxy", nil, "network of proxies, like 10.0.0.0/8, whose X-Forwarded headers are "+
+		"believed; repeatable")
+	flags.StringArrayVar(&c.workspaces, "workspace", nil, "NAME=DIR: a directory of this host that sessions may start from, by "+
+		"its name; repeatable")
 	flags.BoolVar(&c.options.ReadOnly, "read-only", false, "change nothing")
 	c.oidc.add(flags)
 	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
@@ -211,13 +215,18 @@ type oidcFlags struct {
 
 func (f *oidcFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.options.Issuer, "oidc-issuer", "", "address of the OpenID Connect provider by which people sign in")
-	flags.StringVar(&f.options.ClientID, "oidc-client-id", "", "what the provider calls this server; its secret is in $"+oidcSecretVariable)
+	flags.StringVar(&f.options.ClientID, "oidc-client-id", "", "what the provider calls this server; its secret is in $"+
+		oidcSecretVariable)
 	flags.StringVar(&f.secretFile, "oidc-secret-file", "", "file with the secret instead")
-	flags.StringArrayVar(&f.groups, "oidc-group", nil, "GROUP=ROLE or GROUP=ROLE:TEAM: the role of a group of the provider; repeatable")
-	flags.StringArrayVar(&f.persons, "oidc-person", nil, "ADDRESS=ROLE or ADDRESS=ROLE:TEAM: the role of a person with this verified address of mail; repeatable")
-	flags.StringArrayVar(&f.domains, "oidc-domain", nil, "DOMAIN=ROLE or DOMAIN=ROLE:TEAM: the role of everybody with a verified address of this domain; repeatable")
+	flags.StringArrayVar(&f.groups, "oidc-group", nil, "GROUP=ROLE or GROUP=ROLE:TEAM: the role of a group of the provider; "+
+		"repeatable")
+	flags.StringArrayVar(&f.persons, "oidc-person", nil, "ADDRESS=ROLE or ADDRESS=ROLE:TEAM: the role of a person with this "+
+		"verified address of mail; repeatable")
+	flags.StringArrayVar(&f.domains, "oidc-domain", nil, "DOMAIN=ROLE or DOMAIN=ROLE:TEAM: the role of everybody with a verified "+
+		"address of this domain; repeatable")
 	flags.StringVar(&f.options.GroupsClaim, "oidc-groups-claim", "groups", "claim that has a person's groups")
-	flags.StringSliceVar(&f.options.Scopes, "oidc-scope", nil, "scope to request in addition to openid, profile and email; repeatable")
+	flags.StringSliceVar(&f.options.Scopes, "oidc-scope", nil,
+		"scope to request in addition to openid, profile and email; repeatable")
 }
 
 // provider is the provider that the flags name; nil: none.
@@ -231,7 +240,8 @@ func (f *oidcFlags) provider(getenv func(string) string) (*access.OIDCOptions, e
 		return nil, nil
 	}
 	if o.ClientID == "" || given == 0 {
-		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE, --oidc-person ADDRESS=ROLE or --oidc-domain DOMAIN=ROLE: without one, no person has a role")
+		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE, --oidc-person ADDRESS=ROLE or " +
+			"--oidc-domain DOMAIN=ROLE: without one, no person has a role")
 	}
 	for _, text := range f.groups {
 		group, err := access.ParseGroupRole(text)
@@ -266,7 +276,8 @@ func newMCP(a *app) *cobra.Command {
 	return a.addStateDirFlag(a.addTemporalFlags(&cobra.Command{
 		Use:   "mcp",
 		Short: "Serve sessions as tools for agents, over standard input and output",
-		Long: "Serve sessions as tools of the Model Context Protocol over standard input and output, with the rights of the user who runs it. " +
+		Long: "Serve sessions as tools of the Model Context Protocol over standard input and output, with the rights of the user who " +
+			"runs it. " +
 			"An agent program starts it; `maestro serve` has the same tools over HTTP at " + mcp.Path + ", for the holders of tokens.",
 		Example: "  claude mcp add maestro -- maestro mcp",
 		RunE: func(cmd *cobra.Command, _ []string) error {

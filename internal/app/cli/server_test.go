@@ -45,8 +45,9 @@ budget: {tokens: 5000, daily: {tokens: 9000}}
 
 var (
 	agents = map[string]string{
-		"writer": "mkdir -p docs; echo '# Design' > docs/design.md; echo 'the design is written'; echo '{\"usage\": {\"output_tokens\": 60}}' > $MAESTRO_RESULT",
-		"coder":  "test -f README.md && cat README.md > code.txt; echo done",
+		"writer": "mkdir -p docs; echo '# Design' > docs/design.md; echo 'the design is written'; echo '{\"usage\": " +
+			"{\"output_tokens\": 60}}' > $MAESTRO_RESULT",
+		"coder": "test -f README.md && cat README.md > code.txt; echo done",
 	}
 	// passing is what changes between two looks: spans of time, and times with parts of seconds.
 	passing = regexp.MustCompile(`"seconds": [0-9.e-]+|\b\d+(\.\d+)?(ms|s|m)\b|\d\d:\d\d:\d\d`)
@@ -87,7 +88,8 @@ func same(t *testing.T, near, far *desk, args ...string) *command {
 	here, there := near.run(near.places(args)...), far.run(far.places(args)...)
 	where := strings.Join(args, " ")
 	printed := func(d *desk, text string) string { return strings.ReplaceAll(steady(text), d.dir, "HOME") }
-	require.Equal(t, printed(near, here.stdout.String()), printed(far, there.stdout.String()), "%s\nstderr: %s", where, there.stderr.String())
+	require.Equal(t, printed(near, here.stdout.String()), printed(far, there.stdout.String()), "%s\nstderr: %s", where,
+		there.stderr.String())
 	require.Equal(t, printed(near, here.stderr.String()), printed(far, there.stderr.String()), where)
 	require.Equal(t, here.code, there.code, where)
 	return there
@@ -111,23 +113,31 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		desk.file("taken/code.txt", "another\n")
 	}
 	for _, line := range []string{
-		"list", "list -o json", "list --team pair --status completed", "list --label kind=demo -o json", "list --limit 1", "list --limit 0", "list --team nobody",
+		"list", "list -o json", "list --team pair --status completed", "list --label kind=demo -o json", "list --limit 1",
+		"list --limit 0", "list --team nobody",
 		"list --cursor nonsense",
 		"status whole -o json", "status waits -o json", "inbox", "inbox -o json",
 		"resolve waits retry", "approve waits build", "approve waits --request think.approval.9", "reject waits",
 		"approve whole", "cancel whole",
 		"artifacts list whole", "artifacts list whole -o json", "artifacts list waits",
-		"artifacts diff whole", "artifacts diff whole build -o json", "artifacts diff whole think..build --stat", "artifacts diff whole --with waits -R",
+		"artifacts diff whole", "artifacts diff whole build -o json", "artifacts diff whole think..build --stat",
+		"artifacts diff whole --with waits -R",
 		"artifacts diff whole nothing", "artifacts diff whole -- no/such",
-		"artifacts get whole --out OUT", "artifacts get whole docs --out OUT -o json", "artifacts get whole docs --out OUT", "artifacts get whole no/such --out OUT",
-		"apply whole --dir DIR --dry-run", "apply whole --dir DIR --patch", "apply whole --dir DIR", "apply whole --dir DIR -o json", "apply waits --dir DIR", "apply waits --dir DIR --partial -o json",
+		"artifacts get whole --out OUT", "artifacts get whole docs --out OUT -o json", "artifacts get whole docs --out OUT",
+		"artifacts get whole no/such --out OUT",
+		"apply whole --dir DIR --dry-run", "apply whole --dir DIR --patch", "apply whole --dir DIR", "apply whole --dir DIR -o json",
+		"apply waits --dir DIR", "apply waits --dir DIR --partial -o json",
 		"apply whole --dir TAKEN", "apply whole --dir TAKEN --branch b",
-		"logs whole", "logs whole -o json", "logs whole build --tail 1", "logs whole build/dev --full", "logs whole nothing", "logs waits -f", "logs whole -f --tail 1", "logs whole -f -o json",
+		"logs whole", "logs whole -o json", "logs whole build --tail 1", "logs whole build/dev --full", "logs whole nothing",
+		"logs waits -f", "logs whole -f --tail 1", "logs whole -f -o json",
 		"watch whole", "watch waits", "watch whole --plain",
-		"usage", "usage -o json", "usage --by model,day --since 7d", "usage --label kind=demo -o csv", "usage --label kind=none", "usage whole", "usage whole -o json", "usage --by nothing",
-		"resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing", "resume whole --team nothing.yaml",
+		"usage", "usage -o json", "usage --by model,day --since 7d", "usage --label kind=demo -o csv", "usage --label kind=none",
+		"usage whole", "usage whole -o json", "usage --by nothing",
+		"resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing",
+		"resume whole --team nothing.yaml",
 		"fork whole", "fork whole --from nothing", "fork whole --from build --as whole", "fork whole --from build --as a/b",
-		"budget show whole", "budget show waits -o json", "budget show --team pair -o json", "budget show --team nobody", "budget raise whole --tokens 5", "budget raise waits --phase build --tokens 5",
+		"budget show whole", "budget show waits -o json", "budget show --team pair -o json", "budget show --team nobody",
+		"budget raise whole --tokens 5", "budget raise waits --phase build --tokens 5",
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
@@ -136,7 +146,10 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
 		same(t, d, far, "status", s)
 	}
-	for _, line := range []string{"status wholes", "cancel nobody", "approve nobody", "usage nobody", "budget show nobody", "budget raise nobody --tokens 1", "resume nobody", "fork nobody --from x"} {
+	for _, line := range []string{
+		"status wholes", "cancel nobody", "approve nobody", "usage nobody", "budget show nobody",
+		"budget raise nobody --tokens 1", "resume nobody", "fork nobody --from x",
+	} {
 		unknown := far.run(strings.Fields(line)...)
 		require.Equal(t, 2, unknown.code, line)
 		require.Regexp(t, `session "\w+" not found in the Maestro server at http://127`, unknown.stderr.String(), line)
@@ -181,7 +194,8 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 		require.Empty(t, c.stdout.String())
 	}
 	says(viewer, 1, "the role approver or admin for team pair is missing", "approve", "s")
-	says(viewer, 2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server", "http://127.0.0.1:1")
+	says(viewer, 2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server",
+		"http://127.0.0.1:1")
 	says(viewer, 2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
 	says(viewer, 2, "excludes --api-key", "list", "--server", "http://127.0.0.1:1", "--api-key", "k")
 	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
@@ -216,7 +230,8 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	server := d.served(nil, "operator", "approver")
 	far := server.away()
 	far.file("prompts/dev.md", "Write code.\n")
-	team := far.file("team.yaml", strings.Replace(approvedTeam, `instructions: "Write code."`, "instructions_file: prompts/dev.md", 1))
+	team := far.file("team.yaml", strings.Replace(approvedTeam, `instructions: "Write code."`, "instructions_file: prompts/dev.md",
+		1))
 	far.file("site/README.md", "from far\n")
 	far.file("site/.env", "SECRET=1\n")
 	far.file("site/ignored.log", "x\n")
@@ -225,7 +240,8 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	require.NoError(t, os.Symlink("run.sh", filepath.Join(far.dir, "site", "link")))
 	site := filepath.Join(far.dir, "site")
 
-	run := far.run("run", team, "Make it so.", "--session", "one", "--workspace", site, "--include", "ignored.log", "--label", "kind=far", "--pause-after", "build")
+	run := far.run("run", team, "Make it so.", "--session", "one", "--workspace", site, "--include", "ignored.log", "--label",
+		"kind=far", "--pause-after", "build")
 	require.Equal(t, 0, run.code, run.stderr.String())
 	require.Equal(t, "one\n", run.stdout.String())
 	require.Contains(t, run.stderr.String(), "the session starts from 5 files")
@@ -267,7 +283,8 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	require.Contains(t, watched.stderr.String(), "maestro approve two think")
 	require.Equal(t, 0, far.run("cancel", "two", "--watch").code)
 	var started control.Started
-	far.json(&started, "run", "pair", "Make it so.", "--workspace", site, "--input", "think="+filepath.Dir(filepath.Dir(far.file("given/docs/design.md", "# Given\n"))))
+	far.json(&started, "run", "pair", "Make it so.", "--workspace", site, "--input", "think="+
+		filepath.Dir(filepath.Dir(far.file("given/docs/design.md", "# Given\n"))))
 	require.True(t, started.Admitted)
 	server.until(started.Session, session.Completed)
 	far.cwd = filepath.Join(far.dir, "site")
@@ -312,7 +329,8 @@ func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
 	require.Equal(t, ids[0], ids[1])
 	require.NotEmpty(t, ids[0])
 	require.Equal(t, ids[0]+"\n", started.stdout.String())
-	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it within 30s: nobody polls; it runs")
+	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it within 30s: nobody "+
+		"polls; it runs")
 	unknown := far.run("run", team, "never")
 	require.Equal(t, 4, unknown.code)
 	require.Contains(t, unknown.stderr.String(), "the server may have started session "+ids[2]+": maestro status "+ids[2])

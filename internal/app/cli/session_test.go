@@ -177,7 +177,8 @@ index 0000000000000000000000000000000000000000..8d0bfd2b657984c663d3ea66f14c55b4
 +package code
 +# Design
 `, d.must(0, "artifacts", "diff", "s-1", "build"), "the first phase's document is no part of it")
-	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n", d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
+	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n",
+		d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
 	var doc struct {
 		Phase    string
 		From, To spec.Digest
@@ -329,7 +330,8 @@ func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {
 	require.Equal(t, 3, d.run("run", d.file("team.yaml", ask), "Build.", "--session", "waiting", "--watch").code)
 	got := d.run("cancel", "waiting", "--watch")
 	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(), "it may have ended before it is looked at")
+	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(),
+		"it may have ended before it is looked at")
 	again := d.run("cancel", "waiting", "--watch")
 	require.Equal(t, 2, again.code)
 	require.Contains(t, again.stderr.String(), "session waiting has already ended: it is cancelled")

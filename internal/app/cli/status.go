@@ -25,7 +25,8 @@ func newStatus(a *app) *cobra.Command {
 	return a.addServedFlags(&cobra.Command{
 		Use:   "status SESSION",
 		Short: "Show a session's state",
-		Long:  "Show a session's state. This works without a worker and, if the store is available, after Temporal has removed the session.",
+		Long: "Show a session's state. This works without a worker and, if the store is available, after Temporal has removed " +
+			"the session.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := spec.CheckSession(args[0]); err != nil {
 				return usagef("%w", err)
@@ -123,7 +124,8 @@ func (a *app) writeStatus(v sessionstatus.Session) {
 		a.print("reserved for calls in flight: %s", terminal.Amount(v.Reserved))
 	}
 	if v.Unsettled != (cost.Usage{}) {
-		a.print("calls with unknown cost, estimated at %s; see `maestro budget show %s`", terminal.Amount(v.Unsettled.Amount()), v.Session)
+		a.print("calls with unknown cost, estimated at %s; see `maestro budget show %s`", terminal.Amount(v.Unsettled.Amount()),
+			v.Session)
 	}
 	if v.Status.Status.Closed() && v.Status.Status != session.Completed {
 		a.print("%s", a.resumption(v.Session))

@@ -29,7 +29,8 @@ func (t *target) addTemporalFlags(cmd *cobra.Command) *cobra.Command {
 }
 
 func (t *target) addStateDirFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&t.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of the user)")
+	cmd.Flags().StringVar(&t.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of "+
+		"the user)")
 	return cmd
 }
 
@@ -112,7 +113,8 @@ type serverFlags struct {
 // addServerFlags gives a command that can work with a server the flags that name it.
 func (t *target) addServerFlags(cmd *cobra.Command) *cobra.Command {
 	cmdline.AddGroup(cmd.Flags(), "Without Temporal and the store", func(flags *pflag.FlagSet) {
-		flags.StringVar(&t.server.url, serverFlag, "", "URL of a server to work with (default: $"+serverVariable+"); the token comes from $"+tokenVariable)
+		flags.StringVar(&t.server.url, serverFlag, "", "URL of a server to work with (default: $"+serverVariable+
+			"); the token comes from $"+tokenVariable)
 		flags.StringVar(&t.server.tokenFile, "token-file", "", "file with the token instead")
 		flags.BoolVar(&t.server.plainHTTP, "plain-http", false, "send the token to another host also without encryption")
 	})
@@ -155,7 +157,8 @@ func refuseServer(cmd *cobra.Command) {
 		return
 	}
 	cmd.Flags().Func(serverFlag, "", func(string) error {
-		return fmt.Errorf("`%s` works with Temporal and the store themselves, not with a server; leave --%s out", cmd.CommandPath(), serverFlag)
+		return fmt.Errorf("`%s` works with Temporal and the store themselves, not with a server; leave --%s out", cmd.CommandPath(),
+			serverFlag)
 	})
 	cmd.Flags().Lookup(serverFlag).Hidden = true
 }

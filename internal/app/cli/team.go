@@ -29,7 +29,8 @@ func newTeamRegister(a *app) *cobra.Command {
 	return a.addStateFlags(&cobra.Command{
 		Use:   "register TEAM",
 		Short: "Register a team file with the store",
-		Long: "Register a team file with the store, under the team's name. A version is named by the digest of its content, with the instructions that are in other files; " +
+		Long: "Register a team file with the store, under the team's name. A version is named by the digest of its content, with the " +
+			"instructions that are in other files; " +
 			"earlier versions are kept, the newest 100. The same content again changes nothing.",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.registerTeam(cmd.Context(), args[0]) },
 	})
@@ -130,9 +131,10 @@ func newTeamRemove(a *app) *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a registered team with its versions; its sessions keep what they use",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RemoveTeam, httpapi.OfName{Name: args[0]}, func(doc control.TeamChange) {
-				a.print("team %s is removed", doc.Name)
-			})
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RemoveTeam, httpapi.OfName{Name: args[0]},
+				func(doc control.TeamChange) {
+					a.print("team %s is removed", doc.Name)
+				})
 		},
 	})
 }

@@ -17,7 +17,8 @@ func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
 	d.must(0, "team", "register", d.file("team.yaml", twoTeam))
 	var team struct{ Digest string }
 	d.json(&team, "team", "show", "pair")
-	d.must(0, "run", "pair@"+team.Digest[:8], "Make it so.", "--session", "s-1", "--label", "area=web", "--label", "ticket=MD-1", "--watch")
+	d.must(0, "run", "pair@"+team.Digest[:8], "Make it so.", "--session", "s-1", "--label", "area=web", "--label", "ticket=MD-1",
+		"--watch")
 	require.Contains(t, d.must(0, "status", "s-1"), "area=web, ticket=MD-1")
 	labels := func(id string) map[string]string {
 		var s session.Status

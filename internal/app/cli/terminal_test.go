@@ -39,7 +39,10 @@ var keyboardProtocol = regexp.MustCompile(`\x1b\[[<>=?][0-9;]*u`)
 // changes how it is started.
 func (d *desk) onTerminal(columns, rows uint16, mend func(*exec.Cmd), args ...string) *terminal {
 	d.t.Helper()
-	x := &terminal{t: d.t, ended: make(chan struct{}), read: make(chan struct{}), screen: vt10x.New(vt10x.WithSize(int(columns), int(rows)))}
+	x := &terminal{
+		t: d.t, ended: make(chan struct{}), read: make(chan struct{}),
+		screen: vt10x.New(vt10x.WithSize(int(columns), int(rows))),
+	}
 	var err error
 	x.keyboard, x.tty, err = pty.Open()
 	require.NoError(d.t, err)

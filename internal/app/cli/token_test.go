@@ -41,7 +41,10 @@ func TestTokensAreCreatedListedAndRevoked(t *testing.T) {
 	require.Equal(t, 2, d.run("token", "revoke", "nowhere").code)
 	require.Contains(t, d.run("audit").stdout.String(), "token.revoke")
 
-	for _, bad := range []string{"create x", "create x --role root", "create x --role viewer:../x", "create x --role viewer --expires soon", "create a@b --role viewer", "revoke"} {
+	for _, bad := range []string{
+		"create x", "create x --role root", "create x --role viewer:../x",
+		"create x --role viewer --expires soon", "create a@b --role viewer", "revoke",
+	} {
 		require.Equal(t, 2, d.run(append([]string{"token"}, strings.Fields(bad)...)...).code, bad)
 	}
 }

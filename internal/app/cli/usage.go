@@ -53,8 +53,10 @@ func newUsage(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&c.labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
-	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day of this date, like 2026-11-21, or this long ago, like 7d or 12h (default: all)")
-	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+" (default: phase,persona of a session, session,team of all)")
+	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day of this date, like 2026-11-21, or this long ago, "+
+		"like 7d or 12h (default: all)")
+	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+
+		" (default: phase,persona of a session, session,team of all)")
 	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return usage.Keys }))
 	return a.addServedFlags(cmd, outputCSV)
 }
@@ -92,7 +94,8 @@ func parseBy(by string, sess bool) ([]string, error) {
 	for key := range strings.SplitSeq(by, ",") {
 		key = strings.TrimSpace(key)
 		if !slices.Contains(usage.Keys, key) || slices.Contains(keys, key) {
-			return nil, usagef("--by: %q is not a list of distinct fields; use one or more of %s, separated by commas", textfmt.Shorten(by, 80), strings.Join(usage.Keys, ", "))
+			return nil, usagef("--by: %q is not a list of distinct fields; use one or more of %s, separated by commas",
+				textfmt.Shorten(by, 80), strings.Join(usage.Keys, ", "))
 		}
 		keys = append(keys, key)
 	}
@@ -166,7 +169,8 @@ func (c *usageCommand) write() {
 		budgetTable(c.palette, c.doc.Budgets).Write(c.stdout)
 	}
 	if c.doc.Session != "" && c.doc.Total.Unsettled.Calls > 0 {
-		c.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(c.doc.Total.Unsettled.Calls, "call"), c.doc.Session)
+		c.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(c.doc.Total.Unsettled.Calls, "call"),
+			c.doc.Session)
 	}
 }
 

@@ -19,7 +19,8 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 	}{
 		{"unknown command", "rum", `unknown command "rum" for "maestro"; did you mean "run"?`},
 		{"unknown subcommand", "artifacts fetch", `unknown command "fetch" for "maestro artifacts"`},
-		{"group alone", "checkpoints", "missing subcommand of `maestro checkpoints`; use one of: export, import, list, prune, show, verify"},
+		{"group alone", "checkpoints", "missing subcommand of `maestro checkpoints`; use one of: export, import, list, prune, " +
+			"show, verify"},
 		{"unknown flag", "status --colour x", `unknown flag --colour for "maestro status"; see `},
 		{"bad output", "list -o yaml", `--output: "yaml" is not a format; use table or json`},
 		{"missing argument", "status", "missing SESSION; usage: maestro status SESSION"},
@@ -64,7 +65,10 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"settle twice", "budget settle s 1 --write-off --cost-usd 0", "leave one out"},
 		{"settle for a price that is none", "budget settle s 1 --cost-usd much", "--cost-usd"},
 		{"settle less than nothing", "budget settle s 1 --output-tokens -1", "must be between 0"},
-		{"settle more thought than said", "budget settle s 1 --output-tokens 1 --reasoning-tokens 2", "--reasoning-tokens: 2 is more than the output tokens"},
+		{
+			"settle more thought than said", "budget settle s 1 --output-tokens 1 --reasoning-tokens 2",
+			"--reasoning-tokens: 2 is more than the output tokens",
+		},
 		{"bad log level", "dev --log-level loud", "--log-level"},
 		{"bad port", "dev --port 70000", `--port: "70000" is not a port`},
 		{"worker without a file", "worker", "--agents"},
@@ -106,7 +110,8 @@ func TestNoTemporalEndsWithFour(t *testing.T) {
 			d := newDesk(t)
 			got := d.run(strings.Fields(strings.Replace(args, "TEAM", d.file("team.yaml", oneTeam), 1))...)
 			require.Equal(t, 4, got.code)
-			require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or give its address with --address\n",
+			require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or give its address with "+
+				"--address\n",
 				got.stderr.String())
 			require.NoDirExists(t, d.state, "nothing may be half started")
 		})
@@ -132,7 +137,8 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	teamFile := d.file("team.yaml", twoTeam)
-	require.Contains(t, d.must(0, "validate", teamFile), "2 phases of pair, 2 personas, with agents coder, writer and checks has-code: valid")
+	require.Contains(t, d.must(0, "validate", teamFile), "2 phases of pair, 2 personas, with agents coder, writer and checks "+
+		"has-code: valid")
 
 	workerFile := d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [\"true\"]}\n")
 	got := d.run("validate", teamFile, "--agents", workerFile, "-o", "json")
@@ -149,15 +155,19 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	require.Equal(t, []string{"think", "build"}, doc.Phases)
 	require.Len(t, doc.Problems, 2)
 	require.Contains(t, doc.Problems[0].Message, `no worker has agent "writer" of persona`)
-	require.Contains(t, doc.Problems[1].Message, `no worker with agent "coder" has check "has-code"; define it in that worker's file`)
+	require.Contains(t, doc.Problems[1].Message,
+		`no worker with agent "coder" has check "has-code"; define it in that worker's file`)
 	require.Contains(t, got.stderr.String(), workerFile+`: no worker has agent "writer"`)
 	require.NoDirExists(t, d.state)
 
-	priceless := d.file("priceless.yaml", "version: 1\nproviders: {p: {format: openai, base_url: 'http://h/v1'}}\nagents: {coder: {kind: model, provider: p, model: m}}\n")
-	capped := d.file("capped.yaml", "version: 1\nname: t\npersonas: {a: {role: R, agent: coder, instructions: X.}}\nphases: [{name: p, personas: [a]}]\nbudget: {usd: 1}\n")
+	priceless := d.file("priceless.yaml", "version: 1\nproviders: {p: {format: openai, base_url: 'http://h/v1'}}\nagents: {coder: "+
+		"{kind: model, provider: p, model: m}}\n")
+	capped := d.file("capped.yaml", "version: 1\nname: t\npersonas: {a: {role: R, agent: coder, instructions: X.}}\nphases: "+
+		"[{name: p, personas: [a]}]\nbudget: {usd: 1}\n")
 	got = d.run("validate", capped, "--agents", priceless)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `the prices of agent "coder" are not known; set its `+"`prices` in the worker file, or `models` with prices if it has a provider")
+	require.Contains(t, got.stderr.String(), `the prices of agent "coder" are not known; set its `+
+		"`prices` in the worker file, or `models` with prices if it has a provider")
 
 	broken := d.file("broken.yaml", strings.Replace(twoTeam, "agent: coder", "agnet: coder", 1))
 	got = d.run("validate", broken)

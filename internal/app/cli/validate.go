@@ -35,8 +35,10 @@ func newValidate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate TEAM",
 		Short: "Check a team file and, with --agents, a worker file against it",
-		Long:  "Check a team file, or a registered team by its name. With --agents, also check a worker file, and that it has the agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing is written.",
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.validate(cmd.Context(), args[0], agents) },
+		Long: "Check a team file, or a registered team by its name. With --agents, also check a worker file, and that it has the " +
+			"agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing " +
+			"is written.",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.validate(cmd.Context(), args[0], agents) },
 	}
 	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check the team against")
 	return a.addStateFlags(cmd)
@@ -89,8 +91,10 @@ func faultsOf(err error) ([]config.Problem, error) {
 
 func validation(t spec.Team, problems []config.Problem) validateDocument {
 	doc := validateDocument{
-		Valid: len(problems) == 0, Team: t.Name, Phases: append([]string{}, t.PhaseNames()...), Agents: append([]string{}, t.AgentNames()...),
-		Personas: append([]string{}, slices.Sorted(maps.Keys(t.Personas))...), Checks: []string{}, Problems: append([]config.Problem{}, problems...),
+		Valid: len(problems) == 0, Team: t.Name, Phases: append([]string{}, t.PhaseNames()...),
+		Agents:   append([]string{}, t.AgentNames()...),
+		Personas: append([]string{}, slices.Sorted(maps.Keys(t.Personas))...), Checks: []string{},
+		Problems: append([]config.Problem{}, problems...),
 	}
 	for _, use := range t.CheckUses() {
 		doc.Checks = append(doc.Checks, use.Check)

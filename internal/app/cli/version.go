@@ -29,7 +29,8 @@ func newSchema(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema team|worker",
 		Short: "Print the JSON Schema of team files or worker files, for editors",
-		Long: "Print the JSON Schema (draft 2020-12) of team files or worker files. An editor with the YAML language server completes, documents and " +
+		Long: "Print the JSON Schema (draft 2020-12) of team files or worker files. An editor with the YAML language server " +
+			"completes, documents and " +
 			"checks files with this first line:\n\n  # yaml-language-server: $schema=team.schema.json\n\n" +
 			"Rules across fields, for example that a phase exists, are checked by `maestro validate`.",
 		Example:           "  maestro schema team > team.schema.json\n  maestro schema worker > worker.schema.json",
@@ -37,7 +38,8 @@ func newSchema(a *app) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, ok := files[args[0]]
 			if !ok {
-				return usagef("unknown schema %q; use %s%s", textfmt.Shorten(args[0], 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(args[0], known))
+				return usagef("unknown schema %q; use %s%s", textfmt.Shorten(args[0], 80), terminal.Enumeration(known, "or"),
+					textfmt.DidYouMean(args[0], known))
 			}
 			_, err := a.stdout.Write(data)
 			return err

@@ -42,7 +42,8 @@ func newWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch SESSION",
 		Short: "Follow a session until it ends, and exit with its outcome",
-		Long: "Follow a session until it ends or waits for a person. On a terminal, show a live view of its phases, with keys for details and answers (? lists them), until it ends or you quit; " +
+		Long: "Follow a session until it ends or waits for a person. On a terminal, show a live view of its phases, with keys for " +
+			"details and answers (? lists them), until it ends or you quit; " +
 			"otherwise, or with --plain, print a line for each change. The exit code is the session's outcome: " +
 			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +126,8 @@ func (a *app) printOutcome(ctx context.Context, w *lookout, v session.Status) {
 	}
 	line("cost", "%s", terminal.Amount(v.Usage.Amount()))
 	if len(diff.Files) > 0 {
-		line("next", "`%s` brings the changes here; `%s` shows them", a.commandLine("apply "+w.session), a.commandLine("artifacts diff "+w.session))
+		line("next", "`%s` brings the changes here; `%s` shows them", a.commandLine("apply "+w.session),
+			a.commandLine("artifacts diff "+w.session))
 	}
 }
 

@@ -27,7 +27,10 @@ help: {mode: ask}
 func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": heedingWriter, "coder": stubbornCoder, "other": strings.ReplaceAll(stubbornCoder, "code.txt", "tests.txt")})
+	d.withWorker(map[string]string{
+		"writer": heedingWriter, "coder": stubbornCoder,
+		"other": strings.ReplaceAll(stubbornCoder, "code.txt", "tests.txt"),
+	})
 	d.must(0, "run", d.file("team.yaml", keyTeam), "Make it so.", "--session", "s")
 	x := d.onTerminal(80, 24, nil, "watch", "s")
 	x.shows("think needs approval")

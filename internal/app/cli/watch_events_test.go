@@ -60,7 +60,10 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 		{step(func(s *session.Status) {
 			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Running, session.Waiting, 1, 1
 			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
-		}), []string{"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work continues, no attempt is counted", "build/dev: waits for its next round"}},
+		}), []string{
+			"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work continues, no attempt is counted",
+			"build/dev: waits for its next round",
+		}},
 		{step(func(s *session.Status) {
 			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Completed, session.Completed, 2, 1
 			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}

@@ -43,7 +43,8 @@ func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessi
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	options := []tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(terminal), tea.WithEnvironment(a.env.Environ), tea.WithInput(nil),
+		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(terminal), tea.WithEnvironment(a.env.Environ),
+		tea.WithInput(nil),
 	}
 	keys, typed := a.env.Stdin.(*os.File)
 	if typed = typed && a.env.IsTerminal(keys); typed {
@@ -167,7 +168,10 @@ func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
 	}
 	var waits []string
 	for i, p := range v.Phases {
-		phase := tui.Phase{Name: p.Name, State: p.Status, SentBack: l.sentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
+		phase := tui.Phase{
+			Name: p.Name, State: p.Status, SentBack: l.sentBack(p.Name, timeOf(v.StartedAt)),
+			Left: !v.Course.Selects(p.Name),
+		}
 		if needs, ok := l.progress.Needs[p.Name]; ok {
 			phase.Needs = needs
 		} else if i > 0 { // the graph is unknown
@@ -209,7 +213,8 @@ func waitsForPerson(p session.PhaseStatus) bool {
 }
 
 func viewAssignment(
-	v sessionstatus.Session, all map[spec.AssignmentID]control.AssignmentProgress, passes map[spec.AssignmentID]int, phase string, as session.AssignmentStatus,
+	v sessionstatus.Session, all map[spec.AssignmentID]control.AssignmentProgress, passes map[spec.AssignmentID]int, phase string,
+	as session.AssignmentStatus,
 ) tui.Assignment {
 	id := spec.AssignmentID{Phase: phase, Persona: as.Persona}
 	work, known := all[id]
@@ -218,7 +223,8 @@ func viewAssignment(
 	}
 	out := tui.Assignment{
 		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.Round, Attempt: work.Attempt,
-		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
+		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers,
+		Awaits: as.Awaits,
 	}
 	for _, at := range work.Attempts {
 		out.Worked += at.Worked(at.StartedAt)

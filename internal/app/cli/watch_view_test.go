@@ -29,14 +29,16 @@ retry: {rounds: 1, attempts: 1, initial: 10ms, max: 10ms}
 
 // gated is an agent that says what it is doing until there is a file named go.
 func (d *desk) gated() string {
-	return "echo 'reading the \x1b[31mdesign\x1b[0m' >&2; while [ ! -f " + filepath.Join(d.dir, "go") + " ]; do sleep 0.05; done; mkdir -p out; echo done > out/$$.txt"
+	return "echo 'reading the \x1b[31mdesign\x1b[0m' >&2; while [ ! -f " + filepath.Join(d.dir, "go") +
+		" ]; do sleep 0.05; done; mkdir -p out; echo done > out/$$.txt"
 }
 
 func TestASessionIsDrawnOnATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
-	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", crewTeam), "Make it so, and make it good.", "--session", "s", "--watch")
+	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", crewTeam), "Make it so, and make it good.", "--session", "s",
+		"--watch")
 	x.shows("● running")
 	x.shows("✓ analyst")
 	x.shows("reading the design")
@@ -153,7 +155,8 @@ func TestWatchingTellsThePassOfWorkThatWasSentBack(t *testing.T) {
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{
 		"coder": "date +%N > code.txt",
-		"critic": `if [ ! -f ` + d.dir + `/sent ]; then touch ` + d.dir + `/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"; exit; fi
+		"critic": `if [ ! -f ` + d.dir + `/sent ]; then touch ` + d.dir +
+			`/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"; exit; fi
 while [ ! -f ` + d.dir + `/go ]; do sleep 0.05; done; echo good > review.txt`,
 	})
 	teamFile := d.file("team.yaml", reviewedTeam)

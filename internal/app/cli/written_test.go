@@ -158,7 +158,10 @@ func plainWord(word *syntax.Word) string {
 // take has the command line take arguments as if they were typed, up to where a
 // command begins its work. A mention may leave out what the command needs.
 func take(args []string, whole bool) error {
-	root := newRoot(newApp(Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, IsTerminal: func(any) bool { return false }, Now: time.Now}))
+	root := newRoot(newApp(Env{
+		Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, IsTerminal: func(any) bool { return false },
+		Now: time.Now,
+	}))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	cmd, rest, err := root.Find(args)
@@ -252,7 +255,8 @@ func TestWhatDoesNotParse(t *testing.T) {
 		require.NotEmpty(t, calls)
 		require.Error(t, take(calls[len(calls)-1], whole), line)
 	}
-	require.Equal(t, []string{"maestro resolve S", "maestro resolve S a", "maestro resolve S b"}, trimmed(readings("maestro resolve S [a | b]")))
+	require.Equal(t, []string{"maestro resolve S", "maestro resolve S a", "maestro resolve S b"},
+		trimmed(readings("maestro resolve S [a | b]")))
 	require.Equal(t, []string{"maestro resolve S a", "maestro resolve S b"}, trimmed(readings("maestro resolve S a|b")))
 }
 

@@ -111,7 +111,8 @@ var checks = []check{
 	{"store pruning", both, pruning, ""},
 	{
 		"workers", aStore, workers,
-		"start a container of a worker with the same volume; if one runs, its log and `maestro-worker health` in it say what is missing",
+		"start a container of a worker with the same volume; if one runs, its log and `maestro-worker health` in it say what is " +
+			"missing",
 	},
 	{"agents", nothing, served, ""},
 	{"breakers", aStore, breakers, ""},
@@ -133,7 +134,9 @@ func Examine(ctx context.Context, o Options) ([]control.Finding, error) {
 
 // ExamineStore checks what the sessions of an open store need, as a server does; it checks no
 // program of this machine. conn is nil if Temporal cannot be reached.
-func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now func() time.Time) ([]control.Finding, error) {
+func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now func() time.Time) ([]control.Finding,
+	error,
+) {
 	h := &host{store: s, conn: conn, dir: s.Dir(), why: "which this server serves", Options: Options{
 		Again: func(command string) string { return "maestro " + command }, Now: now, Container: room.InContainer(),
 	}}

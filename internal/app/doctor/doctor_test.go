@@ -116,7 +116,8 @@ func TestAStoreIsExamined(t *testing.T) {
 		require.Equal(t, "chmod 700 "+dir, of(t, found, "store private").Command)
 		require.Equal(t, Bad, of(t, found, "workers").Result)
 		require.Equal(t, Bad, of(t, found, "temporal").Result)
-		require.Equal(t, by == "from --state-dir", strings.Contains(fmt.Sprint(found), "server program"), "a server has no programs to look for")
+		require.Equal(t, by == "from --state-dir", strings.Contains(fmt.Sprint(found), "server program"),
+			"a server has no programs to look for")
 	}
 }
 

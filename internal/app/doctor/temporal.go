@@ -62,7 +62,8 @@ func connect(ctx context.Context, h *host) []control.Finding {
 	case errors.As(err, &refused):
 		return failed(Bad, err, "check the credentials")
 	case errors.As(err, &unreachable) && listens(ctx, unreachable.Address):
-		return bad("check that this is Temporal's gRPC port, that the server is healthy, and whether it needs TLS (--tls) or not (--tls=false)",
+		return bad("check that this is Temporal's gRPC port, that the server is healthy, and whether it needs TLS (--tls) or not "+
+			"(--tls=false)",
 			"a server listens at %s, but does not answer like Temporal", unreachable.Address)
 	}
 	return with(failed(Bad, err, "start one on this machine, or give its address with --address, TEMPORAL_ADDRESS or a profile"),

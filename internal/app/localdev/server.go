@@ -51,7 +51,8 @@ func FindServer(executable string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(executable), serverProgram)
 	if info, err := os.Stat(path); executable == "" || err != nil || info.IsDir() {
-		return "", fmt.Errorf("%s is not in the directory of this program (expected %s); build it with `make build`, or use another Temporal with --address and `maestro worker`",
+		return "", fmt.Errorf("%s is not in the directory of this program (expected %s); build it with `make build`, or use another "+
+			"Temporal with --address and `maestro worker`",
 			serverProgram, path)
 	}
 	return path, nil
@@ -157,7 +158,8 @@ func (s *server) once(life context.Context, ready func()) error {
 func (s *server) arguments() []string {
 	o := s.options
 	args := []string{
-		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(int(o.Port)), "--db-filename", filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
+		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(int(o.Port)), "--db-filename",
+		filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
 		"--log-level", "error", "--until-stdin-closes",
 	}
 	if o.Headless {

@@ -124,7 +124,8 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.server.stop)
-	if k.Conn, err = temporalutil.DialAddress(ctx, k.server.address, "default", o.SDKLog.Logger, k.Telemetry.Instrument); err != nil {
+	if k.Conn, err = temporalutil.DialAddress(ctx, k.server.address, "default", o.SDKLog.Logger,
+		k.Telemetry.Instrument); err != nil {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.Conn.Close)
@@ -133,7 +134,8 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	withdraw, err := temporalutil.Announce(o.Store.Dir(), temporalutil.LocalServer{
-		Address: k.Conn.Address, Namespace: k.Conn.Namespace, WebUI: k.server.ui, Host: o.Host, PID: o.PID, WorkerFile: file, Reloads: o.Reloads != nil,
+		Address: k.Conn.Address, Namespace: k.Conn.Namespace, WebUI: k.server.ui, Host: o.Host, PID: o.PID, WorkerFile: file,
+		Reloads: o.Reloads != nil,
 	})
 	if err != nil {
 		return nil, err
@@ -153,7 +155,8 @@ func (k *Stack) WebUI() string { return k.server.ui }
 func (k *Stack) prepare() (err error) {
 	o := k.options
 	if other, lives := temporalutil.FindLocal(o.Store.Dir(), o.Host); lives {
-		return fmt.Errorf("another `maestro dev` or `maestro demo` (process %d) is running on %s; stop it, use it, or choose another --state-dir", other.PID, o.Store.Dir())
+		return fmt.Errorf("another `maestro dev` or `maestro demo` (process %d) is running on %s; stop it, use it, or choose another "+
+			"--state-dir", other.PID, o.Store.Dir())
 	}
 	if k.File, err = o.Agents(); err != nil {
 		return err

@@ -56,7 +56,8 @@ type candidate struct {
 var candidates = []candidate{
 	{
 		title: "Claude Code", program: "claude", preset: "claude", install: "npm install -g @anthropic-ai/claude-code",
-		own: []string{"CLAUDE_CODE_OAUTH_TOKEN"}, keys: []string{"ANTHROPIC_API_KEY"}, baseURL: "ANTHROPIC_BASE_URL", model: "claude-sonnet-4-5",
+		own: []string{"CLAUDE_CODE_OAUTH_TOKEN"}, keys: []string{"ANTHROPIC_API_KEY"}, baseURL: "ANTHROPIC_BASE_URL",
+		model: "claude-sonnet-4-5",
 		provider: Provider{Name: "anthropic", Format: "anthropic", Prices: []Price{
 			{"claude-opus-4-5*", 5, 25, 0.5}, {"claude-sonnet-*", 3, 15, 0.3}, {"claude-haiku-*", 1, 5, 0.1}, {"*", 15, 75, 1.5},
 		}},
@@ -102,13 +103,21 @@ func findAgents(host Host) (all []Agent, err error) {
 		own := host.firstSet(c.own)
 		switch program := host.has(c.program); {
 		case program && p.KeyEnv != "":
-			all = append(all, Agent{Name: c.preset, Title: fmt.Sprintf("%s, with the key in %s", c.title, p.KeyEnv), Preset: c.preset, Provider: p})
+			all = append(all, Agent{
+				Name: c.preset, Title: fmt.Sprintf("%s, with the key in %s", c.title, p.KeyEnv), Preset: c.preset,
+				Provider: p,
+			})
 		case program && own != "":
-			all = append(all, Agent{Name: c.preset, Title: fmt.Sprintf("%s, with %s", c.title, own), Preset: c.preset, Env: own, Price: ownPrice})
+			all = append(all, Agent{
+				Name: c.preset, Title: fmt.Sprintf("%s, with %s", c.title, own), Preset: c.preset, Env: own,
+				Price: ownPrice,
+			})
 		case program:
-			missing.lines = append(missing.lines, fmt.Sprintf("%s is installed: set %s", c.title, strings.Join(append(c.keys, c.own...), " or ")))
+			missing.lines = append(missing.lines, fmt.Sprintf("%s is installed: set %s", c.title,
+				strings.Join(append(c.keys, c.own...), " or ")))
 		case p.KeyEnv == "":
-			missing.lines = append(missing.lines, fmt.Sprintf("%s: %s, and set %s", c.title, c.install, strings.Join(append(c.keys, c.own...), " or ")))
+			missing.lines = append(missing.lines, fmt.Sprintf("%s: %s, and set %s", c.title, c.install,
+				strings.Join(append(c.keys, c.own...), " or ")))
 		case c.model == "":
 			missing.lines = append(missing.lines, fmt.Sprintf("%s is set: %s", p.KeyEnv, c.install))
 		}

@@ -46,13 +46,19 @@ type Cache struct{ Name, Env string }
 var tools = []Tool{
 	{
 		Program: "go", files: []string{"go.mod"},
-		Checks: []Check{{Name: "go-build", Argv: []string{"go", "build", "./..."}, Builds: true}, {Name: "go-test", Argv: []string{"go", "test", "./..."}}},
+		Checks: []Check{
+			{Name: "go-build", Argv: []string{"go", "build", "./..."}, Builds: true},
+			{Name: "go-test", Argv: []string{"go", "test", "./..."}},
+		},
 		Caches: []Cache{{"go-build", "GOCACHE"}, {"go-mod", "GOMODCACHE"}},
 		Env:    []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOSUMDB", "GONOPROXY", "GOFLAGS", "GOTOOLCHAIN", "CGO_ENABLED"},
 	},
 	{
 		Program: "cargo", files: []string{"Cargo.toml"},
-		Checks: []Check{{Name: "cargo-build", Argv: []string{"cargo", "build", "--all-targets"}, Builds: true}, {Name: "cargo-test", Argv: []string{"cargo", "test"}}},
+		Checks: []Check{
+			{Name: "cargo-build", Argv: []string{"cargo", "build", "--all-targets"}, Builds: true},
+			{Name: "cargo-test", Argv: []string{"cargo", "test"}},
+		},
 		Caches: []Cache{{"cargo", "CARGO_HOME"}, {"cargo-target", "CARGO_TARGET_DIR"}},
 		Env:    []string{"RUSTUP_HOME"},
 	},
@@ -72,11 +78,15 @@ var tools = []Tool{
 	},
 	{
 		Program: "python3", kind: "python", files: []string{"test*.py", "tests/test*.py"}, uses: has(`^\s*(import|from) unittest`),
-		Checks: []Check{{Name: "unittest", Argv: []string{"sh", "-c", "if [ -d tests ]; then python3 -m unittest discover -s tests; else python3 -m unittest; fi"}}},
+		Checks: []Check{{Name: "unittest", Argv: []string{"sh", "-c", "if [ -d tests ]; then python3 -m unittest discover -s tests; " +
+			"else python3 -m unittest; fi"}}},
 	},
 	{
 		Program: "mvn", files: []string{"pom.xml"},
-		Checks: []Check{{Name: "maven", Argv: []string{"sh", "-c", `mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`}}},
+		Checks: []Check{{
+			Name: "maven",
+			Argv: []string{"sh", "-c", `mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`},
+		}},
 		Caches: []Cache{{"maven", "MAVEN_REPOSITORY"}}, Env: []string{"JAVA_HOME"},
 	},
 	{
@@ -158,5 +168,6 @@ func hasTestScript(dir, _ string) bool {
 		Scripts struct{ Test string }
 	}
 	data, err := bounded.ReadFile(filepath.Join(dir, "package.json"), maxFile)
-	return err == nil && json.Unmarshal(data, &p) == nil && p.Scripts.Test != "" && !strings.Contains(p.Scripts.Test, "no test specified")
+	return err == nil && json.Unmarshal(data, &p) == nil && p.Scripts.Test != "" &&
+		!strings.Contains(p.Scripts.Test, "no test specified")
 }

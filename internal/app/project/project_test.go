@@ -65,11 +65,13 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 	}{
 		"Go": {
 			files:  map[string]string{"go.mod": "module m", "Makefile": "test:\n"},
-			checks: []string{"go-build: go build ./...", "go-test: go test ./..."}, caches: []string{"go-build GOCACHE", "go-mod GOMODCACHE"},
+			checks: []string{"go-build: go build ./...", "go-test: go test ./..."},
+			caches: []string{"go-build GOCACHE", "go-mod GOMODCACHE"},
 		},
 		"Rust": {
 			files:  map[string]string{"Cargo.toml": ""},
-			checks: []string{"cargo-build: cargo build --all-targets", "cargo-test: cargo test"}, caches: []string{"cargo CARGO_HOME", "cargo-target CARGO_TARGET_DIR"},
+			checks: []string{"cargo-build: cargo build --all-targets", "cargo-test: cargo test"},
+			caches: []string{"cargo CARGO_HOME", "cargo-target CARGO_TARGET_DIR"},
 		},
 		"TypeScript with npm": {
 			files:  map[string]string{"package.json": tested, "package-lock.json": "{}", "tsconfig.json": "{}", "src/index.ts": ""},
@@ -77,11 +79,13 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 		},
 		"npm without a lock": {
 			files:  map[string]string{"package.json": tested},
-			checks: []string{"npm-install-test: sh -c npm install --no-package-lock && npm test"}, caches: []string{"npm npm_config_cache"},
+			checks: []string{"npm-install-test: sh -c npm install --no-package-lock && npm test"},
+			caches: []string{"npm npm_config_cache"},
 		},
 		"pnpm": {
 			files:  map[string]string{"package.json": tested, "pnpm-lock.yaml": "", "package-lock.json": "{}"},
-			checks: []string{"pnpm-test: sh -c pnpm install --frozen-lockfile && pnpm test"}, caches: []string{"pnpm npm_config_store_dir"},
+			checks: []string{"pnpm-test: sh -c pnpm install --frozen-lockfile && pnpm test"},
+			caches: []string{"pnpm npm_config_store_dir"},
 		},
 		"yarn": {
 			files:  map[string]string{"package.json": tested, "yarn.lock": ""},
@@ -89,11 +93,13 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 		},
 		"bun": {
 			files:  map[string]string{"package.json": tested, "bun.lock": ""},
-			checks: []string{"bun-test: sh -c bun install --frozen-lockfile && bun run test"}, caches: []string{"bun BUN_INSTALL_CACHE_DIR"},
+			checks: []string{"bun-test: sh -c bun install --frozen-lockfile && bun run test"},
+			caches: []string{"bun BUN_INSTALL_CACHE_DIR"},
 		},
 		"a package without tests": {files: map[string]string{"package.json": `{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}`}},
 		"Python with uv": {
-			files: map[string]string{"uv.lock": "", "pyproject.toml": ""}, checks: []string{"uv-pytest: uv run pytest"}, caches: []string{"uv UV_CACHE_DIR"},
+			files: map[string]string{"uv.lock": "", "pyproject.toml": ""}, checks: []string{"uv-pytest: uv run pytest"},
+			caches: []string{"uv UV_CACHE_DIR"},
 		},
 		"Python": {files: map[string]string{"setup.cfg": ""}, checks: []string{"pytest: pytest -p no:cacheprovider"}},
 		"Python without a project": {
@@ -102,14 +108,19 @@ func TestChecksAreThoseOfTheRepositorysTools(t *testing.T) {
 		},
 		"Java with Maven": {
 			files:  map[string]string{"pom.xml": ""},
-			checks: []string{`maven: sh -c mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`}, caches: []string{"maven MAVEN_REPOSITORY"},
+			checks: []string{`maven: sh -c mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`},
+			caches: []string{"maven MAVEN_REPOSITORY"},
 		},
 		"Java with Gradle": {
-			files: map[string]string{"build.gradle.kts": ""}, checks: []string{"gradle: gradle --no-daemon check"}, caches: []string{"gradle GRADLE_USER_HOME"},
+			files: map[string]string{"build.gradle.kts": ""}, checks: []string{"gradle: gradle --no-daemon check"},
+			caches: []string{"gradle GRADLE_USER_HOME"},
 		},
 		"make":               {files: map[string]string{"Makefile": "all:\n\ntest: all\n"}, checks: []string{"make-test: make test"}},
 		"make without tests": {files: map[string]string{"Makefile": "tests:\n"}},
-		"just":               {files: map[string]string{"justfile": "test name='':\n  true\n"}, checks: []string{"just-test: just test"}},
+		"just": {
+			files:  map[string]string{"justfile": "test name='':\n  true\n"},
+			checks: []string{"just-test: just test"},
+		},
 		"two languages": {
 			files:  map[string]string{"go.mod": "", "package.json": tested, "package-lock.json": ""},
 			checks: []string{"go-build: go build ./...", "go-test: go test ./...", "npm-test: sh -c npm ci && npm test"},
@@ -185,12 +196,32 @@ func TestAgentsAreThoseWithCredentials(t *testing.T) {
 		env      []string
 		want     string
 	}{
-		"Claude Code with a key":                {"claude codex", []string{"ANTHROPIC_API_KEY=k"}, "Claude Code, with the key in ANTHROPIC_API_KEY"},
-		"Claude Code with a token":              {"claude", []string{"CLAUDE_CODE_OAUTH_TOKEN=t"}, "Claude Code, with CLAUDE_CODE_OAUTH_TOKEN"},
-		"Codex, as Claude Code has no key":      {"claude codex", []string{"OPENAI_API_KEY=k"}, "Codex, with the key in OPENAI_API_KEY"},
-		"Gemini CLI":                            {"gemini", []string{"GEMINI_API_KEY=k", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:9"}, "Gemini CLI, with the key in GEMINI_API_KEY"},
-		"a model, as no program is there":       {"", []string{"OPENAI_API_KEY=k"}, "the model gpt-5, with the key in OPENAI_API_KEY"},
-		"a program rather than another's model": {"codex", []string{"ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k"}, "Codex, with the key in OPENAI_API_KEY"},
+		"Claude Code with a key": {
+			"claude codex",
+			[]string{"ANTHROPIC_API_KEY=k"},
+			"Claude Code, with the key in ANTHROPIC_API_KEY",
+		},
+		"Claude Code with a token": {
+			"claude",
+			[]string{"CLAUDE_CODE_OAUTH_TOKEN=t"},
+			"Claude Code, with CLAUDE_CODE_OAUTH_TOKEN",
+		},
+		"Codex, as Claude Code has no key": {
+			"claude codex",
+			[]string{"OPENAI_API_KEY=k"},
+			"Codex, with the key in OPENAI_API_KEY",
+		},
+		"Gemini CLI": {
+			"gemini",
+			[]string{"GEMINI_API_KEY=k", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:9"},
+			"Gemini CLI, with the key in GEMINI_API_KEY",
+		},
+		"a model, as no program is there": {"", []string{"OPENAI_API_KEY=k"}, "the model gpt-5, with the key in OPENAI_API_KEY"},
+		"a program rather than another's model": {
+			"codex",
+			[]string{"ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k"},
+			"Codex, with the key in OPENAI_API_KEY",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

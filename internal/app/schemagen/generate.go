@@ -56,7 +56,8 @@ func (d document) generate(w words) (*jsonschema.Schema, error) {
 	}
 	defaults(types, reflect.ValueOf(d.resolved))
 	s.Title = d.title
-	s.PatternProperties = map[string]*jsonschema.Schema{"^x-": {Description: "Fields that begin with x- are ignored. Anchors can stand in them."}}
+	s.PatternProperties = map[string]*jsonschema.Schema{"^x-": {Description: "Fields that begin with x- are ignored. Anchors can " +
+		"stand in them."}}
 	maps.Copy(s.Definitions, used(s))
 	return s, nil
 }
@@ -136,7 +137,10 @@ const module = "github.com/maestro-hive/maestro"
 
 func readWords(source string) (words, error) {
 	w := words{map[string]string{}}
-	for _, pkg := range []string{"internal/core/textfmt", "internal/core/cost", "internal/core/failures", "internal/core/spec", "internal/core/session", "internal/models/agent"} {
+	for _, pkg := range []string{
+		"internal/core/textfmt", "internal/core/cost", "internal/core/failures", "internal/core/spec",
+		"internal/core/session", "internal/models/agent",
+	} {
 		var found jsonschema.Reflector
 		dir := filepath.Join(source, filepath.FromSlash(pkg))
 		if err := found.AddGoComments(module, dir, jsonschema.WithFullComment()); err != nil {

@@ -32,7 +32,8 @@ func fill(page string, tables []table) (string, error) {
 			return old
 		}
 		filled[of] = true
-		return "<!-- keys of " + of + ", by `go generate ./docs/schema` from the type's docstrings -->\n\n" + tables[i].text + "\n<!-- end of keys -->"
+		return "<!-- keys of " + of + ", by `go generate ./docs/schema` from the type's docstrings -->\n\n" + tables[i].text +
+			"\n<!-- end of keys -->"
 	})
 	for _, t := range tables {
 		if !filled[t.of] {
@@ -59,7 +60,8 @@ func (d document) tables(s *jsonschema.Schema) ([]table, error) {
 		fmt.Fprintf(&b, "<a id=%q></a>\n\n", keysOf(name))
 		b.WriteString("| key | value | default | meaning |\n|---|---|---|---|\n")
 		for p := t.Properties.Oldest(); p != nil; p = p.Next() {
-			fmt.Fprintf(&b, "| <a id=%q></a>`%s` | %s | %s | %s |\n", anchor(name, p.Key), p.Key, cell(value(p.Value)), cell(unset(name, t, p.Key, p.Value)), cell(meaning(p.Value.Description)))
+			fmt.Fprintf(&b, "| <a id=%q></a>`%s` | %s | %s | %s |\n", anchor(name, p.Key), p.Key, cell(value(p.Value)),
+				cell(unset(name, t, p.Key, p.Value)), cell(meaning(p.Value.Description)))
 		}
 		all = append(all, table{name, b.String()})
 	}

@@ -33,7 +33,8 @@ const (
 var (
 	filled   = check{must, `[^ \t\r\n]`, "is empty; give it a value"}
 	variable = []check{
-		{not, `^[A-Za-z_][A-Za-z0-9_]*=`, "has a value here; list the name of the variable alone, and set it in the worker's environment"},
+		{not, `^[A-Za-z_][A-Za-z0-9_]*=`, "has a value here; list the name of the variable alone, and set it in the worker's " +
+			"environment"},
 		{must, `^[A-Za-z_][A-Za-z0-9_]*$`, "is not the name of an environment variable"},
 	}
 	// line holds text to one line.
@@ -54,8 +55,9 @@ var shapes = map[string]shape{
 	}},
 	"reference": {called: "name"}, // the loader holds it against the names that there are
 	"beside":    {"text", []check{{not, `^/`, "is absolute; write it relative to this file, like prompts/developer.md"}}},
-	"ignored":   {"pattern", append(line[:len(line):len(line)], check{not, `^#`, `is a comment to gitignore; write \# for a leading #`})},
-	"variable":  {"variable", variable},
+	"ignored": {"pattern", append(line[:len(line):len(line)],
+		check{not, `^#`, `is a comment to gitignore; write \# for a leading #`})},
+	"variable": {"variable", variable},
 	// What every attempt gets from Maestro cannot be passed to it.
 	"passed": {"variable", append([]check{
 		{not, `^(HOME|TMPDIR|GIT_CEILING_DIRECTORIES|MAESTRO_RESULT)$`, "is set by Maestro for every attempt; leave it out"},
@@ -63,7 +65,8 @@ var shapes = map[string]shape{
 	"argument": {"word", []check{{not, `\x00`, "has a NUL character, which no argument can hold"}}},
 	"address": {"http or https address", []check{
 		{must, `^[hH][tT][tT][pP][sS]?://[^/?#]`, "is no web address; write it in full, like http://localhost:8233"},
-		{not, `^[^/]*//[^/?#]*@`, "has a user or password in it; write the address alone: credentials come from the worker's environment"},
+		{not, `^[^/]*//[^/?#]*@`, "has a user or password in it; write the address alone: credentials come from the worker's " +
+			"environment"},
 		{not, `[?#].`, "has a query or a fragment; write the address alone"},
 		{not, `[\x00-\x20\x7f]`, "has a space or a control character in it; write the address alone"},
 	}},
@@ -77,13 +80,17 @@ var shapes = map[string]shape{
 		{not, `/`, "has a path; write the host alone, like example.com or example.com:8443"},
 		{not, `[^\x00-\x7f]`, "has characters that no name in DNS has; write it in its ASCII form, which begins with xn--"},
 		{must, `^(\*\.)?[^*]*$`, "has a * in it; *. at the beginning stands for all names below a name"},
-		{must, `^[A-Za-z0-9_.:*\[\]\-]+$`, "is not the name or address of a host; write it like example.com, *.example.com or example.com:8443"},
+		{must, `^[A-Za-z0-9_.:*\[\]\-]+$`, "is not the name or address of a host; write it like example.com, *.example.com or " +
+			"example.com:8443"},
 	}},
 	"group":    {"name", []check{filled, {not, `[\x00-\x1f\x7f]`, "has a control character in it, which no group's name has"}}},
 	"jiraName": {"name", jiraName},
 	"label": {"label", append([]check{
 		{not, `\s`, "has a space in it, which no label in Jira can have; write a - instead"},
-		{not, `^[mM][aA][eE][sS][tT][rR][oO]-`, "begins with maestro-, which is how Maestro finds its own tickets; choose another label"},
+		{
+			not, `^[mM][aA][eE][sS][tT][rR][oO]-`,
+			"begins with maestro-, which is how Maestro finds its own tickets; choose another label",
+		},
 	}, jiraName...)},
 	"fieldID": {"id", []check{
 		{must, `^[A-Za-z][A-Za-z0-9_]*$`, "is no field's id; write it as Jira's API does, like customfield_10010"},

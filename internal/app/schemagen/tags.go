@@ -110,7 +110,10 @@ func conditions(owner *jsonschema.Schema, f reflect.StructField, key string) {
 	when := func(field string, values []any, then *jsonschema.Schema) {
 		is := jsonschema.NewProperties()
 		is.Set(field, &jsonschema.Schema{Enum: values})
-		owner.AllOf = append(owner.AllOf, &jsonschema.Schema{If: &jsonschema.Schema{Properties: is, Required: []string{field}}, Then: then})
+		owner.AllOf = append(owner.AllOf, &jsonschema.Schema{
+			If:   &jsonschema.Schema{Properties: is, Required: []string{field}},
+			Then: then,
+		})
 	}
 	if field, values, ok := strings.Cut(f.Tag.Get("only"), "="); ok {
 		of, _ := owner.Properties.Get(field)
@@ -169,7 +172,10 @@ func defaults(types map[string]*jsonschema.Schema, v reflect.Value) {
 
 // resolvedTeam and resolvedWorker have one of everything that has defaults.
 func resolvedTeam() any {
-	t := spec.Team{Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}, Approve: spec.Approval{By: []string{""}}}}, Help: spec.Help{Jira: &spec.HelpJira{}}, Alerts: []spec.Alert{{FailureRate: 1}}}.Resolved()
+	t := spec.Team{
+		Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}, Approve: spec.Approval{By: []string{""}}}},
+		Help:   spec.Help{Jira: &spec.HelpJira{}}, Alerts: []spec.Alert{{FailureRate: 1}},
+	}.Resolved()
 	t.Personas = map[string]spec.Persona{"": {}} // its attempts are those of the team
 	return t
 }
@@ -181,6 +187,9 @@ func resolvedWorker() any {
 		Backup:    &agent.Backup{Every: textfmt.Duration(backup.DefaultEvery), Keep: backup.DefaultKeep},
 	}.WithDefaults()
 	// Of an agent, only what holds for every kind.
-	c.Agents = map[string]agent.Definition{"": {Timeout: agent.DefaultTimeout, IdleTimeout: agent.DefaultIdleTimeout, Breaker: spec.Breaker{}.For("")}}
+	c.Agents = map[string]agent.Definition{"": {
+		Timeout: agent.DefaultTimeout, IdleTimeout: agent.DefaultIdleTimeout,
+		Breaker: spec.Breaker{}.For(""),
+	}}
 	return c
 }

@@ -55,7 +55,8 @@ func newSite(t *testing.T) *site {
 	s, err := store.Create(dir, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	server, err := serve.Start(t.Context(), serve.Options{
-		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Version: "test", Now: time.Now,
+		Log:  slog.New(slog.DiscardHandler),
 		Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("none") },
 	})
 	require.NoError(t, err)
@@ -155,7 +156,8 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, got.status, name)
 		require.Equal(t, unknown.text, got.text, "%s: it looks like an unknown hook", name)
 	}
-	token, _, err := access.NewTokens(s.base.Store.State, s.base.Audit).Create(s.ctx, access.NewToken{Name: "ci", Roles: access.Roles{access.AllTeams: {access.RoleAdmin}}})
+	token, _, err := access.NewTokens(s.base.Store.State, s.base.Audit).Create(s.ctx,
+		access.NewToken{Name: "ci", Roles: access.Roles{access.AllTeams: {access.RoleAdmin}}})
 	require.NoError(t, err)
 	got := s.post(tickets.URL, body, http.Header{"Authorization": {"Bearer " + token}}, nil)
 	require.Contains(t, []int{http.StatusUnauthorized, http.StatusTooManyRequests}, got.status, "a token is no signature")
@@ -171,7 +173,8 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 	require.Equal(t, access.Denied, page.Events[0].Outcome)
 	_, err = control.Hooks{Base: s.base}.Remove(s.ctx, "tickets")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.post(tickets.URL, body, right, nil).status != http.StatusServiceUnavailable }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.post(tickets.URL, body, right, nil).status != http.StatusServiceUnavailable },
+		time.Minute, 50*time.Millisecond)
 }
 
 func TestSignedCallsThatAHookCannotUse(t *testing.T) {
@@ -253,7 +256,8 @@ func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
 	require.Positive(t, found)
 
 	viewer := access.With(t.Context(), access.Actor{Name: "eve", Roles: access.Roles{access.AllTeams: {access.RoleViewer}}})
-	operator := access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{"web": {access.RoleOperator}, "shop": {access.RoleAdmin}}})
+	operator := access.With(t.Context(),
+		access.Actor{Name: "bob", Roles: access.Roles{"web": {access.RoleOperator}, "shop": {access.RoleAdmin}}})
 	hooks := control.Hooks{Base: s.base}
 	var denied *access.DeniedError
 	_, err = hooks.Add(operator, control.NewHook{Name: "mine", Team: "web"})
@@ -303,7 +307,8 @@ func TestCallsThatDoNotEnd(t *testing.T) {
 	for range 40 {
 		many = append(many, begin())
 	}
-	require.Eventually(t, func() bool { return call().status == http.StatusTooManyRequests }, time.Minute, 20*time.Millisecond, "bodies of unknown callers take memory")
+	require.Eventually(t, func() bool { return call().status == http.StatusTooManyRequests }, time.Minute, 20*time.Millisecond,
+		"bodies of unknown callers take memory")
 	for _, conn := range many {
 		require.NoError(t, conn.Close())
 	}

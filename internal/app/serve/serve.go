@@ -81,11 +81,15 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	audit := access.NewAudit(o.Store.State, o.Now)
-	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now, Serves: true, Examiner: doctor.ExamineStore}
+	base := &control.Base{
+		Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories,
+		Now: o.Now, Serves: true, Examiner: doctor.ExamineStore,
+	}
 	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{
 		DB: o.Store.State, Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
-		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path},
+		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"},
+		API:    []string{"/api/", mcp.Path},
 		Signed: []string{control.HooksPath}, Signature: inbound.Identify, Body: newUploads(base).body,
 	})
 	if err := s.announce(); err != nil {
@@ -116,7 +120,8 @@ func (s *Server) routes(base *control.Base, inbound http.Handler) http.Handler {
 	mux.Handle(httpapi.Prefix+"/", httpapi.New(base, s.o.Version))
 	mux.Handle(control.HooksPath, inbound)
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
-	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base)))
+	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", Now: s.o.Now, Log: s.o.Log},
+		web.NewOperations(base)))
 	return mux
 }
 

@@ -22,7 +22,8 @@ func TestAServerIsKnownWhileItRuns(t *testing.T) {
 	require.NoError(t, err)
 	start := func(hosts ...string) *serve.Server {
 		server, err := serve.Start(t.Context(), serve.Options{
-			Store: s, Namespace: "default", Listen: "127.0.0.1:0", Hosts: hosts, User: "ann@desk", Host: "desk", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Store: s, Namespace: "default", Listen: "127.0.0.1:0", Hosts: hosts, User: "ann@desk", Host: "desk", Now: time.Now,
+			Log:  slog.New(slog.DiscardHandler),
 			Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("none") },
 		})
 		require.NoError(t, err)
@@ -48,7 +49,8 @@ func TestAServerHasEndedWhenItIsStopped(t *testing.T) {
 	require.NoError(t, err)
 	var dials, ended atomic.Int32
 	server, err := serve.Start(t.Context(), serve.Options{
-		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
 		Dial: func(ctx context.Context) (*temporalutil.Connection, error) {
 			dials.Add(1)
 			<-ctx.Done()

@@ -76,12 +76,21 @@ func (u *uploads) begin(person string, need int64) (done func(), err error) {
 	ended, own := u.running.Begin(person)
 	switch {
 	case own:
-		return nil, &access.RefusedError{Status: http.StatusTooManyRequests, Title: "Too many uploads", Text: "you upload other files already; wait until they are stored", After: uploadPause}
+		return nil, &access.RefusedError{
+			Status: http.StatusTooManyRequests, Title: "Too many uploads",
+			Text: "you upload other files already; wait until they are stored", After: uploadPause,
+		}
 	case ended == nil:
-		return nil, &access.RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many uploads", Text: "others upload files; try again in a moment", After: uploadPause}
+		return nil, &access.RefusedError{
+			Status: http.StatusServiceUnavailable, Title: "Too many uploads",
+			Text: "others upload files; try again in a moment", After: uploadPause,
+		}
 	case !u.reserve(need):
 		ended()
-		return nil, &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "The disk is full", Text: "the store's disk, or that of temporary files, has no room for these files; free space on it"}
+		return nil, &access.RefusedError{
+			Status: http.StatusInsufficientStorage, Title: "The disk is full",
+			Text: "the store's disk, or that of temporary files, has no room for these files; free space on it",
+		}
 	}
 	return func() {
 		u.mu.Lock()

@@ -38,7 +38,8 @@ func newHost(t *testing.T) *host {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	server, err := serve.Start(t.Context(), serve.Options{
-		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now,
+		Log:  slog.New(slog.DiscardHandler),
 		Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("nothing is there") },
 	})
 	require.NoError(t, err)

@@ -24,7 +24,8 @@ func Refusal(b Budget, least cost.Amount, day string, calls UnsettledCalls) stri
 		what = "the daily budget of team " + b.Name
 	}
 	left := b.minus(b.Held())
-	have, limit, estimates := fmt.Sprint(left.Tokens), fmt.Sprintf("%d tokens", b.Cap.Tokens), fmt.Sprintf("%d tokens", b.Unsettled.Tokens)
+	have, limit, estimates := fmt.Sprint(left.Tokens), fmt.Sprintf("%d tokens", b.Cap.Tokens),
+		fmt.Sprintf("%d tokens", b.Unsettled.Tokens)
 	need, uncertain, known := fmt.Sprint(least.Tokens), b.Unsettled.Tokens > 0, least.Tokens > 1
 	if least.Tokens <= left.Tokens {
 		have, limit, estimates = left.USD.String(), b.Cap.USD.String()+" USD", b.Unsettled.USD.String()+" USD"

@@ -153,7 +153,8 @@ func (u Usage) each(v Usage, of func(a, b int64) int64) Usage {
 
 // Text is the usage for display.
 func (u Usage) Text() string {
-	text := fmt.Sprintf("tokens: %d in, %d out, %d from and %d into the cache", u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens)
+	text := fmt.Sprintf("tokens: %d in, %d out, %d from and %d into the cache", u.InputTokens, u.OutputTokens, u.CacheReadTokens,
+		u.CacheWriteTokens)
 	if u.WebSearches > 0 {
 		text += fmt.Sprintf("; %s", textfmt.Count(int(u.WebSearches), "web search"))
 	}

@@ -32,7 +32,10 @@ func TestMoneyIsExact(t *testing.T) {
 
 func TestWhatHasCostSomethingNeverLooksFree(t *testing.T) {
 	t.Parallel()
-	for amount, want := range map[USD]string{0: "0", 1: "0.0001", 302_700_000: "0.3027", 302_700_001: "0.3028", 12e9: "12", -1: "-0.000000001"} {
+	for amount, want := range map[USD]string{
+		0: "0", 1: "0.0001", 302_700_000: "0.3027", 302_700_001: "0.3028", 12e9: "12",
+		-1: "-0.000000001",
+	} {
 		require.Equal(t, want, amount.Rounded().String())
 	}
 }

@@ -50,7 +50,10 @@ type When struct {
 
 // prices converts w to Prices. webSearch is the price of a thousand searches.
 func (w When) prices(webSearch USD) Prices {
-	return Prices{Input: w.Input, Output: w.Output, CacheRead: w.CacheRead, CacheWrite: w.CacheWrite, CacheWrite1h: w.CacheWrite1h, WebSearch: webSearch}
+	return Prices{
+		Input: w.Input, Output: w.Output, CacheRead: w.CacheRead, CacheWrite: w.CacheWrite, CacheWrite1h: w.CacheWrite1h,
+		WebSearch: webSearch,
+	}
 }
 
 // WithDefaults fills in prices that are not stated. The defaults are high, because it is better to

@@ -52,7 +52,8 @@ func TestUsageAddsUp(t *testing.T) {
 
 func TestCachedInputIsNotFreeByDefault(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Prices{Input: 4, Output: 15, CacheRead: 4, CacheWrite: 5, CacheWrite1h: 8, WebSearch: 9}, Prices{Input: 4, Output: 15}.WithDefaults(9))
+	require.Equal(t, Prices{Input: 4, Output: 15, CacheRead: 4, CacheWrite: 5, CacheWrite1h: 8, WebSearch: 9},
+		Prices{Input: 4, Output: 15}.WithDefaults(9))
 	said := Prices{Input: 3, Output: 15, CacheRead: 1, CacheWrite: 4, CacheWrite1h: 7, WebSearch: 8}
 	require.Equal(t, said, said.WithDefaults(9))
 	require.Equal(t, Prices{}, Prices{}.WithDefaults(0))

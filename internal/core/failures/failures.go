@@ -130,22 +130,28 @@ var failureTable = []Rule{
 	{
 		Category: Syntax, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
 		Advice: "The files do not parse or build. Read the output, fix exactly what it reports, and leave the rest unchanged.",
-		Remedy: "The files still do not parse or build. See the output: fix the reported errors, make the instructions more precise, or give the persona a more capable agent or more attempts.",
+		Remedy: "The files still do not parse or build. See the output: fix the reported errors, make the instructions more precise, " +
+			"or give the persona a more capable agent or more attempts.",
 	},
 	{
 		Category: TestFailure, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
-		Advice: "A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
-		Remedy: "The check still does not pass. See its output, check that the check itself is right, make the instructions more precise, or give the persona a more capable agent or more attempts.",
+		Advice: "A check failed on your files. Read its output, find the cause in your files, and change them so that the check " +
+			"passes.",
+		Remedy: "The check still does not pass. See its output, check that the check itself is right, make the instructions more " +
+			"precise, or give the persona a more capable agent or more attempts.",
 	},
 	{
-		Category: ContractViolation, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Category: ContractViolation, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess,
+		Start:  FromFiles,
 		Advice: "A required output is missing. Deliver what the message names, under exactly that path or name.",
-		Remedy: "The agent did not deliver what the team file requires. Check that produces and the instructions agree, or give the persona a more capable agent or more attempts.",
+		Remedy: "The agent did not deliver what the team file requires. Check that produces and the instructions agree, or give the " +
+			"persona a more capable agent or more attempts.",
 	},
 	{
 		Category: InvalidOutput, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromInput,
 		Advice: "The result was not accepted. Follow the message and the documented format.",
-		Remedy: "The agent's result was not accepted. The message names a limit or a format: raise the limit in the worker file, fix the agent's format, or give the persona another agent.",
+		Remedy: "The agent's result was not accepted. The message names a limit or a format: raise the limit in the worker file, fix " +
+			"the agent's format, or give the persona another agent.",
 	},
 	{
 		Category: Timeout, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromInput,
@@ -153,19 +159,24 @@ var failureTable = []Rule{
 		Remedy: "Raise the timeout of the persona or of its agent, or split the work into more phases.",
 	},
 	{
-		Category: APIError, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromConversation,
+		Category: APIError, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure,
+		Start:  FromConversation,
 		Advice: "The provider failed. Nothing needs to change; the same work is tried again.",
-		Remedy: "See the message: if the provider refuses the request, fix model or base_url in the worker file; if it fails or cannot be reached, wait until it works again.",
+		Remedy: "See the message: if the provider refuses the request, fix model or base_url in the worker file; if it fails or " +
+			"cannot be reached, wait until it works again.",
 	},
 	{
-		Category: RateLimited, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromConversation,
+		Category: RateLimited, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure,
+		Start:  FromConversation,
 		Advice: "The provider limits the request rate. The same work is tried again later.",
-		Remedy: "Wait until the provider accepts requests again, get its limits raised, or lower the agent's concurrency in the worker file.",
+		Remedy: "Wait until the provider accepts requests again, get its limits raised, or lower the agent's concurrency in the " +
+			"worker file.",
 	},
 	{
 		Category: InvalidRequest, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation, Fallback: true,
 		Advice: "The provider rejects the request. The same request would be rejected again.",
-		Remedy: "The provider works, but rejects the request: see the message, fix model, base_url or the agent's settings in the worker file, and retry.",
+		Remedy: "The provider works, but rejects the request: see the message, fix model, base_url or the agent's settings in the " +
+			"worker file, and retry.",
 	},
 	{
 		Category: ResourceError, Owner: OwnerHost, RetryAttempt: true, RetryRound: true, Breaker: Neutral, Start: FromConversation,
@@ -175,7 +186,8 @@ var failureTable = []Rule{
 	{
 		Category: TokenBudget, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation, Fallback: true,
 		Advice: "The budget is spent. Use fewer tokens.",
-		Remedy: "The budget is spent. Raise it with `maestro budget raise`, then retry; resume an ended session with `maestro resume SESSION --team FILE` and a larger budget in that file.",
+		Remedy: "The budget is spent. Raise it with `maestro budget raise`, then retry; resume an ended session with `maestro resume " +
+			"SESSION --team FILE` and a larger budget in that file.",
 	},
 	{
 		Category: Auth, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation,
@@ -196,17 +208,20 @@ var failureTable = []Rule{
 	},
 	{
 		Category: ContextOverflow, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
-		Advice: "The conversation exceeds the model's context window. Continue from the files as they are: read only the relevant parts, and work in smaller steps.",
+		Advice: "The conversation exceeds the model's context window. Continue from the files as they are: read only the relevant " +
+			"parts, and work in smaller steps.",
 		Remedy: "Split the work into more phases, or give the persona an agent with more context_tokens.",
 	},
 	{
 		Category: TurnLimit, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
-		Advice: "The turn limit was reached before the work was finished. Continue from the files as they are, and finish the most important parts first.",
+		Advice: "The turn limit was reached before the work was finished. Continue from the files as they are, and finish the most " +
+			"important parts first.",
 		Remedy: "Raise max_turns of the persona or of its agent, or split the work into more phases.",
 	},
 	{
-		Category: Refused, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromInput, Fallback: true,
-		Advice: "The model declined the work. Explain in the instructions why it is legitimate, or give the persona another agent.",
+		Category: Refused, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromInput,
+		Fallback: true,
+		Advice:   "The model declined the work. Explain in the instructions why it is legitimate, or give the persona another agent.",
 	},
 	{
 		Category: Rejected, Owner: OwnerPerson, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,

@@ -50,7 +50,8 @@ func TestName(t *testing.T) {
 func TestCode(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, safetext.Code(" \n"))
-	require.Equal(t, "`![x](http://evil.example) '<img src=x>' \\| **b**`", safetext.Code("![x](http://evil.example)\n`<img src=x>` | **b**"))
+	require.Equal(t, "`![x](http://evil.example) '<img src=x>' \\| **b**`",
+		safetext.Code("![x](http://evil.example)\n`<img src=x>` | **b**"))
 }
 
 func TestCodeBlock(t *testing.T) {
@@ -62,7 +63,10 @@ func TestCodeBlock(t *testing.T) {
 func FuzzText(f *testing.F) {
 	f.Add("\x1b]8;;http://evil.example\x1b\\x\u202e\u009b1m\xc2")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, out := range []string{safetext.Block(text), safetext.Line(text), safetext.Name(text), safetext.Source(text), safetext.Code(text)} {
+		for _, out := range []string{
+			safetext.Block(text), safetext.Line(text), safetext.Name(text), safetext.Source(text),
+			safetext.Code(text),
+		} {
 			require.True(t, utf8.ValidString(out))
 			for _, r := range out {
 				require.True(t, r == '\n' || r == '\t' || !unicode.In(r, unicode.C, unicode.Zl, unicode.Zp), "%q", out)

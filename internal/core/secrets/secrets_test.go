@@ -165,7 +165,8 @@ func TestWhatBashQuotesIsMasked(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		secret := randomSecret(r)
-		out, err := exec.Command(bash, "-c", `printf '%q\n' "$1"; printf '%s\n' "${1@Q}"; printf %s "$1" | base64`, "bash", secret).Output()
+		out, err := exec.Command(bash, "-c", `printf '%q\n' "$1"; printf '%s\n' "${1@Q}"; printf %s "$1" | base64`, "bash",
+			secret).Output()
 		require.NoError(t, err)
 		require.Equal(t, 3, strings.Count(of(secret).Mask(string(out)), Masked), "%q: %s", secret, out)
 	}
@@ -262,7 +263,8 @@ func BenchmarkMask(b *testing.B) {
 		secrets = append(secrets, randomSecret(r))
 	}
 	m := of(secrets...)
-	line := "2026-01-02T03:04:05Z INFO built internal/models/agent/mask.go in 12.5ms, 3 of 40 tests: {\"ok\": true, \"path\": \"a\\\\b\"}\n"
+	line := "2026-01-02T03:04:05Z INFO built internal/models/agent/mask.go in 12.5ms, 3 of 40 tests: {\"ok\": true, \"path\": " +
+		"\"a\\\\b\"}\n"
 	for name, text := range map[string]string{
 		"log":         strings.Repeat(line, 10_000),
 		"base64":      base64.StdEncoding.EncodeToString([]byte(strings.Repeat(line, 10_000))),

@@ -45,10 +45,16 @@ type ActionRule struct {
 // actions has one row for each action.
 var actions = []ActionRule{
 	{Action: AnswerApprove, Label: "Approve", Effect: "starts the dependent phases", Note: "note (optional)", Key: "a"},
-	{Action: AnswerReject, Label: "Reject", Effect: "has it done again with your note", Note: "what is wrong", NeedsNote: true, Key: "x"},
+	{
+		Action: AnswerReject, Label: "Reject", Effect: "has it done again with your note", Note: "what is wrong", NeedsNote: true,
+		Key: "x",
+	},
 	{Action: AnswerRetry, Label: "Retry", Effect: "tries again", Note: "note for the agent", Key: "r"},
 	{Action: AnswerSkip, Label: "Skip", Effect: "continues without this work", Note: "note (optional)"},
-	{Action: AnswerSupply, Label: "Supply files", Effect: "uses your files, checked like an agent's", Note: "note (optional)", NeedsFiles: true},
+	{
+		Action: AnswerSupply, Label: "Supply files", Effect: "uses your files, checked like an agent's", Note: "note (optional)",
+		NeedsFiles: true,
+	},
 	{Action: AnswerAbort, Label: "Abort", Effect: "ends the session", Note: "note (optional)"},
 }
 

@@ -50,7 +50,8 @@ func CostAlert(rule spec.Alert, used cost.Usage) (Alert, bool) {
 func WaitingAlert(rule spec.Alert, h Request, now time.Time) Alert {
 	return Alert{
 		Rule: rule.String(), Value: now.Sub(h.Since).Seconds(), Threshold: rule.Waiting.Std().Seconds(), Request: h.ID,
-		Message: fmt.Sprintf("request %s has waited for %s; the threshold is %s", h.ID, textfmt.Duration(now.Sub(h.Since).Truncate(time.Second)), rule.Waiting),
+		Message: fmt.Sprintf("request %s has waited for %s; the threshold is %s", h.ID,
+			textfmt.Duration(now.Sub(h.Since).Truncate(time.Second)), rule.Waiting),
 	}
 }
 
@@ -69,7 +70,8 @@ func FailureAlert(rule spec.Alert, ended []bool) (Alert, bool) {
 	rate := float64(failed) / float64(rule.Of)
 	return Alert{
 		Rule: rule.String(), Value: rate, Threshold: rule.FailureRate,
-		Message: fmt.Sprintf("%d of the last %s failed; the threshold is %s", failed, textfmt.Count(rule.Of, "attempt"), percent(rule.FailureRate)),
+		Message: fmt.Sprintf("%d of the last %s failed; the threshold is %s", failed, textfmt.Count(rule.Of, "attempt"),
+			percent(rule.FailureRate)),
 	}, rate >= rule.FailureRate
 }
 

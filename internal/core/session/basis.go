@@ -27,7 +27,9 @@ type Basis struct {
 }
 
 // BasisOf computes the basis of an assignment's work.
-func BasisOf(id spec.AssignmentID, p spec.Persona, agent spec.OfferedAgent, requirement string, input spec.Digest, decisions map[string]string) Basis {
+func BasisOf(id spec.AssignmentID, p spec.Persona, agent spec.OfferedAgent, requirement string, input spec.Digest,
+	decisions map[string]string,
+) Basis {
 	if len(decisions) == 0 {
 		decisions = nil
 	}

@@ -30,7 +30,10 @@ type CallBreaker interface {
 
 // GiveBack is the report that returns a probe's lease without an attempt.
 func (p BreakerPermit) GiveBack(b spec.Breaker, now time.Time) BreakerReport {
-	return BreakerReport{ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPermit: p, Outcome: failures.Neutral}
+	return BreakerReport{
+		ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPermit: p,
+		Outcome: failures.Neutral,
+	}
 }
 
 // BreakerReport is the outcome of a round, for the agent's breaker.

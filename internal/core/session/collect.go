@@ -99,7 +99,10 @@ func LeftOutList(why string, paths []string) string {
 
 // CheckLeftOut rejects sentences that exceed the limits.
 func CheckLeftOut(notes []string) error {
-	if len(notes) > maxLeftOut || slices.ContainsFunc(notes, func(n string) bool { return len(n) > maxLeftOutNote || !utf8.ValidString(n) }) {
+	if len(notes) > maxLeftOut || slices.ContainsFunc(notes, func(n string) bool {
+		return len(n) > maxLeftOutNote ||
+			!utf8.ValidString(n)
+	}) {
 		return fmt.Errorf("not at most %d sentences of at most %d bytes each", maxLeftOut, maxLeftOutNote)
 	}
 	return nil

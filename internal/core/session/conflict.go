@@ -39,7 +39,8 @@ func CheckKept(kept map[string]Kept) error {
 		total += len(what) + len(k.From) + len(k.Why)
 	}
 	if total > MaxDecisionsTotal {
-		return fmt.Errorf("kept has %d bytes; at most %d are allowed: name a directory for all files below it", total, MaxDecisionsTotal)
+		return fmt.Errorf("kept has %d bytes; at most %d are allowed: name a directory for all files below it", total,
+			MaxDecisionsTotal)
 	}
 	return nil
 }
@@ -87,7 +88,8 @@ func (s Standing) Err() error {
 	case s.Kept == nil, s.Kept.From == KeptAll && len(s.Same) == 0, slices.Contains(s.Same, s.Kept.From):
 		return nil
 	case len(s.Same) > 0:
-		return fmt.Errorf("the result says that the version of %s is kept, but it has that of %s", textfmt.Shorten(s.Kept.From, 80), s.Same[0])
+		return fmt.Errorf("the result says that the version of %s is kept, but it has that of %s", textfmt.Shorten(s.Kept.From, 80),
+			s.Same[0])
 	}
 	return fmt.Errorf("the result says that the version of %s is kept, but it has another one", textfmt.Shorten(s.Kept.From, 80))
 }
@@ -219,7 +221,8 @@ func (c Conflict) later() (kept, gone string) {
 func KeptLater(few []Conflict) (dropped []string) {
 	for _, c := range few {
 		if kept, gone := c.later(); gone != "" {
-			dropped = append(dropped, textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person kept the later version", c.what(), gone, kept), MaxMessage))
+			dropped = append(dropped, textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person "+
+				"kept the later version", c.what(), gone, kept), MaxMessage))
 		}
 		if c.More > 0 {
 			dropped = append(dropped, fmt.Sprintf("and %d more", c.More))

@@ -95,7 +95,8 @@ func (c Course) Problems(t spec.Team) []string {
 	}{{"run", c.Only}, {"pause after", c.PauseAfter}, {"force", c.Force}, {"supply", c.suppliedPhases()}} {
 		for _, phase := range named.phases {
 			if _, ok := t.Phase(phase); !ok {
-				problems = append(problems, fmt.Sprintf("phase %q to %s not found; team %s has %s", phase, named.what, t.Name, strings.Join(t.PhaseNames(), ", ")))
+				problems = append(problems, fmt.Sprintf("phase %q to %s not found; team %s has %s", phase, named.what, t.Name,
+					strings.Join(t.PhaseNames(), ", ")))
 			}
 		}
 	}

@@ -60,9 +60,11 @@ func (d Disk) FilledBy(w Written, start Disk) string {
 		return fmt.Sprintf("exceeds limits.disk_bytes: its tree, HOME and TMPDIR use %s; at most %s are allowed",
 			textfmt.Size(w.Bytes), textfmt.Size(d.MaxWritten))
 	case d.MaxWrittenFiles > 0 && w.Files > d.MaxWrittenFiles:
-		return fmt.Sprintf("exceeds limits.disk_files: its tree, HOME and TMPDIR have %d files; at most %d are allowed", w.Files, d.MaxWrittenFiles)
+		return fmt.Sprintf("exceeds limits.disk_files: its tree, HOME and TMPDIR have %d files; at most %d are allowed", w.Files,
+			d.MaxWrittenFiles)
 	case d.filled(d.Free, d.Low, w.Bytes, w.Hidden):
-		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR use %s, and %s are free", textfmt.Size(w.Bytes), textfmt.Size(d.Free))
+		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR use %s, and %s are free", textfmt.Size(w.Bytes),
+			textfmt.Size(d.Free))
 	case d.filled(d.FreeFiles, d.LowFiles, w.Files, w.Hidden):
 		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR have %d files, and %d more are possible", w.Files, d.FreeFiles)
 	}
@@ -80,10 +82,12 @@ func (d Disk) HiddenBy(w Written, start Disk) string {
 	switch {
 	case !w.Hidden:
 	case d.MaxWritten > 0 && start.Free-d.Free > d.MaxWritten:
-		return fmt.Sprintf("exceeds limits.disk_bytes: it hides files from measuring, and the disk has %s less than at its start; at most %s are allowed",
+		return fmt.Sprintf("exceeds limits.disk_bytes: it hides files from measuring, and the disk has %s less than at its start; at "+
+			"most %s are allowed",
 			textfmt.Size(start.Free-d.Free), textfmt.Size(d.MaxWritten))
 	case d.MaxWrittenFiles > 0 && start.FreeFiles-d.FreeFiles > d.MaxWrittenFiles:
-		return fmt.Sprintf("exceeds limits.disk_files: it hides files from measuring, and the disk has %d more than at its start; at most %d are allowed",
+		return fmt.Sprintf("exceeds limits.disk_files: it hides files from measuring, and the disk has %d more than at its start; at "+
+			"most %d are allowed",
 			start.FreeFiles-d.FreeFiles, d.MaxWrittenFiles)
 	}
 	return ""

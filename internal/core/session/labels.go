@@ -47,7 +47,8 @@ func CheckLabels(labels map[string]string) error {
 		value := labels[key]
 		switch {
 		case !labelKey.MatchString(key):
-			return fmt.Errorf("%q is not the key of a label: it must be 1 to 63 letters, digits, -, _ or ., and start and end with a letter or digit", textfmt.Shorten(key, 80))
+			return fmt.Errorf("%q is not the key of a label: it must be 1 to 63 letters, digits, -, _ or ., and start and end with a "+
+				"letter or digit", textfmt.Shorten(key, 80))
 		case value == "" || len(value) > MaxLabelValue:
 			return fmt.Errorf("the value of label %s has %d bytes; it must have 1 to %d", key, len(value), MaxLabelValue)
 		case !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):

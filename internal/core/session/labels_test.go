@@ -16,7 +16,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	none, err := ParseLabels(nil)
 	require.NoError(t, err)
 	require.Nil(t, none)
-	for _, bad := range []string{"area", "=web", "area=", "-a=web", "a-=web", "a b=web", "a/b=web", "a=" + strings.Repeat("x", MaxLabelValue+1), "a=x\ny", "a=\x1b[31m", "a=\u202e", "a=\xff", strings.Repeat("a", 64) + "=x"} {
+	for _, bad := range []string{"area", "=web", "area=", "-a=web", "a-=web", "a b=web", "a/b=web", "a=" +
+		strings.Repeat("x", MaxLabelValue+1), "a=x\ny", "a=\x1b[31m", "a=\u202e", "a=\xff", strings.Repeat("a", 64) + "=x"} {
 		_, err := ParseLabels([]string{bad})
 		require.Error(t, err, bad)
 	}

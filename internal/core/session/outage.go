@@ -61,7 +61,8 @@ func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience
 	wait = wait/2 + time.Duration(random*float64(wait/2))
 	if f.RetryAfter > 0 {
 		wait = max(wait, f.RetryAfter.Std())
-		if back := now.Add(f.RetryAfter.Std()); back.After(next.PatienceFrom) && (!stated || f.RetryAfter >= patience) && back.Sub(next.Since) <= MaxRetryAfter.Std() {
+		if back := now.Add(f.RetryAfter.Std()); back.After(next.PatienceFrom) && (!stated || f.RetryAfter >= patience) &&
+			back.Sub(next.Since) <= MaxRetryAfter.Std() {
 			next.PatienceFrom = back
 		}
 	}
@@ -77,5 +78,6 @@ func (o Outage) PatienceUntil(patience textfmt.Duration) time.Time {
 // String is a sentence on the wait.
 func (o Outage) String() string {
 	return fmt.Sprintf("waiting until %s UTC for the %s, which has failed since %s UTC (%s: %s); no attempt is counted",
-		o.Until.UTC().Format(time.DateTime), o.Failure.Category.Awaited(), o.Since.UTC().Format(time.DateTime), o.Failure.Category, o.Failure.Message)
+		o.Until.UTC().Format(time.DateTime), o.Failure.Category.Awaited(), o.Since.UTC().Format(time.DateTime), o.Failure.Category,
+		o.Failure.Message)
 }

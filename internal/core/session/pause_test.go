@@ -18,7 +18,8 @@ func TestPausesOfARound(t *testing.T) {
 	l.Continue(at(0))
 	l.Pause(at(1), failures.TokenBudget)
 	l.Pause(at(2), failures.APIError)
-	require.Equal(t, []session.Pause{{From: at(1), To: at(5), For: failures.TokenBudget}}, l.PausesIn(at(0), at(5)), "one that lasts")
+	require.Equal(t, []session.Pause{{From: at(1), To: at(5), For: failures.TokenBudget}}, l.PausesIn(at(0), at(5)),
+		"one that lasts")
 	before := l
 	l.Continue(at(3))
 	l.Continue(at(4))

@@ -77,7 +77,8 @@ func (q *Quorum) Refuses(a Answer) string {
 	who := textfmt.Shorten(a.Person, maxPerson)
 	switch {
 	case a.Person == "":
-		return fmt.Sprintf("it needs %s, and the person who answers is unknown; use the dashboard, the API or `maestro %s`", q.rule(), a.Action)
+		return fmt.Sprintf("it needs %s, and the person who answers is unknown; use the dashboard, the API or `maestro %s`", q.rule(),
+			a.Action)
 	case !q.Admits(a.Group):
 		return fmt.Sprintf("%s is not a member of %s", who, q.groups())
 	case a.Action != AnswerApprove:
@@ -111,7 +112,8 @@ func (q *Quorum) groups() string {
 func (q *Quorum) String() string {
 	text := fmt.Sprintf("%d of %s", len(q.Approvals), textfmt.Count(q.Count, "approval"))
 	for i, a := range q.Approvals {
-		text += fmt.Sprintf("%s %s %s", []string{":", ","}[min(i, 1)], textfmt.Shorten(a.Person, maxPerson), a.At.UTC().Format("15:04 UTC"))
+		text += fmt.Sprintf("%s %s %s", []string{":", ","}[min(i, 1)], textfmt.Shorten(a.Person, maxPerson),
+			a.At.UTC().Format("15:04 UTC"))
 	}
 	if left := q.Left(); left > 0 {
 		text += "; needs " + spec.Approval{Count: left, By: q.By}.String()

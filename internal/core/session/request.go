@@ -44,8 +44,14 @@ type KindRule struct {
 // requestKinds has one row for each kind.
 var requestKinds = []KindRule{
 	{Kind: ForHelp, Need: "needs help", Retry: "tries again", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
-	{Kind: ForBudget, Need: "needs a larger budget", Retry: "tries again with the remaining budget", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
-	{Kind: ForOutage, Need: "waits for its provider", Retry: "tries now, without waiting", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true},
+	{
+		Kind: ForBudget, Need: "needs a larger budget", Retry: "tries again with the remaining budget",
+		Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort},
+	},
+	{
+		Kind: ForOutage, Need: "waits for its provider", Retry: "tries now, without waiting",
+		Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true,
+	},
 	{Kind: ForApproval, Need: "needs approval", Actions: []Action{AnswerApprove, AnswerReject}, OfPhase: true},
 }
 

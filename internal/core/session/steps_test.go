@@ -99,14 +99,20 @@ func TestFewConflicts(t *testing.T) {
 	pair := func(path, a, b string) Conflict {
 		return Conflict{Path: path, Between: []spec.AssignmentID{id(a), id(b)}}
 	}
-	few := FewConflicts([]Conflict{pair("x", "one", "three"), pair("x", "two", "three"), pair("y", "one", "two"), pair("z", "one", "two"), pair("zz", "one", "two")})
-	require.Equal(t, []spec.AssignmentID{id("one"), id("two"), id("three")}, few[0].Between, "the files have the version of the last one")
+	few := FewConflicts([]Conflict{
+		pair("x", "one", "three"), pair("x", "two", "three"), pair("y", "one", "two"),
+		pair("z", "one", "two"), pair("zz", "one", "two"),
+	})
+	require.Equal(t, []spec.AssignmentID{id("one"), id("two"), id("three")}, few[0].Between,
+		"the files have the version of the last one")
 	require.Equal(t, "x (one/dev, two/dev, three/dev); y (one/dev, two/dev); z (one/dev, two/dev) and 1 more", ListConflicts(few))
-	require.Equal(t, "keeps the version of three/dev and drops that of one/dev, two/dev (x); keeps the version of two/dev and drops that of one/dev (y); "+
+	require.Equal(t, "keeps the version of three/dev and drops that of one/dev, two/dev (x); keeps the version of two/dev and "+
+		"drops that of one/dev (y); "+
 		"keeps the version of two/dev and drops that of one/dev (z) and 1 more", KeepsLater(few))
 	dropped := KeptLater(few)
 	require.Len(t, dropped, 4)
-	require.Equal(t, "x: the version of one/dev, two/dev is dropped, only that of three/dev is kept: a person kept the later version", dropped[0])
+	require.Equal(t, "x: the version of one/dev, two/dev is dropped, only that of three/dev is kept: a person kept the later "+
+		"version", dropped[0])
 
 	var many []Conflict
 	for i := range 1000 {
@@ -150,12 +156,18 @@ func TestDecisionsAreBounded(t *testing.T) {
 
 func TestRecordSumsUp(t *testing.T) {
 	t.Parallel()
-	failed := AttemptReport{Attempt: 1, Failure: failures.Failure{Category: failures.Timeout, Message: "slow"}, Usage: cost.Usage{InputTokens: 5}}
+	failed := AttemptReport{
+		Attempt: 1, Failure: failures.Failure{Category: failures.Timeout, Message: "slow"},
+		Usage: cost.Usage{InputTokens: 5},
+	}
 	rejected := AttemptReport{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidRequest, Message: "no such model"}}
 	r := Record{Assignment: spec.AssignmentID{Phase: "p", Persona: "a"}, Rounds: []RoundRecord{
 		{Round: 1, RoundLog: RoundLog{Attempts: []AttemptReport{failed, failed}, Lost: 1}},
 		{Round: 1, RoundLog: RoundLog{Attempts: []AttemptReport{rejected}}},
-		{Round: 2, RoundLog: RoundLog{Attempts: []AttemptReport{failed}}, Result: &RoundResult{Usage: cost.Usage{InputTokens: 12}, Summary: "done"}},
+		{Round: 2, RoundLog: RoundLog{Attempts: []AttemptReport{failed}}, Result: &RoundResult{
+			Usage:   cost.Usage{InputTokens: 12},
+			Summary: "done",
+		}},
 	}}
 	s := r.Status()
 	require.Equal(t, 3, s.Rounds)

@@ -249,12 +249,14 @@ func CheckDecisions(decisions map[string]string) error {
 		}
 		value := decisions[name]
 		if len(value) > MaxDecisionValue {
-			return fmt.Errorf("decision %q has %d bytes; at most %d are allowed: put longer texts into a file", name, len(value), MaxDecisionValue)
+			return fmt.Errorf("decision %q has %d bytes; at most %d are allowed: put longer texts into a file", name, len(value),
+				MaxDecisionValue)
 		}
 		total += len(name) + len(value)
 	}
 	if total > MaxDecisionsTotal {
-		return fmt.Errorf("the decisions have %d bytes together; at most %d are allowed: put longer texts into files", total, MaxDecisionsTotal)
+		return fmt.Errorf("the decisions have %d bytes together; at most %d are allowed: put longer texts into files", total,
+			MaxDecisionsTotal)
 	}
 	return nil
 }
@@ -273,7 +275,8 @@ func CheckReasons(reasons []string) error {
 		total += len(reason)
 	}
 	if total > MaxReasons {
-		return fmt.Errorf("the reasons have %d bytes together; at most %d are allowed: shorten them, or put longer texts into a file", total, MaxReasons)
+		return fmt.Errorf("the reasons have %d bytes together; at most %d are allowed: shorten them, or put longer texts into a file",
+			total, MaxReasons)
 	}
 	return nil
 }

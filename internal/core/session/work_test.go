@@ -41,7 +41,10 @@ func TestWhatIsDoneAgainWasSentBack(t *testing.T) {
 	}
 	second := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	c := Checkpoint{Reworks: []Rework{
-		{At: second.Add(-time.Hour), To: "build", From: spec.AssignmentID{Phase: "test", Persona: "p"}, Undone: []CheckpointAssignment{id("build"), id("manual")}},
+		{
+			At: second.Add(-time.Hour), To: "build", From: spec.AssignmentID{Phase: "test", Persona: "p"},
+			Undone: []CheckpointAssignment{id("build"), id("manual")},
+		},
 		{At: second, To: "build", From: spec.AssignmentID{Phase: "test", Persona: "p"}, Open: []string{"build", "test", "release"}},
 	}}
 	for phase, times := range map[string]int{"design": 0, "build": 2, "test": 2, "manual": 1, "release": 1} {

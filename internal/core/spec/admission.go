@@ -49,7 +49,8 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 			}
 		}
 		if _, ok := agents[name]; !ok {
-			lacks = append(lacks, lackf("start a worker whose worker file defines it, or use another agent in the team file", "no worker has agent %q of persona %s; available: %s",
+			lacks = append(lacks, lackf("start a worker whose worker file defines it, or use another agent in the team file",
+				"no worker has agent %q of persona %s; available: %s",
 				name, strings.Join(t.personasOf(name), ", "), offered(live)))
 		}
 	}
@@ -65,7 +66,8 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 	lacks = append(lacks, t.fallbackLacks(live, agents)...)
 	lacks = append(lacks, t.Unpriced(agents)...)
 	if t.Help.Jira != nil && !Jira(live, now) {
-		lacks = append(lacks, lackf("add `"+JiraExample+"` to the worker file, or remove help.jira", "the team has help.jira, but no worker can create tickets"))
+		lacks = append(lacks, lackf("add `"+JiraExample+"` to the worker file, or remove help.jira",
+			"the team has help.jira, but no worker can create tickets"))
 	}
 	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
@@ -74,7 +76,8 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 			return agent && check
 		})
 		if _, known := agents[use.Agent]; known && !ok {
-			lacks = append(lacks, lackf("define it in that worker's file", "no worker with agent %[2]q has check %[1]q", use.Check, use.Agent))
+			lacks = append(lacks, lackf("define it in that worker's file", "no worker with agent %[2]q has check %[1]q", use.Check,
+				use.Agent))
 		}
 	}
 	return agents, lacks
@@ -103,7 +106,8 @@ func (d difference) lack() Lack {
 	if d.Check != "" {
 		what = fmt.Sprintf("check %q", d.Check)
 	}
-	return lackf("give them the same worker file", "%s has different definitions in workers %s", what, strings.Join(d.workers, " and "))
+	return lackf("give them the same worker file", "%s has different definitions in workers %s", what,
+		strings.Join(d.workers, " and "))
 }
 
 // differences compares the definitions in the offers.
@@ -136,7 +140,8 @@ func differences(live []Offer) (found []difference) {
 func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if agents[name].Unpriced && t.capsMoney() {
-			lacks = append(lacks, lackf("set its `prices` in the worker file, or `models` with prices if it has a provider; {input: 0, output: 0} if it is free",
+			lacks = append(lacks, lackf("set its `prices` in the worker file, or `models` with prices if it has a provider; {input: 0, "+
+				"output: 0} if it is free",
 				"the team has a budget in USD, but the prices of agent %q are not known", name))
 		}
 	}

@@ -79,7 +79,8 @@ func (a *Approval) UnmarshalJSON(data []byte) error {
 	}
 	var fields approvalFields
 	if err := json.Unmarshal(data, &fields); err != nil {
-		return fmt.Errorf("approve is %s; it must be true, false or a mapping with by or count", textfmt.Shorten(string(bytes.TrimSpace(data)), 80))
+		return fmt.Errorf("approve is %s; it must be true, false or a mapping with by or count",
+			textfmt.Shorten(string(bytes.TrimSpace(data)), 80))
 	}
 	*a = Approval(fields).resolved()
 	return nil

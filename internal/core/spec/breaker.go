@@ -45,7 +45,8 @@ func (b Breaker) For(agent string) Breaker {
 }
 
 // WeighFailure is Weigh for a failure. A limit that ends later than any cooldown, like that of a day, is that of a model or a
-// key, and others share the breaker. So only the work that has met it waits. If the request alone is above a limit, the provider works.
+// key, and others share the breaker. So only the work that has met it waits. If the request alone is above a limit, the provider
+// works.
 func (b Breaker) WeighFailure(f *failures.Failure) failures.Weight {
 	if f.Category == failures.RateLimited && (f.Final || f.RetryAfter > b.For("").MaxCooldown) {
 		return failures.Neutral

@@ -45,7 +45,10 @@ func TestGraphsHoldTogether(t *testing.T) {
 func TestOrderIsTheFilesWhereTheGraphLeavesAChoice(t *testing.T) {
 	t.Parallel()
 	tm := Team{Phases: []Phase{
-		{Name: "late", Needs: []string{"first"}}, {Name: "free", Needs: []string{}}, {Name: "first", Needs: []string{}}, {Name: "last", Needs: []string{"late", "free"}},
+		{Name: "late", Needs: []string{"first"}},
+		{Name: "free", Needs: []string{}},
+		{Name: "first", Needs: []string{}},
+		{Name: "last", Needs: []string{"late", "free"}},
 	}}
 	require.Equal(t, []string{"free", "first", "late", "last"}, tm.Topological())
 }
@@ -53,7 +56,11 @@ func TestOrderIsTheFilesWhereTheGraphLeavesAChoice(t *testing.T) {
 func TestCyclesDoNotHangAnyone(t *testing.T) {
 	t.Parallel()
 	tm := Team{Phases: []Phase{
-		{Name: "ok", Needs: []string{}}, {Name: "a", Needs: []string{"b"}}, {Name: "b", Needs: []string{"a"}}, {Name: "behind", Needs: []string{"b"}}, {Name: "self", Needs: []string{"self"}},
+		{Name: "ok", Needs: []string{}},
+		{Name: "a", Needs: []string{"b"}},
+		{Name: "b", Needs: []string{"a"}},
+		{Name: "behind", Needs: []string{"b"}},
+		{Name: "self", Needs: []string{"self"}},
 	}}
 	require.Equal(t, []string{"ok"}, tm.Topological())
 	require.Empty(t, tm.Ancestors("a"), "only what is in the order is an ancestor")

@@ -31,7 +31,8 @@ func TestGraph(t *testing.T) {
 	require.Equal(t, []string{"start"}, d.Ancestors("right"))
 	require.Empty(t, d.Ancestors("start"))
 	require.Equal(t, []string{"x", "y"}, d.AgentNames())
-	require.Equal(t, []CheckUse{{"build", "y"}, {"test", "y"}}, d.CheckUses(), "a seal's checks run where the integrator's agent does")
+	require.Equal(t, []CheckUse{{"build", "y"}, {"test", "y"}}, d.CheckUses(),
+		"a seal's checks run where the integrator's agent does")
 }
 
 func randomTeam(random *rand.Rand) Team {
@@ -65,7 +66,10 @@ func TestAdmissible(t *testing.T) {
 	d := diamond()
 	now := time.Unix(1000, 0)
 	offer := func(worker string, age time.Duration, digest Digest, checks ...string) Offer {
-		o := Offer{Worker: worker, RenewedAt: now.Add(-age), Agents: map[string]OfferedAgent{"x": {Digest: digest}, "y": {Digest: digest}}, Checks: map[string]Digest{}}
+		o := Offer{Worker: worker, RenewedAt: now.Add(-age), Agents: map[string]OfferedAgent{
+			"x": {Digest: digest},
+			"y": {Digest: digest},
+		}, Checks: map[string]Digest{}}
 		for _, c := range checks {
 			o.Checks[c] = "c"
 		}
@@ -118,7 +122,10 @@ func TestFallbackNeedsTheChecksOfTheWorkThatItMayDo(t *testing.T) {
 		Version: 1, Name: "t", Personas: map[string]Persona{"dev": {Role: "r", Agent: "dear", Fallback: true}},
 		Phases: []Phase{{Name: "build", Personas: []string{"dev"}, Checks: []string{"test"}}},
 	}.Resolved()
-	own := Offer{Worker: "v", RenewedAt: now, Agents: map[string]OfferedAgent{"dear": {Digest: "1", Fallback: "cheap"}}, Checks: map[string]Digest{"test": "c"}}
+	own := Offer{
+		Worker: "v", RenewedAt: now, Agents: map[string]OfferedAgent{"dear": {Digest: "1", Fallback: "cheap"}},
+		Checks: map[string]Digest{"test": "c"},
+	}
 	other := Offer{Worker: "w", RenewedAt: now, Agents: map[string]OfferedAgent{"cheap": {Digest: "2"}}, Checks: map[string]Digest{}}
 	_, faults := d.Admissible([]Offer{own, other}, now)
 	require.Equal(t, []string{`no worker with agent "cheap" has check "test"; define it in that worker's file`}, faults)

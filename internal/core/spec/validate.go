@@ -132,7 +132,8 @@ func (v *validator) retry() {
 
 func (v *validator) waits(firstField string, first textfmt.Duration, capField string, most textfmt.Duration) {
 	if most > 0 && first > most {
-		v.add("$.retry."+capField, "is %s, less than %s (%s); it is the longest wait, so it cannot be below the first", most, firstField, first)
+		v.add("$.retry."+capField, "is %s, less than %s (%s); it is the longest wait, so it cannot be below the first", most,
+			firstField, first)
 	}
 }
 
@@ -150,14 +151,16 @@ func (v *validator) budget() {
 
 // asks reports whether a session of the unresolved team may wait for a person.
 func (t Team) asks() bool {
-	return t.Help.Mode != HelpFail || t.Retry.PatienceOrDefault() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
+	return t.Help.Mode != HelpFail || t.Retry.PatienceOrDefault() > 0 && t.Retry.OnOutage != OutageFail ||
+		t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve.Wanted() })
 }
 
 func (v *validator) help() {
 	h := v.team.Help
 	if h.GiveUpAfter != 0 && !v.team.asks() {
-		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, with a budget's `on_exceeded: ask`, for a phase with `approve: true`, or for a provider with `on_outage: wait`; leave it out")
+		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, with "+
+			"a budget's `on_exceeded: ask`, for a phase with `approve: true`, or for a provider with `on_outage: wait`; leave it out")
 	}
 	if h.Jira == nil {
 		return
@@ -176,9 +179,11 @@ func (v *validator) size() {
 		assignments += len(p.Personas)
 	}
 	if assignments > maxAssignments {
-		v.add("$.phases", "have %d assignments (personas in phases) together; at most %d are allowed in one session", assignments, maxAssignments)
+		v.add("$.phases", "have %d assignments (personas in phases) together; at most %d are allowed in one session", assignments,
+			maxAssignments)
 	}
 	if outline, err := json.Marshal(v.team.Outline()); err == nil && len(outline) > maxOutline {
-		v.add("$", "is too large for a session: without its instructions it takes %d bytes; at most %d are allowed", len(outline), maxOutline)
+		v.add("$", "is too large for a session: without its instructions it takes %d bytes; at most %d are allowed", len(outline),
+			maxOutline)
 	}
 }

@@ -40,11 +40,13 @@ func (v *validator) crew(path string, p Phase) {
 	known := slices.Sorted(maps.Keys(v.team.Personas))
 	for i, name := range p.Personas {
 		if _, ok := v.team.Personas[name]; !ok && len(known) > 0 {
-			v.add(ItemPath(path+".personas", i), "unknown persona %q%s", textfmt.Shorten(name, 80), textfmt.Suggest(name, known, "the team has"))
+			v.add(ItemPath(path+".personas", i), "unknown persona %q%s", textfmt.Shorten(name, 80),
+				textfmt.Suggest(name, known, "the team has"))
 		}
 	}
 	if p.Integrator != "" && len(p.Personas) > 0 && !slices.Contains(p.Personas, p.Integrator) {
-		v.add(path+".integrator", "%q does not work in this phase%s", textfmt.Shorten(p.Integrator, 80), textfmt.Suggest(p.Integrator, p.Personas, "choose one of"))
+		v.add(path+".integrator", "%q does not work in this phase%s", textfmt.Shorten(p.Integrator, 80),
+			textfmt.Suggest(p.Integrator, p.Personas, "choose one of"))
 	}
 }
 
@@ -92,9 +94,11 @@ func (v *validator) sendsBack(sound bool) {
 		case len(above) == 0:
 			v.add(path, "has no work to send back: %q builds on no phase; leave it out", textfmt.Shorten(p.Name, 80))
 		case to == p.Name:
-			v.add(path+".to", "%q cannot send its own work back, because it can correct that itself%s", textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
+			v.add(path+".to", "%q cannot send its own work back, because it can correct that itself%s", textfmt.Shorten(to, 80),
+				textfmt.Suggest("", above, "choose one of"))
 		default:
-			v.add(path+".to", "%q does not build on %q, so it cannot send its work back%s", textfmt.Shorten(p.Name, 80), textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
+			v.add(path+".to", "%q does not build on %q, so it cannot send its work back%s", textfmt.Shorten(p.Name, 80),
+				textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
 		}
 	}
 }
@@ -120,7 +124,8 @@ func (v *validator) cycles() {
 		for _, name := range cycle {
 			reported[name] = true
 		}
-		v.add(v.edge(cycle[0], cycle[1]), "the phases need each other in a circle: %s; take one of these needs away", strings.Join(cycle, " → "))
+		v.add(v.edge(cycle[0], cycle[1]), "the phases need each other in a circle: %s; take one of these needs away",
+			strings.Join(cycle, " → "))
 	}
 }
 

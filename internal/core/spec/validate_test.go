@@ -17,7 +17,10 @@ func sound() Team {
 	persona := func(role string) Persona { return Persona{Role: role, Agent: "coder", Instructions: "Work."} }
 	return Team{
 		Version: 1, Name: "web",
-		Personas: map[string]Persona{"analyst": persona("Analyst"), "backend": persona("Backend developer"), "tester": persona("Tester")},
+		Personas: map[string]Persona{
+			"analyst": persona("Analyst"), "backend": persona("Backend developer"),
+			"tester": persona("Tester"),
+		},
 		Phases: []Phase{
 			{Name: "design", Personas: []string{"analyst"}},
 			{Name: "build", Personas: []string{"backend", "tester"}},
@@ -55,31 +58,82 @@ func TestFaults(t *testing.T) {
 			tm.Personas["Merge"] = tm.Personas["tester"]
 			tm.Phases[0].Personas = append(tm.Phases[0].Personas, "Merge")
 		}, "$.personas.Merge", "reserved for the step that merges a phase"},
-		"same phase":       {phase(2, func(p *Phase) { p.Name = "build" }), "$.phases[2].name", "an earlier phase, too"},
-		"phase's case":     {phase(2, func(p *Phase) { p.Name = "BUILD" }), "$.phases[2].name", `from the phase "build" only by case`},
-		"unknown persona":  {phase(0, func(p *Phase) { p.Personas = []string{"analist"} }), "$.phases[0].personas[0]", `did you mean "analyst"?`},
-		"stranger":         {phase(0, func(p *Phase) { p.Personas = []string{"zoe"} }), "$.phases[0].personas[0]", "the team has analyst, backend, tester"},
-		"integrator":       {phase(1, func(p *Phase) { p.Integrator = "analyst" }), "$.phases[1].integrator", "choose one of backend, tester"},
-		"unknown need":     {phase(2, func(p *Phase) { p.Needs = []string{"desing"} }), "$.phases[2].needs[0]", `did you mean "design"?`},
-		"self":             {phase(2, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[2].needs[0]", "cannot need itself"},
-		"cycle":            {phase(0, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[0].needs[0]", "design → test → build → design"},
-		"back to unknown":  {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "biuld"} }), "$.phases[2].sends_back.to", `unknown phase "biuld"; did you mean "build"?`},
-		"back to itself":   {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[2].sends_back.to", "cannot send its own work back, because it can correct that itself; choose one of design, build"},
-		"back to a later":  {phase(1, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[1].sends_back.to", `"build" does not build on "test", so it cannot send its work back; choose one of design`},
-		"back from a root": {phase(0, func(p *Phase) { p.SendsBack = &SendsBack{To: "build"} }), "$.phases[0].sends_back", `has no work to send back: "design" builds on no phase`},
+		"same phase":   {phase(2, func(p *Phase) { p.Name = "build" }), "$.phases[2].name", "an earlier phase, too"},
+		"phase's case": {phase(2, func(p *Phase) { p.Name = "BUILD" }), "$.phases[2].name", `from the phase "build" only by case`},
+		"unknown persona": {
+			phase(0, func(p *Phase) { p.Personas = []string{"analist"} }), "$.phases[0].personas[0]",
+			`did you mean "analyst"?`,
+		},
+		"stranger": {
+			phase(0, func(p *Phase) { p.Personas = []string{"zoe"} }), "$.phases[0].personas[0]",
+			"the team has analyst, backend, tester",
+		},
+		"integrator": {
+			phase(1, func(p *Phase) { p.Integrator = "analyst" }), "$.phases[1].integrator",
+			"choose one of backend, tester",
+		},
+		"unknown need": {
+			phase(2, func(p *Phase) { p.Needs = []string{"desing"} }), "$.phases[2].needs[0]",
+			`did you mean "design"?`,
+		},
+		"self": {phase(2, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[2].needs[0]", "cannot need itself"},
+		"cycle": {
+			phase(0, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[0].needs[0]",
+			"design → test → build → design",
+		},
+		"back to unknown": {
+			phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "biuld"} }), "$.phases[2].sends_back.to",
+			`unknown phase "biuld"; did you mean "build"?`,
+		},
+		"back to itself": {
+			phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[2].sends_back.to",
+			"cannot send its own work back, because it can correct that itself; choose one of design, build",
+		},
+		"back to a later": {
+			phase(1, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[1].sends_back.to",
+			`"build" does not build on "test", so it cannot send its work back; choose one of design`,
+		},
+		"back from a root": {
+			phase(0, func(p *Phase) { p.SendsBack = &SendsBack{To: "build"} }), "$.phases[0].sends_back",
+			`has no work to send back: "design" builds on no phase`,
+		},
 		"back beside": {func(tm *Team) {
 			tm.Phases[2].Needs, tm.Phases[2].SendsBack = []string{"design"}, &SendsBack{To: "build"}
 		}, "$.phases[2].sends_back.to", "choose one of design"},
-		"back in a circle": {func(tm *Team) { tm.Phases[0].Needs, tm.Phases[2].SendsBack = []string{"test"}, &SendsBack{To: "build"} }, "$.phases[0].needs[0]", "design → test → build → design"},
-		"waits":            {func(tm *Team) { tm.Retry.RoundInitial, tm.Retry.RoundMax = 4e9, 3e9 }, "$.retry.round_max", "is 3s, less than round_initial (4s)"},
-		"warnings":         {func(tm *Team) { tm.Budget = Budget{Tokens: 1, WarnAt: []float64{0.5, 0.5}} }, "$.budget.warn_at[1]", "ascending"},
-		"nothing to warn":  {func(tm *Team) { tm.Budget.WarnAt = []float64{0.5} }, "$.budget.warn_at", "no budget to warn about"},
-		"empty range":      {phase(1, func(p *Phase) { p.Produces = []string{"[z-a]"} }), "$.phases[1].produces[0]", "write a-z"},
-		"large fields":     {jira(func(j *HelpJira) { j.Fields = map[string]any{"environment": strings.Repeat("x", 17000)} }), "$.help.jira.fields", "bytes as JSON"},
-		"no outage":        {func(tm *Team) { tm.Retry.Patience, tm.Retry.OnOutage = new(textfmt.Duration), OutageFail }, "$.retry.on_outage", "nothing to decide"},
-		"give up":          {func(tm *Team) { tm.Help, tm.Retry.OnOutage = Help{Mode: HelpFail, GiveUpAfter: 1}, OutageFail }, "$.help.give_up_after", "the session never waits"},
-		"unused":           {func(tm *Team) { tm.Phases = tm.Phases[1:]; tm.Phases[0].Needs = nil }, "$.personas.analyst", "is used by no phase"},
-		"persona's letter": {func(tm *Team) { tm.Personas["Tester"] = tm.Personas["tester"]; tm.Phases[1].Personas[1] = "Tester" }, "$.personas.tester", `differs from "Tester" only by case`},
+		"back in a circle": {
+			func(tm *Team) { tm.Phases[0].Needs, tm.Phases[2].SendsBack = []string{"test"}, &SendsBack{To: "build"} },
+			"$.phases[0].needs[0]", "design → test → build → design",
+		},
+		"waits": {
+			func(tm *Team) { tm.Retry.RoundInitial, tm.Retry.RoundMax = 4e9, 3e9 }, "$.retry.round_max",
+			"is 3s, less than round_initial (4s)",
+		},
+		"warnings": {
+			func(tm *Team) { tm.Budget = Budget{Tokens: 1, WarnAt: []float64{0.5, 0.5}} }, "$.budget.warn_at[1]",
+			"ascending",
+		},
+		"nothing to warn": {func(tm *Team) { tm.Budget.WarnAt = []float64{0.5} }, "$.budget.warn_at", "no budget to warn about"},
+		"empty range":     {phase(1, func(p *Phase) { p.Produces = []string{"[z-a]"} }), "$.phases[1].produces[0]", "write a-z"},
+		"large fields": {
+			jira(func(j *HelpJira) { j.Fields = map[string]any{"environment": strings.Repeat("x", 17000)} }),
+			"$.help.jira.fields", "bytes as JSON",
+		},
+		"no outage": {
+			func(tm *Team) { tm.Retry.Patience, tm.Retry.OnOutage = new(textfmt.Duration), OutageFail },
+			"$.retry.on_outage", "nothing to decide",
+		},
+		"give up": {
+			func(tm *Team) { tm.Help, tm.Retry.OnOutage = Help{Mode: HelpFail, GiveUpAfter: 1}, OutageFail },
+			"$.help.give_up_after", "the session never waits",
+		},
+		"unused": {
+			func(tm *Team) { tm.Phases = tm.Phases[1:]; tm.Phases[0].Needs = nil }, "$.personas.analyst",
+			"is used by no phase",
+		},
+		"persona's letter": {
+			func(tm *Team) { tm.Personas["Tester"] = tm.Personas["tester"]; tm.Phases[1].Personas[1] = "Tester" },
+			"$.personas.tester", `differs from "Tester" only by case`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +167,8 @@ func TestTooManyAssignments(t *testing.T) {
 		tm.Phases = append(tm.Phases, p)
 	}
 	tm.Phases[0].Personas = append(tm.Phases[0].Personas, "analyst", "backend", "tester")
-	require.Equal(t, []Problem{{"$.phases", "have 553 assignments (personas in phases) together; at most 500 are allowed in one session"}}, tm.Problems())
+	require.Equal(t, []Problem{{"$.phases", "have 553 assignments (personas in phases) together; at most 500 are allowed in " +
+		"one session"}}, tm.Problems())
 }
 
 func TestTooMuchInAll(t *testing.T) {

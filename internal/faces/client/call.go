@@ -26,7 +26,9 @@ func Call[I, O any](ctx context.Context, c *Client, o httpapi.Operation[I, O], i
 }
 
 // Upload sends an archive to the server. archive opens it, for each try anew.
-func Upload[I, O any](ctx context.Context, c *Client, o httpapi.Upload[I, O], in I, archive func() (io.Reader, error)) (doc O, err error) {
+func Upload[I, O any](ctx context.Context, c *Client, o httpapi.Upload[I, O], in I, archive func() (io.Reader, error)) (doc O,
+	err error,
+) {
 	r, err := requestOf(o.Route, in)
 	if err != nil {
 		return doc, err
@@ -101,7 +103,8 @@ func ask[T any](ctx context.Context, c *Client, in request) (doc T, err error) {
 	err = json.NewDecoder(body).Decode(&doc)
 	switch {
 	case body.N <= 0:
-		err = fmt.Errorf("the Maestro server at %s: the answer to %s %s is larger than %d MiB", c.base, in.method, in.path, maxDocument>>20)
+		err = fmt.Errorf("the Maestro server at %s: the answer to %s %s is larger than %d MiB", c.base, in.method, in.path,
+			maxDocument>>20)
 	case err != nil && ctx.Err() != nil:
 		err = ctx.Err()
 	case err != nil:

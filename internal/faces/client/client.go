@@ -67,7 +67,8 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("the Maestro server at %s cannot be reached: %s; check the address, and that `maestro serve` runs there", e.URL, cause(e.Err))
+	return fmt.Sprintf("the Maestro server at %s cannot be reached: %s; check the address, and that `maestro serve` runs there",
+		e.URL, cause(e.Err))
 }
 
 // Unwrap returns the cause.
@@ -86,20 +87,28 @@ func cause(err error) string {
 func New(o Options) (*Client, error) {
 	at, err := url.Parse(strings.TrimSuffix(strings.TrimRight(o.URL, "/"), httpapi.Prefix))
 	switch {
-	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.Path != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil:
-		return nil, optionErrorf("%q is not the address of a server; give it like https://maestro.example.org or http://127.0.0.1:8234", o.URL)
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.Path != "" || at.RawQuery != "" ||
+		at.Fragment != "" || at.User != nil:
+		return nil, optionErrorf("%q is not the address of a server; give it like https://maestro.example.org or http://127.0.0.1:8234",
+			o.URL)
 	case o.Token == "" || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, optionErrorf("no token for %s: set MAESTRO_TOKEN, or give --token-file; `maestro token create` makes one on the server's host", at)
+		return nil, optionErrorf("no token for %s: set MAESTRO_TOKEN, or give --token-file; `maestro token create` makes one on the "+
+			"server's host", at)
 	case at.Scheme == "http" && !loopback(at.Hostname()) && !o.PlainHTTP:
-		return nil, optionErrorf("the token would be sent to %s without encryption; use https, or give --plain-http if the network is trusted", at.Host)
+		return nil, optionErrorf("the token would be sent to %s without encryption; use https, or give --plain-http if the network "+
+			"is trusted", at.Host)
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialPatience}).DialContext, TLSHandshakeTimeout: dialPatience,
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialPatience}).DialContext,
+		TLSHandshakeTimeout:   dialPatience,
 		ResponseHeaderTimeout: headerPatience, MaxResponseHeaderBytes: 256 << 10, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 	}
 	return &Client{
 		base: at.String(), token: o.Token, agent: "maestro/" + o.Version, now: o.Now,
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}, nil
 }
 

@@ -55,7 +55,8 @@ func TestARequestThatIsUnderWayIsWaitedFor(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"session": "s"}`)
 	})
-	started, err := client.Call(t.Context(), c, httpapi.StartSession, httpapi.Body[control.NewSession]{Body: control.NewSession{Session: "s"}})
+	started, err := client.Call(t.Context(), c, httpapi.StartSession,
+		httpapi.Body[control.NewSession]{Body: control.NewSession{Session: "s"}})
 	require.NoError(t, err)
 	require.Equal(t, "s", started.Session)
 	require.EqualValues(t, 8, calls.Load())

@@ -58,16 +58,19 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	after := retryafter.Parse(got.Header, c.now())
 	switch status := got.StatusCode; {
 	case status >= 300 && status < 400:
-		return 0, optionErrorf("%s answers with a redirect to %s; give the address of the server itself", c.base, safetext.Line(got.Header.Get("Location")))
+		return 0, optionErrorf("%s answers with a redirect to %s; give the address of the server itself", c.base,
+			safetext.Line(got.Header.Get("Location")))
 	case !documented: // also a server that begins to listen
-		return pauses[len(pauses)-1], &UnreachableError{URL: c.base, Err: fmt.Errorf("HTTP status %d without a problem document", status)}
+		return pauses[len(pauses)-1], &UnreachableError{URL: c.base, Err: fmt.Errorf("HTTP status %d without a problem document",
+			status)}
 	case p.Kind != "":
 		if p.Reason == control.NoTemporal {
 			// Nothing was done. A server that has just started connects a moment later.
 			return pauses[len(pauses)-1], fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
 		}
 		return 0, p.Err(text)
-	case status == http.StatusUnauthorized, strings.Contains(got.Header.Get("WWW-Authenticate"), "invalid_token"): // also if that was often so
+	// also if that was often so
+	case status == http.StatusUnauthorized, strings.Contains(got.Header.Get("WWW-Authenticate"), "invalid_token"):
 		return 0, &RefusedError{URL: c.base, Nobody: true, text: text}
 	case status == http.StatusForbidden:
 		return 0, &RefusedError{URL: c.base, text: text}

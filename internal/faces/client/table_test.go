@@ -39,7 +39,10 @@ func TestInputsArriveAsTheyWereSent(t *testing.T) {
 	})
 	ctx := t.Context()
 
-	list, err := client.Call(ctx, c, httpapi.ListSessions, control.SessionFilter{Team: "web", Status: session.Completed, Since: now.Add(-10 * time.Minute)})
+	list, err := client.Call(ctx, c, httpapi.ListSessions, control.SessionFilter{
+		Team: "web", Status: session.Completed,
+		Since: now.Add(-10 * time.Minute),
+	})
 	require.NoError(t, err)
 	require.Len(t, list.Sessions, 1, "in the query: a text, a state, a time")
 	require.Equal(t, "new", list.Sessions[0].Session)
@@ -51,7 +54,10 @@ func TestInputsArriveAsTheyWereSent(t *testing.T) {
 	require.ErrorAs(t, err, &wrong)
 	require.Equal(t, control.Invalid, wrong.Kind)
 
-	sums, err := client.Call(ctx, c, httpapi.ReadStatistics, control.HistoryFilter{By: []string{"team", "persona"}, Teams: []string{"web", "api"}})
+	sums, err := client.Call(ctx, c, httpapi.ReadStatistics, control.HistoryFilter{
+		By:    []string{"team", "persona"},
+		Teams: []string{"web", "api"},
+	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"team", "persona"}, sums.By, "in the query: a list with commas")
 	sums, err = client.Call(ctx, c, httpapi.ReadStatistics, control.HistoryFilter{})
@@ -60,7 +66,10 @@ func TestInputsArriveAsTheyWereSent(t *testing.T) {
 
 	_, err = client.Call(ctx, c, httpapi.ReadSession, httpapi.OfSession{Session: "../../.."})
 	require.ErrorAs(t, err, &wrong, "in the path: a name that would lead elsewhere")
-	_, err = client.Call(ctx, c, httpapi.RaiseDayBudget, httpapi.NameBody[control.DayRaise]{Name: "web", Body: control.DayRaise{Tokens: 1}})
+	_, err = client.Call(ctx, c, httpapi.RaiseDayBudget, httpapi.NameBody[control.DayRaise]{
+		Name: "web",
+		Body: control.DayRaise{Tokens: 1},
+	})
 	require.ErrorAs(t, err, &wrong, "in the path and the body")
 	require.Equal(t, control.NotFound, wrong.Kind)
 	_, err = client.Call(ctx, c, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: "old"})
@@ -80,7 +89,8 @@ func TestALoadedTeamIsSentAsAFile(t *testing.T) {
 		_, _ = w.Write([]byte(`{}`))
 	})
 	start := func(team control.TeamInput) control.TeamInput {
-		_, err := client.Call(t.Context(), c, httpapi.StartSession, httpapi.Body[control.NewSession]{Body: control.NewSession{Team: team}})
+		_, err := client.Call(t.Context(), c, httpapi.StartSession,
+			httpapi.Body[control.NewSession]{Body: control.NewSession{Team: team}})
 		require.NoError(t, err)
 		return got.Team
 	}

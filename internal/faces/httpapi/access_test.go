@@ -21,7 +21,8 @@ func TestTokensAndTheAuditLog(t *testing.T) {
 	got := h.call("POST", "/tokens", body, "Idempotency-Key", "k")
 	got.read(t, &made)
 	require.True(t, strings.HasPrefix(made.Token, access.TokenPrefix))
-	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/tokens", body, "Idempotency-Key", "k").status, "the name is taken")
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/tokens", body, "Idempotency-Key", "k").status,
+		"the name is taken")
 	require.NoError(t, filepath.WalkDir(h.base.Store.Dir(), func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -58,7 +59,8 @@ func TestTokensAndTheAuditLog(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, h.call("GET", "/audit", nil).status)
 	require.Equal(t, http.StatusOK, h.call("GET", "/audit?team=web", nil).status)
 	require.Equal(t, http.StatusForbidden, h.call("GET", "/audit?team=api", nil).status)
-	require.Equal(t, http.StatusForbidden, h.call("POST", "/tokens", map[string]any{"name": "x", "roles": []string{"viewer"}}).status)
+	require.Equal(t, http.StatusForbidden,
+		h.call("POST", "/tokens", map[string]any{"name": "x", "roles": []string{"viewer"}}).status)
 	var me access.Actor
 	h.call("GET", "/me", nil).read(t, &me)
 	require.Equal(t, "bob", me.Name)

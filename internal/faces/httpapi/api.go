@@ -45,7 +45,8 @@ func noOperation(mux *http.ServeMux) http.HandlerFunc {
 		}
 		if len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			writeProblem(w, http.StatusMethodNotAllowed, "the path "+r.URL.Path+" has no method "+r.Method+", but "+strings.Join(allowed, " and "))
+			writeProblem(w, http.StatusMethodNotAllowed, "the path "+r.URL.Path+" has no method "+r.Method+", but "+
+				strings.Join(allowed, " and "))
 			return
 		}
 		writeProblem(w, http.StatusNotFound, "no operation has the path "+r.URL.Path+"; "+Prefix+"/openapi.json lists all")

@@ -137,7 +137,8 @@ func TestSessionsAreListedByPages(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "d", "e"}, ids)
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?status=unknown", nil).status)
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?cursor=x", nil).status)
-	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?tema=web", nil).status, "a parameter that does not exist")
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?tema=web", nil).status,
+		"a parameter that does not exist")
 }
 
 func TestWhoMaySeeATeamSeesItOnly(t *testing.T) {
@@ -153,7 +154,8 @@ func TestWhoMaySeeATeamSeesItOnly(t *testing.T) {
 	require.Len(t, page.Sessions, 1)
 	require.Equal(t, http.StatusOK, h.call("GET", "/sessions/mine", nil).status)
 	require.Equal(t, http.StatusForbidden, h.call("GET", "/sessions/theirs", nil).status)
-	require.Equal(t, http.StatusForbidden, h.call("GET", "/sessions/unknown", nil).status, "what one may not see is not told from what is not there")
+	require.Equal(t, http.StatusForbidden, h.call("GET", "/sessions/unknown", nil).status,
+		"what one may not see is not told from what is not there")
 	require.Equal(t, http.StatusForbidden, h.call("POST", "/sessions/mine/cancel", nil).status)
 	h.actor = access.Actor{}
 	require.Equal(t, http.StatusUnauthorized, h.call("GET", "/sessions/mine", nil).status)
@@ -179,7 +181,8 @@ func TestAChangeWithAKeyIsMadeOnce(t *testing.T) {
 
 	away := h.call("POST", "/sessions/one/cancel", nil, "Idempotency-Key", "k2")
 	require.Equal(t, http.StatusServiceUnavailable, away.status)
-	require.Empty(t, h.call("POST", "/sessions/one/cancel", nil, "Idempotency-Key", "k2").header.Get("Idempotent-Replayed"), "what failed on the server can be tried again")
+	require.Empty(t, h.call("POST", "/sessions/one/cancel", nil, "Idempotency-Key", "k2").header.Get("Idempotent-Replayed"),
+		"what failed on the server can be tried again")
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", path, bad, "Idempotency-Key", strings.Repeat("k", 256)).status)
 }
 
@@ -226,7 +229,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	h.session("two", "web", now, nil)
 	h.unsettled("two", 1)
 	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
-	parameters := map[string]string{"/sessions/{session}/diff/file": "?path=a.txt", "/sessions/{session}/file": "?path=a.txt", "/sessions/{session}/patch": "?partial=true"}
+	parameters := map[string]string{
+		"/sessions/{session}/diff/file": "?path=a.txt", "/sessions/{session}/file": "?path=a.txt",
+		"/sessions/{session}/patch": "?partial=true",
+	}
 	var api map[string]any
 	h.call("GET", "/openapi.json", nil).read(t, &api)
 	require.Equal(t, "3.1.0", api["openapi"])
@@ -236,12 +242,14 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		if !reads || strings.Contains(path, "{name}") || strings.Contains(path, "{phase}") || strings.HasSuffix(path, "/events") {
 			continue
 		}
-		got := h.call("GET", strings.NewReplacer("{session}", "one", "{team}", "web", "{checkpoint}", "design").Replace(path)+parameters[path], nil)
+		got := h.call("GET", strings.NewReplacer("{session}", "one", "{team}", "web", "{checkpoint}",
+			"design").Replace(path)+parameters[path], nil)
 		if got.status == http.StatusServiceUnavailable {
 			continue // it takes Temporal
 		}
 		require.Equal(t, http.StatusOK, got.status, "%s: %s", path, got.body)
-		content, _ := get["responses"].(map[string]any)["200"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)
+		succeeded, _ := get["responses"].(map[string]any)["200"].(map[string]any)
+		content, _ := succeeded["content"].(map[string]any)["application/json"].(map[string]any)
 		if content == nil {
 			continue
 		}

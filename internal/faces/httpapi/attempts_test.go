@@ -23,10 +23,17 @@ func TestAttemptsAreReadAndFollowed(t *testing.T) {
 	h.session("one", "web", now, func(e *session.Execution) { e.Status.Status = session.Completed })
 	log, err := h.base.Store.Content.PutBlob(t.Context(), []byte("-- turn 1\n<script>alert(1)</script>\n"))
 	require.NoError(t, err)
-	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "one"}, AssignmentID: spec.AssignmentID{Phase: "design", Persona: "ann"}}
-	statetest.PutRounds(t, h.base.Store.State, of, session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
-		{Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "red"}, Log: log, StartedAt: now, EndedAt: now},
-	}}})
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "one"}, AssignmentID: spec.AssignmentID{
+		Phase:   "design",
+		Persona: "ann",
+	}}
+	statetest.PutRounds(t, h.base.Store.State, of,
+		session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
+			{
+				Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "red"}, Log: log, StartedAt: now,
+				EndedAt: now,
+			},
+		}}})
 	var list control.AttemptList
 	h.call("GET", "/sessions/one/attempts", nil).read(t, &list)
 	require.Len(t, list.Attempts, 1)

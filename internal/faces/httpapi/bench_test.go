@@ -49,7 +49,8 @@ func BenchmarkFollowers(b *testing.B) {
 			}
 			b.ReportMetric(ms, "ms/change")
 			b.ReportMetric(ms/one, "x_one")
-			b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/1024/float64(readers), "KiB/reader")
+			b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/1024/float64(readers),
+				"KiB/reader")
 			b.ReportMetric(0, "ns/op")
 		})
 	}

@@ -22,7 +22,8 @@ func TestABodyThatComesTooSlowlyIsATimeout(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	address := server.Listener.Addr().String()
 	guard := access.NewGuard(access.Options{
-		DB: h.base.Store.State, Audit: h.base.Audit, Now: time.Now, Addresses: []string{address}, API: []string{httpapi.Prefix + "/"}, Pace: 300 * time.Millisecond,
+		DB: h.base.Store.State, Audit: h.base.Audit, Now: time.Now, Addresses: []string{address}, API: []string{httpapi.Prefix + "/"},
+		Pace: 300 * time.Millisecond,
 	})
 	server.Config.Handler = guard.Wrap(h.api)
 	server.Start()
@@ -36,7 +37,8 @@ func TestABodyThatComesTooSlowlyIsATimeout(t *testing.T) {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		_, err = fmt.Fprintf(conn, "POST %s/sessions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n%s\r\n{", httpapi.Prefix, address, secret, key)
+		_, err = fmt.Fprintf(conn, "POST %s/sessions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: "+
+			"application/json\r\nContent-Length: 100\r\n%s\r\n{", httpapi.Prefix, address, secret, key)
 		require.NoError(t, err)
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(2*time.Minute)))
 		got, err := http.ReadResponse(bufio.NewReader(conn), nil)

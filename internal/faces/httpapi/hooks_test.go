@@ -15,12 +15,16 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 	h := newService(t)
 	var team control.TeamChange
 	h.call("PUT", "/teams/web", webTeam).read(t, &team)
-	in := map[string]any{"name": "tickets", "team": "web", "map": map[string]any{"requirement": "/text"}, "labels": map[string]any{"from": "tickets"}}
+	in := map[string]any{
+		"name": "tickets", "team": "web", "map": map[string]any{"requirement": "/text"},
+		"labels": map[string]any{"from": "tickets"},
+	}
 	var made control.AddedHook
 	h.call("POST", "/hooks", in, "Idempotency-Key", "k").read(t, &made)
 	require.Regexp(t, `^whsec_\S{44}$`, made.Secret)
 	require.Equal(t, "/hooks/tickets", made.URL)
-	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/hooks", in, "Idempotency-Key", "k").status, "an answer with a secret is not kept")
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/hooks", in, "Idempotency-Key", "k").status,
+		"an answer with a secret is not kept")
 	kept := -1
 	require.NoError(t, statetest.SQLite(t, h.base.Store.Dir()).QueryRow(`select count(*) from idempotency`).Scan(&kept))
 	require.Zero(t, kept)

@@ -37,8 +37,9 @@ func idempotencyParameter() *huma.Param {
 	length := maxKey
 	return &huma.Param{
 		Name: idempotencyHeader, In: "header",
-		Description: "A key of the caller's for this change. A request that comes again with its key within 24 hours gets the first one's answer, and changes nothing.",
-		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: &length},
+		Description: "A key of the caller's for this change. A request that comes again with its key within 24 hours gets the first " +
+			"one's answer, and changes nothing.",
+		Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &length},
 	}
 }
 
@@ -73,7 +74,10 @@ func repeatable(base *control.Base, next *http.ServeMux) http.Handler {
 			return
 		}
 		who, _ := access.Of(r.Context())
-		claim := state.Repeatable{Key: keptKey(string(who.Via)+"\x00"+who.Identity()+"\x00"+who.Name, key), Request: request, Change: rand.Text()}
+		claim := state.Repeatable{
+			Key: keptKey(string(who.Via)+"\x00"+who.Identity()+"\x00"+who.Name, key), Request: request,
+			Change: rand.Text(),
+		}
 		found, mine, err := base.Store.State.Claim(r.Context(), claim, repeatableFor, claimFor)
 		switch {
 		case err != nil:

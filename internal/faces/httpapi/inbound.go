@@ -57,7 +57,8 @@ func (i *Inbound) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusMethodNotAllowed, "a hook is called with POST")
 		return
 	case kind != "application/json":
-		writeProblem(w, http.StatusUnsupportedMediaType, "the Content-Type is not application/json; set it where the hook is called from")
+		writeProblem(w, http.StatusUnsupportedMediaType, "the Content-Type is not application/json; set it where the hook is "+
+			"called from")
 		return
 	}
 	doc, again, err := i.receiver.Deliver(r.Context(), d)

@@ -27,7 +27,8 @@ func (h *service) unsettled(id string, calls int) (ids []string) {
 	statetest.Admit(h.t, db, key, "web", statetest.Limit(session.BudgetOfDay, "web", spec.Cap{Tokens: 200}))
 	for range calls {
 		ids = append(ids, statetest.Book(h.t, db, statetest.Booking{
-			Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1", End: state.CallUnsettled,
+			Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1",
+			End:  state.CallUnsettled,
 			Cost: cost.Usage{InputTokens: 40, CostUSD: 1_000_000_000},
 		}))
 	}
@@ -106,12 +107,14 @@ func TestCallsAreSettled(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", first, wrong).status, wrong)
 	}
 	begun := statetest.Book(t, h.base.Store.State, statetest.Booking{
-		Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1", End: state.CallBegun,
+		Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1",
+		End: state.CallBegun,
 	})
 	lock, ok, err := h.base.Store.Lock(key, annDesigns)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/calls/"+begun+"/settle", map[string]any{"as": "nothing"}).status, "it is in progress")
+	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/calls/"+begun+"/settle",
+		map[string]any{"as": "nothing"}).status, "it is in progress")
 	var settled control.Settled
 	h.call("POST", first, map[string]any{"as": "cost", "usage": used, "note": "by the bill"}).read(t, &settled)
 	require.Equal(t, 2, settled.Unsettled)
@@ -122,7 +125,8 @@ func TestCallsAreSettled(t *testing.T) {
 	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
 	require.Len(t, rest.Calls, 2, "not that in progress")
 	lock.Unlock()
-	require.Equal(t, http.StatusOK, h.call("POST", "/sessions/one/calls/"+begun+"/settle", map[string]any{"as": "nothing"}).status, "its worker was lost")
+	require.Equal(t, http.StatusOK, h.call("POST", "/sessions/one/calls/"+begun+"/settle", map[string]any{"as": "nothing"}).status,
+		"its worker was lost")
 	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
 	require.Empty(t, rest.Calls, "none is left")
 	require.Contains(t, h.events(), "ann@host budget.settle web call "+calls[0]+": done")
@@ -131,7 +135,8 @@ func TestCallsAreSettled(t *testing.T) {
 	var sums control.Usage
 	h.call("GET", "/sessions/one/usage?by=model", nil).read(t, &sums)
 	require.Equal(t, cost.USD(2_500_000_000), sums.Total.Usage.CostUSD)
-	for _, got := range []answer{h.call("GET", "/usage?by=model&format=csv", nil), h.call("GET", "/usage?by=model", nil, "Accept", "text/csv")} {
+	for _, got := range []answer{h.call("GET", "/usage?by=model&format=csv", nil), h.call("GET", "/usage?by=model", nil, "Accept",
+		"text/csv")} {
 		require.Equal(t, "text/csv", got.header.Get("Content-Type"))
 		rows, err := csv.NewReader(strings.NewReader(string(got.body))).ReadAll()
 		require.NoError(t, err)

@@ -209,7 +209,10 @@ func (r Route) described() huma.Operation {
 
 // answers describes an answer that is no document of JSON.
 func answers(description, contentType string, schema *huma.Schema) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: description, Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}}
+	return map[string]*huma.Response{"200": {
+		Description: description,
+		Content:     map[string]*huma.MediaType{contentType: {Schema: schema}},
+	}}
 }
 
 // binary is the schema of bytes.

@@ -40,8 +40,10 @@ func (h *service) checkpoint(id string, files map[string]string) {
 	require.NoError(h.t, err)
 	key := session.Key{Namespace: "default", Session: id}
 	row, err := h.base.Store.StoreCheckpoint(ctx, key, session.Checkpoint{
-		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", Workspace: before, CurrentPhase: "design", Tree: after,
-		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
+		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", Workspace: before, CurrentPhase: "design",
+		Tree:        after,
+		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{},
+		CreatedAt: time.Now(),
 	})
 	require.NoError(h.t, err)
 	require.NoError(h.t, h.base.Store.State.PutCheckpoints(ctx, "web", row))

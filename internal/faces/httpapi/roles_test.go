@@ -35,10 +35,11 @@ var needs = map[string]struct {
 	"get /hooks":                {access.Admin, nil},
 	"post /hooks":               {access.Admin, document{"name": "tickets", "team": "web"}},
 	"delete /hooks/{name}":      {access.Admin, nil},
-	"post /sessions/{session}/checkpoints/verify":        {access.Operate, nil},
-	"post /sessions/{session}/cancel":                    {access.Operate, nil},
-	"post /sessions/{session}/budget/raise":              {access.Operate, document{"tokens": 1}},
-	"post /sessions/{session}/requests/{request}/answer": {access.Operate, document{"action": "retry"}}, // by action: an approval takes another
+	"post /sessions/{session}/checkpoints/verify": {access.Operate, nil},
+	"post /sessions/{session}/cancel":             {access.Operate, nil},
+	"post /sessions/{session}/budget/raise":       {access.Operate, document{"tokens": 1}},
+	// by action: an approval takes another
+	"post /sessions/{session}/requests/{request}/answer": {access.Operate, document{"action": "retry"}},
 	"post /budgets/{name}/raise":                         {access.Operate, document{"tokens": 1}},
 	"post /sessions/{session}/calls/settle":              {access.Operate, document{"as": "nothing"}},
 	"post /sessions/{session}/calls/{call}/settle":       {access.Operate, document{"as": "nothing"}},
@@ -46,21 +47,30 @@ var needs = map[string]struct {
 	"post /breakers/{name}/reset":                        {access.Operate, document{}},
 	"put /teams/{name}":                                  {access.Admin, webTeam}, // it decides what others run
 	"delete /teams/{name}":                               {access.Admin, nil},
-	"post /sessions":                                     {access.Operate, document{"team": document{"file": soloTeam}, "requirement": "Build it."}},
-	"post /plan":                                         {access.Operate, document{"team": document{"file": soloTeam}}},
-	"post /workspaces":                                   {access.Operate, nil},
-	"post /workspaces/texts":                             {access.Operate, document{"team": document{"file": soloTeam}, "files": document{"a.txt": "a"}}},
-	"post /sessions/{session}/resume":                    {access.Operate, nil},
-	"post /sessions/{session}/resume/preview":            {access.Operate, nil},
-	"post /sessions/{session}/fork":                      {access.Operate, document{"from": "design"}},
-	"post /sessions/{session}/fork/preview":              {access.Operate, document{"from": "design"}},
+	"post /sessions": {
+		access.Operate,
+		document{"team": document{"file": soloTeam}, "requirement": "Build it."},
+	},
+	"post /plan":       {access.Operate, document{"team": document{"file": soloTeam}}},
+	"post /workspaces": {access.Operate, nil},
+	"post /workspaces/texts": {
+		access.Operate,
+		document{"team": document{"file": soloTeam}, "files": document{"a.txt": "a"}},
+	},
+	"post /sessions/{session}/resume":         {access.Operate, nil},
+	"post /sessions/{session}/resume/preview": {access.Operate, nil},
+	"post /sessions/{session}/fork":           {access.Operate, document{"from": "design"}},
+	"post /sessions/{session}/fork/preview":   {access.Operate, document{"from": "design"}},
 }
 
 // webTeam is a team file.
 var webTeam = document{
 	"version": 1, "name": "web",
 	"personas": document{"ann": document{"role": "Writer", "agent": "coder", "instructions": "Write it."}},
-	"phases":   []any{document{"name": "design", "personas": []string{"ann"}}, document{"name": "build", "personas": []string{"ann"}}},
+	"phases": []any{
+		document{"name": "design", "personas": []string{"ann"}},
+		document{"name": "build", "personas": []string{"ann"}},
+	},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)

@@ -60,7 +60,10 @@ type team struct{}
 
 // Schema implements [huma.SchemaProvider].
 func (team) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "a team: the fields of a team file, as `maestro schema team` describes them, with their defaults"}
+	return &huma.Schema{
+		Type: huma.TypeObject, AdditionalProperties: true,
+		Description: "a team: the fields of a team file, as `maestro schema team` describes them, with their defaults",
+	}
 }
 
 // approval is how the rule of an approval is written.
@@ -68,12 +71,15 @@ type approval struct{}
 
 // Schema implements [huma.SchemaProvider].
 func (approval) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Description: "whether a person has to approve; an object: of which groups (by), and how many (count)", OneOf: []*huma.Schema{
-		{Type: huma.TypeBoolean},
-		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
-			"by": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, "count": {Type: huma.TypeInteger},
-		}},
-	}}
+	return &huma.Schema{
+		Description: "whether a person has to approve; an object: of which groups (by), and how many (count)",
+		OneOf: []*huma.Schema{
+			{Type: huma.TypeBoolean},
+			{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
+				"by": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, "count": {Type: huma.TypeInteger},
+			}},
+		},
+	}
 }
 
 // allowNull says of fields that point to a structure, and are written when they point to none, that
@@ -93,7 +99,10 @@ func allowNull(registry huma.Registry) {
 			if f.Type.Kind() != reflect.Pointer || property == nil || property.Ref == "" || strings.Contains(options, "omit") {
 				continue
 			}
-			schema.Properties[key] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: property.Ref}, {Type: "null"}}, Description: property.Description}
+			schema.Properties[key] = &huma.Schema{
+				AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
+				Description: property.Description,
+			}
 		}
 	}
 }

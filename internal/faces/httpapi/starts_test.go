@@ -71,7 +71,10 @@ func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 	require.Equal(t, []string{".gitignore", "design.md"}, stored.Paths())
 
 	var plan control.Plan
-	in := map[string]any{"team": map[string]any{"file": soloTeam}, "from": "build", "supplied": map[string]any{"design": files.Workspace}}
+	in := map[string]any{
+		"team": map[string]any{"file": soloTeam}, "from": "build",
+		"supplied": map[string]any{"design": files.Workspace},
+	}
 	h.call("POST", "/plan", in).read(t, &plan)
 	require.Equal(t, session.SupplyIt, plan.Phases[0].Personas[0].Action)
 	require.Equal(t, session.RunIt, plan.Phases[1].Personas[0].Action)
@@ -95,7 +98,8 @@ func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 		require.NoError(t, json.Unmarshal(got.body, &problem))
 		require.Equal(t, field, problem.Errors[0].Location, string(got.body))
 	}
-	events, err := control.Access{Base: h.base}.Events(access.With(t.Context(), h.actor), access.EventFilter{Action: "workspace.upload"})
+	events, err := control.Access{Base: h.base}.Events(access.With(t.Context(), h.actor),
+		access.EventFilter{Action: "workspace.upload"})
 	require.NoError(t, err)
 	require.Len(t, events.Events, 1)
 }
@@ -104,7 +108,10 @@ func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	for name, says := range map[string]string{"../out": "must stay inside the tree", "/etc/passwd": "the path is absolute", "a\x01b": "control characters"} {
+	for name, says := range map[string]string{
+		"../out": "must stay inside the tree", "/etc/passwd": "the path is absolute",
+		"a\x01b": "control characters",
+	} {
 		var files control.Workspace
 		got := h.upload("/workspaces?team=web", tarOf(t, map[string]string{name: "x", "kept": "x"}))
 		got.read(t, &files)
@@ -148,7 +155,8 @@ func TestADigestIsNoPermission(t *testing.T) {
 	} {
 		got := refusal(with(theirs.Workspace))
 		require.Contains(t, got, "upload the files again", name)
-		require.Equal(t, digest(refusal(with(nobodys)), nobodys), digest(got, theirs.Workspace), "%s: whether they exist is not told", name)
+		require.Equal(t, digest(refusal(with(nobodys)), nobodys), digest(got, theirs.Workspace), "%s: whether they exist is not told",
+			name)
 	}
 	require.Empty(t, refusal(control.NewSession{Workspace: ours.Workspace}))
 	for team, text := range map[string]string{"web": "", "other": "upload the files again"} {

@@ -36,9 +36,15 @@ func (f following) begin(ctx context.Context) (done func(), err error) {
 	case done != nil:
 		return done, nil
 	case own:
-		return nil, &access.RefusedError{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("you follow %d streams of events already; end one first", ownStreams)}
+		return nil, &access.RefusedError{
+			Status: http.StatusTooManyRequests,
+			Text:   fmt.Sprintf("you follow %d streams of events already; end one first", ownStreams),
+		}
 	}
-	return nil, &access.RefusedError{Status: http.StatusServiceUnavailable, Text: "too many streams of events are followed; try again later"}
+	return nil, &access.RefusedError{
+		Status: http.StatusServiceUnavailable,
+		Text:   "too many streams of events are followed; try again later",
+	}
 }
 
 // sent is an event of a stream as it is written.

@@ -58,7 +58,10 @@ func TestAFormSaysWhatAStartTakes(t *testing.T) {
 	for fits, inputs := range map[bool][]map[string]any{
 		true: {
 			{"requirement": "A page."},
-			{"requirement": "A page.", "from": "build", "decisions": map[string]any{"db": "sqlite"}, "labels": map[string]any{"area": "web"}},
+			{
+				"requirement": "A page.", "from": "build", "decisions": map[string]any{"db": "sqlite"},
+				"labels": map[string]any{"area": "web"},
+			},
 			{"requirement": "A page.", "only": []any{"design", "build"}, "pause_after": []any{"design"}},
 		},
 		false: {
@@ -80,10 +83,16 @@ func TestAFormSaysWhatAStartTakes(t *testing.T) {
 func TestSessionsAreFoundByTheirLabels(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	for id, labels := range map[string]map[string]string{"one": {"area": "web", "for": "a, b"}, "two": {"area": "web"}, "three": nil} {
+	for id, labels := range map[string]map[string]string{
+		"one": {"area": "web", "for": "a, b"}, "two": {"area": "web"},
+		"three": nil,
+	} {
 		h.session(id, "web", time.Now(), func(e *session.Execution) { e.Labels = labels })
 	}
-	for query, want := range map[string]int{"": 3, "?label=area%3Dweb": 2, "?label=area%3Dweb&label=for%3Da%2C%20b": 1, "?label=area%3Dapi": 0} {
+	for query, want := range map[string]int{
+		"": 3, "?label=area%3Dweb": 2, "?label=area%3Dweb&label=for%3Da%2C%20b": 1,
+		"?label=area%3Dapi": 0,
+	} {
 		var page control.SessionList
 		h.call("GET", "/sessions"+query, nil).read(t, &page)
 		require.Len(t, page.Sessions, want, query)

@@ -61,7 +61,10 @@ func newTool(r Route, fixed string, mux http.Handler, api *huma.OpenAPI) Tool {
 		route: r, fixed: values, parameters: map[string]*huma.Param{}, api: mux,
 	}
 	at := api.Paths[r.Path]
-	of := map[string]*huma.Operation{http.MethodGet: at.Get, http.MethodPost: at.Post, http.MethodPut: at.Put, http.MethodDelete: at.Delete}
+	of := map[string]*huma.Operation{
+		http.MethodGet: at.Get, http.MethodPost: at.Post, http.MethodPut: at.Put,
+		http.MethodDelete: at.Delete,
+	}
 	t.describe(of[r.Method], api.Components.Schemas)
 	return t
 }

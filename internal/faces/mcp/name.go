@@ -60,7 +60,8 @@ func named(actor access.Actor, r *mcp.CallToolRequest) access.Actor {
 	return actor
 }
 
-// deceptive is what a name may not have: other characters than those of usual names, and the word between a program and its person.
+// deceptive is what a name may not have: other characters than those of usual names, and the word between a program and its
+// person.
 var deceptive = regexp.MustCompile(`[^A-Za-z0-9 ._/…-]|(?i: for )`)
 
 func harmless(name string) string {

@@ -31,7 +31,8 @@ func Handler(base *control.Base, version string, log *slog.Logger) http.Handler 
 	tools := httpapi.Tools(base, version)
 	return withHeader(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 		return newServer(r.Context(), base, version, tools)
-	}, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: log, DisableLocalhostProtection: true})) // the guard checks the host
+		// the guard checks the host
+	}, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, Logger: log, DisableLocalhostProtection: true}))
 }
 
 // Serve serves the tools over a pair of streams until the input ends, for the actor in the

@@ -37,9 +37,13 @@ func newBase(t *testing.T) *control.Base {
 			e.Status.Status, e.StartedAt = state, &now
 			if state == session.HelpIsNeeded {
 				e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
-				_, err := s.State.AddRaise(t.Context(), session.Key{Namespace: "default", Session: id}, budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob"}, "cli")
+				_, err := s.State.AddRaise(t.Context(), session.Key{Namespace: "default", Session: id},
+					budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob"}, "cli")
 				require.NoError(t, err)
-				e.Help = []session.Request{{ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Message: "stuck", Actions: []session.Action{session.AnswerRetry}}}
+				e.Help = []session.Request{{
+					ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Message: "stuck",
+					Actions: []session.Action{session.AnswerRetry},
+				}}
 			}
 		})
 	}
@@ -138,7 +142,10 @@ func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	as := func(name string) *sdk.ClientSession {
-		return connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: header{"X-Test-User", name}}})
+		return connect(t, &sdk.StreamableClientTransport{
+			Endpoint:   server.URL,
+			HTTPClient: &http.Client{Transport: header{"X-Test-User", name}},
+		})
 	}
 	found, _ := call(t, as("ann"), "list_sessions", map[string]any{})
 	require.Len(t, found["sessions"], 2)
@@ -151,7 +158,8 @@ func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
 	require.Equal(t, "Temporal cannot be reached", failure)
 }
 
-// TestClientsOverHTTPAreNamed calls as clients do that state their name in the first request only, and as those with hostile names.
+// TestClientsOverHTTPAreNamed calls as clients do that state their name in the first request only, and as those with hostile
+// names.
 func TestClientsOverHTTPAreNamed(t *testing.T) {
 	t.Parallel()
 	base := newBase(t)
@@ -214,11 +222,15 @@ func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	as := func(role string) *sdk.ClientSession {
-		return connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: header{"X-Test-Role", role}}})
+		return connect(t, &sdk.StreamableClientTransport{
+			Endpoint:   server.URL,
+			HTTPClient: &http.Client{Transport: header{"X-Test-Role", role}},
+		})
 	}
 	team := map[string]any{"file": webTeam}
 	operator := as("operator:web")
-	stored, failure := call(t, operator, "store_texts", map[string]any{"team": team, "files": map[string]any{"src/a.go": "package a\n"}})
+	stored, failure := call(t, operator, "store_texts",
+		map[string]any{"team": team, "files": map[string]any{"src/a.go": "package a\n"}})
 	require.Empty(t, failure)
 	in := map[string]any{"team": team, "requirement": "Build it.", "from": "build", "workspace": stored["workspace"]}
 	plan, failure := call(t, operator, "preview_session", in)
@@ -241,6 +253,7 @@ func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
 		_, failure = call(t, operator, "store_texts", map[string]any{"team": team, "files": map[string]any{path: "x"}})
 		require.Contains(t, failure, says)
 	}
-	_, failure = call(t, operator, "store_texts", map[string]any{"team": team, "files": map[string]any{"a": strings.Repeat("x", 600<<10)}})
+	_, failure = call(t, operator, "store_texts",
+		map[string]any{"team": team, "files": map[string]any{"a": strings.Repeat("x", 600<<10)}})
 	require.Contains(t, failure, "more than 512.0 KiB together")
 }

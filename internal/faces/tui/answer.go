@@ -115,7 +115,8 @@ func (m *Model) beginAnswer(key string) bool {
 // requestFor is what a request is for that takes an action.
 func requestFor(a session.Action) string {
 	return map[session.Action]string{
-		session.AnswerApprove: "an approval", session.AnswerReject: "an approval", session.AnswerRetry: "a retry", Raise: "a larger budget",
+		session.AnswerApprove: "an approval", session.AnswerReject: "an approval", session.AnswerRetry: "a retry",
+		Raise: "a larger budget",
 	}[a]
 }
 

@@ -18,7 +18,8 @@ func asking() tui.Session {
 	s := working()
 	request := func(id, phase, persona string, takes ...session.Action) tui.Request {
 		return tui.Request{
-			ID: id, Title: phase + " waits", Of: spec.AssignmentID{Phase: phase, Persona: persona}, Name: strings.TrimSuffix(phase+"/"+persona, "/"), Takes: takes, Amounts: "tokens",
+			ID: id, Title: phase + " waits", Of: spec.AssignmentID{Phase: phase, Persona: persona},
+			Name: strings.TrimSuffix(phase+"/"+persona, "/"), Takes: takes, Amounts: "tokens",
 		}
 	}
 	s.Requests = []tui.Request{
@@ -44,7 +45,10 @@ func TestRequestsAreAnsweredByKeys(t *testing.T) {
 	require.Empty(t, source.answers, "nothing is sent without Enter")
 	v.types("enter")
 	require.Len(t, source.answers, 1)
-	require.Equal(t, []string{"h1", "retry", "port l"}, []string{source.answers[0].Request.ID, string(source.answers[0].Action), source.answers[0].Note})
+	require.Equal(t, []string{"h1", "retry", "port l"}, []string{
+		source.answers[0].Request.ID, string(source.answers[0].Action),
+		source.answers[0].Note,
+	})
 	require.Contains(t, v.sees(), "· session s goes on")
 	v.types("j")
 	require.NotContains(t, v.sees(), "goes on\n", "until the next key")

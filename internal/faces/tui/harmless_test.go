@@ -55,13 +55,17 @@ func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 	writer.Agent, writer.Awaits = "other", &session.BreakerWait{Breaker: "claude", Until: &until, Why: "429"}
 	poison(reflect.ValueOf(&s).Elem())
 	asking := s
-	asking.Requests = []tui.Request{{Title: "title", Until: until, Commands: []tui.Command{{Text: "command", Does: "does"}}, Name: "build", Takes: []session.Action{session.AnswerRetry, tui.Raise}, Amounts: "tokens"}}
+	asking.Requests = []tui.Request{{
+		Title: "title", Until: until, Commands: []tui.Command{{Text: "command", Does: "does"}},
+		Name: "build", Takes: []session.Action{session.AnswerRetry, tui.Raise}, Amounts: "tokens",
+	}}
 	poison(reflect.ValueOf(&asking.Requests).Elem())
 
 	source := &mute{}
 	harmless := func(what, text string) {
 		require.NotContains(t, text, "\x1b", what)
-		require.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }), "%s: %q", what, text)
+		require.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }),
+			"%s: %q", what, text)
 	}
 	for _, size := range []tea.WindowSizeMsg{{Width: 40, Height: 24}, {Width: 80, Height: 24}, {Width: 300, Height: 60}} {
 		for _, shown := range []tui.Session{s, asking} {

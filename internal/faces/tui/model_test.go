@@ -56,7 +56,10 @@ func (v *viewer) gets(msg tea.Msg) {
 	}
 }
 
-var keyCodes = map[string]rune{"up": tea.KeyUp, "down": tea.KeyDown, "enter": tea.KeyEnter, "esc": tea.KeyEscape, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "tab": tea.KeyTab, "backspace": tea.KeyBackspace}
+var keyCodes = map[string]rune{
+	"up": tea.KeyUp, "down": tea.KeyDown, "enter": tea.KeyEnter, "esc": tea.KeyEscape,
+	"end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "tab": tea.KeyTab, "backspace": tea.KeyBackspace,
+}
 
 // types types keys, one after the other.
 func (v *viewer) types(keys ...string) {

@@ -39,20 +39,38 @@ func working() tui.Session {
 		Started:     now.Add(-252 * time.Second), Usage: used(412_345, "1.84"), Limit: limit, Spent: cost.Amount{Tokens: 412_345},
 		Phases: []tui.Phase{
 			{Name: "design", State: session.Completed, Assignments: []tui.Assignment{
-				{Persona: "architect", State: session.Completed, Round: 1, Attempt: 2, Worked: 72 * time.Second, Usage: used(33_300, "0.12"), Summary: "Links live in SQLite; codes have seven letters."},
+				{
+					Persona: "architect", State: session.Completed, Round: 1, Attempt: 2, Worked: 72 * time.Second, Usage: used(33_300, "0.12"),
+					Summary: "Links live in SQLite; codes have seven letters.",
+				},
 			}},
 			{Name: "implementation", State: session.Running, Needs: []string{"design"}, SentBack: 1, Assignments: []tui.Assignment{
-				{Persona: "backend", State: session.Running, Pass: 2, Round: 1, Attempt: 1, Worked: 61 * time.Second, Since: now.Add(-11 * time.Second), Usage: used(240_045, "0.94"), Progress: "go test ./store: 日本語 names \x1b[31mpass\x07"},
 				{
-					Persona: "frontend", State: session.Running, Pass: 2, Round: 2, Attempt: 3, Worked: 31 * time.Second, Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
-					Failures: []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestLogin: want 200, got 404"}}, LostWorkers: 1,
+					Persona: "backend", State: session.Running, Pass: 2, Round: 1, Attempt: 1, Worked: 61 * time.Second,
+					Since: now.Add(-11 * time.Second), Usage: used(240_045, "0.94"),
+					Progress: "go test ./store: 日本語 names \x1b[31mpass\x07",
+				},
+				{
+					Persona: "frontend", State: session.Running, Pass: 2, Round: 2, Attempt: 3, Worked: 31 * time.Second,
+					Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
+					Failures:    []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestLogin: want 200, got 404"}},
+					LostWorkers: 1,
 				},
 			}},
 			{Name: "manual", State: session.Running, Needs: []string{"design"}, Assignments: []tui.Assignment{
-				{Persona: "writer", State: session.Waiting, Round: 1, Attempt: 1, Usage: used(19_000, "0.07"), Progress: "waits for a free worker"},
+				{
+					Persona: "writer", State: session.Waiting, Round: 1, Attempt: 1, Usage: used(19_000, "0.07"),
+					Progress: "waits for a free worker",
+				},
 			}},
-			{Name: "testing", State: session.Pending, Needs: []string{"implementation"}, Assignments: []tui.Assignment{{Persona: "tester", State: session.Pending}}},
-			{Name: "release", State: session.Pending, Needs: []string{"testing", "manual"}, Assignments: []tui.Assignment{{Persona: "operator", State: session.Pending}}},
+			{
+				Name: "testing", State: session.Pending, Needs: []string{"implementation"},
+				Assignments: []tui.Assignment{{Persona: "tester", State: session.Pending}},
+			},
+			{
+				Name: "release", State: session.Pending, Needs: []string{"testing", "manual"},
+				Assignments: []tui.Assignment{{Persona: "operator", State: session.Pending}},
+			},
 		},
 	}
 }
@@ -86,14 +104,21 @@ func situations() map[string]tui.Picture {
 	breaker := linear(session.WaitingForBreaker, done, session.Running, open, open, open)
 	until := now.Add(192 * time.Second)
 	breaker.Phases[1].Assignments[0].State = session.Waiting
-	breaker.Phases[1].Assignments[0].Awaits = &session.BreakerWait{Breaker: "claude", Since: now, Until: &until, Why: "5 consecutive failures, last: rate_limit: 429"}
+	breaker.Phases[1].Assignments[0].Awaits = &session.BreakerWait{
+		Breaker: "claude", Since: now, Until: &until,
+		Why: "5 consecutive failures, last: rate_limit: 429",
+	}
 
 	help := linear(session.HelpIsNeeded, done, done, session.HelpIsNeeded, open, open)
 	failing := &help.Phases[2].Assignments[0]
 	failing.Round, failing.Attempt = 3, 2
-	failing.Failures = []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestLogin fails: want 200, got 404, because the route is missing in the handler"}}
+	failing.Failures = []session.AttemptFailure{{
+		Category: failures.TestFailure,
+		Message:  "TestLogin fails: want 200, got 404, because the route is missing in the handler",
+	}}
 	help.Requests = []tui.Request{{
-		Title: "implementation/developer needs help: test_failure: TestLogin fails: want 200, got 404, because the route is missing in the handler",
+		Title: "implementation/developer needs help: test_failure: TestLogin fails: want 200, got 404, because the route is missing " +
+			"in the handler",
 		Until: now.Add(50 * time.Hour),
 		Commands: []tui.Command{
 			{Text: "maestro resolve shortener-20261121-k3j2ab retry", Does: "tries again; --note TEXT gives it a hint"},
@@ -124,7 +149,8 @@ func situations() map[string]tui.Picture {
 	}
 
 	idle := working()
-	idle.Notes = []string{"no worker has agent coder: queue maestro-abc-agent-coder has no poller; start a worker whose file defines it"}
+	idle.Notes = []string{"no worker has agent coder: queue maestro-abc-agent-coder has no poller; start a worker whose file " +
+		"defines it"}
 
 	return map[string]tui.Picture{
 		"running":  {Session: working(), Selected: spec.AssignmentID{Phase: "implementation", Persona: "backend"}},

@@ -81,7 +81,10 @@ func (s *site) assignment(r *http.Request) (page, error) {
 // assignmentOf reads what the pages of an assignment and of its attempts have in common.
 func (s *site) assignmentOf(r *http.Request) (content assignmentPage, err error) {
 	id := r.PathValue("session")
-	content = assignmentPage{ID: spec.AssignmentID{Phase: r.PathValue("phase"), Persona: r.PathValue("persona")}, Said: said(r), Now: s.Now()}
+	content = assignmentPage{
+		ID: spec.AssignmentID{Phase: r.PathValue("phase"), Persona: r.PathValue("persona")}, Said: said(r),
+		Now: s.Now(),
+	}
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {
 		return content, err
@@ -106,14 +109,20 @@ func (s *site) assignmentOf(r *http.Request) (content assignmentPage, err error)
 	return content, nil
 }
 
-var startTexts = map[failures.Start]string{failures.FromFiles: "from the files of the attempt before", failures.FromConversation: "in the conversation of the attempt before"}
+var startTexts = map[failures.Start]string{
+	failures.FromFiles:        "from the files of the attempt before",
+	failures.FromConversation: "in the conversation of the attempt before",
+}
 
 // attemptViews are the attempts of one assignment.
 func attemptViews(id string, as spec.AssignmentID, all []control.Attempt) []AttemptView {
 	var views []AttemptView
 	for _, a := range all {
 		if a.AssignmentID == as {
-			views = append(views, AttemptView{Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: attemptURL(id, a), Name: attemptName(a)})
+			views = append(views, AttemptView{
+				Attempt: a, Look: lookOf(a.Status), Started: startTexts[a.From], URL: attemptURL(id, a),
+				Name: attemptName(a),
+			})
 		}
 	}
 	return views

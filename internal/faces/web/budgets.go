@@ -27,7 +27,8 @@ func budgetRows(budgets []budget.Budget) []BudgetRow {
 	for _, b := range budgets {
 		if b.Cap.USD > 0 {
 			money := func(n int64) string { return dollars(cost.USD(n)) }
-			rows = append(rows, budgetRow(b.Scope(), money, int64(b.Cap.USD), int64(b.Spent.USD), int64(b.Unsettled.USD), int64(b.Reserved.USD)))
+			rows = append(rows, budgetRow(b.Scope(), money, int64(b.Cap.USD), int64(b.Spent.USD), int64(b.Unsettled.USD),
+				int64(b.Reserved.USD)))
 		}
 		if b.Cap.Tokens > 0 {
 			tokens := func(n int64) string { return terminal.Number(n) + " tokens" }

@@ -17,7 +17,8 @@ import (
 )
 
 var allStates = []session.State{
-	session.Admitted, session.Running, session.Waiting, session.WaitingForBreaker, session.AwaitingApproval, session.HelpIsNeeded, session.Completed,
+	session.Admitted, session.Running, session.Waiting, session.WaitingForBreaker, session.AwaitingApproval, session.HelpIsNeeded,
+	session.Completed,
 	session.Restored, session.Supplied, session.Skipped, session.Failed, session.WasCancelled, session.Pending,
 }
 
@@ -36,13 +37,17 @@ func componentsPage(t *testing.T) []byte {
 	s, phases := sampleSession()
 	running := s
 	running.Status = session.Running
-	parsed := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+	parsed := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html",
+		"templates/parts*.html"))
 	template.Must(parsed.ParseFiles("testdata/page_components.html"))
-	text, err := views{"components": parsed}.render("components", frame{Tab: "inbox", Open: 3, Who: "alice", Now: testNow, page: page{Title: "Components", Content: components{
-		States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},
-		Graph: graphOf(s, phases), Timeline: timelineOf(sampleCourse(), testNow), Budgets: budgetRows(sampleBudgets()),
-		Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}),
-	}}})
+	text, err := views{"components": parsed}.render("components", frame{
+		Tab: "inbox", Open: 3, Who: "alice", Now: testNow,
+		page: page{Title: "Components", Content: components{
+			States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},
+			Graph: graphOf(s, phases), Timeline: timelineOf(sampleCourse(), testNow), Budgets: budgetRows(sampleBudgets()),
+			Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}),
+		}},
+	})
 	require.NoError(t, err)
 	return text
 }

@@ -15,7 +15,8 @@ import (
 // diffTable is the table of a file's lines.
 func diffTable(t *testing.T, name, patch string) string {
 	t.Helper()
-	f := diffview.Read([]control.ChangedFile{{Path: name, Change: "changed", Diff: patch}}, diffview.Limits{Lines: 1000, FileLines: 500})[0]
+	f := diffview.Read([]control.ChangedFile{{Path: name, Change: "changed", Diff: patch}},
+		diffview.Limits{Lines: 1000, FileLines: 500})[0]
 	var b strings.Builder
 	require.NoError(t, loadViews()["phase"].ExecuteTemplate(&b, "diff", f))
 	return b.String()
@@ -33,7 +34,9 @@ func TestEachLineOfADifferenceIsARow(t *testing.T) {
 func TestHostileLinesAreText(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"x.html", "x.go", "x.md", "x", "<img src=x onerror=alert(1)>.js", "x.json"} {
-		hostile := "@@ -1,2 +1,2 @@ <script>alert(1)</script>\n-<a href=\"javascript:alert(1)\">a</a>\n+</td></table><script>alert(\"2\")</script> \u202egnp\u200b\x1b[2J\xff\n+&lt;b&gt; [x](javascript:alert(1))\n"
+		hostile := "@@ -1,2 +1,2 @@ <script>alert(1)</script>\n-<a " +
+			"href=\"javascript:alert(1)\">a</a>\n+</td></table><script>alert(\"2\")</script> \u202egnp\u200b\x1b[2J\xff\n+&lt;b&gt; " +
+			"[x](javascript:alert(1))\n"
 		text := diffTable(t, name, hostile)
 		for _, seen := range []string{`\u202e`, `\u200b`, `\x1b`, `\xff`} {
 			require.Contains(t, text, `<span class="unseen">`+seen+`</span>`)
@@ -61,7 +64,10 @@ func TestLongLinesAreCut(t *testing.T) {
 // Nothing of a line is lost.
 func TestWhatIsShownIsTheLine(t *testing.T) {
 	t.Parallel()
-	lines := []string{"if x := `a", "b\tc`; \"d\" {  ", "# <html> 'x' 1.5e3 /* open", "", "\treturn &y[0] // ü 世界", "<!-- c --><b class='k'>$a</b>\r"}
+	lines := []string{
+		"if x := `a", "b\tc`; \"d\" {  ", "# <html> 'x' 1.5e3 /* open", "", "\treturn &y[0] // ü 世界",
+		"<!-- c --><b class='k'>$a</b>\r",
+	}
 	text := diffTable(t, "a.go", "@@ -1 +1 @@\n+"+strings.Join(lines, "\n+")+"\n")
 	node, err := html.Parse(strings.NewReader(text))
 	require.NoError(t, err)

@@ -14,10 +14,16 @@ func (f fakeTeams) List(context.Context) (control.TeamList, error) { return f.te
 
 func (f fakeTeams) Read(_ context.Context, name, _ string) (control.RegisteredTeam, error) {
 	version := state.TeamVersion{Digest: "12ab", By: "ann <b>", At: testNow}
-	return control.RegisteredTeam{Name: name, TeamVersion: version, Newest: true, File: "name: <script>\u202e", Versions: []state.TeamVersion{version}, Team: spec.Team{
-		Name: name, Description: "A <b>web</b> service",
-		Phases: []spec.Phase{{Name: "design", Personas: []string{"architect"}, Approve: spec.Approval{Count: 2}}, {Name: "build", Needs: []string{"design"}, Personas: []string{"developer", "tester"}}},
-	}}, nil
+	return control.RegisteredTeam{
+		Name: name, TeamVersion: version, Newest: true, File: "name: <script>\u202e",
+		Versions: []state.TeamVersion{version}, Team: spec.Team{
+			Name: name, Description: "A <b>web</b> service",
+			Phases: []spec.Phase{
+				{Name: "design", Personas: []string{"architect"}, Approve: spec.Approval{Count: 2}},
+				{Name: "build", Needs: []string{"design"}, Personas: []string{"developer", "tester"}},
+			},
+		},
+	}, nil
 }
 
 // webTeam is the file of the team web.
@@ -125,10 +131,16 @@ func (e invalid) As(target any) bool {
 // samplePlan is a plan with something of each kind.
 func samplePlan() control.Plan {
 	return control.Plan{Team: "web", Phases: []control.PlannedPhase{
-		{Name: "design", Personas: []control.PlannedPersona{{Persona: "architect", Agent: "claude", Action: session.SupplyIt, Reason: "supplied: 2 files"}}},
+		{Name: "design", Personas: []control.PlannedPersona{{
+			Persona: "architect", Agent: "claude", Action: session.SupplyIt,
+			Reason: "supplied: 2 files",
+		}}},
 		{
 			Name: "frontend", Needs: []string{"design"}, Checks: []string{"lint"}, PauseAfter: true,
-			Personas: []control.PlannedPersona{{Persona: "developer", Agent: "claude", Action: session.RunIt}, {Persona: "designer", Agent: "codex", Action: session.Leave, Reason: "not selected"}},
+			Personas: []control.PlannedPersona{
+				{Persona: "developer", Agent: "claude", Action: session.RunIt},
+				{Persona: "designer", Agent: "codex", Action: session.Leave, Reason: "not selected"},
+			},
 		},
 	}}
 }
@@ -140,6 +152,9 @@ func sampleForeseen() control.Foreseen {
 	}
 	return control.Foreseen{
 		Session: "web-7", Run: 2, Faults: []string{"blob 12ab is missing"},
-		Plan: []session.PlanEntry{entry("design", "architect", session.Restore, "unchanged"), entry("frontend", "developer", session.RunIt, "its input has changed")},
+		Plan: []session.PlanEntry{
+			entry("design", "architect", session.Restore, "unchanged"),
+			entry("frontend", "developer", session.RunIt, "its input has changed"),
+		},
 	}
 }

@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/ops/usage"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -69,7 +67,11 @@ type plane struct {
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}, Account: fakeAccount{}}
+	return Operations{
+		Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p},
+		Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p},
+		Teams: fakeTeams{p}, Health: fakeHealth{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}, Account: fakeAccount{},
+	}
 }
 
 type (
@@ -92,7 +94,10 @@ type (
 func (fakeAccount) Own(context.Context) (control.Account, error) {
 	person := control.Person{Person: access.Person{Name: "alice"}, State: "active"}
 	in := []access.SignIn{{SignedInAt: ago(time.Hour), LastUsed: ago(time.Minute), ExpiresAt: ago(-time.Hour), This: true}}
-	return control.Account{Person: person, SignIns: in, Passkeys: []state.Passkey{{ID: "k1", CreatedAt: ago(time.Hour)}}, HasPassword: true}, nil
+	return control.Account{
+		Person: person, SignIns: in, Passkeys: []state.Passkey{{ID: "k1", CreatedAt: ago(time.Hour)}},
+		HasPassword: true,
+	}, nil
 }
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -144,93 +149,9 @@ func (c conflict) As(target any) bool {
 	return ok
 }
 
-func (f fakeSessions) Statistics(_ context.Context, in control.HistoryFilter) (control.Statistics, error) {
-	_, err := control.ParseLabels(in.Labels)
-	return control.Statistics{By: in.By, Groups: statisticsBy(in.By)}, err
-}
-
-func statisticsBy(by []string) []state.Statistic {
-	one := state.Statistic{Assignments: state.AssignmentOutcomes{All: 40, Finished: 36, Failed: 2, Attempts: 57, Failures: 17, LostWorkers: 1}}
-	if len(by) == 0 || by[0] == "team" || by[0] == "day" {
-		one.Sessions = &state.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000, Approvals: 4, ApprovalSeconds: 12_000}
-	}
-	two := one
-	switch {
-	case len(by) == 0:
-		return []state.Statistic{one}
-	case by[0] == "team":
-		one.Team, two.Team = "developer <script>", "tester"
-	case by[0] == "day":
-		one.Day, two.Day = "2026-11-23", "2026-11-22"
-	default:
-		one.Persona, one.Agent, one.Model, one.Phase = "tester", "tester", "tester", "tester"
-		return []state.Statistic{one}
-	}
-	return []state.Statistic{one, two}
-}
-
-func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control.Usage, error) {
-	var doc control.Usage
-	if len(filter.By) == 0 {
-		doc.Total.Usage = cost.Usage{InputTokens: 2000, CostUSD: 3e9}
-		doc.Rows = []usage.Row{{Spending: doc.Total}}
-		return doc, nil
-	}
-	if filter.By[0] == "day" {
-		for i, day := range []string{"2026-11-23", "2026-11-22", "2026-11-20"} {
-			doc.Rows = append(doc.Rows, usage.Row{Day: day, Spending: usage.Spending{Usage: cost.Usage{InputTokens: 900, CostUSD: cost.USD(3-i) * 1e9}}})
-		}
-		return doc, nil
-	}
-	for i, name := range []string{"developer <script>", "tester"} {
-		r := usage.Row{Spending: usage.Spending{Usage: cost.Usage{InputTokens: 1000, CostUSD: cost.USD(i+1) * 1e9}}}
-		*r.Key(filter.By[0]) = name
-		doc.Rows, doc.Total = append(doc.Rows, r), doc.Total.Add(r.Spending)
-	}
-	return doc, nil
-}
-
 // answered takes a request out of the inbox.
 func (p *plane) answered(request string) {
 	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return e.ID == request })
-}
-
-func (f fakeMoney) Raise(_ context.Context, id string, r control.Raise) (control.Raised, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.raises = append(f.raises, r)
-	return control.Raised{Session: id}, nil
-}
-
-func (f fakeMoney) Budgets(context.Context, string) (control.Budgets, error) { return f.open, nil }
-
-func (f fakeMoney) Days(context.Context) (control.DayList, error) {
-	return control.DayList{Days: f.days}, nil
-}
-
-func (f fakeMoney) RaiseDay(_ context.Context, team string, r control.DayRaise) (control.Day, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.raises = append(f.raises, control.Raise{Tokens: r.Tokens, USD: r.USD, Note: team + ": " + r.Note})
-	return control.Day{}, nil
-}
-
-func (f fakeMoney) Settle(_ context.Context, in control.SettleInput) (control.Settled, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var used cost.Usage
-	if in.Body.Usage != nil {
-		used = *in.Body.Usage
-	}
-	f.settled = append(f.settled, fmt.Sprintf("%s %s %d %s", in.Call, in.Body.As, used.Tokens(), used.CostUSD))
-	return control.Settled{}, in.Body.Check()
-}
-
-func (f fakeMoney) SettleAll(_ context.Context, _ string, as control.Settlement) (control.SettledCalls, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.settled = append(f.settled, "all "+string(as.As))
-	return control.SettledCalls{}, nil
 }
 
 func (f fakeHealth) Away() []string { return f.away }
@@ -241,31 +162,9 @@ func (f fakeHealth) Examine(context.Context, control.ExamineInput) (control.Exam
 
 func (f fakeHealth) Size(context.Context) (control.StoreSize, error) {
 	return control.StoreSize{Store: "st-1", FreeBytes: 42 << 30, CountedAt: ago(time.Minute), Size: control.Size{
-		Sessions: 1840, Blobs: diskspace.Used{Files: 91_204, Bytes: 3 << 30}, Documents: diskspace.Used{Files: 22_100, Bytes: 240 << 20}, Other: diskspace.Used{Files: 900, Bytes: 1 << 30},
+		Sessions: 1840, Blobs: diskspace.Used{Files: 91_204, Bytes: 3 << 30},
+		Documents: diskspace.Used{Files: 22_100, Bytes: 240 << 20}, Other: diskspace.Used{Files: 900, Bytes: 1 << 30},
 	}}, nil
-}
-
-func sampleMoney(p *plane) {
-	left := int64(180_000)
-	p.days = []control.Day{{
-		Team: "web-service", Date: "2026-11-23", EndsAt: testNow.Add(9 * time.Hour), Cap: spec.Cap{USD: 50e9, Tokens: 2_000_000}, Limit: spec.Cap{USD: 60e9, Tokens: 2_000_000},
-		Spent: cost.Amount{USD: 48e9, Tokens: 1_700_000}, Unsettled: cost.Amount{USD: 2e9, Tokens: 120_000}, Reserved: cost.Amount{USD: 1e9}, Left: control.BudgetLeft{Tokens: &left},
-		Sessions: []control.DaySession{{Session: "web-7", UnsettledCalls: 2}, {Session: "web-6"}},
-		Raises:   []budget.Raise{{By: "alice", Note: "release", Added: cost.Amount{USD: 10e9}, When: ago(time.Hour)}},
-	}}
-	call := func(phase, persona, id string, is state.CallState) control.OpenCall {
-		return control.OpenCall{AssignmentID: spec.AssignmentID{Phase: phase, Persona: persona}, Call: id, State: is, Agent: "claude", BeganAt: ago(time.Hour), Estimate: cost.Amount{Tokens: 60_000, USD: 1e9}}
-	}
-	p.open = control.Budgets{Open: []control.OpenCall{
-		call("backend", "developer", "call3", state.CallUnsettled), call("frontend", "designer", "call4", state.CallBegun),
-		call("backend", "database-expert", "call7", state.CallUnsettled), call("backend", "database-expert", "call8", state.CallBegun),
-	}}
-	p.read.Unsettled = cost.Usage{InputTokens: 120_000, CostUSD: 2e9}
-	p.examined = control.Examination{At: ago(20 * time.Second), Findings: []control.Finding{
-		{Check: "store", Result: control.ResultOK, Message: "st-1 in /var/lib/maestro"},
-		{Check: "store space", Result: control.ResultWarning, Message: "only 900 MiB free", Remedy: "free space on its disk; remove old checkpoints and unused blobs", Command: "maestro checkpoints prune --dry-run"},
-		{Check: "workers", Result: control.ResultBad, Message: "no worker serves the store st-1", Remedy: "start a worker", Command: "maestro worker --agents agents.yaml"},
-	}}
 }
 
 func (f fakePool) Workers(context.Context) (workerpool.Roster, error) { return f.roster, nil }
@@ -291,7 +190,10 @@ func (f fakeAudit) Events(context.Context, access.EventFilter) (access.EventPage
 
 func (f fakeCheckpoints) List(context.Context, string) (control.CheckpointList, error) {
 	return control.CheckpointList{Session: "web-7", Checkpoints: []control.ListedCheckpoint{
-		{Checkpoint: "9f86d081884c7d659a2feaa0c55ad015", Phase: "design", Run: 1, CreatedAt: ago(time.Hour), Assignments: 2, Artifacts: 5, Usage: cost.Usage{CostUSD: 1.9e9}},
+		{
+			Checkpoint: "9f86d081884c7d659a2feaa0c55ad015", Phase: "design", Run: 1, CreatedAt: ago(time.Hour), Assignments: 2,
+			Artifacts: 5, Usage: cost.Usage{CostUSD: 1.9e9},
+		},
 		{Checkpoint: "2c26b46b68ffc68ff99b453c1d304134", Phase: "init", Run: 1, CreatedAt: ago(2 * time.Hour)},
 	}}, nil
 }
@@ -315,17 +217,36 @@ func samplePool(p *plane) {
 	until := testNow.Add(4 * time.Minute)
 	p.roster = workerpool.Roster{
 		Store: "st-1", Temporal: true,
-		Workers: []workerpool.Worker{{Worker: "builder-1", Identity: "1@host", Host: "host", PID: 4711, Version: "0.9", Since: ago(5 * time.Hour), RenewedAt: ago(4 * time.Second), Checks: []string{"tests", "lint"}, Agents: []workerpool.Agent{{Agent: "claude", OfferedAgent: spec.OfferedAgent{Kind: "claude-code", Model: "opus", Concurrency: 4}}, {Agent: "reviewer", OfferedAgent: spec.OfferedAgent{Kind: "model", Concurrency: 2}}}}},
-		Queues:  []workerpool.Queue{{Queue: "maestro-st-1-wf", For: "sessions", Pollers: []string{"1@host"}}, {Queue: "maestro-st-1-agent-tester", For: "agent tester"}},
+		Workers: []workerpool.Worker{{
+			Worker: "builder-1", Identity: "1@host", Host: "host", PID: 4711, Version: "0.9",
+			Since: ago(5 * time.Hour), RenewedAt: ago(4 * time.Second), Checks: []string{"tests", "lint"},
+			Agents: []workerpool.Agent{{Agent: "claude", OfferedAgent: spec.OfferedAgent{
+				Kind: "claude-code", Model: "opus",
+				Concurrency: 4,
+			}}, {Agent: "reviewer", OfferedAgent: spec.OfferedAgent{Kind: "model", Concurrency: 2}}},
+		}},
+		Queues: []workerpool.Queue{
+			{Queue: "maestro-st-1-wf", For: "sessions", Pollers: []string{"1@host"}},
+			{Queue: "maestro-st-1-agent-tester", For: "agent tester"},
+		},
 		Missing: []spec.Lack{},
 	}
 	p.breakers = []workerpool.Breaker{
-		{BreakerStatus: session.BreakerStatus{Name: "claude", State: session.BreakerIsOpen, Failures: 5, OpenUntil: &until, LastFailure: &session.AttemptFailure{Category: failures.APIError, Message: "529 overloaded"}}, Agents: []string{"claude"}},
+		{BreakerStatus: session.BreakerStatus{
+			Name: "claude", State: session.BreakerIsOpen, Failures: 5, OpenUntil: &until,
+			LastFailure: &session.AttemptFailure{Category: failures.APIError, Message: "529 overloaded"},
+		}, Agents: []string{"claude"}},
 		{BreakerStatus: session.BreakerStatus{Name: "reviewer", State: session.BreakerClosed}, Agents: []string{"reviewer"}},
 	}
 	p.events = access.EventPage{Cursor: "1", Events: []access.Event{
-		{ID: 2, At: ago(time.Minute), Actor: "alice", Via: access.ViaLink, From: "127.0.0.1", Action: "session.cancel", Session: "web-3", Team: "web-service", Outcome: access.Done},
-		{ID: 1, At: ago(time.Hour), Actor: "bob", Via: access.ViaToken, Action: "request.answer", Session: "web-7", Subject: "frontend", Detail: "approve", Outcome: access.Denied, Error: "bob may not approve: the role approver is missing"},
+		{
+			ID: 2, At: ago(time.Minute), Actor: "alice", Via: access.ViaLink, From: "127.0.0.1", Action: "session.cancel",
+			Session: "web-3", Team: "web-service", Outcome: access.Done,
+		},
+		{
+			ID: 1, At: ago(time.Hour), Actor: "bob", Via: access.ViaToken, Action: "request.answer", Session: "web-7", Subject: "frontend",
+			Detail: "approve", Outcome: access.Denied, Error: "bob may not approve: the role approver is missing",
+		},
 	}}
 }
 
@@ -353,18 +274,42 @@ func sampleWork() control.Work {
 	w := control.Work{Session: "web-7", Phases: phases, Records: c.Records, Answers: c.Answers, Budgets: sampleBudgets()}
 	w.Interventions = []sessionstatus.Intervention{
 		{At: ago(125 * time.Minute), By: "bob", Action: session.AnswerApprove, Phase: "requirements", Left: 1},
-		{At: ago(117 * time.Minute), By: "alice", Action: session.AnswerReject, Phase: "design", Text: "Use <b>SQLite</b>, not files. " + strings.Repeat("The reasons are in the ticket. ", 20)},
-		{At: ago(100 * time.Minute), By: "frontend/designer", Action: sessionstatus.SendBack, Phase: "design", Text: "the API has no paging"},
-		{At: ago(61 * time.Minute), By: "alice", Action: session.AnswerRetry, Phase: "backend", Persona: "developer", Text: "The port is taken; use 9090."},
-		{At: ago(30 * time.Minute), By: "carol", Action: sessionstatus.Raise, Added: cost.Amount{USD: 5e9}, Text: "approved by finance"},
+		{
+			At: ago(117 * time.Minute), By: "alice", Action: session.AnswerReject, Phase: "design",
+			Text: "Use <b>SQLite</b>, not files. " + strings.Repeat("The reasons are in the ticket. ", 20),
+		},
+		{
+			At: ago(100 * time.Minute), By: "frontend/designer", Action: sessionstatus.SendBack, Phase: "design",
+			Text: "the API has no paging",
+		},
+		{
+			At: ago(61 * time.Minute), By: "alice", Action: session.AnswerRetry, Phase: "backend", Persona: "developer",
+			Text: "The port is taken; use 9090.",
+		},
+		{
+			At: ago(30 * time.Minute), By: "carol", Action: sessionstatus.Raise, Added: cost.Amount{USD: 5e9},
+			Text: "approved by finance",
+		},
 	}
 	ended := ago(96 * time.Minute)
 	id := spec.AssignmentID{Phase: "backend", Persona: "developer"}
 	usage := cost.Usage{InputTokens: 42_000, OutputTokens: 3_100, CacheReadTokens: 120_000, CostUSD: 1.37e9}
 	w.Attempts = []control.Attempt{
-		{AttemptRef: control.AttemptRef{AssignmentID: id, Pass: 1, Round: 1, Attempt: 1}, Status: session.Failed, Category: failures.TestFailure, Message: "check tests: exit status 1", Output: "--- FAIL: TestStore (0.02s)\n    store_test.go:41: got 3 notes, want 2\nFAIL\n", Agent: "claude", Usage: usage, StartedAt: ago(116 * time.Minute), EndedAt: &ended},
-		{AttemptRef: control.AttemptRef{AssignmentID: id, Pass: 1, Round: 1, Attempt: 2}, Status: session.Completed, Agent: "claude", From: failures.FromConversation, Usage: usage, Summary: "Stored notes in SQLite, with tests.", Decisions: map[string]string{"database": "SQLite"}, StartedAt: ago(95 * time.Minute), EndedAt: &ended},
-		{AttemptRef: control.AttemptRef{AssignmentID: spec.AssignmentID{Phase: "backend", Persona: "database-expert"}, Pass: 1, Round: 1, Attempt: 1}, Status: session.Running, Agent: "claude", StartedAt: ago(20 * time.Minute)},
+		{
+			AttemptRef: control.AttemptRef{AssignmentID: id, Pass: 1, Round: 1, Attempt: 1}, Status: session.Failed,
+			Category: failures.TestFailure, Message: "check tests: exit status 1",
+			Output: "--- FAIL: TestStore (0.02s)\n    store_test.go:41: got 3 notes, want 2\nFAIL\n", Agent: "claude", Usage: usage,
+			StartedAt: ago(116 * time.Minute), EndedAt: &ended,
+		},
+		{
+			AttemptRef: control.AttemptRef{AssignmentID: id, Pass: 1, Round: 1, Attempt: 2}, Status: session.Completed, Agent: "claude",
+			From: failures.FromConversation, Usage: usage, Summary: "Stored notes in SQLite, with tests.",
+			Decisions: map[string]string{"database": "SQLite"}, StartedAt: ago(95 * time.Minute), EndedAt: &ended,
+		},
+		{AttemptRef: control.AttemptRef{
+			AssignmentID: spec.AssignmentID{Phase: "backend", Persona: "database-expert"}, Pass: 1,
+			Round: 1, Attempt: 1,
+		}, Status: session.Running, Agent: "claude", StartedAt: ago(20 * time.Minute)},
 	}
 	return w
 }
@@ -414,19 +359,61 @@ func samplePlane() *plane {
 	closed := ago(5 * time.Hour)
 	usage := cost.Usage{InputTokens: 912_000, OutputTokens: 48_000, CostUSD: 12_400_000_000}
 	p := &plane{
-		read: sessionstatus.Session{Status: s, Requirement: "Build a web service that stores notes, with an API, a page and tests.", Limit: spec.Cap{USD: 20e9}, Notes: []string{"No worker serves agent reviewer."}},
-		plan: samplePlan(), foreseen: sampleForeseen(), teams: control.TeamList{Teams: []control.ListedTeam{{Name: "web", Description: "A web service"}, {Name: "docs"}}},
-		diff: sampleDiff(), work: sampleWork(), transcript: sampleTranscript,
+		read: sessionstatus.Session{
+			Status: s, Requirement: "Build a web service that stores notes, with an API, a page and tests.",
+			Limit: spec.Cap{USD: 20e9}, Notes: []string{"No worker serves agent reviewer."},
+		},
+		plan: samplePlan(), foreseen: sampleForeseen(),
+		teams: control.TeamList{Teams: []control.ListedTeam{{Name: "web", Description: "A web service"}, {Name: "docs"}}},
+		diff:  sampleDiff(), work: sampleWork(), transcript: sampleTranscript,
 		inbox: control.Inbox{Waiting: []control.InboxEntry{
-			{Session: "web-5", Team: "web-service", Status: session.HelpIsNeeded, Request: session.Request{ID: "r-9", Kind: session.ForHelp, Phase: "backend", Persona: "developer", Category: failures.TestFailure, Message: "exit status 1: --- FAIL: TestStore (0.02s)\nstore_test.go:41: got 3 notes, want 2", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Ticket: &session.Ticket{Key: "MD-41", URL: "https://jira.example/browse/MD-41"}, Since: old, Until: until}, Usage: usage, Commands: []string{"maestro resolve web-5 retry", "maestro resolve web-5 supply PATH"}},
-			{Session: "web-6", Team: "web-service", Status: session.HelpIsNeeded, Request: session.Request{ID: "r-2", Kind: session.ForBudget, Phase: "design", Persona: "architect", Category: failures.TokenBudget, Message: "the budget of the session is spent: 20 of 20 USD", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: since}, Usage: usage, Commands: []string{"maestro budget raise web-6 --usd N"}},
-			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Request: session.Request{ID: "r-1", Kind: session.ForApproval, Phase: "frontend", Message: "frontend is done: 12 files, 3 decisions", Actions: []session.Action{session.AnswerApprove, session.AnswerReject}, Since: since}, Usage: usage},
-			{Session: "web-8", Team: "web-service", Status: session.Running, Request: session.Request{ID: "r-3", Kind: session.ForOutage, Phase: "design", Persona: "architect", Category: failures.RateLimited, Message: "429: usage limit, back at 16:00", Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Since: since}, Usage: usage},
-			{Session: "far-1", Status: session.HelpIsNeeded, Store: "other", Request: session.Request{Kind: session.ForHelp, Message: "build/dev waits"}, Commands: []string{"maestro status far-1"}},
+			{
+				Session: "web-5", Team: "web-service", Status: session.HelpIsNeeded,
+				Request: session.Request{
+					ID: "r-9", Kind: session.ForHelp, Phase: "backend", Persona: "developer",
+					Category: failures.TestFailure, Message: "exit status 1: --- FAIL: TestStore (0.02s)\nstore_test.go:41: got 3 notes, want 2",
+					Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
+					Ticket:  &session.Ticket{Key: "MD-41", URL: "https://jira.example/browse/MD-41"}, Since: old, Until: until,
+				}, Usage: usage,
+				Commands: []string{"maestro resolve web-5 retry", "maestro resolve web-5 supply PATH"},
+			},
+			{
+				Session: "web-6", Team: "web-service", Status: session.HelpIsNeeded,
+				Request: session.Request{
+					ID: "r-2", Kind: session.ForBudget, Phase: "design", Persona: "architect",
+					Category: failures.TokenBudget, Message: "the budget of the session is spent: 20 of 20 USD",
+					Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: since,
+				},
+				Usage: usage, Commands: []string{"maestro budget raise web-6 --usd N"},
+			},
+			{
+				Session: "web-7", Team: "web-service", Status: session.AwaitingApproval,
+				Request: session.Request{
+					ID: "r-1", Kind: session.ForApproval, Phase: "frontend",
+					Message: "frontend is done: 12 files, 3 decisions", Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
+					Since: since,
+				}, Usage: usage,
+			},
+			{Session: "web-8", Team: "web-service", Status: session.Running, Request: session.Request{
+				ID: "r-3", Kind: session.ForOutage,
+				Phase: "design", Persona: "architect", Category: failures.RateLimited, Message: "429: usage limit, back at 16:00",
+				Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Since: since,
+			}, Usage: usage},
+			{Session: "far-1", Status: session.HelpIsNeeded, Store: "other", Request: session.Request{
+				Kind:    session.ForHelp,
+				Message: "build/dev waits",
+			}, Commands: []string{"maestro status far-1"}},
 		}},
 		sessions: control.SessionList{More: true, Cursor: "abc", Sessions: []control.ListedSession{
-			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Phases: []string{"backend", "frontend"}, Tokens: 960_000, CostUSD: 12.4e9, Requirement: "Build a web service that stores notes, with an API, a page and tests.", StartedAt: &old, Temporal: true, Labels: map[string]string{"area": "<b>\u202eweb", "for": "a, b"}},
-			{Session: "web-6", Team: "web-service", Status: session.Completed, Tokens: 1_200_000, CostUSD: 20e9, Requirement: "Fix the login", StartedAt: &old, ClosedAt: &closed, Temporal: true},
+			{
+				Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Phases: []string{"backend", "frontend"},
+				Tokens: 960_000, CostUSD: 12.4e9, Requirement: "Build a web service that stores notes, with an API, a page and tests.",
+				StartedAt: &old, Temporal: true, Labels: map[string]string{"area": "<b>\u202eweb", "for": "a, b"},
+			},
+			{
+				Session: "web-6", Team: "web-service", Status: session.Completed, Tokens: 1_200_000, CostUSD: 20e9,
+				Requirement: "Fix the login", StartedAt: &old, ClosedAt: &closed, Temporal: true,
+			},
 			{Session: "docs-2", Team: "docs", Status: session.Failed, Requirement: "Write the manual", StartedAt: &old, ClosedAt: &closed},
 		}},
 	}
@@ -438,7 +425,10 @@ func samplePlane() *plane {
 	samplePool(p)
 	sampleMoney(p)
 	p.alerts = sampleAlerts()
-	p.hooks = []access.Hook{{Name: "gh", Kind: access.HookGitHub, Team: "web", By: "ann@<b>", CreatedAt: old}, {Name: "tickets", Kind: access.HookGeneric, Team: "web", Directory: "site", By: "ann", CreatedAt: old}}
+	p.hooks = []access.Hook{
+		{Name: "gh", Kind: access.HookGitHub, Team: "web", By: "ann@<b>", CreatedAt: old},
+		{Name: "tickets", Kind: access.HookGeneric, Team: "web", Directory: "site", By: "ann", CreatedAt: old},
+	}
 	return p
 }
 
@@ -467,7 +457,8 @@ func hostile(v any) {
 				if name == "Call" && v.Type() == reflect.TypeFor[control.OpenCall]() {
 					continue // Maestro makes the ids of calls
 				}
-				if v.Type().Field(i).IsExported() && name != "Persona" && (name != "Name" || v.Type() != reflect.TypeFor[session.PhaseStatus]()) {
+				if v.Type().Field(i).IsExported() && name != "Persona" &&
+					(name != "Name" || v.Type() != reflect.TypeFor[session.PhaseStatus]()) {
 					walk(v.Field(i))
 				}
 			}
@@ -485,7 +476,8 @@ func hostile(v any) {
 		case reflect.String:
 			if v.CanSet() && v.Type() == reflect.TypeFor[string]() && v.Len() > 0 {
 				n++
-				v.SetString(fmt.Sprintf("%d javascript:alert(1)//\"'><script>alert(2)</script><img src=x onerror=alert(3)>\u202e\x1b[2J&amp;</textarea></title>{{.}}", n))
+				v.SetString(fmt.Sprintf("%d javascript:alert(1)//\"'><script>alert(2)</script><img src=x "+
+					"onerror=alert(3)>\u202e\x1b[2J&amp;</textarea></title>{{.}}", n))
 			}
 		default:
 		}

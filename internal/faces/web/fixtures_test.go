@@ -17,7 +17,10 @@ func ago(d time.Duration) time.Time { return testNow.Add(-d) }
 
 func sampleAssignment(persona string, state session.State, attempts int, usd cost.USD) session.AssignmentStatus {
 	a := session.AssignmentStatus{Persona: persona, AssignmentSummary: session.AssignmentSummary{
-		Status: state, Attempts: attempts, Rounds: min(attempts, 1), Usage: cost.Usage{InputTokens: int64(usd) / 40_000, OutputTokens: 1200, CostUSD: usd},
+		Status: state, Attempts: attempts, Rounds: min(attempts, 1), Usage: cost.Usage{
+			InputTokens:  int64(usd) / 40_000,
+			OutputTokens: 1200, CostUSD: usd,
+		},
 	}}
 	if state.Done() {
 		a.Summary = "Wrote the handler and its tests."
@@ -34,22 +37,51 @@ func sampleSession() (session.Status, []spec.Phase) {
 		Decisions: map[string]string{"framework": "net/http", "database": "SQLite"},
 		Usage:     cost.Usage{InputTokens: 912_000, OutputTokens: 48_000, CostUSD: 12_400_000_000},
 		Phases: []session.PhaseStatus{
-			{Name: "requirements", Status: session.Restored, Assignments: []session.AssignmentStatus{sampleAssignment("analyst", session.Restored, 0, 0)}},
-			{Name: "design", Status: session.Completed, Seconds: 754, Assignments: []session.AssignmentStatus{sampleAssignment("architect", session.Completed, 1, 1_900_000_000)}},
-			{Name: "backend", Status: session.Running, Seconds: 3100, Assignments: []session.AssignmentStatus{sampleAssignment("developer", session.Completed, 3, 4_100_000_000), sampleAssignment("database-expert", session.Running, 1, 900_000_000)}},
-			{Name: "frontend", Status: session.AwaitingApproval, Seconds: 1800, Assignments: []session.AssignmentStatus{sampleAssignment("designer", session.Completed, 1, 2_000_000_000), sampleAssignment("developer", session.Completed, 2, 2_800_000_000)}},
-			{Name: "documentation", Status: session.Running, Seconds: 400, Assignments: []session.AssignmentStatus{sampleAssignment("writer", session.Waiting, 0, 100_000_000)}},
-			{Name: "integration-and-acceptance", Status: session.Pending, Assignments: []session.AssignmentStatus{sampleAssignment("tester", session.Pending, 0, 0), sampleAssignment("reviewer", session.Pending, 0, 0)}},
+			{
+				Name: "requirements", Status: session.Restored,
+				Assignments: []session.AssignmentStatus{sampleAssignment("analyst", session.Restored, 0, 0)},
+			},
+			{
+				Name: "design", Status: session.Completed, Seconds: 754,
+				Assignments: []session.AssignmentStatus{sampleAssignment("architect", session.Completed, 1, 1_900_000_000)},
+			},
+			{Name: "backend", Status: session.Running, Seconds: 3100, Assignments: []session.AssignmentStatus{sampleAssignment("developer",
+				session.Completed, 3, 4_100_000_000), sampleAssignment("database-expert", session.Running, 1, 900_000_000)}},
+			{
+				Name: "frontend", Status: session.AwaitingApproval, Seconds: 1800,
+				Assignments: []session.AssignmentStatus{
+					sampleAssignment("designer", session.Completed, 1, 2_000_000_000),
+					sampleAssignment("developer", session.Completed, 2, 2_800_000_000),
+				},
+			},
+			{
+				Name: "documentation", Status: session.Running, Seconds: 400,
+				Assignments: []session.AssignmentStatus{sampleAssignment("writer", session.Waiting, 0, 100_000_000)},
+			},
+			{
+				Name: "integration-and-acceptance", Status: session.Pending,
+				Assignments: []session.AssignmentStatus{
+					sampleAssignment("tester", session.Pending, 0, 0),
+					sampleAssignment("reviewer", session.Pending, 0, 0),
+				},
+			},
 		},
 		Help: []session.Request{{
-			ID: "r-1", Kind: session.ForApproval, Phase: "frontend", Message: "frontend is done: approve it, or reject it with reasons", Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
-			Since: ago(34 * time.Minute), Usage: cost.Usage{CostUSD: 4_800_000_000},
+			ID: "r-1", Kind: session.ForApproval, Phase: "frontend", Message: "frontend is done: approve it, or reject it with reasons",
+			Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
+			Since:   ago(34 * time.Minute), Usage: cost.Usage{CostUSD: 4_800_000_000},
 		}},
 	}
-	s.Alerts = []session.Alert{{Rule: "cost_usd: 10", Value: 10.2, Threshold: 10, Message: "the session has cost 10.2 USD; the threshold is 10 USD", At: ago(20 * time.Minute)}}
+	s.Alerts = []session.Alert{{
+		Rule: "cost_usd: 10", Value: 10.2, Threshold: 10,
+		Message: "the session has cost 10.2 USD; the threshold is 10 USD", At: ago(20 * time.Minute),
+	}}
 	s.Phases[3].Assignments[0].LeftOut = []string{"left out by ignore rules: <b>node_modules/"}
 	until := testNow.Add(4 * time.Minute)
-	s.Phases[4].Assignments[0].Awaits = &session.BreakerWait{Breaker: "claude", Since: ago(6 * time.Minute), Until: &until, Why: "5 consecutive failures, last: overloaded: 529"}
+	s.Phases[4].Assignments[0].Awaits = &session.BreakerWait{
+		Breaker: "claude", Since: ago(6 * time.Minute), Until: &until,
+		Why: "5 consecutive failures, last: overloaded: 529",
+	}
 	return s, []spec.Phase{
 		{Name: "requirements"},
 		{Name: "design", Needs: []string{"requirements"}},
@@ -66,7 +98,10 @@ func sampleRecord(phase, persona string, rounds ...session.RoundRecord) (spec.As
 }
 
 func sampleSuccess(from, to time.Duration) session.RoundRecord {
-	return session.RoundRecord{Round: 1, Result: &session.RoundResult{Attempts: 1, Summary: "Done.", StartedAt: ago(from), EndedAt: ago(to)}}
+	return session.RoundRecord{Round: 1, Result: &session.RoundResult{
+		Attempts: 1, Summary: "Done.", StartedAt: ago(from),
+		EndedAt: ago(to),
+	}}
 }
 
 func sampleCourse() Course {
@@ -76,27 +111,42 @@ func sampleCourse() Course {
 	add(sampleRecord("design", "architect", sampleSuccess(130*time.Minute, 118*time.Minute)))
 	failed := session.RoundRecord{Round: 1, GaveUp: true, Last: true}
 	failed.Attempts = []session.AttemptReport{
-		{Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "2 tests fail"}, StartedAt: ago(116 * time.Minute), EndedAt: ago(104 * time.Minute)},
-		{Attempt: 2, Failure: failures.Failure{Category: failures.Timeout, Message: "time limit"}, StartedAt: ago(103 * time.Minute), EndedAt: ago(96 * time.Minute)},
+		{
+			Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "2 tests fail"},
+			StartedAt: ago(116 * time.Minute), EndedAt: ago(104 * time.Minute),
+		},
+		{
+			Attempt: 2, Failure: failures.Failure{Category: failures.Timeout, Message: "time limit"}, StartedAt: ago(103 * time.Minute),
+			EndedAt: ago(96 * time.Minute),
+		},
 	}
 	second := sampleSuccess(60*time.Minute, 48*time.Minute)
 	second.Round = 2
 	add(sampleRecord("backend", "developer", failed, second))
 	running := session.RoundRecord{Round: 1}
 	running.AtWork, running.AttemptAt = true, ago(20*time.Minute)
-	running.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.ContractViolation, Message: "no file matches schema/*.sql"}, StartedAt: ago(40 * time.Minute), EndedAt: ago(21 * time.Minute)}}
+	running.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{
+		Category: failures.ContractViolation,
+		Message:  "no file matches schema/*.sql",
+	}, StartedAt: ago(40 * time.Minute), EndedAt: ago(21 * time.Minute)}}
 	add(sampleRecord("backend", "database-expert", running))
 	paused := sampleSuccess(116*time.Minute, 90*time.Minute)
 	paused.Pauses = []session.Pause{{From: ago(115 * time.Minute), To: ago(95 * time.Minute), For: failures.TokenBudget}}
 	add(sampleRecord("frontend", "designer", paused))
 	add(sampleRecord("frontend", "developer", sampleSuccess(116*time.Minute, 34*time.Minute)))
 	add(sampleRecord("documentation", "writer", session.RoundRecord{Round: 1}))
-	return Course{s, control.Work{Records: records, Answers: []session.Answer{{Request: "r-0", Action: session.AnswerRetry, By: "alice", Phase: "backend", Persona: "developer", At: ago(61 * time.Minute)}}}}
+	return Course{s, control.Work{Records: records, Answers: []session.Answer{{
+		Request: "r-0", Action: session.AnswerRetry,
+		By: "alice", Phase: "backend", Persona: "developer", At: ago(61 * time.Minute),
+	}}}}
 }
 
 func sampleBudgets() []budget.Budget {
 	return []budget.Budget{
-		{Kind: session.BudgetOfSession, Cap: spec.Cap{USD: 20e9, Tokens: 1_000_000}, Spent: cost.Amount{USD: 12.4e9, Tokens: 912_000}, Unsettled: cost.Amount{USD: 1.1e9}, Reserved: cost.Amount{USD: 2.5e9}},
+		{
+			Kind: session.BudgetOfSession, Cap: spec.Cap{USD: 20e9, Tokens: 1_000_000}, Spent: cost.Amount{USD: 12.4e9, Tokens: 912_000},
+			Unsettled: cost.Amount{USD: 1.1e9}, Reserved: cost.Amount{USD: 2.5e9},
+		},
 		{Kind: session.BudgetOfPhase, Name: "backend", Cap: spec.Cap{USD: 5e9}, Spent: cost.Amount{USD: 5e9}},
 	}
 }
@@ -129,7 +179,8 @@ index 1111..2222 100644
 func sampleFiles() []control.ChangedFile {
 	return []control.ChangedFile{
 		{Path: "server.go", Change: "changed", Added: 5, Removed: 3, Diff: samplePatch},
-		{Path: "web/logo.png", Change: "added", Binary: true, Diff: "new file mode 100644\nBinary files /dev/null and b/web/logo.png differ\n"},
+		{Path: "web/logo.png", Change: "added", Binary: true, Diff: "new file mode 100644\nBinary files /dev/null and " +
+			"b/web/logo.png differ\n"},
 		{Path: "web/package-lock.json", Change: "added", Added: 2, Diff: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
 	}
 }
@@ -137,7 +188,10 @@ func sampleFiles() []control.ChangedFile {
 func sampleAlerts() control.AlertList {
 	return control.AlertList{
 		Alerts: []control.RaisedAlert{
-			{Session: "web-7", Team: "web-service", Alert: session.Alert{Rule: "waiting: 30m", Value: 1800, Threshold: 1800, Message: "request r-1 has waited for 30m; the threshold is 30m", Request: "r-1", At: ago(4 * time.Minute)}},
+			{Session: "web-7", Team: "web-service", Alert: session.Alert{
+				Rule: "waiting: 30m", Value: 1800, Threshold: 1800,
+				Message: "request r-1 has waited for 30m; the threshold is 30m", Request: "r-1", At: ago(4 * time.Minute),
+			}},
 		},
 	}
 }

@@ -80,7 +80,8 @@ func historyOf(r *http.Request, now time.Time) (historyPage, control.HistoryFilt
 	content := historyPage{filter: filterOf(r, "team", "text", "label", "since", "by", "day"), Groups: historyGroups}
 	content.Set("since", cmp.Or(content.Get("since"), "30d"))
 	f := control.HistoryFilter{
-		Text: content.Get("text"), Teams: nonEmpty(content.Get("team")), Labels: nonEmpty(content.Get("label")), Since: content.since(now),
+		Text: content.Get("text"), Teams: nonEmpty(content.Get("team")), Labels: nonEmpty(content.Get("label")),
+		Since: content.since(now),
 	}
 	if now.Sub(f.Since) > 24*time.Hour { // whole days are found faster
 		f.Since = f.Since.UTC().Truncate(24 * time.Hour)
@@ -138,7 +139,8 @@ func csvOf(key string, rows []HistoryRow) string {
 	var text strings.Builder
 	out := csv.NewWriter(&text)
 	_ = out.Write([]string{
-		key, "sessions", "completed", "failed", "cancelled", "seconds", "answers", "waited_seconds", "assignments", "attempts", "failed_attempts",
+		key, "sessions", "completed", "failed", "cancelled", "seconds", "answers", "waited_seconds", "assignments", "attempts",
+		"failed_attempts",
 		"usd", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",
 	}) // a builder does not fail
 	for _, row := range rows {
@@ -189,7 +191,10 @@ func (s *site) came(ctx context.Context, key string, f control.HistoryFilter) ([
 		return &rows[at[name]]
 	}
 	for _, o := range outcomes.Groups {
-		one := row(map[string]string{"team": o.Team, "day": o.Day, "persona": o.Persona, "agent": o.Agent, "model": o.Model, "phase": o.Phase}[key])
+		one := row(map[string]string{
+			"team": o.Team, "day": o.Day, "persona": o.Persona, "agent": o.Agent, "model": o.Model,
+			"phase": o.Phase,
+		}[key])
 		one.Work = o.Assignments
 		if o.Sessions != nil {
 			one.SessionOutcomes = *o.Sessions

@@ -52,7 +52,10 @@ func chartOf(days []HistoryRow, total HistoryRow) (c dayChart) {
 	width := 100 / float64(max(n, 7))
 	for i := range n {
 		day := from.AddDate(0, 0, i)
-		b := dayBar{X: float64(i)*width + width*.1, Width: width * .8, Height: spent[day.Format(time.DateOnly)] / most * 100, Day: day.Format(time.DateOnly)}
+		b := dayBar{
+			X: float64(i)*width + width*.1, Width: width * .8, Height: spent[day.Format(time.DateOnly)] / most * 100,
+			Day: day.Format(time.DateOnly),
+		}
 		if b.Amount = amount(spent[b.Day]); i%(n/8+1) == 0 {
 			b.Label = day.Format("Jan 2")
 		}

@@ -48,7 +48,8 @@ func (s *site) audit(r *http.Request) (page, error) {
 	}
 	content := auditPage{filter: filterOf(r, "actor", "action", "session")}
 	f := access.EventFilter{
-		Actor: content.Get("actor"), Action: content.Get("action"), Session: content.Get("session"), Cursor: r.URL.Query().Get("cursor"),
+		Actor: content.Get("actor"), Action: content.Get("action"), Session: content.Get("session"),
+		Cursor: r.URL.Query().Get("cursor"),
 	}
 	var err error
 	if content.EventPage, err = s.Audit.Events(r.Context(), f); errors.Is(err, access.ErrCursor) {

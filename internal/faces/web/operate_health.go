@@ -29,7 +29,10 @@ func (p *operatePage) readBudgets(ctx context.Context, s *site) {
 	doc, err := s.Money.Days(ctx)
 	p.failed("Daily budgets", err)
 	for _, d := range doc.Days {
-		b := budget.Budget{Kind: session.BudgetOfDay, Name: d.Team, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved}
+		b := budget.Budget{
+			Kind: session.BudgetOfDay, Name: d.Team, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled,
+			Reserved: d.Reserved,
+		}
 		p.Days = append(p.Days, DayView{Day: d, Mine: may(ctx, access.Operate, d.Team), Rows: budgetRows([]budget.Budget{b})})
 	}
 }

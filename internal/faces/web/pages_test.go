@@ -21,9 +21,15 @@ import (
 
 // allPages are the addresses of one page of each kind.
 var allPages = []string{
-	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
-	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/sessions/web-7/checkpoints", "/operate", "/audit", "/account", "/start", "/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
+	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend",
+	"/sessions/web-7/phases/frontend?file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
+	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail",
+	"/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history",
+	"/history?by=model&team=web&text=%3Cb%3E", "/sessions/web-7/checkpoints", "/operate", "/audit", "/account", "/start",
+	"/start?choose", "/start?team=web&labels=%3Cb%3E", "/register-team", "/register-team?team=web", "/teams",
+	"/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork",
+	"/sessions/web-7/edit?phase=frontend&path=server.go",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.
@@ -48,7 +54,8 @@ func TestHostileTextsAreText(t *testing.T) {
 	server := dashboard(t, p)
 	for _, path := range allPages {
 		answer, text := visit(t, server.URL+path)
-		require.Equal(t, strings.Contains(path, "absent") || strings.Contains(path, "9.9"), answer.StatusCode == http.StatusNotFound, path)
+		require.Equal(t, strings.Contains(path, "absent") || strings.Contains(path, "9.9"), answer.StatusCode == http.StatusNotFound,
+			path)
 		require.Less(t, answer.StatusCode, 500, path)
 		inert(t, text)
 		require.False(t, strings.ContainsAny(text, "\x1b\u202e"), path)
@@ -61,8 +68,11 @@ func TestTheInboxSaysWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	_, text := visit(t, dashboard(t, samplePlane()).URL+"/inbox")
 	says(t, text,
-		"phase frontend needs approval</strong>", "backend/developer needs help", "design/architect needs a larger budget", "1d 2h", "TestStore", "$12.40",
-		`action="/sessions/web-7/requests/r-1/answer"`, `value="approve" title="starts the dependent phases" formnovalidate`, `href="https://jira.example/browse/MD-41"`, `action="/sessions/web-5/requests/r-9/supply" enctype="multipart/form-data"`, "maestro status far-1",
+		"phase frontend needs approval</strong>", "backend/developer needs help", "design/architect needs a larger budget", "1d 2h",
+		"TestStore", "$12.40",
+		`action="/sessions/web-7/requests/r-1/answer"`, `value="approve" title="starts the dependent phases" formnovalidate`,
+		`href="https://jira.example/browse/MD-41"`, `action="/sessions/web-5/requests/r-9/supply" enctype="multipart/form-data"`,
+		"maestro status far-1",
 		`<span class="count hot">4<`,
 	)
 }
@@ -83,7 +93,10 @@ func TestAnAnswerLeadsBackToThePage(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
 	server := dashboard(t, p)
-	answer := post(t, server.URL+"/sessions/web-7/requests/r-1/answer", url.Values{"action": {"reject"}, "note": {" too slow "}, "return": {"/sessions/web-7?x=1"}})
+	answer := post(t, server.URL+"/sessions/web-7/requests/r-1/answer", url.Values{
+		"action": {"reject"}, "note": {" too slow "},
+		"return": {"/sessions/web-7?x=1"},
+	})
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Equal(t, "/sessions/web-7?of=web-7&said=reject&x=1", answer.Header.Get("Location"))
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
@@ -102,14 +115,16 @@ func TestTheSecondAnswerSaysWhoWasFirst(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
 	p.conflict = conflict("bob answered with retry")
-	require.Equal(t, http.StatusConflict, post(t, dashboard(t, p).URL+"/sessions/web-5/requests/r-9/answer", url.Values{"action": {"retry"}}).StatusCode)
+	require.Equal(t, http.StatusConflict, post(t, dashboard(t, p).URL+"/sessions/web-5/requests/r-9/answer",
+		url.Values{"action": {"retry"}}).StatusCode)
 }
 
 func TestABudgetIsRaised(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
 	server := dashboard(t, p)
-	require.Equal(t, http.StatusSeeOther, post(t, server.URL+"/sessions/web-6/raise", url.Values{"usd": {"2.5"}, "tokens": {"500,000"}, "scope": {"phase design"}}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, post(t, server.URL+"/sessions/web-6/raise",
+		url.Values{"usd": {"2.5"}, "tokens": {"500,000"}, "scope": {"phase design"}}).StatusCode)
 	require.Equal(t, []control.Raise{{USD: cost.USD(2.5e9), Tokens: 500_000, Phase: "design"}}, p.raises)
 	for _, bad := range []url.Values{{}, {"usd": {"-1"}}, {"usd": {"five"}}, {"tokens": {"1e99"}}} {
 		require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/sessions/web-6/raise", bad).StatusCode)
@@ -120,10 +135,14 @@ func TestABreakerIsOpened(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
 	server := dashboard(t, p)
-	answer := post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "why": {"the provider is down"}, "for": {"30m"}})
+	answer := post(t, server.URL+"/operate/breakers/claude", url.Values{
+		"action": {"trip"}, "why": {"the provider is down"},
+		"for": {"30m"},
+	})
 	require.Equal(t, "/operate?said=trip", answer.Header.Get("Location"))
 	require.Equal(t, []control.Trip{{Why: "the provider is down", For: textfmt.Duration(30 * time.Minute)}}, p.trips)
-	require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "for": {"soon"}}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/operate/breakers/claude",
+		url.Values{"action": {"trip"}, "for": {"soon"}}).StatusCode)
 }
 
 func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
@@ -131,7 +150,8 @@ func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
 	p := samplePlane()
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/operate")
-	says(t, text, "Sessions cannot run", "no worker serves the store st-1", "42.0 GiB", "/operate/budgets/web-service/raise", "2 calls with unknown cost in", "by alice")
+	says(t, text, "Sessions cannot run", "no worker serves the store st-1", "42.0 GiB", "/operate/budgets/web-service/raise",
+		"2 calls with unknown cost in", "by alice")
 	answer := post(t, server.URL+"/operate/budgets/web-service/raise", url.Values{"usd": {"2.5"}, "note": {"release"}})
 	require.Equal(t, "/operate?of=web-service&said=day", answer.Header.Get("Location"))
 	require.Equal(t, []control.Raise{{USD: 2.5e9, Note: "web-service: release"}}, p.raises)
@@ -163,7 +183,8 @@ func TestHistoryAddsUp(t *testing.T) {
 	require.Regexp(t, `(?s)90% <small>9 of 10.*1\.43 <small>17 failed<.*50m 0s <small>average of 4.*1h 6m <small>average of 10.*By agent.*tester.*95%.*67% of the cost.*\$2\.00.*developer`, text)
 	require.Contains(t, text, `href="?by=model&amp;since=30d&amp;team=web"`)
 	says(t, text,
-		`<a href="?by=agent&amp;day=2026-11-22&amp;since=30d&amp;team=web">2026-11-22</a>`, "<title>2026-11-21: $0</title>", "<span>$3.00</span><span>$1.50</span>",
+		`<a href="?by=agent&amp;day=2026-11-22&amp;since=30d&amp;team=web">2026-11-22</a>`, "<title>2026-11-21: $0</title>",
+		"<span>$3.00</span><span>$1.50</span>",
 		`href="/history.csv?by=team&amp;since=30d&amp;team=web"`,
 	)
 	answer, table := visit(t, server.URL+"/history.csv?by=day")
@@ -193,7 +214,8 @@ func TestATeamShowsItsPhasesAndVersions(t *testing.T) {
 	require.Contains(t, text, `href="/teams/web"`)
 	_, text = visit(t, server.URL+"/teams/web")
 	inert(t, text)
-	says(t, text, `href="#phase-design"`, `id="phase-build"`, "design, 1 persona, needs approval", "2 persons", "A &lt;b&gt;web&lt;/b&gt; service", `href="/start?team=web"`, `href="/teams/web?version=12ab"`)
+	says(t, text, `href="#phase-design"`, `id="phase-build"`, "design, 1 persona, needs approval", "2 persons",
+		"A &lt;b&gt;web&lt;/b&gt; service", `href="/start?team=web"`, `href="/teams/web?version=12ab"`)
 }
 
 // TestAlertsAreShown on the inbox, with their sessions, and on the page of a session.
@@ -220,10 +242,12 @@ func TestTheDiscussionSaysWhy(t *testing.T) {
 	t.Parallel()
 	_, text := visit(t, dashboard(t, samplePlane()).URL+"/sessions/web-7")
 	says(t, text,
-		"<strong>bob</strong> approved, with 1 to go,", `<strong>alice</strong> rejected <a href="/sessions/web-7/phases/design">design</a>`,
+		"<strong>bob</strong> approved, with 1 to go,",
+		`<strong>alice</strong> rejected <a href="/sessions/web-7/phases/design">design</a>`,
 		"Use &lt;b&gt;SQLite&lt;/b&gt;, not files.", "<strong>frontend/designer</strong> sent back", "the API has no paging",
 		`let try again <a href="/sessions/web-7/phases/backend/developer">backend/developer</a>`, "The port is taken; use 9090.",
-		`<a href="/sessions/web-7/phases/backend/developer/attempts/1.2">backend/developer</a></strong> finished`, "Stored notes in SQLite, with tests.", "<strong>carol</strong> raised the budget by 5 USD", "approved by finance",
+		`<a href="/sessions/web-7/phases/backend/developer/attempts/1.2">backend/developer</a></strong> finished`,
+		"Stored notes in SQLite, with tests.", "<strong>carol</strong> raised the budget by 5 USD", "approved by finance",
 	)
 }
 
@@ -241,7 +265,8 @@ func TestAnAttemptShowsItsFeedback(t *testing.T) {
 
 	work := &p.work
 	work.Interventions = append(work.Interventions, sessionstatus.Intervention{
-		At: ago(20 * time.Minute), By: "ann", Action: session.AnswerReject, Phase: "backend", Text: "server.go:12 `panic(err)`: answer 500 instead",
+		At: ago(20 * time.Minute), By: "ann", Action: session.AnswerReject, Phase: "backend",
+		Text: "server.go:12 `panic(err)`: answer 500 instead",
 	})
 	again := work.Attempts[1]
 	again.Pass, again.StartedAt = 2, ago(10*time.Minute)
@@ -263,14 +288,19 @@ func fiftyApprovals(p *plane) {
 		p.inbox.Waiting = append(p.inbox.Waiting, e)
 	}
 	for i := range 49 {
-		kind := session.Request{ID: fmt.Sprintf("r-%d", i), Kind: session.ForApproval, Phase: "build", Message: "build is done", Since: ago(time.Duration(90-i) * time.Minute)}
+		kind := session.Request{
+			ID: fmt.Sprintf("r-%d", i), Kind: session.ForApproval, Phase: "build", Message: "build is done",
+			Since: ago(time.Duration(90-i) * time.Minute),
+		}
 		kind.Actions = []session.Action{session.AnswerApprove, session.AnswerReject}
 		add(fmt.Sprintf("web-%d", i), kind)
 	}
 	for i := range 8 {
 		add("web-60", session.Request{
-			ID: fmt.Sprintf("b-%d", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("dev-%d", i), Message: "the budget of the session is spent",
-			Actions: []session.Action{session.AnswerRetry}, Since: ago(time.Minute), Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
+			ID: fmt.Sprintf("b-%d", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("dev-%d", i),
+			Message: "the budget of the session is spent",
+			Actions: []session.Action{session.AnswerRetry}, Since: ago(time.Minute),
+			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
 		})
 	}
 	p.inbox.Waiting = control.Together(p.inbox.Waiting)
@@ -284,7 +314,9 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 	fiftyApprovals(p)
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/inbox")
-	says(t, text, "50 requests", "8 assignments wait for a larger budget", "build/dev-0, build/dev-1", "The flag, its help and two tests.", "· 4 files", "· $2.00", `<span class="chip good">done again</span>`, "See what has changed since")
+	says(t, text, "50 requests", "8 assignments wait for a larger budget", "build/dev-0, build/dev-1",
+		"The flag, its help and two tests.", "· 4 files", "· $2.00", `<span class="chip good">done again</span>`,
+		"See what has changed since")
 	require.Equal(t, 50, strings.Count(text, `<li class="request-row`))
 	require.NotContains(t, text, "<details id=\"details-"+keyOf("web-0", "r-0")+"\" open")
 	_, text = visit(t, server.URL+"/inbox?q=web-48&kind=approval")
@@ -296,7 +328,10 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 	require.Empty(t, p.answers)
 	answer := post(t, server.URL+"/inbox/approve", chosen)
 	require.Equal(t, "/inbox?said=approved", answer.Header.Get("Location"))
-	require.Equal(t, []session.Answer{{Request: "r-0", Action: session.AnswerApprove}, {Request: "r-7", Action: session.AnswerApprove}}, p.answers)
+	require.Equal(t, []session.Answer{
+		{Request: "r-0", Action: session.AnswerApprove},
+		{Request: "r-7", Action: session.AnswerApprove},
+	}, p.answers)
 	p.conflict = conflict("bob rejected it")
 	require.Equal(t, http.StatusConflict, post(t, server.URL+"/inbox/approve", url.Values{"request": {"web-3/r-3"}}).StatusCode)
 }
@@ -308,7 +343,8 @@ func TestACompletedSessionLeadsToItsResult(t *testing.T) {
 	p.read.Status.Status, p.read.Help, p.read.Notes = session.Completed, nil, nil
 	_, text := visit(t, dashboard(t, p).URL+"/sessions/web-7")
 	says(t, text,
-		`<a class="btn primary" href="/sessions/web-7/changes">`, `href="/sessions/web-7/changes#`+fileKey("server.go")+`"`, "maestro apply web-7",
+		`<a class="btn primary" href="/sessions/web-7/changes">`, `href="/sessions/web-7/changes#`+fileKey("server.go")+`"`,
+		"maestro apply web-7",
 		`href="/api/v1/sessions/web-7/patch"`, `<a class="btn" href="/sessions/web-7/resume">`,
 	)
 }

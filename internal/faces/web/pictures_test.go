@@ -23,7 +23,8 @@ func drawn(phases ...spec.Phase) Graph {
 
 func TestPhasesAreRightOfWhatTheyNeed(t *testing.T) {
 	t.Parallel()
-	g := drawn(spec.Phase{Name: "design"}, spec.Phase{Name: "api", Needs: []string{"design"}}, spec.Phase{Name: "ui", Needs: []string{"design"}},
+	g := drawn(spec.Phase{Name: "design"}, spec.Phase{Name: "api", Needs: []string{"design"}},
+		spec.Phase{Name: "ui", Needs: []string{"design"}},
 		spec.Phase{Name: "test", Needs: []string{"api", "ui", "design", "absent"}})
 	require.Len(t, g.Edges, 5)
 	require.Equal(t, g.Nodes[1].X, g.Nodes[2].X)

@@ -43,7 +43,8 @@ type frame struct {
 
 // loadViews parses each page together with the layout and the parts.
 func loadViews() views {
-	base := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+	base := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html",
+		"templates/parts*.html"))
 	pages, err := fs.Glob(templateFiles, "templates/page_*.html")
 	if err != nil {
 		panic(err) // the pattern is constant
@@ -108,7 +109,8 @@ func icon(name string) template.HTML {
 	if name == "run" {
 		class += " spin"
 	}
-	return template.HTML(`<svg class="` + class + `" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="` + icons[name] + `"/></svg>`) //nolint:gosec // constants
+	return template.HTML(`<svg class="` + class + //nolint:gosec // constants
+		`" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="` + icons[name] + `"/></svg>`)
 }
 
 // heads is the head of a table. A class of a column is behind its name, as in "Cost|r".
@@ -127,7 +129,8 @@ func age(since any, now time.Time) template.HTML {
 	if t.IsZero() {
 		return ""
 	}
-	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s" title="since %s" data-age>%s</time>`, t.UTC().Format(time.RFC3339), moment(t), terminal.Age(now.Sub(t)))) //nolint:gosec // digits only
+	return template.HTML(fmt.Sprintf( //nolint:gosec // digits only
+		`<time class="num" datetime="%s" title="since %s" data-age>%s</time>`, t.UTC().Format(time.RFC3339), moment(t), terminal.Age(now.Sub(t))))
 }
 
 // timeTag is a moment. The script writes it in the zone of the person who looks.
@@ -136,7 +139,8 @@ func timeTag(at any) template.HTML {
 	if t.IsZero() {
 		return ""
 	}
-	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s" title="%s" data-at>%s</time>`, t.UTC().Format(time.RFC3339), moment(t), t.UTC().Format("Jan 2, 15:04 UTC"))) //nolint:gosec // digits only
+	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s" title="%s" data-at>%s</time>`, //nolint:gosec // digits only
+		t.UTC().Format(time.RFC3339), moment(t), t.UTC().Format("Jan 2, 15:04 UTC")))
 }
 
 func timeOf(t any) time.Time {

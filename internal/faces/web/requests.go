@@ -96,7 +96,8 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 	if len(e.Commands) > 0 {
 		c.Command = e.Commands[0]
 	}
-	c.Bulk = !c.Denied && slices.ContainsFunc(e.Choices, func(choice session.Choice) bool { return choice.Action == session.AnswerApprove })
+	c.Bulk = !c.Denied && slices.ContainsFunc(e.Choices,
+		func(choice session.Choice) bool { return choice.Action == session.AnswerApprove })
 	about, said := e.Requirement, e.Message
 	if e.Kind.OfPhase() {
 		said = cmp.Or(e.Summary, e.Message)
@@ -163,7 +164,10 @@ func (s *site) supply(r *http.Request) (page, error) {
 	id := r.PathValue("session")
 	file, _, err := r.FormFile("files")
 	if err != nil {
-		return page{}, &problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive."}
+		return page{}, &problem{
+			Status: http.StatusUnprocessableEntity, Title: "Please choose the files",
+			Text: "The form has no archive.",
+		}
 	}
 	defer file.Close() //nolint:errcheck // only read
 	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
@@ -207,7 +211,8 @@ func readAmount(r *http.Request, raise *control.Raise) error {
 // returnTo is the page that a form is on. It is one of this site.
 func returnTo(r *http.Request) string {
 	back := r.PostFormValue("return")
-	if u, err := url.Parse(back); err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
+	if u, err := url.Parse(back); err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(back, "/") ||
+		strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
 		return "/inbox"
 	}
 	return back

@@ -49,7 +49,10 @@ func (p nextPage) fork() control.Fork {
 
 // nextOf reads what a form or an address asks for.
 func (s *site) nextOf(r *http.Request, fork bool) nextPage {
-	p := nextPage{Fork: fork, As: strings.TrimSpace(r.FormValue("as")), Checkpoint: r.FormValue("checkpoint"), Named: r.FormValue("team"), Once: rand.Text()}
+	p := nextPage{
+		Fork: fork, As: strings.TrimSpace(r.FormValue("as")), Checkpoint: r.FormValue("checkpoint"),
+		Named: r.FormValue("team"), Once: rand.Text(),
+	}
 	p.From, p.Until, p.Force = r.FormValue("from"), r.FormValue("until"), r.Form["force"]
 	for _, text := range r.Form["edit"] {
 		if phase, files, ok := strings.Cut(text, ":"); ok {
@@ -172,8 +175,10 @@ func (s *site) edit(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	p.Text = doc.New.Text
-	if !doc.New.Exists || doc.New.Binary || doc.New.TooLarge || doc.New.Link != "" || len(p.Text) > maxEdited || safetext.Block(p.Text) != p.Text {
-		p.Text, p.Problem = "", "This file is no text that a page can edit. The command line takes any file: maestro resume "+id+" --edit "+p.Phase+"=PATH"
+	if !doc.New.Exists || doc.New.Binary || doc.New.TooLarge || doc.New.Link != "" || len(p.Text) > maxEdited ||
+		safetext.Block(p.Text) != p.Text {
+		p.Text, p.Problem = "", "This file is no text that a page can edit. The command line takes any file: maestro resume "+id+
+			" --edit "+p.Phase+"=PATH"
 	}
 	return page{View: "edit", Title: "Edit " + p.Path, Content: p}, nil
 }

@@ -99,7 +99,8 @@ func (s *site) compared(ctx context.Context, in control.DiffInput, file string) 
 		return s.Reviews.Diff(ctx, in)
 	}
 	doc, err := s.Reviews.DiffFile(ctx, in.File(file))
-	return control.Diff{Session: doc.Session, Before: doc.Before, After: doc.After, Files: []control.ChangedFile{doc.ChangedFile}}, err
+	return control.Diff{Session: doc.Session, Before: doc.Before, After: doc.After, Files: []control.ChangedFile{doc.ChangedFile}},
+		err
 }
 
 // patch is a file's patch, if a request asks for it as text; else nil.
@@ -131,7 +132,8 @@ func (s *site) phase(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	redone := work.Redone(name)
-	in := control.DiffInput{Session: id, Which: name, Redone: redone && r.URL.Query().Get("redone") != "0"} // what nobody has seen yet
+	// what nobody has seen yet
+	in := control.DiffInput{Session: id, Which: name, Redone: redone && r.URL.Query().Get("redone") != "0"}
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
 		return page{File: patch}, err
 	}
@@ -144,7 +146,10 @@ func (s *site) phase(r *http.Request) (page, error) {
 		text := "Session " + id + " has no phase " + name + "."
 		return page{}, &problem{Status: http.StatusNotFound, Title: "Phase not found", Text: text}
 	}
-	content := phasePage{Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now(), Asked: cmp.Or(work.Requirement, v.Requirement)}
+	content := phasePage{
+		Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now(),
+		Asked: cmp.Or(work.Requirement, v.Requirement),
+	}
 	content.Posts = threadOf(id, ofPhase(work, name))
 	content.Changes, err = s.changes(r.Context(), r, in)
 	content.Changes.Redone, content.Changes.Since = redone, in.Redone
@@ -152,7 +157,8 @@ func (s *site) phase(r *http.Request) (page, error) {
 	case failedWith(err, control.NotFound, control.Conflict) && r.URL.Query().Get("file") == "":
 		content.Changes.None = "The phase has no finished work yet. Its changes are shown here when it has."
 		if work.SentBack(name) {
-			content.Changes.None = "The work was sent back, and is done again with the reasons. Its changes are shown here when it is finished."
+			content.Changes.None = "The work was sent back, and is done again with the reasons. Its changes are shown here when it is " +
+				"finished."
 		}
 	case err != nil:
 		return page{}, err
@@ -168,7 +174,8 @@ func (s *site) phase(r *http.Request) (page, error) {
 		if c.Review = true; c.Phase == name {
 			content.Changes.Cards = append(content.Changes.Cards, c)
 		}
-		if c.Phase == name && !c.Denied && slices.ContainsFunc(c.Answers, func(b AnswerButton) bool { return b.Action == session.AnswerReject }) {
+		if c.Phase == name && !c.Denied &&
+			slices.ContainsFunc(c.Answers, func(b AnswerButton) bool { return b.Action == session.AnswerReject }) {
 			content.Changes.Note = "note-" + c.Key
 		}
 	}

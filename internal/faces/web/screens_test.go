@@ -38,9 +38,13 @@ func (s screen) look(width int64, dark bool) {
 	if dark {
 		scheme = "dark"
 	}
-	_, err := chromedp.Call(s.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
+	_, err := chromedp.Call(s.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width:  width,
+		Height: 900, DeviceScaleFactor: 1,
+	})
 	require.NoError(s.t, err)
-	_, err = chromedp.Call(s.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	_, err = chromedp.Call(s.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	require.NoError(s.t, err)
 }
 
@@ -52,7 +56,8 @@ func (s screen) fits(name, url string) {
 		for _, dark := range []bool{false, true} {
 			s.look(width, dark)
 			require.NoError(s.t, chromedp.Do(s.ctx, chromedp.Navigate(url)))
-			wide, err := webtest.Evaluate[[]string](s.ctx, `[...document.querySelectorAll("body *")].filter(e => document.documentElement.scrollWidth > innerWidth && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest("svg *, .scroll, .body-scroll")).slice(0, 5).map(e => e.outerHTML.slice(0, 120))`)
+			wide, err := webtest.Evaluate[[]string](s.ctx,
+				`[...document.querySelectorAll("body *")].filter(e => document.documentElement.scrollWidth > innerWidth && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest("svg *, .scroll, .body-scroll")).slice(0, 5).map(e => e.outerHTML.slice(0, 120))`)
 			require.NoError(s.t, err)
 			require.Empty(s.t, wide, "%s is wider than %d pixels", name, width)
 			s.keep(fmt.Sprintf("%s-%d-%s.png", name, width, map[bool]string{false: "light", true: "dark"}[dark]))
@@ -110,8 +115,13 @@ func (s screen) accessible(name string) {
 // pagePaths is a page of each kind.
 var pagePaths = map[string]string{
 	"inbox": "/inbox", "sessions": "/sessions", "session": "/sessions/web-7", "absent": "/sessions/absent",
-	"phase": "/sessions/web-7/phases/frontend", "early": "/sessions/web-7/phases/documentation", "changes": "/sessions/web-7/changes", "history": "/history", "operate": "/operate", "audit": "/audit", "account": "/account", "start": "/start?team=web", "choose": "/start?choose", "register": "/register-team", "teams": "/teams", "team": "/teams/web", "checkpoints": "/sessions/web-7/checkpoints",
-	"assignment": "/sessions/web-7/phases/backend/developer", "attempt": "/sessions/web-7/phases/backend/developer/attempts/1.1?q=store", "running": "/sessions/web-7/phases/backend/database-expert/attempts/1.1",
+	"phase": "/sessions/web-7/phases/frontend", "early": "/sessions/web-7/phases/documentation",
+	"changes": "/sessions/web-7/changes", "history": "/history", "operate": "/operate", "audit": "/audit", "account": "/account",
+	"start": "/start?team=web", "choose": "/start?choose", "register": "/register-team", "teams": "/teams", "team": "/teams/web",
+	"checkpoints": "/sessions/web-7/checkpoints",
+	"assignment":  "/sessions/web-7/phases/backend/developer",
+	"attempt":     "/sessions/web-7/phases/backend/developer/attempts/1.1?q=store",
+	"running":     "/sessions/web-7/phases/backend/database-expert/attempts/1.1",
 }
 
 // TestPagesFit looks at every page as a person does.

@@ -76,7 +76,8 @@ func TestAPageChangesUnderAPersonsHands(t *testing.T) {
 	s.visit(url + "/inbox")
 	s.until("events arrive", `document.getElementById("live").dataset.state === "on"`)
 	mine := fmt.Sprintf(card, "needs approval")
-	eval[bool](s, `(() => { window.node = `+mine+`; const d = [...document.querySelectorAll("details")][0]; d.open = true; window.opened = d; const a = node.querySelector("textarea"); a.focus(); return true; })()`)
+	eval[bool](s, `(() => { window.node = `+mine+
+		`; const d = [...document.querySelectorAll("details")][0]; d.open = true; window.opened = d; const a = node.querySelector("textarea"); a.focus(); return true; })()`)
 	require.NoError(t, chromedp.Do(s.ctx, chromedp.KeyEvent("half a thought")))
 	p.mu.Lock()
 	p.answered("r-2")
@@ -98,8 +99,10 @@ func TestAnAnswerIsGivenWithoutLeavingThePage(t *testing.T) {
 	mine := fmt.Sprintf(card, "needs approval")
 	eval[bool](s, mine+`.querySelector("button[value=reject]").click() ?? true`)
 	require.Empty(t, p.answers, "a rejection needs a note")
-	eval[bool](s, `(() => { window.stays = true; const a = `+mine+`.querySelector("textarea"); a.value = "too slow"; `+mine+`.querySelector("button[value=reject]").click(); return true; })()`)
-	s.until("the page says what was done", `document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
+	eval[bool](s, `(() => { window.stays = true; const a = `+mine+`.querySelector("textarea"); a.value = "too slow"; `+mine+
+		`.querySelector("button[value=reject]").click(); return true; })()`)
+	s.until("the page says what was done",
+		`document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
 	eval[bool](s, fmt.Sprintf(card, "TestStore")+`.querySelector("button[value=retry]").click() ?? true`) // the second of two taps
 	require.True(t, eval[bool](s, `window.stays && location.pathname === "/inbox" && !document.body.textContent.includes("phase frontend needs approval")`))
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
@@ -119,7 +122,8 @@ func TestCommentsOnLinesAreTheNote(t *testing.T) {
 	const note = "server.go:5 `// main serves until it is stopped.`: why another port?"
 	require.Equal(t, note, eval[string](s, `document.querySelector("textarea[name=note]").value`))
 	s.visit(url + "/sessions/web-7")
-	require.Equal(t, note, eval[string](s, `document.querySelector("textarea[name=note]").value`), "another page of the session has it, too")
+	require.Equal(t, note, eval[string](s, `document.querySelector("textarea[name=note]").value`),
+		"another page of the session has it, too")
 	eval[bool](s, `document.querySelector("button[value=reject]").click() ?? true`)
 	s.until("it is rejected", `document.getElementById("toasts").textContent.includes("does the phase again")`)
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: note}}, p.answers)
@@ -160,7 +164,8 @@ func TestAnAnswerThatIsLostIsNoSecondRaise(t *testing.T) {
 	s.visit(server.URL + "/inbox")
 	const raise = `(() => { const f = document.querySelector("form[action$='/raise']"); f.querySelector("[name=usd]").value = "5"; f.requestSubmit(); return true; })()`
 	eval[bool](s, raise)
-	s.until("the page says what is known", `document.querySelector("form[action$='/raise'] [role=alert]")?.textContent.includes("may have been done") ?? false`)
+	s.until("the page says what is known",
+		`document.querySelector("form[action$='/raise'] [role=alert]")?.textContent.includes("may have been done") ?? false`)
 	eval[bool](s, raise)
 	s.until("it is done", `document.getElementById("toasts").textContent.includes("is raised")`)
 	first := <-keys

@@ -101,7 +101,8 @@ func waitsForBreaker(s session.Status, now time.Time) Sentence {
 				p.Name, a.Persona, a.Awaits.Breaker, since(a.Awaits.Since, now), until, why(a.Awaits.Why, "the agent has failed"))}
 		}
 	}
-	return Sentence{Look: lookOf(s.Status), Text: "Waits for a breaker: " + why(s.Reason, "the agent has failed") + ". It continues by itself."}
+	return Sentence{Look: lookOf(s.Status), Text: "Waits for a breaker: " + why(s.Reason, "the agent has failed") +
+		". It continues by itself."}
 }
 
 // works names who works on what, and what is waited for besides.
@@ -137,7 +138,8 @@ func works(s session.Status, now time.Time) Sentence {
 		}
 		return Sentence{Look: look, Text: text}
 	case len(waits) > 0:
-		return Sentence{Look: lookOf(session.Waiting), Text: strings.TrimRight(textfmt.FirstOf(waits, shownNames), ".") + ". " + doneOf(s)}
+		return Sentence{Look: lookOf(session.Waiting), Text: strings.TrimRight(textfmt.FirstOf(waits, shownNames), ".") + ". " +
+			doneOf(s)}
 	}
 	return Sentence{Look: look, Text: "Begins its next phase. " + doneOf(s)}
 }

@@ -52,7 +52,8 @@ func (s *site) session(r *http.Request) (page, error) {
 	now := s.Now()
 	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
-		Session: v, Asked: cmp.Or(work.Requirement, v.Requirement), Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
+		Session: v, Asked: cmp.Or(work.Requirement, v.Requirement), Sentence: sentenceOf(v.Status, now),
+		Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Newest: slices.Clone(v.Alerts),
 		Timeline: timelineOf(Course{v.Status, work}, now), Budgets: budgetRows(work.Budgets),
 		Posts:     threadOf(id, work),
@@ -86,7 +87,10 @@ func (s *site) resultOf(ctx context.Context, id string) *resultView {
 		return nil // the page has the rest
 	}
 	api := "/api/v1" + sessionURL(id)
-	v := &resultView{URL: sessionURL(id) + "/changes", PatchURL: api + "/patch", ArchiveURL: api + "/archive?format=tar.gz", Command: "maestro apply " + id}
+	v := &resultView{
+		URL: sessionURL(id) + "/changes", PatchURL: api + "/patch", ArchiveURL: api + "/archive?format=tar.gz",
+		Command: "maestro apply " + id,
+	}
 	v.Truncated = doc.Truncated
 	for _, f := range doc.Files {
 		v.Added, v.Removed = v.Added+f.Added, v.Removed+f.Removed

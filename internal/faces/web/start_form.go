@@ -34,7 +34,10 @@ const (
 // startFormOf reads a form, or an address that fills one in.
 func startFormOf(r *http.Request) startForm {
 	_ = r.FormValue("") // it parses the form; what cannot be read is not there
-	f := startForm{Team: strings.TrimSpace(r.FormValue("team")), File: unixLines(r.FormValue("file")), Stored: map[string]storedFiles{}, values: r.Form}
+	f := startForm{
+		Team: strings.TrimSpace(r.FormValue("team")), File: unixLines(r.FormValue("file")),
+		Stored: map[string]storedFiles{}, values: r.Form,
+	}
 	for name, values := range r.Form {
 		if place, ok := strings.CutPrefix(name, storedPrefix); ok && values[0] != "" {
 			digest, note, _ := strings.Cut(values[0], " ")
@@ -157,7 +160,8 @@ type filePlace struct {
 // schema has besides come last.
 var (
 	labelOf = map[string]string{
-		"requirement": "What is to be done", "directory": "Directory to start from", "workspace": "Files to start from", "labels": "Labels",
+		"requirement": "What is to be done", "directory": "Directory to start from", "workspace": "Files to start from",
+		"labels":    "Labels",
 		"decisions": "Decisions", "only": "Run only", "pause_after": "Pause after", "from": "From phase", "until": "Until phase",
 		"supplied": "Work that exists already", "session": "Id of the session",
 	}
@@ -206,8 +210,9 @@ func (p *startPage) fields(names []string) (all []formField) {
 
 func (p *startPage) field(name string, schema control.FormField) formField {
 	f := formField{
-		Name: name, Label: labelOf[name], Hint: schema.Description, Kind: kindOf(schema), Required: slices.Contains(p.Form.Schema.Required, name),
-		Most: schema.MaxLength, Value: p.text(name),
+		Name: name, Label: labelOf[name], Hint: schema.Description, Kind: kindOf(schema),
+		Required: slices.Contains(p.Form.Schema.Required, name),
+		Most:     schema.MaxLength, Value: p.text(name),
 	}
 	if name == p.Wrong {
 		f.Error = p.Problem
@@ -251,7 +256,8 @@ func (p *startPage) noteOn(field, value string) string {
 // Open reports whether something was entered into fields that are folded, or is wrong there.
 func (p *startPage) Open(fields []formField) bool {
 	return slices.ContainsFunc(fields, func(f formField) bool {
-		return f.Value != "" || f.Error != "" || slices.ContainsFunc(f.Options, func(o formOption) bool { return o.On }) || slices.ContainsFunc(f.Places, func(f filePlace) bool { return f.Stored.Digest != "" })
+		return f.Value != "" || f.Error != "" || slices.ContainsFunc(f.Options, func(o formOption) bool { return o.On }) ||
+			slices.ContainsFunc(f.Places, func(f filePlace) bool { return f.Stored.Digest != "" })
 	})
 }
 

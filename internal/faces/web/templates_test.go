@@ -20,7 +20,8 @@ func TestLinesOfTemplatesAreShort(t *testing.T) {
 		n := 0
 		for line := range strings.Lines(string(text)) {
 			n++
-			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 130, "%s:%d: break the line between two elements", file, n)
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 130,
+				"%s:%d: break the line between two elements", file, n)
 		}
 	}
 }

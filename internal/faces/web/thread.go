@@ -35,7 +35,10 @@ func threadOf(id string, work control.Work) []threadEntry {
 	}
 	for _, a := range work.Attempts {
 		if a.Summary != "" && !a.Supplied {
-			p := threadEntry{Look: lookOf(a.Status), At: a.Ended(), By: a.AssignmentID.String(), URL: attemptURL(id, a), Text: a.Summary, What: "finished"}
+			p := threadEntry{
+				Look: lookOf(a.Status), At: a.Ended(), By: a.AssignmentID.String(), URL: attemptURL(id, a), Text: a.Summary,
+				What: "finished",
+			}
 			if p.Word = ""; a.Pass > 1 {
 				p.What = fmt.Sprintf("finished pass %d", a.Pass)
 			}
@@ -49,7 +52,8 @@ func threadOf(id string, work control.Work) []threadEntry {
 // ofPhase is the part of the work, and of what was said of it, that is about a phase.
 func ofPhase(work control.Work, phase string) control.Work {
 	work.Attempts = slices.DeleteFunc(slices.Clone(work.Attempts), func(a control.Attempt) bool { return a.Phase != phase })
-	work.Interventions = slices.DeleteFunc(slices.Clone(work.Interventions), func(i sessionstatus.Intervention) bool { return i.Phase != phase })
+	work.Interventions = slices.DeleteFunc(slices.Clone(work.Interventions),
+		func(i sessionstatus.Intervention) bool { return i.Phase != phase })
 	return work
 }
 
@@ -101,7 +105,8 @@ func told(work control.Work, a control.Attempt) (feedback []threadEntry) {
 			text += "\n" + before.Output
 		}
 		feedback = append(feedback, threadEntry{
-			Look: lookOf(session.Failed), At: before.Ended(), By: attemptName(*before), What: "failed: " + string(before.Category), Text: text,
+			Look: lookOf(session.Failed), At: before.Ended(), By: attemptName(*before), What: "failed: " + string(before.Category),
+			Text: text,
 		})
 	}
 	for _, i := range slices.Backward(work.Interventions) {

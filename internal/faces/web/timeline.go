@@ -230,7 +230,10 @@ func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time)
 			}
 		}
 		name := func(attempt int) string {
-			return attemptName(control.Attempt{AttemptRef: control.AttemptRef{AssignmentID: id, Pass: round.Pass, Round: round.Round, Attempt: attempt}, Again: rounds[len(rounds)-1].Pass > 1})
+			return attemptName(control.Attempt{AttemptRef: control.AttemptRef{
+				AssignmentID: id, Pass: round.Pass, Round: round.Round,
+				Attempt: attempt,
+			}, Again: rounds[len(rounds)-1].Pass > 1})
 		}
 		for _, a := range round.Attempts {
 			add(a.StartedAt, a.EndedAt, "bad", name(a.Attempt)+" failed: "+string(a.Failure.Category))
@@ -308,7 +311,8 @@ func (c Course) withWaits(id spec.AssignmentID, bars []Bar) []Bar {
 		if i > 0 && b.from.Sub(at) >= shortestWait {
 			from := at
 			for _, answer := range c.answersTo(id, at, b.from) {
-				bars = append(bars, wait("ask", "waited for a person: "+safetext.Line(cmp.Or(answer.By, "somebody"))+" answered "+string(answer.Action), from, answer.At))
+				bars = append(bars, wait("ask", "waited for a person: "+safetext.Line(cmp.Or(answer.By, "somebody"))+" answered "+
+					string(answer.Action), from, answer.At))
 				from = answer.At
 			}
 			if b.from.Sub(from) >= shortestWait {

@@ -158,7 +158,8 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, at route) {
 		protect(w.Header())
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 		w.Header().Set("Content-Type", p.File.Type+"; charset=utf-8")
-		w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": safetext.Portable(p.File.Name)}))
+		w.Header().Set("Content-Disposition",
+			mime.FormatMediaType("inline", map[string]string{"filename": safetext.Portable(p.File.Name)}))
 		_, _ = w.Write([]byte(p.File.Text))
 	default:
 		s.show(w, r, at.tab, p)

@@ -16,7 +16,10 @@ import (
 )
 
 func testOptions() Options {
-	return Options{Version: "test", Events: "/api/v1/events", Now: func() time.Time { return testNow }, Log: slog.New(slog.DiscardHandler)}
+	return Options{
+		Version: "test", Events: "/api/v1/events", Now: func() time.Time { return testNow },
+		Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 // dashboard serves pages over a control plane, to an admin.

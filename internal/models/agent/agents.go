@@ -232,7 +232,10 @@ func (s *Set) tryLayers() error {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // leftovers are harmless
-	o := &room.Overlay{Target: room.Workspace, Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
+	o := &room.Overlay{
+		Target: room.Workspace, Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"),
+		Work: filepath.Join(dir, "work"),
+	}
 	for _, path := range []string{o.Lower[0], o.Upper, o.Work} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return err
@@ -288,10 +291,14 @@ func (s *Set) FewThreads() string {
 
 // limits lists the limits of each attempt, and what enforces them.
 func (s *Set) limits() []spec.Limit {
-	disk := spec.Limit{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
+	disk := spec.Limit{
+		Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles),
+		By: "measured by the worker",
+	}
 	own := []spec.Limit{disk}
 	if len(s.config.Caches) > 0 {
-		own = append(own, spec.Limit{Of: "caches", Most: fmt.Sprintf("%s, %d files each", s.config.Limits.CacheBytes, s.config.Limits.DiskFiles), By: "trimmed by the worker"})
+		own = append(own, spec.Limit{Of: "caches", Most: fmt.Sprintf("%s, %d files each", s.config.Limits.CacheBytes,
+			s.config.Limits.DiskFiles), By: "trimmed by the worker"})
 	}
 	return slices.Concat(s.launcher.Bounds(s.rooms, s.noCgroups), own, s.floorLimits())
 }
@@ -340,7 +347,8 @@ func (s *Set) resolve(argv []string) []string {
 // warn logs what will probably not work.
 func (s *Set) warn(log *slog.Logger) {
 	for _, name := range s.secrets.Ordinary() {
-		log.Warn("a secret is an ordinary word or number: it is masked, and files that contain it are refused, wherever it stands", "secret", name,
+		log.Warn("a secret is an ordinary word or number: it is masked, and files that contain it are refused, wherever it stands",
+			"secret", name,
 			"remedy", "use a longer value, or give it to agents in a variable whose name does not end in KEY, TOKEN, SECRET or PASSWORD")
 	}
 	for _, lack := range s.config.Shortages(s.o.Getenv) {
@@ -374,7 +382,8 @@ func (s *Set) warn(log *slog.Logger) {
 func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
-		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %q not found in this worker's file", textfmt.Shorten(job.Agent, 80))
+		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %q not found in this worker's file",
+			textfmt.Shorten(job.Agent, 80))
 	}
 	switch {
 	case d.Kind == KindModel:

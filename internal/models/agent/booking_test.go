@@ -29,19 +29,37 @@ func TestAttemptsAreBooked(t *testing.T) {
 		settled     []cost.Usage
 		abandoned   int
 	}{
-		{"what it says it used, at the definition's prices", `echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`, []cost.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}}, 0},
-		{"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`, []cost.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}}, 0},
-		{"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`, []cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}}, 0},
+		{
+			"what it says it used, at the definition's prices",
+			`echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`,
+			[]cost.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
+			0,
+		},
+		{
+			"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`,
+			[]cost.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}},
+			0,
+		},
+		{
+			"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`,
+			[]cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
+			0,
+		},
 		{"an attempt that used nothing", `true`, []cost.Usage{{}}, 0},
 		{"an attempt that was cut off, and said nothing", `kill -9 $$`, nil, 1},
-		{"an attempt that was cut off, and said something", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; kill -9 $$`, []cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}}, 0},
+		{
+			"an attempt that was cut off, and said something", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; kill -9 $$`,
+			[]cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
+			0,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			out, _ := b.paid(c.shell).Run(t.Context(), b.job())
 			require.Equal(t, []session.CallPlan{{
-				Whole: true, Agent: "x", Want: cost.Amount{Tokens: 500, USD: 2_000_000_000}, Least: cost.Amount{Tokens: 500, USD: 2_000_000_000},
+				Whole: true, Agent: "x", Want: cost.Amount{Tokens: 500, USD: 2_000_000_000},
+				Least:    cost.Amount{Tokens: 500, USD: 2_000_000_000},
 				Estimate: estimate,
 			}}, b.calls.Plans)
 			require.Equal(t, c.settled, b.calls.Each)

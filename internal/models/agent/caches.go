@@ -62,7 +62,8 @@ func (s *Set) view(dirs session.WorkDir, team, name string, begin bool) (v view,
 		return v, s.launcher.User.Adopt(v.dir) // also what was filled under another `isolation` or `run_as`
 	}
 	beside := filepath.Dir(dirs.Home)
-	v = view{name: name, dir: filepath.Join(beside, session.CachesDir, name), work: filepath.Join(beside, session.CachesWorkDir, name)}
+	v = view{name: name, dir: filepath.Join(beside, session.CachesDir, name), work: filepath.Join(beside, session.CachesWorkDir,
+		name)}
 	if err := errors.Join(os.MkdirAll(v.dir, 0o711), os.MkdirAll(v.work, 0o711)); err != nil {
 		return v, err
 	}

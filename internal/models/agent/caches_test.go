@@ -20,7 +20,10 @@ func cacheBench(t *testing.T, isolation string, checks map[string]string) (*Set,
 	b := newBench(t)
 	cfg := Config{
 		Isolation: isolation, Caches: map[string]Cache{"c": {Env: "CACHE"}}, Checks: map[string]CheckDefinition{},
-		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "ls $CACHE; mkfifo $CACHE/way; echo bad > $CACHE/entry; touch done"}, Caches: []string{"c"}}},
+		Agents: map[string]Definition{"x": {
+			Kind: KindCommand,
+			Argv: []string{"/bin/sh", "-c", "ls $CACHE; mkfifo $CACHE/way; echo bad > $CACHE/entry; touch done"}, Caches: []string{"c"},
+		}},
 	}
 	for name, script := range checks {
 		cfg.Checks[name] = CheckDefinition{Argv: []string{"/bin/sh", "-c", script}, Caches: []string{"c"}}
@@ -47,7 +50,10 @@ func TestWhatAnAgentWritesIsInNoOtherCache(t *testing.T) {
 	for _, isolation := range []string{IsolationRequired, IsolationNone} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			s, b := cacheBench(t, isolation, map[string]string{"poison": "echo bad > $CACHE/entry; mkfifo $CACHE/way", "look": "ls $CACHE; echo looked"})
+			s, b := cacheBench(t, isolation, map[string]string{
+				"poison": "echo bad > $CACHE/entry; mkfifo $CACHE/way",
+				"look":   "ls $CACHE; echo looked",
+			})
 			job := b.job()
 			job.Team = "ns.team"
 			_, err := s.Run(t.Context(), job)
@@ -72,7 +78,8 @@ func TestChecksOfAnInputFillTheCache(t *testing.T) {
 	t.Parallel()
 	const input, other = "input", "other"
 	s, b := cacheBench(t, IsolationRequired, map[string]string{
-		"build": "cat $CACHE/entry; echo good > $CACHE/entry; mkdir $CACHE/d; exit 1", "poison": "cat $CACHE/entry; echo bad > $CACHE/entry; rmdir $CACHE/d", "empty": "true",
+		"build":  "cat $CACHE/entry; echo good > $CACHE/entry; mkdir $CACHE/d; exit 1",
+		"poison": "cat $CACHE/entry; echo bad > $CACHE/entry; rmdir $CACHE/d", "empty": "true",
 	})
 	now := time.Now()
 	s.o.Now = func() time.Time { return now }

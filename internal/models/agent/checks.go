@@ -21,7 +21,8 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	subject := "check " + job.Check
 	d, ok := s.config.Checks[job.Check]
 	if !ok {
-		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file", textfmt.Shorten(job.Check, 80))
+		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file",
+			textfmt.Shorten(job.Check, 80))
 	}
 	if f := s.networkFailure(subject, d.Network); f != nil {
 		return session.Outcome{}, f
@@ -51,7 +52,8 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		return session.Outcome{}, hostFailure(subject, err)
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
+		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Timeout: d.Timeout.Std(),
+		Lock:     job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
 	})
 	if fills && e.EndedItself() {

@@ -45,7 +45,10 @@ func TestCLITalksOnceInItsTranscript(t *testing.T) {
 		out, err := s.Run(t.Context(), job)
 		log := string(out.Log)
 		require.NoError(t, err, log)
-		for _, once := range []string{`^\? user: You are "dev"`, "> .*printf first-", "(?:< |│ ).*first-23", "> .*printf second-", "(?:< |│ ).*second-45", "^All is done now\\."} {
+		for _, once := range []string{
+			`^\? user: You are "dev"`, "> .*printf first-", "(?:< |│ ).*first-23", "> .*printf second-",
+			"(?:< |│ ).*second-45", "^All is done now\\.",
+		} {
 			require.Len(t, regexp.MustCompile("(?m)"+once).FindAllString(log, -1), 1, "%s in\n%s", once, log)
 		}
 		require.NotContains(t, log, "? assistant")

@@ -252,7 +252,10 @@ func (b *bench) elsewhere(s *Set) session.WorkDir {
 	store := cas.New(blobs, cas.Options{StoreDir: dir})
 	tree, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Tree})
 	require.NoError(b.t, err)
-	home, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Home, Only: s.ConversationFiles("x", c.Preset), Secrets: s.Secrets()})
+	home, err := store.Collect(b.t.Context(), session.Collect{
+		Dir: was.Home, Only: s.ConversationFiles("x", c.Preset),
+		Secrets: s.Secrets(),
+	})
 	require.NoError(b.t, err)
 	require.NotEmpty(b.t, home.Changed)
 	require.NoError(b.t, os.RemoveAll(b.dir))
@@ -332,7 +335,9 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		server := providertest.New(t, c.answers("echo hello > made.txt"))
 		b, s := c.agent(t, server.URL())
 		job := b.job()
-		require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}))
+		require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{
+			Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d",
+		}))
 		job.Continues = true
 		job.Brief.Requirement = "The requirement is said anew."
 		out, err := s.Run(t.Context(), job)

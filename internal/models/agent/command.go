@@ -65,7 +65,8 @@ type stage struct {
 // sent to halt stops the process.
 func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, halt chan *failures.Failure) {
 	p = procgroup.Process{
-		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Waits: job.Waits,
+		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout,
+		IdleTimeout: d.IdleTimeout.Std(), Waits: job.Waits,
 		Lock: job.Lock, Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
 	}
 	halt = make(chan *failures.Failure, 1)
@@ -78,7 +79,9 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 
 // stage prepares the directories, the environment, the place for the result and, if the agent
 // wants it, the repository. The caller must close its directory of results.
-func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess, caches []view) (*stage, session.Outcome, error) {
+func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess, caches []view) (*stage,
+	session.Outcome, error,
+) {
 	subject, dirs := "agent "+job.Agent, job.WorkDir
 	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: caches, network: d.Network, mounts: d.mounts()})
 	if via != nil {
@@ -124,7 +127,9 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gat
 }
 
 // attempt runs an agent that is a program, and evaluates its result.
-func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall, via *gatewayAccess) (attemptResult, error) {
+func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall, via *gatewayAccess) (attemptResult,
+	error,
+) {
 	subject := "agent " + job.Agent
 	if f := s.networkFailure(subject, d.Network); f != nil {
 		return attemptResult{known: true}, f
@@ -163,7 +168,8 @@ func (s *Set) launch(ctx context.Context, p procgroup.Process, st *stage) procgr
 	if st.via != nil {
 		st.via.Wait()
 		if e.Stopped != nil && e.Stopped.Category == failures.Timeout && p.IdleTimeout > 0 && st.via.Stalled() >= p.IdleTimeout*9/10 {
-			e.Stopped = failures.Failf(failures.APIError, "printed nothing for %s, because its provider sent nothing of an answer (idle_timeout)", p.IdleTimeout)
+			e.Stopped = failures.Failf(failures.APIError, "printed nothing for %s, because its provider sent nothing of an answer "+
+				"(idle_timeout)", p.IdleTimeout)
 		}
 	}
 	return e
@@ -192,7 +198,9 @@ func (s *Set) judge(subject string, e procgroup.Result, results *os.Root) (attem
 // outcome returns an attempt's outcome. wrong is why the result is not valid; nil: it is valid.
 // failure is how the attempt failed apart from that; nil: it did not. The usage of a failed
 // attempt is counted if it can be read.
-func (s *Set) outcome(subject string, e procgroup.Result, r result, wrong error, failure *failures.Failure) (session.Outcome, error) {
+func (s *Set) outcome(subject string, e procgroup.Result, r result, wrong error, failure *failures.Failure) (session.Outcome,
+	error,
+) {
 	if failure == nil && wrong != nil {
 		failure = &failures.Failure{
 			Category: failures.InvalidOutput,
@@ -257,11 +265,14 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		f.Final = !e.Temporary // only a person can install a missing program
 		return f
 	case e.ThreadsExceeded != 0:
-		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.Threads.Each)
+		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded,
+			s.launcher.Threads.Each)
 	case e.Immeasurable:
-		return fail(failures.InvalidOutput, "stopped, because its use of memory and threads could not be measured in time; let it run fewer processes")
+		return fail(failures.InvalidOutput, "stopped, because its use of memory and threads could not be measured in time; let it "+
+			"run fewer processes")
 	case e.MemoryExceeded != 0:
-		return fail(failures.InvalidOutput, "stopped, because it used %s of memory; at most %s are allowed (limits.memory)", textfmt.Size(e.MemoryExceeded), textfmt.Size(s.launcher.MaxMemory))
+		return fail(failures.InvalidOutput, "stopped, because it used %s of memory; at most %s are allowed (limits.memory)",
+			textfmt.Size(e.MemoryExceeded), textfmt.Size(s.launcher.MaxMemory))
 	case e.Signal != 0:
 		return fail(failures.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.Stderr.LastLine()))
 	case e.Exit != 0:

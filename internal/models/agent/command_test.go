@@ -28,33 +28,78 @@ func TestCommandFailures(t *testing.T) {
 		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
 		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not valid JSON"},
 		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "sumry"`},
-		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, failures.InvalidOutput, "summary is a JSON number; it must be a string"},
+		{
+			"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"summary is a JSON number; it must be a string",
+		},
 		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "input_tokens is -1"},
-		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"oops" is not a failure category`},
+		{
+			"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			`"oops" is not a failure category`,
+		},
 		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
 		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
 		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
 		{"prints without end", `yes`, failures.InvalidOutput, "printed more than"},
-		{"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput, "printed more than"},
+		{
+			"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput,
+			"printed more than",
+		},
 		{"no stderr", `exit 7`, failures.Unknown, "agent x: exit status 7"},
 		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
 		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
 		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
 		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an object but a JSON array"},
 		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "unexpected data after the JSON object"},
-		{"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON string; it must be a whole number"},
-		{"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON number 7.5; it must be a whole number"},
+		{
+			"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"usage.input_tokens is a JSON string; it must be a whole number",
+		},
+		{
+			"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"usage.input_tokens is a JSON number 7.5; it must be a whole number",
+		},
 		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an amount in USD"},
-		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "decisions is a JSON array; it must be a string"},
-		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not a usable decision name"},
-		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "reserved for Maestro"},
-		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "write sends_back instead of error"},
-		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `did you mean "timeout"?`},
-		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: missing reasons; list at least one"},
-		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: reason 2 is empty"},
-		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "reason"`},
-		{"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back.reasons is a JSON string; it must be an array"},
-		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back and error exclude each other"},
+		{
+			"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"decisions is a JSON array; it must be a string",
+		},
+		{
+			"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"not a usable decision name",
+		},
+		{
+			"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"reserved for Maestro",
+		},
+		{
+			"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"write sends_back instead of error",
+		},
+		{
+			"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			`did you mean "timeout"?`,
+		},
+		{
+			"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"sends_back: missing reasons; list at least one",
+		},
+		{
+			"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"sends_back: reason 2 is empty",
+		},
+		{
+			"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			`unknown field "reason"`,
+		},
+		{
+			"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			"sends_back.reasons is a JSON string; it must be an array",
+		},
+		{
+			"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`,
+			failures.InvalidOutput, "sends_back and error exclude each other",
+		},
 		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
 		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, failures.Unknown, "exit status 5"},
 	} {
@@ -129,7 +174,8 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 				if program == "" {
 					return b.shell("echo "+say+" >&2;"+ends).Run(ctx, job)
 				}
-				return b.standIn(program, says(claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"`+say+`"}]}}`)+ends+says(claudeEnds)).Run(ctx, job)
+				return b.standIn(program, says(claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"`+say+
+					`"}]}}`)+ends+says(claudeEnds)).Run(ctx, job)
 			}
 			_, err := run("before", "")
 			require.NoError(t, err)
@@ -175,7 +221,10 @@ func TestCommandGetsItsBrief(t *testing.T) {
 func TestIdleAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: textfmt.Duration(300 * time.Millisecond)}}})
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand,
+		Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: textfmt.Duration(300 * time.Millisecond),
+	}}})
 	_, err := b.run(s)
 	f := failure(t, err)
 	require.Equal(t, failures.Timeout, f.Category)
@@ -187,7 +236,8 @@ func TestWaitingAgentIsNotStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "sleep 1; echo x > a.txt"}, IdleTimeout: textfmt.Duration(100 * time.Millisecond), Timeout: textfmt.Duration(200 * time.Millisecond),
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "sleep 1; echo x > a.txt"},
+		IdleTimeout: textfmt.Duration(100 * time.Millisecond), Timeout: textfmt.Duration(200 * time.Millisecond),
 	}}})
 	job := b.job()
 	job.Waits = session.NewPausedTime(time.Now)
@@ -204,7 +254,10 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 	require.NoError(t, os.WriteFile(b.path(".gitattributes"), []byte("* working-tree-encoding=UTF-16\n"), 0o600))
 	require.NoError(t, os.Symlink("input.txt", b.path(".gitmodules")))
 	s := b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Git: true, Argv: []string{"/bin/sh", "-c", `git ls-files > listed; test -z "$(git status --porcelain input.txt)"`},
+		Kind: KindCommand, Git: true, Argv: []string{
+			"/bin/sh", "-c",
+			`git ls-files > listed; test -z "$(git status --porcelain input.txt)"`,
+		},
 	}}})
 	_, err := b.run(s)
 	require.NoError(t, err)
@@ -215,7 +268,10 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 
 func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"true", ": > $MAESTRO_RESULT", "echo '{}' > $MAESTRO_RESULT", "echo '{\"error\":null,\"decisions\":null}' > $MAESTRO_RESULT"} {
+	for _, script := range []string{
+		"true", ": > $MAESTRO_RESULT", "echo '{}' > $MAESTRO_RESULT",
+		"echo '{\"error\":null,\"decisions\":null}' > $MAESTRO_RESULT",
+	} {
 		b := newBench(t)
 		fill(t, b.dir, "result/result.json") // of the last attempt
 		out, err := b.shell(script).Run(t.Context(), b.job())
@@ -240,7 +296,10 @@ func TestAgentsTmpIsEmpty(t *testing.T) {
 
 func TestAgentNeedNotReadItsBrief(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"exec true", "exec <&-; sleep 0.05", "head -c 10 > head", "cat > all; test $(wc -c < all) -gt 1000000"} {
+	for _, script := range []string{
+		"exec true", "exec <&-; sleep 0.05", "head -c 10 > head",
+		"cat > all; test $(wc -c < all) -gt 1000000",
+	} {
 		b := newBench(t)
 		job := b.job()
 		job.Brief.Requirement = strings.Repeat("long ", 200_000)
@@ -293,7 +352,10 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 	b := newBench(t)
 	b.vars["HIDDEN"], b.vars["LANG"] = "hidden", "de_DE.UTF-8"
 	s := b.set(Config{
-		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"env"}, Env: []string{"PLAIN", "UNSET"}, Caches: []string{"c"}}},
+		Agents: map[string]Definition{"x": {
+			Kind: KindCommand, Argv: []string{"env"}, Env: []string{"PLAIN", "UNSET"},
+			Caches: []string{"c"},
+		}},
 		Caches: map[string]Cache{"c": {Env: "MY_CACHE", Shared: true}},
 	})
 	out, err := b.run(s)
@@ -329,7 +391,10 @@ func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
 func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`}}}})
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Git: true,
+		Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`},
+	}}})
 	for _, want := range []string{"2\n", "3\n"} {
 		out, err := b.run(s)
 		require.NoError(t, err)
@@ -340,8 +405,12 @@ func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
 func TestGitTakesNoOrdersFromHome(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "home", ".gitconfig"), []byte("[core]\n\tfsmonitor = touch "+b.path("ran")+"; false\n"), 0o600))
-	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `git log --format='%an %at %s'`}}}})
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "home", ".gitconfig"), []byte("[core]\n\tfsmonitor = touch "+b.path("ran")+
+		"; false\n"), 0o600))
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Git: true,
+		Argv: []string{"sh", "-c", `git log --format='%an %at %s'`},
+	}}})
 	s.o.Now = func() time.Time { return time.Unix(1_700_000_000, 0) }
 	out, err := b.run(s)
 	require.NoError(t, err)
@@ -363,7 +432,8 @@ func TestChecks(t *testing.T) {
 	}
 	var s *Set
 	var f *failures.Failure
-	for timeout := textfmt.Duration(300 * time.Millisecond); len(b.said) == 0 && timeout.Std() < patience; timeout *= 4 { // a slow machine needs some to print
+	// a slow machine needs some to print
+	for timeout := textfmt.Duration(300 * time.Millisecond); len(b.said) == 0 && timeout.Std() < patience; timeout *= 4 {
 		cfg.Checks["slow"] = CheckDefinition{Argv: []string{"sh", "-c", "echo on my way; exec sleep 100"}, Timeout: timeout}
 		s = b.set(cfg)
 		_, err := s.Check(t.Context(), b.checkJob("slow"))

@@ -32,12 +32,16 @@ func TestAProviderMayHaveEveryFormat(t *testing.T) {
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	c := Config{
-		Agents: map[string]Definition{"c": {Kind: KindCommand}, "m": {Kind: KindModel}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
+		Agents: map[string]Definition{
+			"c": {Kind: KindCommand}, "m": {Kind: KindModel},
+			"own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3},
+		},
 		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: failures.Syntax}},
 		Limits: Limits{Files: 7},
 	}
 	d := c.WithDefaults()
-	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4}, d.Agents["c"])
+	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4},
+		d.Agents["c"])
 	require.Equal(t, Definition{
 		Kind: KindModel, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 8,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000,
@@ -45,7 +49,10 @@ func TestConfigDefaults(t *testing.T) {
 	require.Equal(t, c.Agents["own"], d.Agents["own"])
 	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: failures.TestFailure}, d.Checks["k"])
 	require.Equal(t, c.Checks["own"], d.Checks["own"])
-	require.Equal(t, Limits{Files: 7, FileBytes: 100_000_000, TreeBytes: 2_000_000_000, DiskBytes: 10_000_000_000, DiskFiles: 35, CacheBytes: DefaultCacheBytes, OutputBytes: 10_000_000, LostWorkers: 5}, d.Limits)
+	require.Equal(t, Limits{
+		Files: 7, FileBytes: 100_000_000, TreeBytes: 2_000_000_000, DiskBytes: 10_000_000_000, DiskFiles: 35,
+		CacheBytes: DefaultCacheBytes, OutputBytes: 10_000_000, LostWorkers: 5,
+	}, d.Limits)
 	require.Zero(t, c.Agents["c"].Timeout, "the config itself is not changed")
 }
 
@@ -72,7 +79,8 @@ func TestDigestNamesWhatIsDone(t *testing.T) {
 	} {
 		require.NotEqual(t, digest(d), digest(other))
 	}
-	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(), CheckDefinition{Argv: []string{"a"}, Category: failures.Syntax}.Digest())
+	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(),
+		CheckDefinition{Argv: []string{"a"}, Category: failures.Syntax}.Digest())
 }
 
 func TestOffersHoldNoSecretsAndNoCommands(t *testing.T) {

@@ -49,7 +49,10 @@ func newBench(t *testing.T) *bench {
 	for _, d := range []string{"tree", "home", "tmp"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}
-	return &bench{t: t, dir: dir, calls: callstest.New(-1), isolation: IsolationNone, vars: map[string]string{"PATH": os.Getenv("PATH"), "API_KEY": secret, "PLAIN": "seen"}}
+	return &bench{
+		t: t, dir: dir, calls: callstest.New(-1), isolation: IsolationNone,
+		vars: map[string]string{"PATH": os.Getenv("PATH"), "API_KEY": secret, "PLAIN": "seen"},
+	}
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, "tree", name) }
@@ -68,8 +71,14 @@ func (b *bench) set(cfg Config, hidden ...string) *Set {
 
 func (b *bench) job() session.Job {
 	return session.Job{
-		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(b.dir, "tree"), Home: filepath.Join(b.dir, "home"), Tmp: filepath.Join(b.dir, "tmp")},
-		Brief: session.Brief{Session: "s", Phase: "build", Persona: "dev", Round: 1, Attempt: 1, Decisions: map[string]string{"color": "blue"}},
+		Agent: "x", WorkDir: session.WorkDir{
+			Tree: filepath.Join(b.dir, "tree"), Home: filepath.Join(b.dir, "home"),
+			Tmp: filepath.Join(b.dir, "tmp"),
+		},
+		Brief: session.Brief{
+			Session: "s", Phase: "build", Persona: "dev", Round: 1, Attempt: 1,
+			Decisions: map[string]string{"color": "blue"},
+		},
 		Calls: b.calls,
 		Progress: func(line string) {
 			b.mu.Lock()
@@ -99,7 +108,10 @@ func answersIn(log []byte) map[string]string {
 
 // shell is a command agent that executes a script.
 func (b *bench) shell(script string) *Set {
-	return b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Env: []string{"API_KEY", "PLAIN"}}}})
+	return b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script},
+		Env: []string{"API_KEY", "PLAIN"},
+	}}})
 }
 
 func failure(t *testing.T, err error) *failures.Failure {
@@ -164,7 +176,8 @@ func (b *bench) asked(format wire.API, replies ...providertest.Reply) *Set {
 		base = server.OpenAIURL()
 	}
 	return b.set(modelConfig(Provider{
-		Format: format, BaseURL: base, KeyEnv: "API_KEY", Models: map[string]cost.Prices{"m": {Input: 40_000_000_000_000, Output: 25_000_000_000_000}},
+		Format: format, BaseURL: base, KeyEnv: "API_KEY",
+		Models: map[string]cost.Prices{"m": {Input: 40_000_000_000_000, Output: 25_000_000_000_000}},
 	}))
 }
 
@@ -222,7 +235,10 @@ func conformances() []conformance {
 		{
 			name:  "what it says is progress and log, without secrets",
 			shell: `echo "using $API_KEY now" >&2`,
-			model: []providertest.Reply{{Text: "using " + secret + " now", Calls: []providertest.Call{providertest.Tool("finish", map[string]string{"summary": secret})}}},
+			model: []providertest.Reply{{
+				Text:  "using " + secret + " now",
+				Calls: []providertest.Call{providertest.Tool("finish", map[string]string{"summary": secret})},
+			}},
 			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				require.Contains(t, string(out.Log), "using")
@@ -267,8 +283,9 @@ func conformances() []conformance {
 			},
 		},
 		{
-			name:  "its own evidence goes before what it printed",
-			shell: `echo "what I saw" >&2; echo '{"error":{"category":"syntax","message":"no","output":"line 1: oops ` + secret + `"}}' > $MAESTRO_RESULT`,
+			name: "its own evidence goes before what it printed",
+			shell: `echo "what I saw" >&2; echo '{"error":{"category":"syntax","message":"no","output":"line 1: oops ` + secret +
+				`"}}' > $MAESTRO_RESULT`,
 			holds: func(t *testing.T, _ *bench, _ session.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, failures.Syntax, f.Category)
@@ -278,7 +295,8 @@ func conformances() []conformance {
 		{
 			name:  "texts are masked and bounded",
 			shell: `printf '{"summary":"%s %0900d"}' "$API_KEY" 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(1, cost.Usage{}, "finish", map[string]string{"summary": secret + " " + strings.Repeat("0", 900)})},
+			model: []providertest.Reply{calls(1, cost.Usage{}, "finish",
+				map[string]string{"summary": secret + " " + strings.Repeat("0", 900)})},
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				require.True(t, strings.HasPrefix(out.Summary, "*** 000"))
@@ -288,7 +306,8 @@ func conformances() []conformance {
 		{
 			name:  "it sends work back, with reasons",
 			shell: `echo "{\"summary\":\"no\",\"sends_back\":{\"reasons\":[\"it does not build\",\"it holds $API_KEY\"]}}" > $MAESTRO_RESULT`,
-			model: []providertest.Reply{providertest.Use(providertest.Tool("finish", map[string]any{"summary": "no", "sends_back": []string{"it does not build", "it holds " + secret}}))},
+			model: []providertest.Reply{providertest.Use(providertest.Tool("finish",
+				map[string]any{"summary": "no", "sends_back": []string{"it does not build", "it holds " + secret}}))},
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				require.Equal(t, "no", out.Summary)
@@ -298,7 +317,8 @@ func conformances() []conformance {
 		{
 			name:  "reasons without end are refused",
 			shell: `printf '{"sends_back":{"reasons":["%04500d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "finish", map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
+			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "finish",
+				map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, failures.InvalidOutput, f.Category)

@@ -57,7 +57,10 @@ func TestConversationGoesOn(t *testing.T) {
 
 			_, err = s.Run(t.Context(), job)
 			require.NoError(t, err)
-			job.Brief.Feedback = &session.Feedback{Category: failures.TestFailure, Message: "check go-test failed", Output: "--- FAIL", Kept: true}
+			job.Brief.Feedback = &session.Feedback{
+				Category: failures.TestFailure, Message: "check go-test failed", Output: "--- FAIL",
+				Kept: true,
+			}
 			_, err = s.Run(t.Context(), job)
 			require.NoError(t, err)
 			job.Continues = false
@@ -81,8 +84,12 @@ func TestConversationGoesOn(t *testing.T) {
 func TestUnknownConversationBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for program, c := range map[string]struct{ refusal, begins, ends string }{
-		preset.Claude: {`echo 'No conversation found with session ID: c0' >&2;` + says(`{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"c0","errors":["No conversation found"]}`) + "exit 1", claudeBegins, claudeEnds},
-		preset.Codex:  {`echo 'Error: thread/resume: thread/resume failed: no rollout found for thread id c0' >&2; exit 1`, codexBegins, codexEnds},
+		preset.Claude: {`echo 'No conversation found with session ID: c0' >&2;` +
+			says(`{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"c0","errors":["No conversation found"]}`) + "exit 1", claudeBegins, claudeEnds},
+		preset.Codex: {
+			`echo 'Error: thread/resume: thread/resume failed: no rollout found for thread id c0' >&2; exit 1`, codexBegins,
+			codexEnds,
+		},
 		preset.Gemini: {`echo 'Error resuming session: Invalid session identifier "c0".' >&2; exit 42`, geminiBegins, geminiEnds},
 		// It leads another one without a word, and would not know what to do.
 		"codex, mistaken": {says(`{"type":"thread.started","thread_id":"c9"}`) + "exec sleep 100", codexBegins, codexEnds},
@@ -131,8 +138,10 @@ func TestCodexBooksWhatIsNew(t *testing.T) {
 	total := func(usage string) string {
 		return says(codexBegins, `{"type":"turn.completed","usage":`+usage+`}`)
 	}
-	s := b.standIn(preset.Codex, `case "$*" in *resume*) `+total(`{"input_tokens":300,"cached_input_tokens":120,"output_tokens":90,"reasoning_output_tokens":36}`)+
-		`true;; *) `+total(`{"input_tokens":200,"cached_input_tokens":80,"output_tokens":60,"reasoning_output_tokens":24}`)+`true;; esac`)
+	s := b.standIn(preset.Codex, `case "$*" in *resume*) `+
+		total(`{"input_tokens":300,"cached_input_tokens":120,"output_tokens":90,"reasoning_output_tokens":36}`)+
+		`true;; *) `+total(`{"input_tokens":200,"cached_input_tokens":80,"output_tokens":60,"reasoning_output_tokens":24}`)+
+		`true;; esac`)
 	job := b.job()
 	for range 3 {
 		_, err := s.Run(t.Context(), job)
@@ -175,7 +184,8 @@ func TestConversationFileThatIsNotOurs(t *testing.T) {
 func TestConversationThatHasOutgrownItsModelIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.standIn(preset.Codex, says(codexBegins, `{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
+	s := b.standIn(preset.Codex, says(codexBegins,
+		`{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
 	_, err := b.run(s)
 	require.Equal(t, failures.ContextOverflow, failure(t, err).Category)
 	require.False(t, continuable(s, "x", b.job().WorkDir))

@@ -46,7 +46,10 @@ func (c Credential) header(secret string) (name, value string) {
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
 // framing are headers that say how a message is sent, and to whom.
-var framing = []string{"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization", "expect"}
+var framing = []string{
+	"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
+	"proxy-authorization", "expect",
+}
 
 // credentials checks those of the file.
 func (v *validator) credentials() {
@@ -79,7 +82,8 @@ func (v *validator) listed(c Credential, host egress.Host) (found bool) {
 		}
 		found = true
 		if i := slices.Index(env, c.SecretEnv); i >= 0 {
-			v.add(spec.ItemPath(path+".env", i), "is the secret of the credential for %s, which the worker adds outside of the room; leave it out", c.Host)
+			v.add(spec.ItemPath(path+".env", i), "is the secret of the credential for %s, which the worker adds outside of the room; "+
+				"leave it out", c.Host)
 		}
 	}
 	for name, d := range v.config.Agents {
@@ -101,7 +105,8 @@ var systemRoots = []string{
 const bundlePath = "/run/maestro/ca.pem"
 
 var trustVariables = []string{
-	"SSL_CERT_FILE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "CARGO_HTTP_CAINFO",
+	"SSL_CERT_FILE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
+	"CARGO_HTTP_CAINFO",
 	"npm_config_cafile",
 }
 
@@ -122,7 +127,8 @@ func (s *Set) readCredentials() (found []secrets.Secret, err error) {
 			continue
 		}
 		name, value := c.header(secret)
-		hosts, found = append(hosts, host), append(found, secrets.Secret{Name: c.SecretEnv, Value: value[strings.LastIndexByte(value, ' ')+1:]})
+		hosts, found = append(hosts, host),
+			append(found, secrets.Secret{Name: c.SecretEnv, Value: value[strings.LastIndexByte(value, ' ')+1:]})
 		s.o.Egress.Credentials = append(s.o.Egress.Credentials, egress.Credential{Host: host, Header: name, Value: value})
 	}
 	if len(hosts) == 0 {

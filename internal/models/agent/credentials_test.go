@@ -21,15 +21,18 @@ import (
 // registry answers git and npm below /git/ and /npm/, if they have the user's name and password.
 func registry(t *testing.T, repositories string) http.Handler {
 	t.Helper()
-	require.NoError(t, exec.Command("sh", "-ec", `cd "$0"; git init --quiet work; cd work; git config user.name x; git config user.email x@localhost
+	require.NoError(t, exec.Command("sh", "-ec",
+		`cd "$0"; git init --quiet work; cd work; git config user.name x; git config user.email x@localhost
 echo work > file; git add .; git commit --quiet -m work; git clone --quiet --bare . ../work.git; git -C ../work.git update-server-info`, repositories).Run())
 	mux := http.NewServeMux()
 	mux.Handle("/git/", http.StripPrefix("/git", http.FileServer(http.Dir(repositories))))
 	mux.HandleFunc("/npm/left", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"name":"left","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"left","version":"1.0.0"}}}`)
 	})
-	mux.HandleFunc("/go/example.com/mod/@v/v1.0.0.info", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"Version":"v1.0.0"}`) })
-	mux.HandleFunc("/go/example.com/mod/@v/v1.0.0.mod", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "module example.com/mod\n") })
+	mux.HandleFunc("/go/example.com/mod/@v/v1.0.0.info",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"Version":"v1.0.0"}`) })
+	mux.HandleFunc("/go/example.com/mod/@v/v1.0.0.mod",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "module example.com/mod\n") })
 	mux.HandleFunc("/plain", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "plain") })
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if user, password, _ := q.BasicAuth(); user != "ci" || password != secret {
@@ -68,7 +71,10 @@ npm view --registry $at/npm/ left version > npm
 	s, err := New(Config{
 		Version: 1, Dir: b.dir, Isolation: IsolationRequired,
 		Credentials: []Credential{{Host: "example.com:" + port, Username: "ci", SecretEnv: "GIT_PASSWORD"}},
-		Agents:      map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Network: Network{"example.com:" + port, "127.0.0.1:" + port}}},
+		Agents: map[string]Definition{"x": {
+			Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script},
+			Network: Network{"example.com:" + port, "127.0.0.1:" + port},
+		}},
 	}, Options{Getenv: func(n string) string { return b.vars[n] }, Now: time.Now, Egress: egress.Options{
 		Roots: roots,
 		Resolve: func(context.Context, string) ([]netip.Addr, error) {

@@ -54,7 +54,8 @@ func TestWhatAnAgentReachesWithoutARoom(t *testing.T) {
 	defer abstract.Close()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	script := strings.NewReplacer("STORE", store, "WHOME", home, "HOST", host, "SHARED", shared, "VICTIM", strconv.Itoa(victim.Process.Pid),
+	script := strings.NewReplacer("STORE", store, "WHOME", home, "HOST", host, "SHARED", shared, "VICTIM",
+		strconv.Itoa(victim.Process.Pid),
 		"WORKER", strconv.Itoa(os.Getpid()), "DIAL", self+" "+dialArgument+" unix:"+abstract.Addr().String()).Replace(`#!/bin/sh
 name() { echo "$1: $(eval "$2" 2>&1 | tr '\n' ' ')"; }
 name own 'for f in tree/x home/x tmp/x caches/one/x; do echo x > ../$f || echo no $f; done; mkdir a; mv tmp a/ 2> /dev/null; mv ../tmp/x a/; mv a ../home/; ln ../home/x y; rm y; : > /dev/null; echo x > /dev/shm/floor-WORKER && rm /dev/shm/floor-WORKER; cat ../home/a/x'
@@ -94,20 +95,25 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 	require.NoError(t, os.WriteFile(filepath.Join(home, "agents/own.sh"), []byte(script), 0o755))
 	fill(t, home, ".sdk/lib")
 	require.NoError(t, os.MkdirAll(filepath.Join(home, ".sdk/bin"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(home, ".sdk/bin/in-path"), []byte("#!/bin/sh\ncat "+home+"/.sdk/lib > /dev/null && echo ' found'"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".sdk/bin/in-path"),
+		[]byte("#!/bin/sh\ncat "+home+"/.sdk/lib > /dev/null && echo ' found'"), 0o755))
 	b.vars["HOME"], b.vars["PATH"] = home, filepath.Join(home, ".sdk/bin")+":"+b.vars["PATH"]
 	s := b.set(Config{
 		Mounts:    []Mount{{Path: filepath.Join(home, "tools")}, {Path: shared, Writable: true}},
 		Caches:    map[string]Cache{"one": {Env: "CACHE", Shared: true}},
 		Providers: map[string]Provider{"p": {Format: wire.Anthropic, KeyFile: filepath.Join(host, "key")}},
-		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{filepath.Join(home, "agents/own.sh")}, Caches: []string{"one"}}},
+		Agents: map[string]Definition{"x": {
+			Kind: KindCommand, Argv: []string{filepath.Join(home, "agents/own.sh")},
+			Caches: []string{"one"},
+		}},
 	}, store, filepath.Join(shared, "store"))
 	out, err := b.run(s)
 	require.NoError(t, err, string(out.Log))
 	require.Equal(t, "looked around", out.Summary)
 	said := answersIn(out.Log)
 	for what, want := range map[string]string{
-		"own": "x", "tools": "content of tools/tool found", "shared": "content of file", "host": "content of file", "names": "blob work",
+		"own": "x", "tools": "content of tools/tool found", "shared": "content of file", "host": "content of file",
+		"names": "blob work",
 	} {
 		require.Equal(t, want, said[what], what)
 		delete(said, what)
@@ -116,11 +122,14 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 		if what == "maestro" || what == "read-environment" && os.Geteuid() == 0 { // which the kernel permits by a capability
 			continue
 		}
-		require.Regexp(t, "Permission denied|Operation not permitted|Invalid cross-device link|permission denied|operation not permitted|must be superuser", text, what)
+		require.Regexp(t, "Permission denied|Operation not permitted|Invalid cross-device link|permission denied|operation not "+
+			"permitted|must be superuser", text, what)
 	}
 	for path, want := range map[string]string{
-		filepath.Join(store, "blob"): "content of blob", filepath.Join(store, "work/other/tree/file"): "content of work/other/tree/file",
-		filepath.Join(host, "file"): "content of file", filepath.Join(home, "tools/tool"): "content of tools/tool", filepath.Join(shared, "file"): "x\n",
+		filepath.Join(store, "blob"):                 "content of blob",
+		filepath.Join(store, "work/other/tree/file"): "content of work/other/tree/file",
+		filepath.Join(host, "file"):                  "content of file", filepath.Join(home, "tools/tool"): "content of tools/tool",
+		filepath.Join(shared, "file"): "x\n",
 	} {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)

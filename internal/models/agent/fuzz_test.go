@@ -49,7 +49,10 @@ func FuzzPresetStreams(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, program := range []string{preset.Claude, preset.Codex, preset.Gemini} {
 			log := transcript.New(io.Discard, strings.ToUpper)
-			s := &preset.Run{Log: log, Warnings: log, OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(_, _ cost.Usage) {}, Stop: func(*failures.Failure) {}, Pending: map[string]bool{}}
+			s := &preset.Run{
+				Log: log, Warnings: log, OnLine: func(string) {}, OnConversation: func(string) {},
+				OnUsage: func(_, _ cost.Usage) {}, Stop: func(*failures.Failure) {}, Pending: map[string]bool{},
+			}
 			r := preset.For(program).Parser(preset.Invocation{})
 			l := &procgroup.Lines{OnLine: func(line []byte) { r.Event(line, s) }}
 			l.Add(data)

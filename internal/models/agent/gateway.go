@@ -59,7 +59,8 @@ func (s *Set) UseProviders() {
 			Prices: func(model string) (*cost.Prices, error) {
 				prices, offered := p.Prices(model)
 				if !offered {
-					return nil, fmt.Errorf("model %s is not among the models of provider %s in the worker file", textfmt.Shorten(model, 80), name)
+					return nil, fmt.Errorf("model %s is not among the models of provider %s in the worker file", textfmt.Shorten(model, 80),
+						name)
 				}
 				return prices, nil
 			},
@@ -74,7 +75,8 @@ func (s *Set) withhold() (err error) {
 		for _, name := range d.Env {
 			for provider, key := range s.keys {
 				if len(d.Gateway) > 0 && key.value != "" && strings.Contains(s.o.Getenv(name), key.value) {
-					err = errors.Join(err, fmt.Errorf("agent %s: variable %s, which env names, has the key of provider %s; leave it out", agent, name, provider))
+					err = errors.Join(err, fmt.Errorf("agent %s: variable %s, which env names, has the key of provider %s; leave it out", agent,
+						name, provider))
 				}
 			}
 		}
@@ -86,7 +88,8 @@ func (s *Set) withhold() (err error) {
 		for _, file := range []string{s.relative(p.KeyFile), evalLinks(s.relative(p.KeyFile))} {
 			dir := filepath.Dir(file)
 			if s.shows(dir) {
-				err = errors.Join(err, fmt.Errorf("provider %s: key_file is in %s, which rooms show; move it to a directory of its own", name, dir))
+				err = errors.Join(err, fmt.Errorf("provider %s: key_file is in %s, which rooms show; move it to a directory of its own", name,
+					dir))
 			}
 			s.o.Hidden = append(slices.Clone(s.o.Hidden), dir)
 		}
@@ -103,8 +106,12 @@ func (s *Set) shows(dir string) bool {
 	for _, d := range s.config.Checks {
 		argvs = append(argvs, d.Argv)
 	}
-	return room.Shows(dir) && filepath.Dir(dir) == "/" || slices.ContainsFunc(s.config.Mounts, func(m Mount) bool { return m.Path == dir }) ||
-		slices.ContainsFunc(argvs, func(argv []string) bool { return len(argv) > 0 && slices.Contains(s.programDirs(s.resolve(argv)), dir) })
+	return room.Shows(dir) && filepath.Dir(dir) == "/" ||
+		slices.ContainsFunc(s.config.Mounts, func(m Mount) bool { return m.Path == dir }) ||
+		slices.ContainsFunc(argvs, func(argv []string) bool {
+			return len(argv) > 0 && slices.Contains(s.programDirs(s.resolve(argv)),
+				dir)
+		})
 }
 
 // gatewayPort is the port of the gateway in a room with a network of its own.
@@ -126,7 +133,8 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *g
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.o.Gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Waits: job.Waits, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
+		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Waits: job.Waits, Providers: d.Gateway, Offline: d.offline(),
+		Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {

@@ -112,7 +112,8 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			b := newBench(t)
 			b.isolation = c.isolation
 			b.vars["MODEL"] = realKey
-			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one", "openai two", "tell")
+			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one",
+				"openai two", "tell")
 			job, calls := b.job(), b.calls
 			calls.Left = 1_000_000
 			out, err := s.Run(t.Context(), job)
@@ -161,7 +162,10 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 		if r.N == 2 {
 			return providertest.Reply{Text: strings.Repeat("half an answer ", 200), Fault: providertest.Fault{Stall: time.Hour}}
 		}
-		return providertest.Reply{Text: hostile, Calls: []providertest.Call{{Name: "run\x1b[31m", Arguments: `{"command":"ls\u001b[2J"}`}}}
+		return providertest.Reply{
+			Text:  hostile,
+			Calls: []providertest.Call{{Name: "run\x1b[31m", Arguments: `{"command":"ls\u001b[2J"}`}},
+		}
 	}, nil, "one with "+realKey, "two")
 	job, calls := b.job(), callstest.New(1_000_000)
 	job.Calls, job.LiveLog = calls, filepath.Join(t.TempDir(), "live.log")
@@ -218,9 +222,15 @@ func TestTheGatewayEndsAnAttempt(t *testing.T) {
 		reply providertest.Reply
 		want  failures.Failure
 	}{
-		"a spent budget": {left: 1, reply: providertest.Say("yes"), want: failures.Failure{Category: failures.TokenBudget, Message: "the budget of the team is spent"}},
+		"a spent budget": {left: 1, reply: providertest.Say("yes"), want: failures.Failure{
+			Category: failures.TokenBudget,
+			Message:  "the budget of the team is spent",
+		}},
 		"an outage": {
-			left: 1_000_000, reply: providertest.Failing(providertest.Fault{Status: 529, Type: "overloaded_error", Message: "busy", RetryAfter: "90"}),
+			left: 1_000_000, reply: providertest.Failing(providertest.Fault{
+				Status: 529, Type: "overloaded_error", Message: "busy",
+				RetryAfter: "90",
+			}),
 			want: failures.Failure{Category: failures.APIError, RetryAfter: 90_000_000_000},
 		},
 		"a wrong key": {left: 1_000_000, reply: providertest.Unauthorized(), want: failures.Failure{Category: failures.Auth}},
@@ -248,7 +258,8 @@ func TestAProgramThatCountsOtherwise(t *testing.T) {
 	t.Parallel()
 	for said, used := range map[int]cost.Usage{0: {InputTokens: 10, OutputTokens: 5}, 1: {InputTokens: 20, OutputTokens: 5}} {
 		b := newBench(t)
-		s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Reply{Text: "yes", Usage: used} }, nil, "one", "claim")
+		s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Reply{Text: "yes", Usage: used} }, nil,
+			"one", "claim")
 		differing := 0
 		s.o.UsageDiffers = func(string) { differing++ }
 		b.calls.Left = 1_000_000
@@ -286,18 +297,51 @@ func TestGatewaysThatCannotBe(t *testing.T) {
 		"gpt": {Format: wire.OpenAI, KeyEnv: "GPT_KEY"}, "google": {Format: wire.Gemini, KeyEnv: "GOOGLE_KEY"},
 	}
 	for message, d := range map[string]Definition{
-		"agents.x.gateway[0] \"claud\" is not among the providers; did you mean \"claude\"?":      {Gateway: []string{"claud"}},
-		"agents.x.gateway[1] has format anthropic, as claude has":                                 {Gateway: []string{"claude", "other"}},
-		"agents.x.web_tools has an effect only with a gateway and a network that is not host":     {Gateway: []string{"claude"}, WebTools: true},
-		"agents.x.gateway has no provider of format openai, which preset codex needs":             {Gateway: []string{"claude"}, Preset: "codex"},
-		"agents.x.env[0] is GPT_KEY, which leads past the gateway or holds a key":                 {Gateway: []string{"claude"}, Env: []string{"GPT_KEY"}},
-		"agents.x.env[0] is ANTHROPIC_AUTH_TOKEN, which leads past the gateway or holds a key":    {Gateway: []string{"claude"}, Env: []string{"ANTHROPIC_AUTH_TOKEN"}},
-		"agents.x.env[0] is GOOGLE_GEMINI_BASE_URL, which leads past the gateway or holds a key":  {Gateway: []string{"google"}, Env: []string{"GOOGLE_GEMINI_BASE_URL"}},
-		"agent x: variable COPY, which env names, has the key of provider claude; leave it out":   {Gateway: []string{"gpt"}, Env: []string{"COPY"}},
-		"agents.x.reserve is set, but the gateway sets aside what each call may cost":             {Gateway: []string{"claude"}, Reserve: spec.Cap{Tokens: 5}},
-		"agents.x.prices is set, but the gateway books each call at the prices of its provider":   {Gateway: []string{"claude"}, Prices: &cost.Prices{}},
-		"agents.x.breaker is set, but the agent has the breaker of its provider":                  {Gateway: []string{"claude"}, Breaker: spec.Breaker{Threshold: 2}},
-		"agents.x.provider has format gemini, which kind model does not speak; use preset gemini": {Kind: KindModel, Provider: "google", Model: "m"},
+		"agents.x.gateway[0] \"claud\" is not among the providers; did you mean \"claude\"?": {Gateway: []string{"claud"}},
+		"agents.x.gateway[1] has format anthropic, as claude has": {Gateway: []string{
+			"claude",
+			"other",
+		}},
+		"agents.x.web_tools has an effect only with a gateway and a network that is not host": {
+			Gateway:  []string{"claude"},
+			WebTools: true,
+		},
+		"agents.x.gateway has no provider of format openai, which preset codex needs": {
+			Gateway: []string{"claude"},
+			Preset:  "codex",
+		},
+		"agents.x.env[0] is GPT_KEY, which leads past the gateway or holds a key": {
+			Gateway: []string{"claude"},
+			Env:     []string{"GPT_KEY"},
+		},
+		"agents.x.env[0] is ANTHROPIC_AUTH_TOKEN, which leads past the gateway or holds a key": {
+			Gateway: []string{"claude"},
+			Env:     []string{"ANTHROPIC_AUTH_TOKEN"},
+		},
+		"agents.x.env[0] is GOOGLE_GEMINI_BASE_URL, which leads past the gateway or holds a key": {
+			Gateway: []string{"google"},
+			Env:     []string{"GOOGLE_GEMINI_BASE_URL"},
+		},
+		"agent x: variable COPY, which env names, has the key of provider claude; leave it out": {
+			Gateway: []string{"gpt"},
+			Env:     []string{"COPY"},
+		},
+		"agents.x.reserve is set, but the gateway sets aside what each call may cost": {
+			Gateway: []string{"claude"},
+			Reserve: spec.Cap{Tokens: 5},
+		},
+		"agents.x.prices is set, but the gateway books each call at the prices of its provider": {
+			Gateway: []string{"claude"},
+			Prices:  &cost.Prices{},
+		},
+		"agents.x.breaker is set, but the agent has the breaker of its provider": {
+			Gateway: []string{"claude"},
+			Breaker: spec.Breaker{Threshold: 2},
+		},
+		"agents.x.provider has format gemini, which kind model does not speak; use preset gemini": {
+			Kind: KindModel, Provider: "google",
+			Model: "m",
+		},
 	} {
 		if d.Kind == "" {
 			d.Kind, d.Argv = KindCommand, []string{"true"}
@@ -307,9 +351,15 @@ func TestGatewaysThatCannotBe(t *testing.T) {
 			Options{Getenv: func(n string) string { return vars[n] }, Now: time.Now})
 		require.ErrorContains(t, err, message)
 	}
-	c := Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Preset: "claude", Gateway: []string{"claud"}}}, Providers: providers}
+	c := Config{
+		Agents:    map[string]Definition{"x": {Kind: KindCommand, Preset: "claude", Gateway: []string{"claud"}}},
+		Providers: providers,
+	}
 	_, err := New(c, Options{Getenv: os.Getenv, Now: time.Now})
 	require.NotContains(t, err.Error(), "has no provider of format", "a name that is wrong is one mistake")
-	c = Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}}, Providers: providers}
+	c = Config{
+		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}},
+		Providers: providers,
+	}
 	require.Equal(t, "gpt", c.BreakerOf("x").Name)
 }

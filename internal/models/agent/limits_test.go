@@ -117,7 +117,8 @@ func signalFirst() error {
 		}
 		for _, t := range threads {
 			id, _ := strconv.Atoi(t.Name())
-			_, _, _ = unix.Syscall6(unix.SYS_RT_TGSIGQUEUEINFO, 1, uintptr(id), uintptr(s+1), uintptr(unsafe.Pointer(&info)), 0, 0) // it may belong to another user
+			// it may belong to another user
+			_, _, _ = unix.Syscall6(unix.SYS_RT_TGSIGQUEUEINFO, 1, uintptr(id), uintptr(s+1), uintptr(unsafe.Pointer(&info)), 0, 0)
 		}
 	}
 	time.Sleep(100 * time.Millisecond)
@@ -139,14 +140,16 @@ func meddle() error {
 	}
 	for _, id := range append([]int{os.Getppid()}, ids(threads)...) {
 		none := unix.Rlimit{}
-		err = errors.Join(err, refused("limit files", unix.Prlimit(id, unix.RLIMIT_NOFILE, &none, nil)), refused("limit time", unix.Prlimit(id, unix.RLIMIT_CPU, &none, nil)))
+		err = errors.Join(err, refused("limit files", unix.Prlimit(id, unix.RLIMIT_NOFILE, &none, nil)),
+			refused("limit time", unix.Prlimit(id, unix.RLIMIT_CPU, &none, nil)))
 	}
 	_, _, parameters := unix.Syscall(unix.SYS_SCHED_SETPARAM, 1, uintptr(unsafe.Pointer(new(int32))), 0)
 	_, _, policy := unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, 1, 5, uintptr(unsafe.Pointer(new(int32))))
 	return errors.Join(err, refused("schedule", policy), refused("schedule", parameters),
 		refused("schedule", unix.SchedSetAttr(1, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: 5}, 0)),
 		refused("pin", unix.SchedSetaffinity(1, &unix.CPUSet{1})),
-		refused("yield", unix.Setpriority(unix.PRIO_PROCESS, 1, 19)), refused("yield as a group", unix.Setpriority(unix.PRIO_PGRP, 1, 19)),
+		refused("yield", unix.Setpriority(unix.PRIO_PROCESS, 1, 19)),
+		refused("yield as a group", unix.Setpriority(unix.PRIO_PGRP, 1, 19)),
 		refused("yield as a user", unix.Setpriority(unix.PRIO_USER, 0, 19)),
 		// Programs bound themselves.
 		unix.Prlimit(0, unix.RLIMIT_CORE, &unix.Rlimit{}, nil), unix.Prlimit(os.Getpid(), unix.RLIMIT_NOFILE, nil, &unix.Rlimit{}),
@@ -174,7 +177,10 @@ func hogBench(t *testing.T, isolation string) (b *bench, set func(script string)
 	return b, func(script string) *Set {
 		return b.set(Config{
 			Isolation: isolation, Mounts: []Mount{{Path: filepath.Dir(self)}}, Limits: Limits{Memory: hogLimit},
-			Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", strings.ReplaceAll(script, "HOG", self+" "+hogArgument)}}},
+			Agents: map[string]Definition{"x": {
+				Kind: KindCommand,
+				Argv: []string{"/bin/sh", "-c", strings.ReplaceAll(script, "HOG", self+" "+hogArgument)},
+			}},
 		})
 	}
 }
@@ -260,7 +266,8 @@ func TestAgentsCannotDisableTheirShim(t *testing.T) {
 func TestAgentsCannotLimitTheirWorker(t *testing.T) {
 	t.Parallel()
 	b, set := hogBench(t, IsolationNone)
-	out, err := set("prlimit --pid "+strconv.Itoa(os.Getpid())+" --core=0:0; prlimit --pid $PPID --nofile=0:0; echo ended").Run(t.Context(), b.job())
+	out, err := set("prlimit --pid "+strconv.Itoa(os.Getpid())+
+		" --core=0:0; prlimit --pid $PPID --nofile=0:0; echo ended").Run(t.Context(), b.job())
 	require.NoError(t, err, string(out.Log))
 	if strings.Contains(string(out.Log), "not found") {
 		t.Skip("this host has no prlimit")

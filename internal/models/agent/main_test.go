@@ -115,7 +115,10 @@ func work(dir, script, isolation string) error {
 		return err
 	}
 	_, err = s.Run(context.Background(), session.Job{
-		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")},
+		Agent: "x", WorkDir: session.WorkDir{
+			Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"),
+			Tmp: filepath.Join(dir, "tmp"),
+		},
 		Lock: lock, Calls: callstest.New(-1),
 	})
 	var f *failures.Failure

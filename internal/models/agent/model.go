@@ -42,7 +42,8 @@ func (s *Set) runModel(ctx context.Context, d Definition, job session.Job) (sess
 	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
 	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
-		Name: job.Agent, API: p.Format, BaseURL: p.BaseURL, Key: key.value, Model: d.Model, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
+		Name: job.Agent, API: p.Format, BaseURL: p.BaseURL, Key: key.value, Model: d.Model, Transport: s.transport, Prices: prices,
+		Scale:    s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.o.Now,
 		Log: c.Stdout,

@@ -75,7 +75,8 @@ func TestModelsAreFollowed(t *testing.T) {
 				providertest.Tool("decide", map[string]any{"name": "database", "value": "sqlite"}),
 				providertest.Tool("finish", map[string]any{"summary": "done"}))
 		}
-		reply := providertest.Use(providertest.Tool("write", write), providertest.Tool("edit", edit), providertest.Tool("read", map[string]any{"path": "b.md"}))
+		reply := providertest.Use(providertest.Tool("write", write), providertest.Tool("edit", edit),
+			providertest.Tool("read", map[string]any{"path": "b.md"}))
 		reply.Text = text.String()
 		reply.Fault.Hold = func(sent int) <-chan struct{} {
 			if sent != 20 {
@@ -104,7 +105,8 @@ func TestModelsAreFollowed(t *testing.T) {
 		out, err = s.Run(t.Context(), job)
 	}()
 	<-halfway
-	require.Eventually(t, func() bool { return strings.Contains(said(), "line 1, not ***\n") }, time.Minute, time.Millisecond, "while the answer is on its way")
+	require.Eventually(t, func() bool { return strings.Contains(said(), "line 1, not ***\n") }, time.Minute, time.Millisecond,
+		"while the answer is on its way")
 	require.NotContains(t, said(), "line 29")
 	close(goOn)
 	<-ended
@@ -112,8 +114,10 @@ func TestModelsAreFollowed(t *testing.T) {
 	log := string(out.Log)
 	require.Equal(t, log, said(), "one transcript")
 	for _, want := range []string{
-		"-- turn 1: asking m\nline 0, not ***\n", "line 29, not ***\n> write a.md\n  │ one\n  │ TODO\n> edit a.md\n  │ - TODO\n  │ + DONE\n> read b.md\n-- turn 1: done; tokens: ",
-		"< edit a.md: Wrote a.md: ", "< read b.md: failed: ", "> decide database = sqlite\n> finish\n  │ done\n", "< decide database = sqlite: Recorded.\n",
+		"-- turn 1: asking m\nline 0, not ***\n", "line 29, not ***\n> write a.md\n  │ one\n  │ TODO\n> edit a.md\n  │ - " +
+			"TODO\n  │ + DONE\n> read b.md\n-- turn 1: done; tokens: ",
+		"< edit a.md: Wrote a.md: ", "< read b.md: failed: ", "> decide database = sqlite\n> finish\n  │ done\n",
+		"< decide database = sqlite: Recorded.\n",
 	} {
 		require.Contains(t, log, want)
 	}
@@ -124,9 +128,13 @@ func TestModelsAreFollowed(t *testing.T) {
 func TestModelsAreOffered(t *testing.T) {
 	t.Parallel()
 	c := modelConfig(Provider{Format: wire.OpenAI, BaseURL: "http://localhost", KeyEnv: "UNSET"})
-	c.Providers["q"] = Provider{Format: wire.OpenAI, BaseURL: "http://localhost", Models: map[string]cost.Prices{"m": {}}, Breaker: spec.Breaker{Threshold: 7}}
+	c.Providers["q"] = Provider{
+		Format: wire.OpenAI, BaseURL: "http://localhost", Models: map[string]cost.Prices{"m": {}},
+		Breaker: spec.Breaker{Threshold: 7},
+	}
 	c.Providers["r"] = Provider{Format: wire.OpenAI, BaseURL: "http://127.0.0.1"}
-	c.Agents["y"], c.Agents["z"] = Definition{Kind: KindModel, Provider: "q", Model: "m"}, Definition{Kind: KindModel, Provider: "r", Model: "m"}
+	c.Agents["y"], c.Agents["z"] = Definition{Kind: KindModel, Provider: "q", Model: "m"},
+		Definition{Kind: KindModel, Provider: "r", Model: "m"}
 	s := newBench(t).set(c)
 	x, y := s.Offered("x"), s.Offered("y")
 	require.Equal(t, []any{"m", true, spec.InCalls}, []any{x.Model, x.Unpriced, x.Conversation})

@@ -91,7 +91,8 @@ func (s *Set) networkFailure(subject string, n Network) *failures.Failure {
 	}
 	return &failures.Failure{
 		Category: failures.ResourceError, Final: true,
-		Message: s.message("%s was not started: its network is restricted, which takes a room, and this host permits none: %v; do what that says, or remove network from the worker file", subject, s.noRooms),
+		Message: s.message("%s was not started: its network is restricted, which takes a room, and this host permits none: %v; do "+
+			"what that says, or remove network from the worker file", subject, s.noRooms),
 	}
 }
 

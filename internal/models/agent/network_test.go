@@ -35,13 +35,17 @@ func TestAListOfHosts(t *testing.T) {
 	t.Parallel()
 	inRooms(t)
 	hasPrograms(t, "curl", "python3")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { fmt.Fprintf(w, "%s%s\n", q.Host, q.URL.Path) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		fmt.Fprintf(w, "%s%s\n", q.Host,
+			q.URL.Path)
+	}))
 	defer server.Close()
 	port := strings.TrimPrefix(server.URL, "http://127.0.0.1:")
 	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer datagrams.Close()
-	script := strings.NewReplacer("PORT", port, "UDP", datagrams.LocalAddr().String()[len("127.0.0.1:"):], "SECRET", secret).Replace(`
+	script := strings.NewReplacer("PORT", port, "UDP", datagrams.LocalAddr().String()[len("127.0.0.1:"):], "SECRET",
+		secret).Replace(`
 say() { echo "$1: $(eval "$2" 2>&1 | tr '\n' ' ')"; }
 say listed 'curl -sS http://git.test:PORT/a'
 say python 'python3 -c "import urllib.request as r; print(r.urlopen(\"http://git.test:PORT/b\").read())"'
@@ -83,8 +87,10 @@ say dns 'python3 -c "import socket; print(socket.gethostbyname(\"git.test\"))"'
 		said := answersIn(log)
 		for name, want := range map[string]string{
 			"listed": "git.test:" + port + "/a", "python": "git.test:" + port + "/b", "tunnel": "git.test:" + port + "/in",
-			"other": "the room may not reach evil.test:" + port, "address": "Failed to connect", "proxied": "the room may not reach 127.0.0.1:" + port,
-			"direct": "Could not resolve", "self": "the room may not reach 127.0.0.1:3128", "udp-out": "Network is unreachable", "dns": "gaierror",
+			"other": "the room may not reach evil.test:" + port, "address": "Failed to connect",
+			"proxied": "the room may not reach 127.0.0.1:" + port,
+			"direct":  "Could not resolve", "self": "the room may not reach 127.0.0.1:3128", "udp-out": "Network is unreachable",
+			"dns": "gaierror",
 		} {
 			require.Contains(t, said[name], want, "%s: %s: %s", what, name, log)
 		}

@@ -12,15 +12,25 @@ import (
 
 func TestSecretsAreFoundByName(t *testing.T) {
 	t.Parallel()
-	vars := map[string]string{"API_KEY": "value-of-api-key", "MY_TOKEN": "value-of-my-token", "NAMED": "value-named", "PLAIN": "value-plain", "PIN_SECRET": "1234"}
+	vars := map[string]string{
+		"API_KEY": "value-of-api-key", "MY_TOKEN": "value-of-my-token", "NAMED": "value-named",
+		"PLAIN": "value-plain", "PIN_SECRET": "1234",
+	}
 	b := newBench(t)
 	b.vars = vars
 	s := b.set(Config{
 		Secrets: []string{"NAMED"},
-		Agents:  map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/true"}, Env: []string{"API_KEY", "PLAIN", "PIN_SECRET"}}},
-		Checks:  map[string]CheckDefinition{"c": {Argv: []string{"/bin/true"}, Env: []string{"MY_TOKEN"}}},
+		Agents: map[string]Definition{"x": {
+			Kind: KindCommand, Argv: []string{"/bin/true"},
+			Env: []string{"API_KEY", "PLAIN", "PIN_SECRET"},
+		}},
+		Checks: map[string]CheckDefinition{"c": {Argv: []string{"/bin/true"}, Env: []string{"MY_TOKEN"}}},
 	})
-	require.Equal(t, []secrets.Secret{{Name: "NAMED", Value: "value-named"}, {Name: "API_KEY", Value: "value-of-api-key"}, {Name: "MY_TOKEN", Value: "value-of-my-token"}}, s.Secrets().Secrets())
+	require.Equal(t, []secrets.Secret{
+		{Name: "NAMED", Value: "value-named"},
+		{Name: "API_KEY", Value: "value-of-api-key"},
+		{Name: "MY_TOKEN", Value: "value-of-my-token"},
+	}, s.Secrets().Secrets())
 	require.Equal(t, "*** *** *** value-plain 1234", s.Mask("value-of-api-key value-of-my-token value-named value-plain 1234"))
 }
 
@@ -28,7 +38,8 @@ func TestProgressIsReadable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	secretInEscapes := secret[:10] + `\033[0m` + secret[10:]
-	s := b.shell(`printf '\033[32mgreen\033[0m ` + secretInEscapes + ` %0300d\n' 7 >&2; printf '10%%\r50%%\r100%%\n' >&2; echo only stdout`)
+	s := b.shell(`printf '\033[32mgreen\033[0m ` + secretInEscapes +
+		` %0300d\n' 7 >&2; printf '10%%\r50%%\r100%%\n' >&2; echo only stdout`)
 	_, err := b.run(s)
 	require.NoError(t, err)
 	require.Len(t, b.said, 2)

@@ -52,7 +52,10 @@ func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 			out = append(out, variables(of, []string{p.KeyEnv}, getenv)...)
 		case p.KeyFile != "":
 			if _, err := c.key(p, getenv); err != nil {
-				out = append(out, Shortage{Of: of, Message: "its key cannot be read: " + err.Error(), Remedy: "write the key to the file, readable by the worker's user"})
+				out = append(out, Shortage{
+					Of: of, Message: "its key cannot be read: " + err.Error(),
+					Remedy: "write the key to the file, readable by the worker's user",
+				})
 			}
 		}
 	}
@@ -125,7 +128,10 @@ func scriptOf(of string, argv []string) []Shortage {
 		_ = f.Close()
 		return nil
 	}
-	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s does not exist", file), Remedy: "create it, or fix the worker file"}
+	lack := Shortage{
+		Of: of, Fatal: true, Message: fmt.Sprintf("its script %s does not exist", file),
+		Remedy: "create it, or fix the worker file",
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		lack.Message = fmt.Sprintf("its script cannot be read: %s", err)
 		lack.Remedy, lack.Command = "make it readable by the worker's user", "chmod a+r "+ShellWord(file)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +22,10 @@ import (
 // standIn is an agent of a preset whose program is a shell script.
 func (b *bench) standIn(program, script string) *Set {
 	b.t.Helper()
-	return b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Preset: program, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"}}}})
+	return b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Preset: program,
+		Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"},
+	}}})
 }
 
 // runStandIn runs such an agent once.
@@ -116,109 +118,6 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 	}
 }
 
-func TestPresetFailures(t *testing.T) {
-	t.Parallel()
-	result := func(fields string) string {
-		return says(claudeBegins, `{"type":"result","is_error":true,"usage":{},"modelUsage":{},`+fields+`}`) + "exit 1"
-	}
-	fault := func(word, fields string) string {
-		return says(claudeBegins, `{"type":"assistant","message":{"id":"s","content":[{"type":"text","text":"`+word+`"}]},"error":"`+word+`"}`,
-			`{"type":"result","is_error":true,"subtype":"success",`+fields+`}`) + "exit 1"
-	}
-	turn := func(text string) string {
-		return says(codexBegins, `{"type":"turn.failed","error":{"message":"`+text+`"}}`) + "exit 1"
-	}
-	status := func(text string) string {
-		return says(geminiBegins, `{"type":"result","status":"error","error":{"type":"unknown","message":"`+text+`"}}`) + "exit 144"
-	}
-	resetsAt := strconv.FormatInt(time.Now().Add(90*time.Minute).Unix(), 10)
-	for _, c := range []struct {
-		preset, name, script string
-		category             failures.Category
-		message              string
-		wait                 time.Duration
-	}{
-		{preset.Claude, "429", printed(t, "claude-429") + "exit 1", failures.RateLimited, "slow down", 2 * time.Second},
-		{preset.Claude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), failures.Auth, "Invalid API key", 0},
-		{preset.Claude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), failures.Auth, "Not logged in", 0},
-		{preset.Claude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), failures.Auth, "Credit balance", 0},
-		{preset.Claude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), failures.Auth, "credit balance", 0},
-		{
-			preset.Claude, "a session limit", says(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":`+resetsAt+`,"rateLimitType":"five_hour"}}`) +
-				fault("rate_limit", `"api_error_status":429,"result":"You've hit your session limit · resets 3pm (UTC)"`), failures.RateLimited, "session limit", 90 * time.Minute,
-		},
-		{preset.Claude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), failures.RateLimited, "weekly limit", 12 * time.Minute},
-		{preset.Claude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), failures.Auth, "spend limit", 0},
-		{preset.Claude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), failures.APIError, "API Error: 500", 0},
-		{preset.Claude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), failures.APIError, "overloaded", 0},
-		{preset.Claude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), failures.APIError, "Unable to connect", 0},
-		{preset.Claude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), failures.ContextOverflow, "Prompt is too long", 0},
-		{preset.Claude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), failures.InvalidOutput, "64000", 0},
-		{preset.Claude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), failures.InvalidRequest, "bad", 0},
-		{preset.Claude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), failures.Refused, "unable to respond", 0},
-		{preset.Claude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), failures.TurnLimit, "turns (2)", 0},
-		{preset.Claude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), failures.TokenBudget, "$1", 0},
-		{preset.Claude, "no reason", result(`"subtype":"error_during_execution"`), failures.Unknown, "error_during_execution", 0},
-		{preset.Claude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
-		{preset.Claude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
-		{preset.Claude, "a cut stream", says(claudeBegins), failures.Unknown, "its output stream ended", 0},
-		{preset.Claude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
-		{preset.Claude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
-
-		{preset.Codex, "429 in the stream", printed(t, "codex-429") + "exit 1", failures.RateLimited, "try again", 1500 * time.Millisecond},
-		{preset.Codex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), failures.RateLimited, "429", 0},
-		{preset.Codex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), failures.Auth, "401", 0},
-		{preset.Codex, "quota", turn("Quota exceeded. Check your plan and billing details."), failures.Auth, "Quota", 0},
-		{preset.Codex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), failures.RateLimited, "usage limit", 5 * time.Minute},
-		{preset.Codex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), failures.RateLimited, "usage limit", 130 * time.Minute},
-		{preset.Codex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), failures.RateLimited, "usage limit", 0},
-		{preset.Codex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), failures.Auth, "spend cap", 0},
-		{preset.Codex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), failures.Auth, "out of credits", 0},
-		{preset.Codex, "at capacity", turn("Selected model is at capacity. Please try a different model."), failures.APIError, "at capacity", 0},
-		{preset.Codex, "500", turn("We are currently experiencing high demand"), failures.APIError, "high demand", 0},
-		{preset.Codex, "overflow", turn("Codex ran out of room in the model context window."), failures.ContextOverflow, "ran out of room", 0},
-		{preset.Codex, "cut", turn("stream disconnected before completion: Transport error"), failures.APIError, "stream disconnected", 0},
-		{preset.Codex, "not found", turn("unexpected status 404 Not Found: no such model"), failures.InvalidRequest, "404", 0},
-		{preset.Codex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", failures.RateLimited, "rate limit", 0},
-		{preset.Codex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", failures.Unknown, "Not inside a trusted directory", 0},
-		{preset.Codex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", failures.APIError, "cannot reach its provider", 0},
-
-		{preset.Gemini, "429", printed(t, "gemini-429") + "exit 173", failures.RateLimited, "Quota exceeded", 2 * time.Second},
-		{preset.Gemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), failures.RateLimited, "daily quota", 0},
-		{preset.Gemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), failures.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
-		{preset.Gemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), failures.Auth, "limit: 0", 0},
-		{preset.Gemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), failures.Auth, "API key not valid", 0},
-		{preset.Gemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), failures.ContextOverflow, "input token count", 0},
-		{preset.Gemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), failures.APIError, "internal", 0},
-		{preset.Gemini, "cut", status(`[API Error: terminated]`), failures.APIError, "terminated", 0},
-		{preset.Gemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), failures.Refused, "PROHIBITED_CONTENT", 0},
-		{preset.Gemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", failures.Auth, "Invalid auth method", 0},
-		{preset.Gemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", failures.TurnLimit, "max session turns", 0},
-		{preset.Gemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", failures.Unknown, "exit status 1: odd", 0},
-	} {
-		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			_, err := b.standIn(c.preset, c.script).Run(t.Context(), b.job())
-			f := failure(t, err)
-			require.Equal(t, c.category, f.Category, f.Message)
-			require.Contains(t, f.Message, c.message)
-			require.Contains(t, f.Message, "agent x")
-			tolerance := 0.0
-			if c.name == "a session limit" { // which ends at a time, and the test may have waited for others
-				tolerance = float64(30 * time.Minute)
-			}
-			require.InDelta(t, float64(c.wait), float64(f.RetryAfter), tolerance)
-			useless := c.category == failures.Auth || c.category == failures.TokenBudget || c.name == "bad request" || c.name == "not found"
-			require.Equal(t, !useless, f.RetryRound())
-			require.NotContains(t, f.Output, `"type"`)
-			if c.name != "a cut stream" && c.name != "something else" {
-				require.Len(t, b.calls.Each, 1, "what it cost is known")
-			}
-		})
-	}
-}
-
 func TestPresetsStartTheirPrograms(t *testing.T) {
 	t.Parallel()
 	const results = "/w/result"
@@ -229,19 +128,53 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 		run          preset.Invocation
 		want         string
 	}{
-		{"claude as usual", preset.Claude, nil, preset.Invocation{}, "claude --permission-mode acceptEdits --allowedTools Bash --print --output-format stream-json --verbose --include-partial-messages --add-dir /w/result"},
+		{
+			"claude as usual", preset.Claude, nil,
+			preset.Invocation{},
+			"claude --permission-mode acceptEdits --allowedTools Bash --print --output-format stream-json --verbose " +
+				"--include-partial-messages --add-dir /w/result",
+		},
 		{
 			"claude with flags of its own", preset.Claude,
 			[]string{"claude", "-p", "--output-format=stream-json", "--model", "other", "--max-turns", "9"},
 			preset.Invocation{Model: "m", MaxTurns: 3, Conversation: goesOn},
-			"claude -p --output-format=stream-json --model other --max-turns 9 --verbose --include-partial-messages --add-dir /w/result --resume c1",
+			"claude -p --output-format=stream-json --model other --max-turns 9 --verbose --include-partial-messages --add-dir /w/result " +
+				"--resume c1",
 		},
-		{"claude with bounds", preset.Claude, []string{"claude"}, preset.Invocation{Model: "m", MaxTurns: 3}, "claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result"},
-		{"codex as usual", preset.Codex, nil, preset.Invocation{}, "codex exec --sandbox workspace-write -c sandbox_workspace_write.exclude_slash_tmp=true --json --add-dir /w/result -"},
-		{"codex goes on", preset.Codex, []string{"codex", "exec", "--json", "-m", "other", "-"}, preset.Invocation{Model: "m", Conversation: goesOn}, "codex exec --json -m other --add-dir /w/result resume c1 -"},
-		{"codex in a wrapper", preset.Codex, []string{"./codex.sh"}, preset.Invocation{Model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
-		{"gemini as usual", preset.Gemini, nil, preset.Invocation{}, "gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result"},
-		{"gemini goes on", preset.Gemini, []string{"gemini", "-o", "stream-json"}, preset.Invocation{Model: "m", Conversation: goesOn}, "gemini -o stream-json --model m --include-directories /w/result --resume c1"},
+		{
+			"claude with bounds", preset.Claude,
+			[]string{"claude"},
+			preset.Invocation{Model: "m", MaxTurns: 3},
+			"claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result",
+		},
+		{
+			"codex as usual", preset.Codex, nil,
+			preset.Invocation{},
+			"codex exec --sandbox workspace-write -c sandbox_workspace_write.exclude_slash_tmp=true --json --add-dir /w/result -",
+		},
+		{
+			"codex goes on", preset.Codex,
+			[]string{"codex", "exec", "--json", "-m", "other", "-"},
+			preset.Invocation{Model: "m", Conversation: goesOn},
+			"codex exec --json -m other --add-dir /w/result resume c1 -",
+		},
+		{
+			"codex in a wrapper", preset.Codex,
+			[]string{"./codex.sh"},
+			preset.Invocation{Model: "m"},
+			"./codex.sh exec --json --model m --add-dir /w/result -",
+		},
+		{
+			"gemini as usual", preset.Gemini, nil,
+			preset.Invocation{},
+			"gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result",
+		},
+		{
+			"gemini goes on", preset.Gemini,
+			[]string{"gemini", "-o", "stream-json"},
+			preset.Invocation{Model: "m", Conversation: goesOn},
+			"gemini -o stream-json --model m --include-directories /w/result --resume c1",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +186,10 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 		})
 	}
 	require.True(t, Definition{Kind: KindCommand, Preset: preset.Codex}.withDefaults().Git)
-	require.False(t, Definition{Kind: KindCommand, Preset: preset.Codex, Argv: []string{"codex", "exec", "--skip-git-repo-check"}}.withDefaults().Git)
+	require.False(t, Definition{
+		Kind: KindCommand, Preset: preset.Codex,
+		Argv: []string{"codex", "exec", "--skip-git-repo-check"},
+	}.withDefaults().Git)
 	require.False(t, Definition{Kind: KindCommand, Preset: preset.Claude}.withDefaults().Git)
 }
 
@@ -262,15 +198,19 @@ func TestPresetMasksSecrets(t *testing.T) {
 	for program, events := range map[string][]string{
 		preset.Claude: {
 			claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"key %s"},{"type":"tool_use","name":"Bash","input":{"command":"echo %s"}}]}}`,
-			`{"type":"user","message":{"content":[{"type":"tool_result","content":"%s"}]}}`, `%s`, `{"type":"result","is_error":true,"subtype":"success","result":"bad key %s"}`,
+			`{"type":"user","message":{"content":[{"type":"tool_result","content":"%s"}]}}`, `%s`,
+			`{"type":"result","is_error":true,"subtype":"success","result":"bad key %s"}`,
 		},
 		preset.Codex: {
 			codexBegins, `{"type":"item.completed","item":{"type":"agent_message","text":"key %s"}}`, `{"type":"error","message":"%s"}`,
-			`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"%s"}}`, `%s`, `{"type":"turn.failed","error":{"message":"bad key %s"}}`,
+			`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"%s"}}`, `%s`,
+			`{"type":"turn.failed","error":{"message":"bad key %s"}}`,
 		},
 		preset.Gemini: {
-			geminiBegins, `{"type":"message","role":"assistant","content":"key ` + secret[:9] + `"}`, `{"type":"message","role":"assistant","content":"` + secret[9:] + `"}`,
-			`{"type":"tool_result","output":"%s"}`, `{"type":"tool_use","tool_name":"x","parameters":{"command":"echo %s"}}`, `%s`, `{"type":"result","status":"error","error":{"message":"bad key %s"}}`,
+			geminiBegins, `{"type":"message","role":"assistant","content":"key ` + secret[:9] + `"}`,
+			`{"type":"message","role":"assistant","content":"` + secret[9:] + `"}`,
+			`{"type":"tool_result","output":"%s"}`, `{"type":"tool_use","tool_name":"x","parameters":{"command":"echo %s"}}`, `%s`,
+			`{"type":"result","status":"error","error":{"message":"bad key %s"}}`,
 		},
 	} {
 		for _, form := range []string{secret, `\u0073` + secret[1:]} { // as it is, and as JSON may spell it
@@ -282,7 +222,8 @@ func TestPresetMasksSecrets(t *testing.T) {
 				f := failure(t, err)
 				require.Contains(t, f.Message, "bad key ***")
 				for what, text := range map[string]string{
-					"log": string(out.Log), "message": f.Message, "output": f.Output, "summary": out.Summary, "progress": strings.Join(b.said, "\n"),
+					"log": string(out.Log), "message": f.Message, "output": f.Output, "summary": out.Summary,
+					"progress": strings.Join(b.said, "\n"),
 				} {
 					require.NotContains(t, text, secret, what)
 				}
@@ -295,14 +236,16 @@ func TestPresetMasksSecrets(t *testing.T) {
 func TestPresetResultCounts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	script := says(claudeBegins, claudeEnds) + `echo '{"summary":"mine","decisions":{"db":"sqlite"},"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`
+	script := says(claudeBegins, claudeEnds) +
+		`echo '{"summary":"mine","decisions":{"db":"sqlite"},"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`
 	out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Equal(t, "mine", out.Summary)
 	require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 	require.Equal(t, cost.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
 
-	out, err = b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+	out, err = b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+
+		`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Equal(t, cost.Usage{InputTokens: 99}, out.Usage, "the stream has none")
 }
@@ -310,10 +253,14 @@ func TestPresetResultCounts(t *testing.T) {
 // TestAReportedEndCounts however the process ends after it, or if it does not end.
 func TestAReportedEndCounts(t *testing.T) {
 	t.Parallel()
-	ends := map[string]string{preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds)}
+	ends := map[string]string{
+		preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds),
+		preset.Gemini: says(geminiBegins, geminiEnds),
+	}
 	for how, script := range map[string]string{
-		"exits 1": "exit 1", "is killed": "kill -9 $$", "stays": "exec sleep 100", "stays and prints": "while :; do echo waiting; sleep 1; done",
-		"leaves a child": "sleep 100 & exit 0",
+		"exits 1": "exit 1", "is killed": "kill -9 $$", "stays": "exec sleep 100",
+		"stays and prints": "while :; do echo waiting; sleep 1; done",
+		"leaves a child":   "sleep 100 & exit 0",
 	} {
 		for program, says := range ends {
 			t.Run(program+" "+how, func(t *testing.T) {
@@ -333,7 +280,8 @@ func TestAReportedEndThatIsFollowedByEventsForEver(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds)+`while :; do echo '{"type":"system"}'; sleep 1; done`).Run(ctx, b.job())
+	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds)+`while :; do echo '{"type":"system"}'; sleep 1; done`).Run(ctx,
+		b.job())
 	require.NoError(t, err)
 }
 
@@ -342,7 +290,8 @@ func TestWorkAfterAReportedEnd(t *testing.T) {
 	t.Parallel()
 	const request = `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m3"}}}`
 	more := says(strings.Replace(claudeEnds, "done", "more is done", 1))
-	out, err := newBench(t).runStandIn(preset.Claude, says(claudeBegins, claudeEnds)+"sleep 3;"+says(`{"type":"system"}`, request)+"sleep 6;"+more, callstest.New(-1))
+	out, err := newBench(t).runStandIn(preset.Claude, says(claudeBegins, claudeEnds)+"sleep 3;"+says(`{"type":"system"}`, request)+
+		"sleep 6;"+more, callstest.New(-1))
 	require.NoError(t, err)
 	require.Equal(t, "more is done", out.Summary)
 	calls := callstest.New(-1)
@@ -364,7 +313,8 @@ func TestPresetPassesItsBudget(t *testing.T) {
 	require.Equal(t, failures.TokenBudget, f.Category)
 	require.Contains(t, f.Message, "was stopped: the budget of the team is spent")
 	require.Equal(t, cost.Usage{InputTokens: 120}, out.Usage)
-	require.Equal(t, []callstest.End{{Used: cost.Usage{InputTokens: 120}, Estimate: cost.Usage{InputTokens: 60}}}, calls.Ends, "a request may have been under way")
+	require.Equal(t, []callstest.End{{Used: cost.Usage{InputTokens: 120}, Estimate: cost.Usage{InputTokens: 60}}}, calls.Ends,
+		"a request may have been under way")
 }
 
 // TestPresetThatIsCutOff stops programs while a request may be under way, and while a
@@ -388,19 +338,38 @@ func TestPresetThatIsCutOff(t *testing.T) {
 		used   cost.Usage
 		rest   cost.Usage
 	}{
-		"claude, at its first request": {says(claudeBegins), cost.Usage{}, cost.Usage{InputTokens: 20_000, OutputTokens: openingAnswer}},
-		"claude, in an answer":         {streamed(begun), cost.Usage{InputTokens: 60, OutputTokens: 1}, cost.Usage{InputTokens: 61, OutputTokens: 1}},
-		"claude, in a tool":            {streamed(begun, answered), known, cost.Usage{}},
-		"claude, after a tool":         {streamed(begun, answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`), known, cost.Usage{InputTokens: 65, OutputTokens: 5}},
-		"codex, at its first request":  {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
-		"codex, in a tool":             {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
+		"claude, at its first request": {
+			says(claudeBegins),
+			cost.Usage{},
+			cost.Usage{InputTokens: 20_000, OutputTokens: openingAnswer},
+		},
+		"claude, in an answer": {
+			streamed(begun),
+			cost.Usage{InputTokens: 60, OutputTokens: 1},
+			cost.Usage{InputTokens: 61, OutputTokens: 1},
+		},
+		"claude, in a tool": {streamed(begun, answered), known, cost.Usage{}},
+		"claude, after a tool": {
+			streamed(begun,
+				answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`), known,
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
+		},
+		"codex, at its first request": {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
+		"codex, in a tool": {rollout + says(codexBegins,
+			`{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
 		"codex, after a tool": {
-			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, `{"type":"item.completed","item":{"type":"command_execution"}}`),
+			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`,
+				`{"type":"item.completed","item":{"type":"command_execution"}}`),
 			known,
 			cost.Usage{InputTokens: 65, OutputTokens: 5},
 		},
-		"gemini, at its first request": {says(geminiBegins), cost.Usage{}, cost.Usage{InputTokens: 12_000, OutputTokens: openingAnswer}},
-		"gemini, after a tool":         {chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`, `{"type":"tool_result","output":"y"}`), known, cost.Usage{InputTokens: 65, OutputTokens: 5}},
+		"gemini, at its first request": {
+			says(geminiBegins),
+			cost.Usage{},
+			cost.Usage{InputTokens: 12_000, OutputTokens: openingAnswer},
+		},
+		"gemini, after a tool": {chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`,
+			`{"type":"tool_result","output":"y"}`), known, cost.Usage{InputTokens: 65, OutputTokens: 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

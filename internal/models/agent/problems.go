@@ -85,7 +85,8 @@ func (v *validator) agent(path string, d Definition) {
 	v.breaker(path, d.Breaker)
 	v.reached(path, d)
 	if full := d.withDefaults(); d.Kind == KindModel && full.MaxOutputTokens >= full.ContextTokens {
-		v.add(path+".max_output_tokens", "is %d, which leaves no room for a prompt in context_tokens: %d", full.MaxOutputTokens, full.ContextTokens)
+		v.add(path+".max_output_tokens", "is %d, which leaves no room for a prompt in context_tokens: %d", full.MaxOutputTokens,
+			full.ContextTokens)
 	}
 	if d.Prices != nil {
 		v.prices(path+".prices", *d.Prices)
@@ -113,13 +114,15 @@ func (v *validator) preset(path string, d Definition) {
 		if len(d.Gateway) > 0 {
 			remedy = "timeout, and by its persona's budget"
 		}
-		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; bound it by %s", remedy)
+		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; "+
+			"bound it by %s", remedy)
 	}
 	if program == nil {
 		return
 	}
 	if format, ok := preset.FlagValue(d.Argv, program.OutputFlags...); ok && format != "stream-json" {
-		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", program.OutputFlags[0], textfmt.Shorten(format, 80), d.Preset)
+		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", program.OutputFlags[0],
+			textfmt.Shorten(format, 80), d.Preset)
 	}
 }
 
@@ -194,7 +197,8 @@ func (v *validator) sharedBreakers() {
 		lower := strings.ToLower(b.Name)
 		if other, ok := agents[b.Name]; ok {
 			if !same(v.config.BreakerOf(other), b) {
-				v.add(path, "differs from that of agent %s, with which %s shares breaker %s; set both alike, or give one another name", other, name, b.Name)
+				v.add(path, "differs from that of agent %s, with which %s shares breaker %s; set both alike, or give one another name", other,
+					name, b.Name)
 			}
 		} else if before, ok := breakers[lower]; ok {
 			v.add(path+".name", "%s differs from breaker %s only by case, so their file names may be the same; rename one", b.Name, before)
@@ -270,14 +274,16 @@ func (v *validator) gateway(path string, d Definition) {
 		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API, d.Preset)
 	}
 	if d.Prices != nil {
-		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models", d.Gateway[0])
+		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models",
+			d.Gateway[0])
 	}
 	if d.Reserve != (spec.Cap{}) {
 		v.add(path+".reserve", "is set, but the gateway sets aside what each call may cost; leave it out")
 	}
 	for i, name := range d.Env {
 		if v.withheld(formats, name) {
-			v.add(spec.ItemPath(path+".env", i), "is %s, which leads past the gateway or holds a key; leave it out: the gateway gives the agent an address and a token", name)
+			v.add(spec.ItemPath(path+".env", i), "is %s, which leads past the gateway or holds a key; leave it out: the gateway gives "+
+				"the agent an address and a token", name)
 		}
 	}
 }

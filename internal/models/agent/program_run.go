@@ -39,7 +39,10 @@ func (d Definition) mounts() bool {
 
 // invocation returns the parameters of an agent's run on a job.
 func invocation(d Definition, job session.Job, at place, resumed session.Conversation) preset.Invocation {
-	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Offline: d.offline(), Conversation: resumed}
+	r := preset.Invocation{
+		Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Offline: d.offline(),
+		Conversation: resumed,
+	}
 	if program := preset.For(d.Preset); len(d.Gateway) > 0 {
 		its := program.API.Programs()
 		r.BaseURL, r.KeyVariable = at.variables[its.BaseURL], its.Key
@@ -101,7 +104,9 @@ var errLingers = failures.Failf(failures.Unknown, "has reported its end, and doe
 var errLost = failures.Failf(failures.Unknown, "does not know the conversation to continue")
 
 // runOnce runs the program once. lost: it did not know the conversation to resume.
-func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed session.Conversation) (got attemptResult, lost bool, err error) {
+func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage,
+	resumed session.Conversation,
+) (got attemptResult, lost bool, err error) {
 	subject := "agent " + job.Agent
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	p, halt := st.process(d, job)
@@ -136,7 +141,10 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	if run.Total != (cost.Usage{}) && (resumed.ID == "" || resumed.ID == run.ConversationID) {
 		// The next run counts from here on. If this cannot be written, the next run counts
 		// too much rather than too little.
-		_ = preset.WriteConversation(job.Home, session.Conversation{Preset: d.Preset, ID: run.ConversationID, Booked: run.Total, Home: resumed.Home})
+		_ = preset.WriteConversation(job.Home, session.Conversation{
+			Preset: d.Preset, ID: run.ConversationID, Booked: run.Total,
+			Home: resumed.Home,
+		})
 	}
 	lost = resumed.ID != "" && (e.Stopped == errLost || run.ConversationID == "" && program.ConversationUnknown(stderr))
 	got, err = s.runOutcome(subject, e, st.results, run)
@@ -144,14 +152,19 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 }
 
 // newRun prepares a run. Spending above the budget and a wrong conversation stop the program.
-func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed session.Conversation, progress *procgroup.Progress, halt chan<- *failures.Failure) *preset.Run {
+func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed session.Conversation, progress *procgroup.Progress,
+	halt chan<- *failures.Failure,
+) *preset.Run {
 	stop := func(f *failures.Failure) {
 		select {
 		case halt <- f:
 		default: // it is being ended already
 		}
 	}
-	run := &preset.Run{Stop: stop, Pending: map[string]bool{"": true}, Tasks: map[string]bool{}, OnLine: func(text string) { progress.Line(s.Mask(safetext.Line(text))) }}
+	run := &preset.Run{
+		Stop: stop, Pending: map[string]bool{"": true}, Tasks: map[string]bool{},
+		OnLine: func(text string) { progress.Line(s.Mask(safetext.Line(text))) },
+	}
 	run.OnConversation = func(id string) {
 		switch {
 		case resumed.ID != "" && id != resumed.ID:
@@ -201,7 +214,10 @@ func (s *Set) runOutcome(subject string, e procgroup.Result, results *os.Root, r
 	}
 	r.Summary, r.Usage = cmp.Or(r.Summary, run.Summary), used
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return attemptResult{out: out, known: noRequestOpen(run, e) || used != (cost.Usage{}) && !run.RequestPending(), estimate: run.Next}, err
+	return attemptResult{
+		out: out, known: noRequestOpen(run, e) || used != (cost.Usage{}) && !run.RequestPending(),
+		estimate: run.Next,
+	}, err
 }
 
 // noRequestOpen says whether a program ended with no request in progress: after its last, by itself before its first, or

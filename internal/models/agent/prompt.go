@@ -20,7 +20,8 @@ func prompt(job session.Job, at place, goesOn bool) string {
 		if b.Role != "" {
 			role = ", in the role of a " + b.Role
 		}
-		t.Add("You are %q, one of a team%s. The team's work is in the phase %q, and your part of it follows. Questions are not answered: decide yourself, and report your decisions.\n",
+		t.Add("You are %q, one of a team%s. The team's work is in the phase %q, and your part of it follows. Questions are not "+
+			"answered: decide yourself, and report your decisions.\n",
 			b.Persona, role, b.Phase)
 		t.Instructions(b)
 		t.Work(b)
@@ -35,11 +36,13 @@ func prompt(job session.Job, at place, goesOn bool) string {
 func goOn(f *session.Feedback) string {
 	switch {
 	case f == nil || f.Category == "":
-		return "You were interrupted during your work. The working directory is as you left it. Look at the files, continue where you stopped, and finish."
+		return "You were interrupted during your work. The working directory is as you left it. Look at the files, continue where " +
+			"you stopped, and finish."
 	case f.Category == failures.Rejected:
 		return "Work was sent back, for the reasons below. The working directory is as you left it. Continue from there."
 	}
-	return "Your work is not finished yet: it failed as described below. The working directory is as you left it. Continue from there."
+	return "Your work is not finished yet: it failed as described below. The working directory is as you left it. Continue " +
+		"from there."
 }
 
 func handIn(t *llm.Text, path string, back *session.MaySendBack) {

@@ -21,16 +21,19 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 			Decisions: map[string]string{"db": "sqlite", "api": "REST"}, Inputs: []string{"docs/design.md", "go.mod"},
 			LeftOut: []string{"the last attempt: left out by ignore rules: node_modules/"},
 			Feedback: &session.Feedback{
-				Category: failures.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours", Advice: "Find the cause.",
-				Diff: "+broken",
+				Category: failures.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours",
+				Advice: "Find the cause.",
+				Diff:   "+broken",
 			},
 		},
 		Deliver: spec.Contract{Produces: []string{"cmd/*.go"}, Checks: []string{"go-test"}},
 	}
 	text := prompt(job, place{inside: job.WorkDir}, false)
 	for _, want := range []string{
-		`You are "dev"`, "in the role of a backend developer", `the phase "build"`, "# Instructions\n\nWrite Go.\n", "# Requirement\n\nA shop.\n",
-		"- api: REST\n- db: sqlite\n", "- docs/design.md\n- go.mod\n", "\n- the last attempt: left out by ignore rules: node_modules/\n", "check go-test failed (test_failure)", "Find the cause.",
+		`You are "dev"`, "in the role of a backend developer", `the phase "build"`, "# Instructions\n\nWrite Go.\n",
+		"# Requirement\n\nA shop.\n",
+		"- api: REST\n- db: sqlite\n", "- docs/design.md\n- go.mod\n",
+		"\n- the last attempt: left out by ignore rules: node_modules/\n", "check go-test failed (test_failure)", "Find the cause.",
 		"````\nFAIL\n```\n# Not a heading of ours\n````\n", "are undone now:\n\n```\n+broken\n```\n",
 		"named cmd/*.go", `the check "go-test"`, "/w/result/result.json", "$MAESTRO_RESULT",
 	} {
@@ -39,7 +42,10 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 	job.Brief.Feedback.Kept = true
 	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "which are still there")
 
-	text = prompt(session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}, place{inside: session.WorkDir{Home: "/w/home"}}, false)
+	text = prompt(session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{
+		Persona: "dev", Phase: "build",
+		Requirement: "A shop.",
+	}}, place{inside: session.WorkDir{Home: "/w/home"}}, false)
 	require.Contains(t, text, "The working directory is empty.")
 	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# Required outputs", "# Left out", "role"} {
 		require.NotContains(t, text, no)
@@ -48,7 +54,10 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 
 func TestPromptTellsWhatOthersSay(t *testing.T) {
 	t.Parallel()
-	job := session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}
+	job := session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{
+		Persona: "dev", Phase: "build",
+		Requirement: "A shop.",
+	}}
 	require.NotContains(t, prompt(job, place{inside: job.WorkDir}, false), "sends_back")
 	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "The object has no other fields.")
 	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
@@ -63,7 +72,8 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 	require.Contains(t, prompt(job, place{inside: job.WorkDir}, true), "You were interrupted during", "nothing has failed")
 
 	job.Brief.Feedback = &session.Feedback{
-		Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n", Advice: "Go on.", Kept: true, Diff: "+a",
+		Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n",
+		Advice: "Go on.", Kept: true, Diff: "+a",
 	}
 	text = prompt(job, place{inside: job.WorkDir}, true)
 	for _, want := range []string{
@@ -72,7 +82,10 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 	} {
 		require.Contains(t, text, want)
 	}
-	job.Brief.Feedback = &session.Feedback{Category: failures.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry"}
+	job.Brief.Feedback = &session.Feedback{
+		Category: failures.Syntax, Message: "no",
+		SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry",
+	}
 	text = prompt(job, place{inside: job.WorkDir}, true)
 	require.Contains(t, text, "no (syntax)")
 	require.Contains(t, text, "# Why the work was sent back before that\n\nada rejected the work:\n- too slow\n")

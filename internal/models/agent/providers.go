@@ -158,7 +158,8 @@ func (v *validator) prices(path string, p cost.Prices) {
 		case same(w.Tier, w.Above) < i:
 			v.add(at, "has the same tier and above as an entry before it; leave one out")
 		case w.Tier != "" && same(w.Tier, 0) < 0:
-			v.add(at, "has prices of tier %s for long prompts only; add an entry with this tier and without above", textfmt.Shorten(w.Tier, 80))
+			v.add(at, "has prices of tier %s for long prompts only; add an entry with this tier and without above",
+				textfmt.Shorten(w.Tier, 80))
 		case p.Input > 0 && (w.Input == 0 || w.Output == 0):
 			v.add(at, "has no input or no output; write what a million tokens of each cost")
 		}
@@ -184,7 +185,8 @@ func (v *validator) reached(path string, d Definition) {
 			continue // a short name like sonnet, which the program knows
 		}
 		if _, offered := p.Prices(model); d.Model != "" && !offered {
-			v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices", textfmt.Shorten(d.Model, 80), textfmt.Shorten(name, 80))
+			v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices",
+				textfmt.Shorten(d.Model, 80), textfmt.Shorten(name, 80))
 		}
 	}
 	if d.Provider == "" {
@@ -193,7 +195,8 @@ func (v *validator) reached(path string, d Definition) {
 	v.knownProvider(path+".provider", d.Provider)
 	p := v.config.Providers[d.Provider]
 	if its := p.Format.Programs(); its.Instead != "" {
-		v.add(path+".provider", "has format %s, which kind model does not speak; %s", p.Format, fmt.Sprintf(its.Instead, textfmt.Shorten(d.Provider, 80)))
+		v.add(path+".provider", "has format %s, which kind model does not speak; %s", p.Format,
+			fmt.Sprintf(its.Instead, textfmt.Shorten(d.Provider, 80)))
 	}
 }
 
@@ -201,7 +204,8 @@ func (v *validator) knownProvider(path, name string) {
 	known := slices.Sorted(maps.Keys(v.config.Providers))
 	if !slices.Contains(known, name) {
 		shown := textfmt.Shorten(name, 80)
-		v.add(path, "%q is not among the providers%s; define it, like `providers: {%s: {format: anthropic, key_env: ANTHROPIC_API_KEY}}`",
+		v.add(path, "%q is not among the providers%s; define it, like `providers: {%s: {format: anthropic, key_env: "+
+			"ANTHROPIC_API_KEY}}`",
 			shown, textfmt.DidYouMean(name, known), shown)
 	}
 }

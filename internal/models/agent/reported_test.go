@@ -33,7 +33,8 @@ var conversationFiles = map[string]struct {
 		},
 	},
 	preset.Codex: {
-		".codex/sessions/2026/11/22/rollout-2026-11-22T05-25-53-c1.jsonl", ".codex/sessions/2026/11/22/rollout-2026-11-22T05-26-53-c2.jsonl",
+		".codex/sessions/2026/11/22/rollout-2026-11-22T05-25-53-c1.jsonl",
+		".codex/sessions/2026/11/22/rollout-2026-11-22T05-26-53-c2.jsonl",
 		func(n int) string {
 			const count = `{"timestamp":"2026-11-22T05:25:54Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,"output_tokens":%d},"last_token_usage":{"input_tokens":140,"cached_input_tokens":40,"output_tokens":30}},"rate_limits":null}}` + "\n"
 			return strings.Repeat(fmt.Sprintf(count, 140*n, 40*n, 30*n), 2)

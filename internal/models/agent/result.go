@@ -117,7 +117,8 @@ func (e *resultError) check() error {
 	}
 	switch {
 	case e.Category == failures.Rejected:
-		return fmt.Errorf("error.category %q is only for work that was sent back; to send work back, write sends_back instead of error", e.Category)
+		return fmt.Errorf("error.category %q is only for work that was sent back; to send work back, write sends_back instead of error",
+			e.Category)
 	case e.Category == failures.WorkerLost || e.Category == failures.Cancelled:
 		return fmt.Errorf("error.category %q is reserved for Maestro; use unknown or a more precise category", e.Category)
 	case e.Category != "" && !failures.ValidCategory(e.Category):

@@ -18,7 +18,10 @@ import (
 // inRooms skips a test where the kernel permits no rooms.
 func inRooms(t *testing.T) {
 	t.Helper()
-	if err := (&procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: procgroup.Threads{Each: 100}}).TryRoom(nil); err != nil {
+	if err := (&procgroup.Launcher{
+		Secrets: secrets.New(nil), MaxOutput: 1 << 20,
+		Threads: procgroup.Threads{Each: 100},
+	}).TryRoom(nil); err != nil {
 		t.Skipf("this host permits no rooms: %v", err)
 	}
 }
@@ -74,7 +77,8 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT
 setsid sleep ` + mark + ` & (setsid sh -c 'exec sleep ` + mark + `' &)
 echo work > done`
 	s := b.set(Config{
-		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}}, Caches: map[string]Cache{"one": {Env: "CACHE", Shared: true}},
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}},
+		Caches: map[string]Cache{"one": {Env: "CACHE", Shared: true}},
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Caches: []string{"one"}}},
 	}, filepath.Join(given, "store"))
 	if s.launcher.User != nil {
@@ -96,8 +100,9 @@ echo work > done`
 	require.NoError(t, err)
 	require.Less(t, processes, 10)
 	for what, want := range map[string]string{
-		"outside": "No such file", "shared-write": "Read-only file system", "system": "Read-only file system", "ptrace": "Permission denied",
-		"mount": "must be superuser", "device": "Operation not permitted", "sysctl": "Permission denied",
+		"outside": "No such file", "shared-write": "Read-only file system", "system": "Read-only file system",
+		"ptrace": "Permission denied",
+		"mount":  "must be superuser", "device": "Operation not permitted", "sysctl": "Permission denied",
 	} {
 		require.Contains(t, said[what], want, what)
 	}
@@ -133,7 +138,11 @@ echo "shm: $(df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2)"`}}},
 	})
 	out, err := b.run(s)
 	require.NoError(t, err, string(out.Log))
-	for _, want := range []string{"keys: function not implemented / function not implemented", "copies of mounts: function not implemented", "mounts: 32", "inotify: 32", "max_inotify_instances: Permission denied", "shm: 1048576"} {
+	for _, want := range []string{
+		"keys: function not implemented / function not implemented",
+		"copies of mounts: function not implemented", "mounts: 32", "inotify: 32", "max_inotify_instances: Permission denied",
+		"shm: 1048576",
+	} {
 		require.Contains(t, string(out.Log), want)
 	}
 }
@@ -195,9 +204,12 @@ func TestRemovedFilesInARoomCount(t *testing.T) {
 	inRooms(t)
 	b := newBench(t)
 	b.isolation = IsolationRequired
-	s := b.set(Config{Isolation: IsolationRequired, Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", `
+	s := b.set(Config{
+		Isolation: IsolationRequired,
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", `
 for dir in /workspace /home/agent /tmp; do (exec 9> $dir/big; rm $dir/big; head -c 1000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & done
-(exec 9> /dev/shm/big; rm /dev/shm/big; head -c 9000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & wait`}}}})
+(exec 9> /dev/shm/big; rm /dev/shm/big; head -c 9000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & wait`}}},
+	})
 	job, ended := b.job(), make(chan error, 1)
 	go func() {
 		_, err := s.Run(t.Context(), job)

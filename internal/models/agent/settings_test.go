@@ -17,8 +17,10 @@ func TestSettingsAreWrittenWhateverIsInTheirPlace(t *testing.T) {
 	name, text := program.SettingsFile, program.Settings
 	for what, leave := range map[string]func(dir string) error{
 		"nothing": func(string) error { return nil }, "a file": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
-		"a directory": func(dir string) error { return os.Mkdir(dir, 0o700) }, "one without rights": func(dir string) error { return os.Mkdir(dir, 0) },
-		"a link that leads nowhere": func(dir string) error { return os.Symlink("/nowhere", dir) }, "a link out of HOME": func(dir string) error { return os.Symlink(os.TempDir(), dir) },
+		"a directory":               func(dir string) error { return os.Mkdir(dir, 0o700) },
+		"one without rights":        func(dir string) error { return os.Mkdir(dir, 0) },
+		"a link that leads nowhere": func(dir string) error { return os.Symlink("/nowhere", dir) },
+		"a link out of HOME":        func(dir string) error { return os.Symlink(os.TempDir(), dir) },
 	} {
 		home := t.TempDir()
 		require.NoError(t, leave(filepath.Join(home, filepath.Dir(name))))

@@ -112,11 +112,14 @@ func TestNothingOutlivesTheAttempt(t *testing.T) {
 		want   string
 		dead   []string
 	}{
-		"success":      {daemon, run, "", []string{"daemon"}},
-		"failure":      {daemon + "exit 3", run, "exit status 3", []string{"daemon"}},
-		"timeout":      {daemon + "sleep 100", timeout, "timeout", []string{"daemon"}},
-		"cancellation": {daemon + "trap '' TERM; echo $$ > pid; while :; do sleep 1; done", cancel, errEnough.Error(), []string{"pid", "daemon"}},
-		"frozen":       {"echo $$ > pid; kill -STOP $$", cancel, errEnough.Error(), []string{"pid"}},
+		"success": {daemon, run, "", []string{"daemon"}},
+		"failure": {daemon + "exit 3", run, "exit status 3", []string{"daemon"}},
+		"timeout": {daemon + "sleep 100", timeout, "timeout", []string{"daemon"}},
+		"cancellation": {
+			daemon + "trap '' TERM; echo $$ > pid; while :; do sleep 1; done", cancel, errEnough.Error(),
+			[]string{"pid", "daemon"},
+		},
+		"frozen": {"echo $$ > pid; kill -STOP $$", cancel, errEnough.Error(), []string{"pid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +194,8 @@ func (b *bench) freezes(worker *exec.Cmd, shim, agent int) bool {
 func TestLockOutlivesAKilledWorker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	cmd, _ := b.worker(daemon + "trap '' TERM HUP; ls /proc/$$/fd > fds; echo $PPID > shim; echo $$ > pid; while :; do sleep 1; done")
+	cmd, _ := b.worker(daemon + "trap '' TERM HUP; ls /proc/$$/fd > fds; echo $PPID > shim; echo $$ > pid; while :; do sleep 1; " +
+		"done")
 	eventually(t, "the agent is at work", func() bool { return b.pid("pid") != 0 })
 	fds, err := os.ReadFile(b.path("fds"))
 	require.NoError(t, err)
@@ -256,7 +260,10 @@ func TestSignalsDoNotEndAShim(t *testing.T) {
 	require.NoError(t, err)
 	ignored, err := strconv.ParseUint(strings.Fields(string(text))[1], 16, 64)
 	require.NoError(t, err)
-	other := []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSYS, syscall.SIGSTKFLT, 32, 33, 34}
+	other := []syscall.Signal{
+		syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE,
+		syscall.SIGSEGV, syscall.SIGSYS, syscall.SIGSTKFLT, 32, 33, 34,
+	}
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if !slices.Contains(other, sig) {
 			require.NoError(t, syscall.Kill(b.pid("shim"), sig), sig)
@@ -343,8 +350,14 @@ func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cfg := Config{
-		RunAs: "nobody", Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", "id -un > who; echo $HOME > $HOME/home; cat input >> who; echo '{\"summary\":\"ok\"}' > $MAESTRO_RESULT"}}},
-		Checks: map[string]CheckDefinition{"c": {Argv: []string{"sh", "-c", `test "$(id -un)" = nobody && touch "$CACHE/x" new`}, Caches: []string{"one"}}},
+		RunAs: "nobody", Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{
+			"sh", "-c",
+			"id -un > who; echo $HOME > $HOME/home; cat input >> who; echo '{\"summary\":\"ok\"}' > $MAESTRO_RESULT",
+		}}},
+		Checks: map[string]CheckDefinition{"c": {
+			Argv:   []string{"sh", "-c", `test "$(id -un)" = nobody && touch "$CACHE/x" new`},
+			Caches: []string{"one"},
+		}},
 		Caches: map[string]Cache{"one": {Env: "CACHE"}},
 	}
 	if os.Geteuid() != 0 {

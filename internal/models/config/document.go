@@ -314,7 +314,8 @@ type entry struct {
 // elsewhere or has no text of its own.
 func (e entry) at() place {
 	switch e.value.(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode, *ast.AliasNode, *ast.TagNode:
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode, *ast.AliasNode,
+		*ast.TagNode:
 		return placeOf(e.value.GetToken())
 	}
 	return placeOf(e.key)

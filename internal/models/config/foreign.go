@@ -12,11 +12,13 @@ var foreignFormats = []struct {
 }{
 	{
 		func(top map[string]any) bool { _, ok := top["nodes"].([]any); return ok },
-		"is a workflow of Archon; in a team file its nodes are phases (depends_on is needs), and the prompt of each is the instructions of a persona",
+		"is a workflow of Archon; in a team file its nodes are phases (depends_on is needs), and the prompt of each is the " +
+			"instructions of a persona",
 	},
 	{
 		func(top map[string]any) bool { return anyEntry(top["agents"], "instruction", "toolsets", "sub_agents") },
-		"is an agent file of docker-agent; in a team file its agents are personas (instruction is instructions), in an order of phases; " +
+		"is an agent file of docker-agent; in a team file its agents are personas (instruction is instructions), in an order " +
+			"of phases; " +
 			"their models are agents of the worker file",
 	},
 	{
@@ -25,13 +27,15 @@ var foreignFormats = []struct {
 	},
 	{
 		func(top map[string]any) bool { return anyEntry(top, "expected_output") },
-		"has tasks of CrewAI; in a team file they are phases: description is part of the instructions, expected_output is what a phase produces or checks",
+		"has tasks of CrewAI; in a team file they are phases: description is part of the instructions, expected_output is what a " +
+			"phase produces or checks",
 	},
 	{
 		func(top map[string]any) bool {
 			return top["tracker"] != nil && (top["workspace"] != nil || top["codex"] != nil)
 		},
-		"is a workflow of Symphony; its text is the instructions of a persona, its agent belongs in the worker file, and a hook starts sessions from a tracker",
+		"is a workflow of Symphony; its text is the instructions of a persona, its agent belongs in the worker file, and a hook " +
+			"starts sessions from a tracker",
 	},
 }
 

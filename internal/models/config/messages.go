@@ -70,7 +70,8 @@ func mistyped(value any, s map[string]any) string {
 		if len(names) == 0 {
 			return fmt.Sprintf("must be a mapping, not %s; write each entry as `name: ...`", describe(value))
 		}
-		return fmt.Sprintf("must be a mapping with fields such as %s, not %s", strings.Join(names[:min(3, len(names))], ", "), describe(value))
+		return fmt.Sprintf("must be a mapping with fields such as %s, not %s", strings.Join(names[:min(3, len(names))], ", "),
+			describe(value))
 	case "array":
 		if isText && len(text) <= 60 {
 			return fmt.Sprintf("must be a list, not %s; write [%s]", describe(value), text)

@@ -40,7 +40,8 @@ func (s *source) parse() (root ast.Node, problem *Problem) {
 			continue
 		}
 		if root != nil {
-			_, problem = refuse(startOf(doc.Body), "a second document starts here; a file has one document: remove this one, or move it into a separate file")
+			_, problem = refuse(startOf(doc.Body), "a second document starts here; a file has one document: remove this one, or move it "+
+				"into a separate file")
 			return root, problem
 		}
 		root = doc.Body
@@ -111,14 +112,16 @@ func runawayQuote(tokens token.Tokens) (at place, quote string, found bool) {
 var syntaxWords = []struct{ parser, ours string }{
 	{"character '\t'", "a tab cannot indent; use spaces"},
 	{"tab character", "a tab cannot indent; use spaces"},
-	{"mapping value is not allowed", "a second `name: value` begins on this line, or in the text that it starts; check the indentation, or put text that has a colon in quotes"},
+	{"mapping value is not allowed", "a second `name: value` begins on this line, or in the text that it starts; check the " +
+		"indentation, or put text that has a colon in quotes"},
 	{"map key-value is pre-defined", "something follows the value that already ended here; put the whole text in quotes"},
 	{"value is not allowed in this context", "this fits nothing above it; indent it like the lines that it belongs to"},
 	{"non-map value is specified", "`name: value` was expected; is the colon missing, or the space after it?"},
 	{"',' or ']' must be specified", "the list that starts with [ does not end; a comma or ] is missing before this"},
 	{"',' or '}' must be specified", "the mapping that starts with { does not end; a comma or } is missing before this"},
 	{"end character of double-quoted", `the text that starts with " does not end; add the closing quote`},
-	{"end character of single-quoted", "the text that starts with ' does not end; add the closing quote, and write ' inside the text as ''"},
+	{"end character of single-quoted", "the text that starts with ' does not end; add the closing quote, and write ' inside the " +
+		"text as ''"},
 	{"is a reserved character", "text cannot start with this character; put it in quotes"},
 	{"unknown escape character", `no such \ sequence; write \\ for a backslash, or use single quotes`},
 	{"undefined alias name", "text cannot start with *; put it in quotes"},

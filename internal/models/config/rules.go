@@ -112,9 +112,11 @@ var synonyms = map[string][]string{
 	"outputs": {"produces", "keep"}, "artifacts": {"produces", "keep"}, "exclude": {"ignore"}, "tests": {"checks"},
 	"command": {"argv"}, "cmd": {"argv"}, "args": {"argv"}, "run": {"argv"}, "type": {"kind"}, "environment": {"env"},
 	"max_tokens": {"tokens", "max_output_tokens"}, "cost": {"usd"}, "id": {"name"},
-	"api_key": {"key_env"}, "api_key_env": {"key_env"}, "endpoint": {"base_url"}, "url": {"base_url", "url_env"}, "max_iterations": {"max_turns"},
-	"token": {"token_env"}, "email": {"email_env"}, "user": {"email_env"}, "secret": {"secret_env"}, "custom_fields": {"fields"},
-	"issue_type": {"type"}, "project_key": {"project"}, "priority": {"priorities"}, "component": {"components"},
+	"api_key": {"key_env"}, "api_key_env": {"key_env"}, "endpoint": {"base_url"}, "url": {"base_url", "url_env"},
+	"max_iterations": {"max_turns"},
+	"token":          {"token_env"}, "email": {"email_env"}, "user": {"email_env"}, "secret": {"secret_env"},
+	"custom_fields": {"fields"},
+	"issue_type":    {"type"}, "project_key": {"project"}, "priority": {"priorities"}, "component": {"components"},
 }
 
 // violations converts the validator's errors.
@@ -217,7 +219,8 @@ func choices(value any, path string, trail []map[string]any) []violation {
 	if len(present) > 1 {
 		return []violation{{path: spec.FieldPath(path, present[1]), message: "conflicts with " + present[0] + "; keep one of them"}}
 	}
-	return []violation{{path: spec.FieldPath(path, names[0]), message: "is missing" + example(trail, names[0]) + "; or give " + strings.Join(names[1:], " or ") + " instead"}}
+	return []violation{{path: spec.FieldPath(path, names[0]), message: "is missing" + example(trail, names[0]) + "; or give " +
+		strings.Join(names[1:], " or ") + " instead"}}
 }
 
 // follow finds the value at a location and its YAMLPath.

@@ -93,7 +93,8 @@ func mayNotBeRead(err error) string {
 // newSource checks that data is text, and splits it into lines.
 func newSource(file string, data []byte) (*source, *Problem) {
 	if len(data) > maxFile {
-		return nil, &Problem{File: file, Message: fmt.Sprintf("is larger than %d KiB; move long instructions into an instructions_file", maxFile/1024)}
+		return nil, &Problem{File: file, Message: fmt.Sprintf("is larger than %d KiB; move long instructions into an instructions_file",
+			maxFile/1024)}
 	}
 	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
 		return nil, &Problem{File: file, Message: "is UTF-16; save it as UTF-8"}

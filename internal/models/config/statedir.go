@@ -54,7 +54,8 @@ func stateDir(usual, flag string, env func(string) string, create bool) (dir, no
 		return usual, "", nil
 	}
 	if err := os.MkdirAll(own, 0o700); err != nil {
-		return "", "", fmt.Errorf("%s %s, and %s cannot be created (%w); name a state directory with --state-dir or %s", usual, why, own, err, StateDirEnv)
+		return "", "", fmt.Errorf("%s %s, and %s cannot be created (%w); name a state directory with --state-dir or %s", usual, why,
+			own, err, StateDirEnv)
 	}
 	return own, fmt.Sprintf("created %s for the state, because %s %s", own, usual, why), nil
 }

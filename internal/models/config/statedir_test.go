@@ -58,7 +58,8 @@ func TestStateDirThatCannotBe(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, _, err := stateDir(file, "", environment(nil), true)
-	require.ErrorContains(t, err, "is not a directory, and HOME is not set; name a state directory with --state-dir or MAESTRO_STATE_DIR")
+	require.ErrorContains(t, err, "is not a directory, and HOME is not set; name a state directory with --state-dir or "+
+		"MAESTRO_STATE_DIR")
 	_, _, err = stateDir(file, "", environment(map[string]string{"XDG_STATE_HOME": file}), true)
 	require.ErrorContains(t, err, "cannot be created")
 	dir, _, err := stateDir(file, "", environment(nil), false)

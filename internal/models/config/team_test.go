@@ -19,7 +19,10 @@ import (
 // The text of a team that a page shows is read as the same team.
 func TestATeamIsWrittenAsItIsRead(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{filepath.Join("testdata", "good", "full.yaml"), filepath.Join("..", "..", "..", "examples", "shortener", "team.yaml")} {
+	for _, file := range []string{
+		filepath.Join("testdata", "good", "full.yaml"),
+		filepath.Join("..", "..", "..", "examples", "shortener", "team.yaml"),
+	} {
 		team, err := LoadTeam(file)
 		require.NoError(t, err)
 		text, err := TeamText(team)
@@ -192,7 +195,8 @@ func TestTerminalIsNotWrittenTo(t *testing.T) {
 func TestHugeFilesAreRefusedSoon(t *testing.T) {
 	t.Parallel()
 	for name, unit := range map[string]string{
-		"lists": "[", "mappings": "{a: ", "entries": "- ", "keys": "? ", "anchors": "&a ", "tags": "!a ", "quotes": "'", "aliases": "*a ",
+		"lists": "[", "mappings": "{a: ", "entries": "- ", "keys": "? ", "anchors": "&a ", "tags": "!a ", "quotes": "'",
+		"aliases": "*a ",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +246,8 @@ func seed(f *testing.F, dir string) {
 func TestAFileOfAnotherSystemIsNamed(t *testing.T) {
 	t.Parallel()
 	for want, text := range map[string]string{
-		"is a workflow of Archon":          "name: fix\ndescription: Fix it\nnodes:\n- {id: plan, command: plan}\n- {id: do, prompt: do it, depends_on: [plan]}\n",
+		"is a workflow of Archon": "name: fix\ndescription: Fix it\nnodes:\n- {id: plan, command: plan}\n- {id: do, prompt: " +
+			"do it, depends_on: [plan]}\n",
 		"is an agent file of docker-agent": "version: 10\nagents:\n  root: {model: openai/gpt-5, description: d, instruction: help}\n",
 		"has agents of CrewAI":             "researcher:\n  role: r\n  goal: g\n  backstory: b\n",
 		"has tasks of CrewAI":              "research:\n  description: d\n  expected_output: e\n  agent: researcher\n",
@@ -259,9 +264,11 @@ const symphonys = "tracker: {kind: linear}\nworkspace: {root: /w}\ncodex: {comma
 
 func TestARequirementMayHaveFrontMatter(t *testing.T) {
 	t.Parallel()
-	require.Contains(t, ForeignDocument("---\n"+symphonys+"---\n"), "is a workflow of Symphony; its text is the instructions of a persona")
+	require.Contains(t, ForeignDocument("---\n"+symphonys+"---\n"),
+		"is a workflow of Symphony; its text is the instructions of a persona")
 	for _, text := range []string{
-		"", "---", "---\n", "# " + symphonys, "---\ntitle: Shout\ntracker: LIN-7\n---\nAdd a flag.\n", "---\n" + symphonys, "---\n\x00\n---\n", "---\n[: {\n---\n",
+		"", "---", "---\n", "# " + symphonys, "---\ntitle: Shout\ntracker: LIN-7\n---\nAdd a flag.\n", "---\n" + symphonys,
+		"---\n\x00\n---\n", "---\n[: {\n---\n",
 	} {
 		require.Empty(t, ForeignDocument(text), "%q", text)
 	}

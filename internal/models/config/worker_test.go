@@ -34,7 +34,8 @@ func TestWorkerFileSaysWhatItSays(t *testing.T) {
 	t.Parallel()
 	cfg, err := LoadWorker(filepath.Join("testdata", "good", "agents.yaml"))
 	require.NoError(t, err)
-	require.Equal(t, []string{"./writer.sh", "--fast", "-n", "5"}, cfg.Agents["writer"].Argv, "arguments are taken as they are written")
+	require.Equal(t, []string{"./writer.sh", "--fast", "-n", "5"}, cfg.Agents["writer"].Argv,
+		"arguments are taken as they are written")
 	require.Equal(t, agent.DefaultTimeout, cfg.Agents["demo"].Timeout)
 	require.Equal(t, "GOCACHE", cfg.Caches["go-build"].Env)
 	require.Equal(t, "100MB", cfg.Limits.FileBytes.String())
@@ -42,7 +43,10 @@ func TestWorkerFileSaysWhatItSays(t *testing.T) {
 		URL: "https://example.atlassian.net", Deployment: agent.JiraCloud, EmailEnv: "JIRA_EMAIL", TokenEnv: "JIRA_TOKEN",
 		IndexDelay: textfmt.Duration(5 * time.Minute), Timeout: agent.DefaultJiraTimeout,
 	}, cfg.Jira)
-	require.Equal(t, &agent.Webhook{URLEnv: "MAESTRO_WEBHOOK_URL", SecretEnv: "MAESTRO_WEBHOOK_SECRET", Timeout: agent.DefaultWebhookTimeout}, cfg.Webhook)
+	require.Equal(t, &agent.Webhook{
+		URLEnv: "MAESTRO_WEBHOOK_URL", SecretEnv: "MAESTRO_WEBHOOK_SECRET",
+		Timeout: agent.DefaultWebhookTimeout,
+	}, cfg.Webhook)
 	require.Equal(t, "http://localhost:8233", cfg.WebUI)
 }
 

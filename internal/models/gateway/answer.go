@@ -171,7 +171,8 @@ func (a *answer) stopIf(err error, facts wire.Facts) {
 // finish books the call if it is not booked yet, ends the program's answer, and reports to the breaker.
 func (a *answer) finish(err error) {
 	if errors.Is(err, errAnswerTooLarge) { // the program would repeat the request
-		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of more than %d KB, longer than the request permits", a.provider.Name, a.size>>10))
+		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of more than %d KB, longer than the request permits",
+			a.provider.Name, a.size>>10))
 	}
 	facts := a.meter.Facts()
 	if err == nil {
@@ -195,7 +196,8 @@ func (a *answer) finish(err error) {
 	case errors.As(a.stopReason, &f):
 		a.fail(f)
 		if a.isStream() {
-			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.parsed.Format, wire.BudgetSpent, f.Message)) // the program may have disconnected
+			// the program may have disconnected
+			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.parsed.Format, wire.BudgetSpent, f.Message))
 			return
 		}
 	case a.stopReason != nil:
@@ -253,12 +255,14 @@ func (a *answer) settle(facts wire.Facts) {
 		}
 	}
 	if tier := a.forecast.Unlisted(facts); tier != "" {
-		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
+		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the "+
+			"tier to the model's prices",
 			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
 	}
 	how := cmp.Or(facts.Stop, "complete") + facts.Answer().Mark()
 	if facts.Differs != "" {
-		a.gateway.o.Log.Warn("The counts of a provider do not agree; the higher figure is booked", "provider", a.provider.Name, "model", a.parsed.Model, "why", facts.Differs)
+		a.gateway.o.Log.Warn("The counts of a provider do not agree; the higher figure is booked", "provider", a.provider.Name, "model",
+			a.parsed.Model, "why", facts.Differs)
 	}
 	a.writeTranscript(how, used)
 	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt

@@ -53,7 +53,8 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 	t.Helper()
 	b := &bench{provider: providertest.New(t, script), account: callstest.New(left), waits: session.NewPausedTime(time.Now)}
 	o := gateway.Options{
-		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
+		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Patience: 20 * time.Second,
 	}
 	var providers []gateway.Provider // in the order of their names
 	for _, api := range wire.APIs() {
@@ -81,7 +82,8 @@ func (b *bench) open(a gateway.Account) *gateway.Access {
 		names = append(names, string(api))
 	}
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: names, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: names,
+		Mask:   func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
 }
@@ -110,10 +112,19 @@ func (b *bench) fail(f *failures.Failure) {
 type format struct{ provider, path, streamPath, body string }
 
 var formats = map[string]format{
-	"messages":  {"anthropic", "/v1/messages", "/v1/messages", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
-	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
+	"messages": {
+		"anthropic", "/v1/messages", "/v1/messages",
+		`{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`,
+	},
+	"chat": {
+		"openai", "/chat/completions", "/chat/completions",
+		`{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`,
+	},
 	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
-	"gemini":    {"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`},
+	"gemini": {
+		"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
+		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`,
+	},
 }
 
 // TestEveryFormatIsAsked by the tests of the gateway.

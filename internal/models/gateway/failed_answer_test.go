@@ -41,15 +41,28 @@ func TestAnAnswerThatEndsInAnErrorCostsWhatItSays(t *testing.T) {
 		// estimated: a part of the cost is not known.
 		estimated bool
 	}{
-		"counted":               {"text/event-stream", text + counted + failed, cost.Usage{InputTokens: 100, OutputTokens: 30}, false},
-		"not counted":           {"text/event-stream", text + failed, cost.Usage{}, true},
-		"counted, and cut":      {"text/event-stream", text + counted, cost.Usage{InputTokens: 100, OutputTokens: 30}, true},
-		"an error as a stream":  {"text/event-stream", failed, cost.Usage{}, false},
-		"a rejected request":    {"text/event-stream", `data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}]}` + "\n\n" + `data: {"error":{"message":"Slow down","code":429}}` + "\n\n", cost.Usage{}, false},
-		"nothing but the end":   {"text/event-stream", "data: [DONE]\n\n", cost.Usage{}, false},
-		"another document":      {"application/json", `{"status":"ok","data":"` + strings.Repeat("x", 2000) + `"}`, cost.Usage{}, false},
-		"a bare error":          {"text/event-stream", `data: {"object":"error","message":"too many","code":429}` + "\n\n", cost.Usage{}, false},
-		"an error as an answer": {"application/json", `{"error":{"message":"The upstream has failed.","code":502}}`, cost.Usage{}, false},
+		"counted":              {"text/event-stream", text + counted + failed, cost.Usage{InputTokens: 100, OutputTokens: 30}, false},
+		"not counted":          {"text/event-stream", text + failed, cost.Usage{}, true},
+		"counted, and cut":     {"text/event-stream", text + counted, cost.Usage{InputTokens: 100, OutputTokens: 30}, true},
+		"an error as a stream": {"text/event-stream", failed, cost.Usage{}, false},
+		"a rejected request": {"text/event-stream", `data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}]}` +
+			"\n\n" + `data: {"error":{"message":"Slow down","code":429}}` + "\n\n", cost.Usage{}, false},
+		"nothing but the end": {"text/event-stream", "data: [DONE]\n\n", cost.Usage{}, false},
+		"another document": {
+			"application/json", `{"status":"ok","data":"` + strings.Repeat("x", 2000) + `"}`,
+			cost.Usage{},
+			false,
+		},
+		"a bare error": {
+			"text/event-stream", `data: {"object":"error","message":"too many","code":429}` + "\n\n",
+			cost.Usage{},
+			false,
+		},
+		"an error as an answer": {
+			"application/json", `{"error":{"message":"The upstream has failed.","code":502}}`,
+			cost.Usage{},
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -239,7 +239,11 @@ type Access struct {
 func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
-	access := &Access{Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g, recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls), bodies: semaphore.NewWeighted(maxLarge * g.o.MaxRequest)}
+	access := &Access{
+		Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g,
+		recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls),
+		bodies: semaphore.NewWeighted(maxLarge * g.o.MaxRequest),
+	}
 	access.ctx, access.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	g.mu.Lock()
 	defer g.mu.Unlock()

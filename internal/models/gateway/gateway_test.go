@@ -85,13 +85,16 @@ func TestFaultsBeforeTheFirstByteAreWaitedOut(t *testing.T) {
 	}{
 		"429, seconds":      {fault: providertest.Fault{Status: 429, RetryAfter: "1"}},
 		"429, milliseconds": {fault: providertest.Fault{Status: 429, Header: http.Header{"Retry-After-Ms": {"20"}}}},
-		"429, a date":       {fault: providertest.Fault{Status: 429, RetryAfter: time.Now().Add(time.Second).UTC().Format(http.TimeFormat)}},
-		"529":               {fault: providertest.Fault{Status: 529}},
-		"502":               {fault: providertest.Fault{Status: 502}},
-		"no answer":         {fault: providertest.Fault{NoAnswer: true}, unsure: true},
-		"reset":             {fault: providertest.Fault{Reset: providertest.ResetBefore}, unsure: true},
-		"reset in headers":  {fault: providertest.Fault{Reset: providertest.ResetHeaders}, unsure: true},
-		"reset after them":  {fault: providertest.Fault{Reset: providertest.ResetBody}, unsure: true},
+		"429, a date": {fault: providertest.Fault{
+			Status:     429,
+			RetryAfter: time.Now().Add(time.Second).UTC().Format(http.TimeFormat),
+		}},
+		"529":              {fault: providertest.Fault{Status: 529}},
+		"502":              {fault: providertest.Fault{Status: 502}},
+		"no answer":        {fault: providertest.Fault{NoAnswer: true}, unsure: true},
+		"reset":            {fault: providertest.Fault{Reset: providertest.ResetBefore}, unsure: true},
+		"reset in headers": {fault: providertest.Fault{Reset: providertest.ResetHeaders}, unsure: true},
+		"reset after them": {fault: providertest.Fault{Reset: providertest.ResetBody}, unsure: true},
 	} {
 		for kind, f := range formats {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -150,7 +153,8 @@ func TestASpentBudgetIsTheProvidersError(t *testing.T) {
 	for kind, f := range formats {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			// The provider counts the prompt where it offers that. So much is left that the first call fits only with a shorter answer, and the second not at all.
+			// The provider counts the prompt where it offers that. So much is left that the first call fits only with a shorter answer,
+			// and the second not at all.
 			b := newBench(t, func(r providertest.Request) providertest.Reply {
 				return providertest.Reply{Text: "x", Usage: cost.Usage{InputTokens: 5, OutputTokens: r.MaxTokens}}
 			}, 400, nil)
@@ -237,7 +241,8 @@ func TestTheProgramGoes(t *testing.T) {
 	}, -1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.address+"/anthropic/v1/messages", strings.NewReader(`{"max_tokens":900,"stream":true}`))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.address+"/anthropic/v1/messages",
+		strings.NewReader(`{"max_tokens":900,"stream":true}`))
 	require.NoError(t, err)
 	request.Header.Set("X-Api-Key", b.access.Token)
 	response, err := http.DefaultClient.Do(request)
@@ -298,11 +303,14 @@ func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
 		return reply
 	}, -1, nil)
 	var program net.Conn
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (_ net.Conn,
+		err error,
+	) {
 		program, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return program, err
 	}}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/openai/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":9,"stream":true}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/openai/v1/chat/completions",
+		strings.NewReader(`{"model":"m","max_tokens":9,"stream":true}`))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+b.access.Token)
 	response, err := client.Do(request)
@@ -325,7 +333,8 @@ func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
 	settled, unsettled, _ := b.account.Sum()
 	require.Equal(t, usage, settled)
 	require.Zero(t, unsettled)
-	require.Eventually(t, func() (lost bool) { b.account.Locked(func() { lost = b.account.Lost == 1 }); return lost }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() (lost bool) { b.account.Locked(func() { lost = b.account.Lost == 1 }); return lost }, time.Minute,
+		time.Millisecond)
 }
 
 // TestAnAnswerIsBookedBeforeItsEndIsPassed: a program never acts on an answer that would be paid for
@@ -352,7 +361,8 @@ func TestAnAnswerIsBookedBeforeItsEndIsPassed(t *testing.T) {
 				if stream {
 					path = f.streamPath
 				}
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+path, strings.NewReader(fmt.Sprintf(f.body, stream, "hello")))
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+path,
+					strings.NewReader(fmt.Sprintf(f.body, stream, "hello")))
 				require.NoError(t, err)
 				request.Header.Set("Authorization", "Bearer "+b.access.Token)
 				response, err := http.DefaultClient.Do(request)
@@ -363,7 +373,8 @@ func TestAnAnswerIsBookedBeforeItsEndIsPassed(t *testing.T) {
 					part, n := make([]byte, 4096), 0
 					n, err = response.Body.Read(part)
 					text += string(part[:n])
-					all.Store(strings.Contains(text, "message_stop") || strings.Contains(text, "[DONE]") || strings.Contains(text, "response.completed") ||
+					all.Store(strings.Contains(text, "message_stop") || strings.Contains(text, "[DONE]") ||
+						strings.Contains(text, "response.completed") ||
 						strings.Contains(text, `"STOP"`) || !stream && strings.HasSuffix(text, "}"))
 				}
 				require.True(t, all.Load())

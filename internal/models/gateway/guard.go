@@ -146,10 +146,16 @@ var droppedHeaders = []string{
 
 // droppedPrefixes are prefixes of headers that are removed: they name another client, method or path, or request a part
 // of the answer, which may not contain the usage.
-var droppedPrefixes = []string{"X-Forwarded-", "Proxy-", "Maestro-", "X-Goog-", "X-Http-Method", "X-Method-Override", "X-Original-", "X-Rewrite-", "Range", "If-"}
+var droppedPrefixes = []string{
+	"X-Forwarded-", "Proxy-", "Maestro-", "X-Goog-", "X-Http-Method", "X-Method-Override",
+	"X-Original-", "X-Rewrite-", "Range", "If-",
+}
 
 // hopHeaders are the headers of a connection.
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings"}
+var hopHeaders = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Http2-Settings",
+}
 
 // passedHeaders returns the headers of a request or an answer without those that are removed. The
 // headers that Connection names are headers of the connection, too.

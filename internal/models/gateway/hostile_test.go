@@ -52,33 +52,36 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	}
 	token := b.access.Token
 	for name, request := range map[string]string{
-		"no token":              "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nContent-Length: 2\nConnection: close\n\n{}",
-		"another gateway's":     "POST /anthropic/v1/messages HTTP/1.1\n" + headers(other.access.Token),
-		"another attempt's":     "POST /anthropic/v1/messages HTTP/1.1\n" + headers(b.open(b.account).Token),
-		"half a token":          "POST /anthropic/v1/messages HTTP/1.1\n" + headers(token[:len(token)/2]),
-		"another provider":      "POST /other/v1/messages HTTP/1.1\n" + headers(token),
-		"no provider":           "POST /v1/messages HTTP/1.1\n" + headers(token),
-		"an encoded slash":      "POST /anthropic/v1%2fmessages HTTP/1.1\n" + headers(token),
-		"encoded dots":          "POST /anthropic/v1/%2e%2e/v1/messages HTTP/1.1\n" + headers(token),
-		"dots":                  "POST /anthropic/../anthropic/v1/messages HTTP/1.1\n" + headers(token),
-		"dots to another":       "POST /anthropic/../other/v1/messages HTTP/1.1\n" + headers(token),
-		"double slashes":        "POST //anthropic//v1/messages HTTP/1.1\n" + headers(token),
-		"another host":          "POST http://example.com/anthropic/v1/messages HTTP/1.1\n" + headers(token),
-		"this host, absolute":   "POST " + b.address + "/anthropic/v1/messages HTTP/1.1\n" + headers(token),
-		"user info":             "POST /anthropic/@example.com/v1/messages HTTP/1.1\n" + headers(token),
-		"a tunnel":              "CONNECT example.com:443 HTTP/1.1\n" + headers(token),
-		"a tunnel to itself":    "CONNECT /anthropic/v1/messages HTTP/1.1\n" + headers(token),
-		"an upgrade":            "GET /openai/v1/responses HTTP/1.1\nHost: x\nAuthorization: Bearer " + token + "\nConnection: Upgrade, close\nUpgrade: websocket\n\n",
-		"another method":        "PUT /anthropic/v1/messages HTTP/1.1\n" + headers(token),
-		"files":                 "GET /anthropic/v1/files HTTP/1.1\n" + headers(token),
-		"batches":               "POST /anthropic/v1/messages/batches HTTP/1.1\n" + headers(token),
-		"two lengths":           "POST /anthropic/v1/messages HTTP/1.1\nContent-Length: 4\n" + headers(token),
-		"a space in a header":   "POST /anthropic/v1/messages HTTP/1.1\nTransfer-Encoding : chunked\n" + headers(token),
-		"two encodings":         "POST /anthropic/v1/messages HTTP/1.1\nTransfer-Encoding: chunked, identity\n" + headers(token),
-		"large headers":         "POST /anthropic/v1/messages HTTP/1.1\nX: " + strings.Repeat("x", 100<<10) + "\n" + headers(token),
-		"a compressed request":  "POST /anthropic/v1/messages HTTP/1.1\nContent-Encoding: gzip\n" + headers(token),
-		"a body with two sides": "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nX-Api-Key: " + token + "\nContent-Length: 33\nConnection: close\n\n" + `{"max_tokens":1,"max_tokens":100}`,
-		"no JSON":               "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nX-Api-Key: " + token + "\nContent-Length: 3\nConnection: close\n\n{]}",
+		"no token":            "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nContent-Length: 2\nConnection: close\n\n{}",
+		"another gateway's":   "POST /anthropic/v1/messages HTTP/1.1\n" + headers(other.access.Token),
+		"another attempt's":   "POST /anthropic/v1/messages HTTP/1.1\n" + headers(b.open(b.account).Token),
+		"half a token":        "POST /anthropic/v1/messages HTTP/1.1\n" + headers(token[:len(token)/2]),
+		"another provider":    "POST /other/v1/messages HTTP/1.1\n" + headers(token),
+		"no provider":         "POST /v1/messages HTTP/1.1\n" + headers(token),
+		"an encoded slash":    "POST /anthropic/v1%2fmessages HTTP/1.1\n" + headers(token),
+		"encoded dots":        "POST /anthropic/v1/%2e%2e/v1/messages HTTP/1.1\n" + headers(token),
+		"dots":                "POST /anthropic/../anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"dots to another":     "POST /anthropic/../other/v1/messages HTTP/1.1\n" + headers(token),
+		"double slashes":      "POST //anthropic//v1/messages HTTP/1.1\n" + headers(token),
+		"another host":        "POST http://example.com/anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"this host, absolute": "POST " + b.address + "/anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"user info":           "POST /anthropic/@example.com/v1/messages HTTP/1.1\n" + headers(token),
+		"a tunnel":            "CONNECT example.com:443 HTTP/1.1\n" + headers(token),
+		"a tunnel to itself":  "CONNECT /anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"an upgrade": "GET /openai/v1/responses HTTP/1.1\nHost: x\nAuthorization: Bearer " + token +
+			"\nConnection: Upgrade, close\nUpgrade: websocket\n\n",
+		"another method":       "PUT /anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"files":                "GET /anthropic/v1/files HTTP/1.1\n" + headers(token),
+		"batches":              "POST /anthropic/v1/messages/batches HTTP/1.1\n" + headers(token),
+		"two lengths":          "POST /anthropic/v1/messages HTTP/1.1\nContent-Length: 4\n" + headers(token),
+		"a space in a header":  "POST /anthropic/v1/messages HTTP/1.1\nTransfer-Encoding : chunked\n" + headers(token),
+		"two encodings":        "POST /anthropic/v1/messages HTTP/1.1\nTransfer-Encoding: chunked, identity\n" + headers(token),
+		"large headers":        "POST /anthropic/v1/messages HTTP/1.1\nX: " + strings.Repeat("x", 100<<10) + "\n" + headers(token),
+		"a compressed request": "POST /anthropic/v1/messages HTTP/1.1\nContent-Encoding: gzip\n" + headers(token),
+		"a body with two sides": "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nX-Api-Key: " + token +
+			"\nContent-Length: 33\nConnection: close\n\n" + `{"max_tokens":1,"max_tokens":100}`,
+		"no JSON": "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nX-Api-Key: " + token +
+			"\nContent-Length: 3\nConnection: close\n\n{]}",
 	} {
 		got := raw(t, b, request)
 		require.Regexp(t, `^[45]\d\d `, got, name)
@@ -124,7 +127,8 @@ Content-Length: %d
 	require.True(t, bytes.Equal([]byte(body), sent.Body), "not a byte is changed")
 
 	for i, request := range []string{
-		"POST /openai/v1/responses HTTP/1.1\nX-Api-Key: " + b.access.Token, "POST /openai/v1/responses HTTP/1.1\nX-Goog-Api-Key: " + b.access.Token,
+		"POST /openai/v1/responses HTTP/1.1\nX-Api-Key: " + b.access.Token, "POST /openai/v1/responses HTTP/1.1\nX-Goog-Api-Key: " +
+			b.access.Token,
 		"POST /openai/v1/responses?key=" + b.access.Token + " HTTP/1.1",
 	} {
 		got = raw(t, b, request+fmt.Sprintf("\nHost: x\nConnection: close\nContent-Length: 13\n\n{\"input\":\"%d\"}", i))
@@ -138,7 +142,10 @@ Content-Length: %d
 func TestAKeyIsNotToldBack(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]providertest.Fault{
-		"an error":   {Status: 400, Type: "invalid_request_error", Message: "bad key " + theKey + ", not swordfish", Header: http.Header{"X-Echo": {theKey}}},
+		"an error": {
+			Status: 400, Type: "invalid_request_error", Message: "bad key " + theKey + ", not swordfish",
+			Header: http.Header{"X-Echo": {theKey}},
+		},
 		"a redirect": {Status: 307, Header: http.Header{"Location": {"http://127.0.0.1:1/" + theKey}}},
 	} {
 		b := newBench(t, func(providertest.Request) providertest.Reply { return providertest.Failing(fault) }, -1, nil)
@@ -161,7 +168,8 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 	const first = `data: {"id":"a","choices":[{"index":0,"delta":{"content":"half, s"}}]}` + "\n\n"
 	const counts = `"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}`
 	for name, told := range map[string]string{
-		"plain": theKey, "base64": base64.StdEncoding.EncodeToString([]byte("key " + theKey)), "hex": hex.EncodeToString([]byte(theKey)),
+		"plain": theKey, "base64": base64.StdEncoding.EncodeToString([]byte("key " + theKey)),
+		"hex": hex.EncodeToString([]byte(theKey)),
 	} {
 		for _, kind := range []string{"stream", "whole", "free"} {
 			t.Run(name+" "+kind, func(t *testing.T) {
@@ -169,7 +177,8 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 				seen := make(chan struct{})
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					half := len(told) / 2
-					parts := []string{`{"id":"a","was":"` + told[:half], told[half:] + `","choices":[{"index":0,"message":{"content":"all"},"finish_reason":"stop"}],` + counts + "}"}
+					parts := []string{`{"id":"a","was":"` + told[:half], told[half:] +
+						`","choices":[{"index":0,"message":{"content":"all"},"finish_reason":"stop"}],` + counts + "}"}
 					w.Header().Set("Content-Type", "application/json")
 					if kind == "stream" {
 						w.Header().Set("Content-Type", "text/event-stream")
@@ -199,7 +208,8 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 				if kind == "free" {
 					method, path = http.MethodGet, "/models"
 				}
-				request, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(fmt.Sprintf(formats["chat"].body, kind == "stream", "x")))
+				request, err := http.NewRequestWithContext(t.Context(), method, base+path,
+					strings.NewReader(fmt.Sprintf(formats["chat"].body, kind == "stream", "x")))
 				require.NoError(t, err)
 				request.Header.Set("Authorization", "Bearer "+b.access.Token)
 				response, err := http.DefaultClient.Do(request)
@@ -234,15 +244,23 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 // program gets no end, and less than it could guess the key from. It gets in full what only begins like the key.
 func TestAKeyIsNotToldInPieces(t *testing.T) {
 	t.Parallel()
-	const delta, ended = `{"type":"content_block_delta","index":0,"delta":{"type":"x",FIELD:%q}}`, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"output_tokens":9}}`
-	const choice, stop = `{"id":"a","choices":[{"index":0,"delta":{FIELD}}]}`, `{"id":"a","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":9}}`
+	const delta, ended = `{"type":"content_block_delta","index":0,"delta":{"type":"x",FIELD:%q}}`,
+		`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"output_tokens":9}}`
+	const choice, stop = `{"id":"a","choices":[{"index":0,"delta":{FIELD}}]}`,
+		`{"id":"a","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":9}}`
 	for name, c := range map[string]struct{ format, piece, field, end string }{
-		"content":        {"chat", choice, `"content":%q`, stop},
-		"tool_calls":     {"chat", choice, `"tool_calls":[{"index":0,"function":{"arguments":%q}}]`, stop},
-		"text_delta":     {"messages", delta, `"text"`, ended},
-		"partial_json":   {"messages", delta, `"partial_json"`, ended},
-		"output_text":    {"responses", `{"type":"response.output_text.delta","delta":%q}`, "", `{"type":"response.completed","response":{"id":"a","usage":{"input_tokens":9,"output_tokens":9}}}`},
-		"parts of lines": {"gemini", `{"candidates":[{"content":{"parts":[{"text":%q}]}}]}`, "", `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":9}}`},
+		"content":      {"chat", choice, `"content":%q`, stop},
+		"tool_calls":   {"chat", choice, `"tool_calls":[{"index":0,"function":{"arguments":%q}}]`, stop},
+		"text_delta":   {"messages", delta, `"text"`, ended},
+		"partial_json": {"messages", delta, `"partial_json"`, ended},
+		"output_text": {
+			"responses", `{"type":"response.output_text.delta","delta":%q}`, "",
+			`{"type":"response.completed","response":{"id":"a","usage":{"input_tokens":9,"output_tokens":9}}}`,
+		},
+		"parts of lines": {
+			"gemini", `{"candidates":[{"content":{"parts":[{"text":%q}]}}]}`, "",
+			`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":9}}`,
+		},
 	} {
 		for _, size := range []int{1, 7} {
 			for _, told := range []string{"so: " + theKey, "so: " + theKey[:12] + "er"} {
@@ -265,7 +283,8 @@ func TestAKeyIsNotToldInPieces(t *testing.T) {
 					})
 					_, body, err := b.ask(t.Context(), t, formats[c.format], true, "x")
 					got := ""
-					for _, m := range regexp.MustCompile(`"(?:content|arguments|text|partial_json|delta)":"([^"]*)"`).FindAllStringSubmatch(body, -1) {
+					for _, m := range regexp.MustCompile(`"(?:content|arguments|text|partial_json|delta)":"([^"]*)"`).FindAllStringSubmatch(body,
+						-1) {
 						got += m[1]
 					}
 					if !strings.Contains(told, theKey) {
@@ -339,7 +358,8 @@ func TestLongRequestsWaitForEachOther(t *testing.T) {
 	for i := range 12 {
 		asking.Go(func() {
 			body := fmt.Sprintf(`{"max_tokens":5,"messages":[],"x":"%d%s"}`, i, strings.Repeat("x", long-100))
-			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/anthropic/v1/messages", strings.NewReader(body))
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/anthropic/v1/messages",
+				strings.NewReader(body))
 			if i%2 == 0 {
 				request.ContentLength = -1
 			}
@@ -381,13 +401,15 @@ func TestWebToolsAreRefused(t *testing.T) {
 	}
 	for _, f := range formats {
 		offline := b.open(b.account)
-		_, text, err := post(t.Context(), t, b.serve(t, offline)+"/"+f.provider+strings.Replace("/v1"+f.path, "/v1/v1", "/v1", 1), offline.Token, fmt.Sprintf(f.body, false, "web_search at https://x.test"))
+		_, text, err := post(t.Context(), t, b.serve(t, offline)+"/"+f.provider+strings.Replace("/v1"+f.path, "/v1/v1", "/v1", 1),
+			offline.Token, fmt.Sprintf(f.body, false, "web_search at https://x.test"))
 		require.NoError(t, err)
 		require.Contains(t, text, "yes")
 	}
 	b.offline = false
 	permitted := b.open(b.account)
-	response, text, err := post(t.Context(), t, b.serve(t, permitted)+"/openai/v1/responses", permitted.Token, `{"model":"m","input":"x","tools":[{"type":"web_search"}]}`)
+	response, text, err := post(t.Context(), t, b.serve(t, permitted)+"/openai/v1/responses", permitted.Token,
+		`{"model":"m","input":"x","tools":[{"type":"web_search"}]}`)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
 }

@@ -77,9 +77,11 @@ func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, e
 	switch {
 	case err != nil || prices == nil:
 	case asked.Unpriced != "":
-		err = fmt.Errorf("%s has a cost that no answer reports, so that it cannot be booked; leave it out", textfmt.Shorten(asked.Unpriced, 80))
+		err = fmt.Errorf("%s has a cost that no answer reports, so that it cannot be booked; leave it out",
+			textfmt.Shorten(asked.Unpriced, 80))
 	case !prices.Has(asked.Tier) && asked.Tier != "flex": // flex costs less than the usual tier
-		err = fmt.Errorf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
+		err = fmt.Errorf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the "+
+			"worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
 			asked.Tier, textfmt.Shorten(asked.Model, 80), q.provider.Name, asked.Tier)
 	}
 	return asked, prices, err
@@ -88,7 +90,8 @@ func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, e
 // digest identifies a request by everything that the answer depends on.
 func digest(q *request, body []byte) spec.Digest {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", q.provider.Name, q.route.Path, query(q.r.URL), q.r.Header.Values("Anthropic-Beta")) // a hash never fails
+	// a hash never fails
+	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", q.provider.Name, q.route.Path, query(q.r.URL), q.r.Header.Values("Anthropic-Beta"))
 	_, _ = h.Write(body)
 	return spec.Digest(hex.EncodeToString(h.Sum(nil)))
 }
@@ -284,7 +287,8 @@ func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 		return call, err
 	case !p.measure():
 		if short {
-			f.Message += fmt.Sprintf("; %d tokens of that are for what the request refers to, like an earlier answer or a file: the provider does not count it before the call", p.forecast.Elsewhere)
+			f.Message += fmt.Sprintf("; %d tokens of that are for what the request refers to, like an earlier answer or a file: the "+
+				"provider does not count it before the call", p.forecast.Elsewhere)
 		}
 		return call, err
 	case short:
@@ -360,7 +364,8 @@ func (p *meteredCall) breakerOpenFor() time.Duration {
 // report reports an outcome to the breaker: a failure, or nil for an answer. A call fails once, however often it is
 // tried. A rejected request or a refused key is no failure of the provider.
 func (p *meteredCall) report(f *failures.Failure) {
-	if p.attempt.Breaker == nil || f != nil && (p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
+	if p.attempt.Breaker == nil || f != nil &&
+		(p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
 		return
 	}
 	p.failureReported = f != nil

@@ -36,16 +36,39 @@ func TestTheBillIsExact(t *testing.T) {
 		want    cost.USD
 	}{
 		"a cache for an hour beside one for minutes": {
-			providertest.Reply{Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 1000, CacheWriteTokens: 500, CacheWrite1hTokens: 200, OutputTokens: 10}},
+			providertest.Reply{Usage: cost.Usage{
+				InputTokens: 100, CacheReadTokens: 1000, CacheWriteTokens: 500, CacheWrite1hTokens: 200,
+				OutputTokens: 10,
+			}},
 			[]string{"messages"},
 			300_000 + 300_000 + 300*3750 + 200*6000 + 150_000,
 		},
-		"the longest prompt at the usual price":   {providertest.Reply{Usage: cost.Usage{InputTokens: 1000, CacheReadTokens: 199_000, OutputTokens: 1}}, []string{"messages", "chat", "responses", "gemini"}, 1000*3000 + 199_000*300 + 15_000},
-		"a token more":                            {providertest.Reply{Usage: cost.Usage{InputTokens: 1001, CacheReadTokens: 199_000, OutputTokens: 1}}, []string{"messages", "chat", "responses", "gemini"}, 1001*6000 + 199_000*600 + 22_500},
-		"a tier that the provider chose":          {providertest.Reply{Tier: "priority", Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 100, OutputTokens: 10}}, []string{"messages", "chat", "responses"}, 200*6000 + 10*30_000},
-		"a tier without prices, as the usual one": {providertest.Reply{Tier: "flex", Usage: cost.Usage{InputTokens: 100, OutputTokens: 10}}, []string{"messages", "chat", "responses"}, 100*3000 + 10*15_000},
-		"searches": {providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}}, []string{"messages", "responses", "gemini"}, 3*10_000_000 + 100*3000 + 10*15_000},
-		"thoughts": {providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}}, []string{"chat", "responses", "gemini"}, 100*3000 + 90*15_000},
+		"the longest prompt at the usual price": {providertest.Reply{Usage: cost.Usage{
+			InputTokens: 1000, CacheReadTokens: 199_000,
+			OutputTokens: 1,
+		}}, []string{"messages", "chat", "responses", "gemini"}, 1000*3000 + 199_000*300 + 15_000},
+		"a token more": {providertest.Reply{Usage: cost.Usage{
+			InputTokens: 1001, CacheReadTokens: 199_000,
+			OutputTokens: 1,
+		}}, []string{"messages", "chat", "responses", "gemini"}, 1001*6000 + 199_000*600 + 22_500},
+		"a tier that the provider chose": {providertest.Reply{Tier: "priority", Usage: cost.Usage{
+			InputTokens:     100,
+			CacheReadTokens: 100, OutputTokens: 10,
+		}}, []string{"messages", "chat", "responses"}, 200*6000 + 10*30_000},
+		"a tier without prices, as the usual one": {providertest.Reply{
+			Tier:  "flex",
+			Usage: cost.Usage{InputTokens: 100, OutputTokens: 10},
+		}, []string{"messages", "chat", "responses"}, 100*3000 + 10*15_000},
+		"searches": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}},
+			[]string{"messages", "responses", "gemini"},
+			3*10_000_000 + 100*3000 + 10*15_000,
+		},
+		"thoughts": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}},
+			[]string{"chat", "responses", "gemini"},
+			100*3000 + 90*15_000,
+		},
 	} {
 		for _, format := range c.formats {
 			for _, stream := range []bool{false, true} {
@@ -76,7 +99,10 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 	for _, c := range []struct{ provider, path, member, why string }{
 		{"anthropic", "/v1/messages", `"speed":"f\u0061st"`, `the service tier \"fast\"`},
 		{"anthropic", "/v1/messages", `"service_tier":"priority","inference_geo":"us"`, `the service tier \"priority+us\"`},
-		{"anthropic", "/v1/messages", `"tools":[{"name":"x","type":"code_execution_20250825"}]`, "code_execution_20250825 has a cost that no answer reports"},
+		{
+			"anthropic", "/v1/messages", `"tools":[{"name":"x","type":"code_execution_20250825"}]`,
+			"code_execution_20250825 has a cost that no answer reports",
+		},
 		{"openai", "/responses", `"service_tier":"scale"`, `the service tier \"scale\"`},
 		{"openai", "/responses", `"tools":[{"type":"file_search"}]`, "file_search has a cost"},
 		{"openai", "/chat/completions", `"web_search_options":{}`, "web_search_options has a cost"},
@@ -112,14 +138,29 @@ func TestWhatARequestRefersToIsReserved(t *testing.T) {
 		// counted: the provider has a count of tokens.
 		counted bool
 	}{
-		"an earlier answer":      {"openai/responses", `"input":"go on","previous_response_id":"resp_1"`, true},
-		"a conversation":         {"openai/responses", `"input":"go on","conversation":{"id":"c"}`, true},
-		"a file":                 {"openai/responses", `"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]`, true},
-		"a picture in a result":  {"openai/responses", `"input":[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://x/y.png"}]}]`, true},
-		"a document":             {"anthropic/v1/messages", `"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x"}}]}]`, true},
-		"a picture":              {"openai/chat/completions", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]`, false},
-		"a file that is counted": {"gemini/v1beta/models/m:generateContent", `"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}]`, true},
-		"a cache":                {"gemini/v1beta/models/m:generateContent", `"cachedContent":"cachedContents/x"`, true},
+		"an earlier answer": {"openai/responses", `"input":"go on","previous_response_id":"resp_1"`, true},
+		"a conversation":    {"openai/responses", `"input":"go on","conversation":{"id":"c"}`, true},
+		"a file": {
+			"openai/responses", `"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]`,
+			true,
+		},
+		"a picture in a result": {
+			"openai/responses",
+			`"input":[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://x/y.png"}]}]`, true,
+		},
+		"a document": {
+			"anthropic/v1/messages",
+			`"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x"}}]}]`, true,
+		},
+		"a picture": {
+			"openai/chat/completions",
+			`"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]`, false,
+		},
+		"a file that is counted": {
+			"gemini/v1beta/models/m:generateContent",
+			`"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}]`, true,
+		},
+		"a cache": {"gemini/v1beta/models/m:generateContent", `"cachedContent":"cachedContents/x"`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -168,9 +168,11 @@ func TestATranscriptHasEachItemOnce(t *testing.T) {
 				}
 				got := log.String()
 				lines := regexp.MustCompile(`(?m)^-- call (\d): .*`).ReplaceAllString(got, "-- call $1 ended")
-				require.Equal(t, "-- call 1 at … to "+c.provider+": m\n? tools: read, edit\n? system: Be brief.\n? user: Fix\n  │ it. ***\n"+
+				require.Equal(t, "-- call 1 at … to "+c.provider+": m\n? tools: read, edit\n? system: Be brief.\n? user: Fix\n  │ "+
+					"it. ***\n"+
 					thought+"I look.\n> read a.go\n-- call 1 ended\n"+
-					fmt.Sprintf("-- call 2 at … to %s: m; %d items as before\n", c.provider, known)+"< "+gist+"\n  │ failed: one\n  │ two\n"+
+					fmt.Sprintf("-- call 2 at … to %s: m; %d items as before\n", c.provider, known)+"< "+gist+
+					"\n  │ failed: one\n  │ two\n"+
 					"It is "+strings.Repeat("done. ", 20)+"***\n-- call 2 ended\n", lines)
 				b.account.Locked(func() {
 					require.Contains(t, got, b.account.Each[0].Text())
@@ -203,7 +205,8 @@ func TestATranscriptSaysWhatWentWrong(t *testing.T) {
 	b.account.Locked(func() { b.account.Left = 0 })
 	_, _, err = b.ask(t.Context(), t, formats["messages"], true, "hello")
 	require.NoError(t, err)
-	require.Equal(t, "-- call 2 at … to anthropic: m; 1 item as before\n! call 2: the budget of the team is spent\n", log.String()[before:])
+	require.Equal(t, "-- call 2 at … to anthropic: m; 1 item as before\n! call 2: the budget of the team is spent\n",
+		log.String()[before:])
 }
 
 // TestAnEarlierAttemptsConversationIsNotWrittenAgain continues one.
@@ -213,12 +216,14 @@ func TestAnEarlierAttemptsConversationIsNotWrittenAgain(t *testing.T) {
 		b := newBench(t, say("Done."), -1, nil)
 		log := b.recorded(t, func(a *gateway.Attempt) { a.Continues = continues })
 		_, _, err := post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token,
-			strings.Replace(fmt.Sprintf(talks["messages"].second, true), `"is_error":true}`, `"is_error":true},{"type":"text","text":"Go on."}`, 1))
+			strings.Replace(fmt.Sprintf(talks["messages"].second, true), `"is_error":true}`,
+				`"is_error":true},{"type":"text","text":"Go on."}`, 1))
 		require.NoError(t, err)
 		if got := log.String(); continues {
 			require.Contains(t, got, ": m; 6 items as before\n< failed: one\n  │ two\n? user: Go on.\nDone.\n")
 		} else {
-			require.Contains(t, got, ": m\n? system: Be brief.\n? tools: read, edit\n? user: Fix\n  │ it. ***\n? thinking: Hm.\n? assistant: I look.\n? earlier call: read a.go\n")
+			require.Contains(t, got, ": m\n? system: Be brief.\n? tools: read, edit\n? user: Fix\n  │ it. ***\n? thinking: Hm.\n? "+
+				"assistant: I look.\n? earlier call: read a.go\n")
 		}
 	}
 }
@@ -256,8 +261,10 @@ func TestATranscriptIsBounded(t *testing.T) {
 	}, -1, func(o *gateway.Options, _ []gateway.Provider) { o.MaxAnswer = 16 << 20 })
 	log := b.recorded(t, nil)
 	deep := strings.Repeat(`{"content":[`, 4000) + strings.Repeat(`]}`, 4000)
-	_, _, _ = post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+deep+
-		`,{"role":"user","content":"`+strings.Repeat("\xff", 20<<20)+`"},{"role":"user","content":"`+strings.Repeat("long ", 1<<16)+`"},{"role":"user","content":"the end"}]}`)
+	_, _, _ = post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+
+		deep+
+		`,{"role":"user","content":"`+strings.Repeat("\xff", 20<<20)+`"},{"role":"user","content":"`+strings.Repeat("long ", 1<<16)+
+		`"},{"role":"user","content":"the end"}]}`)
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, time.Minute, time.Millisecond)
 	require.Contains(t, log.String(), "(20971548 bytes, not kept)")
 	require.Contains(t, log.String(), "more bytes are not kept …\n? user: the end\n")

@@ -127,7 +127,10 @@ func (q *request) outgoing(ctx context.Context, body []byte) (*http.Request, err
 }
 
 // passedParameters are the permitted query parameters. Others, of Google's servers, remove parts of the answer, like its usage.
-var passedParameters = []string{"alt", "api-version", "beta", "after", "after_id", "before_id", "limit", "order", "pageSize", "pageToken"}
+var passedParameters = []string{
+	"alt", "api-version", "beta", "after", "after_id", "before_id", "limit", "order", "pageSize",
+	"pageToken",
+}
 
 // query returns the permitted part of a request's query, which is without the token.
 func query(from *url.URL) string {

@@ -76,7 +76,8 @@ func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer job.Waits.AfterFunc(timeout, func() { cancel(failures.Failf(failures.Timeout, "took longer than %s (timeout)", timeout)) }).Stop()
+	defer job.Waits.AfterFunc(timeout,
+		func() { cancel(failures.Failf(failures.Timeout, "took longer than %s (timeout)", timeout)) }).Stop()
 	r := a.begin(job, tree{root})
 	r.timeout = timeout
 	err = r.work(ctx)

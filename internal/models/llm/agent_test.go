@@ -28,7 +28,8 @@ func TestWork(t *testing.T) {
 			call("delete", args{"path": "old.txt"}),
 			call("run_check", args{"name": "test"}),
 		),
-		providertest.Use(call("write", args{"path": "ok", "content": ""}), call("run_check", args{"name": "test"}), call("decide", args{"name": "database", "value": "sqlite"})),
+		providertest.Use(call("write", args{"path": "ok", "content": ""}), call("run_check", args{"name": "test"}),
+			call("decide", args{"name": "database", "value": "sqlite"})),
 		finish(),
 	)
 	files := map[string]string{"docs/a.md": "one\ntwo\nTODO\nfour\n", "old.txt": "x"}
@@ -77,28 +78,34 @@ func TestEscapes(t *testing.T) {
 	t.Parallel()
 	call := providertest.Tool
 	var calls []providertest.Call
-	for _, path := range []string{"../outside", "/etc/passwd", "link", "dir/../../outside", "dirlink/outside", ".git/config", "a\x00b"} {
+	for _, path := range []string{
+		"../outside", "/etc/passwd", "link", "dir/../../outside", "dirlink/outside", ".git/config",
+		"a\x00b",
+	} {
 		calls = append(calls,
 			call("read", args{"path": path}), call("write", args{"path": path, "content": "pwned"}),
-			call("edit", args{"path": path, "old": "o", "new": "pwned"}), call("delete", args{"path": path + "/x"}), call("list", args{"path": path}))
+			call("edit", args{"path": path, "old": "o", "new": "pwned"}), call("delete", args{"path": path + "/x"}),
+			call("list", args{"path": path}))
 	}
-	each(t, plays(providertest.Use(calls...), finish()), map[string]string{"dir/a": "a"}, func(t *testing.T, b *bench, s *providertest.Server) {
-		dir := t.TempDir() // with links that lead to it
-		writeFile(t, dir, "outside", "private")
-		require.NoError(t, errors.Join(os.Symlink(filepath.Join(dir, "outside"), filepath.Join(b.dir, "link")), os.Symlink(dir, filepath.Join(b.dir, "dirlink"))))
-		out, err := b.run()
-		require.NoError(t, err, "%s", out.Log)
-		results := s.Requests()[1].Last().Results
-		require.Len(t, results, len(calls))
-		for i, r := range results {
-			require.NotContains(t, r.Text, "private", "%s %s", calls[i].Name, calls[i].Arguments)
-			require.NotContains(t, r.Text, "root:", "%s %s", calls[i].Name, calls[i].Arguments)
-		}
-		data, err := os.ReadFile(filepath.Join(dir, "outside"))
-		require.NoError(t, err)
-		require.Equal(t, "private", string(data))
-		entries, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Len(t, entries, 1)
-	})
+	each(t, plays(providertest.Use(calls...), finish()), map[string]string{"dir/a": "a"},
+		func(t *testing.T, b *bench, s *providertest.Server) {
+			dir := t.TempDir() // with links that lead to it
+			writeFile(t, dir, "outside", "private")
+			require.NoError(t, errors.Join(os.Symlink(filepath.Join(dir, "outside"), filepath.Join(b.dir, "link")),
+				os.Symlink(dir, filepath.Join(b.dir, "dirlink"))))
+			out, err := b.run()
+			require.NoError(t, err, "%s", out.Log)
+			results := s.Requests()[1].Last().Results
+			require.Len(t, results, len(calls))
+			for i, r := range results {
+				require.NotContains(t, r.Text, "private", "%s %s", calls[i].Name, calls[i].Arguments)
+				require.NotContains(t, r.Text, "root:", "%s %s", calls[i].Name, calls[i].Arguments)
+			}
+			data, err := os.ReadFile(filepath.Join(dir, "outside"))
+			require.NoError(t, err)
+			require.Equal(t, "private", string(data))
+			entries, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Len(t, entries, 1)
+		})
 }

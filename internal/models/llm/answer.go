@@ -37,7 +37,9 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 }
 
 // callAndBook reserves, makes and settles a call.
-func (r *run) callAndBook(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn, error) {
+func (r *run) callAndBook(ctx context.Context, turn int, f wire.Forecast, digest spec.Digest) (Answer, *session.StoredTurn,
+	error,
+) {
 	f.Learned = r.Scale.Learned()
 	leave, err := r.enter(ctx, f.Guess())
 	if err != nil {
@@ -98,7 +100,8 @@ func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), 
 	if stopped := ended(ctx); stopped != nil {
 		return nil, stopped
 	}
-	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call within %s: %v", r.timeout, err)
+	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call within %s: %v",
+		r.timeout, err)
 }
 
 // restore restores the file changes of a turn's tools. whole is false if not all changes were

@@ -130,7 +130,9 @@ func (b *bench) files() map[string]string {
 }
 
 // each runs a test against both providers.
-func each(t *testing.T, script providertest.Script, files map[string]string, test func(t *testing.T, b *bench, s *providertest.Server)) {
+func each(t *testing.T, script providertest.Script, files map[string]string,
+	test func(t *testing.T, b *bench, s *providertest.Server),
+) {
 	t.Helper()
 	for kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -165,7 +167,8 @@ func failed(t *testing.T, err error) *failures.Failure {
 // try is a Job.Try that fails until the file ok is there.
 func (b *bench) try(_ context.Context, check string) ([]byte, error) {
 	if _, err := os.Stat(filepath.Join(b.dir, "ok")); err != nil {
-		return []byte("FAIL: " + check + " wants the file ok"), failures.Failf(failures.TestFailure, "check %s failed: exit status 1", check)
+		return []byte("FAIL: " + check + " wants the file ok"), failures.Failf(failures.TestFailure, "check %s failed: exit status 1",
+			check)
 	}
 	return []byte("PASS"), nil
 }

@@ -142,7 +142,8 @@ func TestOverflowIsShrunk(t *testing.T) {
 		failures.ContextOverflow: providertest.ContextOverflow(),
 		failures.RateLimited: providertest.Failing(providertest.Fault{
 			Status: 429, Type: "tokens", Code: "rate_limit_exceeded",
-			Message: "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 31538. The input or output tokens must be reduced in order to run successfully.",
+			Message: "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 31538. The " +
+				"input or output tokens must be reduced in order to run successfully.",
 		}),
 	} {
 		script := func(r providertest.Request) providertest.Reply {

@@ -56,7 +56,9 @@ type receiver struct {
 
 // call calls the model. The error is a *failures.Failure, or the cause of the context's end. With
 // an error, used is what the call has cost, and rest an estimate of its further cost; zero if there is none.
-func (r *run) call(ctx context.Context, turn int, f wire.Forecast, paid session.Call) (_ Answer, used, rest cost.Usage, err error) {
+func (r *run) call(ctx context.Context, turn int, f wire.Forecast, paid session.Call) (_ Answer, used, rest cost.Usage,
+	err error,
+) {
 	r.log.Turn("turn %d: asking %s", turn, r.Model)
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
 	calling, stop := context.WithCancelCause(ctx)
@@ -79,7 +81,9 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, paid session.
 		return Answer{}, used, rest, h.abortErr
 	}
 	if errors.Is(context.Cause(calling), errIdle) {
-		return Answer{}, used, rest, failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
+		return Answer{}, used, rest, failures.Failf(failures.APIError,
+			"the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout,
+			patienceFirst)
 	}
 	failed := wire.Failure(err, "", r.Now())
 	tooLong := Answer{Stop: wire.Overflowed, Text: r.Mask(failed.Message), Usage: used.Add(rest)}
@@ -144,7 +148,8 @@ func (h *receiver) receive(ctx context.Context) (items []wire.Item, facts wire.F
 		return nil, facts, h.abortErr
 	case facts.Fault != nil:
 		return nil, facts, facts.Fault
-	case facts.Stop != "", facts.Ended && len(items) > 0: // the answer is complete, however the stream ends. It is paid for, so use it
+	// the answer is complete, however the stream ends. It is paid for, so use it
+	case facts.Stop != "", facts.Ended && len(items) > 0:
 		return items, facts, nil
 	case err == nil:
 		err = &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}

@@ -34,22 +34,52 @@ func TestFaults(t *testing.T) {
 		final    bool
 		billed   bool
 	}{
-		"rate limited":           {reply: providertest.RateLimited(""), category: failures.RateLimited, message: "limits the request rate"},
-		"rate limited, seconds":  {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
-		"rate limited, a date":   {reply: providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)), category: failures.RateLimited, after: 90 * time.Second},
-		"rate limited, for ever": {reply: providertest.RateLimited("1e300"), category: failures.RateLimited, after: session.MaxRetryAfter.Std()},
-		"server error":           {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
-		"unauthorized":           {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
-		"unknown model":          {reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true, message: "worker file"},
-		"overflow":               {reply: providertest.ContextOverflow(), category: failures.ContextOverflow, message: "nothing can be left out"},
-		"no answer":              {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},
-		"garbage":                {reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError, message: "a proxy or another server"},
-		"cut early":              {reply: fault(providertest.Fault{CutAfter: 300}), category: failures.APIError, billed: true},
-		"cut late":               {reply: fault(providertest.Fault{CutAfter: 2500}), category: failures.APIError, billed: true},
-		"an error inside":        {reply: fault(providertest.Fault{InStream: true, Type: "overloaded_error", Message: "Overloaded"}), category: failures.APIError, message: "Overloaded", billed: true},
-		"slow":                   {reply: fault(providertest.Fault{Delay: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
-		"stalled":                {reply: fault(providertest.Fault{Stall: time.Hour}), category: failures.APIError, message: "idle_timeout", billed: true},
-		"refused":                {reply: providertest.Reply{Text: "I cannot help with that.", Stop: providertest.Refused}, category: failures.Refused},
+		"rate limited": {
+			reply: providertest.RateLimited(""), category: failures.RateLimited,
+			message: "limits the request rate",
+		},
+		"rate limited, seconds": {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
+		"rate limited, a date": {
+			reply:    providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)),
+			category: failures.RateLimited, after: 90 * time.Second,
+		},
+		"rate limited, for ever": {
+			reply: providertest.RateLimited("1e300"), category: failures.RateLimited,
+			after: session.MaxRetryAfter.Std(),
+		},
+		"server error": {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
+		"unauthorized": {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
+		"unknown model": {
+			reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true,
+			message: "worker file",
+		},
+		"overflow": {
+			reply: providertest.ContextOverflow(), category: failures.ContextOverflow,
+			message: "nothing can be left out",
+		},
+		"no answer": {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},
+		"garbage": {
+			reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError,
+			message: "a proxy or another server",
+		},
+		"cut early": {reply: fault(providertest.Fault{CutAfter: 300}), category: failures.APIError, billed: true},
+		"cut late":  {reply: fault(providertest.Fault{CutAfter: 2500}), category: failures.APIError, billed: true},
+		"an error inside": {
+			reply:    fault(providertest.Fault{InStream: true, Type: "overloaded_error", Message: "Overloaded"}),
+			category: failures.APIError, message: "Overloaded", billed: true,
+		},
+		"slow": {
+			reply: fault(providertest.Fault{Delay: time.Hour}), category: failures.APIError,
+			message: "idle_timeout", billed: true,
+		},
+		"stalled": {
+			reply: fault(providertest.Fault{Stall: time.Hour}), category: failures.APIError,
+			message: "idle_timeout", billed: true,
+		},
+		"refused": {
+			reply:    providertest.Reply{Text: "I cannot help with that.", Stop: providertest.Refused},
+			category: failures.Refused,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,7 +54,10 @@ func TestCallsThatMakeNoSense(t *testing.T) {
 		call providertest.Call
 		told string
 	}{
-		"no such tool":   {providertest.Tool("bash", args{"command": "rm -rf /"}), `there is no tool "bash"; there are list, search, read`},
+		"no such tool": {
+			providertest.Tool("bash", args{"command": "rm -rf /"}),
+			`there is no tool "bash"; there are list, search, read`,
+		},
 		"no JSON":        {providertest.Call{Name: "read", Arguments: `{"path": "a`}, "no JSON object"},
 		"no object":      {providertest.Call{Name: "read", Arguments: `[1]`}, "no JSON object"},
 		"the wrong type": {providertest.Tool("read", args{"path": 5}), "path must not be a JSON number"},
@@ -77,11 +80,12 @@ func TestCallsThatMakeNoSense(t *testing.T) {
 		})
 	}
 	wrong, right := use("bash", args{}), use("list", args{})
-	each(t, plays(wrong, wrong, wrong, wrong, wrong, right, wrong, finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		_, err := b.run()
-		require.NoError(t, err, "five in a row are too few to give up")
-		require.Equal(t, 8, s.Count())
-	})
+	each(t, plays(wrong, wrong, wrong, wrong, wrong, right, wrong, finish()), nil,
+		func(t *testing.T, b *bench, s *providertest.Server) {
+			_, err := b.run()
+			require.NoError(t, err, "five in a row are too few to give up")
+			require.Equal(t, 8, s.Count())
+		})
 }
 
 // TestSilence is an answer without a call.
@@ -95,18 +99,20 @@ func TestSilence(t *testing.T) {
 		require.Equal(t, 4, s.Count())
 		require.Contains(t, s.Requests()[1].Last().Text, "call finish")
 	})
-	each(t, plays(use("write", args{"path": "a", "content": "b"}), providertest.Say("I am done.")), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		out, err := b.run()
-		require.NoError(t, err, "what has worked is believed")
-		require.Equal(t, "I am done.", out.Summary)
-		require.Equal(t, 5, s.Count())
-	})
+	each(t, plays(use("write", args{"path": "a", "content": "b"}), providertest.Say("I am done.")), nil,
+		func(t *testing.T, b *bench, s *providertest.Server) {
+			out, err := b.run()
+			require.NoError(t, err, "what has worked is believed")
+			require.Equal(t, "I am done.", out.Summary)
+			require.Equal(t, 5, s.Count())
+		})
 }
 
 // TestFinishingWithAFailure does not end the work.
 func TestFinishingWithAFailure(t *testing.T) {
 	t.Parallel()
-	hasty := providertest.Use(providertest.Tool("read", args{"path": "missing"}), providertest.Tool("finish", args{"summary": "hasty"}))
+	hasty := providertest.Use(providertest.Tool("read", args{"path": "missing"}),
+		providertest.Tool("finish", args{"summary": "hasty"}))
 	each(t, plays(hasty, finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 		out, err := b.run()
 		require.NoError(t, err)
@@ -141,23 +147,41 @@ func TestTools(t *testing.T) {
 		says string
 		file string
 	}{
-		"an edit that is not unique": {providertest.Tool("edit", args{"path": "a.txt", "old": "one", "new": "x"}), "old occurs 2 times in a.txt", ""},
-		"an edit of nothing":         {providertest.Tool("edit", args{"path": "a.txt", "old": "three", "new": "x"}), "old does not occur in a.txt", ""},
-		"an edit that takes out":     {providertest.Tool("edit", args{"path": "a.txt", "old": "two\n", "new": ""}), "Wrote a.txt: 8 bytes", "one\none\n"},
-		"an edit of line ends":       {providertest.Tool("edit", args{"path": "dos.txt", "old": "a\r\n", "new": "c\r\n"}), "Wrote", "c\r\nb\r\n"},
-		"a binary file":              {providertest.Tool("read", args{"path": "binary"}), "binary is not text in UTF-8 (3 bytes)", ""},
-		"another encoding":           {providertest.Tool("read", args{"path": "latin"}), "not text in UTF-8", ""},
-		"an empty file":              {providertest.Tool("read", args{"path": "empty"}), "(the file is empty)", ""},
-		"a directory":                {providertest.Tool("read", args{"path": "dir"}), "dir is a directory", ""},
-		"past the end":               {providertest.Tool("read", args{"path": "a.txt", "from": 9}), "a.txt has 3 lines", ""},
-		"a long file":                {providertest.Tool("read", args{"path": "long.txt"}), "of 5000; read on from there", ""},
-		"a pattern that is none":     {providertest.Tool("search", args{"pattern": "("}), "no regular expression", ""},
-		"no match":                   {providertest.Tool("search", args{"pattern": "zzz"}), "No line matches", ""},
-		"many matches":               {providertest.Tool("search", args{"pattern": "abc", "path": "long.txt"}), "more than these 200", ""},
-		"a directory as a file":      {providertest.Tool("write", args{"path": "dir", "content": "x"}), "dir is a directory", ""},
-		"a file as a directory":      {providertest.Tool("write", args{"path": "a.txt/b", "content": "x"}), "a.txt/b", ""},
-		"too much":                   {providertest.Tool("write", args{"path": "x", "content": strings.Repeat("x", 1<<20+1)}), "at most 1048576", ""},
-		"no path":                    {providertest.Tool("read", args{}), "path is missing", ""},
+		"an edit that is not unique": {
+			providertest.Tool("edit", args{"path": "a.txt", "old": "one", "new": "x"}),
+			"old occurs 2 times in a.txt", "",
+		},
+		"an edit of nothing": {
+			providertest.Tool("edit", args{"path": "a.txt", "old": "three", "new": "x"}),
+			"old does not occur in a.txt", "",
+		},
+		"an edit that takes out": {
+			providertest.Tool("edit", args{"path": "a.txt", "old": "two\n", "new": ""}),
+			"Wrote a.txt: 8 bytes", "one\none\n",
+		},
+		"an edit of line ends": {
+			providertest.Tool("edit", args{"path": "dos.txt", "old": "a\r\n", "new": "c\r\n"}), "Wrote",
+			"c\r\nb\r\n",
+		},
+		"a binary file":          {providertest.Tool("read", args{"path": "binary"}), "binary is not text in UTF-8 (3 bytes)", ""},
+		"another encoding":       {providertest.Tool("read", args{"path": "latin"}), "not text in UTF-8", ""},
+		"an empty file":          {providertest.Tool("read", args{"path": "empty"}), "(the file is empty)", ""},
+		"a directory":            {providertest.Tool("read", args{"path": "dir"}), "dir is a directory", ""},
+		"past the end":           {providertest.Tool("read", args{"path": "a.txt", "from": 9}), "a.txt has 3 lines", ""},
+		"a long file":            {providertest.Tool("read", args{"path": "long.txt"}), "of 5000; read on from there", ""},
+		"a pattern that is none": {providertest.Tool("search", args{"pattern": "("}), "no regular expression", ""},
+		"no match":               {providertest.Tool("search", args{"pattern": "zzz"}), "No line matches", ""},
+		"many matches": {
+			providertest.Tool("search", args{"pattern": "abc", "path": "long.txt"}), "more than these 200",
+			"",
+		},
+		"a directory as a file": {providertest.Tool("write", args{"path": "dir", "content": "x"}), "dir is a directory", ""},
+		"a file as a directory": {providertest.Tool("write", args{"path": "a.txt/b", "content": "x"}), "a.txt/b", ""},
+		"too much": {
+			providertest.Tool("write", args{"path": "x", "content": strings.Repeat("x", 1<<20+1)}),
+			"at most 1048576", "",
+		},
+		"no path": {providertest.Tool("read", args{}), "path is missing", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

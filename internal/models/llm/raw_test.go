@@ -49,12 +49,25 @@ func TestErrorsWithStatus200(t *testing.T) {
 		kind, contentType string
 		want              failures.Category
 	}{
-		`{"error":{"message":"Insufficient credits","code":402}}`:                                                 {"openai", document, failures.Auth},
-		`{"type":"error","error":{"type":"billing_error","message":"no credit"}}`:                                 {"anthropic", document, failures.Auth},
-		"event: error\ndata: {\"message\":\"Slow down\",\"code\":429}\n\n":                                        {"openai", stream, failures.RateLimited},
-		events(`{"object":"error","message":"tool_choice is not supported","type":"BadRequestError","code":400}`): {"openai", stream, failures.InvalidRequest},
+		`{"error":{"message":"Insufficient credits","code":402}}`: {
+			"openai", document,
+			failures.Auth,
+		},
+		`{"type":"error","error":{"type":"billing_error","message":"no credit"}}`: {
+			"anthropic",
+			document, failures.Auth,
+		},
+		"event: error\ndata: {\"message\":\"Slow down\",\"code\":429}\n\n": {
+			"openai", stream,
+			failures.RateLimited,
+		},
+		events(`{"object":"error","message":"tool_choice is not supported","type":"BadRequestError","code":400}`): {
+			"openai", stream,
+			failures.InvalidRequest,
+		},
 		events("[DONE]"): {"openai", stream, failures.APIError},
-		`{"status":"ok","data":"` + strings.Repeat("x", 600) + `"}`:                                                                 {"openai", document, failures.APIError},
+		`{"status":"ok","data":"` + strings.Repeat("x", 600) +
+			`"}`: {"openai", document, failures.APIError},
 		`{"id":"x","choices":null,"usage":{"total_tokens":0},"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`: {"openai", document, failures.Auth},
 		events(`{"base_resp":{"status_code":1026,"status_msg":"input new_sensitive"}}`):                                             {"anthropic", stream, failures.Refused},
 		events(`{"error":{"message":"context deadline exceeded"}}`):                                                                 {"openai", stream, failures.APIError},
@@ -74,7 +87,8 @@ func TestErrorsWithStatus200(t *testing.T) {
 func TestAnswersAsTheyCome(t *testing.T) {
 	t.Parallel()
 	call := func(index, id, name, arguments string) string {
-		return `{"id":"x","choices":[{"index":0,"delta":{"tool_calls":[{"index":` + index + `,"id":"` + id + `","function":{"name":"` + name + `","arguments":"` + arguments + `"}}]}}]}`
+		return `{"id":"x","choices":[{"index":0,"delta":{"tool_calls":[{"index":` + index + `,"id":"` + id + `","function":{"name":"` +
+			name + `","arguments":"` + arguments + `"}}]}}]}`
 	}
 	const first, second = `{\"path\":\"a\",\"content\":\"b\"}`, `{\"path\":\"c\",\"content\":\"d\"}`
 	one, two := map[string]string{"a": "b"}, map[string]string{"a": "b", "c": "d"}
@@ -85,22 +99,34 @@ func TestAnswersAsTheyCome(t *testing.T) {
 	}{
 		"a document": {"openai", `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function",
 			"function":{"name":"finish","arguments":"{\"summary\":\"ok\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110}}`, nil},
-		"a document after spaces": {"openai", "\n\n \n" + `{"id":"x","choices":[{"index":0,"message":{"tool_calls":[{"id":"a","function":{"name":"finish","arguments":"{\"summary\":\"ok\"}"}}]},
+		"a document after spaces": {"openai", "\n\n \n" +
+			`{"id":"x","choices":[{"index":0,"message":{"tool_calls":[{"id":"a","function":{"name":"finish","arguments":"{\"summary\":\"ok\"}"}}]},
 			"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":100,"completion_tokens":10}}`, nil},
-		"a document of Anthropic's format": {"anthropic", `{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"t","name":"finish","input":{"summary":"ok"}}],
-			"stop_reason":"tool_use","usage":{"input_tokens":100,"output_tokens":10}}`, nil},
-		"events without names": {"anthropic", events(begun, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"finish","input":{}}}`, `{"type":"ping"}`,
-			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"summary\":\"ok\"}"}}`, `{"type":"content_block_stop","index":0}`,
-			`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":10}}`, `{"type":"message_stop"}`), nil},
-		"a mark of the byte order":    {"openai", "\uFEFF" + stream(chatCall), nil},
-		"no word for the end":         {"openai", events(chatCall, chatUsage, "[DONE]"), nil},
-		"an error of null":            {"openai", strings.ReplaceAll(stream(chatCall), `{"id":"x",`, `{"id":"x","error":null,`), nil},
-		"MiniMax's code for no error": {"openai", strings.ReplaceAll(stream(chatCall), `{"id":"x",`, `{"id":"x","base_resp":{"status_code":0,"status_msg":"success"},`), nil},
-		"an id for each part":         {"openai", stream(call("0", "a", "write", `{\"path\":\"a\",`), call("0", "b", "", `\"content\":\"b\"}`)), one},
-		"one id, two indices":         {"openai", stream(call("0", "a", "write", first), call("1", "a", "write", second)), two},
-		"the name in each part":       {"openai", stream(call("0", "a", "write", `{\"path\":\"a\",`), call("0", "a", "write", `\"content\":\"b\"}`)), one},
-		"an index of null, no ids":    {"openai", stream(call("null", "", "write", first), call("null", "", "write", second)), two},
-		"parts that alternate by ids": {"openai", stream(call("0", "a", "write", `{\"path\":\"a\",`), call("0", "b", "write", `{\"path\":\"c\",`), call("0", "a", "", `\"content\":\"b\"}`), call("0", "b", "", `\"content\":\"d\"}`)), two},
+		"a document of Anthropic's format": {
+			"anthropic",
+			`{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"t","name":"finish","input":{"summary":"ok"}}],
+			"stop_reason":"tool_use","usage":{"input_tokens":100,"output_tokens":10}}`, nil,
+		},
+		"events without names": {
+			"anthropic",
+			events(begun, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"finish","input":{}}}`, `{"type":"ping"}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"summary\":\"ok\"}"}}`,
+				`{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":10}}`, `{"type":"message_stop"}`), nil,
+		},
+		"a mark of the byte order": {"openai", "\uFEFF" + stream(chatCall), nil},
+		"no word for the end":      {"openai", events(chatCall, chatUsage, "[DONE]"), nil},
+		"an error of null":         {"openai", strings.ReplaceAll(stream(chatCall), `{"id":"x",`, `{"id":"x","error":null,`), nil},
+		"MiniMax's code for no error": {"openai", strings.ReplaceAll(stream(chatCall), `{"id":"x",`,
+			`{"id":"x","base_resp":{"status_code":0,"status_msg":"success"},`), nil},
+		"an id for each part": {"openai", stream(call("0", "a", "write", `{\"path\":\"a\",`),
+			call("0", "b", "", `\"content\":\"b\"}`)), one},
+		"one id, two indices": {"openai", stream(call("0", "a", "write", first), call("1", "a", "write", second)), two},
+		"the name in each part": {"openai", stream(call("0", "a", "write", `{\"path\":\"a\",`),
+			call("0", "a", "write", `\"content\":\"b\"}`)), one},
+		"an index of null, no ids": {"openai", stream(call("null", "", "write", first), call("null", "", "write", second)), two},
+		"parts that alternate by ids": {"openai", stream(call("0", "a", "write", `{\"path\":\"a\",`), call("0", "b", "write",
+			`{\"path\":\"c\",`), call("0", "a", "", `\"content\":\"b\"}`), call("0", "b", "", `\"content\":\"d\"}`)), two},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

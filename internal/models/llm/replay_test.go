@@ -114,16 +114,17 @@ func TestKeptToolsDoNotWorkAgain(t *testing.T) {
 // TestLostBlobsAreMadeAgain runs the tools again if what they did cannot be read.
 func TestLostBlobsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	each(t, plays(use("write", args{"path": "a", "content": "b"}), finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		_, err := b.run()
-		require.NoError(t, err)
-		clear(b.calls.Blobs)
-		b.fill(nil)
-		_, err = b.run()
-		require.NoError(t, err)
-		require.Equal(t, map[string]string{"a": "b"}, b.files())
-		require.Equal(t, 2, s.Count())
-	})
+	each(t, plays(use("write", args{"path": "a", "content": "b"}), finish()), nil,
+		func(t *testing.T, b *bench, s *providertest.Server) {
+			_, err := b.run()
+			require.NoError(t, err)
+			clear(b.calls.Blobs)
+			b.fill(nil)
+			_, err = b.run()
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{"a": "b"}, b.files())
+			require.Equal(t, 2, s.Count())
+		})
 }
 
 // TestAnotherRequestIsAnotherConversation: what was paid for is used for the same
@@ -149,7 +150,10 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, s.Count())
 		told := s.Requests()[2].Last().Text
-		for _, want := range []string{"test_failure", "check test failed", "Its changes, which are still there", "+a line", "find the cause"} {
+		for _, want := range []string{
+			"test_failure", "check test failed", "Its changes, which are still there", "+a line",
+			"find the cause",
+		} {
 			require.Contains(t, told, want)
 		}
 		b.job.Input = "files with the same names and other contents"

@@ -48,7 +48,10 @@ func TestSecrets(t *testing.T) {
 		use("edit", args{"path": "env", "old": "other", "new": "another"}),
 		providertest.Use(call("finish", args{"summary": "the key is " + secret})),
 	)
-	files := map[string]string{"env": "KEY=" + secret + "\nother\n", "long": strings.Repeat("x", 48<<10-110) + secret + "\n", secret + ".txt": ""}
+	files := map[string]string{
+		"env": "KEY=" + secret + "\nother\n", "long": strings.Repeat("x", 48<<10-110) + secret + "\n",
+		secret + ".txt": "",
+	}
 	each(t, script, files, func(t *testing.T, b *bench, s *providertest.Server) {
 		b.job.Brief.Requirement += " The key is " + secret
 		b.job.Brief.Instructions += secret
@@ -78,10 +81,11 @@ func TestSecrets(t *testing.T) {
 		require.Contains(t, s.Requests()[2].Last().Results[0].Text, "env holds a secret")
 	})
 	// In the words of an error.
-	each(t, plays(providertest.Failing(providertest.Fault{Status: 500, Type: "api_error", Message: "bad key " + secret})), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
-		out, err := b.run()
-		f := failed(t, err)
-		require.NotContains(t, f.Message+f.Output+string(out.Log), secret)
-		require.Contains(t, f.Message, "bad key ***")
-	})
+	each(t, plays(providertest.Failing(providertest.Fault{Status: 500, Type: "api_error", Message: "bad key " + secret})), nil,
+		func(t *testing.T, b *bench, _ *providertest.Server) {
+			out, err := b.run()
+			f := failed(t, err)
+			require.NotContains(t, f.Message+f.Output+string(out.Log), secret)
+			require.Contains(t, f.Message, "bad key ***")
+		})
 }

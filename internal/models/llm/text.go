@@ -161,7 +161,8 @@ open, choose what fits best, and record choices that matter to others with decid
 `)
 	if back := b.MaySendBack; back != nil {
 		t.Section("Sending work back")
-		t.Add("If the work of the phase %q, which you build on, is wrong in a way that is not yours to mend, call finish with sends_back:\n"+
+		t.Add("If the work of the phase %q, which you build on, is wrong in a way that is not yours to mend, call finish with "+
+			"sends_back:\n"+
 			"those who did it mend it for your reasons, and your turn comes again after them. %s\n", back.To, back.Remains())
 	}
 	t.Contract(b.Conflicts, job.Deliver)

@@ -36,13 +36,17 @@ func toolsFor(job session.Job) []wire.Tool {
 	if len(checks) > 0 {
 		tools = append(tools, wire.Tool{
 			Name: toolCheck, Description: "Run a check on the files as they are. The work is accepted only if every check passes.",
-			Properties: map[string]any{"name": map[string]any{"type": "string", "enum": slices.Compact(slices.Sorted(slices.Values(checks))), "description": "The check."}},
-			Required:   []string{"name"},
+			Properties: map[string]any{"name": map[string]any{
+				"type": "string",
+				"enum": slices.Compact(slices.Sorted(slices.Values(checks))), "description": "The check.",
+			}},
+			Required: []string{"name"},
 		})
 	}
 	return append(tools,
 		wire.Tool{
-			Name: toolDecide, Description: "Record a decision that those who work after you need to know, like the database that was chosen.",
+			Name: toolDecide, Description: "Record a decision that those who work after you need to know, like the database that " +
+				"was chosen.",
 			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
 			Required:   []string{"name", "value"},
 		},
@@ -60,15 +64,18 @@ func finishTool(b session.Brief) wire.Tool {
 		t.Properties["kept"] = map[string]any{
 			"type": "object",
 			"additionalProperties": map[string]any{
-				"type": "object", "properties": map[string]any{"from": text("The persona, " + session.KeptAll + " or " + session.KeptNone + "."), "why": text("Why.")}, "required": []string{"from", "why"},
+				"type": "object", "properties": map[string]any{"from": text("The persona, " + session.KeptAll + " or " + session.KeptNone +
+					"."), "why": text("Why.")}, "required": []string{"from", "why"},
 			},
-			"description": "Only for conflicts of which one version is right as it is: by path or decision, whose version is kept, and why.",
+			"description": "Only for conflicts of which one version is right as it is: by path or decision, whose version is " +
+				"kept, and why.",
 		}
 	}
 	if back := b.MaySendBack; back != nil {
 		t.Properties["sends_back"] = map[string]any{
 			"type": "array", "items": map[string]any{"type": "string"},
-			"description": "Only to send the work of the phase " + back.To + " back instead of handing in: the reasons, each saying what is wrong, where, and what would be right.",
+			"description": "Only to send the work of the phase " + back.To +
+				" back instead of handing in: the reasons, each saying what is wrong, where, and what would be right.",
 		}
 	}
 	return t
@@ -81,7 +88,8 @@ func lookingTools() []wire.Tool {
 			Properties: map[string]any{"path": text("The directory; left out: all of it.")},
 		},
 		{
-			Name: toolSearch, Description: "Search the files for lines that match a regular expression (RE2 syntax). Gives path:line: text.",
+			Name: toolSearch, Description: "Search the files for lines that match a regular expression (RE2 syntax). Gives " +
+				"path:line: text.",
 			Properties: map[string]any{
 				"pattern": text("The regular expression."),
 				"path":    text("A file or directory to search in; left out: everywhere."),

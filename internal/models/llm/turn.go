@@ -19,7 +19,8 @@ const (
 
 // Messages to the model after an answer that did not continue the work.
 const (
-	tellTruncated = "Your answer was cut off because it was too long, and none of its tool calls was done. Go on in smaller steps: " +
+	tellTruncated = "Your answer was cut off because it was too long, and none of its tool calls was done. Go on in smaller " +
+		"steps: " +
 		"one file or one part of a file in each answer, and edit instead of write where you can."
 	tellSilent = "You called no tool. Go on with the work through the tools; if all of it is done, call finish."
 )
@@ -101,7 +102,8 @@ func (r *run) makeRoom() *failures.Failure {
 		return nil
 	}
 	if !r.talk.shrink(room*6/10) && r.talk.forecast(0, nil).Guess() > room {
-		return failures.Failf(failures.ContextOverflow, "the conversation fills the model's window of %d tokens (context_tokens)", r.ContextTokens)
+		return failures.Failf(failures.ContextOverflow, "the conversation fills the model's window of %d tokens (context_tokens)",
+			r.ContextTokens)
 	}
 	return nil
 }
@@ -118,14 +120,16 @@ func (r *run) halve(answer Answer) error {
 		f.Final = true
 		return f
 	}
-	return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it: %s", answer.Text)
+	return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be "+
+		"left out of it: %s", answer.Text)
 }
 
 // cutOff continues after an answer that was cut off. Its tool calls are not executed, and its
 // thoughts are not sent back, because the last one is incomplete.
 func (r *run) cutOff(answer Answer) error {
 	if r.truncated++; r.truncated > maxTruncated {
-		return failures.Failf(failures.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated, r.MaxOutputTokens)
+		return failures.Failf(failures.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated,
+			r.MaxOutputTokens)
 	}
 	answer.Calls, answer.Thinking = nil, nil
 	r.remember(answer)

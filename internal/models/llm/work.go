@@ -304,7 +304,8 @@ func (w *worker) store(ctx context.Context, call wire.Call, name, content string
 		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
 	}
 	if w.Mask(content) != content {
-		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the variable that holds it", name)
+		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the "+
+			"variable that holds it", name)
 	}
 	e := effect{Path: name}
 	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
@@ -335,7 +336,8 @@ func (w *worker) edit(ctx context.Context, call wire.Call, a arguments) (string,
 	switch n := strings.Count(content, *a.Old); n {
 	case 1:
 	case 0:
-		return "", wrongf("old does not occur in %s; read the file and give the text exactly as it is there, with its white space", a.Path)
+		return "", wrongf("old does not occur in %s; read the file and give the text exactly as it is there, with its white space",
+			a.Path)
 	default:
 		return "", wrongf("old occurs %d times in %s; give more of what is around it, so that it is unique", n, a.Path)
 	}
@@ -353,7 +355,8 @@ func (w *worker) remove(a arguments) (string, error) {
 // check runs one of the checks of the phase.
 func (w *worker) check(ctx context.Context, a arguments) (string, error) {
 	if !slices.Contains(w.job.Deliver.Checks, a.Name) || w.job.Try == nil {
-		return "", malformedf("%q is no check of this work; there are: %s", textfmt.Shorten(a.Name, 80), strings.Join(w.job.Deliver.Checks, ", "))
+		return "", malformedf("%q is no check of this work; there are: %s", textfmt.Shorten(a.Name, 80),
+			strings.Join(w.job.Deliver.Checks, ", "))
 	}
 	output, err := w.job.Try(ctx, a.Name)
 	if stopped := ended(ctx); stopped != nil {
@@ -404,7 +407,8 @@ func (w *worker) finish(a arguments) (string, error) {
 				continue
 			}
 			w.done.Reminded = true
-			return "", wrongf("Not ended: no file matches %s, which has to be there in the end. Create it under exactly that path, and finish again.", pattern)
+			return "", wrongf("Not ended: no file matches %s, which has to be there in the end. Create it under exactly that path, and "+
+				"finish again.", pattern)
 		}
 	}
 	if len(a.Kept) > 0 && len(w.job.Brief.Conflicts) == 0 {

@@ -14,7 +14,10 @@ const asked = "? "
 // folded are the beginnings of items that an agent program sends by itself, and not for a persona, and what each is. A
 // program has its context in tags.
 var folded = []struct{ prefix, what string }{
-	{asked + "system: ", "system prompt"}, {asked + "tools: ", "tools"}, {asked + "user: <", "context"}, {asked + "user: (additional_tools)", "tools"},
+	{asked + "system: ", "system prompt"},
+	{asked + "tools: ", "tools"},
+	{asked + "user: <", "context"},
+	{asked + "user: (additional_tools)", "tools"},
 }
 
 // IsFolded reports whether an item that begins with a line is one that an agent program sends by itself. Such items are long, and

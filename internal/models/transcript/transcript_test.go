@@ -115,7 +115,9 @@ func TestInBriefWhatAProgramSendsIsOneLine(t *testing.T) {
 		w.Asked("system", "x-header: 2")
 		w.Result("run make", "ok", false)
 	})
-	require.Equal(t, "-- call 1\n? system prompt, tools, context: 1,475 characters; --full shows them\n? user: You are the planner.\n  │ Plan it.\n"+
-		"? system prompt: 20 characters; --full shows them\nI plan.\n-- call 2; 5 items as before\n? system: x-header: 2\n< run make: ok\n", transcript.InBrief(whole))
+	require.Equal(t, "-- call 1\n? system prompt, tools, context: 1,475 characters; --full shows them\n? user: You are the "+
+		"planner.\n  │ Plan it.\n"+
+		"? system prompt: 20 characters; --full shows them\nI plan.\n-- call 2; 5 items as before\n? system: x-header: 2\n< run "+
+		"make: ok\n", transcript.InBrief(whole))
 	require.Equal(t, "? tools: a, b\n", transcript.InBrief("? tools: a, b\n"))
 }

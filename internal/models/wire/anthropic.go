@@ -56,7 +56,10 @@ var anthropicMessages = format{
 	items: anthropicItems, write: anthropicWrite, repeatsThoughts: true,
 	answerValue: anthropicAnswer, content: anthropicContent, setEnded: anthropicEnd, add: anthropicAdd,
 	usage: func(c counts) (cost.Usage, string) {
-		return cost.Usage{InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n, CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n}, ""
+		return cost.Usage{
+			InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n,
+			CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n,
+		}, ""
 	},
 	streamErrorName: "event: error\n",
 }
@@ -77,7 +80,8 @@ func anthropicRequest(q *Request, path string, l leaf) {
 	switch {
 	case strings.HasSuffix(path, ".cache_control.ttl"):
 		q.HourCache = q.HourCache || l.is("1h")
-	case strings.HasSuffix(path, ".source.type") && (l.is("url") || l.is("file")), strings.HasSuffix(path, ".source.media_type") && l.is("application/pdf"):
+	case strings.HasSuffix(path, ".source.type") && (l.is("url") || l.is("file")), strings.HasSuffix(path, ".source.media_type") &&
+		l.is("application/pdf"):
 		q.refers(l, maxWindow)
 	}
 }

@@ -37,7 +37,8 @@ func TestEveryFormatIsDescribed(t *testing.T) {
 	for name, f := range formats {
 		require.NotEmpty(t, f.talk, "%s", name)
 		for what, missing := range map[string]bool{
-			"requestValue": f.requestValue == nil, "bound": f.bound == nil, "items": f.items == nil, "answerValue": f.answerValue == nil, "content": f.content == nil,
+			"requestValue": f.requestValue == nil, "bound": f.bound == nil, "items": f.items == nil, "answerValue": f.answerValue == nil,
+			"content":  f.content == nil,
 			"setEnded": f.setEnded == nil, "usage": f.usage == nil, "add": f.add == nil,
 		} {
 			require.False(t, missing, "%s has no %s", name, what)

@@ -87,7 +87,8 @@ func chatAnswer(m *Meter, path string, l leaf) {
 // answer, which is 0 for one without an error.
 func (m *Meter) readError(path string, l leaf) {
 	path = strings.TrimPrefix(path, "choices[].")
-	if code, ok := strings.CutPrefix(path, "base_resp.status_"); ok && (code == "code" && l.number() != 0 || code == "msg" && m.facts.Fault != nil) {
+	if code, ok := strings.CutPrefix(path, "base_resp.status_"); ok && (code == "code" && l.number() != 0 || code == "msg" &&
+		m.facts.Fault != nil) {
 		m.fault().take(path, l)
 	}
 	if !strings.HasPrefix(path, "error.") && (path != "error" || !l.quoted) || !l.quoted && l.is("null") {
@@ -224,7 +225,10 @@ func chatWrite(p Prompt, publicOpenAI bool) any {
 	}
 	var tools []object
 	for _, t := range p.Tools {
-		tools = append(tools, object{"type": "function", "function": object{"name": t.Name, "description": t.Description, "parameters": t.schema()}})
+		tools = append(tools, object{"type": "function", "function": object{
+			"name": t.Name, "description": t.Description,
+			"parameters": t.schema(),
+		}})
 	}
 	return object{
 		"model": p.Model, "stream": true, "stream_options": object{"include_usage": true}, chatBound(publicOpenAI): p.MaxOutput,

@@ -46,10 +46,12 @@ func (f *Fault) failure(who string) *failures.Failure {
 		return failures.Failf(failures.RateLimited, "%s limits the request rate: %v", who, f)
 	case status == http.StatusNotImplemented, status == http.StatusInternalServerError && f.unsupported():
 		return failures.Failf(failures.InvalidRequest, "%s does not support the request: %v", who, f)
-	case f.hasName(outageNames), slices.Contains(outageStatuses, status), status >= 500, status == http.StatusBadRequest && f.says(crashWords):
+	case f.hasName(outageNames), slices.Contains(outageStatuses, status), status >= 500, status == http.StatusBadRequest &&
+		f.says(crashWords):
 		return failures.Failf(failures.APIError, "%s failed: %v", who, f)
 	case status == http.StatusNotFound, f.hasName(modelNames):
-		return failures.Failf(failures.InvalidRequest, "%s does not know the model or the path; fix model or base_url in the worker file: %v", who, f)
+		return failures.Failf(failures.InvalidRequest, "%s does not know the model or the path; fix model or base_url in the "+
+			"worker file: %v", who, f)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, f.hasName(keyNames),
 		status == http.StatusBadRequest && strings.Contains(strings.ToLower(f.Message), "api key"): // Gemini, xAI
 		return failures.Failf(failures.Auth, "%s refused the key: %v", who, f)
@@ -84,7 +86,10 @@ var endings = []struct {
 	ending Ending
 }{
 	{regexp.MustCompile(`(?i)context_window`), Overflowed},
-	{regexp.MustCompile(`(?i)content_?filter|guardrail|toxic|safety|sensitive|refusal|prohibited|blocklist|recitation|^spii$`), Filtered},
+	{
+		regexp.MustCompile(`(?i)content_?filter|guardrail|toxic|safety|sensitive|refusal|prohibited|blocklist|recitation|^spii$`),
+		Filtered,
+	},
 	{regexp.MustCompile(`(?i)length|max_?(output_?)?tokens|truncat`), CutOff},
 	{regexp.MustCompile(`(?i)error|insufficient|abort|cancel`), Failed},
 }
@@ -100,7 +105,10 @@ func EndingOf(stop string) Ending {
 }
 
 // outageStatuses are the statuses below 500 of a server that may answer later.
-var outageStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusFailedDependency, http.StatusTooEarly, statusCancelled}
+var outageStatuses = []int{
+	http.StatusRequestTimeout, http.StatusConflict, http.StatusFailedDependency, http.StatusTooEarly,
+	statusCancelled,
+}
 
 // statusCancelled is Google's status of a call that its servers have cancelled.
 const statusCancelled = 499
@@ -118,14 +126,18 @@ var (
 	// generalNames stand for several kinds of errors, so that the words decide.
 	generalNames = regexp.MustCompile(`(?i)internal|permission|forbidden|denied`)
 	// specificNames are those of one kind, unless they are general ones.
-	specificNames = regexp.MustCompile(fmt.Sprintf("%v|%v|%v|%v|%v|%v", filterNames, unpaidNames, limitNames, outageNames, keyNames, modelNames))
+	specificNames = regexp.MustCompile(fmt.Sprintf("%v|%v|%v|%v|%v|%v", filterNames, unpaidNames, limitNames, outageNames, keyNames,
+		modelNames))
 )
 
 // miniMax are MiniMax's codes, by the names that others have for them.
 var miniMax = map[string]string{
-	"1000": "internal_server_error", "1013": "internal_server_error", "1024": "internal_server_error", "1033": "internal_server_error", "1001": "timeout",
-	"1002": "rate_limit", "1039": "rate_limit", "1041": "rate_limit", "2045": "rate_limit", "2056": "rate_limit", "1008": "insufficient_balance",
-	"1004": "authentication", "2049": "invalid_api_key", "1026": "content_filter", "1027": "content_filter", "1042": "invalid_params", "2013": "invalid_params",
+	"1000": "internal_server_error", "1013": "internal_server_error", "1024": "internal_server_error",
+	"1033": "internal_server_error", "1001": "timeout",
+	"1002": "rate_limit", "1039": "rate_limit", "1041": "rate_limit", "2045": "rate_limit", "2056": "rate_limit",
+	"1008": "insufficient_balance",
+	"1004": "authentication", "2049": "invalid_api_key", "1026": "content_filter", "1027": "content_filter",
+	"1042": "invalid_params", "2013": "invalid_params",
 }
 
 // exceptions matches the names of exceptions at the beginning of a message, as LiteLLM writes them.
@@ -177,7 +189,8 @@ var (
 // filtered reports whether the content is refused.
 func (f *Fault) filtered() bool {
 	status := f.status()
-	return f.hasName(filterNames) || (status == http.StatusBadRequest || status == http.StatusForbidden) && f.says(filterSubject, filterVerdict)
+	return f.hasName(filterNames) || (status == http.StatusBadRequest || status == http.StatusForbidden) &&
+		f.says(filterSubject, filterVerdict)
 }
 
 // unpaidWords match a sentence on an account without money.
@@ -217,7 +230,8 @@ func (f *Fault) aboveLimit() bool {
 // Rejects reports whether the provider rejects the request itself, for a reason that is not known.
 func (f *Fault) Rejects() bool {
 	status := f.status()
-	return !f.NoAnswer && (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && f.failure("").Category == failures.InvalidRequest
+	return !f.NoAnswer && (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) &&
+		f.failure("").Category == failures.InvalidRequest
 }
 
 // What a sentence on a prompt that is too long consists of, in every server's order: what is too long, that it is,
@@ -253,13 +267,16 @@ func (f *Fault) overflows() bool {
 	if f.hasName(overflowNames) || status == http.StatusRequestEntityTooLarge {
 		return true
 	}
-	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status < 400 || status == http.StatusInternalServerError // llama.cpp, Ollama
+	// llama.cpp, Ollama
+	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status < 400 ||
+		status == http.StatusInternalServerError
 	said := ofInput.ReplaceAllString(f.Message, "")
 	if !rejected || f.aboutOther() || !f.says() {
 		return false
 	}
 	words := overflowSubject.MatchString(said) && overflowExcess.MatchString(said)
-	return overflowMeasure.MatchString(said) && (words || len(largeNumbers(said)) > 1) && !otherSubject.MatchString(said) && !aboutOutput(said)
+	return overflowMeasure.MatchString(said) && (words || len(largeNumbers(said)) > 1) && !otherSubject.MatchString(said) &&
+		!aboutOutput(said)
 }
 
 // numbers matches numbers of tokens.

@@ -62,7 +62,8 @@ func ReadFault(status int, header http.Header, body []byte) *Fault {
 	if text := bytes.TrimSpace(body); isPage(header.Get("Content-Type"), text) {
 		f.NoAnswer, f.Message = true, page(text)
 		return f
-	} else if status == http.StatusForbidden && len(text) > 0 && !strings.ContainsRune("{[\"", rune(text[0])) { // an edge's text, like Cloudflare's "error code: 1020"
+		// an edge's text, like Cloudflare's "error code: 1020"
+	} else if status == http.StatusForbidden && len(text) > 0 && !strings.ContainsRune("{[\"", rune(text[0])) {
 		f.NoAnswer, f.Message = true, textfmt.Shorten(string(text), session.MaxMessage)
 		return f
 	}
@@ -100,7 +101,8 @@ func (f *Fault) readQuoted() {
 func (f *Fault) take(path string, l leaf) {
 	path = strings.TrimPrefix(path, "[].")
 	switch strings.TrimPrefix(path, "error.") {
-	case "message", "error", "detail", "detail[].msg", "msg", "error_msg", "error_message", "errors[].message", "error_description", "base_resp.status_msg":
+	case "message", "error", "detail", "detail[].msg", "msg", "error_msg", "error_message", "errors[].message", "error_description",
+		"base_resp.status_msg":
 		if l.quoted && (f.Message == "" || path == "error.message") {
 			f.Message = l.text()
 		}
@@ -181,7 +183,8 @@ func Failure(err error, provider string, now time.Time) *failures.Failure {
 	if errors.As(err, &fault) {
 		f := fault.failure(who)
 		if f.MayPass() {
-			f.RetryAfter = textfmt.Duration(max(retryafter.Value(fault.Wait, now), retryafter.Parse(fault.Header, now), retryafter.InText(fault.Message, now)))
+			f.RetryAfter = textfmt.Duration(max(retryafter.Value(fault.Wait, now), retryafter.Parse(fault.Header, now),
+				retryafter.InText(fault.Message, now)))
 		}
 		return f
 	}

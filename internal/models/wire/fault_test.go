@@ -34,9 +34,15 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 func TestWordsForTheEndOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	for ending, words := range map[Ending][]string{
-		Done:       {"stop", "tool_calls", "eos", "end_turn", "function_call", "function_call_filter: MALFORMED_FUNCTION_CALL", "STOP", "COMPLETE"},
-		CutOff:     {"length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens", "repetition_truncation"},
-		Filtered:   {"content_filter", "sensitive", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION", "guardrail_intervened", "ERROR_TOXIC"},
+		Done: {
+			"stop", "tool_calls", "eos", "end_turn", "function_call", "function_call_filter: MALFORMED_FUNCTION_CALL", "STOP",
+			"COMPLETE",
+		},
+		CutOff: {"length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens", "repetition_truncation"},
+		Filtered: {
+			"content_filter", "sensitive", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION", "guardrail_intervened",
+			"ERROR_TOXIC",
+		},
 		Overflowed: {"model_context_window_exceeded"},
 		Failed:     {"error", "network_error", "insufficient_system_resource", "abort", "cancelled"},
 	} {
@@ -56,14 +62,38 @@ func TestBodiesOfErrors(t *testing.T) {
 		header http.Header
 		want   string
 	}{
-		`{"error":{"message":"Slow down","type":"tokens","code":"rate_limit_exceeded"}}`:                         {nil, "status 400: rate_limit_exceeded: Slow down"},
-		`{"object":"error","message":"too many","type":"BadRequestError","code":400}`:                            {nil, "status 400: BadRequestError: too many"},
-		`{"detail":"tool schemas are not supported here"}`:                                                       {nil, "status 400: tool schemas are not supported here"},
-		`{"detail":[{"loc":["body"],"msg":"field required"}]}`:                                                   {nil, "status 400: field required"},
-		`{"error":"model 'x' not found"}`:                                                                        {nil, "status 400: model 'x' not found"},
-		`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"the prompt is too long"}}}`: {nil, "status 400: Provider returned error: the prompt is too long"},
-		`the prompt is too long for this server`:                                                                 {nil, "status 400: the prompt is too long for this server"},
-		`<html><head><title>Just a moment...</title></head></html>`:                                              {page, `status 400: a page with the title "Just a moment..."`},
+		`{"error":{"message":"Slow down","type":"tokens","code":"rate_limit_exceeded"}}`: {
+			nil,
+			"status 400: rate_limit_exceeded: Slow down",
+		},
+		`{"object":"error","message":"too many","type":"BadRequestError","code":400}`: {
+			nil,
+			"status 400: BadRequestError: too many",
+		},
+		`{"detail":"tool schemas are not supported here"}`: {
+			nil,
+			"status 400: tool schemas are not supported here",
+		},
+		`{"detail":[{"loc":["body"],"msg":"field required"}]}`: {
+			nil,
+			"status 400: field required",
+		},
+		`{"error":"model 'x' not found"}`: {
+			nil,
+			"status 400: model 'x' not found",
+		},
+		`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"the prompt is too long"}}}`: {
+			nil,
+			"status 400: Provider returned error: the prompt is too long",
+		},
+		`the prompt is too long for this server`: {
+			nil,
+			"status 400: the prompt is too long for this server",
+		},
+		`<html><head><title>Just a moment...</title></head></html>`: {
+			page,
+			`status 400: a page with the title "Just a moment..."`,
+		},
 	} {
 		require.Equal(t, c.want, ReadFault(http.StatusBadRequest, c.header, []byte(body)).Error(), body)
 	}

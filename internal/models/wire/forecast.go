@@ -274,7 +274,8 @@ func (f Forecast) Incomplete(a Facts, err error, output int64) (used, rest cost.
 func (f Forecast) Checked(a Facts) Facts {
 	ours := f.Priced(a.Usage, a.Tier).CostUSD
 	if a.Differs == "" && a.Counted && f.Prices != nil && a.Cost > 0 && max(ours-a.Cost, a.Cost-ours) > max(ours, a.Cost)/100 {
-		a.Differs = fmt.Sprintf("the provider says that it costs %s USD; by the prices in the worker file it costs %s USD", a.Cost, ours)
+		a.Differs = fmt.Sprintf("the provider says that it costs %s USD; by the prices in the worker file it costs %s USD", a.Cost,
+			ours)
 	}
 	return a
 }

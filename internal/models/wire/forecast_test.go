@@ -18,15 +18,30 @@ func TestForecast(t *testing.T) {
 		want, least cost.Amount
 		estimate    cost.Usage
 	}{
-		"the first call: bytes, and a quarter of them":          {Forecast{Fresh: 4000, Total: 4000, MaxOutput: 8192}, cost.Amount{Tokens: 12192}, cost.Amount{Tokens: 1016}, cost.Usage{InputTokens: 1000, OutputTokens: 1024}},
-		"a later call: what was counted, and what was appended": {Forecast{Counted: 5000, Fresh: 401, Total: 20000, MaxOutput: 512}, cost.Amount{Tokens: 5913}, cost.Amount{Tokens: 5117}, cost.Usage{InputTokens: 5101, OutputTokens: 512}},
+		"the first call: bytes, and a quarter of them": {
+			Forecast{Fresh: 4000, Total: 4000, MaxOutput: 8192},
+			cost.Amount{Tokens: 12192},
+			cost.Amount{Tokens: 1016},
+			cost.Usage{InputTokens: 1000, OutputTokens: 1024},
+		},
+		"a later call: what was counted, and what was appended": {
+			Forecast{Counted: 5000, Fresh: 401, Total: 20000, MaxOutput: 512},
+			cost.Amount{Tokens: 5913},
+			cost.Amount{Tokens: 5117},
+			cost.Usage{InputTokens: 5101, OutputTokens: 512},
+		},
 		"money: the dearest kind at most, the cache by the best guess": {
 			Forecast{Counted: 1_000_000, Cached: 900_000, Caches: true, Total: 9_000_000, MaxOutput: 1_000_000, Prices: prices},
 			cost.Amount{Tokens: 2_000_000, USD: 18_750_000_000},
 			cost.Amount{Tokens: 1_000_016, USD: 270_000_000 + 375_000_000 + 240_000},
 			cost.Usage{CacheReadTokens: 900_000, CacheWriteTokens: 100_000, OutputTokens: 1024, CostUSD: 660_360_000},
 		},
-		"what was Learned: a third of a token for a byte": {Forecast{Fresh: 6000, Total: 6000, MaxOutput: 100, Learned: block / 3}, cost.Amount{Tokens: 6100}, cost.Amount{Tokens: 2016}, cost.Usage{InputTokens: 2000, OutputTokens: 100}},
+		"what was Learned: a third of a token for a byte": {
+			Forecast{Fresh: 6000, Total: 6000, MaxOutput: 100, Learned: block / 3},
+			cost.Amount{Tokens: 6100},
+			cost.Amount{Tokens: 2016},
+			cost.Usage{InputTokens: 2000, OutputTokens: 100},
+		},
 		"what was taken out is guessed to be gone, but not counted on": {
 			Forecast{Counted: 5000, Removed: 8000, Total: 40000, MaxOutput: 100},
 			cost.Amount{Tokens: 5100},
@@ -71,8 +86,9 @@ func TestForecastProperties(t *testing.T) {
 		if random.IntN(4) > 0 {
 			f.Prices = &cost.Prices{
 				Input: cost.USD(between(0, 5e9)), Output: cost.USD(between(0, 25e9)),
-				CacheRead: cost.USD(between(0, 5e9)), CacheWrite: cost.USD(between(0, 6e9)), CacheWrite1h: cost.USD(between(0, 9e9)), WebSearch: cost.USD(between(0, 5e9)),
-				When: []cost.When{{Above: between(0, 600_000), Input: cost.USD(between(0, 9e9)), Output: cost.USD(between(0, 30e9))}},
+				CacheRead: cost.USD(between(0, 5e9)), CacheWrite: cost.USD(between(0, 6e9)), CacheWrite1h: cost.USD(between(0, 9e9)),
+				WebSearch: cost.USD(between(0, 5e9)),
+				When:      []cost.When{{Above: between(0, 600_000), Input: cost.USD(between(0, 9e9)), Output: cost.USD(between(0, 30e9))}},
 			}
 			f.HourCache, f.Searches = random.IntN(2) == 0, between(0, 9)
 		}

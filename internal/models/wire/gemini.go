@@ -65,7 +65,10 @@ func geminiRoute(method, path string) (Route, bool) {
 // geminiContent is Gemini's generateContent. Cached tokens are part of the prompt, and thoughts
 // are not part of the answer. Keys have two valid spellings.
 var geminiContent = format{
-	talk:         map[string]ItemKind{"contents[]": Asked, "systemInstruction": Instructions, "system_instruction": Instructions, "tools": Tools},
+	talk: map[string]ItemKind{
+		"contents[]": Asked, "systemInstruction": Instructions, "system_instruction": Instructions,
+		"tools": Tools,
+	},
 	requestValue: geminiRequest,
 	requestObject: func(q *Request, path string, at int64) {
 		switch path {
@@ -92,7 +95,10 @@ var geminiContent = format{
 	answerValue: geminiAnswer, content: geminiText, setEnded: geminiEnd, add: geminiAdd,
 	usage: func(c counts) (cost.Usage, string) {
 		cached := min(c.cacheRead.n, c.input.n)
-		u := cost.Usage{InputTokens: c.input.n - cached + c.tools.n, OutputTokens: c.output.n + c.reasoning.n, CacheReadTokens: cached, ReasoningTokens: c.reasoning.n}
+		u := cost.Usage{
+			InputTokens: c.input.n - cached + c.tools.n, OutputTokens: c.output.n + c.reasoning.n, CacheReadTokens: cached,
+			ReasoningTokens: c.reasoning.n,
+		}
 		return upTo(u, c.total)
 	},
 	breaksOff: true, // Gemini CLI takes an error for the end
@@ -167,9 +173,15 @@ func (m geminiMessage) items(kind ItemKind) (items []Item) {
 	for _, p := range m.Parts {
 		switch {
 		case p.FunctionCall != nil:
-			items = append(items, Item{Kind: ToolCall, ID: p.FunctionCall.ID, Name: p.FunctionCall.Name, Text: string(p.FunctionCall.Args)})
+			items = append(items, Item{
+				Kind: ToolCall, ID: p.FunctionCall.ID, Name: p.FunctionCall.Name,
+				Text: string(p.FunctionCall.Args),
+			})
 		case p.FunctionResponse != nil:
-			items = append(items, Item{Kind: ToolResult, ID: p.FunctionResponse.ID, Name: p.FunctionResponse.Name, Text: geminiResult(p.FunctionResponse.Response)})
+			items = append(items, Item{
+				Kind: ToolResult, ID: p.FunctionResponse.ID, Name: p.FunctionResponse.Name,
+				Text: geminiResult(p.FunctionResponse.Response),
+			})
 		case p.Thought:
 			items = appendItem(items, Item{Kind: Thought, Text: p.Text})
 		default:

@@ -89,7 +89,8 @@ type Result struct {
 // NewRequest returns the request with a prompt to a server of the API, with the key. baseURL is the parameter of [API.Base].
 func (a API) NewRequest(baseURL, key string, p Prompt) (*http.Request, error) {
 	d := a.described()
-	request, err := http.NewRequest(http.MethodPost, a.Base(baseURL)+d.OwnPath, bytes.NewReader(Encode(formats[d.Spoken].write(p, PublicOpenAI(baseURL))))) //nolint:noctx // the caller adds it
+	request, err := http.NewRequest(http.MethodPost, a.Base(baseURL)+d.OwnPath, bytes.NewReader( //nolint:noctx // the caller adds it
+		Encode(formats[d.Spoken].write(p, PublicOpenAI(baseURL)))))
 	if err != nil {
 		return nil, fmt.Errorf("base_url: %w", err)
 	}

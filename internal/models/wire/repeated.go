@@ -23,7 +23,8 @@ const (
 // WithoutKey reads the body of an answer, and ends it with an error before the content of its events has a key in it.
 // One event with the whole key was masked by [Transport]. A word that people use is no key.
 func WithoutKey(f Format, response *http.Response, key *secrets.Set, body io.Reader) io.Reader {
-	if f == "" || len(key.Secrets()) == 0 || len(key.Ordinary()) > 0 || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+	if f == "" || len(key.Secrets()) == 0 || len(key.Ordinary()) > 0 || !strings.HasPrefix(response.Header.Get("Content-Type"),
+		"text/event-stream") {
 		return body
 	}
 	r := &keyless{from: body, key: key, format: formats[f], lines: lines{on: true}, said: map[string]*secrets.Scanner{}}

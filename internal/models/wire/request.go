@@ -69,7 +69,8 @@ type Request struct {
 // metered are the keys of a body that affect its cost. Some servers accept them in other upper
 // and lower case, too.
 var metered = []string{
-	"model", "stream", "stream_options", "service_tier", "speed", "inference_geo", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "thinking", "background",
+	"model", "stream", "stream_options", "service_tier", "speed", "inference_geo", "max_tokens", "max_completion_tokens",
+	"max_output_tokens", "n", "thinking", "background",
 }
 
 // span is a range of the body, from its first byte to the one after its last.

@@ -14,7 +14,8 @@ var openaiResponses = format{
 	requestValue: responsesRequest,
 	bound:        func(q *Request, tokens string) change { return q.addFirst(`"max_output_tokens":` + tokens) },
 	count: func(_ *Request, members map[string]json.RawMessage) (string, any) {
-		return responsesCount, only(members, "model", "input", "instructions", "tools", "tool_choice", "previous_response_id", "conversation", "reasoning", "text", "truncation")
+		return responsesCount, only(members, "model", "input", "instructions", "tools", "tool_choice", "previous_response_id",
+			"conversation", "reasoning", "text", "truncation")
 	},
 	items:       responsesItems,
 	answerValue: responsesAnswer, content: responsesContent, setEnded: responsesEnd, add: responsesAdd, usage: usageOfParts,
@@ -84,7 +85,8 @@ func responsesAnswer(m *Meter, path string, l leaf) {
 
 func responsesContent(path string) bool {
 	switch path {
-	case "delta", "output[].content[].text", "output[].content[].refusal", "output[].arguments", "output[].input", "output[].summary[].text":
+	case "delta", "output[].content[].text", "output[].content[].refusal", "output[].arguments", "output[].input",
+		"output[].summary[].text":
 		return true
 	}
 	return false
@@ -120,7 +122,10 @@ func (i responsesItem) item() Item {
 	case i.Type == "reasoning":
 		return Item{Kind: Thought, Text: TextOf(i.Summary)}
 	case strings.HasSuffix(i.Type, "_call"):
-		return Item{Kind: ToolCall, ID: cmp.Or(i.CallID, i.ID), Name: cmp.Or(i.Name, i.Type), Text: i.Arguments + i.Input + string(i.Action)}
+		return Item{
+			Kind: ToolCall, ID: cmp.Or(i.CallID, i.ID), Name: cmp.Or(i.Name, i.Type),
+			Text: i.Arguments + i.Input + string(i.Action),
+		}
 	case strings.HasSuffix(i.Type, "_output"):
 		return Item{Kind: ToolResult, ID: i.CallID, Text: TextOf(i.Output)}
 	}

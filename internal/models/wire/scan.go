@@ -233,7 +233,8 @@ func (s *scanner) closeKey() {
 		s.path = append(s.path, '.')
 	}
 	key := unescape(s.token)
-	if key == "" || strings.ContainsAny(key, ".[") { // it could be mistaken for a path, or its values for those of the enclosing object
+	// it could be mistaken for a path, or its values for those of the enclosing object
+	if key == "" || strings.ContainsAny(key, ".[") {
 		key = "?"
 	}
 	s.path = append(s.path, key...)

@@ -18,8 +18,11 @@ func FuzzTalk(f *testing.F) {
 		`{"messages":[null,1,"x",{"role":[],"content":7,"tool_calls":[{"index":-9,"function":null},3]}],"tools":{"a":1}}`,
 		`{"input":[{"type":"reasoning","summary":[{"text":"t"}]},{"type":"x_call","action":{"a":1}},{"type":"x_output","output":[1]}],"instructions":"i"}`,
 		`{"contents":[{"role":"model","parts":[{"text":"a"},{"functionCall":{"args":[]}},{"functionResponse":{"response":{"output":"o"}}},null]}],"systemInstruction":{"parts":7}}`,
-		"data: {\"type\":\"content_block_delta\",\"index\":99999999,\"delta\":{\"text\":\"x\"}}\ndata: {\n\ndata: {\"choices\":[{\"index\":-1,\"delta\":{\"content\":[{\"text\":\"y\"}]}}]}\n\n",
-		"data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"text\":\"z\"}]}}\r\n\r\n",
+		"data: {\"type\":\"content_block_delta\",\"index\":99999999,\"delta\":{\"text\":\"x\"}}\ndata: {\n\ndata: " +
+			"{\"choices\":[{\"index\":-1,\"delta\":{\"content\":[{\"text\":\"y\"}]}}]}\n\n",
+
+		"data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"message\",\"role\":\"assistant\"," +
+			"\"content\":[{\"text\":\"z\"}]}}\r\n\r\n",
 		`[{"candidates":[{"content":{"parts":[{"text":"x","thought":true},{"inlineData":{"mimeType":"image/png"}}]}}]},{"candidates":[]},7`,
 		strings.Repeat(`{"messages":[`, 200), "\xff\x00{\"input\":\"\xff\\ud800\"}",
 	} {

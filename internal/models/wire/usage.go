@@ -17,9 +17,11 @@ import (
 var usageNames = uniform(map[string]func(*counts) *count{
 	"prompt_tokens": inputOf, "input_tokens": inputOf, "prompt_token_count": inputOf, "tool_use_prompt_token_count": toolInputOf,
 	"completion_tokens": outputOf, "output_tokens": outputOf, "candidates_token_count": outputOf,
-	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
-	"cached_input_tokens": cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf, "created_cache_tokens": cacheWriteOf,
-	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
+	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf,
+	"cache_read_input_tokens": cacheReadOf,
+	"cached_input_tokens":     cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf,
+	"created_cache_tokens": cacheWriteOf,
+	"cache_write_tokens":   cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
 	"cache_write_input_tokens": cacheWriteOf, "cached_content_token_count": cacheReadOf,
 	"ephemeral_1h_input_tokens": cacheHourOf, "web_search_requests": searchesOf,
 	"reasoning_tokens": reasoningOf, "thinking_tokens": reasoningOf, "thoughts_token_count": reasoningOf,
@@ -133,7 +135,10 @@ func usageOfParts(c counts) (u cost.Usage, differs string) {
 			if !cacheBeside && cached > c.input.n || !reasoningBeside && c.reasoning.n > c.output.n {
 				continue
 			}
-			r := cost.Usage{InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n, CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n}
+			r := cost.Usage{
+				InputTokens: c.input.n, OutputTokens: c.output.n, CacheReadTokens: c.cacheRead.n,
+				CacheWriteTokens: c.cacheWrite.n, ReasoningTokens: c.reasoning.n,
+			}
 			if !cacheBeside {
 				r.InputTokens -= cached
 			}

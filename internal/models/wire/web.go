@@ -101,12 +101,14 @@ func webValue(path string, l leaf) string {
 // isContent reports whether a value is a part of the conversation that a provider reads, and not an
 // argument or a result of a tool of the program.
 func isContent(of string) bool {
-	talk := slices.ContainsFunc([]string{"messages[]", "input[]", "contents[]", "system"}, func(top string) bool { return strings.HasPrefix(of, top) })
+	talk := slices.ContainsFunc([]string{"messages[]", "input[]", "contents[]", "system"},
+		func(top string) bool { return strings.HasPrefix(of, top) })
 	if !talk || containsAny(of, ".input.", ".args.", ".response.", ".arguments.") {
 		return false
 	}
 	return slices.ContainsFunc([]string{
-		".source.url", ".imageurl", ".imageurl.url", ".videourl", ".videourl.url", ".audiourl.url", ".fileurl", ".file.filedata", ".filedata.fileuri",
+		".source.url", ".imageurl", ".imageurl.url", ".videourl", ".videourl.url", ".audiourl.url", ".fileurl", ".file.filedata",
+		".filedata.fileuri",
 	}, func(end string) bool { return strings.HasSuffix(of, end) })
 }
 

@@ -33,16 +33,18 @@ func TestWhatReachesTheWeb(t *testing.T) {
 		`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"http://x.test"}]}]}`:                     "content by its address (image_url)",
 		`{"input":[{"type":"function_call_output","output":[{"type":"input_file","file_url":"https://x.test/a.pdf"}]}]}`: "content by its address (file_url)",
 		// Gemini
-		`{"tools":[{"functionDeclarations":[]},{"googleSearch":{}}]}`:                               "googleSearch",
-		`{"tools":[{"google_search":{}}]}`:                                                          "google_search",
-		`{"tools":[{"googleSearchRetrieval":{"x":1}}]}`:                                             "googleSearchRetrieval",
-		`{"tools":[{"url_context":{}}]}`:                                                            "url_context",
-		`{"tools":[{"urlContext":{}}]}`:                                                             "urlContext",
-		`{"tools":[{"google\u004daps":{}}]}`:                                                        "googleMaps",
-		`{"contents":[{"parts":[{"fileData":{"fileUri":"https://www.youtube.com/watch?v=x"}}]}]}`:   "content by its address (fileUri)",
-		`{"contents":[{"parts":[{"fileData":{"fileUri":"gs://x/secret"}}]}]}`:                       "content by its address (fileUri)",
-		`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"//x.test"}]}]}`:     "content by its address (image_url)",
-		`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"https:x.test"}]}]}`: "content by its address (image_url)",
+		`{"tools":[{"functionDeclarations":[]},{"googleSearch":{}}]}`:                             "googleSearch",
+		`{"tools":[{"google_search":{}}]}`:                                                        "google_search",
+		`{"tools":[{"googleSearchRetrieval":{"x":1}}]}`:                                           "googleSearchRetrieval",
+		`{"tools":[{"url_context":{}}]}`:                                                          "url_context",
+		`{"tools":[{"urlContext":{}}]}`:                                                           "urlContext",
+		`{"tools":[{"google\u004daps":{}}]}`:                                                      "googleMaps",
+		`{"contents":[{"parts":[{"fileData":{"fileUri":"https://www.youtube.com/watch?v=x"}}]}]}`: "content by its address (fileUri)",
+		`{"contents":[{"parts":[{"fileData":{"fileUri":"gs://x/secret"}}]}]}`:                     "content by its address (fileUri)",
+		`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"//x.test"}]}]}`: "content by its address " +
+			"(image_url)",
+		`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"https:x.test"}]}]}`: "content by its address " +
+			"(image_url)",
 		// xAI, OpenRouter, Perplexity, Moonshot, Qwen, Groq, Cohere
 		`{"search_parameters":{"mode":"auto"}}`:                                     "search_parameters",
 		`{"tools":[{"type":"x_search"}]}`:                                           "x_search",

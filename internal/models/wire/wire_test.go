@@ -25,11 +25,23 @@ type call struct {
 }
 
 var calls = map[string]call{
-	"messages":         {wire.Anthropic, "/v1/messages", "", `{"model":"m","max_tokens":1000,"messages":[{"role":"user","content":"hello"}]%s}`, "tool_use", "tool_use"},
-	"chat":             {wire.OpenAI, "/v1/chat/completions", "", `{"model":"m","max_tokens":1000,"messages":[{"role":"user","content":"hello"}]%s}`, "tool_calls", "tool_calls"},
-	"responses":        {wire.OpenAI, "/v1/responses", "", `{"model":"m","input":"hello"%s}`, "completed", "completed"},
-	"gemini":           {wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP"},
-	"gemini as a list": {wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP"},
+	"messages": {
+		wire.Anthropic, "/v1/messages", "",
+		`{"model":"m","max_tokens":1000,"messages":[{"role":"user","content":"hello"}]%s}`, "tool_use", "tool_use",
+	},
+	"chat": {
+		wire.OpenAI, "/v1/chat/completions", "",
+		`{"model":"m","max_tokens":1000,"messages":[{"role":"user","content":"hello"}]%s}`, "tool_calls", "tool_calls",
+	},
+	"responses": {wire.OpenAI, "/v1/responses", "", `{"model":"m","input":"hello"%s}`, "completed", "completed"},
+	"gemini": {
+		wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
+		`{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP",
+	},
+	"gemini as a list": {
+		wire.Gemini, "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent",
+		`{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`, "STOP", "STOP",
+	},
 }
 
 // TestEveryFormatIsCalled by these tests.
@@ -71,7 +83,8 @@ func (c call) answer(t testing.TB, s *providertest.Server, stream bool) (q *wire
 }
 
 func reply() providertest.Reply {
-	r := providertest.Use(providertest.Tool("read", map[string]string{"path": "näme with \"quotes\", long enough to come in pieces.md"}))
+	r := providertest.Use(providertest.Tool("read", map[string]string{"path": "näme with \"quotes\", long enough to come in " +
+		"pieces.md"}))
 	r.Text = "I look, \\ and 説明する"
 	r.Usage = cost.Usage{InputTokens: 10, CacheReadTokens: 100, OutputTokens: 70}
 	return r
@@ -133,7 +146,8 @@ func TestAnEndlessAnswerIsBounded(t *testing.T) { // allocations are those of th
 	q, err := wire.ReadRequest(to, false, []byte(`{"model":"m","stream":true}`))
 	require.NoError(t, err)
 	for name, beginning := range map[string]string{
-		"text": `data: {"type":"content_block_delta","delta":{"text":"`, "a key": `data: {"`, "a line": "", "a field": "data", "depth": "data: ",
+		"text": `data: {"type":"content_block_delta","delta":{"text":"`, "a key": `data: {"`, "a line": "", "a field": "data",
+		"depth": "data: ",
 	} {
 		filler := "x"
 		if name == "depth" {
@@ -193,27 +207,80 @@ func TestOnlyTheBoundChanges(t *testing.T) {
 		most       int64
 		want       string
 	}{
-		"lowered":               {wire.Anthropic, "/v1/messages", "{ \"max_tokens\" : 8192 ,\n\"model\":\"m\"}", 100, "{ \"max_tokens\" : 100 ,\n\"model\":\"m\"}"},
-		"low enough":            {wire.Anthropic, "/v1/messages", `{"max_tokens":50}`, 100, `{"max_tokens":50}`},
-		"not below thinking":    {wire.Anthropic, "/v1/messages", `{"max_tokens":8192,"thinking":{"type":"enabled","budget_tokens":4096}}`, 100, `{"max_tokens":4097,"thinking":{"type":"enabled","budget_tokens":4096}}`},
-		"inside of a text":      {wire.Anthropic, "/v1/messages", `{"x":"\"max_tokens\":9","max_tokens":900}`, 10, `{"x":"\"max_tokens\":9","max_tokens":10}`},
-		"an escaped key":        {wire.Anthropic, "/v1/messages", `{"max\u005ftokens":900}`, 10, `{"max\u005ftokens":10}`},
-		"added":                 {wire.OpenAI, "/v1/responses", `{"model":"m"}`, 100, `{"max_output_tokens":100,"model":"m"}`},
-		"a null":                {wire.OpenAI, "/v1/responses", `{"max_output_tokens":null,"model":"m"}`, 100, `{"max_output_tokens":100,"model":"m"}`},
-		"each of two answers":   {wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"n":2}`, 100, `{"max_tokens":50,"n":2}`},
-		"two names":             {wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"max_completion_tokens":900}`, 10, `{"max_tokens":10,"max_completion_tokens":10}`},
-		"and usage":             {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"max_tokens":80}`, 10, `{"stream_options":{"include_usage":true},"stream":true,"max_tokens":10}`},
-		"usage, declined":       {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":false}}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
-		"usage, among others":   {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{ "a":1}}`, 0, `{"stream":true,"stream_options":{"include_usage":true, "a":1}}`},
-		"usage, null":           {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":null}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
-		"usage, asked for":      {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true}}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
-		"within an empty key":   {wire.OpenAI, "/v1/chat/completions", `{"":{"max_tokens":5},"model":"m"}`, 10, `{"max_tokens":10,"":{"max_tokens":5},"model":"m"}`},
-		"Gemini, a text":        {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":"9e2"}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
-		"Gemini":                {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":900}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
-		"Gemini's other names":  {wire.Gemini, "/v1beta/models/m:generateContent", `{"generation_config":{"max_output_tokens":900}}`, 10, `{"generation_config":{"max_output_tokens":10}}`},
-		"Gemini, settings":      {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
-		"Gemini, nothing":       {wire.Gemini, "/v1beta/models/m:generateContent", `{"contents":[]}`, 10, `{"generationConfig":{"maxOutputTokens":10},"contents":[]}`},
-		"Gemini, a similar key": {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":900}}`, 10, `{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":10}}`},
+		"lowered": {
+			wire.Anthropic, "/v1/messages", "{ \"max_tokens\" : 8192 ,\n\"model\":\"m\"}", 100,
+			"{ \"max_tokens\" : 100 ,\n\"model\":\"m\"}",
+		},
+		"low enough": {wire.Anthropic, "/v1/messages", `{"max_tokens":50}`, 100, `{"max_tokens":50}`},
+		"not below thinking": {
+			wire.Anthropic, "/v1/messages",
+			`{"max_tokens":8192,"thinking":{"type":"enabled","budget_tokens":4096}}`, 100,
+			`{"max_tokens":4097,"thinking":{"type":"enabled","budget_tokens":4096}}`,
+		},
+		"inside of a text": {
+			wire.Anthropic, "/v1/messages", `{"x":"\"max_tokens\":9","max_tokens":900}`, 10,
+			`{"x":"\"max_tokens\":9","max_tokens":10}`,
+		},
+		"an escaped key": {wire.Anthropic, "/v1/messages", `{"max\u005ftokens":900}`, 10, `{"max\u005ftokens":10}`},
+		"added":          {wire.OpenAI, "/v1/responses", `{"model":"m"}`, 100, `{"max_output_tokens":100,"model":"m"}`},
+		"a null": {
+			wire.OpenAI, "/v1/responses", `{"max_output_tokens":null,"model":"m"}`, 100,
+			`{"max_output_tokens":100,"model":"m"}`,
+		},
+		"each of two answers": {wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"n":2}`, 100, `{"max_tokens":50,"n":2}`},
+		"two names": {
+			wire.OpenAI, "/v1/chat/completions", `{"max_tokens":80,"max_completion_tokens":900}`, 10,
+			`{"max_tokens":10,"max_completion_tokens":10}`,
+		},
+		"and usage": {
+			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"max_tokens":80}`, 10,
+			`{"stream_options":{"include_usage":true},"stream":true,"max_tokens":10}`,
+		},
+		"usage, declined": {
+			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":false}}`, 0,
+			`{"stream":true,"stream_options":{"include_usage":true}}`,
+		},
+		"usage, among others": {
+			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{ "a":1}}`, 0,
+			`{"stream":true,"stream_options":{"include_usage":true, "a":1}}`,
+		},
+		"usage, null": {
+			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":null}`, 0,
+			`{"stream":true,"stream_options":{"include_usage":true}}`,
+		},
+		"usage, asked for": {
+			wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true}}`, 0,
+			`{"stream":true,"stream_options":{"include_usage":true}}`,
+		},
+		"within an empty key": {
+			wire.OpenAI, "/v1/chat/completions", `{"":{"max_tokens":5},"model":"m"}`, 10,
+			`{"max_tokens":10,"":{"max_tokens":5},"model":"m"}`,
+		},
+		"Gemini, a text": {
+			wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":"9e2"}}`, 10,
+			`{"generationConfig":{"maxOutputTokens":10}}`,
+		},
+		"Gemini": {
+			wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":900}}`, 10,
+			`{"generationConfig":{"maxOutputTokens":10}}`,
+		},
+		"Gemini's other names": {
+			wire.Gemini, "/v1beta/models/m:generateContent", `{"generation_config":{"max_output_tokens":900}}`,
+			10, `{"generation_config":{"max_output_tokens":10}}`,
+		},
+		"Gemini, settings": {
+			wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{}}`, 10,
+			`{"generationConfig":{"maxOutputTokens":10}}`,
+		},
+		"Gemini, nothing": {
+			wire.Gemini, "/v1beta/models/m:generateContent", `{"contents":[]}`, 10,
+			`{"generationConfig":{"maxOutputTokens":10},"contents":[]}`,
+		},
+		"Gemini, a similar key": {
+			wire.Gemini, "/v1beta/models/m:generateContent",
+			`{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":900}}`, 10,
+			`{"generationConfig.maxOutputTokens":5,"generationConfig":{"maxOutputTokens":10}}`,
+		},
 	} {
 		to, ok := c.api.Route(http.MethodPost, c.path)
 		require.True(t, ok)
@@ -272,7 +339,10 @@ func TestABoundIsTheMostThatTheAnswerMayHave(t *testing.T) {
 		q, err := wire.ReadRequest(to, false, []byte(body))
 		require.NoError(t, err, body)
 		require.Equal(t, want, q.MaxOutput, body)
-		f := wire.Forecast{Fresh: q.Size, Total: q.Size, MaxOutput: q.MaxOutput, Prices: &cost.Prices{Input: 1_000_000_000, Output: 600_000_000}}
+		f := wire.Forecast{
+			Fresh: q.Size, Total: q.Size, MaxOutput: q.MaxOutput,
+			Prices: &cost.Prices{Input: 1_000_000_000, Output: 600_000_000},
+		}
 		require.Positive(t, f.Want().Tokens, body)
 		require.Positive(t, f.Want().USD, body)
 	}
@@ -308,7 +378,8 @@ func TestPartsOfAnAnswerThatAreCountedApart(t *testing.T) {
 
 	q.Format = wire.GenerateContent
 	for model, searches := range map[string]int64{"gemini-2.5-pro": 1, "gemini-3-pro": 2} {
-		document := `{"candidates":[{"finishReason":"STOP","groundingMetadata":{"webSearchQueries":["","a","b"]}}],"modelVersion":"` + model + `"}`
+		document := `{"candidates":[{"finishReason":"STOP","groundingMetadata":{"webSearchQueries":["","a","b"]}}],"modelVersion":"` +
+			model + `"}`
 		require.Equal(t, searches, meter(q, "application/json", []byte(document)).Usage.WebSearches)
 	}
 }

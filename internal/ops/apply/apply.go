@@ -103,7 +103,10 @@ func Patch(ctx context.Context, w Work, t Target) (text, prefix string, files []
 		prefix = gitIn(t.Dir, t.Environ).says(ctx, "rev-parse", "--show-prefix")
 	}
 	var b strings.Builder
-	for d, err := range w.Store.Content.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths, Binary: true, Prefix: prefix}) {
+	for d, err := range w.Store.Content.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{
+		Paths: t.Paths, Binary: true,
+		Prefix: prefix,
+	}) {
 		if err != nil {
 			return "", prefix, nil, err
 		}

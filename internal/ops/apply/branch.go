@@ -124,7 +124,8 @@ func (b *branching) find(ctx context.Context, t Target, branch, startedOn string
 	}
 	b.had = b.git.says(ctx, "rev-parse", "--verify", "--quiet", b.ref)
 	switch {
-	case b.git.says(ctx, "symbolic-ref", "--quiet", "HEAD") == b.ref, b.git.says(ctx, "for-each-ref", "--format=%(worktreepath)", b.ref) != "":
+	case b.git.says(ctx, "symbolic-ref", "--quiet", "HEAD") == b.ref, b.git.says(ctx, "for-each-ref", "--format=%(worktreepath)",
+		b.ref) != "":
 		return refusef("branch %s is checked out, and its working tree would become out of date; choose another", branch)
 	case b.had != "" && !t.Force:
 		return refusef("branch %s already exists; choose another, or replace it with --force", branch)
@@ -162,7 +163,10 @@ func (b *branching) trees(ctx context.Context, out *Outcome) (tree string, chang
 	}
 	for path, mode := range made {
 		if mode == gitLinkMode {
-			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), "is a submodule with its own commits; apply to it with --dir", true})
+			out.Conflicts = append(out.Conflicts, Conflict{
+				b.within(path), "is a submodule with its own commits; apply to it with --dir",
+				true,
+			})
 		} else if _, differs := lost[path]; differs {
 			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), b.against(mode, out, path), false})
 		}
@@ -236,7 +240,8 @@ func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error 
 			gone.WriteString(b.prefix + p + "\x00")
 		}
 	}
-	if _, err := g.run(ctx, strings.NewReader(gone.String()), "update-index", "--force-remove", "-z", "--stdin"); err != nil || len(set) == 0 {
+	if _, err := g.run(ctx, strings.NewReader(gone.String()), "update-index", "--force-remove", "-z", "--stdin"); err != nil ||
+		len(set) == 0 {
 		return err
 	}
 	if err := b.work.Store.Content.ExportFiles(ctx, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
@@ -291,7 +296,8 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 func (b *branching) message() string {
 	subject := safetext.Clip(textfmt.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
 	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\nMaestro-Session: %s\nMaestro-Checkpoint: %s\n",
-		cmp.Or(subject, "The work of session "+b.work.Session), b.work.Session, b.work.Team.Name, b.work.CurrentPhase, b.work.Session, b.work.Name)
+		cmp.Or(subject, "The work of session "+b.work.Session), b.work.Session, b.work.Team.Name, b.work.CurrentPhase, b.work.Session,
+		b.work.Name)
 }
 
 // Short is the beginning of a commit's name.

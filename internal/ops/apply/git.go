@@ -14,7 +14,10 @@ import (
 
 // gitVariables are those of git's that would have it work elsewhere than where it
 // is told to.
-var gitVariables = []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE"}
+var gitVariables = []string{
+	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+	"GIT_NAMESPACE",
+}
 
 // git runs git in a directory.
 type git struct {

@@ -21,7 +21,10 @@ func TestWithTracked(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	environ := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1")
-	environ = slices.DeleteFunc(environ, func(e string) bool { return len(e) > 10 && e[:10] == "GIT_CONFIG" && e != "GIT_CONFIG_NOSYSTEM=1" })
+	environ = slices.DeleteFunc(environ, func(e string) bool {
+		return len(e) > 10 && e[:10] == "GIT_CONFIG" &&
+			e != "GIT_CONFIG_NOSYSTEM=1"
+	})
 	gitIn := func(dir string, args ...string) {
 		cmd := exec.Command("git", args...)
 		cmd.Dir, cmd.Env = dir, environ
@@ -59,7 +62,8 @@ func TestWithTracked(t *testing.T) {
 	gitIn(part, "add", ".")
 	gitIn(part, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "--message", "x")
 	git("submodule", "--quiet", "add", "./part", "part")
-	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Tracked, "part/made.log", "a submodule has an index of its own")
+	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Tracked, "part/made.log",
+		"a submodule has an index of its own")
 	write(filepath.Join(part, ".git/index"), "broken")
 	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Tracked, "docs/x.log")
 
@@ -70,5 +74,6 @@ func TestWithTracked(t *testing.T) {
 	require.NotEmpty(t, WithTracked(t.Context(), repository, environ, given).Tracked)
 	require.NoFileExists(t, ran, "the repository's program does not run")
 
-	require.Equal(t, given, WithTracked(t.Context(), t.TempDir(), append(environ, "GIT_CEILING_DIRECTORIES="+os.TempDir()), given), "outside of a repository")
+	require.Equal(t, given, WithTracked(t.Context(), t.TempDir(), append(environ, "GIT_CEILING_DIRECTORIES="+os.TempDir()), given),
+		"outside of a repository")
 }

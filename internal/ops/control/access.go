@@ -92,7 +92,10 @@ func (a Access) CreateToken(ctx context.Context, in NewToken) (Token, error) {
 	if in.NeverExpires {
 		lifetime = 0
 	}
-	secret, made, err := tokens.Create(ctx, access.NewToken{Name: in.Name, Roles: roles, Groups: in.Groups, Agent: in.Agent, Lifetime: lifetime})
+	secret, made, err := tokens.Create(ctx, access.NewToken{
+		Name: in.Name, Roles: roles, Groups: in.Groups, Agent: in.Agent,
+		Lifetime: lifetime,
+	})
 	return Token{made, made.State(a.Now()), secret}, nameError(err)
 }
 

@@ -23,7 +23,10 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 		statetest.Put(t, s.Store.State, key, func(e *session.Execution) {
 			e.Session, e.Team = key.Session, team
 			if i < 2 {
-				e.Alerts = []session.Alert{{Rule: "tokens: 5", At: time.Now().Add(-25 * time.Hour)}, {Rule: "tokens: 9", At: time.Now().Add(-time.Duration(i+1) * time.Hour)}}
+				e.Alerts = []session.Alert{
+					{Rule: "tokens: 5", At: time.Now().Add(-25 * time.Hour)},
+					{Rule: "tokens: 9", At: time.Now().Add(-time.Duration(i+1) * time.Hour)},
+				}
 			}
 		})
 	}

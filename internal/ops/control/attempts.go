@@ -105,7 +105,10 @@ func (w Work) sentBackAt(phase string) (at time.Time) {
 // Work lists the attempts of a session's assignments. Data that cannot be read is left out, and
 // reported as damage.
 func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
-	doc := Work{Session: sessionID, Phases: []spec.Phase{}, Attempts: []Attempt{}, Answers: []session.Answer{}, Records: map[spec.AssignmentID]session.Record{}}
+	doc := Work{
+		Session: sessionID, Phases: []spec.Phase{}, Attempts: []Attempt{}, Answers: []session.Answer{},
+		Records: map[spec.AssignmentID]session.Record{},
+	}
 	s, key, err := a.inStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
@@ -154,22 +157,28 @@ func attemptsOf(r session.Record) []Attempt {
 		for _, at := range round.Attempts {
 			failed = failed.Add(at.Usage)
 			out = append(out, Attempt{
-				AttemptRef: ref(at.Attempt), Status: session.Failed, Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
-				Agent: at.Agent, From: at.From, Usage: at.Usage, StartedAt: at.StartedAt, EndedAt: &at.EndedAt, Log: at.Log, Supplied: round.Supplied, Diff: at.Diff,
+				AttemptRef: ref(at.Attempt), Status: session.Failed, Category: at.Failure.Category, Message: at.Failure.Message,
+				Output: at.Failure.Output,
+				Agent:  at.Agent, From: at.From, Usage: at.Usage, StartedAt: at.StartedAt, EndedAt: &at.EndedAt, Log: at.Log,
+				Supplied: round.Supplied, Diff: at.Diff,
 			})
 		}
 		switch res := round.Result; {
 		case res != nil:
 			l := Attempt{
 				AttemptRef: ref(res.Attempts), Status: session.Completed, Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed),
-				Summary: res.Summary, Decisions: res.Decisions, StartedAt: res.StartedAt, EndedAt: &res.EndedAt, Log: res.Log, Supplied: round.Supplied,
+				Summary: res.Summary, Decisions: res.Decisions, StartedAt: res.StartedAt, EndedAt: &res.EndedAt, Log: res.Log,
+				Supplied: round.Supplied,
 			}
 			if round.Supplied {
 				l.Status, l.Attempt = session.Supplied, 1
 			}
 			out = append(out, l)
 		case round.State() == session.Running && round.AtWork && !round.AttemptAt.IsZero():
-			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, Usage: round.Spent, StartedAt: round.AttemptAt})
+			out = append(out, Attempt{
+				AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent,
+				Usage: round.Spent, StartedAt: round.AttemptAt,
+			})
 		}
 		for j := first; j < len(out); j++ {
 			for _, p := range round.PausesIn(out[j].StartedAt, cmp.Or(out[j].Ended(), time.Unix(1<<40, 0))) {

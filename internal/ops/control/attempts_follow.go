@@ -103,7 +103,8 @@ func (a Attempts) Follow(ctx context.Context, in FollowInput) iter.Seq2[Event, e
 	return func(yield func(Event, error) bool) {
 		f := &follower{
 			Attempts: a, selected: in.Assignment, muted: in.From == FollowNew, yield: yield,
-			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, live: map[spec.AssignmentID]liveLog{},
+			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{},
+			live: map[spec.AssignmentID]liveLog{},
 		}
 		err := f.begin(ctx, in.Session, in.From)
 		if err == nil {

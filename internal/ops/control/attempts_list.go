@@ -107,7 +107,8 @@ func runningOf(v sessionstatus.Session, selected Select) []RunningAttempt {
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			if at, live := v.Live[id]; live && selected.Matches(id) {
 				all = append(all, RunningAttempt{
-					AssignmentID: id, Attempt: at.Number, Agent: as.Agent, Since: at.Since, Progress: textfmt.Shorten(as.Progress, maxLine), Usage: as.Usage,
+					AssignmentID: id, Attempt: at.Number, Agent: as.Agent, Since: at.Since, Progress: textfmt.Shorten(as.Progress, maxLine),
+					Usage: as.Usage,
 				})
 			}
 		}

@@ -28,7 +28,10 @@ func (a AttemptRef) Input(sessionID string) AttemptInput {
 }
 
 func (in AttemptInput) ref() AttemptRef {
-	return AttemptRef{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Pass: in.Pass, Round: in.Round, Attempt: in.Attempt}
+	return AttemptRef{
+		AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Pass: in.Pass, Round: in.Round,
+		Attempt: in.Attempt,
+	}
 }
 
 // isOf reports whether an attempt is the named one. Pass zero matches any pass.
@@ -68,7 +71,10 @@ func (a Attempts) Read(ctx context.Context, in AttemptInput) (AttemptDetail, err
 	}
 	doc.Attempt = found
 	if before != nil {
-		doc.Feedback = &session.Feedback{Category: before.Category, Message: before.Message, Output: before.Output, Advice: failures.RuleFor(before.Category).Advice, Kept: found.From != failures.FromInput}
+		doc.Feedback = &session.Feedback{
+			Category: before.Category, Message: before.Message, Output: before.Output,
+			Advice: failures.RuleFor(before.Category).Advice, Kept: found.From != failures.FromInput,
+		}
 		if doc.Feedback.Diff, err = a.text(ctx, before.Diff, &doc.Damage.Damage); err != nil {
 			return doc, err
 		}
@@ -143,7 +149,8 @@ func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDeta
 		doc.Task = &Task{Role: persona.Role, Instructions: persona.Instructions, Requirement: c.Requirement}
 	}
 	for _, answer := range c.Answers { // the attempt received the last note before it
-		if answer.Phase == doc.Phase && (answer.Persona == doc.Persona || answer.Persona == "") && answer.Note != "" && answer.At.Before(doc.StartedAt) {
+		if answer.Phase == doc.Phase && (answer.Persona == doc.Persona || answer.Persona == "") && answer.Note != "" &&
+			answer.At.Before(doc.StartedAt) {
 			if doc.Feedback == nil {
 				doc.Feedback = &session.Feedback{}
 			}

@@ -38,7 +38,8 @@ func newBench(t *testing.T) *bench {
 	ctx, cancel := context.WithTimeout(access.With(t.Context(), access.Local("ann")), time.Minute)
 	t.Cleanup(cancel)
 	return &bench{
-		T: t, store: s, key: session.Key{Namespace: "default", Session: "s"}, dev: spec.AssignmentID{Phase: "build", Persona: "dev"}, ctx: ctx,
+		T: t, store: s, key: session.Key{Namespace: "default", Session: "s"}, dev: spec.AssignmentID{Phase: "build", Persona: "dev"},
+		ctx:      ctx,
 		Attempts: control.Attempts{Base: &control.Base{Store: s, Namespace: "default", Now: time.Now}},
 	}
 }
@@ -68,7 +69,8 @@ func (s *bench) fails(attempt int, transcript string) {
 	}
 	now := time.Now().UTC()
 	round.Attempts = append(round.Attempts, session.AttemptReport{
-		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log, StartedAt: now, EndedAt: now,
+		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log,
+		StartedAt: now, EndedAt: now,
 	})
 	statetest.PutRounds(s.T, s.store.State, of, round)
 }
@@ -122,7 +124,10 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, end.Size, end.To)
 	require.True(t, strings.HasPrefix(end.Text, "-- a line"), "a part begins with a line")
-	_, err = s.Range(s.ctx, control.RangeInput{AttemptInput: control.AttemptRef{AssignmentID: s.dev, Round: 7, Attempt: 1}.Input("s"), Limit: 10})
+	_, err = s.Range(s.ctx, control.RangeInput{AttemptInput: control.AttemptRef{
+		AssignmentID: s.dev, Round: 7,
+		Attempt: 1,
+	}.Input("s"), Limit: 10})
 	var failed *control.Error
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, control.NotFound, failed.Kind)

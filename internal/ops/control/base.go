@@ -60,7 +60,8 @@ func (b *Base) connected() (*temporalutil.Connection, error) {
 	if conn := b.conn(); conn != nil {
 		return conn, nil
 	}
-	return nil, &Error{Problem{Kind: Unavailable, Reason: NoTemporal}, errors.New("Temporal cannot be reached")} //nolint:staticcheck // a name
+	return nil, &Error{Problem{Kind: Unavailable, Reason: NoTemporal}, errors.New( //nolint:staticcheck // a name
+		"Temporal cannot be reached")}
 }
 
 // stored is the store, or the error that there is none.
@@ -111,7 +112,9 @@ func (b *Base) may(ctx context.Context, p access.Permission, sessionID string) e
 }
 
 // change runs a change of a session if the caller may make it, and records it.
-func (b *Base) change(ctx context.Context, p access.Permission, sessionID string, e access.Event, make func(context.Context) error) error {
+func (b *Base) change(ctx context.Context, p access.Permission, sessionID string, e access.Event,
+	make func(context.Context) error,
+) error {
 	e.Session, e.Team = sessionID, b.teamName(ctx, sessionID)
 	return access.Hide(ctx, b.Audit.Change(ctx, p, e, make))
 }

@@ -94,7 +94,8 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 		}
 		sentBack, approved := one.Review(one.CurrentPhase)
 		doc.Checkpoints = append(doc.Checkpoints, ListedCheckpoint{
-			Checkpoint: one.Name, Phase: one.CurrentPhase, Pass: one.Pass(one.CurrentPhase), SentBack: sentBack, Approved: approved, Run: one.Run, CreatedAt: one.CreatedAt,
+			Checkpoint: one.Name, Phase: one.CurrentPhase, Pass: one.Pass(one.CurrentPhase), SentBack: sentBack, Approved: approved,
+			Run: one.Run, CreatedAt: one.CreatedAt,
 			Assignments: len(one.Assignments), Artifacts: len(one.Artifacts), Usage: one.Usage, Previous: one.Previous, File: file,
 		})
 	}
@@ -134,7 +135,8 @@ func checkpointOf(all []store.StoredCheckpoint, sessionID, which string) (store.
 		}
 		phases = append(phases, one.CurrentPhase)
 	}
-	return store.StoredCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
+	return store.StoredCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s",
+		textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
 }
 
 // Verify reads a session's rows, mirror and blobs, and repairs them if possible; damaged blobs are

@@ -103,7 +103,10 @@ func (h Hooks) Newest(ctx context.Context, of []access.Hook) (map[string]state.S
 		if access.Check(ctx, access.View, one.TeamName()) != nil {
 			continue
 		}
-		found, err := h.Store.State.Sessions(ctx, state.Filter{Namespace: h.Namespace, Teams: []string{one.TeamName()}, Labels: map[string]string{hook.LabelHook: one.Name}, Limit: 1})
+		found, err := h.Store.State.Sessions(ctx, state.Filter{
+			Namespace: h.Namespace, Teams: []string{one.TeamName()},
+			Labels: map[string]string{hook.LabelHook: one.Name}, Limit: 1,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -226,14 +229,16 @@ func (e *CallError) Unwrap() error { return e.told }
 func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOut []string, err error) {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
 	if ProblemOf(err).Kind == NotFound {
-		return nil, &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name), err}
+		return nil, &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team,
+			d.hook.Name), err}
 	}
 	if err != nil {
 		return nil, err
 	}
 	dir := d.hook.Directory
 	if dir != "" && !slices.ContainsFunc(r.Directories, func(known Directory) bool { return known.Name == dir }) {
-		return nil, unavailablef("directory %s of hook %s is not one that sessions may start from here; start the server with --workspace %[1]s=DIR", dir, d.hook.Name)
+		return nil, unavailablef("directory %s of hook %s is not one that sessions may start from here; start the server with "+
+			"--workspace %[1]s=DIR", dir, d.hook.Name)
 	}
 	doc, err := Starts{r.Base}.Start(ctx, NewSession{
 		Session: d.id, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
@@ -244,7 +249,8 @@ func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOu
 		case "": // no worker has the team's agents
 			failed.Kind = Unavailable
 		case "directory":
-			err = &CallError{unavailablef("the files of directory %s of hook %s cannot be read; the server's log has the reason", dir, d.hook.Name), err}
+			err = &CallError{unavailablef("the files of directory %s of hook %s cannot be read; the server's log has the reason", dir,
+				d.hook.Name), err}
 		}
 	}
 	return doc.LeftOut, err

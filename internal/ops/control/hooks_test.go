@@ -22,10 +22,16 @@ func TestAWorkspaceThatIsGone(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	dir := filepath.Join(t.TempDir(), "site")
-	s.Directories = []control.Directory{{Name: "site", Source: func(context.Context) session.Source { return session.Source{Dir: dir} }}}
+	s.Directories = []control.Directory{{
+		Name:   "site",
+		Source: func(context.Context) session.Source { return session.Source{Dir: dir} },
+	}}
 	crew := team()
 	start := func() error {
-		_, err := control.Starts{Base: s.Base}.Preview(s.ctx, control.NewSession{Team: control.TeamInput{Loaded: &crew}, Directory: "site"})
+		_, err := control.Starts{Base: s.Base}.Preview(s.ctx, control.NewSession{
+			Team:      control.TeamInput{Loaded: &crew},
+			Directory: "site",
+		})
 		return err
 	}
 	s.Examiner = func(context.Context, *store.Store, *temporalutil.Connection, func() time.Time) ([]control.Finding, error) {
@@ -34,7 +40,8 @@ func TestAWorkspaceThatIsGone(t *testing.T) {
 	var failed *control.Error
 	require.ErrorAs(t, start(), &failed)
 	require.Equal(t, control.Unavailable, failed.Kind)
-	require.Equal(t, "directory site of this server cannot be read: no such file or directory; bring it back, or start the server with --workspace site=DIR", failed.Error())
+	require.Equal(t, "directory site of this server cannot be read: no such file or directory; bring it back, or start the server "+
+		"with --workspace site=DIR", failed.Error())
 	found, err := control.Health{Base: s.Base}.Examine(s.ctx, control.ExamineInput{Again: true})
 	require.NoError(t, err)
 	require.Len(t, found.Findings, 1)

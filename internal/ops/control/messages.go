@@ -55,7 +55,9 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 
 // send sends a message to a session: as an update, with the result in answer; or, if no worker
 // accepts it in time, as a signal. Then answered is false.
-func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message, answer any) (answered bool, err error) {
+func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message, answer any) (answered bool,
+	err error,
+) {
 	bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	handle, err := update(bounded, conn, sessionID, m)
@@ -76,10 +78,13 @@ func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, 
 }
 
 // update sends an update. Temporal gives it back if the workflow task with it has failed, and then takes it again.
-func update(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message) (client.WorkflowUpdateHandle, error) {
+func update(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message) (client.WorkflowUpdateHandle,
+	error,
+) {
 	for {
 		handle, err := conn.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
+			WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument},
+			WaitForStage: client.WorkflowUpdateStageAccepted,
 		})
 		if _, notReady := errors.AsType[*serviceerror.WorkflowNotReady](err); !notReady {
 			return handle, err

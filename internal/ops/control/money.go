@@ -40,16 +40,23 @@ func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, e
 	if err != nil {
 		return doc, err
 	}
-	r := workflows.Raise{Tokens: in.Tokens, USD: in.USD, Persona: in.Persona, Phase: in.Phase, Session: in.Session, Note: in.Note, By: actor(ctx)}
+	r := workflows.Raise{
+		Tokens: in.Tokens, USD: in.USD, Persona: in.Persona, Phase: in.Phase, Session: in.Session, Note: in.Note,
+		By: actor(ctx),
+	}
 	r.ID = cmp.Or(changeID(ctx, "raise", sessionID, in), fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano()))
-	event := access.Event{Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona), Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
+	event := access.Event{
+		Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona),
+		Detail: raiseDetail(r.Tokens, r.USD, r.Note),
+	}
 	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
 		if _, err := m.running(ctx, w); err != nil {
 			return err
 		}
 		var raised activities.Raised
 		answered, err := send(ctx, w.Conn, sessionID, message{
-			update: workflows.RaiseUpdate, id: r.ID, argument: r, before: func() (bool, error) { return false, m.checkRaise(ctx, sessionID, r) },
+			update: workflows.RaiseUpdate, id: r.ID, argument: r,
+			before: func() (bool, error) { return false, m.checkRaise(ctx, sessionID, r) },
 		}, &raised)
 		if err == nil && answered {
 			doc.Raised = &raised

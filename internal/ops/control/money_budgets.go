@@ -62,7 +62,10 @@ type OpenCall struct {
 
 // Budgets lists the budgets of a session, and its calls without a known cost.
 func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
-	doc := Budgets{Session: sessionID, Budgets: []Budget{}, Raises: []budget.Raise{}, Warnings: []budget.Warning{}, Open: []OpenCall{}}
+	doc := Budgets{
+		Session: sessionID, Budgets: []Budget{}, Raises: []budget.Raise{}, Warnings: []budget.Warning{},
+		Open: []OpenCall{},
+	}
 	s, key, err := m.inStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
@@ -84,8 +87,9 @@ func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 
 func openCall(c state.Call) OpenCall {
 	return OpenCall{
-		AssignmentID: c.AssignmentID, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Pass: c.Pass, Round: c.Round, Attempt: c.Attempt,
-		Number: c.Call, BeganAt: time.UnixMicro(c.BegunAt).UTC(), Known: c.Usage, Estimate: c.Estimated,
+		AssignmentID: c.AssignmentID, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Pass: c.Pass, Round: c.Round,
+		Attempt: c.Attempt,
+		Number:  c.Call, BeganAt: time.UnixMicro(c.BegunAt).UTC(), Known: c.Usage, Estimate: c.Estimated,
 	}
 }
 

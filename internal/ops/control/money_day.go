@@ -148,7 +148,8 @@ func raiseDetail(tokens int64, usd cost.USD, note string) string {
 func (m Money) day(ctx context.Context, team string) (Day, error) {
 	d, err := m.Store.State.Day(ctx, team)
 	if errors.Is(err, session.ErrNotFound) {
-		err = notFoundf("no session of team %q in the store has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", team)
+		err = notFoundf("no session of team %q in the store has a daily budget; set one in the team file, like `budget: {daily: "+
+			"{tokens: N}}`", team)
 	}
 	doc := Day{
 		Team: d.Name, Date: d.Date, EndsAt: budget.NextDay(d.Date), Cap: d.Base, Limit: d.Cap,

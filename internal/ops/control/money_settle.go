@@ -79,14 +79,16 @@ func (s Settlement) Check() error {
 			return invalidf("usage", "it has a cost, but the call is to count as %s; leave one out", s.As)
 		}
 	default:
-		return invalidf("as", "%q is unknown; use %s, %s or %s", textfmt.Shorten(string(s.As), 40), SettledByCost, SettledAsEstimated, WrittenOff)
+		return invalidf("as", "%q is unknown; use %s, %s or %s", textfmt.Shorten(string(s.As), 40), SettledByCost, SettledAsEstimated,
+			WrittenOff)
 	}
 	used := s.used()
 	if err := invalid("", used.Validate()); err != nil {
 		return err
 	}
 	if used.ReasoningTokens > used.OutputTokens {
-		return invalidf("reasoning_tokens", "%d is more than the output tokens, which include it (%d)", used.ReasoningTokens, used.OutputTokens)
+		return invalidf("reasoning_tokens", "%d is more than the output tokens, which include it (%d)", used.ReasoningTokens,
+			used.OutputTokens)
 	}
 	return CheckNote(s.Note)
 }
@@ -132,24 +134,25 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 	if err != nil {
 		return doc, err
 	}
-	err = m.change(ctx, access.Operate, sessionID, access.Event{Action: "budget.settle", Subject: "all calls", Detail: as.detail()}, func(ctx context.Context) error {
-		open, err := s.State.Open(ctx, state.Assignment{Key: key})
-		if err != nil {
-			return err
-		}
-		var failed []error
-		for _, call := range open {
-			one, err := m.settle(ctx, s, key, call.ID, as)
-			switch {
-			case err == nil:
-				doc.Calls = append(doc.Calls, one)
-			case call.State == state.CallUnsettled:
-				failed = append(failed, err)
-			} // the other assignments are running
-		}
-		doc.Unsettled = len(failed)
-		return errors.Join(failed...)
-	})
+	err = m.change(ctx, access.Operate, sessionID, access.Event{Action: "budget.settle", Subject: "all calls", Detail: as.detail()},
+		func(ctx context.Context) error {
+			open, err := s.State.Open(ctx, state.Assignment{Key: key})
+			if err != nil {
+				return err
+			}
+			var failed []error
+			for _, call := range open {
+				one, err := m.settle(ctx, s, key, call.ID, as)
+				switch {
+				case err == nil:
+					doc.Calls = append(doc.Calls, one)
+				case call.State == state.CallUnsettled:
+					failed = append(failed, err)
+				} // the other assignments are running
+			}
+			doc.Unsettled = len(failed)
+			return errors.Join(failed...)
+		})
 	return doc, err
 }
 
@@ -177,7 +180,8 @@ func amountOf(u cost.Usage) string {
 func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id string, as Settlement) (doc Settled, err error) {
 	call, err := s.State.Call(ctx, key, id)
 	if errors.Is(err, state.ErrNotFound) {
-		return doc, notFoundf("call %[2]s of session %[1]s not found; `maestro budget show %[1]s` lists unsettled calls", key.Session, textfmt.Shorten(id, 40))
+		return doc, notFoundf("call %[2]s of session %[1]s not found; `maestro budget show %[1]s` lists unsettled calls", key.Session,
+			textfmt.Shorten(id, 40))
 	}
 	if err == nil {
 		err = checkOpen(call)
@@ -191,7 +195,8 @@ func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id s
 			return doc, err
 		}
 		if !ok {
-			return doc, conflictf(key.Session, "%s of session %s is running; try again when it has ended or waits", call.AssignmentID, key.Session)
+			return doc, conflictf(key.Session, "%s of session %s is running; try again when it has ended or waits", call.AssignmentID,
+				key.Session)
 		}
 		defer lock.Unlock()
 		if err := s.State.End(ctx, id, state.CallEnd{State: state.CallUnsettled}); err != nil {
@@ -206,7 +211,8 @@ func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id s
 		return doc, invalidf("cost_usd", "call %s may have cost money (estimated: %s USD); give its cost, or 0", id, call.Estimated.USD)
 	}
 	doc = Settled{
-		Session: key.Session, AssignmentID: call.AssignmentID, Call: id, Estimate: call.Estimated, Usage: used, WrittenOff: as.As == WrittenOff, By: actor(ctx), Note: as.Note,
+		Session: key.Session, AssignmentID: call.AssignmentID, Call: id, Estimate: call.Estimated, Usage: used,
+		WrittenOff: as.As == WrittenOff, By: actor(ctx), Note: as.Note,
 	}
 	rest := used.Minus(call.Usage).Max(cost.Usage{}) // a part may be known already
 	if err := s.State.CloseCall(ctx, id, rest, doc.By, doc.Note); err != nil {

@@ -19,7 +19,8 @@ func TestARaiseOfNoBudgetIsRefusedWithoutAWorker(t *testing.T) {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	m := Money{&Base{Store: s, Namespace: "default"}}
-	statetest.Admit(t, s.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}), statetest.Limit(session.BudgetOfPhase, "build", spec.Cap{USD: 5}))
+	statetest.Admit(t, s.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}),
+		statetest.Limit(session.BudgetOfPhase, "build", spec.Cap{USD: 5}))
 	for says, r := range map[string]workflows.Raise{
 		"":                                {Tokens: 5, Session: true},
 		"no USD budget for the session":   {USD: 5, Session: true},

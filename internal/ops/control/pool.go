@@ -57,7 +57,8 @@ func (p Pool) Breaker(ctx context.Context, name string) (workerpool.Breaker, err
 		}
 		names = append(names, b.Name)
 	}
-	return workerpool.Breaker{}, notFoundf("breaker %q not found in the store in %s%s", name, p.Store.Dir(), textfmt.DidYouMean(name, names))
+	return workerpool.Breaker{}, notFoundf("breaker %q not found in the store in %s%s", name, p.Store.Dir(),
+		textfmt.DidYouMean(name, names))
 }
 
 // Trip says why a breaker is opened, and for how long.
@@ -75,9 +76,11 @@ type Reset struct {
 func (p Pool) Trip(ctx context.Context, name string, r Trip) (workerpool.Breaker, error) {
 	switch {
 	case strings.TrimSpace(r.Why) == "":
-		return workerpool.Breaker{}, invalidf("why", "missing; give the reason: it is shown wherever sessions wait for breaker %s", name)
+		return workerpool.Breaker{}, invalidf("why", "missing; give the reason: it is shown wherever sessions wait for breaker %s",
+			name)
 	case r.For < 0:
-		return workerpool.Breaker{}, invalidf("for", "%s is not positive; omit it to keep the breaker open until it is reset", time.Duration(r.For))
+		return workerpool.Breaker{}, invalidf("for", "%s is not positive; omit it to keep the breaker open until it is reset",
+			time.Duration(r.For))
 	}
 	event := access.Event{Action: "breaker.trip", Subject: name, Detail: r.Why}
 	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
@@ -94,7 +97,9 @@ func (p Pool) Reset(ctx context.Context, name string, r Reset) (workerpool.Break
 }
 
 // setBreaker changes a breaker. The id of the change is that of each try.
-func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) (workerpool.Breaker, error) {
+func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client,
+	string) (breaker.Answer, error),
+) (workerpool.Breaker, error) {
 	id := cmp.Or(changeID(ctx, event), rand.Text())
 	var answer breaker.Answer
 	var before workerpool.Breaker

@@ -54,8 +54,10 @@ func (f InboxFilter) apply(doc *Inbox) {
 	}
 	for i := range doc.Waiting {
 		if e := &doc.Waiting[i]; f.Brief {
-			e.Message, e.Requirement, e.Summary = textfmt.Shorten(e.Message, maxBrief), textfmt.Shorten(e.Requirement, maxBrief), textfmt.Shorten(e.Summary, maxBrief)
-			e.Attempts, e.Suggestion, e.Command, e.SkipEffect, e.Choices, e.Commands = []session.AttemptFailure{}, "", "", "", []session.Choice{}, []string{}
+			e.Message, e.Requirement, e.Summary = textfmt.Shorten(e.Message, maxBrief), textfmt.Shorten(e.Requirement, maxBrief),
+				textfmt.Shorten(e.Summary, maxBrief)
+			e.Attempts, e.Suggestion, e.Command, e.SkipEffect, e.Choices, e.Commands = []session.AttemptFailure{}, "", "", "",
+				[]session.Choice{}, []string{}
 		}
 	}
 }
@@ -173,7 +175,8 @@ func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]I
 				entry.Redone, _ = r.Store.State.SentBack(ctx, s.Key, h.Phase) // the entry has the rest
 			}
 			if lost {
-				entry.Lost, entry.Commands, entry.Choices, entry.Raise = true, []string{"maestro resume " + s.Session}, []session.Choice{}, nil
+				entry.Lost, entry.Commands, entry.Choices, entry.Raise = true, []string{"maestro resume " + s.Session}, []session.Choice{},
+					nil
 			}
 			entries = append(entries, entry)
 		}
@@ -251,7 +254,10 @@ func (r Requests) keeps(ctx context.Context, l ListedSession) bool {
 
 // EntryOf is the entry of a session's request.
 func EntryOf(s session.Status, h session.Request) InboxEntry {
-	e := InboxEntry{Session: s.Session, Team: s.Team, Status: s.Status, Request: h, Choices: h.Choices(), Usage: s.Usage, Commands: []string{}}
+	e := InboxEntry{
+		Session: s.Session, Team: s.Team, Status: s.Status, Request: h, Choices: h.Choices(), Usage: s.Usage,
+		Commands: []string{},
+	}
 	for _, c := range h.Commands(s.Session, s.Help) {
 		e.Commands = append(e.Commands, "maestro "+c.Line)
 	}
@@ -356,7 +362,10 @@ type Answered struct {
 
 // Answer is the answer as a session takes it.
 func (in AnswerInput) Answer() session.Answer {
-	return session.Answer{Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files, Whole: in.Body.Whole, By: in.Body.By}
+	return session.Answer{
+		Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files,
+		Whole: in.Body.Whole, By: in.Body.By,
+	}
 }
 
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
@@ -391,7 +400,10 @@ func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) 
 			}
 		}
 		var taken session.Answer
-		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, w.Conn, in.Session, doc.Answer, q) }}
+		m := message{
+			update: workflows.ResolveUpdate, argument: doc.Answer,
+			before: func() (bool, error) { return isRepeated(ctx, w.Conn, in.Session, doc.Answer, q) },
+		}
 		answered, err := send(ctx, w.Conn, in.Session, m, &taken)
 		if err == nil && answered {
 			doc.Answer, doc.Taken = taken, true
@@ -403,7 +415,9 @@ func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) 
 
 // isRepeated looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
 // by whom. again: it is the same answer of the same person, with the same note and files.
-func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer, q *session.Quorum) (again bool, err error) {
+func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer,
+	q *session.Quorum,
+) (again bool, err error) {
 	var unread []session.Answer
 	if err := conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate, func(payloads *commonpb.Payloads) {
 		var a session.Answer
@@ -425,7 +439,8 @@ func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID st
 				continue
 			}
 		}
-		return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is back: %s by %s",
+		return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is "+
+			"back: %s by %s",
 			answer.Request, sessionID, a.Action, cmp.Or(a.By, "somebody"))
 	}
 	if q != nil {

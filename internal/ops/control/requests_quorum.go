@@ -28,7 +28,8 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 		answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, session.AnyGroup
 		return nil, nil
 	case !known:
-		return nil, unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
+		return nil, unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available "+
+			"here; start a worker", w.Session)
 	case i < 0 || open[i].Quorum == nil:
 		return nil, nil
 	}

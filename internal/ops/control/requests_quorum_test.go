@@ -29,7 +29,10 @@ func (a asked) QueryWorkflow(context.Context, string, string, string, ...any) (c
 func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 	t.Parallel()
 	q := &session.Quorum{Count: 2, Approvals: []session.Approval{{Person: "ann"}}}
-	open := session.Request{ID: "one.approval.1", Kind: session.ForApproval, Phase: "one", Quorum: q, Actions: session.ForApproval.Rule().Actions}
+	open := session.Request{
+		ID: "one.approval.1", Kind: session.ForApproval, Phase: "one", Quorum: q,
+		Actions: session.ForApproval.Rule().Actions,
+	}
 	conn := &temporalutil.Connection{Client: asked{status: session.Status{Session: "s", Help: []session.Request{open}}}}
 	b := &Base{Temporal: Connected(conn), Namespace: "default", Now: time.Now}
 	w, err := b.watcher("s")

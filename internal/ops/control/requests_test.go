@@ -31,11 +31,16 @@ func TestAnInboxCanBeBrief(t *testing.T) {
 	s := newShelf(t)
 	for i := range 50 {
 		s.asks(fmt.Sprintf("web-%d", i), "web", session.Request{
-			ID: fmt.Sprint("r-", i), Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: strings.Repeat("it is red; ", 300), Suggestion: strings.Repeat("look ", 100),
-			Actions: []session.Action{session.AnswerRetry, session.AnswerSkip}, Attempts: []session.AttemptFailure{{Message: strings.Repeat("long ", 100)}}, Since: time.Now(),
+			ID: fmt.Sprint("r-", i), Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: strings.Repeat("it is red; ", 300),
+			Suggestion: strings.Repeat("look ", 100),
+			Actions:    []session.Action{session.AnswerRetry, session.AnswerSkip},
+			Attempts:   []session.AttemptFailure{{Message: strings.Repeat("long ", 100)}}, Since: time.Now(),
 		})
 	}
-	s.asks("docs-1", "docs", session.Request{ID: "r", Kind: session.ForApproval, Phase: "build", Actions: []session.Action{session.AnswerApprove}, Since: time.Now()})
+	s.asks("docs-1", "docs", session.Request{
+		ID: "r", Kind: session.ForApproval, Phase: "build",
+		Actions: []session.Action{session.AnswerApprove}, Since: time.Now(),
+	})
 	inbox := func(f control.InboxFilter) control.Inbox {
 		doc, err := control.Requests{Base: s.Base}.Inbox(s.ctx, f)
 		require.NoError(t, err)
@@ -61,7 +66,8 @@ func TestOneCauseIsOneEntry(t *testing.T) {
 	var requests []session.Request
 	for i := range 8 {
 		requests = append(requests, session.Request{
-			ID: fmt.Sprint("r-", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprint("dev-", i), Actions: []session.Action{session.AnswerRetry}, Since: time.Now(),
+			ID: fmt.Sprint("r-", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprint("dev-", i),
+			Actions: []session.Action{session.AnswerRetry}, Since: time.Now(),
 			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
 		})
 	}

@@ -33,7 +33,9 @@ type history struct {
 	unread *unread
 }
 
-func (h history) GetWorkflowExecutionHistoryReverse(context.Context, *workflowservice.GetWorkflowExecutionHistoryReverseRequest, ...grpc.CallOption) (*workflowservice.GetWorkflowExecutionHistoryReverseResponse, error) {
+func (h history) GetWorkflowExecutionHistoryReverse(context.Context, *workflowservice.GetWorkflowExecutionHistoryReverseRequest,
+	...grpc.CallOption,
+) (*workflowservice.GetWorkflowExecutionHistoryReverseResponse, error) {
 	out := &historypb.History{}
 	for i := range h.unread.answers {
 		input, err := converter.GetDefaultDataConverter().ToPayloads(h.unread.answers[len(h.unread.answers)-1-i])
@@ -42,9 +44,11 @@ func (h history) GetWorkflowExecutionHistoryReverse(context.Context, *workflowse
 		}
 		out.Events = append(out.Events, &historypb.HistoryEvent{
 			EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
-			Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
-				SignalName: workflows.ResolveUpdate, Input: input,
-			}},
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
+				WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
+					SignalName: workflows.ResolveUpdate, Input: input,
+				},
+			},
 		})
 	}
 	return &workflowservice.GetWorkflowExecutionHistoryReverseResponse{History: out}, nil
@@ -67,16 +71,25 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 		again  bool
 		says   string
 	}{
-		"the first one":          {answer: ann},
-		"the same":               {unread: []session.Answer{ann}, answer: ann, again: true},
-		"the second":             {unread: []session.Answer{ann, bob}, answer: eve, says: "approve by ann"},
-		"to another request":     {unread: []session.Answer{other}, answer: ann},
-		"the second of two":      {unread: []session.Answer{ann}, quorum: two(), answer: bob},
-		"the third of two":       {unread: []session.Answer{ann, bob}, quorum: two(), answer: eve, says: "approve by bob"},
-		"with a stored one":      {unread: []session.Answer{bob}, quorum: two(session.Approval{Person: "ann"}), answer: eve, says: "approve by bob"},
-		"the same person":        {unread: []session.Answer{{Request: "r", Action: session.AnswerApprove, Person: "ann", Note: "yes"}}, quorum: two(), answer: ann, says: "ann has approved already"},
-		"the same of a quorum":   {unread: []session.Answer{ann}, quorum: two(), answer: ann, again: true},
-		"after a rejection":      {unread: []session.Answer{by("eve", session.AnswerReject)}, quorum: two(), answer: ann, says: "reject by eve"},
+		"the first one":      {answer: ann},
+		"the same":           {unread: []session.Answer{ann}, answer: ann, again: true},
+		"the second":         {unread: []session.Answer{ann, bob}, answer: eve, says: "approve by ann"},
+		"to another request": {unread: []session.Answer{other}, answer: ann},
+		"the second of two":  {unread: []session.Answer{ann}, quorum: two(), answer: bob},
+		"the third of two":   {unread: []session.Answer{ann, bob}, quorum: two(), answer: eve, says: "approve by bob"},
+		"with a stored one": {
+			unread: []session.Answer{bob}, quorum: two(session.Approval{Person: "ann"}), answer: eve,
+			says: "approve by bob",
+		},
+		"the same person": {
+			unread: []session.Answer{{Request: "r", Action: session.AnswerApprove, Person: "ann", Note: "yes"}},
+			quorum: two(), answer: ann, says: "ann has approved already",
+		},
+		"the same of a quorum": {unread: []session.Answer{ann}, quorum: two(), answer: ann, again: true},
+		"after a rejection": {
+			unread: []session.Answer{by("eve", session.AnswerReject)}, quorum: two(), answer: ann,
+			says: "reject by eve",
+		},
 		"a rejection comes late": {unread: []session.Answer{ann}, quorum: two(), answer: by("eve", session.AnswerReject)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +134,10 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 		require.Equal(t, []session.Answer{ann}, u.answers, "a repeated one is not sent again")
 		_, err := goOn(access.With(t.Context(), access.Local("bob")), w, open, "one")
 		require.ErrorContains(t, err, "approve by ann")
-		_, err = isRepeated(t.Context(), conn, "s", session.Answer{Request: "one.approval.2", Action: session.AnswerReject, By: "bob", Note: "x"}, nil)
+		_, err = isRepeated(t.Context(), conn, "s", session.Answer{
+			Request: "one.approval.2", Action: session.AnswerReject, By: "bob",
+			Note: "x",
+		}, nil)
 		require.ErrorContains(t, err, "approve by ann", "who rejects after it is told so")
 		_, err = goOn(ctx, w, nil, "one")
 		require.ErrorContains(t, err, "not known yet")

@@ -115,7 +115,10 @@ func (r Reviews) compare(ctx context.Context, in DiffInput, doc *Diff) error {
 		if err != nil {
 			return unselected(err, in.Paths)
 		}
-		f := ChangedFile{Path: d.Path, Change: apply.ChangeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque, Diff: d.Text}
+		f := ChangedFile{
+			Path: d.Path, Change: apply.ChangeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque,
+			Diff: d.Text,
+		}
 		if !doc.add(in, f) {
 			break
 		}

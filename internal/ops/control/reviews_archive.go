@@ -59,12 +59,17 @@ func (r Reviews) Archive(ctx context.Context, in ArchiveInput) (Download, error)
 }
 
 // writeTar writes files under the names that named gives to their paths, and linked to the targets of links.
-func writeTar(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string, w io.Writer) error {
+func writeTar(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string,
+	w io.Writer,
+) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, p := range paths {
 		e := m[p]
-		h := tar.Header{Typeflag: tar.TypeReg, Name: named(p), Size: e.Size, Mode: int64(modeOf(e)), ModTime: earliest, Format: tar.FormatPAX}
+		h := tar.Header{
+			Typeflag: tar.TypeReg, Name: named(p), Size: e.Size, Mode: int64(modeOf(e)), ModTime: earliest,
+			Format: tar.FormatPAX,
+		}
 		if e.Link != "" {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, linked(e.Link), 0
 		}
@@ -80,7 +85,9 @@ func writeTar(ctx context.Context, content *cas.Store, named, linked func(string
 	return errors.Join(archive.Close(), compressed.Close())
 }
 
-func writeZip(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string, w io.Writer) error {
+func writeZip(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string,
+	w io.Writer,
+) error {
 	archive := zip.NewWriter(w)
 	for _, p := range paths {
 		e := m[p]

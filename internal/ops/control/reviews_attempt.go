@@ -36,7 +36,8 @@ func (r Reviews) attemptDiff(ctx context.Context, in DiffInput) (Diff, error) {
 	if err != nil {
 		return doc, err
 	}
-	before, after := treeSide{name: "the input of " + in.Attempt.AssignmentID.String()}, treeSide{name: "attempt " + in.Attempt.String()}
+	before, after := treeSide{name: "the input of " + in.Attempt.AssignmentID.String()},
+		treeSide{name: "attempt " + in.Attempt.String()}
 	for _, round := range record.Rounds {
 		if round.Basis != nil {
 			before.tree = round.Basis.Input

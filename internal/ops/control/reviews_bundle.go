@@ -17,7 +17,10 @@ import (
 )
 
 // bundleFile is the file of a bundle.
-var bundleFile = store.ArchiveFile{Document: "result.json", MaxDocument: 1 << 20, MaxFile: cas.DefaultFileBytes, MaxBytes: maxUnpacked}
+var bundleFile = store.ArchiveFile{
+	Document: "result.json", MaxDocument: 1 << 20, MaxFile: cas.DefaultFileBytes,
+	MaxBytes: maxUnpacked,
+}
 
 // BundleInput selects the part of a session's result in a bundle.
 type BundleInput struct {
@@ -54,7 +57,10 @@ func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 	if err != nil {
 		return Download{}, err
 	}
-	head, err := json.Marshal(bundled{Result: result, Part: result.Part, Workspace: work.Workspace, Tree: work.Tree, Commit: result.Source.Commit})
+	head, err := json.Marshal(bundled{
+		Result: result, Part: result.Part, Workspace: work.Workspace, Tree: work.Tree,
+		Commit: result.Source.Commit,
+	})
 	if err == nil {
 		err = checkBundle(content, head, needed)
 	}
@@ -68,7 +74,8 @@ func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
 	total := int64(len(head))
 	if total > bundleFile.MaxDocument {
-		return invalidf("", "the document of the result is larger than %d MiB; work on the host of the store instead", bundleFile.MaxDocument>>20)
+		return invalidf("", "the document of the result is larger than %d MiB; work on the host of the store instead",
+			bundleFile.MaxDocument>>20)
 	}
 	for _, name := range needed {
 		size, err := content.BlobSize(name)
@@ -76,7 +83,8 @@ func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
 			return err
 		}
 		if total += size; size > cas.DefaultFileBytes || total > maxUnpacked {
-			return invalidf("", "the result has a file of more than %d MiB, or more than %d MiB of files; work on the host of the store, or get single files with `maestro artifacts get`", cas.DefaultFileBytes>>20, maxUnpacked>>20)
+			return invalidf("", "the result has a file of more than %d MiB, or more than %d MiB of files; work on the host of the "+
+				"store, or get single files with `maestro artifacts get`", cas.DefaultFileBytes>>20, maxUnpacked>>20)
 		}
 	}
 	return nil

@@ -65,7 +65,8 @@ func (r Reviews) DiffFile(ctx context.Context, in FileDiffInput) (FileDiff, erro
 		return doc, invalidf("path", "%w", err)
 	}
 	all, err := r.Diff(ctx, DiffInput{
-		Session: in.Session, Which: in.Which, With: in.With, Redone: in.Redone, Attempt: in.Attempt, Paths: []string{literal(path)}, MaxFiles: 1,
+		Session: in.Session, Which: in.Which, With: in.With, Redone: in.Redone, Attempt: in.Attempt, Paths: []string{literal(path)},
+		MaxFiles: 1,
 	})
 	switch {
 	case ProblemOf(err).Field == "paths":
@@ -183,6 +184,7 @@ func (r Reviews) Artifacts(ctx context.Context, sessionID string) (Artifacts, er
 		return Artifacts{}, err
 	}
 	return Artifacts{
-		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Artifacts: append([]session.Artifact{}, k.Artifacts...), Damage: k.Damage,
+		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Artifacts: append([]session.Artifact{}, k.Artifacts...),
+		Damage: k.Damage,
 	}, nil
 }

@@ -63,8 +63,9 @@ func (r Reviews) Result(ctx context.Context, sessionID string) (Result, error) {
 	}
 	e, _ := k.store.State.Execution(ctx, k.key) // without a readable status, the result counts as incomplete
 	return Result{
-		Session: sessionID, Status: e.Status.Status, Checkpoint: k.Name, Phase: k.CurrentPhase, Completeness: k.completeness(e), Damage: k.Damage,
-		Work: k.work(), Source: k.source(ctx),
+		Session: sessionID, Status: e.Status.Status, Checkpoint: k.Name, Phase: k.CurrentPhase, Completeness: k.completeness(e),
+		Damage: k.Damage,
+		Work:   k.work(), Source: k.source(ctx),
 	}, nil
 }
 
@@ -133,7 +134,8 @@ func (k kept) completeness(e session.Execution) Completeness {
 	if len(has) == 1 {
 		verb = "is"
 	}
-	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session, statePhrase(e.Status.Status), c.Part, verb)
+	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session,
+		statePhrase(e.Status.Status), c.Part, verb)
 	if unapproved >= 0 {
 		c.Reason += fmt.Sprintf("; phase %s is not approved", e.Phases[unapproved].Name)
 	}
@@ -150,7 +152,8 @@ func (k kept) completeness(e session.Execution) Completeness {
 // counts as done.
 func (k kept) hasPhase(phase string) bool {
 	return !slices.ContainsFunc(k.team.Assignments(), func(id spec.AssignmentID) bool {
-		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !k.settled(id)
+		return id.Phase == phase && !slices.ContainsFunc(k.Assignments,
+			func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !k.settled(id)
 	})
 }
 

@@ -38,14 +38,20 @@ func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	return &shelf{t, &control.Base{Store: s, Namespace: "default", Now: time.Now}, access.With(t.Context(), access.Local("ann@desk"))}
+	return &shelf{
+		t, &control.Base{Store: s, Namespace: "default", Now: time.Now},
+		access.With(t.Context(), access.Local("ann@desk")),
+	}
 }
 
 // team has a phase "design" and a phase "build" after it.
 func team() spec.Team {
 	return spec.Team{
 		Name: "craft", Personas: map[string]spec.Persona{"ann": {Role: "Writer", Agent: "coder"}},
-		Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}, {Name: "build", Personas: []string{"ann"}, Needs: []string{"design"}}},
+		Phases: []spec.Phase{
+			{Name: "design", Personas: []string{"ann"}},
+			{Name: "build", Personas: []string{"ann"}, Needs: []string{"design"}},
+		},
 	}
 }
 
@@ -76,7 +82,10 @@ func (s *shelf) keep(id string, state session.State, before, after map[string]st
 		delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
 		require.NoError(s.t, err)
 		id := spec.AssignmentID{Phase: "design", Persona: "ann"}
-		return []session.CheckpointAssignment{{AssignmentID: id, BasedWork: session.BasedWork{Input: from, Work: session.Work{Delta: delta}}}}
+		return []session.CheckpointAssignment{{
+			AssignmentID: id,
+			BasedWork:    session.BasedWork{Input: from, Work: session.Work{Delta: delta}},
+		}}
 	}
 	var reworks []session.Rework
 	for _, files := range undone {
@@ -89,11 +98,13 @@ func (s *shelf) keep(id string, state session.State, before, after map[string]st
 	require.NoError(s.t, err)
 	status := session.NewStatus(id, team())
 	status.Status = state
-	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status}, []session.Checkpoint{{
-		Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design", Tree: to,
-		Assignments: designed(is), Reworks: reworks,
-		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
-	}})
+	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status},
+		[]session.Checkpoint{{
+			Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design",
+			Tree:        to,
+			Assignments: designed(is), Reworks: reworks,
+			Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
+		}})
 	require.NoError(s.t, err)
 }
 
@@ -111,7 +122,10 @@ func kind(err error) control.Kind {
 func TestADiffIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	s.keep("s", session.Failed, map[string]string{"a": "one\n", "gone": "x\n"}, map[string]string{"a": "two\n", "b[1]*": "new\n", "c": strings.Repeat("long\n", 1000)})
+	s.keep("s", session.Failed, map[string]string{"a": "one\n", "gone": "x\n"}, map[string]string{
+		"a": "two\n", "b[1]*": "new\n",
+		"c": strings.Repeat("long\n", 1000),
+	})
 	r := s.reviews()
 
 	whole, err := r.Diff(s.ctx, control.DiffInput{Session: "s"})
@@ -155,7 +169,8 @@ func TestRedoneWorkIsComparedWithWhatWasSentBack(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	start := map[string]string{"a": "one\n"}
-	s.keep("s", session.Failed, start, map[string]string{"a": "three\n", "b": "same\n"}, map[string]string{"a": "zero\n"}, map[string]string{"a": "two\n", "b": "same\n"})
+	s.keep("s", session.Failed, start, map[string]string{"a": "three\n", "b": "same\n"}, map[string]string{"a": "zero\n"},
+		map[string]string{"a": "two\n", "b": "same\n"})
 	redone, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Which: "design", Redone: true})
 	require.NoError(t, err)
 	require.Len(t, redone.Files, 1, "b was there when the work was sent back last")
@@ -184,7 +199,10 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
 	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: design}
 	statetest.PutRounds(t, s.Store.State, of, session.RoundRecord{
-		Round: 1, RoundLog: session.RoundLog{Basis: &session.Basis{Input: from}, Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Files: left}}},
+		Round: 1, RoundLog: session.RoundLog{
+			Basis:    &session.Basis{Input: from},
+			Attempts: []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidOutput}, Files: left}},
+		},
 	}, session.RoundRecord{
 		Round: 2, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
 	})
@@ -207,7 +225,10 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 func TestAnArchiveHasTheFiles(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	s.keep("s", session.Completed, nil, map[string]string{"run": "#!/bin/sh\n", "docs/a.md": "text\n", "latest": "->docs/a.md", "empty": ""})
+	s.keep("s", session.Completed, nil, map[string]string{
+		"run": "#!/bin/sh\n", "docs/a.md": "text\n", "latest": "->docs/a.md",
+		"empty": "",
+	})
 	var first, second bytes.Buffer
 	for _, b := range []*bytes.Buffer{&first, &second} {
 		download(t, b)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "s", Format: control.TarGz}))
@@ -217,7 +238,10 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	require.Equal(t, want, unpacked(t, &first))
 
 	var zipped bytes.Buffer
-	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "s", Format: control.Zip, Paths: []string{"docs", "latest"}}))
+	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{
+		Session: "s", Format: control.Zip,
+		Paths: []string{"docs", "latest"},
+	}))
 	archive, err := zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
 	require.NoError(t, err)
 	require.Len(t, archive.File, 2)
@@ -235,7 +259,10 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"hostile/..%5C..%5Cautoexec.bat", "hostile/%6Eul", "hostile/C%3A%5Cx"}, names)
 	download(t, &first)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.TarGz}))
-	require.Equal(t, map[string]string{"hostile/..%5C..%5Cautoexec.bat": "x", "hostile/%6Eul": "..%5Cx/..%5C.%2E", "hostile/C%3A%5Cx": "y"}, unpacked(t, &first))
+	require.Equal(t, map[string]string{
+		"hostile/..%5C..%5Cautoexec.bat": "x", "hostile/%6Eul": "..%5Cx/..%5C.%2E",
+		"hostile/C%3A%5Cx": "y",
+	}, unpacked(t, &first))
 }
 
 // download reads what an operation answers with.

@@ -35,7 +35,10 @@ func (f HistoryFilter) selected(ctx context.Context, b *Base) (state.Filter, err
 		return state.Filter{}, err
 	}
 	teams, err := seen(ctx, f.Teams)
-	return state.Filter{Namespace: b.Namespace, Teams: teams, Status: f.Status, Since: f.Since, Until: f.Until, Labels: labels, Text: f.Text}, err
+	return state.Filter{
+		Namespace: b.Namespace, Teams: teams, Status: f.Status, Since: f.Since, Until: f.Until, Labels: labels,
+		Text: f.Text,
+	}, err
 }
 
 // Statistics is what came of sessions, in groups.

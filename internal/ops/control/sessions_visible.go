@@ -58,9 +58,11 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) ListedSession {
 	summary := sessionstatus.Memo[workflows.MemoSummary](info, workflows.MemoStatus)
 	l := ListedSession{
 		Session: info.GetExecution().GetWorkflowId(), Team: sessionstatus.Memo[string](info, workflows.MemoTeam),
-		Store: sessionstatus.Memo[string](info, workflows.MemoStore), Requirement: sessionstatus.Memo[string](info, workflows.MemoRequirement),
+		Store: sessionstatus.Memo[string](info, workflows.MemoStore), Requirement: sessionstatus.Memo[string](info,
+			workflows.MemoRequirement),
 		Labels: sessionstatus.Memo[map[string]string](info, workflows.MemoLabels),
-		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, CostUSD: summary.Usage.CostUSD, usage: summary.Usage, reason: summary.Reason,
+		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, CostUSD: summary.Usage.CostUSD, usage: summary.Usage,
+		reason: summary.Reason,
 	}
 	if t := info.GetStartTime(); t != nil {
 		started := t.AsTime()

@@ -43,14 +43,18 @@ type endedSessions struct {
 	list []*workflowpb.WorkflowExecutionInfo
 }
 
-func (b *busyTemporal) ListWorkflow(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (b *busyTemporal) ListWorkflow(_ context.Context,
+	in *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if len(in.GetNextPageToken()) == 0 {
 		return &workflowservice.ListWorkflowExecutionsResponse{Executions: b.running, NextPageToken: []byte("ended")}, nil
 	}
 	return &workflowservice.ListWorkflowExecutionsResponse{Executions: b.ended}, nil
 }
 
-func (s endedSessions) DescribeWorkflowExecution(_ context.Context, in *workflowservice.DescribeWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (s endedSessions) DescribeWorkflowExecution(_ context.Context, in *workflowservice.DescribeWorkflowExecutionRequest,
+	_ ...grpc.CallOption,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	for _, info := range s.list {
 		if info.GetExecution().GetWorkflowId() == in.GetExecution().GetWorkflowId() {
 			return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
@@ -72,7 +76,8 @@ func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 			memo[key] = payload
 		}
 		return &workflowpb.WorkflowExecutionInfo{
-			Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: id}, Type: &commonpb.WorkflowType{Name: workflows.TeamSessionName},
+			Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: id},
+			Type:      &commonpb.WorkflowType{Name: workflows.TeamSessionName},
 			StartTime: timestamppb.New(started), Status: status, Memo: &commonpb.Memo{Fields: memo},
 		}
 	}
@@ -80,9 +85,13 @@ func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 		info("killed", "api", began.Add(time.Hour), enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED),
 	}}
 	for i := range listPage {
-		temporal.running = append(temporal.running, info(fmt.Sprintf("old-%03d", i), "web", began, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
+		temporal.running = append(temporal.running, info(fmt.Sprintf("old-%03d", i), "web", began,
+			enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING))
 	}
-	b := &Base{Store: s, Namespace: "default", Now: time.Now, Temporal: Connected(&temporalutil.Connection{Client: temporal, Namespace: "default"})}
+	b := &Base{
+		Store: s, Namespace: "default", Now: time.Now,
+		Temporal: Connected(&temporalutil.Connection{Client: temporal, Namespace: "default"}),
+	}
 	for _, name := range []string{"killed", "lost"} {
 		started := began.Add(time.Hour)
 		statetest.Put(t, s.State, b.key(name), func(e *session.Execution) {
@@ -93,7 +102,10 @@ func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 	doc, err := Sessions{b}.List(access.With(t.Context(), access.Local("ann")), SessionFilter{Limit: 3})
 	require.NoError(t, err)
 	require.True(t, doc.More)
-	require.Equal(t, []string{"killed", "lost", "old-000"}, []string{doc.Sessions[0].Session, doc.Sessions[1].Session, doc.Sessions[2].Session})
+	require.Equal(t, []string{"killed", "lost", "old-000"}, []string{
+		doc.Sessions[0].Session, doc.Sessions[1].Session,
+		doc.Sessions[2].Session,
+	})
 	require.Equal(t, []bool{true, false, true}, []bool{doc.Sessions[0].Temporal, doc.Sessions[1].Temporal, doc.Sessions[2].Temporal})
 	require.Equal(t, session.Failed, doc.Sessions[0].Status, "the store's document is older than its end")
 

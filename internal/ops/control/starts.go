@@ -197,7 +197,10 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	}
 	conn, err := s.connected()
 	who, _ := access.Of(ctx)
-	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{StartedBy: who.Person(), StartedByID: who.PersonID, StartedOver: who.Over()}, Now: s.Now}, err
+	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{
+		StartedBy: who.Person(), StartedByID: who.PersonID,
+		StartedOver: who.Over(),
+	}, Now: s.Now}, err
 }
 
 // prepareStart is a new session of a team, and its launcher. Files are stored only for a session that
@@ -296,7 +299,8 @@ func CheckRequirement(text string) error {
 	case strings.TrimSpace(text) == "":
 		return invalidf("requirement", "the requirement is empty; describe what the team should do")
 	case len(text) > MaxRequirement:
-		return invalidf("requirement", "the requirement is longer than %d KiB; put longer texts into files of the workspace", MaxRequirement/1024)
+		return invalidf("requirement", "the requirement is longer than %d KiB; put longer texts into files of the workspace",
+			MaxRequirement/1024)
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		return invalidf("requirement", "the requirement is not UTF-8 text; save it as UTF-8")
 	}

@@ -76,7 +76,9 @@ func (s Starts) supply(ctx context.Context, t spec.Team, course *session.Course,
 
 // edit adds changes of a session's files to a course. Only files that differ from the session's
 // tree are used, so the input may be a copy of all its files.
-func (s Starts) edit(ctx context.Context, sessionID string, t spec.Team, tree spec.Digest, course *session.Course, edits map[string]spec.Digest) error {
+func (s Starts) edit(ctx context.Context, sessionID string, t spec.Team, tree spec.Digest, course *session.Course,
+	edits map[string]spec.Digest,
+) error {
 	for _, phase := range slices.Sorted(maps.Keys(edits)) {
 		if err := CheckPhase(t, "edits", phase); err != nil {
 			return err

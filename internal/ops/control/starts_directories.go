@@ -74,7 +74,8 @@ func (s Starts) taken(ctx context.Context, st *store.Store, name string, t spec.
 		return "", nil, invalid("directory", refused)
 	}
 	if why := unreadable(source.Dir); err != nil && why != nil {
-		return "", nil, unavailablef("directory %s of this server cannot be read: %w; bring it back, or start the server with --workspace %[1]s=DIR", name, why)
+		return "", nil, unavailablef("directory %s of this server cannot be read: %w; bring it back, or start the server with "+
+			"--workspace %[1]s=DIR", name, why)
 	}
 	return snap.Manifest, &source, err
 }

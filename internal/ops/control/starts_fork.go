@@ -74,7 +74,9 @@ func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc
 }
 
 // prepareFork prepares a fork.
-func (s Starts) prepareFork(ctx context.Context, sessionID string, in Fork) (l *launch.Launcher, next launch.Session, faults []string, err error) {
+func (s Starts) prepareFork(ctx context.Context, sessionID string, in Fork) (l *launch.Launcher, next launch.Session,
+	faults []string, err error,
+) {
 	if in.From == "" {
 		return nil, next, nil, invalidf("from", "missing; give the phase to run again")
 	}

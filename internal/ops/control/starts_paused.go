@@ -44,7 +44,9 @@ func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request,
 }
 
 // paused describes what resuming a running session does.
-func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume) (v sessionstatus.Session, doc Foreseen, err error) {
+func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume) (v sessionstatus.Session, doc Foreseen,
+	err error,
+) {
 	if v, err = w.Look(ctx); err != nil {
 		return v, doc, looked(w.Session, err)
 	}

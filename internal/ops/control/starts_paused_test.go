@@ -25,7 +25,10 @@ func TestAResumeApprovesNoPhase(t *testing.T) {
 	ctx := access.With(t.Context(), access.Local("ann"))
 	team := spec.Team{
 		Name: "web", Personas: map[string]spec.Persona{"ann": {Role: "Writer", Agent: "coder"}},
-		Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}, Approve: spec.Approval{Count: 1}}, {Name: "build", Personas: []string{"ann"}}},
+		Phases: []spec.Phase{
+			{Name: "design", Personas: []string{"ann"}, Approve: spec.Approval{Count: 1}},
+			{Name: "build", Personas: []string{"ann"}},
+		},
 	}
 	data, err := json.Marshal(team)
 	require.NoError(t, err)
@@ -35,7 +38,8 @@ func TestAResumeApprovesNoPhase(t *testing.T) {
 	require.NoError(t, err)
 	b := &Base{Store: s, Namespace: "default", Now: time.Now}
 	_, err = s.ImportCheckpoints(ctx, b.key("one"), session.Execution{Status: session.NewStatus("one", team)}, []session.Checkpoint{{
-		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", CurrentPhase: "design", Workspace: files, Tree: files,
+		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", CurrentPhase: "design", Workspace: files,
+		Tree:      files,
 		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	}})
 	require.NoError(t, err)
@@ -50,5 +54,6 @@ func TestAResumeApprovesNoPhase(t *testing.T) {
 		waiting.Help = open
 		require.Equal(t, []string{"build"}, Starts{b}.pausedAfter(ctx, sessionstatus.Session{Status: waiting}), name)
 	}
-	require.Empty(t, Starts{&Base{Namespace: "default", Now: time.Now}}.pausedAfter(ctx, sessionstatus.Session{Status: waiting}), "without the store")
+	require.Empty(t, Starts{&Base{Namespace: "default", Now: time.Now}}.pausedAfter(ctx, sessionstatus.Session{Status: waiting}),
+		"without the store")
 }

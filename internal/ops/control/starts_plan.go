@@ -78,8 +78,9 @@ func planned(t spec.Team, c session.Course, entries []session.PlanEntry) Plan {
 	for _, p := range t.InOrder() {
 		name := p.Name
 		phase := PlannedPhase{
-			Name: name, Needs: emptyNotNull(p.Needs), Without: []string{}, Order: p.Order, Personas: []PlannedPersona{}, Produces: emptyNotNull(p.Produces),
-			Checks: emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
+			Name: name, Needs: emptyNotNull(p.Needs), Without: []string{}, Order: p.Order, Personas: []PlannedPersona{},
+			Produces: emptyNotNull(p.Produces),
+			Checks:   emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
 			PauseAfter: slices.Contains(c.PauseAfter, name),
 		}
 		for _, above := range t.Ancestors(name) {
@@ -99,7 +100,8 @@ func planned(t spec.Team, c session.Course, entries []session.PlanEntry) Plan {
 
 func plannedFor(e session.PlanEntry, p spec.Persona) PlannedPersona {
 	return PlannedPersona{
-		Persona: e.Persona, Role: p.Role, Agent: p.Agent, Fallback: p.Fallback, Attempts: p.Attempts, Timeout: p.Timeout, MaxTurns: p.MaxTurns,
+		Persona: e.Persona, Role: p.Role, Agent: p.Agent, Fallback: p.Fallback, Attempts: p.Attempts, Timeout: p.Timeout,
+		MaxTurns: p.MaxTurns,
 		Produces: emptyNotNull(p.Produces), Checks: emptyNotNull(p.Checks), Budget: p.Budget, Action: e.Action, Reason: e.Reason,
 	}
 }

@@ -99,7 +99,9 @@ func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) 
 }
 
 // described is Temporal's description of a session; nil: Temporal does not have it.
-func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Watcher, *workflowpb.WorkflowExecutionInfo, error) {
+func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Watcher, *workflowpb.WorkflowExecutionInfo,
+	error,
+) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
 		return nil, nil, err
@@ -115,7 +117,9 @@ func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus
 }
 
 // prepareResume prepares the next run of a session that has ended.
-func (s Starts) prepareResume(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
+func (s Starts) prepareResume(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo,
+	in Resume,
+) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
 	doc.Session = sessionID
 	if l, err = s.launcher(ctx); err != nil {
 		return l, next, doc, err
@@ -145,7 +149,9 @@ func (s Starts) prepareResume(ctx context.Context, sessionID string, info *workf
 }
 
 // lastGood is the data in the store of a session to resume, and the team of its next run.
-func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) (found launch.Stored, t spec.Team, faults []string, err error) {
+func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) (found launch.Stored, t spec.Team,
+	faults []string, err error,
+) {
 	st, key, err := s.inStore(ctx, sessionID)
 	if err != nil {
 		return found, t, nil, err

@@ -198,7 +198,9 @@ func (t Teams) Named(ctx context.Context, reference string) (spec.Team, error) {
 }
 
 // version reads the version of a registered team whose digest begins so, or the newest.
-func (t Teams) version(ctx context.Context, name, digest string) (all []state.TeamVersion, v state.TeamVersion, crew spec.Team, err error) {
+func (t Teams) version(ctx context.Context, name, digest string) (all []state.TeamVersion, v state.TeamVersion, crew spec.Team,
+	err error,
+) {
 	s, all, err := t.versions(ctx, name)
 	if err == nil {
 		v, err = versionOf(all, digest)
@@ -236,7 +238,8 @@ func (t Teams) versions(ctx context.Context, name string) (*store.Store, []state
 			known = append(known, v.Team)
 		}
 	}
-	return nil, nil, notFoundf("team %q is not registered in the store in %s%s", name, s.Dir(), textfmt.Suggest(name, known, "it has"))
+	return nil, nil, notFoundf("team %q is not registered in the store in %s%s", name, s.Dir(),
+		textfmt.Suggest(name, known, "it has"))
 }
 
 // versionOf is the version whose digest begins so; the newest, if it is empty.
@@ -252,9 +255,11 @@ func versionOf(all []state.TeamVersion, digest string) (state.TeamVersion, error
 	}
 	switch len(found) {
 	case 0:
-		return state.TeamVersion{}, notFoundf("team %s has no version %s; the newest is %s", all[0].Team, textfmt.Shorten(digest, 80), all[0].Digest.Short())
+		return state.TeamVersion{}, notFoundf("team %s has no version %s; the newest is %s", all[0].Team, textfmt.Shorten(digest, 80),
+			all[0].Digest.Short())
 	case 1:
 		return found[0], nil
 	}
-	return state.TeamVersion{}, invalidf("version", "%d versions of team %s begin with %s; use more of the digest", len(found), all[0].Team, digest)
+	return state.TeamVersion{}, invalidf("version", "%d versions of team %s begin with %s; use more of the digest", len(found),
+		all[0].Team, digest)
 }

@@ -96,7 +96,8 @@ func startSchema(t spec.Team, directories []Directory) FormSchema {
 	byKey := func(keys, values FormField, what string) FormField {
 		return FormField{Type: "object", PropertyNames: &keys, AdditionalProperties: &values, Description: what}
 	}
-	labels := byKey(FormField{Pattern: session.LabelPattern}, text(session.MaxLabelValue, "the label's value"), "labels by which the session is found")
+	labels := byKey(FormField{Pattern: session.LabelPattern}, text(session.MaxLabelValue, "the label's value"),
+		"labels by which the session is found")
 	labels.MaxProperties = session.MaxLabels
 	fields := map[string]FormField{
 		"session":     text(128, "the session's id; left out: one is chosen"),
@@ -107,8 +108,9 @@ func startSchema(t spec.Team, directories []Directory) FormSchema {
 		"until":       described(phases, "run this phase and all that it depends on"),
 		"pause_after": list("phases after which the session pauses until it is resumed"),
 		"supplied":    byKey(FormField{Enum: t.PhaseNames()}, files, "manifests of files that stand for the work of phases, by phase"),
-		"decisions":   byKey(FormField{Pattern: spec.DecisionPattern}, text(session.MaxDecisionValue, "the decision"), "decisions that are made already"),
-		"labels":      labels,
+		"decisions": byKey(FormField{Pattern: spec.DecisionPattern}, text(session.MaxDecisionValue, "the decision"),
+			"decisions that are made already"),
+		"labels": labels,
 	}
 	if len(directories) > 0 {
 		names := FormField{Type: "string", Description: "a directory of the server's host whose files it starts from instead"}
@@ -117,5 +119,8 @@ func startSchema(t spec.Team, directories []Directory) FormSchema {
 		}
 		fields["directory"] = names
 	}
-	return FormSchema{Dialect: "https://json-schema.org/draft/2020-12/schema", Type: "object", Required: []string{"requirement"}, Properties: fields}
+	return FormSchema{
+		Dialect: "https://json-schema.org/draft/2020-12/schema", Type: "object", Required: []string{"requirement"},
+		Properties: fields,
+	}
 }

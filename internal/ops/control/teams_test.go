@@ -61,8 +61,14 @@ func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	}{
 		{control.Registration{Name: "api", Text: teamText}, "the file is of team web, not api"},
 		{control.Registration{Text: strings.Replace(teamText, "agent: coder, ", "", 1)}, "agent"},
-		{control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: /etc/passwd", 1)}, "instructions"},
-		{control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: ann.md", 1)}, "only the text of this file was given"},
+		{
+			control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: /etc/passwd", 1)},
+			"instructions",
+		},
+		{
+			control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: ann.md", 1)},
+			"only the text of this file was given",
+		},
 	} {
 		_, err := teams.Register(s.ctx, wrong.in)
 		require.ErrorContains(t, err, wrong.says)

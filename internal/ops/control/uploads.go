@@ -33,7 +33,8 @@ func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest, lef
 	if team == access.AllTeams {
 		return nil
 	}
-	return b.Store.State.AddUpload(ctx, state.Upload{Team: team, Digest: string(files), By: actor(ctx), LeftOut: leftOut}, uploadedFor)
+	return b.Store.State.AddUpload(ctx, state.Upload{Team: team, Digest: string(files), By: actor(ctx), LeftOut: leftOut},
+		uploadedFor)
 }
 
 // checkFiles rejects a digest that is not that of files in the store, or that the caller may not name:
@@ -54,7 +55,8 @@ func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Di
 		err = b.Store.Content.Intact(ctx, files)
 	}
 	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return invalidf(field, "the store does not have manifest %s among the uploads for team %s and the files of its newer sessions; upload the files again", files.Short(), team)
+		return invalidf(field, "the store does not have manifest %s among the uploads for team %s and the files of its newer "+
+			"sessions; upload the files again", files.Short(), team)
 	}
 	return err
 }
@@ -87,5 +89,6 @@ func checkChosen(ctx context.Context, field, team, id string) error {
 	if ok && afterTeam.MatchString(rest) || access.Check(ctx, access.Operate, access.AllTeams) == nil {
 		return nil
 	}
-	return invalidf(field, "the id of a session of team %[1]s has to begin with %[1]s- and have no other hyphen after that, or to begin with %[1]s.", team)
+	return invalidf(field, "the id of a session of team %[1]s has to begin with %[1]s- and have no other hyphen after that, or to "+
+		"begin with %[1]s.", team)
 }

@@ -48,7 +48,8 @@ func checkEvents(events []string) error {
 		case commented:
 			return errors.New("a command is one word, like /maestro")
 		default:
-			return fmt.Errorf("%q is not an event that starts a session; use issues.opened, issues.labeled:LABEL or issue_comment.created:COMMAND", textfmt.Shorten(on, 80))
+			return fmt.Errorf("%q is not an event that starts a session; use issues.opened, issues.labeled:LABEL or "+
+				"issue_comment.created:COMMAND", textfmt.Shorten(on, 80))
 		}
 	}
 	return nil
@@ -156,8 +157,10 @@ func untrusted(what string, p payload) string {
 	if slices.Contains(trusted, association) {
 		return ""
 	}
-	return fmt.Sprintf("the author of the %s is not an owner, member or collaborator of the repository, as GitHub says (author_association: %q)."+
-		" GitHub does not say so of members whose membership in the organization is private: they can make it public, become collaborators,"+
+	return fmt.Sprintf("the author of the %s is not an owner, member or collaborator of the repository, as GitHub says "+
+		"(author_association: %q)."+
+		" GitHub does not say so of members whose membership in the organization is private: they can make it public, become "+
+		"collaborators,"+
 		" or let another person set the label of the hook", what, safetext.Clip(association, 40))
 }
 

@@ -28,12 +28,16 @@ func user(login, kind string) fields {
 func event(action string, change func(e, issue fields)) fields {
 	issue := fields{
 		"id": 301, "number": 7, "title": "Prices", "body": "Add a page on prices.", "state": "open", "locked": false, "comments": 0,
-		"user": user("stranger", "User"), "author_association": "NONE", "labels": []any{fields{"id": 9, "name": "maestro", "color": "ededed"}},
+		"user": user("stranger", "User"), "author_association": "NONE",
+		"labels":     []any{fields{"id": 9, "name": "maestro", "color": "ededed"}},
 		"created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-23T10:00:00Z", "pull_request": nil,
 	}
 	e := fields{
 		"action": action, "issue": issue, "sender": user("maria", "User"),
-		"repository": fields{"id": 1, "name": "site", "full_name": "octo/site", "private": false, "owner": user("octo", "Organization")},
+		"repository": fields{
+			"id": 1, "name": "site", "full_name": "octo/site", "private": false,
+			"owner": user("octo", "Organization"),
+		},
 	}
 	if change != nil {
 		change(e, issue)
@@ -44,7 +48,10 @@ func event(action string, change func(e, issue fields)) fields {
 // comment is an event of a comment by somebody.
 func comment(action, text, login, kind, association string) fields {
 	return event(action, func(e, _ fields) {
-		e["comment"] = fields{"id": 5, "body": text, "user": user(login, kind), "author_association": association, "created_at": "2026-11-23T10:00:00Z"}
+		e["comment"] = fields{
+			"id": 5, "body": text, "user": user(login, kind), "author_association": association,
+			"created_at": "2026-11-23T10:00:00Z",
+		}
 		e["sender"] = user(login, kind)
 	})
 }
@@ -59,7 +66,10 @@ func labeled(change func(e, issue fields)) fields {
 }
 
 func github(on ...string) access.Hook {
-	return hook.Complete(access.Hook{Name: "gh", Kind: access.HookGitHub, Team: "web", On: on, Labels: map[string]string{"from": "github"}})
+	return hook.Complete(access.Hook{
+		Name: "gh", Kind: access.HookGitHub, Team: "web", On: on,
+		Labels: map[string]string{"from": "github"},
+	})
 }
 
 func read(t *testing.T, h access.Hook, name string, e fields) (*hook.Start, string) {
@@ -86,34 +96,81 @@ func TestEventsOfGitHub(t *testing.T) {
 		// starts is the requirement; empty: the event is ignored, with a reason that has the words of why.
 		starts, why string
 	}{
-		"a member labels a stranger's issue":   {github(), "issues", labeled(nil), "Prices\n\nAdd a page on prices.", ""},
-		"another label":                        {github("issues.labeled:agent"), "issues", labeled(nil), "", "this label"},
-		"a bot labels":                         {github(), "issues", labeled(func(e, _ fields) { e["sender"] = user("labeler[bot]", "Bot") }), "", "a bot"},
+		"a member labels a stranger's issue": {github(), "issues", labeled(nil), "Prices\n\nAdd a page on prices.", ""},
+		"another label":                      {github("issues.labeled:agent"), "issues", labeled(nil), "", "this label"},
+		"a bot labels": {
+			github(), "issues",
+			labeled(func(e, _ fields) { e["sender"] = user("labeler[bot]", "Bot") }), "", "a bot",
+		},
 		"a template labels a stranger's issue": {github(), "issues", labeled(own("NONE", "User")), "", "not an owner"},
 		"a former contributor labels the same": {github(), "issues", labeled(own("CONTRIBUTOR", "User")), "", "not an owner"},
-		"a member labels the member's issue":   {github(), "issues", labeled(own("MEMBER", "User")), "Prices\n\nAdd a page on prices.", ""},
-		"nobody sends a label":                 {github(), "issues", labeled(func(e, _ fields) { delete(e, "sender") }), "", "a bot"},
-		"a pull request is labeled":            {github(), "issues", labeled(func(_, issue fields) { issue["pull_request"] = fields{"url": "x"} }), "", "pull request"},
-		"an issue without a text":              {github(), "issues", labeled(func(_, issue fields) { issue["body"] = nil }), "Prices", ""},
-		"opened, not by default":               {github(), "issues", event("opened", own("OWNER", "User")), "", "every new issue"},
-		"opened by an owner":                   {opened, "issues", event("opened", own("OWNER", "User")), "Prices\n\nAdd a page on prices.", ""},
-		"opened by a stranger":                 {opened, "issues", event("opened", own("NONE", "User")), "", "not an owner"},
-		"opened by who was here before":        {opened, "issues", event("opened", own("FIRST_TIME_CONTRIBUTOR", "User")), "", "not an owner"},
-		"opened by a bot":                      {opened, "issues", event("opened", own("MEMBER", "Bot")), "", "a bot"},
-		"edited":                               {opened, "issues", event("edited", own("OWNER", "User")), "", "only issues that are opened"},
-		"deleted":                              {opened, "issues", event("deleted", own("OWNER", "User")), "", "only issues that are opened"},
-		"a member's command":                   {github(), "issue_comment", comment("created", "/maestro\nUse euros.", "maria", "User", "MEMBER"), "Prices\n\nAdd a page on prices.\n\nUse euros.", ""},
-		"a collaborator's command":             {github(), "issue_comment", comment("created", "/maestro", "cleo", "User", "COLLABORATOR"), "Prices\n\nAdd a page on prices.", ""},
-		"another command":                      {github("issue_comment.created:/build"), "issue_comment", comment("created", "/maestro", "maria", "User", "MEMBER"), "", "does not begin"},
-		"a stranger's command":                 {github(), "issue_comment", comment("created", "/maestro do it", "eve", "User", "NONE"), "", "not an owner"},
-		"a contributor's command":              {github(), "issue_comment", comment("created", "/maestro do it", "eve", "User", "CONTRIBUTOR"), "", "not an owner"},
-		"a bot's command":                      {github(), "issue_comment", comment("created", "/maestro do it", "x[bot]", "Bot", "MEMBER"), "", "a bot"},
-		"a quoted command":                     {github(), "issue_comment", comment("created", "> /maestro do it", "maria", "User", "MEMBER"), "", "does not begin"},
-		"a longer word":                        {github(), "issue_comment", comment("created", "/maestros do it", "maria", "User", "MEMBER"), "", "does not begin"},
-		"an edited comment":                    {github(), "issue_comment", comment("edited", "/maestro do it", "maria", "User", "MEMBER"), "", "only new comments"},
-		"a comment under another name":         {opened, "issues", comment("opened", "/maestro do it", "maria", "User", "MEMBER"), "", "only events of issues"},
-		"a push":                               {github(), "push", fields{"ref": "refs/heads/main", "sender": user("maria", "User")}, "", "only events of issues"},
-		"a comment on a discussion":            {github(), "issue_comment", fields{"action": "created", "discussion": fields{}, "comment": fields{"body": "/maestro"}}, "", "only events of issues"},
+		"a member labels the member's issue": {
+			github(), "issues", labeled(own("MEMBER", "User")), "Prices\n\nAdd a page on prices.",
+			"",
+		},
+		"nobody sends a label": {github(), "issues", labeled(func(e, _ fields) { delete(e, "sender") }), "", "a bot"},
+		"a pull request is labeled": {
+			github(), "issues",
+			labeled(func(_, issue fields) { issue["pull_request"] = fields{"url": "x"} }), "", "pull request",
+		},
+		"an issue without a text": {
+			github(), "issues", labeled(func(_, issue fields) { issue["body"] = nil }), "Prices",
+			"",
+		},
+		"opened, not by default": {github(), "issues", event("opened", own("OWNER", "User")), "", "every new issue"},
+		"opened by an owner": {
+			opened, "issues", event("opened", own("OWNER", "User")),
+			"Prices\n\nAdd a page on prices.", "",
+		},
+		"opened by a stranger": {opened, "issues", event("opened", own("NONE", "User")), "", "not an owner"},
+		"opened by who was here before": {
+			opened, "issues", event("opened", own("FIRST_TIME_CONTRIBUTOR", "User")), "",
+			"not an owner",
+		},
+		"opened by a bot": {opened, "issues", event("opened", own("MEMBER", "Bot")), "", "a bot"},
+		"edited": {
+			opened, "issues", event("edited", own("OWNER", "User")), "",
+			"only issues that are opened",
+		},
+		"deleted": {
+			opened, "issues", event("deleted", own("OWNER", "User")), "",
+			"only issues that are opened",
+		},
+		"a member's command": {github(), "issue_comment", comment("created", "/maestro\nUse euros.", "maria", "User",
+			"MEMBER"), "Prices\n\nAdd a page on prices.\n\nUse euros.", ""},
+		"a collaborator's command": {github(), "issue_comment", comment("created", "/maestro", "cleo", "User",
+			"COLLABORATOR"), "Prices\n\nAdd a page on prices.", ""},
+		"another command": {
+			github("issue_comment.created:/build"), "issue_comment",
+			comment("created", "/maestro", "maria", "User", "MEMBER"), "", "does not begin",
+		},
+		"a stranger's command": {
+			github(), "issue_comment", comment("created", "/maestro do it", "eve", "User", "NONE"),
+			"", "not an owner",
+		},
+		"a contributor's command": {github(), "issue_comment", comment("created", "/maestro do it", "eve", "User",
+			"CONTRIBUTOR"), "", "not an owner"},
+		"a bot's command": {github(), "issue_comment", comment("created", "/maestro do it", "x[bot]", "Bot",
+			"MEMBER"), "", "a bot"},
+		"a quoted command": {github(), "issue_comment", comment("created", "> /maestro do it", "maria", "User",
+			"MEMBER"), "", "does not begin"},
+		"a longer word": {github(), "issue_comment", comment("created", "/maestros do it", "maria", "User",
+			"MEMBER"), "", "does not begin"},
+		"an edited comment": {github(), "issue_comment", comment("edited", "/maestro do it", "maria", "User",
+			"MEMBER"), "", "only new comments"},
+		"a comment under another name": {
+			opened, "issues", comment("opened", "/maestro do it", "maria", "User", "MEMBER"), "",
+			"only events of issues",
+		},
+		"a push": {
+			github(), "push",
+			fields{"ref": "refs/heads/main", "sender": user("maria", "User")},
+			"", "only events of issues",
+		},
+		"a comment on a discussion": {github(), "issue_comment", fields{
+			"action": "created", "discussion": fields{},
+			"comment": fields{"body": "/maestro"},
+		}, "", "only events of issues"},
 		"a comment on a pull request": {github(), "issue_comment", event("created", func(e, issue fields) {
 			e["comment"] = fields{"body": "/maestro", "user": user("maria", "User"), "author_association": "MEMBER"}
 			issue["pull_request"] = fields{"url": "x"}
@@ -153,7 +210,8 @@ func TestTextsOfGenericCalls(t *testing.T) {
 	start, _, err := hook.Read(h, nil, []byte(`{"items": [0, {"a/b": "Build \"it\".\n"}], "m~n": "round", "key": "WEB-7"}`))
 	require.NoError(t, err)
 	require.Equal(t, &hook.Start{
-		Requirement: "Build \"it\".\n", Decisions: map[string]string{"shape": "round"}, Labels: map[string]string{"hook": "t", "ticket": "WEB-7"},
+		Requirement: "Build \"it\".\n", Decisions: map[string]string{"shape": "round"},
+		Labels: map[string]string{"hook": "t", "ticket": "WEB-7"},
 	}, start)
 	long := strings.Repeat("x", 5000)
 	for body, pointer := range map[string]string{
@@ -205,7 +263,13 @@ func TestWhatIsSignedNamesTheSession(t *testing.T) {
 
 	twice := header("1")
 	twice.Add("X-Hub-Signature-256", signature)
-	for _, wrong := range []http.Header{{}, {"X-Hub-Signature-256": {signature[7:]}}, {"X-Hub-Signature-256": {"sha256="}}, {"X-Hub-Signature": {"sha1=x"}}, twice} {
+	for _, wrong := range []http.Header{
+		{},
+		{"X-Hub-Signature-256": {signature[7:]}},
+		{"X-Hub-Signature-256": {"sha256="}},
+		{"X-Hub-Signature": {"sha1=x"}},
+		twice,
+	} {
 		_, err := hook.Verify(access.HookGitHub, "whsec_secret", wrong, []byte("{}"), time.Now())
 		require.ErrorIs(t, err, access.ErrSignature)
 	}

@@ -175,7 +175,8 @@ func checkLabels(h access.Hook, own []string) error {
 		}
 	}
 	if len(labels) > session.MaxLabels {
-		return &FieldError{"labels", fmt.Sprintf("a session has %d labels at most, and the hook sets %d", session.MaxLabels, len(labels))}
+		return &FieldError{"labels", fmt.Sprintf("a session has %d labels at most, and the hook sets %d", session.MaxLabels,
+			len(labels))}
 	}
 	return nil
 }

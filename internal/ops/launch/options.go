@@ -70,10 +70,13 @@ func details(s Session, dashboard string) string {
 		}
 		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
 	}
-	fmt.Fprintf(&b, " on this requirement:\n\n%s\n", safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(s.Requirement), detailsRequirement)))
+	fmt.Fprintf(&b, " on this requirement:\n\n%s\n",
+		safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(s.Requirement), detailsRequirement)))
 	if dashboard != "" {
 		fmt.Fprintf(&b, "\nOpen it in the [dashboard](%s%s).\n", dashboard, access.PagePath(s.ID, ""))
 	}
-	fmt.Fprintf(&b, "\nThe current details on this page show whether it waits for a person, and how to answer.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", s.ID)
+	fmt.Fprintf(&b, "\nThe current details on this page show whether it waits for a person, and how to answer.\n\nFollow it: "+
+		"`maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n",
+		s.ID)
 	return b.String()
 }

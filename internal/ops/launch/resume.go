@@ -130,6 +130,7 @@ func (s Stored) Fork(from string, t spec.Team, phase string) Session {
 func (s Stored) Finished(t spec.Team) bool {
 	return s.Execution.Status.Status == session.Completed && !s.Damaged() &&
 		!slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
-			return !slices.ContainsFunc(s.Checkpoint.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
+			return !slices.ContainsFunc(s.Checkpoint.Assignments,
+				func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
 		})
 }

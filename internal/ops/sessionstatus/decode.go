@@ -47,7 +47,8 @@ func notAdmitted(err error) ([]string, bool) {
 // helpNeeded reads the help requests from a session's error.
 func helpNeeded(err error) []session.Request {
 	var help []session.Request
-	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == session.HelpNeeded && app.HasDetails() &&
+		app.Details(&help) == nil {
 		return help
 	}
 	return nil

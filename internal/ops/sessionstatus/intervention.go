@@ -49,11 +49,17 @@ const (
 func InterventionsOf(c session.Checkpoint, raises []budget.Raise) []Intervention {
 	all := []Intervention{}
 	for _, a := range c.Answers {
-		all = append(all, Intervention{At: a.At, By: cmp.Or(a.By, a.Person), Action: a.Action, Phase: a.Phase, Persona: a.Persona, Text: a.Note, Left: a.Left})
+		all = append(all, Intervention{
+			At: a.At, By: cmp.Or(a.By, a.Person), Action: a.Action, Phase: a.Phase, Persona: a.Persona,
+			Text: a.Note, Left: a.Left,
+		})
 	}
 	for _, r := range c.Reworks {
 		if r.From != (spec.AssignmentID{}) { // a person's rejection is among the answers
-			all = append(all, Intervention{At: r.At, By: r.From.String(), Action: SendBack, Phase: r.To, Text: strings.Join(r.Reasons, "; ")})
+			all = append(all, Intervention{
+				At: r.At, By: r.From.String(), Action: SendBack, Phase: r.To,
+				Text: strings.Join(r.Reasons, "; "),
+			})
 		}
 	}
 	for _, r := range raises {

@@ -24,7 +24,10 @@ func TestInterventionsSayWhoDidWhatAndWhy(t *testing.T) {
 		},
 		Reworks: []session.Rework{
 			{To: "plan", By: "ana", Reasons: []string{"too long"}, At: at(2)},
-			{To: "build", From: spec.AssignmentID{Phase: "review", Persona: "critic"}, Reasons: []string{"no tests", "no docs"}, At: at(4)},
+			{
+				To: "build", From: spec.AssignmentID{Phase: "review", Persona: "critic"}, Reasons: []string{"no tests", "no docs"},
+				At: at(4),
+			},
 		},
 	}
 	raises := []budget.Raise{

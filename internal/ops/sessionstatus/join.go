@@ -70,7 +70,8 @@ func join(a *session.AssignmentStatus, r session.Record, first int) bool {
 	}
 	waits := a.Awaits != nil && !last.AtWork
 	if !current || waits || a.Status == session.HelpIsNeeded {
-		now.Status, now.Agent, now.Summary, now.Files, now.Progress, now.Awaits = a.Status, a.Agent, a.Summary, a.Files, a.Progress, a.Awaits
+		now.Status, now.Agent, now.Summary, now.Files, now.Progress, now.Awaits = a.Status, a.Agent, a.Summary, a.Files, a.Progress,
+			a.Awaits
 	}
 	*a = now
 	return current

@@ -34,19 +34,49 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 		counts int
 		agent  string
 	}{
-		"not begun":      {state: session.Pending, want: session.Pending},
-		"at work":        {state: session.Pending, rounds: round(func(*session.RoundRecord) {}), want: session.Running, agent: "other"},
-		"between":        {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.AtWork, r.Attempts = false, []session.AttemptReport{failed} }), want: session.Waiting, counts: 1, agent: "other"},
-		"given up":       {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Attempts = true, []session.AttemptReport{failed} }), want: session.Waiting, counts: 1, agent: "other"},
-		"for good":       {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.Failed, agent: "other"},
-		"done":           {state: session.Running, rounds: round(func(r *session.RoundRecord) { r.Result = &session.RoundResult{} }), want: session.Completed, counts: 1, agent: "other"},
-		"sent back":      {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Result, r.Undone = &session.RoundResult{}, session.UndoneSentBack }), want: session.Pending, counts: 1},
+		"not begun": {state: session.Pending, want: session.Pending},
+		"at work":   {state: session.Pending, rounds: round(func(*session.RoundRecord) {}), want: session.Running, agent: "other"},
+		"between": {state: session.Pending, rounds: round(func(r *session.RoundRecord) {
+			r.AtWork, r.Attempts = false,
+				[]session.AttemptReport{failed}
+		}), want: session.Waiting, counts: 1, agent: "other"},
+		"given up": {state: session.Running, rounds: round(func(r *session.RoundRecord) {
+			r.GaveUp, r.Attempts = true,
+				[]session.AttemptReport{failed}
+		}), want: session.Waiting, counts: 1, agent: "other"},
+		"for good": {
+			state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }),
+			want: session.Failed, agent: "other",
+		},
+		"done": {
+			state: session.Running, rounds: round(func(r *session.RoundRecord) { r.Result = &session.RoundResult{} }),
+			want: session.Completed, counts: 1, agent: "other",
+		},
+		"sent back": {state: session.Pending, rounds: round(func(r *session.RoundRecord) {
+			r.Result,
+				r.Undone = &session.RoundResult{}, session.UndoneSentBack
+		}), want: session.Pending, counts: 1},
 		"an earlier run": {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Run = 1 }), want: session.Pending},
-		"help needed":    {state: session.HelpIsNeeded, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.HelpIsNeeded},
-		"skipped":        {state: session.Skipped, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }), want: session.Skipped},
-		"mends":          {state: session.Completed, rounds: round(func(r *session.RoundRecord) { r.Integrating = true }), want: session.Running, agent: "other"},
-		"a breaker":      {state: session.Waiting, awaits: wait, rounds: round(func(r *session.RoundRecord) { r.AtWork = false }), want: session.Waiting},
-		"no breaker":     {state: session.Waiting, awaits: wait, rounds: round(func(*session.RoundRecord) {}), want: session.Running, agent: "other"},
+		"help needed": {
+			state: session.HelpIsNeeded, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }),
+			want: session.HelpIsNeeded,
+		},
+		"skipped": {
+			state: session.Skipped, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }),
+			want: session.Skipped,
+		},
+		"mends": {
+			state: session.Completed, rounds: round(func(r *session.RoundRecord) { r.Integrating = true }),
+			want: session.Running, agent: "other",
+		},
+		"a breaker": {
+			state: session.Waiting, awaits: wait, rounds: round(func(r *session.RoundRecord) { r.AtWork = false }),
+			want: session.Waiting,
+		},
+		"no breaker": {
+			state: session.Waiting, awaits: wait, rounds: round(func(*session.RoundRecord) {}), want: session.Running,
+			agent: "other",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +107,8 @@ func TestWaitsForTheStoreAreSaid(t *testing.T) {
 		waits := &workflowpb.PendingActivityInfo{
 			ActivityType: &commonpb.ActivityType{Name: string(name)}, LastFailure: &failurepb.Failure{Message: "no space left"},
 		}
-		require.Equal(t, "resource_error: waiting for the store: no space left", storeWait(facts{description: description(t, running, waits)}))
+		require.Equal(t, "resource_error: waiting for the store: no space left",
+			storeWait(facts{description: description(t, running, waits)}))
 	}
 	v := merge("s", facts{description: description(t, running), unreadable: errors.New("no")})
 	require.Equal(t, []string{"the session's state in the store cannot be read: no"}, v.Notes)

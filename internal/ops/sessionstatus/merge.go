@@ -104,7 +104,10 @@ func merge(sessionID string, f facts) Session {
 func base(sessionID string, f facts) Session {
 	switch {
 	case f.document != nil:
-		v := Session{Status: f.document.Status, RunID: f.document.RunID, stored: true, Revision: f.document.Revision, Course: f.document.Course}
+		v := Session{
+			Status: f.document.Status, RunID: f.document.RunID, stored: true, Revision: f.document.Revision,
+			Course: f.document.Course,
+		}
 		v.LeftOut = v.Course.LeftOut()
 		return v
 	case f.queried != nil:
@@ -238,7 +241,8 @@ func idleReason(f facts) string {
 	for _, queue := range f.idle {
 		name, isAgent := strings.CutPrefix(queue, spec.AgentQueue(store, ""))
 		if !isAgent {
-			return fmt.Sprintf("no worker serves this session's store (%s): queue %s has no poller; start one with `maestro worker` or `maestro dev`", store, queue)
+			return fmt.Sprintf("no worker serves this session's store (%s): queue %s has no poller; start one with `maestro worker` or "+
+				"`maestro dev`", store, queue)
 		}
 		agents = append(agents, name)
 	}

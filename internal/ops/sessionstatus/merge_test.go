@@ -26,13 +26,16 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-func description(t *testing.T, status enumspb.WorkflowExecutionStatus, pending ...*workflowpb.PendingActivityInfo) *workflowservice.DescribeWorkflowExecutionResponse {
+func description(t *testing.T, status enumspb.WorkflowExecutionStatus,
+	pending ...*workflowpb.PendingActivityInfo,
+) *workflowservice.DescribeWorkflowExecutionResponse {
 	t.Helper()
 	info := &workflowpb.WorkflowExecutionInfo{
 		Execution: &commonpb.WorkflowExecution{WorkflowId: "s", RunId: "r"}, Status: status, HistoryLength: 42,
 		StartTime: timestamppb.New(time.Unix(1000, 0)),
 		Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{
-			workflows.MemoStore: payload(t, "abcd"), workflows.MemoTeam: payload(t, "crew"), workflows.MemoRequirement: payload(t, "Do it."),
+			workflows.MemoStore: payload(t, "abcd"), workflows.MemoTeam: payload(t, "crew"),
+			workflows.MemoRequirement: payload(t, "Do it."),
 		}},
 	}
 	if status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -79,11 +82,14 @@ func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 	spent := func(tokens int64) cost.Usage { return cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)} }
 	document := execution(session.Running)
 	document.Help = []session.Request{{Phase: "build", Persona: "dev"}, {Phase: "ship"}}
-	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, account: &state.Account{Costs: []state.Cost{
-		{Phase: "build", Persona: "dev", Calls: 1, Usage: spent(60), Unsettled: 1, Estimated: cost.Amount{Tokens: 9}},
-		{Phase: "build", Persona: "dev", Usage: spent(10), Begun: 1, Reserved: cost.Amount{Tokens: 100, USD: 8}},
-		{Phase: "gone", Persona: "dev", Calls: 1, Usage: spent(3)},
-	}}}
+	f := facts{
+		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document,
+		account: &state.Account{Costs: []state.Cost{
+			{Phase: "build", Persona: "dev", Calls: 1, Usage: spent(60), Unsettled: 1, Estimated: cost.Amount{Tokens: 9}},
+			{Phase: "build", Persona: "dev", Usage: spent(10), Begun: 1, Reserved: cost.Amount{Tokens: 100, USD: 8}},
+			{Phase: "gone", Persona: "dev", Calls: 1, Usage: spent(3)},
+		}},
+	}
 	v := merge("s", f)
 	require.Equal(t, spent(70), v.Phases[0].Assignments[0].Usage, "what a call in progress has reported counts")
 	require.Zero(t, v.Phases[1].Assignments[0].Usage)
@@ -97,7 +103,10 @@ func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 		{Scope: "session", At: 0.8, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
 		{Scope: "session", At: 0.5, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
 	}
-	f.account.Budgets = []budget.Budget{{Kind: session.BudgetOfSession, Cap: spec.Cap{Tokens: 100}, Spent: cost.Amount{Tokens: 85}, Warnings: warnings}}
+	f.account.Budgets = []budget.Budget{{
+		Kind: session.BudgetOfSession, Cap: spec.Cap{Tokens: 100}, Spent: cost.Amount{Tokens: 85},
+		Warnings: warnings,
+	}}
 	v = merge("s", f)
 	require.Equal(t, warnings[:1], v.Warnings, "the greatest")
 	require.Equal(t, spec.Cap{Tokens: 100}, v.Limit)
@@ -117,8 +126,9 @@ func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {
 	h := &activities.Heartbeat{Progress: "thinking", Attempt: 2, Spent: cost.Usage{InputTokens: 5}}
 	answer := execution(session.Running).Status
 	v := merge("s", facts{
-		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),
-		queried:     &answer,
+		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED,
+			h)),
+		queried: &answer,
 	})
 	a := v.Phases[0].Assignments[0]
 	require.Equal(t, 1, a.Attempts)
@@ -141,7 +151,10 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 	t.Parallel()
 	help := []session.Request{{Phase: "build", Persona: "dev", Category: failures.Syntax, Message: "bad"}}
 	fault := func(kind string, details ...any) error {
-		return temporal.NewApplicationErrorWithOptions("why", kind, temporal.ApplicationErrorOptions{NonRetryable: true, Details: details})
+		return temporal.NewApplicationErrorWithOptions("why", kind, temporal.ApplicationErrorOptions{
+			NonRetryable: true,
+			Details:      details,
+		})
 	}
 	for _, c := range []struct {
 		name    string
@@ -153,11 +166,26 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 		refused bool
 	}{
 		{"completed", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil, session.Completed, "", session.Running, false},
-		{"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), session.Failed, "terminated in Temporal", session.Pending, false},
-		{"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "timed out", session.Pending, false},
-		{"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), session.WasCancelled, "was cancelled", session.Pending, false},
-		{"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.HelpNeeded, help), session.Failed, "why", session.Failed, false},
-		{"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed, "not admitted: a; b", session.Pending, true},
+		{
+			"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), session.Failed, "terminated in Temporal",
+			session.Pending, false,
+		},
+		{
+			"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "timed out", session.Pending,
+			false,
+		},
+		{
+			"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), session.WasCancelled, "was cancelled",
+			session.Pending, false,
+		},
+		{
+			"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.HelpNeeded, help), session.Failed, "why",
+			session.Failed, false,
+		},
+		{
+			"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed,
+			"not admitted: a; b", session.Pending, true,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +208,10 @@ func TestTheStatusDocumentOutlivesTheHistory(t *testing.T) {
 
 func TestTheStatusDocumentMayKnowTheEndBeforeTemporal(t *testing.T) {
 	t.Parallel()
-	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: execution(session.Completed)})
+	v := merge("s", facts{
+		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING),
+		document:    execution(session.Completed),
+	})
 	require.Equal(t, session.Running, v.Status.Status)
 	require.Nil(t, v.ClosedAt)
 }
@@ -192,12 +223,17 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 	for want, last := range map[string]*failurepb.Failure{
 		"waits for a free worker": {FailureInfo: &failurepb.Failure_ApplicationFailureInfo{}},
 		"waits for a free worker; the last one stopped sending heartbeats, and may still be running": {
-			FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{TimeoutType: enumspb.TIMEOUT_TYPE_HEARTBEAT}},
+			FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{
+				TimeoutType: enumspb.TIMEOUT_TYPE_HEARTBEAT,
+			}},
 		},
 	} {
 		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
 		p.LastFailure = last
-		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: execution(session.Running)})
+		v := merge("s", facts{
+			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p),
+			document:    execution(session.Running),
+		})
 		require.Equal(t, want, v.Phases[0].Assignments[0].Progress)
 	}
 }
@@ -206,7 +242,10 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 func TestWaitWithoutAWorkerSaysWhatItIsFor(t *testing.T) {
 	t.Parallel()
 	away := session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
-	for want, recorded := range map[string]string{"the next attempt starts at ": "", "for the provider, which has failed since ": away.String()} {
+	for want, recorded := range map[string]string{
+		"the next attempt starts at ":               "",
+		"for the provider, which has failed since ": away.String(),
+	} {
 		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, &activities.Heartbeat{})
 		p.NextAttemptScheduleTime = timestamppb.New(time.Unix(3000, 0))
 		document := execution(session.Running)

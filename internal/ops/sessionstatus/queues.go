@@ -105,7 +105,8 @@ func (w *Watcher) unpolled(ctx context.Context, queue string, kind enumspb.TaskQ
 	answer, err := w.Conn.DescribeTaskQueue(asking, queue, kind)
 	switch {
 	case err != nil && asking.Err() != nil && ctx.Err() == nil:
-		return false, fmt.Errorf("Temporal does not say within %s who polls queue %s", describePatience, queue) //nolint:staticcheck // a name
+		return false, fmt.Errorf("Temporal does not say within %s who polls queue %s", describePatience, //nolint:staticcheck // a name
+			queue)
 	case err != nil:
 		return false, nil
 	}

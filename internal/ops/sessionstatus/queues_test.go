@@ -25,17 +25,26 @@ func TestWorkThatIsNotDelivered(t *testing.T) {
 		silent  error
 		want    string
 	}{
-		"a moment":       {scheduled, 1, 5 * time.Second, nil, ""},
-		"too long":       {scheduled, 1, 12 * time.Second, nil, "no worker has got the session's next step for 12s, although workers poll queue maestro-abcd"},
+		"a moment": {scheduled, 1, 5 * time.Second, nil, ""},
+		"too long": {
+			scheduled, 1, 12 * time.Second, nil,
+			"no worker has got the session's next step for 12s, although workers poll queue maestro-abcd",
+		},
 		"at work":        {started, 1, time.Minute, nil, ""},
 		"failed before":  {scheduled, 7, time.Minute, nil, ""},
 		"nothing is due": {0, 0, 0, nil, ""},
-		"no answer":      {started, 1, 0, errors.New("silence"), "no worker gets the session's work: silence; Temporal delivers no work"},
+		"no answer": {
+			started, 1, 0, errors.New("silence"),
+			"no worker gets the session's work: silence; Temporal delivers no work",
+		},
 	} {
 		d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 		d.WorkflowExecutionInfo.TaskQueue = "maestro-abcd"
 		if c.attempt > 0 {
-			d.PendingWorkflowTask = &workflowpb.PendingWorkflowTaskInfo{State: c.state, Attempt: c.attempt, ScheduledTime: timestamppb.New(now.Add(-c.waits))}
+			d.PendingWorkflowTask = &workflowpb.PendingWorkflowTaskInfo{
+				State: c.state, Attempt: c.attempt,
+				ScheduledTime: timestamppb.New(now.Add(-c.waits)),
+			}
 		}
 		w := &Watcher{Now: func() time.Time { return now }}
 		f := facts{description: d, document: execution(session.Running)}

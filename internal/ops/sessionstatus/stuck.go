@@ -34,21 +34,25 @@ func (w *Watcher) stuck(ctx context.Context, d *workflowservice.DescribeWorkflow
 	if failures < failuresOfStuck {
 		return ""
 	}
-	return fmt.Sprintf("it makes no progress: its workflow task has failed %d times%s. Temporal repeats it; a worker of another version may do it. "+
-		"Otherwise `maestro cancel %s` ends the session, and `maestro resume %s` continues it from its last checkpoint", failures, w.taskFailure(ctx), w.Session, w.Session)
+	return fmt.Sprintf("it makes no progress: its workflow task has failed %d times%s. Temporal repeats it; a worker of another "+
+		"version may do it. "+
+		"Otherwise `maestro cancel %s` ends the session, and `maestro resume %s` continues it from its last checkpoint", failures,
+		w.taskFailure(ctx), w.Session, w.Session)
 }
 
 // taskFailure is the recorded failure of the workflow task, after a colon; empty if it cannot be read.
 func (w *Watcher) taskFailure(ctx context.Context) string {
-	page, err := w.Conn.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
-		Namespace: w.Conn.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: w.Session}, MaximumPageSize: 20,
-	})
+	page, err := w.Conn.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx,
+		&workflowservice.GetWorkflowExecutionHistoryReverseRequest{
+			Namespace: w.Conn.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: w.Session}, MaximumPageSize: 20,
+		})
 	if err != nil {
 		return ""
 	}
 	for _, e := range page.GetHistory().GetEvents() {
 		if failed := e.GetWorkflowTaskFailedEventAttributes(); failed != nil {
-			return fmt.Sprintf(": %s (%s)", strings.TrimSuffix(safetext.Clip(failed.GetFailure().GetMessage(), 300), "."), failed.GetCause())
+			return fmt.Sprintf(": %s (%s)", strings.TrimSuffix(safetext.Clip(failed.GetFailure().GetMessage(), 300), "."),
+				failed.GetCause())
 		}
 		if e.GetWorkflowTaskTimedOutEventAttributes() != nil {
 			return ": it timed out"

@@ -116,7 +116,8 @@ func textOf(a Address, issue post, comments []post) Issue {
 	out := Issue{Title: safetext.Line(issue.Title)}
 	var quoted string
 	for _, p := range slices.Backward(comments) {
-		quote := fmt.Sprintf("\nComment by %s, %s:\n\n> %s\n", safetext.Line(p.User.Login+p.Author.Username), safetext.Line(p.CreatedAt[:min(len(p.CreatedAt), 10)]),
+		quote := fmt.Sprintf("\nComment by %s, %s:\n\n> %s\n", safetext.Line(p.User.Login+p.Author.Username),
+			safetext.Line(p.CreatedAt[:min(len(p.CreatedAt), 10)]),
 			strings.ReplaceAll(strings.TrimSpace(safetext.Block(p.Body)), "\n", "\n> "))
 		if len(quote)+len(quoted) > maxComments {
 			break
@@ -124,7 +125,8 @@ func textOf(a Address, issue post, comments []post) Issue {
 		quoted = quote + quoted
 		out.Comments++
 	}
-	out.Text = fmt.Sprintf("# %s\n\n%s\n\nThis is issue %s.\n%s", out.Title, strings.TrimSpace(safetext.Block(issue.Body+issue.Description)), a, quoted)
+	out.Text = fmt.Sprintf("# %s\n\n%s\n\nThis is issue %s.\n%s", out.Title,
+		strings.TrimSpace(safetext.Block(issue.Body+issue.Description)), a, quoted)
 	return out
 }
 
@@ -153,7 +155,8 @@ func (c *client) get(ctx context.Context, address string, into any) error {
 	case len(body) > maxAnswer:
 		return c.trouble(session.Misconfigured, "the answer is larger than %d MiB; write the requirement into a file", maxAnswer>>20)
 	case json.Unmarshal(body, into) != nil:
-		return c.trouble(session.Misconfigured, "%s does not answer like the API of %s; write the requirement into a file", req.URL.Host, c.forge.name)
+		return c.trouble(session.Misconfigured, "%s does not answer like the API of %s; write the requirement into a file",
+			req.URL.Host, c.forge.name)
 	}
 	return nil
 }
@@ -183,11 +186,13 @@ func (c *client) refused(resp *http.Response, body []byte) error {
 		if wait > 0 {
 			when = "in " + wait.Round(time.Second).String()
 		}
-		t := c.trouble(session.Unreached, "%s takes no more requests for now (%d%s); try again %s%s", c.forge.name, status, message, when, c.orAdvice())
+		t := c.trouble(session.Unreached, "%s takes no more requests for now (%d%s); try again %s%s", c.forge.name, status, message,
+			when, c.orAdvice())
 		t.RetryAfter = textfmt.Duration(wait)
 		return t
 	case status == http.StatusUnauthorized && c.token != "":
-		return c.trouble(session.Misconfigured, "%s refuses the token in %s (%d%s); set it to one that is valid", c.forge.name, c.tokenEnv, status, message)
+		return c.trouble(session.Misconfigured, "%s refuses the token in %s (%d%s); set it to one that is valid", c.forge.name,
+			c.tokenEnv, status, message)
 	case status == http.StatusUnauthorized, (status == http.StatusNotFound || status == http.StatusForbidden) && c.token == "":
 		return c.trouble(session.Gone, "it does not exist, or may not be seen without a token (%d); %s", status, c.advice())
 	case status == http.StatusNotFound, status == http.StatusGone:
@@ -205,7 +210,8 @@ func (c *client) advice() string {
 	if c.url.Host == c.forge.host {
 		return "set " + strings.Join(c.forge.tokenEnv, " or ")
 	}
-	return fmt.Sprintf("set %s, and %s to %s, because a token is sent to no other site", strings.Join(c.forge.tokenEnv, " or "), c.forge.hostEnv, c.url.Host)
+	return fmt.Sprintf("set %s, and %s to %s, because a token is sent to no other site", strings.Join(c.forge.tokenEnv, " or "),
+		c.forge.hostEnv, c.url.Host)
 }
 
 // orAdvice is the advice to those who have no token: their limits are low.

@@ -37,14 +37,23 @@ type forge struct {
 const number = `([1-9][0-9]{0,17})/?$`
 
 var (
-	gitlab = &forge{"GitLab", "gitlab.com", "GITLAB_HOST", []string{"GITLAB_TOKEN"}, regexp.MustCompile(`^/([^/]+(?:/[^/]+)+)/-/(?:issues|work_items)/` + number)}
-	github = &forge{"GitHub", "github.com", "GH_HOST", []string{"GITHUB_TOKEN", "GH_TOKEN"}, regexp.MustCompile(`^/([^/]+/[^/]+)/issues/` + number)}
+	gitlab = &forge{
+		"GitLab", "gitlab.com", "GITLAB_HOST",
+		[]string{"GITLAB_TOKEN"},
+		regexp.MustCompile(`^/([^/]+(?:/[^/]+)+)/-/(?:issues|work_items)/` + number),
+	}
+	github = &forge{
+		"GitHub", "github.com", "GH_HOST",
+		[]string{"GITHUB_TOKEN", "GH_TOKEN"},
+		regexp.MustCompile(`^/([^/]+/[^/]+)/issues/` + number),
+	}
 )
 
 // Parse reads the address of an issue's page. ok is false for any other text. Requests cross a network only with encryption.
 func Parse(text string) (a Address, ok bool) {
 	u, err := url.Parse(strings.TrimSpace(text))
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawPath != "" || strings.Contains(u.Path, "/../") {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.RawPath != "" ||
+		strings.Contains(u.Path, "/../") {
 		return a, false
 	}
 	u.Host = strings.ToLower(u.Host)

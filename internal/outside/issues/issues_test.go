@@ -41,9 +41,15 @@ func newSite(t *testing.T, comments int, fault http.HandlerFunc) *site {
 		gitlab := strings.Contains(path, "/v4/")
 		mux.HandleFunc(path, s.reply(private, func(*http.Request) any {
 			if gitlab {
-				return map[string]any{"title": "Shout", "description": "Add `--shout`.", "user_notes_count": s.comments, "author": map[string]any{"username": "ana"}}
+				return map[string]any{
+					"title": "Shout", "description": "Add `--shout`.", "user_notes_count": s.comments,
+					"author": map[string]any{"username": "ana"},
+				}
 			}
-			return map[string]any{"title": "Shout\x1b[2J", "body": "Add `--shout`.\r\n\u202eIt is loud.", "comments": s.comments, "user": nil}
+			return map[string]any{
+				"title": "Shout\x1b[2J", "body": "Add `--shout`.\r\n\u202eIt is loud.", "comments": s.comments,
+				"user": nil,
+			}
 		}))
 		if gitlab {
 			mux.HandleFunc(path+"/notes", s.reply(true, s.notes))
@@ -94,7 +100,10 @@ func (s *site) page(r *http.Request) any {
 	number, _ := strconv.Atoi(r.URL.Query().Get("page"))
 	all := []any{}
 	for n := (number - 1) * 100; n < min(number*100, s.comments); n++ {
-		all = append(all, map[string]any{"body": fmt.Sprintf("No. %d\n\nComment by root, 2026-01-01:", n), "user": map[string]any{"login": "ben"}, "created_at": "2026-11-02T10:00:00Z"})
+		all = append(all, map[string]any{
+			"body": fmt.Sprintf("No. %d\n\nComment by root, 2026-01-01:", n),
+			"user": map[string]any{"login": "ben"}, "created_at": "2026-11-02T10:00:00Z",
+		})
 	}
 	return all
 }
@@ -103,7 +112,10 @@ func (s *site) page(r *http.Request) any {
 func (s *site) notes(*http.Request) any {
 	all := []any{map[string]any{"body": "changed the description", "system": true}}
 	for n := s.comments - 1; n >= 0 && len(all) < 100; n-- {
-		all = append(all, map[string]any{"body": fmt.Sprintf("No. %d", n), "author": map[string]any{"username": "ben"}, "created_at": "2026-11-02T10:00:00Z"})
+		all = append(all, map[string]any{
+			"body": fmt.Sprintf("No. %d", n), "author": map[string]any{"username": "ben"},
+			"created_at": "2026-11-02T10:00:00Z",
+		})
 	}
 	return all
 }
@@ -147,14 +159,16 @@ func TestAnIssueIsARequirement(t *testing.T) {
 	}
 	got, err := s.fetch(t, "/shop/in/web/-/issues/12?a=b", "GITLAB_TOKEN="+token, "GITLAB_HOST=https://"+s.host()+"/")
 	require.NoError(t, err)
-	require.Contains(t, got.Text, "Add `--shout`.\n\nThis is issue "+s.URL+"/shop/in/web/-/issues/12.\n\nComment by ben, 2026-11-02:\n\n> No. 0\n\nComment by ben, 2026-11-02:\n\n> No. 1\n")
+	require.Contains(t, got.Text, "Add `--shout`.\n\nThis is issue "+s.URL+
+		"/shop/in/web/-/issues/12.\n\nComment by ben, 2026-11-02:\n\n> No. 0\n\nComment by ben, 2026-11-02:\n\n> No. 1\n")
 	require.NotContains(t, got.Text, "changed the description")
 	require.Empty(t, got.LeftOut)
 
 	got, err = s.fetch(t, "/shop/in/web/-/work_items/12")
 	require.NoError(t, err, "GitLab gives comments only to those who have a token")
 	require.Contains(t, got.Text, "--shout")
-	require.Equal(t, "comments, which are not given without a token; set GITLAB_TOKEN, and GITLAB_HOST to "+s.host()+", because a token is sent to no other site", got.LeftOut)
+	require.Equal(t, "comments, which are not given without a token; set GITLAB_TOKEN, and GITLAB_HOST to "+s.host()+
+		", because a token is sent to no other site", got.LeftOut)
 }
 
 func TestTheNewestCommentsAreTaken(t *testing.T) {
@@ -185,14 +199,19 @@ func TestTheNewestCommentsAreTaken(t *testing.T) {
 func TestATokenGoesToItsSiteOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 0, nil)
-	_, err := s.fetch(t, "/shop/till/issues/12", "GITHUB_TOKEN="+token, "GH_HOST=example.com", "GITLAB_TOKEN="+token, "GITLAB_HOST="+s.host())
-	require.ErrorContains(t, err, "it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and GH_HOST to "+s.host())
+	_, err := s.fetch(t, "/shop/till/issues/12", "GITHUB_TOKEN="+token, "GH_HOST=example.com", "GITLAB_TOKEN="+token, "GITLAB_HOST="+
+		s.host())
+	require.ErrorContains(t, err, "it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and "+
+		"GH_HOST to "+s.host())
 	require.Equal(t, []string{"/api/v3/repos/shop/till/issues/12 "}, s.requests())
 	got, err := s.fetch(t, "/shop/till/issues/12", "GH_TOKEN="+token, "GH_HOST="+s.host())
 	require.NoError(t, err)
 	require.Contains(t, got.Text, "Add `--shout`")
 
-	elsewhere := newSite(t, 0, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, s.URL+r.URL.Path, http.StatusFound) })
+	elsewhere := newSite(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, s.URL+r.URL.Path,
+			http.StatusFound)
+	})
 	before := s.requests()
 	_, err = elsewhere.fetch(t, "/shop/till/issues/12", "GH_TOKEN="+token, "GH_HOST="+elsewhere.host())
 	require.ErrorContains(t, err, "answers with 302")
@@ -223,15 +242,33 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		token string
 		kind  session.TroubleKind
 	}{
-		"GitHub refuses the token in GITHUB_TOKEN (401: Bad credentials); set it":               {nil, "another", session.Misconfigured},
-		"it does not exist, or may not be seen with the token in GITHUB_TOKEN (404: Not Found)": {answer(404, `{"message": "Not Found"}`), token, session.Gone},
-		"may not be seen with the token in GITHUB_TOKEN (403: Resource protected by SSO)":       {answer(403, "{\"message\": \"Resource protected\\u001b[2J by SSO\"}"), token, session.Gone},
-		"does not exist, or may not be seen with the token in GITHUB_TOKEN (410: deleted)":      {answer(410, `{"message": "deleted"}`), token, session.Gone},
-		"takes no more requests for now (403: slow down); try again in 30s, or set GITHUB":      {answer(403, `{"message": "slow down"}`, "Retry-After", "30"), "", session.Unreached},
-		"takes no more requests for now (429); try again later":                                 {answer(429, `{"message": {"a": 1}}`), token, session.Unreached},
-		"GitHub fails (502); try again":                                                         {answer(502, `<html>`), token, session.Unreached},
-		"has no end: unexpected EOF; try again":                                                 {cut, token, session.Unreached},
-		"does not answer like the API of GitHub":                                                {answer(200, `<html>Sign in</html>`), token, session.Misconfigured},
+		"GitHub refuses the token in GITHUB_TOKEN (401: Bad credentials); set it": {
+			nil, "another",
+			session.Misconfigured,
+		},
+		"it does not exist, or may not be seen with the token in GITHUB_TOKEN (404: Not Found)": {answer(404,
+			`{"message": "Not Found"}`), token, session.Gone},
+		"may not be seen with the token in GITHUB_TOKEN (403: Resource protected by SSO)": {answer(403,
+			"{\"message\": \"Resource protected\\u001b[2J by SSO\"}"), token, session.Gone},
+		"does not exist, or may not be seen with the token in GITHUB_TOKEN (410: deleted)": {
+			answer(410, `{"message": "deleted"}`),
+			token, session.Gone,
+		},
+		"takes no more requests for now (403: slow down); try again in 30s, or set GITHUB": {answer(403,
+			`{"message": "slow down"}`, "Retry-After", "30"), "", session.Unreached},
+		"takes no more requests for now (429); try again later": {
+			answer(429, `{"message": {"a": 1}}`),
+			token, session.Unreached,
+		},
+		"GitHub fails (502); try again": {
+			answer(502, `<html>`), token,
+			session.Unreached,
+		},
+		"has no end: unexpected EOF; try again": {cut, token, session.Unreached},
+		"does not answer like the API of GitHub": {
+			answer(200, `<html>Sign in</html>`),
+			token, session.Misconfigured,
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -250,10 +287,14 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 func TestOnlyPagesOfIssuesAreAddresses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"https://github.com/o/r/issues/12": true, " https://GitHub.com/o/r/issues/12/?x=y#z\n": true, "https://gitlab.com/a/b/c/-/issues/3": true,
-		"https://github.com/o/r/pull/12": false, "https://github.com/o/r/issues": false, "https://github.com/o/r/issues/0": false, "https://github.com/o/r/issues/12 is wrong": false,
-		"https://github.com/a/b/c/issues/12": false, "https://github.com/../r/issues/12": false, "https://github.com/o%2Fr/x/issues/12": false,
-		"file:///o/r/issues/12": false, "ssh://github.com/o/r/issues/12": false, "/o/r/issues/12": false, "o/r#12": false, "": false,
+		"https://github.com/o/r/issues/12": true, " https://GitHub.com/o/r/issues/12/?x=y#z\n": true,
+		"https://gitlab.com/a/b/c/-/issues/3": true,
+		"https://github.com/o/r/pull/12":      false, "https://github.com/o/r/issues": false, "https://github.com/o/r/issues/0": false,
+		"https://github.com/o/r/issues/12 is wrong": false,
+		"https://github.com/a/b/c/issues/12":        false, "https://github.com/../r/issues/12": false,
+		"https://github.com/o%2Fr/x/issues/12": false,
+		"file:///o/r/issues/12":                false, "ssh://github.com/o/r/issues/12": false, "/o/r/issues/12": false,
+		"o/r#12": false, "": false,
 	} {
 		_, ok := issues.Parse(text)
 		require.Equal(t, want, ok, text)

@@ -22,9 +22,12 @@ func TestCheck(t *testing.T) {
 		"credentials alone": {},
 		"no project":        {project: "NO", want: "in project NO (404 Not Found)"},
 		"unseen project":    {project: "MD", denied: []string{"BROWSE_PROJECTS"}, want: "lacks Browse Projects in project MD"},
-		"no permissions":    {project: "MD", denied: []string{"CREATE_ISSUES", "ADD_COMMENTS"}, want: "lacks Add Comments, Create Issues in project MD"},
-		"who":               {project: "MD", fault: new(jiratest.Refusal(401, nil, "No.")), want: "JIRA_TOKEN"},
-		"down":              {fault: &jiratest.Fault{Status: 503}, want: "503"},
+		"no permissions": {
+			project: "MD", denied: []string{"CREATE_ISSUES", "ADD_COMMENTS"},
+			want: "lacks Add Comments, Create Issues in project MD",
+		},
+		"who":  {project: "MD", fault: new(jiratest.Refusal(401, nil, "No.")), want: "JIRA_TOKEN"},
+		"down": {fault: &jiratest.Fault{Status: 503}, want: "503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -67,11 +67,15 @@ func New(config Config) (*Client, error) {
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	base, err := url.Parse(strings.TrimRight(config.URL, "/") + "/")
 	if err != nil || base.Host == "" {
-		return nil, &session.TicketTrouble{Kind: session.Misconfigured, Message: "jira.url is not a URL; write it in full, like https://example.atlassian.net"}
+		return nil, &session.TicketTrouble{
+			Kind:    session.Misconfigured,
+			Message: "jira.url is not a URL; write it in full, like https://example.atlassian.net",
+		}
 	}
 	c := &Client{config: config, base: base}
 	if config.Token == "" || config.Deployment != DataCenter && config.Email == "" {
-		return nil, c.misconfigured("the credentials are incomplete; set %s in the worker's environment, as named by jira in the worker file", c.expected())
+		return nil, c.misconfigured("the credentials are incomplete; set %s in the worker's environment, as named by jira in the "+
+			"worker file", c.expected())
 	}
 	c.files = &http.Client{CheckRedirect: c.redirected}
 	c.api, err = gojira.NewClient(&http.Client{

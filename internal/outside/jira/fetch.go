@@ -74,7 +74,10 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 		return Issue{}, err
 	}
 	key = cmp.Or(found.Key, key) // it may have moved
-	issue := Issue{Key: key, URL: c.Address(key), Summary: strings.TrimSpace(found.Fields.Summary), Description: strings.ReplaceAll(found.Fields.Description, "\r\n", "\n")}
+	issue := Issue{
+		Key: key, URL: c.Address(key), Summary: strings.TrimSpace(found.Fields.Summary),
+		Description: strings.ReplaceAll(found.Fields.Description, "\r\n", "\n"),
+	}
 	issue.Attachments, issue.Left = c.attachments(found.Fields.Attachment, limits)
 	return issue, nil
 }

@@ -58,7 +58,8 @@ func TestAttachmentsHaveLimits(t *testing.T) {
 	file := func(name string, size int) jiratest.Attachment {
 		return jiratest.Attachment{Name: name, Content: []byte(strings.Repeat("x", size))}
 	}
-	key := s.Add("MD", map[string]any{"summary": "x"}, file("large", 11), file("a", 6), file("b", 5), file("c", 4), file("d", 0), file("e", 0))
+	key := s.Add("MD", map[string]any{"summary": "x"}, file("large", 11), file("a", 6), file("b", 5), file("c", 4), file("d", 0),
+		file("e", 0))
 	issue, err := c.Fetch(t.Context(), key, jira.Limits{Count: 3, Bytes: 10, Total: 10})
 	require.NoError(t, err)
 	var taken, left []string
@@ -125,7 +126,8 @@ func TestAttachmentNamesCanBeWritten(t *testing.T) {
 	s, c := open(t, jiratest.Options{})
 	var files []jiratest.Attachment
 	for _, name := range []string{
-		"", ".", "..", "...", "/etc/passwd", `C:\x`, "a\x00b", "a\nb", "-rf", ".hidden", "CON", "nul.txt", strings.Repeat("ä", 300) + ".pdf", "a\u202efdp.exe",
+		"", ".", "..", "...", "/etc/passwd", `C:\x`, "a\x00b", "a\nb", "-rf", ".hidden", "CON", "nul.txt", strings.Repeat("ä", 300) +
+			".pdf", "a\u202efdp.exe",
 		strings.Repeat("x", 300) + "." + strings.Repeat("y", 300), "same", "same", "SAME", "same-2", "ok.tar.gz", "\xff\xfe", " ",
 	} {
 		files = append(files, jiratest.Attachment{Name: name, Content: []byte(name)})

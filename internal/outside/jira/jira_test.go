@@ -67,7 +67,10 @@ func asked() session.Notice {
 		Request: &session.Request{
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
 			Category: failures.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
-			Suggestion: "See the check's output.", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
+			Suggestion: "See the check's output.", Actions: []session.Action{
+				session.AnswerRetry, session.AnswerSkip, session.AnswerSupply,
+				session.AnswerAbort,
+			},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}'"},
 				{Category: failures.TestFailure, Message: "check go-test failed: exit status 1"},
@@ -95,7 +98,10 @@ func TestTicketIsCreatedAndFound(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		o.Projects = []jiratest.Project{{
-			Key: "MD", Types: []jiratest.Type{{Name: "Incident", Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Site", Required: true, Options: []string{"Berlin"}}}}},
+			Key: "MD", Types: []jiratest.Type{{
+				Name:   "Incident",
+				Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Site", Required: true, Options: []string{"Berlin"}}},
+			}},
 			Components: []string{"Back end"}, Priorities: []string{"High", "Low"},
 		}}
 		s, c := open(t, o)
@@ -113,7 +119,8 @@ func TestTicketIsCreatedAndFound(t *testing.T) {
 		require.Equal(t, session.Ticket{Key: "MD-1", URL: s.URL() + "/browse/MD-1"}, ticket)
 		issue := s.Issues()[0]
 		require.Equal(t, []string{"agents", label}, issue.Labels())
-		require.Equal(t, "[maestro] web-service: implementation/backend: test_failure: check go-test failed: exit status 1 --- FAIL: TestSum (0.00s)", issue.Text("summary"))
+		require.Equal(t, "[maestro] web-service: implementation/backend: test_failure: check go-test failed: exit status 1 --- FAIL: "+
+			"TestSum (0.00s)", issue.Text("summary"))
 		require.JSONEq(t, `{"name": "Low"}`, string(issue.Fields["priority"]), "the priority of the failure's category")
 		require.Equal(t, []string{"agents"}, how.Labels, "what it was given stays as it is")
 
@@ -192,7 +199,8 @@ func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		s, c := open(t, o)
 		key := s.Add("MD", map[string]any{})
 		s.Fail(jiratest.Fault{Lost: true}.On("POST", "/comment").Once())
-		require.Equal(t, session.Unclear, trouble(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1})).Kind)
+		require.Equal(t, session.Unclear,
+			trouble(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1})).Kind)
 		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1, Again: true}))
 		require.Len(t, s.Issues()[0].Comments, 1)
 	})
@@ -208,12 +216,18 @@ func TestTextsFitIntoJira(t *testing.T) {
 		n.Request.Message, n.Request.Suggestion = long, long
 		n.Request.Attempts = nil
 		for i := range 500 {
-			n.Request.Attempts = append(n.Request.Attempts, session.AttemptFailure{Category: failures.Unknown, Message: fmt.Sprint(i, long[:4000])})
+			n.Request.Attempts = append(n.Request.Attempts, session.AttemptFailure{
+				Category: failures.Unknown,
+				Message:  fmt.Sprint(i, long[:4000]),
+			})
 		}
 		n.Answer = &session.Answer{Action: session.AnswerRetry, Note: long, By: long}
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, n)
 		require.NoError(t, err)
-		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.RequestClosed, session.SessionFailed, "unheard_of"} {
+		for _, event := range []session.Event{
+			session.HelpAsked, session.ApprovalAsked, session.RequestClosed, session.SessionFailed,
+			"unheard_of",
+		} {
 			n.Event, n.Reason = event, long
 			n.ID = string(event)
 			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2}), event)

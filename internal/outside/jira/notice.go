@@ -111,7 +111,8 @@ func opening(n session.Notice) string {
 	case session.ForBudget:
 		return fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r))
 	case session.ForOutage:
-		return fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited())
+		return fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team,
+			r.Category.Awaited())
 	case session.ForHelp:
 	}
 	return fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team)

@@ -40,7 +40,8 @@ func notice(event session.Event) session.Notice {
 		ID: "s-1/implementation.backend.1", Event: event, At: noon,
 		Session: "s-1", RunID: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Run: 2, Status: session.HelpIsNeeded,
 		Request: &session.Request{
-			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend", Category: failures.TestFailure,
+			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
+			Category:   failures.TestFailure,
 			Message:    "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
 			Suggestion: "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
 			Actions:    []session.Action{session.AnswerRetry, session.AnswerAbort},
@@ -56,8 +57,9 @@ func notice(event session.Event) session.Notice {
 			Phase: "implementation", Persona: "backend", At: noon.Add(time.Hour),
 		},
 		Usage: cost.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
-		Where: "--address temporal:7233 --namespace default --state-dir /var/maestro/state, as seen from build-1",
-		WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1", Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
+		Where:    "--address temporal:7233 --namespace default --state-dir /var/maestro/state, as seen from build-1",
+		WebUI:    "http://localhost:8233/namespaces/default/workflows/s-1/r-1",
+		Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
 	}
 	switch event { //nolint:exhaustive // The others are told of with all that there is.
 	case session.SessionFailed:
@@ -102,13 +104,25 @@ func TestTheLongestCommentFits(t *testing.T) {
 
 func TestSummaries(t *testing.T) {
 	t.Parallel()
-	long := session.Notice{Team: "web", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: strings.Repeat("😀", 300)}}
+	long := session.Notice{Team: "web", Request: &session.Request{
+		Phase: "build", Persona: "dev", Category: failures.Timeout,
+		Message: strings.Repeat("😀", 300),
+	}}
 	require.LessOrEqual(t, len(summary(long)), 255)
 	require.True(t, strings.HasSuffix(summary(long), "😀…"), summary(long))
 	for want, n := range map[string]session.Notice{
-		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "too\n\tslow\r\n"}},
-		"[maestro] web: build: Is it good?":                    {Team: "web", Request: &session.Request{Phase: "build", Message: "Is it good?"}},
-		"[maestro] web: session s-1: failed: nobody has come.": {Team: "web", Session: "s-1", Status: session.Failed, Reason: "nobody has come."},
+		"[maestro] web: build/dev: timeout: too slow": {Team: "web", Request: &session.Request{
+			Phase: "build", Persona: "dev",
+			Category: failures.Timeout, Message: "too\n\tslow\r\n",
+		}},
+		"[maestro] web: build: Is it good?": {
+			Team:    "web",
+			Request: &session.Request{Phase: "build", Message: "Is it good?"},
+		},
+		"[maestro] web: session s-1: failed: nobody has come.": {
+			Team: "web", Session: "s-1", Status: session.Failed,
+			Reason: "nobody has come.",
+		},
 	} {
 		require.Equal(t, want, summary(n))
 	}
@@ -118,7 +132,10 @@ func TestSummaries(t *testing.T) {
 var unescapedMarks = regexp.MustCompile(`(^|[^\\])[{}\[\]()*_+^~?|!#]|(^|[^\\\pL\pN])[-:]|[\pL\pN][-:]($|[^\pL\pN ])|[\pL\pN]- |\\\\|\n`)
 
 func FuzzWikiEscape(f *testing.F) {
-	for _, seed := range []string{"{code}", `\{code}`, `\\`, "[~user]", "!x.png!", "h1. x", " bq. x", "a&#123;b", "&amp;", "----", "||a||", "😀\x00\xff\u202e"} {
+	for _, seed := range []string{
+		"{code}", `\{code}`, `\\`, "[~user]", "!x.png!", "h1. x", " bq. x", "a&#123;b", "&amp;", "----",
+		"||a||", "😀\x00\xff\u202e",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -26,7 +26,8 @@ var permissions = []struct{ key, name string }{
 }
 
 // adviceOnProject is what to check if a project cannot be used.
-const adviceOnProject = "check help.jira.project in the team file, and grant the account the permissions Browse Projects and Create Issues; "
+const adviceOnProject = "check help.jira.project in the team file, and grant the account the permissions Browse Projects and " +
+	"Create Issues; "
 
 // Check asks in one call whether the account may create tickets in a project and comment on them, and creates none.
 // Without a project it checks the credentials only. What else a project requires is in Jira's answer when a ticket is
@@ -131,7 +132,8 @@ func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n 
 		Key string `json:"key"`
 	}
 	k := call{
-		what: fmt.Sprintf("create a ticket of type %s in project %s", kind, how.Project), method: http.MethodPost, path: c.path("issue"),
+		what: fmt.Sprintf("create a ticket of type %s in project %s", kind, how.Project), method: http.MethodPost,
+		path: c.path("issue"),
 		body: map[string]any{"fields": fields}, into: &created,
 		advice: "correct these fields under help.jira in the team file, or add them to the project's create screen; " +
 			"it needs the field labels, by which Maestro finds its tickets, " +

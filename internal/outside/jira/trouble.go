@@ -83,7 +83,8 @@ func (c *Client) checkResponse(k call, status int, header http.Header, body []by
 			"log in once with a browser, then check the values of these variables", c.credentials(), status)
 	case status == http.StatusUnauthorized, strings.Contains(login, "AUTHENTICATED_FAILED"):
 		// It may serve a request as nobody's, with any status.
-		return c.misconfigured("it refused the credentials in %s (%d); set %s, and restart the worker", c.credentials(), status, c.expected())
+		return c.misconfigured("it refused the credentials in %s (%d); set %s, and restart the worker", c.credentials(), status,
+			c.expected())
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
 		// Jira does not always say what remains.
 		wait := cmp.Or(retryafter.Parse(header, c.config.Now()), retryafter.Value(header.Get("X-RateLimit-Reset"), c.config.Now()))
@@ -94,7 +95,8 @@ func (c *Client) checkResponse(k call, status int, header http.Header, body []by
 		return c.lost(k, fmt.Errorf("status %d %s", status, http.StatusText(status)), true)
 	case page, status >= 300 && status < 400:
 		target, _, _ := strings.Cut(header.Get("Location"), "?") // the query may have secrets
-		return c.misconfigured("a web page or a redirect (%d %s) answers the request to %s; set Jira's own address with its path in jira.url, "+
+		return c.misconfigured("a web page or a redirect (%d %s) answers the request to %s; set Jira's own address with its path in "+
+			"jira.url, "+
 			"check jira.deployment, which is %s, and let the worker bypass a single sign-on or proxy in front of it",
 			status, textfmt.Shorten(target, maxMessage), k.what, c.config.Deployment)
 	case status < 300:
@@ -104,7 +106,8 @@ func (c *Client) checkResponse(k call, status int, header http.Header, body []by
 	if k.ofTicket && status == http.StatusNotFound {
 		kind = session.Gone
 	}
-	return c.trouble(kind, "the account of %s cannot %s (%d %s): %s; %scheck jira.url and jira.deployment, which is %s, in the worker file",
+	return c.trouble(kind, "the account of %s cannot %s (%d %s): %s; %scheck jira.url and jira.deployment, which is %s, in the "+
+		"worker file",
 		c.credentials(), k.what, status, http.StatusText(status), message(body), k.advice, c.config.Deployment)
 }
 

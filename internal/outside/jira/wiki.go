@@ -63,7 +63,8 @@ func breaksAsSpaces(text string) string {
 
 // wikiAddress is an address inside a link, which ends at a bracket or a bar.
 func wikiAddress(address string) string {
-	return strings.NewReplacer("|", "%7C", "]", "%5D", "[", "%5B", "{", "%7B", "}", "%7D", " ", "%20", "\\", "%5C", "\n", "").Replace(safetext.Block(address))
+	return strings.NewReplacer("|", "%7C", "]", "%5D", "[", "%5B", "{", "%7B", "}", "%7D", " ", "%20", "\\", "%5C", "\n",
+		"").Replace(safetext.Block(address))
 }
 
 // wikiVerbatim is a text inside {noformat}, where nothing but its own end means

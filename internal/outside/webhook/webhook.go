@@ -81,7 +81,8 @@ var errRedirect = errors.New("redirect")
 // keeps the body.
 func follow(req *http.Request, via []*http.Request) error {
 	first := via[0]
-	if len(via) > maxRedirects || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme || req.Method != first.Method {
+	if len(via) > maxRedirects || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme ||
+		req.Method != first.Method {
 		return errRedirect
 	}
 	return nil
@@ -151,7 +152,8 @@ func (c *Client) judge(answer *http.Response) error {
 	case status >= 300 && status < 400:
 		return final("%s: set its final address in the variable named by `webhook.url_env`", said)
 	}
-	return final("%s; the notice is dropped: check the address in the variable named by `webhook.url_env`, and the receiver's log", said)
+	return final("%s; the notice is dropped: check the address in the variable named by `webhook.url_env`, and the receiver's log",
+		said)
 }
 
 // unreached says why there is no answer, without the address: only the innermost
@@ -163,7 +165,8 @@ func unreached(err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, errRedirect):
-		return final("the webhook redirects to another host or method, which is not followed: set its final address in the variable named by `webhook.url_env`")
+		return final("the webhook redirects to another host or method, which is not followed: set its final address in the variable " +
+			"named by `webhook.url_env`")
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return &session.WebhookTrouble{Message: "the webhook does not answer in time"}
 	case errors.As(err, &name):

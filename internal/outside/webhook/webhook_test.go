@@ -35,7 +35,10 @@ func client(t *testing.T, url, secret string) *webhook.Client {
 }
 
 func notice() session.Notice {
-	return session.Notice{Schema: session.NoticeSchema, ID: "s.1", Event: session.HelpAsked, Session: "s", Request: &session.Request{ID: "build.dev.1"}}
+	return session.Notice{
+		Schema: session.NoticeSchema, ID: "s.1", Event: session.HelpAsked, Session: "s",
+		Request: &session.Request{ID: "build.dev.1"},
+	}
 }
 
 func TestNoticeIsPostedAsJSONAndSigned(t *testing.T) {
@@ -153,7 +156,8 @@ func TestAddressShowsInNoError(t *testing.T) {
 	defer untrusted.Close()
 
 	for name, url := range map[string]string{
-		"connection refused": closed, "in time": hung.URL + path, "closes the connection": cut.URL + path, "certificate": untrusted.URL + path,
+		"connection refused": closed, "in time": hung.URL + path, "closes the connection": cut.URL + path,
+		"certificate": untrusted.URL + path,
 	} {
 		limit := time.Minute
 		if url == hung.URL+path {

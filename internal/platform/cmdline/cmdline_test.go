@@ -17,10 +17,15 @@ import (
 // program is a command line with a command of each kind.
 func program() *cobra.Command {
 	root := &cobra.Command{
-		Use: "prog", Long: "Prog does things.\n\n" + strings.Repeat("It does many of them. ", 10), Args: cmdline.NoCommand, SilenceErrors: true, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmdline.CheckFlags(cmd) },
+		Use: "prog", Long: "Prog does things.\n\n" + strings.Repeat("It does many of them. ", 10), Args: cmdline.NoCommand,
+		SilenceErrors: true, SilenceUsage: true,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmdline.CheckFlags(cmd) },
 	}
-	show := &cobra.Command{Use: "show NAME [PART]", Short: "Show a thing", Args: cmdline.Arguments(1, 2), RunE: func(*cobra.Command, []string) error { return nil }}
+	show := &cobra.Command{
+		Use: "show NAME [PART]", Short: "Show a thing", Args: cmdline.Arguments(1, 2),
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
 	flags := show.Flags()
 	flags.Int("limit", 1, "most that is shown")
 	flags.Int64("tokens", 0, "how many")

@@ -146,8 +146,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 
 // kinds say what the values of flags have to be, by the type of the flag.
 var kinds = map[string]string{
-	"int": "a whole number", "int64": "a whole number", "float64": "a number", "uint16": "a port from 0 to 65535", "duration": "a duration like 90s, 15m or 24h",
-	"bool": "true or false",
+	"int": "a whole number", "int64": "a whole number", "float64": "a number", "uint16": "a port from 0 to 65535",
+	"duration": "a duration like 90s, 15m or 24h",
+	"bool":     "true or false",
 }
 
 // invalid says what is wrong with a flag's value.

@@ -45,7 +45,8 @@ func Of(dir string) (Left, error) {
 func leftOf(st *unix.Statfs_t) Left {
 	block := int64(st.Bsize) //nolint:unconvert // the types differ by platform
 	left := Left{
-		Bytes: int64(st.Bavail) * block, LowBytes: min(int64(st.Blocks)*block/lowPart, lowBytes), //nolint:gosec // no disk is that large
+		Bytes: int64(st.Bavail) * block, LowBytes: min(int64(st.Blocks)*block/lowPart, //nolint:gosec // no disk is that large
+			lowBytes),
 		Files: int64(st.Ffree), LowFiles: min(int64(st.Files)/lowPart, lowFiles), //nolint:gosec // no disk has that many files
 	}
 	if left.Files < 0 { // CephFS does not know it

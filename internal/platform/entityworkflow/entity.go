@@ -52,7 +52,8 @@ func Memo(ctx context.Context, c client.Client, id, key string, out any) (shown 
 	}
 	info := d.GetWorkflowExecutionInfo()
 	payload, ok := info.GetMemo().GetFields()[key]
-	valid := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	valid := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING ||
+		info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 	if !ok || !valid {
 		return false, nil
 	}

@@ -66,7 +66,8 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	answered := make(chan int)
 	ask := func(path string) {
 		status := 0
-		if got, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + s.Address() + path); err == nil {
+		if got, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" +
+			s.Address() + path); err == nil {
 			status = got.StatusCode
 			_ = got.Body.Close()
 		}

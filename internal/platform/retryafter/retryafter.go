@@ -24,7 +24,8 @@ func Parse(header http.Header, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	for name := range header {
 		lower := strings.ToLower(name)
-		if strings.Contains(lower, "ratelimit") && strings.Contains(lower, "reset") && header.Get(strings.Replace(lower, "reset", "remaining", 1)) == "0" {
+		if strings.Contains(lower, "ratelimit") && strings.Contains(lower, "reset") &&
+			header.Get(strings.Replace(lower, "reset", "remaining", 1)) == "0" {
 			wait = max(wait, Value(header.Get(name), now))
 		}
 	}

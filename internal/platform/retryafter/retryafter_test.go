@@ -35,13 +35,15 @@ func TestParse(t *testing.T) {
 		"Azure's":            {http.Header{"X-Ms-Retry-After-Ms": {"250"}}, 250 * time.Millisecond},
 		"OpenRouter's reset": {http.Header{"X-Ratelimit-Reset": {"1767323105000"}, "X-Ratelimit-Remaining": {"0"}}, time.Minute},
 		"the later of Groq's resets": {http.Header{
-			"X-Ratelimit-Reset-Requests": {"2m59.56s"}, "X-Ratelimit-Remaining-Requests": {"0"}, "X-Ratelimit-Reset-Tokens": {"7.66s"}, "X-Ratelimit-Remaining-Tokens": {"0"},
+			"X-Ratelimit-Reset-Requests": {"2m59.56s"}, "X-Ratelimit-Remaining-Requests": {"0"}, "X-Ratelimit-Reset-Tokens": {"7.66s"},
+			"X-Ratelimit-Remaining-Tokens": {"0"},
 		}, 179_560 * time.Millisecond},
 		"Anthropic's reset": {http.Header{
 			"Anthropic-Ratelimit-Tokens-Reset": {"2026-01-02T03:05:05Z"}, "Anthropic-Ratelimit-Tokens-Remaining": {"0"},
 		}, time.Minute},
 		"of a limit that remains": {http.Header{
-			"X-Ratelimit-Reset-Requests": {"8h"}, "X-Ratelimit-Remaining-Requests": {"12"}, "Anthropic-Ratelimit-Unified-Reset": {"1767344705"},
+			"X-Ratelimit-Reset-Requests": {"8h"}, "X-Ratelimit-Remaining-Requests": {"12"},
+			"Anthropic-Ratelimit-Unified-Reset": {"1767344705"},
 		}, 0},
 	} {
 		require.Equal(t, c.want, retryafter.Parse(c.header, now), name)

@@ -85,7 +85,10 @@ func sumOf(text string) float64 {
 
 func untilISO(text string, now time.Time) time.Duration {
 	text = strings.Replace(text, " ", "T", 1)
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05",
+		"2006-01-02T15:04",
+	} {
 		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return Until(at, now)
 		}

@@ -28,16 +28,19 @@ func TestInText(t *testing.T) {
 		"Claude AI usage limit reached|1795359600":                                     time.Unix(1795359600, 0).Sub(now),
 		"Fast limit reached and temporarily disabled · resets in 12m":                  12 * time.Minute,
 		// Codex
-		"You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit https://chatgpt.com/settings/usage to purchase more credits or try again at 3:05 PM.": 45 * time.Minute,
+		"You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit https://chatgpt.com/settings/usage " +
+			"to purchase more credits or try again at 3:05 PM.": 45 * time.Minute,
 		"You've hit your usage limit. Try again at Nov 24th, 2026 3:05 PM.":   2*day + 45*time.Minute,
 		"You've hit your usage limit. Try again in 2 days 3 hours 5 minutes.": 2*day + 3*time.Hour + 5*time.Minute,
-		"Rate limit reached for gpt-5 in organization org-x on tokens per min (TPM): Limit 30000, Used 22999, Requested 12528. Please try again in 11.054s. Visit https://platform.openai.com": 11054 * time.Millisecond,
+		"Rate limit reached for gpt-5 in organization org-x on tokens per min (TPM): Limit 30000, Used 22999, Requested 12528. " +
+			"Please try again in 11.054s. Visit https://platform.openai.com": 11054 * time.Millisecond,
 		"Rate limit reached. Please try again in 28ms.":   28 * time.Millisecond,
 		"Rate limit reached. Please try again in 1h2m3s.": time.Hour + 2*time.Minute + 3*time.Second,
 		// Gemini CLI
-		"[API Error: You exceeded your current quota. Please retry in 36.5s.]":                   36500 * time.Millisecond,
-		`[API Error: {"error":{"code":429,"details":[{"retryDelay":"17s"}]}}]`:                   17 * time.Second,
-		"You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.": 17*time.Hour + 28*time.Minute + 49*time.Second,
+		"[API Error: You exceeded your current quota. Please retry in 36.5s.]": 36500 * time.Millisecond,
+		`[API Error: {"error":{"code":429,"details":[{"retryDelay":"17s"}]}}]`: 17 * time.Second,
+		"You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.": 17*time.Hour + 28*time.Minute +
+			49*time.Second,
 		// Others
 		"resets Monday at 9am (UTC)":                19*time.Hour + 40*time.Minute,
 		"resets on Sunday, 1:20 PM":                 7*day - time.Hour,

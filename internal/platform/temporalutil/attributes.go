@@ -35,7 +35,9 @@ type SearchAttributes struct {
 
 // NewSearchAttributes ensures that a namespace has the keys. The clock decides when
 // a missing one is looked up again.
-func NewSearchAttributes(c client.Client, namespace string, now func() time.Time, keys ...temporal.SearchAttributeKey) *SearchAttributes {
+func NewSearchAttributes(c client.Client, namespace string, now func() time.Time,
+	keys ...temporal.SearchAttributeKey,
+) *SearchAttributes {
 	return &SearchAttributes{client: c, namespace: namespace, keys: keys, now: now}
 }
 

@@ -26,7 +26,8 @@ type UnreachableError struct {
 // Error names the address that was tried and what to do.
 func (e *UnreachableError) Error() string {
 	if e.Ended.Address != "" {
-		return fmt.Sprintf("cannot reach Temporal at %s; the server of this store (`maestro dev` or `maestro demo`, process %d, at %s) has ended; run `maestro dev`, or give another address with --address",
+		return fmt.Sprintf("cannot reach Temporal at %s; the server of this store (`maestro dev` or `maestro demo`, process %d, at "+
+			"%s) has ended; run `maestro dev`, or give another address with --address",
 			e.Address, e.Ended.PID, e.Ended.Address)
 	}
 	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or give its address with --address", e.Address)
@@ -43,7 +44,8 @@ type RefusedError struct {
 
 // Error names what to check.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("Temporal at %s refuses the credentials (%s); check --api-key, --tls-cert-path and --tls-key-path, or their profile", e.Address, e.Err)
+	return fmt.Sprintf("Temporal at %s refuses the credentials (%s); check --api-key, --tls-cert-path and --tls-key-path, or "+
+		"their profile", e.Address, e.Err)
 }
 
 // Unwrap returns the server's answer.
@@ -79,7 +81,9 @@ func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger,
 
 // DialAddress connects to a server of our own, without TLS, on the same terms as
 // [Dial], overriding the environment.
-func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
+func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger, instruments ...Instrument) (*Connection,
+	error,
+) {
 	return dial(ctx, client.Options{HostPort: address, Namespace: namespace}, logger, instruments)
 }
 

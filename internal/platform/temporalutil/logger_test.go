@@ -22,9 +22,11 @@ func TestTheSDKsLinesSpeakAsMaestrosDo(t *testing.T) {
 		}}))))
 		return out.String()
 	}
-	require.Equal(t, "level=WARN msg=slow workflow=team-session session=s run_id=r activity=run-round execution=2 WorkflowTaskDuration=3 error=no\n",
+	require.Equal(t, "level=WARN msg=slow workflow=team-session session=s run_id=r activity=run-round execution=2 "+
+		"WorkflowTaskDuration=3 error=no\n",
 		said(func(l log.Logger) {
-			log.With(l, "Namespace", "n", "TaskQueue", "q", "WorkerID", "w", "WorkflowType", "team-session", "WorkflowID", "s", "RunID", "r").
+			log.With(l, "Namespace", "n", "TaskQueue", "q", "WorkerID", "w", "WorkflowType", "team-session", "WorkflowID", "s", "RunID",
+				"r").
 				Warn("slow", "ActivityID", "5", "ActivityType", "run-round", "Attempt", 2, "WorkflowTaskDuration", 3, "Error", "no")
 		}))
 	require.Equal(t, "level=INFO msg=x workflow_id=breaker/st/coder \"Stop timeout\"=1\n",

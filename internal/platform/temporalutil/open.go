@@ -16,7 +16,9 @@ const openPage = 500
 
 // OpenSessions lists the workflows of a type that run on a task queue, and since
 // when. A workflow that began a second ago may be missing.
-func OpenSessions(ctx context.Context, c client.Client, namespace, workflowType, queue string) (map[session.Key]time.Time, error) {
+func OpenSessions(ctx context.Context, c client.Client, namespace, workflowType, queue string) (map[session.Key]time.Time,
+	error,
+) {
 	out := map[session.Key]time.Time{}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: namespace, PageSize: openPage,

@@ -68,7 +68,10 @@ func (o *Options) flags() []connectionFlag {
 		{&o.TLSServerName, nil, "tls-server-name", "TLS_SERVER_NAME", "expected name in the server's certificate"},
 		{&o.Namespace, nil, "namespace", "NAMESPACE", `Temporal namespace (default "default")`},
 		{&o.TLS, nil, "tls", "TLS", "connect with TLS; implied by the other TLS flags and by an API key"},
-		{&o.TLSDisableHostVerification, nil, "tls-disable-host-verification", "TLS_DISABLE_HOST_VERIFICATION", "accept any certificate"},
+		{
+			&o.TLSDisableHostVerification, nil, "tls-disable-host-verification", "TLS_DISABLE_HOST_VERIFICATION",
+			"accept any certificate",
+		},
 	}
 }
 

@@ -88,7 +88,8 @@ func (b Base) hold(begin bool) (*Held, error) {
 	}
 	if begin && (h.generation == "" || len(h.Layers) >= maxLayers || exists(filepath.Join(h.generation, fullMark))) {
 		*h = Held{generation: nextName(b.dir, h.generation)}
-		if err := errors.Join(os.MkdirAll(filepath.Join(h.generation, layersDir), 0o711), os.Mkdir(filepath.Join(h.generation, notesDir), 0o700)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(h.generation, layersDir), 0o711),
+			os.Mkdir(filepath.Join(h.generation, notesDir), 0o700)); err != nil {
 			return nil, err
 		}
 	}
@@ -138,7 +139,8 @@ func (b Base) Add(ctx context.Context, h *Held, written, check, input string, no
 		left := "empty"
 		if entries, err := os.ReadDir(written); err == nil && len(entries) > 0 {
 			left = someLeft
-			if err := os.Rename(written, nextName(filepath.Join(h.generation, layersDir), filepath.Join(h.generation, layersDir, strconv.Itoa(len(h.Layers))))); err != nil {
+			if err := os.Rename(written, nextName(filepath.Join(h.generation, layersDir),
+				filepath.Join(h.generation, layersDir, strconv.Itoa(len(h.Layers))))); err != nil {
 				return err
 			}
 		}

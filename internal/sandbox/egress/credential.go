@@ -34,9 +34,13 @@ func (r *roomProxy) terminateTLS(client net.Conn, t target) (handed bool) {
 		r.record.add(Failed, t.String(), err.Error())
 		return false
 	}
-	c := tls.Server(client, &tls.Config{Certificates: []tls.Certificate{*leaf}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	c := tls.Server(client, &tls.Config{
+		Certificates: []tls.Certificate{*leaf}, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+	})
 	if err := c.HandshakeContext(r.ctx); err != nil {
-		r.record.add(Failed, t.String(), "the TLS handshake with the program failed; it must trust the certificates in the file that SSL_CERT_FILE names: "+err.Error())
+		r.record.add(Failed, t.String(), "the TLS handshake with the program failed; it must trust the certificates in the file that "+
+			"SSL_CERT_FILE names: "+err.Error())
 		return false
 	}
 	return r.handOver(c, destination{"https", t})

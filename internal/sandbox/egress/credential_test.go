@@ -30,7 +30,11 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 			http.Redirect(w, q, redirect, http.StatusFound)
 		}
 	}))
-	upstream.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return b.authority.leaf(hello.ServerName) }}
+	upstream.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate,
+		error,
+	) {
+		return b.authority.leaf(hello.ServerName)
+	}}
 	upstream.StartTLS()
 	defer upstream.Close()
 	b.tls = portAt(upstream.URL)
@@ -41,7 +45,8 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 	mine, err := NewAuthority([]Host{host}, time.Now)
 	require.NoError(t, err)
 	b.serve(func(p *Proxy) {
-		p.options.Authority, p.options.Credentials = mine, []Credential{{Host: host, Header: "Authorization", Value: Basic("ci", secret)}}
+		p.options.Authority, p.options.Credentials = mine,
+			[]Credential{{Host: host, Header: "Authorization", Value: Basic("ci", secret)}}
 	}, "git.test:TLS", "cdn.test:TLS", "127.0.0.1:TLS")
 	roots := x509.NewCertPool() // as the room's bundle has them
 	require.True(t, roots.AppendCertsFromPEM(mine.PEM()))
@@ -98,7 +103,10 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 	}
 
 	// Requests for other hosts within the tunnel.
-	for _, head := range []string{"Host: cdn.test:TLS", "Host: evil.test:TLS", "Host: git.test", "Host: git.test:TLS\r\nHost: cdn.test:TLS"} {
+	for _, head := range []string{
+		"Host: cdn.test:TLS", "Host: evil.test:TLS", "Host: git.test",
+		"Host: git.test:TLS\r\nHost: cdn.test:TLS",
+	} {
 		c := b.dial()
 		fmt.Fprintf(c, "CONNECT git.test:%s HTTP/1.1\r\nHost: x\r\n\r\n", b.tls)
 		established, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
@@ -131,7 +139,10 @@ func TestTheAuthorityIsForItsHosts(t *testing.T) {
 	require.NoError(t, err)
 	a, err := NewAuthority([]Host{exact, below}, time.Now)
 	require.NoError(t, err)
-	for name, trusted := range map[string]bool{"git.test": true, "a.corp.test": true, "evil.test": false, "git.test.evil.test": false, "xgit.test": false} {
+	for name, trusted := range map[string]bool{
+		"git.test": true, "a.corp.test": true, "evil.test": false,
+		"git.test.evil.test": false, "xgit.test": false,
+	} {
 		leaf, err := a.leaf(name)
 		require.NoError(t, err)
 		_, err = leaf.Leaf.Verify(x509.VerifyOptions{Roots: pool(a), DNSName: name})

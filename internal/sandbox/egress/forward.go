@@ -23,7 +23,8 @@ func (r *roomProxy) handleTunnelled(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case err != nil || t != to.target:
 		r.record.add(Refused, quoted(q.Host), "the tunnel is to "+to.target.String())
-		http.Error(w, "maestro: this tunnel is to "+to.target.String()+"; the request is for another host", http.StatusMisdirectedRequest)
+		http.Error(w, "maestro: this tunnel is to "+to.target.String()+"; the request is for another host",
+			http.StatusMisdirectedRequest)
 	case slices.ContainsFunc(methods(q), isEcho):
 		r.refuse(w, t.String(), "TRACE is not permitted, also by a header or parameter: its answer contains the credential")
 	case q.Method == http.MethodConnect, q.URL.Opaque != "", q.URL.Scheme != "" && q.URL.Scheme != to.scheme:

@@ -80,7 +80,8 @@ func (p *Proxy) Serve(l net.Listener, logf func(format string, args ...any)) {
 	defer r.transport.CloseIdleConnections()
 	outer, inner := r.server(r.handleProxied), r.server(r.handleTunnelled)
 	inner.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(ctx, destinationKey{}, c.(tunnelled).destination) //nolint:forcetypeassert // as [served.hand] has made it
+		return context.WithValue(ctx, destinationKey{}, c.( //nolint:forcetypeassert // as [served.hand] has made it
+		tunnelled).destination)
 	}
 	r.work.Go(func() { _ = inner.Serve(r.tunnelled) })
 	bounded := httpserver.ForRoom(l, func() { r.record.add(Refused, "a connection", "too many are open") })
@@ -142,7 +143,8 @@ func (r *roomProxy) handleProxied(w http.ResponseWriter, q *http.Request) {
 			r.forward(w, q, destination{"http", t})
 		}
 	default:
-		http.Error(w, "maestro: this is the room's proxy; request an address of the form http://HOST/, or a tunnel with CONNECT", http.StatusBadRequest)
+		http.Error(w, "maestro: this is the room's proxy; request an address of the form http://HOST/, or a tunnel with CONNECT",
+			http.StatusBadRequest)
 	}
 }
 

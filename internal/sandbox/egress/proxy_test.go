@@ -83,7 +83,11 @@ func newBench(t *testing.T, addresses map[string]string) *bench {
 		fmt.Fprintf(w, "%s %s of %s: %s", q.Method, q.URL.RequestURI(), q.Host, body)
 	})
 	secure, plain := httptest.NewUnstartedServer(answer), httptest.NewServer(answer)
-	secure.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return b.authority.leaf(hello.ServerName) }}
+	secure.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate,
+		error,
+	) {
+		return b.authority.leaf(hello.ServerName)
+	}}
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(func() { secure.Close(); plain.Close() })
@@ -107,13 +111,16 @@ func (b *bench) serve(change func(*Proxy), hosts ...string) {
 	}
 	roots := x509.NewCertPool()
 	require.True(b.t, roots.AppendCertsFromPEM(b.authority.PEM()))
-	p := New(list, Options{Now: time.Now, Observer: b.counted, Roots: roots, Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
-		addr, err := netip.ParseAddr(b.names[name])
-		if err != nil {
-			return nil, fmt.Errorf("no such host: %s", name)
-		}
-		return []netip.Addr{addr}, nil
-	}})
+	p := New(list, Options{
+		Now: time.Now, Observer: b.counted, Roots: roots,
+		Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+			addr, err := netip.ParseAddr(b.names[name])
+			if err != nil {
+				return nil, fmt.Errorf("no such host: %s", name)
+			}
+			return []netip.Addr{addr}, nil
+		},
+	})
 	if change != nil {
 		change(p)
 	}
@@ -199,7 +206,8 @@ func (b *bench) tunnel(to, name string) error {
 }
 
 var local = map[string]string{
-	"git.test": "127.0.0.1", "a.cdn.test": "127.0.0.1", "b.a.cdn.test": "127.0.0.1", "cdn.test": "127.0.0.1", "evil.test": "127.0.0.1",
+	"git.test": "127.0.0.1", "a.cdn.test": "127.0.0.1", "b.a.cdn.test": "127.0.0.1", "cdn.test": "127.0.0.1",
+	"evil.test": "127.0.0.1",
 }
 
 func TestListedHostsAreReached(t *testing.T) {
@@ -218,7 +226,8 @@ func TestListedHostsAreReached(t *testing.T) {
 		require.Equal(t, b.ports(want), b.get(address), address)
 	}
 	// A program that makes tunnels for http, too.
-	require.Contains(t, b.say("CONNECT git.test:PLAIN HTTP/1.1\r\nHost: x\r\n\r\nGET /in HTTP/1.1\r\nHost: git.test:PLAIN\r\nConnection: close\r\n\r\n"),
+	require.Contains(t, b.say("CONNECT git.test:PLAIN HTTP/1.1\r\nHost: x\r\n\r\nGET /in HTTP/1.1\r\nHost: "+
+		"git.test:PLAIN\r\nConnection: close\r\n\r\n"),
 		b.ports("GET /in of git.test:PLAIN"))
 	require.Zero(t, b.of(Refused))
 	require.Zero(t, b.of(Failed))
@@ -230,19 +239,27 @@ func TestListedHostsAreReached(t *testing.T) {
 func TestNothingElseIsReached(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]string{
-		"git.test": "127.0.0.1", "cdn.test": "127.0.0.1", "evil.test": "127.0.0.1", "rebound.test": "127.0.0.1", "private.test": "10.0.0.1",
-		"metadata.test": "169.254.169.254", "mapped.test": "::ffff:127.0.0.1", "self.test": "::1", "any.test": "0.0.0.0", "nat.test": "64:ff9b::7f00:1",
+		"git.test": "127.0.0.1", "cdn.test": "127.0.0.1", "evil.test": "127.0.0.1", "rebound.test": "127.0.0.1",
+		"private.test":  "10.0.0.1",
+		"metadata.test": "169.254.169.254", "mapped.test": "::ffff:127.0.0.1", "self.test": "::1", "any.test": "0.0.0.0",
+		"nat.test": "64:ff9b::7f00:1",
 	})
-	b.serve(nil, "git.test:TLS", "*.cdn.test:TLS", "rebound.test", "private.test", "metadata.test", "mapped.test", "self.test", "any.test", "nat.test", "127.0.0.1:TLS")
+	b.serve(nil, "git.test:TLS", "*.cdn.test:TLS", "rebound.test", "private.test", "metadata.test", "mapped.test", "self.test",
+		"any.test", "nat.test", "127.0.0.1:TLS")
 	connect := func(to string) string { return "CONNECT " + to + " HTTP/1.1\r\nHost: git.test:TLS\r\n\r\n" }
 	for _, asked := range []string{
 		connect("evil.test:TLS"), connect("git.test:PLAIN"), connect("git.test:22"), connect("git.test"), connect("cdn.test:TLS"),
-		connect("127.0.0.1:PLAIN"), connect("PROXY"), connect("[::1]:TLS"), connect("[::ffff:127.0.0.1]:PLAIN"), connect("localhost:TLS"),
+		connect("127.0.0.1:PLAIN"), connect("PROXY"), connect("[::1]:TLS"), connect("[::ffff:127.0.0.1]:PLAIN"),
+		connect("localhost:TLS"),
 		connect("127.1:TLS"), connect("2130706433:TLS"), connect("0x7f000001:TLS"), connect("0177.0.0.1:TLS"), connect("0:TLS"),
-		connect("git.test.evil.test:TLS"), connect("evil.test.:TLS"), connect("git.test..:TLS"), connect("evilgit.test:TLS"), connect("*.cdn.test:TLS"),
-		connect("git.test%00.evil.test:TLS"), connect("gıt.test:TLS"), connect("ｇｉｔ.test:TLS"), connect("git。test:TLS"), connect("git.test:TLS@evil.test:TLS"),
-		connect("evil.test:TLS#@git.test:TLS"), connect("git.test:0"), connect("git.test:65536"), connect(".:TLS"), connect("fe80::1%25lo:TLS"), connect(strings.Repeat("a.", 5000) + "test:TLS"),
-		connect("rebound.test:443"), connect("private.test:443"), connect("metadata.test:80"), connect("mapped.test:443"), connect("self.test:443"), connect("any.test:443"), connect("nat.test:443"),
+		connect("git.test.evil.test:TLS"), connect("evil.test.:TLS"), connect("git.test..:TLS"), connect("evilgit.test:TLS"),
+		connect("*.cdn.test:TLS"),
+		connect("git.test%00.evil.test:TLS"), connect("gıt.test:TLS"), connect("ｇｉｔ.test:TLS"), connect("git。test:TLS"),
+		connect("git.test:TLS@evil.test:TLS"),
+		connect("evil.test:TLS#@git.test:TLS"), connect("git.test:0"), connect("git.test:65536"), connect(".:TLS"),
+		connect("fe80::1%25lo:TLS"), connect(strings.Repeat("a.", 5000) + "test:TLS"),
+		connect("rebound.test:443"), connect("private.test:443"), connect("metadata.test:80"), connect("mapped.test:443"),
+		connect("self.test:443"), connect("any.test:443"), connect("nat.test:443"),
 		"GET http://evil.test:PLAIN/ HTTP/1.1\r\nHost: git.test:TLS\r\n\r\n",
 		"GET http://git.test:TLS@evil.test:PLAIN/ HTTP/1.1\r\nHost: git.test:TLS\r\n\r\n",
 		"GET http://169.254.169.254/latest/meta-data HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -278,9 +295,10 @@ func TestATunnelIsForItsHost(t *testing.T) {
 
 	open := "CONNECT git.test:PLAIN HTTP/1.1\r\nHost: x\r\n\r\n"
 	for asked, status := range map[string]int{
-		"GET / HTTP/1.1\r\nHost: evil.test:PLAIN\r\n\r\n":                                           http.StatusMisdirectedRequest,
-		"GET http://evil.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                      http.StatusMisdirectedRequest,
-		"GET http://git.test:PLAIN/ HTTP/1.1\r\nHost: evil.test:PLAIN\r\nConnection: close\r\n\r\n": http.StatusOK, // the address counts
+		"GET / HTTP/1.1\r\nHost: evil.test:PLAIN\r\n\r\n":                      http.StatusMisdirectedRequest,
+		"GET http://evil.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n": http.StatusMisdirectedRequest,
+		// the address counts
+		"GET http://git.test:PLAIN/ HTTP/1.1\r\nHost: evil.test:PLAIN\r\nConnection: close\r\n\r\n": http.StatusOK,
 		"GET https://git.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                      http.StatusForbidden,
 		"CONNECT git.test:PLAIN HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                           http.StatusForbidden,
 		"GET http:http://evil.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                 http.StatusForbidden,
@@ -306,14 +324,16 @@ func TestRequestsAreNotSmuggled(t *testing.T) {
 	second := "GET http://git.test:PLAIN/second HTTP/1.1\r\nHost: evil.test:PLAIN\r\n\r\n"
 	for _, head := range []string{
 		fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", len(second)), "Content-Length: 0\r\nContent-Length: 9\r\n",
-		"Transfer-Encoding: xchunked\r\n", "Transfer-Encoding : chunked\r\n", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+		"Transfer-Encoding: xchunked\r\n", "Transfer-Encoding : chunked\r\n",
+		"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
 		"Content-Length: +1\r\n", "X: a\rContent-Length: 9\r\n", "X: a\x00b\r\n", " Content-Length: 9\r\n",
 	} {
 		b.say("POST http://git.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n" + head + "\r\n" + second)
 		_, seen := b.paths.Load("/second")
 		require.False(t, seen, head)
 	}
-	got := b.say("GET http://git.test:PLAIN/ HTTP/1.1\r\nHost: evil.test\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nProxy-Authorization: Basic x\r\nX-Forwarded-Host: evil.test\r\n\r\n")
+	got := b.say("GET http://git.test:PLAIN/ HTTP/1.1\r\nHost: evil.test\r\nConnection: close, X-Hop\r\nX-Hop: " +
+		"1\r\nProxy-Authorization: Basic x\r\nX-Forwarded-Host: evil.test\r\n\r\n")
 	require.Contains(t, got, b.ports("GET / of git.test:PLAIN"))
 }
 
@@ -339,7 +359,8 @@ func TestARoomTakesUpALimitedNumberOfConnections(t *testing.T) {
 		_, _ = io.ReadAll(c) // each of them is ended by the proxy
 	}
 	require.Contains(t, b.log(), "refused a connection: too many are open")
-	require.Eventually(t, func() bool { return strings.Contains(b.get("http://git.test:PLAIN/"), "GET / of git.test") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(b.get("http://git.test:PLAIN/"), "GET / of git.test") }, time.Minute,
+		10*time.Millisecond)
 }
 
 // TestARoomsTrafficEndsWithIt closes the listener below a tunnel and a request.
@@ -361,7 +382,8 @@ func TestARoomsTrafficEndsWithIt(t *testing.T) {
 	var last string
 	go func() {
 		defer close(ended)
-		New(list, Options{Now: time.Now, Observer: b.counted}).Serve(l, func(format string, args ...any) { last = fmt.Sprintf(format, args...) })
+		New(list, Options{Now: time.Now, Observer: b.counted}).Serve(l,
+			func(format string, args ...any) { last = fmt.Sprintf(format, args...) })
 	}()
 	c := b.dial()
 	_, err = io.WriteString(c, "GET http://"+at+"/ HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -382,7 +404,8 @@ func TestARoomsTrafficEndsWithIt(t *testing.T) {
 func TestHostsAreRead(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", "*", "*.", "a*.test", "*.*.test", "https://a.test", "a.test/x", "a b", "a.test:", "a.test:0", "a.test:99999", "a..test", "-a.test", ".test", "a.test.", "bücher.test", "[::1", "fe80::1%lo",
+		"", "*", "*.", "a*.test", "*.*.test", "https://a.test", "a.test/x", "a b", "a.test:", "a.test:0", "a.test:99999", "a..test",
+		"-a.test", ".test", "a.test.", "bücher.test", "[::1", "fe80::1%lo",
 		"127.1", strings.Repeat("a", 64) + ".test",
 	} {
 		_, err := ParseHost(text)
@@ -418,8 +441,10 @@ func TestPublicAddresses(t *testing.T) {
 		require.True(t, public(netip.MustParseAddr(text)), text)
 	}
 	for _, text := range []string{
-		"0.0.0.0", "10.1.2.3", "100.100.100.200", "127.0.0.53", "169.254.169.254", "172.31.0.1", "192.168.0.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1",
-		"::", "::1", "fe80::1", "fd00:ec2::254", "fec0::1", "ff02::1", "64:ff9b::a00:1", "2002:a00:1::", "2001::1", "2001:db8::1", "::ffff:8.8.8.8", "::8.8.8.8", "2606:4700::1%eth0",
+		"0.0.0.0", "10.1.2.3", "100.100.100.200", "127.0.0.53", "169.254.169.254", "172.31.0.1", "192.168.0.1", "198.18.0.1",
+		"224.0.0.1", "255.255.255.255", "240.0.0.1",
+		"::", "::1", "fe80::1", "fd00:ec2::254", "fec0::1", "ff02::1", "64:ff9b::a00:1", "2002:a00:1::", "2001::1", "2001:db8::1",
+		"::ffff:8.8.8.8", "::8.8.8.8", "2606:4700::1%eth0",
 	} {
 		require.False(t, public(netip.MustParseAddr(text)), text)
 	}

@@ -37,7 +37,9 @@ func stampOf(dir string) (string, error) {
 		}
 		is, _ := info.Sys().(*syscall.Stat_t)
 		record := append([]byte(path[len(dir):]), 0)
-		for _, n := range []uint64{is.Ino, uint64(is.Mode), uint64(is.Uid), uint64(is.Size), is.Rdev, uint64(is.Mtim.Nano()), uint64(is.Ctim.Nano())} { //nolint:gosec // only compared
+		modified, changed := uint64(is.Mtim.Nano()), uint64(is.Ctim.Nano()) //nolint:gosec // only compared
+		size := uint64(is.Size)                                             //nolint:gosec // not negative
+		for _, n := range []uint64{is.Ino, uint64(is.Mode), uint64(is.Uid), size, is.Rdev, modified, changed} {
 			record = binary.LittleEndian.AppendUint64(record, n)
 		}
 		_, err = sum.Write(record)

@@ -46,7 +46,11 @@ func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 		{Of: "processors", By: processors},
 	}
 	if l.Cgroups == nil {
-		limits = append(limits, spec.Limit{Of: "memory that no process has mapped", Most: "without bound for tmpfs mounts, memfd and System V objects, buffers of pipes and sockets", By: "nothing, because there is no cgroup"})
+		limits = append(limits, spec.Limit{
+			Of:   "memory that no process has mapped",
+			Most: "without bound for tmpfs mounts, memfd and System V objects, buffers of pipes and sockets",
+			By:   "nothing, because there is no cgroup",
+		})
 	}
 	return limits
 }

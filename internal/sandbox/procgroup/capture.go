@@ -159,7 +159,8 @@ func (c *Capture) exceeded() *failures.Failure {
 	case c.total > c.limit:
 		return failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", textfmt.ByteSize(c.limit))
 	case c.events > eventsPerText*c.limit:
-		return failures.Failf(failures.InvalidOutput, "printed events of more than %s (%d times limits.output_bytes)", textfmt.ByteSize(eventsPerText*c.limit), eventsPerText)
+		return failures.Failf(failures.InvalidOutput, "printed events of more than %s (%d times limits.output_bytes)",
+			textfmt.ByteSize(eventsPerText*c.limit), eventsPerText)
 	}
 	return nil
 }

@@ -61,7 +61,8 @@ func findCgroups(proc string, worker bool) (*Cgroups, error) {
 	if !worker {
 		return nil, fmt.Errorf("only a worker uses its cgroup; this one is %s", dir)
 	}
-	controllers = slices.DeleteFunc(controllers, func(name string) bool { return !slices.Contains([]string{"memory", "pids", "cpu"}, name) })
+	controllers = slices.DeleteFunc(controllers,
+		func(name string) bool { return !slices.Contains([]string{"memory", "pids", "cpu"}, name) })
 	c := &Cgroups{dir: dir, controllers: controllers}
 	if moved { // some of the cgroups are in use
 		return c, nil

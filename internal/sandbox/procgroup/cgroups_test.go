@@ -26,8 +26,9 @@ func hostOf(t *testing.T, controllers string, pids ...int) (proc, dir string) {
 		fmt.Fprintln(&all, pid)
 	}
 	for file, text := range map[string]string{
-		filepath.Join(proc, "cgroup"):              "4:memory:/old\n0::/slice/unit.service\n",
-		filepath.Join(proc, "mountinfo"):           "31 23 0:28 / /tmp rw - tmpfs tmpfs rw\n32 31 0:29 /slice " + mount + " rw,relatime - cgroup2 cgroup rw\n",
+		filepath.Join(proc, "cgroup"): "4:memory:/old\n0::/slice/unit.service\n",
+		filepath.Join(proc, "mountinfo"): "31 23 0:28 / /tmp rw - tmpfs tmpfs rw\n32 31 0:29 /slice " + mount +
+			" rw,relatime - cgroup2 cgroup rw\n",
 		filepath.Join(dir, "cgroup.controllers"):   controllers,
 		filepath.Join(dir, "cgroup.procs"):         all.String(),
 		filepath.Join(dir, agentGroups+"old/left"): "",
@@ -59,7 +60,10 @@ func TestCgroupsOfAgents(t *testing.T) {
 	g, err := c.create(l)
 	require.NoError(t, err)
 	name := filepath.Base(g.dir)
-	for file, want := range map[string]string{"memory.max": "67108864", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "100", "cpu.weight": "50"} {
+	for file, want := range map[string]string{
+		"memory.max": "67108864", "memory.swap.max": "0", "memory.oom.group": "1",
+		"pids.max": "100", "cpu.weight": "50",
+	} {
 		require.Equal(t, want, content(name, file), file)
 	}
 	for events, want := range map[string]struct {
@@ -102,12 +106,22 @@ func TestCgroupsThatAreNotDelegated(t *testing.T) {
 		change      func(proc, dir string) error
 		why         string
 	}{
-		"none":        {"memory", nil, func(proc, _ string) error { return os.Remove(filepath.Join(proc, "cgroup")) }, "no such file"},
-		"version 1":   {"memory", nil, func(proc, _ string) error { return os.WriteFile(filepath.Join(proc, "mountinfo"), nil, 0o600) }, "no cgroup of version 2 is mounted"},
+		"none": {"memory", nil, func(proc, _ string) error { return os.Remove(filepath.Join(proc, "cgroup")) }, "no such file"},
+		"version 1": {
+			"memory", nil, func(proc, _ string) error { return os.WriteFile(filepath.Join(proc, "mountinfo"), nil, 0o600) },
+			"no cgroup of version 2 is mounted",
+		},
 		"controllers": {"cpu pids", []int{os.Getpid()}, nil, "has no controller of memory"},
 		"shared":      {"memory", []int{os.Getpid(), os.Getppid()}, nil, fmt.Sprintf("has other processes, like %d", os.Getppid())},
-		"read-only":   {"memory", []int{os.Getpid()}, func(_, dir string) error { return os.WriteFile(filepath.Join(dir, workerGroup), nil, 0o600) }, "cgroup.procs: not a directory"},
-		"refused":     {"memory", []int{os.Getpid()}, func(_, dir string) error { return os.Mkdir(filepath.Join(dir, "cgroup.subtree_control"), 0o700) }, "enable the controllers"},
+		"read-only": {"memory", []int{os.Getpid()}, func(_, dir string) error {
+			return os.WriteFile(filepath.Join(dir, workerGroup),
+				nil, 0o600)
+		}, "cgroup.procs: not a directory"},
+		"refused": {
+			"memory",
+			[]int{os.Getpid()},
+			func(_, dir string) error { return os.Mkdir(filepath.Join(dir, "cgroup.subtree_control"), 0o700) }, "enable the controllers",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -132,7 +146,8 @@ func TestAgentsStartInCgroups(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	const script = `mount -t cgroup2 none "$` + mountedVariable + `" && mkdir "$` + mountedVariable + `/maestro-test-$$" 2>/dev/null || { echo not permitted; exit 0; }
+	const script = `mount -t cgroup2 none "$` + mountedVariable + `" && mkdir "$` + mountedVariable +
+		`/maestro-test-$$" 2>/dev/null || { echo not permitted; exit 0; }
 "$0" -test.run '^TestAgentsStartInCgroups$' -test.v; status=$?; rmdir "$` + mountedVariable + `/maestro-test-$$"; exit $status`
 	cmd := exec.Command("unshare", "-m", "sh", "-c", script, os.Args[0])
 	cmd.Env = append(os.Environ(), mountedVariable+"="+dir)
@@ -149,9 +164,18 @@ func startsInCgroups(t *testing.T, mounted string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, own)
 	c := &Cgroups{dir: own[0]}
-	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 100}, MaxFile: 1 << 20, MaxMemory: 64 << 20, Cgroups: c}
-	for name, layout := range map[string]*room.Layout{"without a room": nil, "in a room": room.NewLayout(&room.Account{UID: 64100, GID: 64100})} {
-		e := l.Run(t.Context(), Process{Argv: []string{"/bin/sh", "-c", "cat /proc/self/cgroup; setsid sleep 1000 & exit 0"}, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Room: layout})
+	l := &Launcher{
+		Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 100}, MaxFile: 1 << 20, MaxMemory: 64 << 20,
+		Cgroups: c,
+	}
+	for name, layout := range map[string]*room.Layout{
+		"without a room": nil,
+		"in a room":      room.NewLayout(&room.Account{UID: 64100, GID: 64100}),
+	} {
+		e := l.Run(t.Context(), Process{
+			Argv: []string{"/bin/sh", "-c", "cat /proc/self/cgroup; setsid sleep 1000 & exit 0"}, Dir: "/",
+			Env: []string{"PATH=" + os.Getenv("PATH")}, Room: layout,
+		})
 		require.NoError(t, e.Err, name)
 		require.Contains(t, string(e.Log()), "/"+filepath.Base(own[0])+"/"+agentGroups, name)
 		left, err := filepath.Glob(filepath.Join(own[0], agentGroups+"*"))

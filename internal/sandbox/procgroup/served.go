@@ -41,8 +41,8 @@ func (s *reportConn) open() (theirs *os.File, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pair of sockets: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "report"), os.NewFile(uintptr(pair[1]), "report") // not negative
-	defer ours.Close()                                                                             //nolint:errcheck // the connection has a descriptor of its own
+	ours, theirs := os.NewFile(uintptr(pair[0]), "report"), os.NewFile(uintptr(pair[1]), "report")
+	defer ours.Close() //nolint:errcheck // the connection has a descriptor of its own
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("use a pair of sockets: %w", err), theirs.Close())

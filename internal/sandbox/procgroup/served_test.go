@@ -106,7 +106,10 @@ func TestAServiceThatCannotListen(t *testing.T) {
 	}
 	layout := room.NewLayout(nil)
 	layout.Network = room.NetworkNone
-	e := l.Run(t.Context(), Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout, Services: []Service{{Port: 7, Serve: func(net.Listener, *Capture) { t.Error("served") }}}})
+	e := l.Run(t.Context(), Process{
+		Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout,
+		Services: []Service{{Port: 7, Serve: func(net.Listener, *Capture) { t.Error("served") }}},
+	})
 	require.ErrorContains(t, e.Err, "make the room: listen at port 7 of the room: permission denied")
 	require.False(t, e.Started)
 }

@@ -125,7 +125,8 @@ func mapsRemoved(proc string) bool {
 //	7f2c4d400000-7f2c4d600000 rw-s 00000000 fe:00 131 /tmp/file (deleted)
 func isRemovedMapping(line string) bool {
 	_, path, _ := strings.Cut(line, "/")
-	inMemory := slices.ContainsFunc([]string{"memfd:", "dev/zero", "dev/shm/", "SYSV"}, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	inMemory := slices.ContainsFunc([]string{"memfd:", "dev/zero", "dev/shm/", "SYSV"},
+		func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 	return strings.HasSuffix(line, removedMark) && !inMemory
 }
 
@@ -216,7 +217,8 @@ func unkillable(left []proctree.Process) error {
 	if len(left) > maxNamed {
 		named = append(named, "…")
 	}
-	return failures.Failf(failures.ResourceError, "processes of an earlier attempt cannot be killed: %s; kill them, or restart the host", strings.Join(named, ", "))
+	return failures.Failf(failures.ResourceError, "processes of an earlier attempt cannot be killed: %s; kill them, or "+
+		"restart the host", strings.Join(named, ", "))
 }
 
 // find lists the processes of the directory. It clears their process groups, because other

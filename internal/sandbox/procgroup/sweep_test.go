@@ -92,7 +92,8 @@ func TestSweepNamesWhatItCannotKill(t *testing.T) {
 	var failure *failures.Failure
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, failures.ResourceError, failure.Category)
-	require.Equal(t, fmt.Sprintf("processes of an earlier attempt cannot be killed: %d (a\\x1b[2J\\u202eb); kill them, or restart the host", held.Process.Pid), failure.Message)
+	require.Equal(t, fmt.Sprintf("processes of an earlier attempt cannot be killed: %d (a\\x1b[2J\\u202eb); kill them, or "+
+		"restart the host", held.Process.Pid), failure.Message)
 	_, err = syscall.Wait4(held.Process.Pid, &status, 0, nil) // it is about to end, and is held
 	require.NoError(t, err)
 	require.NoError(t, syscall.PtraceCont(held.Process.Pid, 0))
@@ -108,7 +109,10 @@ func TestStoppedShimsOfLostWorkersAreEnded(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, room.ShimArgument), []byte("kill -STOP $$"), 0o600))
 	stop := func(worker int) *exec.Cmd {
-		shim := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", room.ShimArgument, strconv.Itoa(worker)}, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
+		shim := &exec.Cmd{
+			Path: "/bin/sh", Args: []string{"sh", room.ShimArgument, strconv.Itoa(worker)}, Dir: dir,
+			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		}
 		require.NoError(t, shim.Start())
 		t.Cleanup(func() { _ = shim.Process.Kill() })
 		require.Eventually(t, func() bool {

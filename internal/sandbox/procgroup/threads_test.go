@@ -34,7 +34,8 @@ func TestEveryLimitOfThreadsCounts(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("cgroup", "9:name=systemd:/x\n8:pids:/a/b\n5:cpu,cpuacct:/\n0::/c\n")
-	write("mountinfo", "30 1 0:20 / "+dir+"/v1/cpu rw - cgroup cgroup rw,cpu,cpuacct\n31 1 0:21 /a "+dir+"/v1/pids rw - cgroup cgroup rw,pids\n32 1 0:22 / "+dir+"/v2 rw - cgroup2 none rw\n")
+	write("mountinfo", "30 1 0:20 / "+dir+"/v1/cpu rw - cgroup cgroup rw,cpu,cpuacct\n31 1 0:21 /a "+dir+
+		"/v1/pids rw - cgroup cgroup rw,pids\n32 1 0:22 / "+dir+"/v2 rw - cgroup2 none rw\n")
 	write("v1/pids/b/pids.max", "max\n")
 	write("v1/pids/pids.max", "4000\n")
 	write("v1/pids/pids.current", "300\n")

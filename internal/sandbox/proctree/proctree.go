@@ -75,7 +75,10 @@ func parseStat(pid int, data []byte) (p Process, ok bool) {
 		return n
 	}
 	ok = true
-	p = Process{PID: pid, Parent: number(parent), Group: number(group), Session: number(session), Threads: number(threads), Terminal: number(terminal) != 0}
+	p = Process{
+		PID: pid, Parent: number(parent), Group: number(group), Session: number(session), Threads: number(threads),
+		Terminal: number(terminal) != 0,
+	}
 	p.Started = uint64(max(number(started), 0)) // not negative
 	ended := fields[0][0] == 'Z' || fields[0][0] == 'X'
 	p.Zombie, p.headless = ended && p.Threads < 2, ended && p.Threads > 1

@@ -24,7 +24,8 @@ func TestOwnersChangeInTheDirectoryOnly(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(home, "dir"), 0o700))
 	for i := range 300 {
 		name := strconv.Itoa(i)
-		require.NoError(t, errors.Join(os.WriteFile(filepath.Join(host, name), nil, 0o600), os.WriteFile(filepath.Join(home, "dir", name), nil, 0o600)))
+		require.NoError(t, errors.Join(os.WriteFile(filepath.Join(host, name), nil, 0o600),
+			os.WriteFile(filepath.Join(home, "dir", name), nil, 0o600)))
 	}
 	dir, link := filepath.Join(home, "dir"), filepath.Join(home, "link")
 	require.NoError(t, os.Symlink(host, link))

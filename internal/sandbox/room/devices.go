@@ -51,8 +51,9 @@ func mountDevices(root dir) error {
 // mountNames sets up names of the room's user and group, because programs look them up.
 func mountNames(root dir) error {
 	for name, text := range map[string]string{
-		"passwd": fmt.Sprintf("root:x:0:0::/:/usr/sbin/nologin\nagent:x:%d:%d::%s:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n", agentID, agentID, Home),
-		"group":  fmt.Sprintf("root:x:0:\nagent:x:%d:\nnogroup:x:65534:\n", agentID),
+		"passwd": fmt.Sprintf("root:x:0:0::/:/usr/sbin/nologin\nagent:x:%d:%d::%s:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n",
+			agentID, agentID, Home),
+		"group": fmt.Sprintf("root:x:0:\nagent:x:%d:\nnogroup:x:65534:\n", agentID),
 	} {
 		var there unix.Stat_t
 		if unix.Fstatat(int(root), "etc/"+name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil {

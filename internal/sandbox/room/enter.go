@@ -270,7 +270,8 @@ func (o *openOverlay) mount(root dir) error {
 	for i, fd := range o.lower {
 		lower[i] = descriptorPath(fd)
 	}
-	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + descriptorPath(o.upper) + ",workdir=" + descriptorPath(o.work)
+	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + descriptorPath(o.upper) + ",workdir=" +
+		descriptorPath(o.work)
 	err := root.mount("overlay", o.target, unix.MS_NOSUID|unix.MS_NODEV, options)
 	for _, fd := range append(o.lower, o.upper, o.work) {
 		_ = unix.Close(fd) // the mount holds it

@@ -48,7 +48,10 @@ var (
 	foreignLimits = []refusal{{
 		numbers: [...]uint32{302, 340, 261, 369}, with: unix.EPERM,
 		// The halves of the new limits' address: either may be zero.
-		when: []condition{{{argument: 0, differs: true}, {argument: 2, differs: true}}, {{argument: 0, differs: true}, {argument: upperHalf + 2, differs: true}}},
+		when: []condition{
+			{{argument: 0, differs: true}, {argument: 2, differs: true}},
+			{{argument: 0, differs: true}, {argument: upperHalf + 2, differs: true}},
+		},
 	}}
 	// firstProcess are sched_setparam, sched_setscheduler, sched_setaffinity, sched_setattr and setpriority for the
 	// shim: one that is never run measures nothing. The priority of all processes of a user includes it.
@@ -84,7 +87,8 @@ func refuse(calls []refusal) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0) //nolint:gosec // the kernel reads the structure
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&program)), 0, 0) //nolint:gosec // the kernel reads the structure
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
@@ -109,7 +113,8 @@ func filterOf(calls []refusal) (filter []unix.SockFilter) {
 			block = append(append(block, equal(c.numbers[i], 0, len(body))), body...)
 		}
 		block = append(block, answer(unix.SECCOMP_RET_ALLOW))
-		filter = append(filter, load(archAt), equal(arch, 1, 0), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(block))}) //nolint:gosec // a short block
+		past := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(block))} //nolint:gosec // a short block
+		filter = append(filter, load(archAt), equal(arch, 1, 0), past)
 		filter = append(filter, block...)
 	}
 	return append(filter, answer(unix.SECCOMP_RET_ALLOW))
@@ -148,7 +153,8 @@ func load(at uint32) unix.SockFilter {
 }
 
 func equal(value uint32, then, otherwise int) unix.SockFilter {
-	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(then), Jf: uint8(otherwise), K: value} //nolint:gosec // short jumps
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(then), Jf: uint8( //nolint:gosec // short jumps
+		otherwise), K: value}
 }
 
 func answer(value uint32) unix.SockFilter {

@@ -75,7 +75,10 @@ type Overlay struct {
 
 // system are the directories of the host that every room shows, read-only. A socket in one could be
 // used nevertheless, so that of the Nix daemon is not among them.
-var system = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/nix/var/nix/profiles", "/sys"}
+var system = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+	"/nix/var/nix/profiles", "/sys",
+}
 
 // Shows reports whether a room shows a path of the host without a mount of its own.
 func Shows(path string) bool {

@@ -77,7 +77,10 @@ var (
 	// process sends one of them.
 	faultSignals = []os.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT}
 	// endSignals are the other signals that have an effect in a Go program.
-	endSignals = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+	endSignals = []os.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN,
+		unix.SIGTTOU,
+	}
 )
 
 // disregardSignals makes signals of other processes have no effect. They are not ignored, because
@@ -95,7 +98,10 @@ func disregardSignals() {
 // resetHandlers removes the Go runtime's handlers of signals.
 func resetHandlers(signals []os.Signal) {
 	for _, s := range signals {
-		var action [4]uint64                                                                                                                             // the kernel's struct sigaction, with the default handler
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s.(unix.Signal)), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:forcetypeassert,gosec // the kernel reads it
+		// the kernel's struct sigaction, with the default handler
+		var action [4]uint64
+		number, _ := s.(unix.Signal)
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(number),
+			uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:gosec // the kernel reads it
 	}
 }

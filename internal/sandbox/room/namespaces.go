@@ -12,7 +12,10 @@ import (
 
 // setupCapabilities are the capabilities that the shim needs in its user namespace until the room
 // is created.
-var setupCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_SYS_RESOURCE}
+var setupCapabilities = []uintptr{
+	unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP,
+	unix.CAP_NET_ADMIN, unix.CAP_SYS_RESOURCE,
+}
 
 // Namespaces returns the attributes with which to start a shim as the first process of a room.
 //
@@ -21,7 +24,8 @@ var setupCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, uni
 // worker would take milliseconds, and so would the page faults afterwards. With vfork, the ids of
 // the shim can be mapped only after its program has started; see [Layout.MapIDs].
 func (l *Layout) Namespaces() *syscall.SysProcAttr {
-	flags := unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	flags := unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUTS
 	if l.Network == NetworkNone {
 		flags |= unix.CLONE_NEWNET
 	}

@@ -12,9 +12,15 @@ import (
 
 // kernelSwitches are kernel settings that forbid rooms, with the value that does.
 var kernelSwitches = []struct{ path, value, remedy string }{
-	{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off; set `sysctl user.max_user_namespaces=10000` on the host"},
-	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only; set `sysctl kernel.unprivileged_userns_clone=1` on the host"},
-	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl kernel.apparmor_restrict_unprivileged_userns=0` on the host"},
+	{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off; set `sysctl user.max_user_namespaces=10000` " +
+		"on the host"},
+	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only; set `sysctl " +
+		"kernel.unprivileged_userns_clone=1` on the host"},
+	{
+		"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+		"AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl " +
+			"kernel.apparmor_restrict_unprivileged_userns=0` on the host",
+	},
 }
 
 // Forbids reports whether an error of creating a room says that the host permits none. Others, like a lack of memory,
@@ -31,12 +37,15 @@ func Remedy(err error, user *Account) error {
 		return fmt.Errorf("%w: %s", err, remedy)
 	}
 	if user != nil && !mapped("/proc/self/uid_map", user.UID) {
-		return fmt.Errorf("%w: this user namespace has no user id %d, see /proc/self/uid_map; map 65536 ids into it, or start the worker as another user than root", err, user.UID)
+		return fmt.Errorf("%w: this user namespace has no user id %d, see /proc/self/uid_map; map 65536 ids into it, or start the "+
+			"worker as another user than root", err, user.UID)
 	}
 	if Filtered() || InContainer() {
-		return fmt.Errorf("%w: the service or container forbids it; see docs/deployment.md, Rooms, for what permits it below systemd, Docker, Podman and Kubernetes", err)
+		return fmt.Errorf("%w: the service or container forbids it; see docs/deployment.md, Rooms, for what permits it below "+
+			"systemd, Docker, Podman and Kubernetes", err)
 	}
-	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces, and no profile of AppArmor or SELinux that forbids mounts", err)
+	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces, and no profile of AppArmor or SELinux that "+
+		"forbids mounts", err)
 }
 
 // OverlayRemedy adds to an error of mounting an overlay over a directory what to change.

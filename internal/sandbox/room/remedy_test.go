@@ -17,7 +17,8 @@ func TestIDsThatAUserNamespaceMaps(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "uid_map")
 	require.True(t, mapped(file, 64100), "it is not known")
 	for ids, want := range map[string]bool{
-		"         0          0 4294967295\n": true, "0 1000 1\n": false, "0 1000 1\n1 100000 65536\n": true, "0 100000 64100\n": false, "64100 1 1\n": true,
+		"         0          0 4294967295\n": true, "0 1000 1\n": false, "0 1000 1\n1 100000 65536\n": true, "0 100000 64100\n": false,
+		"64100 1 1\n": true,
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(ids), 0o600))
 		require.Equal(t, want, mapped(file, 64100), ids)

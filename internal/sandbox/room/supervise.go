@@ -72,7 +72,8 @@ type supervisor struct {
 // enterAndRun creates the room, if there is one, and runs the argv in it.
 func (s *supervisor) enterAndRun() Report {
 	if build := Build(); build != s.orders.Build {
-		return Report{RoomError: fmt.Sprintf("%s is of build %q and the worker of %q; restart the worker", ProgramName, build, s.orders.Build)}
+		return Report{RoomError: fmt.Sprintf("%s is of build %q and the worker of %q; restart the worker", ProgramName, build,
+			s.orders.Build)}
 	}
 	if room := s.orders.Room; room != nil {
 		err := room.enter()
@@ -118,7 +119,9 @@ func (s *supervisor) run() Report {
 func (s *supervisor) await(limits *checks) (ended bool, over excess) {
 	const worker, process, check = 0, 1, 2
 	events := []unix.PollFd{
-		worker: {Fd: ordersFD, Events: unix.POLLIN}, process: {Fd: int32(s.pidfd), Events: unix.POLLIN}, check: {Fd: int32(limits.endedFD), Events: unix.POLLIN}, //nolint:gosec // descriptors are small
+		worker:  {Fd: ordersFD, Events: unix.POLLIN},
+		process: {Fd: int32(s.pidfd), Events: unix.POLLIN},        //nolint:gosec // descriptors are small
+		check:   {Fd: int32(limits.endedFD), Events: unix.POLLIN}, //nolint:gosec // descriptors are small
 	}
 	kill := time.Time{}
 	limits.next = time.Now().Add(checkInterval)

@@ -45,7 +45,9 @@ func (d *Dirs) HasLayers() bool { return d.options.Acquire != nil }
 // UseLayers makes an assignment's tree show a manifest: layers with nothing above them. The
 // changes of an agent above the layers are kept if they were collected as this manifest:
 // then ignored files are kept, too. The layers are held until release is called.
-func (d *Dirs) UseLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
+func (d *Dirs) UseLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir,
+	release func(), err error,
+) {
 	if w.New { // nothing is there
 		return d.addLayersAndNote(ctx, w, manifest, near...)
 	}
@@ -73,7 +75,9 @@ func (d *Dirs) WithLayers(ctx context.Context, w session.WorkDir) (_ session.Wor
 
 // addLayersAndNote adds the layers of a manifest to an assignment's directory and notes them,
 // before a process works there.
-func (d *Dirs) addLayersAndNote(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
+func (d *Dirs) addLayersAndNote(ctx context.Context, w session.WorkDir, manifest spec.Digest,
+	near ...spec.Digest,
+) (_ session.WorkDir, release func(), err error) {
 	laid, release, err := d.addLayers(ctx, w, manifest, near...)
 	if err != nil {
 		return w, nil, err
@@ -110,7 +114,9 @@ func (d *Dirs) ForgetLayers(w session.WorkDir) error {
 // MakeCheckDir makes directories for one check: a manifest's tree in layers, with nothing
 // above them, an empty HOME and an empty TMPDIR. The layers are held until release is called. Without
 // layers, the tree is that of w.
-func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
+func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir,
+	release func(), err error,
+) {
 	if err := clearDir(w, checkDir); err != nil {
 		return session.WorkDir{}, nil, err
 	}
@@ -132,7 +138,9 @@ func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spe
 func (d *Dirs) ClearCheckDir(w session.WorkDir) error { return clearDir(w, checkDir) }
 
 // addLayers adds the layers of a manifest to a directory. They are held until release is called.
-func (d *Dirs) addLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
+func (d *Dirs) addLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir,
+	release func(), err error,
+) {
 	dirs, release, err := d.options.Acquire(ctx, manifest, near...)
 	if err != nil {
 		return w, nil, err

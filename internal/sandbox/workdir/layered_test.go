@@ -24,7 +24,9 @@ var (
 func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
 	t.Parallel()
 	var held atomic.Int32
-	d := workdir.New(workdir.Options{Root: t.TempDir(), Acquire: func(_ context.Context, manifest spec.Digest, _ ...spec.Digest) ([]string, func(), error) {
+	d := workdir.New(workdir.Options{Root: t.TempDir(), Acquire: func(_ context.Context, manifest spec.Digest,
+		_ ...spec.Digest,
+	) ([]string, func(), error) {
 		held.Add(1)
 		return []string{"/layers/" + string(manifest)}, func() { held.Add(-1) }, nil
 	}})

@@ -110,9 +110,15 @@ func TestAgentsOfAnotherUserPassThroughDirectories(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "state.work", "sessions")
 	for _, shared := range []bool{false, true} {
-		w, err := workdir.New(workdir.Options{Root: root, Shared: shared}).Make(session.Key{Namespace: "n", Session: map[bool]string{true: "shared", false: "private"}[shared]}, backend)
+		w, err := workdir.New(workdir.Options{Root: root, Shared: shared}).Make(session.Key{
+			Namespace: "n",
+			Session:   map[bool]string{true: "shared", false: "private"}[shared],
+		}, backend)
 		require.NoError(t, err)
-		for dir, mode := range map[string]fs.FileMode{filepath.Dir(w.Tree): map[bool]fs.FileMode{true: 0o711, false: 0o700}[shared], w.Tree: 0o700} {
+		for dir, mode := range map[string]fs.FileMode{
+			filepath.Dir(w.Tree): map[bool]fs.FileMode{true: 0o711, false: 0o700}[shared],
+			w.Tree:               0o700,
+		} {
 			info, err := os.Stat(dir)
 			require.NoError(t, err)
 			require.Equal(t, mode, info.Mode().Perm())

@@ -168,7 +168,8 @@ func (b *backup) file(name, from string) error {
 // blobs copies the blobs.
 func (b *backup) blobs(ctx context.Context) error {
 	b.present = map[spec.Digest]bool{}
-	if err := b.store.Blobs().ListBlobs(ctx, func(name spec.Digest) { b.present[name] = true }, func(string, string) {}); err != nil {
+	if err := b.store.Blobs().ListBlobs(ctx, func(name spec.Digest) { b.present[name] = true },
+		func(string, string) {}); err != nil {
 		return err
 	}
 	var damaged []error
@@ -266,7 +267,8 @@ func checkTarget(dir, id string) error {
 	}
 	for _, e := range entries {
 		if !slices.Contains(inBackup, e.Name()) && !copyName.MatchString(e.Name()) {
-			return fmt.Errorf("it has %s, which is not part of a backup; choose an empty directory, or one that has a backup of this store", e.Name())
+			return fmt.Errorf("it has %s, which is not part of a backup; choose an empty directory, or one that has a backup of this "+
+				"store", e.Name())
 		}
 	}
 	other, err := store.IDIn(dir)

@@ -39,7 +39,10 @@ var roles = map[string]func(dir string, args []string) error{
 		for i := 0; err == nil; i++ {
 			var digest spec.Digest
 			if digest, err = s.Content.PutBlob(context.Background(), fmt.Append(nil, "team ", i)); err == nil {
-				_, _, err = s.State.AddTeamVersion(context.Background(), state.TeamVersion{Team: fmt.Sprint("t", i), Digest: digest, Text: digest})
+				_, _, err = s.State.AddTeamVersion(context.Background(), state.TeamVersion{
+					Team: fmt.Sprint("t", i), Digest: digest,
+					Text: digest,
+				})
 			}
 			if i == 0 {
 				fmt.Println("ready")

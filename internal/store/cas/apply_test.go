@@ -80,19 +80,58 @@ func TestLocalChangesAreConflicts(t *testing.T) {
 		files map[string]string
 		want  map[string]string
 	}{
-		"changed on both sides":          {map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "was changed in the directory and by the session"}},
-		"changed to the same":            {map[string]string{"a": "A\n", "b": "b\n", "d/x": "x\n", "new": "new\n"}, nil},
-		"changed where the session not":  {map[string]string{"a": "a\n", "b": "b\n", "c": "mine\n", "d/x": "x\n"}, nil},
-		"gone where it was changed":      {map[string]string{"b": "b\n", "d/x": "x\n"}, map[string]string{"a": "was removed in the directory, and the session changed it"}},
-		"gone where it was removed":      {map[string]string{"a": "a\n", "d/x": "x\n"}, nil},
-		"changed where it was removed":   {map[string]string{"a": "a\n", "b": "mine\n", "d/x": "x\n"}, map[string]string{"b": "was changed in the directory, and the session removed it"}},
-		"there where it was made":        {map[string]string{"a": "a\n", "b": "b\n", "new": "mine\n", "d/x": "x\n"}, map[string]string{"new": "already exists in the directory with other content"}},
-		"executable":                     {map[string]string{"a": "a\n", "b": "b\n", "d/x": "#!"}, map[string]string{"d/x": "was changed in the directory and by the session"}},
-		"a link for a file":              {map[string]string{"a": "-> b", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "is a link to b there, and was a file"}},
-		"a directory for a file":         {map[string]string{"a/mine": "m\n", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "is a directory there, with a/mine"}},
-		"a file for a directory":         {map[string]string{"a": "a\n", "b": "b\n", "d": "d\n"}, map[string]string{"d/x": "d is a file in the directory, not a directory", "d/y": "d is a file in the directory, not a directory"}},
-		"a link out for a directory":     {map[string]string{"a": "a\n", "b": "b\n", "d": "-> " + outside}, map[string]string{"d/x": "d is a link in the directory, not a directory", "d/y": "d is a link in the directory, not a directory"}},
-		"a link within for a directory":  {map[string]string{"a": "a\n", "b": "b\n", "d": "-> e", "e/x": "x\n"}, map[string]string{"d/x": "d is a link in the directory, not a directory", "d/y": "d is a link in the directory, not a directory"}},
+		"changed on both sides": {
+			map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"},
+			map[string]string{"a": "was changed in the directory and by the session"},
+		},
+		"changed to the same":           {map[string]string{"a": "A\n", "b": "b\n", "d/x": "x\n", "new": "new\n"}, nil},
+		"changed where the session not": {map[string]string{"a": "a\n", "b": "b\n", "c": "mine\n", "d/x": "x\n"}, nil},
+		"gone where it was changed": {
+			map[string]string{"b": "b\n", "d/x": "x\n"},
+			map[string]string{"a": "was removed in the directory, and the session changed it"},
+		},
+		"gone where it was removed": {map[string]string{"a": "a\n", "d/x": "x\n"}, nil},
+		"changed where it was removed": {
+			map[string]string{"a": "a\n", "b": "mine\n", "d/x": "x\n"},
+			map[string]string{"b": "was changed in the directory, and the session removed it"},
+		},
+		"there where it was made": {
+			map[string]string{"a": "a\n", "b": "b\n", "new": "mine\n", "d/x": "x\n"},
+			map[string]string{"new": "already exists in the directory with other content"},
+		},
+		"executable": {
+			map[string]string{"a": "a\n", "b": "b\n", "d/x": "#!"},
+			map[string]string{"d/x": "was changed in the directory and by the session"},
+		},
+		"a link for a file": {
+			map[string]string{"a": "-> b", "b": "b\n", "d/x": "x\n"},
+			map[string]string{"a": "is a link to b there, and was a file"},
+		},
+		"a directory for a file": {
+			map[string]string{"a/mine": "m\n", "b": "b\n", "d/x": "x\n"},
+			map[string]string{"a": "is a directory there, with a/mine"},
+		},
+		"a file for a directory": {
+			map[string]string{"a": "a\n", "b": "b\n", "d": "d\n"},
+			map[string]string{
+				"d/x": "d is a file in the directory, not a directory",
+				"d/y": "d is a file in the directory, not a directory",
+			},
+		},
+		"a link out for a directory": {
+			map[string]string{"a": "a\n", "b": "b\n", "d": "-> " + outside},
+			map[string]string{
+				"d/x": "d is a link in the directory, not a directory",
+				"d/y": "d is a link in the directory, not a directory",
+			},
+		},
+		"a link within for a directory": {
+			map[string]string{"a": "a\n", "b": "b\n", "d": "-> e", "e/x": "x\n"},
+			map[string]string{
+				"d/x": "d is a link in the directory, not a directory",
+				"d/y": "d is a link in the directory, not a directory",
+			},
+		},
 		"selected away from its trouble": {map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"}, nil},
 	}
 	for name, tt := range tests {

@@ -86,7 +86,8 @@ func (s *Store) BlobSize(name spec.Digest) (int64, error) {
 func (s *Store) readError(name spec.Digest, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrKey):
-		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
+		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80),
+			session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
 		what := "the store " + s.options.StoreDir + " has no such blob"
 		return &Fault{Path: storage.BlobKey(name), What: what, Kind: session.ErrNotFound}

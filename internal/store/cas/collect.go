@@ -129,7 +129,9 @@ func (in *ingestion) saveTree(ctx context.Context, t *Tree) error {
 }
 
 // ingest scans the request's directory and stores what it holds.
-func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, lower *lowerTree, left *leftOut) (_ *ingestion, err error) {
+func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, lower *lowerTree, left *leftOut) (_ *ingestion,
+	err error,
+) {
 	dir, err := filepath.Abs(req.Dir)
 	if err != nil {
 		return nil, err

@@ -42,24 +42,77 @@ func TestWhatIsCollected(t *testing.T) {
 		changed, deleted []string
 	}{
 		{name: "nothing", base: map[string]string{"a": "1"}},
-		{name: "new, changed, deleted", base: map[string]string{"a": "1", "b": "1", "c/d": "1"}, add: map[string]string{"a": "2", "n/e/w": "1"}, remove: []string{"c"}, changed: []string{"a", "n/e/w"}, deleted: []string{"c/d"}},
+		{name: "new, changed, deleted", base: map[string]string{"a": "1", "b": "1", "c/d": "1"}, add: map[string]string{
+			"a":     "2",
+			"n/e/w": "1",
+		}, remove: []string{"c"}, changed: []string{"a", "n/e/w"}, deleted: []string{"c/d"}},
 		{name: "executable", base: map[string]string{"a": "#!x"}, add: map[string]string{"b": "#!x"}, changed: []string{"b"}},
-		{name: "file becomes directory", base: map[string]string{"a": "1"}, remove: []string{"a"}, add: map[string]string{"a/b": "1"}, changed: []string{"a/b"}, deleted: []string{"a"}},
-		{name: "directory becomes file", base: map[string]string{"a/b": "1"}, remove: []string{"a"}, add: map[string]string{"a": "1"}, changed: []string{"a"}, deleted: []string{"a/b"}},
-		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{"l": "-> a", "d/up": "-> ../a", "dangling": "-> nowhere"}, changed: []string{"d/up", "dangling", "l"}},
-		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1", "b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1"}, changed: []string{"a/pom.xml", "ok"}},
-		{name: "sources in a directory named like a build", add: map[string]string{"internal/target/new.go": "1"}, changed: []string{"internal/target/new.go"}},
-		{name: "sources below one beside which a build is", add: map[string]string{"Cargo.toml": "1", "src/target/mod.rs": "1", "target/x": "1"}, changed: []string{"Cargo.toml", "src/target/mod.rs"}},
-		{name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"}, changed: []string{"a/node_modules", "target"}},
+		{
+			name: "file becomes directory", base: map[string]string{"a": "1"}, remove: []string{"a"}, add: map[string]string{"a/b": "1"},
+			changed: []string{"a/b"}, deleted: []string{"a"},
+		},
+		{
+			name: "directory becomes file", base: map[string]string{"a/b": "1"}, remove: []string{"a"}, add: map[string]string{"a": "1"},
+			changed: []string{"a"}, deleted: []string{"a/b"},
+		},
+		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{
+			"l": "-> a", "d/up": "-> ../a",
+			"dangling": "-> nowhere",
+		}, changed: []string{"d/up", "dangling", "l"}},
+		{
+			name: "caches", add: map[string]string{
+				"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1",
+				"b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1",
+				"b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1",
+			},
+			changed: []string{"a/pom.xml", "ok"},
+		},
+		{
+			name: "sources in a directory named like a build", add: map[string]string{"internal/target/new.go": "1"},
+			changed: []string{"internal/target/new.go"},
+		},
+		{name: "sources below one beside which a build is", add: map[string]string{
+			"Cargo.toml": "1", "src/target/mod.rs": "1",
+			"target/x": "1",
+		}, changed: []string{"Cargo.toml", "src/target/mod.rs"}},
+		{
+			name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"},
+			changed: []string{"a/node_modules", "target"},
+		},
 		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
-		{name: "own .gitignore", add: map[string]string{".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1", "d/.gitignore": "!b.log"}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},
-		{name: "taken back", add: map[string]string{".gitignore": "!target\n", "target/x": "1"}, changed: []string{".gitignore", "target/x"}},
-		{name: "the team's", add: map[string]string{"a.tmp": "1", "b/c.tmp": "1", "d": "1", ".gitignore": "!*.tmp"}, ignore: []string{"*.tmp"}, changed: []string{".gitignore", "d"}},
-		{name: "produced", add: map[string]string{".gitignore": "dist/\n*.log\n", "dist/a.js": "1", "dist/b.css": "1", "x.log": "1", "y.log": "1"}, produces: []string{"dist/*.js", "x.log"}, changed: []string{".gitignore", "dist/a.js", "x.log"}},
-		{name: "produced anywhere, but not in caches", add: map[string]string{".gitignore": "out/\n", "out/a.md": "1", "node_modules/m/README.md": "1"}, produces: []string{"**/*.md"}, changed: []string{".gitignore", "out/a.md"}},
-		{name: "produced in a cache by name", add: map[string]string{"app/Cargo.toml": "1", "app/target/release/app": "1", "app/target/debug/app": "1"}, produces: []string{"**/target/release/*"}, changed: []string{"app/Cargo.toml", "app/target/release/app"}},
+		{name: "own .gitignore", add: map[string]string{
+			".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1",
+			"d/.gitignore": "!b.log",
+		}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},
+		{
+			name: "taken back", add: map[string]string{".gitignore": "!target\n", "target/x": "1"},
+			changed: []string{".gitignore", "target/x"},
+		},
+		{
+			name: "the team's", add: map[string]string{"a.tmp": "1", "b/c.tmp": "1", "d": "1", ".gitignore": "!*.tmp"},
+			ignore: []string{"*.tmp"}, changed: []string{".gitignore", "d"},
+		},
+		{name: "produced", add: map[string]string{
+			".gitignore": "dist/\n*.log\n", "dist/a.js": "1", "dist/b.css": "1", "x.log": "1",
+			"y.log": "1",
+		}, produces: []string{"dist/*.js", "x.log"}, changed: []string{".gitignore", "dist/a.js", "x.log"}},
+		{name: "produced anywhere, but not in caches", add: map[string]string{
+			".gitignore": "out/\n", "out/a.md": "1",
+			"node_modules/m/README.md": "1",
+		}, produces: []string{"**/*.md"}, changed: []string{".gitignore", "out/a.md"}},
+		{
+			name: "produced in a cache by name", add: map[string]string{
+				"app/Cargo.toml": "1", "app/target/release/app": "1",
+				"app/target/debug/app": "1",
+			}, produces: []string{"**/target/release/*"},
+			changed: []string{"app/Cargo.toml", "app/target/release/app"},
+		},
 		{name: "git's own is never produced", add: map[string]string{".git/hooks/x": "1"}, produces: []string{"**", ".git/**"}},
-		{name: "ignored but in the base", base: map[string]string{"a.log": "1", "out/x": "1", "out/y": "1", "out/z": "1"}, add: map[string]string{".gitignore": "*.log\nout/\n", "a.log": "2", "out/x": "2", "out/new": "1", "b.log": "1"}, remove: []string{"out/y"}, changed: []string{".gitignore", "a.log", "out/x"}, deleted: []string{"out/y"}},
+		{
+			name: "ignored but in the base", base: map[string]string{"a.log": "1", "out/x": "1", "out/y": "1", "out/z": "1"},
+			add:    map[string]string{".gitignore": "*.log\nout/\n", "a.log": "2", "out/x": "2", "out/new": "1", "b.log": "1"},
+			remove: []string{"out/y"}, changed: []string{".gitignore", "a.log", "out/x"}, deleted: []string{"out/y"},
+		},
 		{name: "empty directories", base: map[string]string{"a/b": "1"}, remove: []string{"a/b"}, deleted: []string{"a/b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,26 +158,44 @@ func TestWhatMayNotBeKept(t *testing.T) {
 	path := func(names ...string) func(dir string) string {
 		return func(dir string) string { return filepath.Join(append([]string{dir}, names...)...) }
 	}
-	odd := []string{"absolute link", "escaping link", "escape through a link", "named pipe", "socket", "control character", "not UTF-8", "too long", "too large", "git in a directory"}
+	odd := []string{
+		"absolute link", "escaping link", "escape through a link", "named pipe", "socket", "control character",
+		"not UTF-8", "too long", "too large", "git in a directory",
+	}
 	for _, c := range []struct {
 		name string
 		make func(t *testing.T, dir string)
 		says []string
 	}{
-		{"absolute link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> /etc/passwd"}) }, []string{`"l"`, "absolute"}},
-		{"escaping link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"d/l": "-> ../../x"}) }, []string{`"d/l"`, "out of the tree"}},
+		{
+			"absolute link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> /etc/passwd"}) },
+			[]string{`"l"`, "absolute"},
+		},
+		{
+			"escaping link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"d/l": "-> ../../x"}) },
+			[]string{`"d/l"`, "out of the tree"},
+		},
 		{"escape through a link", func(t *testing.T, dir string) {
 			writeTree(t, dir, map[string]string{"d/up": "-> ..", "x": "-> d/up/../etc"})
 		}, []string{`"x"`, ".."}},
-		{"named pipe", func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(path("p")(dir), 0o600)) }, []string{`"p"`, "named pipe"}},
+		{
+			"named pipe", func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(path("p")(dir), 0o600)) },
+			[]string{`"p"`, "named pipe"},
+		},
 		{"socket", func(t *testing.T, dir string) {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path("s")(dir), Net: "unix"})
 			require.NoError(t, err)
 			l.SetUnlinkOnClose(false)
 			require.NoError(t, l.Close())
 		}, []string{`"s"`, "socket"}},
-		{"git in a directory", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"x/.git/config": "[core]"}) }, []string{`"x/.git"`, "git itself"}},
-		{"too large", func(t *testing.T, dir string) { require.NoError(t, os.Truncate(mustWrite(t, dir, "big"), 1001)) }, []string{`"big"`, "1001 bytes", "1000"}},
+		{
+			"git in a directory", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"x/.git/config": "[core]"}) },
+			[]string{`"x/.git"`, "git itself"},
+		},
+		{
+			"too large", func(t *testing.T, dir string) { require.NoError(t, os.Truncate(mustWrite(t, dir, "big"), 1001)) },
+			[]string{`"big"`, "1001 bytes", "1000"},
+		},
 		{"too large together", func(t *testing.T, dir string) {
 			for i := range 4 {
 				require.NoError(t, os.Truncate(mustWrite(t, dir, fmt.Sprintf("f%02d", i)), 1000))
@@ -146,8 +217,14 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			require.NoError(t, os.WriteFile(path("cfg")(dir), []byte("key=hunter2hunter2\n"), 0o600))
 		}, []string{`"cfg"`, "secret"}},
 		{"secret in a name", func(t *testing.T, dir string) { mustWrite(t, dir, "is-hunter2hunter2") }, []string{`"is-***"`, "secret"}},
-		{"secret in a link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> hunter2hunter2"}) }, []string{`"l"`, "secret"}},
-		{"the directory is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) }, []string{"directory was removed or replaced"}},
+		{
+			"secret in a link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> hunter2hunter2"}) },
+			[]string{`"l"`, "secret"},
+		},
+		{
+			"the directory is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) },
+			[]string{"directory was removed or replaced"},
+		},
 		{"a link in its place", func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.Symlink(t.TempDir(), dir))
@@ -160,7 +237,10 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			c.make(t, dir)
 			// Over an empty tree, an upper directory is the whole tree.
 			for _, lower := range []spec.Digest{"", base} {
-				req := session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: ""}, {Name: "KEY", Value: "hunter2hunter2"}})}
+				req := session.Collect{
+					Base: base, Lower: lower, Dir: dir,
+					Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: ""}, {Name: "KEY", Value: "hunter2hunter2"}}),
+				}
 				if slices.Contains(odd, c.name) { // it is left out and named, unless it had to be produced by its name
 					req.Produces = []string{"**", "{l,p,s}"}
 					out, err := s.Collect(t.Context(), req)
@@ -205,7 +285,8 @@ func TestAFileThatOutgrowsTheLimitKeepsItsOldVersion(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"other"}, out.Changed)
 		require.Empty(t, out.Deleted)
-		require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`}, out.LeftOut)
+		require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`},
+			out.LeftOut)
 		_, err = s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
 		require.ErrorContains(t, err, "at most 1000 are allowed")
 	}
@@ -226,7 +307,10 @@ func TestIgnoredThingsAreNotRefused(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	dir, base := materialised(t, s, nil)
-	writeTree(t, dir, map[string]string{".gitignore": "run/\n/out\n", "out": "-> /elsewhere", "run/x": "1", "node_modules/.bin/x": "-> /x"})
+	writeTree(t, dir, map[string]string{
+		".gitignore": "run/\n/out\n", "out": "-> /elsewhere", "run/x": "1",
+		"node_modules/.bin/x": "-> /x",
+	})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "run", "pipe"), 0o600))
 	mustWrite(t, dir, "run/a\nb")
 	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
@@ -244,7 +328,10 @@ func TestSecretsAreFoundAcrossBuffers(t *testing.T) {
 		content := []byte(strings.Repeat("x", 3*buffer))
 		copy(content[at:], secret)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), content, 0o600))
-		_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "short one"}, {Name: "KEY", Value: secret}})})
+		_, err := s.Collect(t.Context(), session.Collect{
+			Base: base, Dir: dir,
+			Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "short one"}, {Name: "KEY", Value: secret}}),
+		})
 		var failure *failures.Failure
 		require.ErrorAs(t, err, &failure, at)
 	}
@@ -255,7 +342,8 @@ func TestAnUnchangedFileMayHoldWhatACollectedOneMayNot(t *testing.T) {
 	s := newStore(t)
 	dir, base := materialised(t, s, map[string]string{"cfg": "key=hunter2hunter2"})
 	writeTree(t, dir, map[string]string{"cfg": "key=hunter2hunter2"}) // written anew, the same
-	_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "hunter2hunter2"}})})
+	_, err := s.Collect(t.Context(),
+		session.Collect{Base: base, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "hunter2hunter2"}})})
 	require.NoError(t, err)
 }
 
@@ -287,13 +375,19 @@ func TestOnlyAddsToADelta(t *testing.T) {
 	// A check leaves things behind, of which only some are kept.
 	writeTree(t, dir, map[string]string{"coverage.out": "99%", "junk": "1", "a": "spoiled", "report/x.xml": "1"})
 	require.NoError(t, os.Remove(filepath.Join(dir, "b")))
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"coverage.out", "report/**"}, On: work.Delta})
+	out, err := s.Collect(t.Context(), session.Collect{
+		Base: base, Dir: dir, Only: []string{"coverage.out", "report/**"},
+		On: work.Delta,
+	})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a", "coverage.out", "new", "report/x.xml"}, out.Changed)
 	require.Empty(t, out.Deleted)
 	to := filepath.Join(t.TempDir(), "to")
 	require.NoError(t, s.Materialise(t.Context(), out.Output, to))
-	require.Equal(t, map[string]string{"a": "2", "b": "1", "new": "1", ".gitignore": "*.out\n", "coverage.out": "99%", "report/x.xml": "1"}, readTree(t, to))
+	require.Equal(t, map[string]string{
+		"a": "2", "b": "1", "new": "1", ".gitignore": "*.out\n", "coverage.out": "99%",
+		"report/x.xml": "1",
+	}, readTree(t, to))
 
 	// What the check took back is taken back.
 	require.NoError(t, os.Remove(filepath.Join(dir, "new")))
@@ -372,7 +466,8 @@ func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(upper, "bin"), 0o700))
 	for _, req := range []session.Collect{{Base: base, Dir: dir}, {Base: base, Lower: base, Dir: upper}} {
 		for link, target := range map[string]string{
-			"bin/full": filepath.Join(req.Dir, "lib/a"), "bin/room": "/workspace/lib/a", "bin/behind": "../lib/../lib/a", "top": "/workspace",
+			"bin/full": filepath.Join(req.Dir, "lib/a"), "bin/room": "/workspace/lib/a", "bin/behind": "../lib/../lib/a",
+			"top":         "/workspace",
 			"bin/through": "../link/../lib/a", "bin/nowhere": "../no/../lib/a", "bin/same": "../link/x/../link",
 		} {
 			require.NoError(t, os.Symlink(target, filepath.Join(req.Dir, link)))
@@ -382,7 +477,10 @@ func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
 		require.Len(t, out.LeftOut, 3, "where .. could lead anywhere: %q", out.LeftOut)
 		m, err := s.Manifest(t.Context(), out.Output)
 		require.NoError(t, err)
-		for link, target := range map[string]string{"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a", "top": "."} {
+		for link, target := range map[string]string{
+			"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a",
+			"top": ".",
+		} {
 			require.Equal(t, target, m[link].Link, link)
 		}
 	}

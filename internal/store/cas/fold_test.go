@@ -46,19 +46,64 @@ func TestFold(t *testing.T) {
 		conflicts []string
 	}{
 		{name: "nothing", base: cas.Manifest{"a": file("1")}, want: cas.Manifest{"a": file("1")}},
-		{name: "different files", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"b": set("2")}}}, want: cas.Manifest{"a": file("1"), "b": file("2")}},
-		{name: "the same content", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("1")}}}, want: cas.Manifest{"a": file("1")}},
-		{name: "different contents", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "different modes", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": exec}}}, want: cas.Manifest{"a": exec.Entry}, conflicts: []string{"a 0 1"}},
-		{name: "edit against delete", base: cas.Manifest{"a": file("0")}, steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": gone}}}, want: cas.Manifest{}, conflicts: []string{"a 0 1"}},
-		{name: "delete twice", base: cas.Manifest{"a": file("0")}, steps: []made{{delta: cas.Delta{"a": gone}}, {delta: cas.Delta{"a": gone}}}, want: cas.Manifest{}},
-		{name: "one after the other", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}, on: []int{0}}}, want: cas.Manifest{"a": file("2")}},
-		{name: "settled by a third", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}, {delta: cas.Delta{"b": set("3")}, on: []int{0, 1}}}, want: cas.Manifest{"a": file("2"), "b": file("3")}},
-		{name: "not settled by one that knew one", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}, {delta: cas.Delta{"b": set("3")}, on: []int{1}}}, want: cas.Manifest{"a": file("2"), "b": file("3")}, conflicts: []string{"a 0 1"}},
-		{name: "three", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}, {delta: cas.Delta{"a": set("1")}}}, want: cas.Manifest{"a": file("1")}, conflicts: []string{"a 0 1", "a 1 2"}},
-		{name: "file then directory", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a/b": set("2")}}}, want: cas.Manifest{"a/b": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "directory then file", steps: []made{{delta: cas.Delta{"a/b": set("1"), "a/c/d": set("1")}}, {delta: cas.Delta{"a": set("2")}}}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "file for directory, knowingly", steps: []made{{delta: cas.Delta{"a/b": set("1")}}, {delta: cas.Delta{"a/b": gone, "a": set("2")}, on: []int{0}}}, want: cas.Manifest{"a": file("2")}},
+		{
+			name: "different files", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"b": set("2")}}},
+			want: cas.Manifest{"a": file("1"), "b": file("2")},
+		},
+		{
+			name: "the same content", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("1")}}},
+			want: cas.Manifest{"a": file("1")},
+		},
+		{
+			name: "different contents", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}},
+			want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"},
+		},
+		{
+			name: "different modes", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": exec}}},
+			want: cas.Manifest{"a": exec.Entry}, conflicts: []string{"a 0 1"},
+		},
+		{name: "edit against delete", base: cas.Manifest{"a": file("0")}, steps: []made{
+			{delta: cas.Delta{"a": set("1")}},
+			{delta: cas.Delta{"a": gone}},
+		}, want: cas.Manifest{}, conflicts: []string{"a 0 1"}},
+		{
+			name: "delete twice", base: cas.Manifest{"a": file("0")},
+			steps: []made{{delta: cas.Delta{"a": gone}}, {delta: cas.Delta{"a": gone}}}, want: cas.Manifest{},
+		},
+		{
+			name: "one after the other", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}, on: []int{0}}},
+			want: cas.Manifest{"a": file("2")},
+		},
+		{name: "settled by a third", steps: []made{
+			{delta: cas.Delta{"a": set("1")}},
+			{delta: cas.Delta{"a": set("2")}},
+			{delta: cas.Delta{"b": set("3")}, on: []int{0, 1}},
+		}, want: cas.Manifest{"a": file("2"), "b": file("3")}},
+		{
+			name: "not settled by one that knew one", steps: []made{
+				{delta: cas.Delta{"a": set("1")}},
+				{delta: cas.Delta{"a": set("2")}},
+				{delta: cas.Delta{"b": set("3")}, on: []int{1}},
+			}, want: cas.Manifest{"a": file("2"), "b": file("3")},
+			conflicts: []string{"a 0 1"},
+		},
+		{name: "three", steps: []made{
+			{delta: cas.Delta{"a": set("1")}},
+			{delta: cas.Delta{"a": set("2")}},
+			{delta: cas.Delta{"a": set("1")}},
+		}, want: cas.Manifest{"a": file("1")}, conflicts: []string{"a 0 1", "a 1 2"}},
+		{
+			name: "file then directory", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a/b": set("2")}}},
+			want: cas.Manifest{"a/b": file("2")}, conflicts: []string{"a 0 1"},
+		},
+		{name: "directory then file", steps: []made{
+			{delta: cas.Delta{"a/b": set("1"), "a/c/d": set("1")}},
+			{delta: cas.Delta{"a": set("2")}},
+		}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
+		{name: "file for directory, knowingly", steps: []made{
+			{delta: cas.Delta{"a/b": set("1")}},
+			{delta: cas.Delta{"a/b": gone, "a": set("2")}, on: []int{0}},
+		}, want: cas.Manifest{"a": file("2")}},
 		{
 			name: "new file in a directory that another moved", base: cas.Manifest{"a/b": file("0")},
 			steps: []made{{delta: cas.Delta{"a/b": gone, "z/b": set("0")}}, {delta: cas.Delta{"a/c/d": set("2")}}},
@@ -71,11 +116,13 @@ func TestFold(t *testing.T) {
 		},
 		{
 			name: "new file beside one that another removed", base: cas.Manifest{"a/b": file("0"), "a/x": file("0")},
-			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}}}, want: cas.Manifest{"a/c": file("2"), "a/x": file("0")},
+			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}}},
+			want:  cas.Manifest{"a/c": file("2"), "a/x": file("0")},
 		},
 		{
 			name: "a directory is emptied and filled knowingly", base: cas.Manifest{"a/b": file("0")},
-			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}, on: []int{0}}}, want: cas.Manifest{"a/c": file("2")},
+			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}, on: []int{0}}},
+			want:  cas.Manifest{"a/c": file("2")},
 		},
 		{
 			name:  "names that differ in case",
@@ -92,7 +139,11 @@ func TestFold(t *testing.T) {
 			steps: []made{{delta: cas.Delta{"Docs/x": set("1")}}, {delta: cas.Delta{"docs/x": set("2")}}},
 			want:  cas.Manifest{"Docs/x": file("1"), "docs/x": file("2")},
 		},
-		{name: "new file in a directory that another replaced", base: cas.Manifest{"a/b": file("0")}, steps: []made{{delta: cas.Delta{"a/b": gone, "a": set("1")}}, {delta: cas.Delta{"a/c": set("2")}}}, want: cas.Manifest{"a/c": file("2")}, conflicts: []string{"a 0 1"}},
+		{
+			name: "new file in a directory that another replaced", base: cas.Manifest{"a/b": file("0")},
+			steps: []made{{delta: cas.Delta{"a/b": gone, "a": set("1")}}, {delta: cas.Delta{"a/c": set("2")}}},
+			want:  cas.Manifest{"a/c": file("2")}, conflicts: []string{"a 0 1"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

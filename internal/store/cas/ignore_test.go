@@ -63,7 +63,8 @@ func TestIgnoresAsGitDoes(t *testing.T) {
 	needGit(t)
 	tree := []string{
 		"a.log", "keep.log", "dir/a.log", "dir/keep.log", "build/out", "src/build/out", "src/main.go", "doc/a.txt",
-		"doc/sub/a.txt", "doc/sub/deep/a.txt", "x{1,2}", "x1", "#note", "!bang", "sp ace", "end ", "a/b/c/d", "abc", "aXc", "[x]", "b0", "b5",
+		"doc/sub/a.txt", "doc/sub/deep/a.txt", "x{1,2}", "x1", "#note", "!bang", "sp ace", "end ", "a/b/c/d", "abc", "aXc", "[x]", "b0",
+		"b5",
 	}
 	for _, c := range []map[string]string{
 		{".gitignore": "*.log\n!keep.log\n"},

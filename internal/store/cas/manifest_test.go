@@ -19,7 +19,8 @@ func TestADeltaIsWrittenInOneWay(t *testing.T) {
 	d := cas.Delta{"b": {Entry: file("b")}, "gone": {Deleted: true}}
 	data, err := cas.EncodeDelta(d)
 	require.NoError(t, err)
-	require.Equal(t, `{"changes":{"b":{"sha256":"`+string(sha([]byte("b")))+`","size":1},"gone":{"deleted":true}},"schema":"maestro.delta/v1"}`, string(data))
+	require.Equal(t, `{"changes":{"b":{"sha256":"`+string(sha([]byte("b")))+
+		`","size":1},"gone":{"deleted":true}},"schema":"maestro.delta/v1"}`, string(data))
 	again, err := cas.DecodeDelta(data)
 	require.NoError(t, err)
 	require.Equal(t, d, again)

@@ -183,7 +183,8 @@ func (f *filler) files(ctx context.Context, at string, entries []dirEntry) (err 
 		if e.sub != nil || e.Link != "" {
 			continue
 		}
-		if err := f.store.writeFile(ctx, dir, e.name, e.Entry, e.mode(), func(dst *os.File) error { return f.finish(dst, e.mode()) }); err != nil {
+		if err := f.store.writeFile(ctx, dir, e.name, e.Entry, e.mode(),
+			func(dst *os.File) error { return f.finish(dst, e.mode()) }); err != nil {
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
 	}
@@ -201,7 +202,9 @@ func (f *filler) finish(dst *os.File, mode fs.FileMode) error {
 }
 
 // writeFile creates the file of an entry, verifies its content, and finishes it.
-func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry, mode fs.FileMode, finish func(*os.File) error) (err error) {
+func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry, mode fs.FileMode,
+	finish func(*os.File) error,
+) (err error) {
 	src, err := s.openBlob(e.SHA256)
 	if err != nil {
 		return err
@@ -219,7 +222,8 @@ func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry
 	case digest != e.SHA256:
 		return s.moveDamaged(e.SHA256)
 	case n != e.Size:
-		return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
+		return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(),
+			e.Size, n)
 	}
 	return finish(dst)
 }

@@ -74,7 +74,10 @@ func TestNothingOutsideIsTouched(t *testing.T) {
 func TestExport(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	m := snapshot(t, s, map[string]string{"README.md": "r", "docs/a.md": "a", "docs/b.txt": "b", "bin/run": "#!x", "l": "-> README.md"})
+	m := snapshot(t, s, map[string]string{
+		"README.md": "r", "docs/a.md": "a", "docs/b.txt": "b", "bin/run": "#!x",
+		"l": "-> README.md",
+	})
 	for _, c := range []struct {
 		wanted, want []string
 	}{

@@ -76,7 +76,8 @@ func (s *Store) present(p string, e Entry) error {
 	case err != nil:
 		return err
 	case info.Size != e.Size:
-		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size, e.Size, session.ErrCorrupt)
+		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size, e.Size,
+			session.ErrCorrupt)
 	}
 	return nil
 }

@@ -97,7 +97,9 @@ func (s *Store) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int
 
 // differing returns the wanted paths at which two trees differ, and the entries of both trees at
 // these paths.
-func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
+func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string,
+	err error,
+) {
 	a, b, err := s.trees(ctx, from, to)
 	if err != nil {
 		return nil, nil, nil, err
@@ -254,7 +256,8 @@ func (e *Entry) size() int64 {
 
 // binaryDiffers returns the line for a file that is not compared by lines.
 func binaryDiffers(name string, had, has bool) string {
-	return fmt.Sprintf("Binary files %s and %s differ\n", strings.TrimSuffix(sideName("a/", name, had), "\t"), strings.TrimSuffix(sideName("b/", name, has), "\t"))
+	return fmt.Sprintf("Binary files %s and %s differ\n", strings.TrimSuffix(sideName("a/", name, had), "\t"),
+		strings.TrimSuffix(sideName("b/", name, has), "\t"))
 }
 
 // gitMode is the entry's mode in git's trees.

@@ -76,7 +76,10 @@ func TestGitAppliesAPatch(t *testing.T) {
 		},
 		"names": {
 			map[string]string{"with space": "a\n", `quo"ted`: "a\n", `back\slash`: "a\n", "ünï": "a\n", "gone space": "x\n"},
-			map[string]string{"with space": "b\n", `quo"ted`: "b\n", `back\slash`: "b\n", "ünï": "b\n", "new space": "x\n", "tail ": "x\n"},
+			map[string]string{
+				"with space": "b\n", `quo"ted`: "b\n", `back\slash`: "b\n", "ünï": "b\n", "new space": "x\n",
+				"tail ": "x\n",
+			},
 		},
 		"a file in place of a directory, and back": {
 			map[string]string{"dir/a": "a\n", "dir/sub/b": "b\n", "file": "f\n"},
@@ -114,7 +117,8 @@ func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 		require.NoError(t, err)
 		counted = append(counted, fmt.Sprintf("%s +%d -%d %t", d.Path, d.Added, d.Removed, d.Opaque))
 	}
-	require.Equal(t, []string{"data file +0 -0 true", "docs/a.md +1 -1 false", "docs/b.md +1 -1 false", "src/c.go +1 -0 false"}, counted)
+	require.Equal(t, []string{"data file +0 -0 true", "docs/a.md +1 -1 false", "docs/b.md +1 -1 false", "src/c.go +1 -0 false"},
+		counted)
 	whole := patchOf(t, s, from, to, cas.PatchOptions{})
 	require.Contains(t, whole, "Binary files a/data file and b/data file differ\n")
 	part := patchOf(t, s, from, to, cas.PatchOptions{Paths: []string{"docs/a*", "src"}})
@@ -128,8 +132,14 @@ func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 func TestUnifiedDiffTellsWhatChanged(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	from := snapshot(t, s, map[string]string{"keep.txt": "same\n", "edit.txt": "one\ntwo\n", "gone.txt": "bye\n", "data.bin": "a\x00b"})
-	to := snapshot(t, s, map[string]string{"keep.txt": "same\n", "edit.txt": "one\nthree\n", "new.txt": "hello\n", "data.bin": "a\x00c"})
+	from := snapshot(t, s, map[string]string{
+		"keep.txt": "same\n", "edit.txt": "one\ntwo\n", "gone.txt": "bye\n",
+		"data.bin": "a\x00b",
+	})
+	to := snapshot(t, s, map[string]string{
+		"keep.txt": "same\n", "edit.txt": "one\nthree\n", "new.txt": "hello\n",
+		"data.bin": "a\x00c",
+	})
 
 	short, err := s.UnifiedDiff(t.Context(), from, to, 240)
 	require.NoError(t, err)

@@ -15,7 +15,8 @@ import (
 func TestCheckPath(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 255)
-	for _, p := range []string{"a", "a/b", "a b/ü", ".env", "..a", "a..", "a/.gitignore", ".github/x", long, long + "/" + long + "/" + long + "/" + long[:253]} {
+	for _, p := range []string{"a", "a/b", "a b/ü", ".env", "..a", "a..", "a/.gitignore", ".github/x", long, long + "/" + long +
+		"/" + long + "/" + long[:253]} {
 		require.NoError(t, cas.CheckPath(p), p)
 	}
 	for _, p := range []string{

@@ -24,7 +24,10 @@ func TestProtectedFilesStayAsTheyWere(t *testing.T) {
 	}
 	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
-	for path, text := range map[string]string{"tests/a": "a", "tests/b": "b", "tests/deep/c": "c", "main": "1", ".gitignore": "!target", "target/tests/a": "a"} {
+	for path, text := range map[string]string{
+		"tests/a": "a", "tests/b": "b", "tests/deep/c": "c", "main": "1",
+		".gitignore": "!target", "target/tests/a": "a",
+	} {
 		put(path, text)
 	}
 	before, err := s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
@@ -36,7 +39,10 @@ func TestProtectedFilesStayAsTheyWere(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "tests/b")))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "tests/deep")))
 	put("tests/deep", "a file in place of a directory")
-	after, err := s.Collect(t.Context(), session.Collect{Base: before.Output, Dir: dir, Protected: []string{"tests/**", "**/tests/a"}})
+	after, err := s.Collect(t.Context(), session.Collect{
+		Base: before.Output, Dir: dir,
+		Protected: []string{"tests/**", "**/tests/a"},
+	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"main"}, after.Changed)
 	require.Empty(t, after.Deleted)

@@ -26,7 +26,8 @@ func (e *RefusedError) Error() string {
 // hostErrors are caused by the host, not by the content of a tree.
 var hostErrors = []error{
 	context.Canceled, context.DeadlineExceeded,
-	syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ESTALE, syscall.EINTR,
+	syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ESTALE,
+	syscall.EINTR,
 }
 
 // ofTree classifies the error of a step that works on an agent's files. Unless it is one of the

@@ -268,7 +268,8 @@ func (sc *scanner) file(ctx context.Context, in *os.Root, p string, now dirItem,
 		return tooManyFiles(p, sc.limits.Files)
 	}
 	if sc.names += len(p); sc.names > maxPaths {
-		return &RefusedError{p, fmt.Sprintf("makes the paths of all files longer than %d MB; shorten names, or ignore some", maxPaths>>20)}
+		return &RefusedError{p, fmt.Sprintf("makes the paths of all files longer than %d MB; shorten names, or ignore some",
+			maxPaths>>20)}
 	}
 	f := found{path: p, listed: now, old: old}
 	switch mode := now.mode; {
@@ -308,12 +309,14 @@ const cannotBeRead = "cannot be read: permission denied"
 
 // tooManyFiles returns the error for the file that exceeds the limit of files.
 func tooManyFiles(p string, most int) error {
-	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files; exclude files with .gitignore or ignore: in the team file", most)}
+	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files; exclude files with .gitignore or ignore: in the team file",
+		most)}
 }
 
 // treeTooLarge returns the error for the file that exceeds the limit of bytes.
 func treeTooLarge(p string, most int64) error {
-	return &RefusedError{p, fmt.Sprintf("makes the tree larger than %d bytes; remove or ignore files, or raise limits.tree_bytes in the worker file", most)}
+	return &RefusedError{p, fmt.Sprintf("makes the tree larger than %d bytes; remove or ignore files, or raise limits.tree_bytes "+
+		"in the worker file", most)}
 }
 
 // kindOf names the kind of a file that is not a directory, for messages.

@@ -7,7 +7,8 @@ import (
 )
 
 func holdsSecret(p, name string) error {
-	return &RefusedError{p, fmt.Sprintf("contains a secret of the worker, the value of %s, possibly encoded; remove it, and read it from the environment instead", name)}
+	return &RefusedError{p, fmt.Sprintf("contains a secret of the worker, the value of %s, possibly encoded; remove it, and read "+
+		"it from the environment instead", name)}
 }
 
 // checkNames refuses a path or a link's target that holds a secret.

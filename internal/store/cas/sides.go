@@ -27,7 +27,9 @@ type version struct {
 }
 
 // sides returns what all versions of the conflicts were made on, and these versions.
-func (s *Store) sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (*Tree, []version, error) {
+func (s *Store) sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (*Tree,
+	[]version, error,
+) {
 	before, err := s.Tree(ctx, base)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +90,9 @@ func involved(sides []version, p string) []string {
 }
 
 // Standings returns how the conflicts of paths stand in a result. given is the tree that results from the steps alone.
-func (s *Store) Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step, conflicts []session.Conflict) ([]session.Standing, error) {
+func (s *Store) Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step,
+	conflicts []session.Conflict,
+) ([]session.Standing, error) {
 	if len(conflicts) == 0 {
 		return nil, nil
 	}
@@ -194,7 +198,9 @@ func equalAt(ctx context.Context, a, b *Tree, paths []string) (bool, error) {
 
 // Sides stores a tree that shows the conflicts to an integrator, below [session.MergeDir]: the files
 // of the base and of each side, the changes of each side, and the decisions.
-func (s *Store) Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest, error) {
+func (s *Store) Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest,
+	error,
+) {
 	common, all, err := s.sides(ctx, base, steps, conflicts)
 	if err != nil {
 		return "", err
@@ -243,7 +249,9 @@ func (s *Store) Sides(ctx context.Context, base spec.Digest, steps []session.Ste
 }
 
 // showChanges adds the changes of each version that has a name.
-func (s *Store) showChanges(ctx context.Context, m Manifest, common *Tree, all []version, names map[spec.AssignmentID]string) error {
+func (s *Store) showChanges(ctx context.Context, m Manifest, common *Tree, all []version,
+	names map[spec.AssignmentID]string,
+) error {
 	from, err := s.putTree(ctx, common)
 	for _, one := range all {
 		if names[one.by] == "" || err != nil {

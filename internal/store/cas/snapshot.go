@@ -168,5 +168,8 @@ func isPrivate(p string) bool {
 	return slices.Contains(privateNames, name) ||
 		slices.ContainsFunc(privatePrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) ||
 		slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix(name, s) }) ||
-		slices.ContainsFunc(privateDirs, func(s string) bool { return strings.Contains(dir, s) && strings.Contains("/"+dir, "/"+s+"/") })
+		slices.ContainsFunc(privateDirs, func(s string) bool {
+			return strings.Contains(dir, s) &&
+				strings.Contains("/"+dir, "/"+s+"/")
+		})
 }

@@ -16,20 +16,26 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	s := newStore(t)
 	dir := t.TempDir()
 	writeTree(t, dir, map[string]string{
-		"main.go": "1", "environment.go": "1", "monkey.go": "1", ".env": "1", "app/.env.local": "1", "tls/server.pem": "1", "tls/SERVER.KEY": "1",
-		"id_rsa": "1", "id_rsa.pub": "1", "id_ed25519": "1", ".ssh/config": "1", ".gitignore": "*.log\n", "a.log": "1", "node_modules/x/y": "1",
+		"main.go": "1", "environment.go": "1", "monkey.go": "1", ".env": "1", "app/.env.local": "1", "tls/server.pem": "1",
+		"tls/SERVER.KEY": "1",
+		"id_rsa":         "1", "id_rsa.pub": "1", "id_ed25519": "1", ".ssh/config": "1", ".gitignore": "*.log\n", "a.log": "1",
+		"node_modules/x/y": "1",
 	})
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	paths, err := s.Paths(t.Context(), snap.Manifest)
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "environment.go", "main.go", "monkey.go"}, paths)
-	require.Equal(t, []string{".env", ".ssh/", "app/.env.local", "id_ed25519", "id_rsa", "id_rsa.pub", "tls/SERVER.KEY", "tls/server.pem"}, snap.Private)
+	require.Equal(t, []string{
+		".env", ".ssh/", "app/.env.local", "id_ed25519", "id_rsa", "id_rsa.pub", "tls/SERVER.KEY",
+		"tls/server.pem",
+	}, snap.Private)
 	require.Equal(t, []string{"a.log", "node_modules/"}, snap.Ignored)
 	require.Equal(t, 4, snap.Files)
 	require.EqualValues(t, 9, snap.Bytes)
 
-	snap, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
+	snap, err = s.Snapshot(t.Context(), dir,
+		cas.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
 	require.NoError(t, err)
 	paths, err = s.Paths(t.Context(), snap.Manifest)
 	require.NoError(t, err)
@@ -41,7 +47,10 @@ func TestTrackedFiles(t *testing.T) {
 	t.Parallel()
 	s, dir := newStore(t), t.TempDir()
 	tracked := []string{".gitignore", "dist/a", "gen/b", "gen/c", "x.log", ".env", "gone"}
-	writeTree(t, dir, map[string]string{".gitignore": "dist/\n*.log\n", "dist/a": "1", "dist/new": "1", "gen/b": "1", "gen/c": "1", "x.log": "1", ".env": "1"})
+	writeTree(t, dir, map[string]string{
+		".gitignore": "dist/\n*.log\n", "dist/a": "1", "dist/new": "1", "gen/b": "1", "gen/c": "1",
+		"x.log": "1", ".env": "1",
+	})
 	taken := func(o cas.SnapshotOptions) (paths, ignored []string) {
 		snap, err := s.Snapshot(t.Context(), dir, o)
 		require.NoError(t, err)
@@ -110,7 +119,8 @@ func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []string{`because they cannot be kept: "pipe": is a named pipe; only files and links can be kept`}, snap.LeftOut())
+	require.Equal(t, []string{`because they cannot be kept: "pipe": is a named pipe; only files and links can be kept`},
+		snap.LeftOut())
 	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"pipe"}})
 	var refused *cas.RefusedError
 	require.ErrorAs(t, err, &refused)

@@ -20,7 +20,8 @@ type TreeBlob struct {
 // seen, and adds those that it visits. If a directory cannot be read, it yields the error, which
 // is a [*Fault] if the directory's blob is at fault, and continues with the rest of the tree.
 // With anywhere, the tree may be a subdirectory of another tree, so its links may lead out of it.
-func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Digest]bool, anywhere bool) iter.Seq2[TreeBlob, error] {
+func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.Digest]bool, anywhere bool) iter.Seq2[TreeBlob,
+	error] {
 	return func(yield func(TreeBlob, error) bool) {
 		// visit visits a directory. Its path ends in a slash; the top's path is empty.
 		var visit func(at string, d *treeDir) (more bool)

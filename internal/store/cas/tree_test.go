@@ -195,7 +195,8 @@ func TestADamagedDirectoryIsNamed(t *testing.T) {
 	e := putText(t, s, "x")
 	m := cas.Manifest{"a/b/f": e, "c/f": e, "f": e}
 	base := putManifest(t, s, m)
-	damage(t, s, sha([]byte("maestro.tree/v1\ndir\t"+string(sha([]byte("maestro.tree/v1\nfile\t"+string(e.SHA256)+"\t1\tf\n")))+"\t1\t1\tb\n")))
+	damage(t, s, sha([]byte("maestro.tree/v1\ndir\t"+string(sha([]byte("maestro.tree/v1\nfile\t"+string(e.SHA256)+"\t1\tf\n")))+
+		"\t1\t1\tb\n")))
 	delta, err := s.PutDelta(t.Context(), cas.Delta{"c/g": {Entry: e}})
 	require.NoError(t, err)
 	_, err = s.Fold(t.Context(), base, []session.Step{{By: id("a"), Work: session.Work{Delta: delta}}})

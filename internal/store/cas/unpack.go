@@ -97,7 +97,10 @@ func (u *unpacking) tar(r io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrNoArchive, err)
 		}
-		e := archiveEntry{name: h.Name, mode: h.FileInfo().Mode(), link: h.Linkname, open: func() (io.ReadCloser, error) { return io.NopCloser(archive), nil }}
+		e := archiveEntry{
+			name: h.Name, mode: h.FileInfo().Mode(), link: h.Linkname,
+			open: func() (io.ReadCloser, error) { return io.NopCloser(archive), nil },
+		}
 		switch h.Typeflag {
 		case tar.TypeXGlobalHeader:
 			continue

@@ -138,20 +138,26 @@ func TestOddEntriesOfArchivesAreLeftOut(t *testing.T) {
 		"a parent":              {[]entry{{name: "../out.txt", text: "x"}}, "..", false},
 		"a parent further down": {[]entry{{name: "a/../../out.txt", text: "x"}}, "..", false},
 		"an absolute path":      {[]entry{{name: "/tmp/maestro-out.txt", text: "x"}}, "absolute", false},
-		"a path through a link": {[]entry{{name: "l", text: "..", mode: fs.ModeSymlink}, {name: "l/out.txt", text: "x"}}, `lies below "l"`, false},
+		"a path through a link": {
+			[]entry{{name: "l", text: "..", mode: fs.ModeSymlink}, {name: "l/out.txt", text: "x"}},
+			`lies below "l"`, false,
+		},
 		"a path below a file":   {[]entry{{name: "f", text: "x"}, {name: "f/g", text: "x"}}, `lies below "f"`, false},
 		"a file twice":          {[]entry{{name: "f", text: "x"}, {name: "./f", text: "y"}}, "twice", false},
 		"a link, then its file": {[]entry{{name: "f", text: "../out", mode: fs.ModeSymlink}, {name: "f", text: "y"}}, "twice", false},
 		"a directory as a file": {[]entry{{name: "d/f", text: "x"}, {name: "d", text: "x"}}, "twice", false},
 		"a large file":          {[]entry{{name: "zeros", text: zeros}}, "at most 1048576 are allowed", false},
-		"many bytes":            {[]entry{{name: "1", text: zeros[1:]}, {name: "2", text: zeros[1:]}, {name: "3", text: "x"}}, "larger than 2097152 bytes", false},
-		"many files":            {many, "limit of 20 files", false},
-		"many directories":      {[]entry{{name: strings.Repeat("d/", 30) + "f"}}, "limit of 20 files", false},
-		"a control character":   {[]entry{{name: "a\nb"}}, "control characters", false},
-		"no target":             {[]entry{{name: "l", mode: fs.ModeSymlink}}, "empty target", false},
-		"a device":              {[]entry{{name: "null", kind: tar.TypeChar}}, "device", true},
-		"a pipe":                {[]entry{{name: "pipe", kind: tar.TypeFifo}}, "named pipe", true},
-		"a hard link":           {[]entry{{name: "passwd", text: "/etc/passwd", kind: tar.TypeLink}}, "hard link", true},
+		"many bytes": {
+			[]entry{{name: "1", text: zeros[1:]}, {name: "2", text: zeros[1:]}, {name: "3", text: "x"}},
+			"larger than 2097152 bytes", false,
+		},
+		"many files":          {many, "limit of 20 files", false},
+		"many directories":    {[]entry{{name: strings.Repeat("d/", 30) + "f"}}, "limit of 20 files", false},
+		"a control character": {[]entry{{name: "a\nb"}}, "control characters", false},
+		"no target":           {[]entry{{name: "l", mode: fs.ModeSymlink}}, "empty target", false},
+		"a device":            {[]entry{{name: "null", kind: tar.TypeChar}}, "device", true},
+		"a pipe":              {[]entry{{name: "pipe", kind: tar.TypeFifo}}, "named pipe", true},
+		"a hard link":         {[]entry{{name: "passwd", text: "/etc/passwd", kind: tar.TypeLink}}, "hard link", true},
 	} {
 		if !slices.Contains([]string{"many bytes", "many files", "many directories"}, what) {
 			c.entries = append(append([]entry{{name: "good", text: "x"}}, c.entries...), entry{name: "last", text: "x"})
@@ -187,7 +193,8 @@ func TestWhatIsNoArchiveIsRefused(t *testing.T) {
 	whole := zipOf(t, entry{name: "a", text: strings.Repeat("text ", 1000)})
 	stream := gzipped(t, tarOf(t, entry{name: "a", text: strings.Repeat("text ", 1000)}))
 	for what, data := range map[string][]byte{
-		"nothing": {}, "a text": []byte(strings.Repeat("# Title\n", 500)), "half a zip": whole[:len(whole)/2], "half a tar.gz": stream[:len(stream)/2],
+		"nothing": {}, "a text": []byte(strings.Repeat("# Title\n", 500)), "half a zip": whole[:len(whole)/2],
+		"half a tar.gz":  stream[:len(stream)/2],
 		"a gzipped text": gzipped(t, []byte("hello")), "a zip's first bytes": []byte("PK\x03\x04"),
 	} {
 		_, _, err := unpack(t, data, cas.Limits{})
@@ -201,7 +208,10 @@ func TestAnArchiveOfHeadersOnlyEnds(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for range 4000 {
-		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": strings.Repeat("x", 1000)}}))
+		require.NoError(t, w.WriteHeader(&tar.Header{
+			Typeflag:   tar.TypeXGlobalHeader,
+			PAXRecords: map[string]string{"comment": strings.Repeat("x", 1000)},
+		}))
 	}
 	require.NoError(t, w.Close())
 	_, _, err := unpack(t, gzipped(t, b.Bytes()), cas.Limits{Files: 10, TreeBytes: 1 << 20})

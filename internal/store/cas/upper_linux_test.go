@@ -52,7 +52,10 @@ func put(t *testing.T, s *content, files map[string]string) spec.Digest {
 
 func TestWhatIsCollectedFromAnUpperDirectory(t *testing.T) {
 	t.Parallel()
-	lower := map[string]string{"a": "1", "run": "#!x", "d/x": "1", "d/e/y": "1", "d/.gitignore": "*.tmp\n", "old.tmp": "1", "d/old.tmp": "1"}
+	lower := map[string]string{
+		"a": "1", "run": "#!x", "d/x": "1", "d/e/y": "1", "d/.gitignore": "*.tmp\n", "old.tmp": "1",
+		"d/old.tmp": "1",
+	}
 	for _, c := range []struct {
 		name                   string
 		add                    map[string]string
@@ -63,14 +66,32 @@ func TestWhatIsCollectedFromAnUpperDirectory(t *testing.T) {
 		{name: "copied up, unchanged", add: map[string]string{"a": "1", "run": "#!x", "d/e/y": "1"}},
 		{name: "only the mode", add: map[string]string{"run": "x"}, changed: []string{"run"}},
 		{name: "removed", removed: []string{"a", "d/e", "d/absent"}, deleted: []string{"a", "d/e/y"}},
-		{name: "opaque", add: map[string]string{"d/x": "1", "d/n": "1"}, opaque: []string{"d"}, changed: []string{"d/n"}, deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp"}},
-		{name: "a file for a directory", add: map[string]string{"d": "1"}, changed: []string{"d"}, deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp", "d/x"}},
+		{
+			name: "opaque", add: map[string]string{"d/x": "1", "d/n": "1"}, opaque: []string{"d"}, changed: []string{"d/n"},
+			deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp"},
+		},
+		{
+			name: "a file for a directory", add: map[string]string{"d": "1"}, changed: []string{"d"},
+			deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp", "d/x"},
+		},
 		{name: "a directory for a file", add: map[string]string{"a/b": "1"}, changed: []string{"a/b"}, deleted: []string{"a"}},
 		{name: "an empty directory for a file", opaque: []string{"a"}, deleted: []string{"a"}},
-		{name: "the tree's rules", add: map[string]string{"d/new.tmp": "1", "d/sub/new.tmp": "1", "new.tmp": "1", "d/old.tmp": "2"}, changed: []string{"d/old.tmp", "new.tmp"}},
-		{name: "rules removed", add: map[string]string{"d/new.tmp": "1"}, removed: []string{"d/.gitignore"}, changed: []string{"d/new.tmp"}, deleted: []string{"d/.gitignore"}},
-		{name: "rules hidden", add: map[string]string{"d/new.tmp": "1"}, opaque: []string{"d"}, changed: []string{"d/new.tmp"}, deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp", "d/x"}},
-		{name: "some", add: map[string]string{"a": "2", "d/n": "1"}, removed: []string{"d/x", "run"}, only: []string{"d/**"}, changed: []string{"d/n"}, deleted: []string{"d/x"}},
+		{
+			name: "the tree's rules", add: map[string]string{"d/new.tmp": "1", "d/sub/new.tmp": "1", "new.tmp": "1", "d/old.tmp": "2"},
+			changed: []string{"d/old.tmp", "new.tmp"},
+		},
+		{
+			name: "rules removed", add: map[string]string{"d/new.tmp": "1"}, removed: []string{"d/.gitignore"},
+			changed: []string{"d/new.tmp"}, deleted: []string{"d/.gitignore"},
+		},
+		{
+			name: "rules hidden", add: map[string]string{"d/new.tmp": "1"}, opaque: []string{"d"}, changed: []string{"d/new.tmp"},
+			deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp", "d/x"},
+		},
+		{
+			name: "some", add: map[string]string{"a": "2", "d/n": "1"}, removed: []string{"d/x", "run"}, only: []string{"d/**"},
+			changed: []string{"d/n"}, deleted: []string{"d/x"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +112,10 @@ func TestAnUpperDirectoryOverAnotherTreeThanTheBase(t *testing.T) {
 	base := snapshot(t, s, map[string]string{"a": "1", "b": "1", "d/x": "1"})
 	lower := snapshot(t, s, map[string]string{"a": "2", "d/x": "1", "d/y": "1", "d/kept.tmp": "secret"})
 	dir := upper(t, map[string]string{"new.tmp": "1", "d/y": "2", ".gitignore": "*.tmp\n"}, []string{"d/x"}, nil)
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "secret"}})})
+	out, err := s.Collect(t.Context(), session.Collect{
+		Base: base, Lower: lower, Dir: dir,
+		Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "secret"}}),
+	})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a", "d/kept.tmp", "d/y"}, out.Changed)
 	require.Equal(t, []string{"b", "d/x"}, out.Deleted)
@@ -99,7 +123,10 @@ func TestAnUpperDirectoryOverAnotherTreeThanTheBase(t *testing.T) {
 
 func TestTheLimitsAreThoseOfTheWholeTree(t *testing.T) {
 	t.Parallel()
-	for name, limits := range map[string]cas.Limits{`"c" exceeds the limit of 3 files`: {Files: 3}, `"c" makes the tree larger than 6 bytes`: {TreeBytes: 6}} {
+	for name, limits := range map[string]cas.Limits{
+		`"c" exceeds the limit of 3 files`:       {Files: 3},
+		`"c" makes the tree larger than 6 bytes`: {TreeBytes: 6},
+	} {
 		s := open(t, t.TempDir(), limits)
 		base := snapshot(t, s, map[string]string{"b/y": "22", "c": "33", "gone": "44"})
 		dir := upper(t, map[string]string{"a": "11", "b/x": "22"}, []string{"gone"}, nil)

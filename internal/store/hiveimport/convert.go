@@ -66,7 +66,8 @@ func (c Checkpoint) Convert(t spec.Team) (Work, error) {
 			faults = append(faults, Fault{field, missingPhase(t, name)})
 			continue
 		case from[phase] != "":
-			faults = append(faults, Fault{field, fmt.Sprintf("is phase %s of team %s, and so is %q; keep one of them in the file", phase, t.Name, from[phase])})
+			faults = append(faults, Fault{field, fmt.Sprintf("is phase %s of team %s, and so is %q; keep one of them in the file", phase,
+				t.Name, from[phase])})
 			continue
 		}
 		from[phase] = name
@@ -112,7 +113,10 @@ func missingPhase(t spec.Team, name string) string {
 
 // phase turns what a phase left into a file and decisions.
 func (w *Work) phase(name, from string, r Result) (Phase, error) {
-	p := Phase{Name: name, From: from, Path: Folder + "/" + name + ".json", Decisions: map[string]string{}, CompletedAt: at(r.CompletedAt)}
+	p := Phase{
+		Name: name, From: from, Path: Folder + "/" + name + ".json", Decisions: map[string]string{},
+		CompletedAt: at(r.CompletedAt),
+	}
 	var buf bytes.Buffer
 	if len(r.Outputs) == 0 {
 		r.Outputs = []byte("{}")

@@ -68,8 +68,10 @@ func TestNamesAreMappedAndSaid(t *testing.T) {
 	require.Equal(t, "implementation", w.Phases[1].Name)
 	notes := strings.Join(w.Notes, "\n")
 	for _, want := range []string{
-		`session "hive:link/1" is imported as hive-link-1`, `phase "Analysis" is imported as requirements`, `phase "coding" is imported as implementation`,
-		`decision "data base" is imported as data-base`, `decision "essay" of phase requirements cannot be imported as a decision; it is only in maestro-hive/requirements.json`,
+		`session "hive:link/1" is imported as hive-link-1`, `phase "Analysis" is imported as requirements`,
+		`phase "coding" is imported as implementation`,
+		`decision "data base" is imported as data-base`,
+		`decision "essay" of phase requirements cannot be imported as a decision; it is only in maestro-hive/requirements.json`,
 		`the decisions of phase implementation are not a JSON object`, `phase "qa" is not imported: its status is "running"`,
 	} {
 		require.Contains(t, notes, want)
@@ -88,18 +90,28 @@ func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 		data  string
 		wants []string
 	}{
-		"cut":             {string(sample(t)[:500]), []string{"line ", "unexpected end"}},
-		"no JSON":         {"{\n\"checkpoint_metadata\": x}", []string{"line 2"}},
-		"more":            {document("x", `"design": `+done) + "{}", []string{"unexpected data"}},
-		"another version": {strings.Replace(document("x", `"design": `+done), `"1.0"`, `"2.0"`, 1), []string{`checkpoint_metadata.version: is "2.0"`, `"1.0"`}},
+		"cut":     {string(sample(t)[:500]), []string{"line ", "unexpected end"}},
+		"no JSON": {"{\n\"checkpoint_metadata\": x}", []string{"line 2"}},
+		"more":    {document("x", `"design": `+done) + "{}", []string{"unexpected data"}},
+		"another version": {
+			strings.Replace(document("x", `"design": `+done), `"1.0"`, `"2.0"`, 1),
+			[]string{`checkpoint_metadata.version: is "2.0"`, `"1.0"`},
+		},
 		"no phase": {document("x", `"design": {"status": "failed"}`), []string{
 			`workflow_context.phase_results: has no phase whose status is "completed"`,
 		}},
-		"a list":         {document("x", `"design": []`), []string{"workflow_context.phase_results", "is a array", "JSON object"}},
-		"outputs":        {document("x", `"design": {"status": "completed", "outputs": [1]}`), []string{"phase_results.design.outputs: must be a JSON object"}},
-		"no requirement": {strings.Replace(document("x", `"design": `+done), "Do it.", "", 1), []string{"initial_requirement: is missing"}},
+		"a list": {document("x", `"design": []`), []string{"workflow_context.phase_results", "is a array", "JSON object"}},
+		"outputs": {
+			document("x", `"design": {"status": "completed", "outputs": [1]}`),
+			[]string{"phase_results.design.outputs: must be a JSON object"},
+		},
+		"no requirement": {
+			strings.Replace(document("x", `"design": `+done), "Do it.", "", 1),
+			[]string{"initial_requirement: is missing"},
+		},
 		"unknown phases": {document("x", `"marketing": `+done+`, "desing": `+done+`, "deploy": `+done), []string{
-			`phase_results.marketing: team web has no phase "marketing"`, `did you mean "design"?`, `"deploy" (or deployment)`, "it has requirements, design",
+			`phase_results.marketing: team web has no phase "marketing"`, `did you mean "design"?`, `"deploy" (or deployment)`,
+			"it has requirements, design",
 		}},
 		"one phase twice": {document("x", `"analysis": `+done+`, "specification": `+done), []string{
 			`phase_results.specification: is phase requirements of team web, and so is "analysis"`,

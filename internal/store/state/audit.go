@@ -61,7 +61,8 @@ func (d *DB) AddAudit(ctx context.Context, e AuditEntry) (AuditEntry, error) {
 // EndAudit completes an entry that has no outcome.
 func (d *DB) EndAudit(ctx context.Context, id int64, outcome Outcome, failure string) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		_, err := t.exec(`update audit set outcome = $2, failure = $3, ended_at = $4 where id = $1 and outcome = ''`, id, string(outcome), failure, now)
+		_, err := t.exec(`update audit set outcome = $2, failure = $3, ended_at = $4 where id = $1 and outcome = ''`, id,
+			string(outcome), failure, now)
 		return err
 	})
 }

@@ -19,7 +19,8 @@ import (
 var ErrRestored = errors.New("a backup was restored after this process had opened the database; restart this process")
 
 // errNotSQLite says how a database is backed up that Maestro cannot copy.
-var errNotSQLite = errors.New("the database is PostgreSQL; back it up with pg_dump or pg_basebackup, and then the content with `maestro backup --content`")
+var errNotSQLite = errors.New("the database is PostgreSQL; back it up with pg_dump or pg_basebackup, and then the content with " +
+	"`maestro backup --content`")
 
 // CopyTo copies the database, as it is at one moment, to a new file. Other processes may write meanwhile.
 func (d *DB) CopyTo(ctx context.Context, path string) error {
@@ -47,7 +48,8 @@ func (d *DB) CopyTo(ctx context.Context, path string) error {
 // another's. Temporal may be ahead of the backup, so each session that has not ended is due for a new run.
 func (d *DB) BeginGeneration(ctx context.Context) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		if _, err := t.exec(`update installation set generation = case when generation < $1 then $1 else generation + 1 end`, now); err != nil {
+		if _, err := t.exec(`update installation set generation = case when generation < $1 then $1 else generation + 1 end`,
+			now); err != nil {
 			return err
 		}
 		if _, err := t.exec(`update sessions set mirrored = -1 where revision > 0`); err != nil {

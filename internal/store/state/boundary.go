@@ -154,8 +154,10 @@ func (t *Tx) putOutcome(of Assignment, position int, a session.AssignmentStatus)
 		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, coalesce(max(agent), $7),
 			coalesce(max(model), '') from (
 			select agent, model from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 order by begun_at desc, id limit 1) c`,
-		of.Namespace, of.Session, of.Phase, of.Persona, position, string(a.Status), a.Agent, a.Rounds, a.Attempts, session.CountedAttempts(a.Failures),
-		a.LostWorkers, jsonOf(session.LastFailures(a.Failures)), a.Summary, a.Files, jsonOf(a.Dropped), jsonOf(a.LeftOut), jsonOf(a.Awaits))
+		of.Namespace, of.Session, of.Phase, of.Persona, position, string(a.Status), a.Agent, a.Rounds, a.Attempts,
+		session.CountedAttempts(a.Failures),
+		a.LostWorkers, jsonOf(session.LastFailures(a.Failures)), a.Summary, a.Files, jsonOf(a.Dropped), jsonOf(a.LeftOut),
+		jsonOf(a.Awaits))
 	return err
 }
 

@@ -31,10 +31,12 @@ func (d *DB) AddBrowser(ctx context.Context, b Browser, proof, old string, lifet
 				return err
 			}
 		}
-		if _, err := t.exec(`delete from browsers where hash = $1 or expires_at <= $2 or seen_at <= $3`, old, now, now-idle.Microseconds()); err != nil {
+		if _, err := t.exec(`delete from browsers where hash = $1 or expires_at <= $2 or seen_at <= $3`, old, now,
+			now-idle.Microseconds()); err != nil {
 			return err
 		}
-		if _, err := t.exec(`delete from browsers where hash not in (select hash from browsers order by seen_at desc limit $1)`, most-1); err != nil {
+		if _, err := t.exec(`delete from browsers where hash not in (select hash from browsers order by seen_at desc limit $1)`,
+			most-1); err != nil {
 			return err
 		}
 		b.CreatedAt, b.SeenAt, b.ExpiresAt = timeOf(now), timeOf(now), timeOf(now).Add(lifetime)
@@ -72,7 +74,8 @@ func (d *DB) RemoveBrowser(ctx context.Context, hash string) error {
 // BrowsersOf lists the browsers of a person that are signed in, those that were used last first.
 func (d *DB) BrowsersOf(ctx context.Context, person string, idle time.Duration) (all []Browser, err error) {
 	err = d.readAt(ctx, func(t *Tx, now int64) error {
-		all, err = query[Browser](t, "select "+columnsOf(new(Browser)).names()+` from browsers where person_id = $1 and expires_at > $2 and seen_at > $3
+		all, err = query[Browser](t, "select "+columnsOf(new(Browser)).names()+
+			` from browsers where person_id = $1 and expires_at > $2 and seen_at > $3
 			order by seen_at desc`, person, now, now-idle.Microseconds())
 		return err
 	})

@@ -120,7 +120,9 @@ const unsettledSums = `coalesce(sum(case when state = 'unsettled' then estimated
 
 // Warn records the thresholds of an assignment's budgets that are reached, once each, and returns the new ones. It also
 // returns the budgets.
-func (d *DB) Warn(ctx context.Context, a Assignment, team string, at []float64) (due []budget.Warning, budgets []budget.Budget, err error) {
+func (d *DB) Warn(ctx context.Context, a Assignment, team string, at []float64) (due []budget.Warning, budgets []budget.Budget,
+	err error,
+) {
 	var now int64
 	find := func(t *Tx, lock string) (err error) {
 		if now, err = t.Now(); err != nil {

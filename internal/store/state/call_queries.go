@@ -13,7 +13,9 @@ import (
 // PaidAnswer finds the oldest stored answer to a request that the running program has not received yet. It may be of the running
 // attempt, the first of attempts; of those that it continues, which follow; or of an earlier pass, beginning with from. The
 // error is [ErrNotFound] if there is none.
-func (d *DB) PaidAnswer(ctx context.Context, attempts []AttemptKey, from int64, request string, received map[string]bool) (found Call, err error) {
+func (d *DB) PaidAnswer(ctx context.Context, attempts []AttemptKey, from int64, request string,
+	received map[string]bool,
+) (found Call, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
 		running := attempts[0]
 		calls, err := t.calls(`phase = $3 and persona = $4 and request = $5 and state = 'answered' and answer <> ''`,
@@ -118,7 +120,8 @@ var (
 func (c *Cost) sums() []any {
 	u := &c.Usage
 	return []any{
-		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD,
+		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens,
+		&u.WebSearches, &u.CostUSD,
 		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD, new(int64),
 	}
 }

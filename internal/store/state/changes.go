@@ -34,12 +34,15 @@ type Change struct {
 
 // Changes lists the sessions of a namespace that have changed since a position, in the order of their last changes, and the
 // new position of the reader. reset: the position is of another database, so that all may have changed.
-func (d *DB) Changes(ctx context.Context, namespace string, after Position) (changes []Change, now Position, reset bool, err error) {
+func (d *DB) Changes(ctx context.Context, namespace string, after Position) (changes []Change, now Position, reset bool,
+	err error,
+) {
 	err = d.Read(ctx, func(t *Tx) error {
 		if now, err = t.position(); err != nil {
 			return err
 		}
-		if reset = after != (Position{}) && (after.Installation != now.Installation || after.Number > now.Number || after.Number < 0); reset {
+		if reset = after != (Position{}) && (after.Installation != now.Installation || after.Number > now.Number ||
+			after.Number < 0); reset {
 			return nil
 		}
 		changes, err = query[Change](t, `select substr(name, length($2) + 1), number from changes

@@ -217,7 +217,8 @@ func (t *Tx) insert(table string, row columns) error {
 // put inserts a row, or replaces the one with the same key if a condition holds. The condition calls the new row excluded.
 func (t *Tx) put(table, key string, row columns, condition string) error {
 	replaced := row.list(func(i int) string { return row[i].name + " = excluded." + row[i].name })
-	_, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+") on conflict ("+key+") do update set "+replaced+" where "+condition, row.values()...)
+	_, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+") on conflict ("+key+") do update set "+
+		replaced+" where "+condition, row.values()...)
 	return err
 }
 

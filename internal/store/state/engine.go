@@ -165,7 +165,8 @@ func checkFileSystem(dir string) error {
 		return fmt.Errorf("find the file system of %s: %w", dir, err)
 	}
 	if _, ok := fileSystems[int64(fs.Type)]; !ok { //nolint:unconvert // it has other sizes elsewhere
-		return fmt.Errorf("%s is on a file system of type %#x, on which SQLite is not safe; use a state directory on ext4, xfs, btrfs, zfs, f2fs or tmpfs, "+
+		return fmt.Errorf("%s is on a file system of type %#x, on which SQLite is not safe; use a state directory on ext4, xfs, "+
+			"btrfs, zfs, f2fs or tmpfs, "+
 			"or a PostgreSQL database for several hosts", dir, fs.Type)
 	}
 	return nil

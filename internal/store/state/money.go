@@ -27,7 +27,8 @@ func (d *DB) Account(ctx context.Context, s session.Key) (a Account, err error) 
 	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		a = Account{}
 		started := now
-		err = t.row(`select team, started_at from sessions where namespace = $1 and session = $2`, s.Namespace, s.Session).Scan(&a.Team, &started)
+		err = t.row(`select team, started_at from sessions where namespace = $1 and session = $2`, s.Namespace, s.Session).Scan(&a.Team,
+			&started)
 		if err != nil && !isNoRows(err) {
 			return err
 		}
@@ -106,7 +107,8 @@ func (d *DB) CheckTotals(ctx context.Context) error {
 			if err := r.Scan(&team, &day, &agent, &model); err != nil {
 				return err
 			}
-			return fmt.Errorf("%w: the total of team %s on %s, agent %s, model %s, differs from the sum of its calls", ErrDamaged, team, day, agent, model)
+			return fmt.Errorf("%w: the total of team %s on %s, agent %s, model %s, differs from the sum of its calls", ErrDamaged, team,
+				day, agent, model)
 		}, `select t.team, t.day, t.agent, t.model from totals t left join (
 				select namespace, team, day, agent, model, `+sums+`
 				from calls group by namespace, team, day, agent, model) c

@@ -34,7 +34,8 @@ func (d *DB) AddPasskey(ctx context.Context, k Passkey, most int) error {
 func (t *Tx) addPasskey(k Passkey, now int64) error {
 	k.CreatedAt = timeOf(now)
 	row := columnsOf(&k)
-	added, err := t.exec("insert into passkeys ("+row.names()+") values ("+row.places()+") on conflict (id) do nothing", row.values()...)
+	added, err := t.exec("insert into passkeys ("+row.names()+") values ("+row.places()+") on conflict (id) do nothing",
+		row.values()...)
 	if err == nil && added == 0 {
 		err = ErrNotFound
 	}
@@ -59,8 +60,8 @@ func (d *DB) UsePasskey(ctx context.Context, k Passkey, credential json.RawMessa
 	})
 }
 
-// RemovePasskey removes a passkey of a person, and signs the browsers out but the one with the hash keep. The error is [ErrNotFound] if
-// the person has none with the id.
+// RemovePasskey removes a passkey of a person, and signs the browsers out but the one with the hash keep. The error is
+// [ErrNotFound] if the person has none with the id.
 func (d *DB) RemovePasskey(ctx context.Context, person, id, keep string) error {
 	return d.Write(ctx, func(t *Tx) error {
 		removed, err := t.exec(`delete from passkeys where id = $1 and person = $2`, id, person)
@@ -74,8 +75,8 @@ func (d *DB) RemovePasskey(ctx context.Context, person, id, keep string) error {
 	})
 }
 
-// AddCeremony keeps a ceremony of passkeys for a time, under the hash of the browser's cookie. The error is [ErrFull] if there are as
-// many as there may be.
+// AddCeremony keeps a ceremony of passkeys for a time, under the hash of the browser's cookie. The error is [ErrFull] if there
+// are as many as there may be.
 func (d *DB) AddCeremony(ctx context.Context, hash string, data json.RawMessage, lifetime time.Duration, most int) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`delete from ceremonies where expires_at <= $1`, now); err != nil {
@@ -99,7 +100,8 @@ func (d *DB) UseCeremony(ctx context.Context, hash string) (data json.RawMessage
 	}
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		var text string
-		if err := t.row(`delete from ceremonies where hash = $1 and expires_at > $2 returning data`, hash, now).Scan(&text); err != nil {
+		if err := t.row(`delete from ceremonies where hash = $1 and expires_at > $2 returning data`, hash,
+			now).Scan(&text); err != nil {
 			return err
 		}
 		data = json.RawMessage(text)

@@ -63,15 +63,19 @@ type Invitation struct {
 	Purpose      Purpose
 }
 
-// AddPerson adds a person with an invitation. taken: there is one with the name, in capital or small letters, and nothing is added.
-// One-time links that were made for the name end, with their browsers. The error is [ErrFull] if there are as many people as there may be.
-func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration, most int) (made Person, taken bool, err error) {
+// AddPerson adds a person with an invitation. taken: there is one with the name, in capital or small letters, and nothing is
+// added. One-time links that were made for the name end, with their browsers. The error is [ErrFull] if there are as many people
+// as there may be.
+func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime time.Duration, most int) (made Person, taken bool,
+	err error,
+) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		if err := t.lock("people"); err != nil {
 			return err
 		}
 		var count, named int
-		if err := t.row(`select count(*), coalesce(sum(case when lower(name) = lower($1) then 1 else 0 end), 0) from people`, n.Name).Scan(&count, &named); err != nil {
+		if err := t.row(`select count(*), coalesce(sum(case when lower(name) = lower($1) then 1 else 0 end), 0) from people`,
+			n.Name).Scan(&count, &named); err != nil {
 			return err
 		}
 		if taken = named > 0; taken {
@@ -97,8 +101,8 @@ func (d *DB) AddPerson(ctx context.Context, n Person, inv Invitation, lifetime t
 	return made, taken, err
 }
 
-// Invite adds an invitation for a person as the caller has seen it, in place of those that the person has. One for a device replaces
-// only others for devices. The error is [ErrNotFound] if the person has other roles or groups meanwhile.
+// Invite adds an invitation for a person as the caller has seen it, in place of those that the person has. One for a device
+// replaces only others for devices. The error is [ErrNotFound] if the person has other roles or groups meanwhile.
 func (d *DB) Invite(ctx context.Context, of Person, inv Invitation, lifetime time.Duration) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if err := t.unchanged(of); err != nil {
@@ -145,7 +149,8 @@ func (d *DB) Invitation(ctx context.Context, hash string) (inv Invitation, p Per
 // what the person had before, and a revocation. The error is [ErrNotFound] if the invitation is unknown, used or too old.
 func (d *DB) Join(ctx context.Context, inv Invitation, password string, key Passkey) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		used, err := t.exec(`delete from invitations where hash = $1 and person = $2 and purpose = $3 and expires_at > $4`, inv.Hash, inv.Person, string(inv.Purpose), now)
+		used, err := t.exec(`delete from invitations where hash = $1 and person = $2 and purpose = $3 and expires_at > $4`, inv.Hash,
+			inv.Person, string(inv.Purpose), now)
 		if err == nil && used == 0 {
 			err = ErrNotFound
 		}
@@ -163,7 +168,8 @@ func (d *DB) Join(ctx context.Context, inv Invitation, password string, key Pass
 	})
 }
 
-// forget ends what a person can sign in by, is signed in by, and has made tokens for. It is the person who does it if by is empty.
+// forget ends what a person can sign in by, is signed in by, and has made tokens for. It is the person who does it if by is
+// empty.
 func (t *Tx) forget(person, by string, now int64) error {
 	if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = coalesce(nullif($3, ''), by_person) where by_id = $1 and revoked_at is null`,
 		person, now, by); err != nil {
@@ -204,8 +210,8 @@ func (d *DB) HasPeople(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// SetRoles gives a person, as the caller has seen it, roles and groups in place of those before. Links with which somebody would have
-// the account end: who made them might not have been given the new roles. The error is [ErrNotFound] if the person has other
+// SetRoles gives a person, as the caller has seen it, roles and groups in place of those before. Links with which somebody would
+// have the account end: who made them might not have been given the new roles. The error is [ErrNotFound] if the person has other
 // roles or groups meanwhile.
 func (d *DB) SetRoles(ctx context.Context, of Person, roles map[string][]Role, groups []string) error {
 	given := columns{{"roles", document{&roles}}, {"groups", document{&groups}}}
@@ -236,11 +242,12 @@ func (d *DB) RevokePerson(ctx context.Context, id, by string) (p Person, err err
 	return p, err
 }
 
-// SetPassword sets a person's password in place of the one before, and signs the browsers out but the one with the hash keep. The error is
-// [ErrNotFound] if the one before is another meanwhile.
+// SetPassword sets a person's password in place of the one before, and signs the browsers out but the one with the hash keep. The
+// error is [ErrNotFound] if the one before is another meanwhile.
 func (d *DB) SetPassword(ctx context.Context, id, before, password, keep string) error {
 	return d.Write(ctx, func(t *Tx) error {
-		set, err := t.exec(`update people set password = $3 where id = $1 and password = $2 and revoked_at is null`, id, before, password)
+		set, err := t.exec(`update people set password = $3 where id = $1 and password = $2 and revoked_at is null`, id, before,
+			password)
 		if err == nil && set == 0 {
 			err = ErrNotFound
 		}

@@ -59,7 +59,10 @@ func reads(ctx context.Context, db *DB) map[string]func() error {
 			return err
 		},
 		"inbox": func() error {
-			_, err := db.Sessions(ctx, Filter{Namespace: "default", Status: []session.State{session.HelpIsNeeded, session.AwaitingApproval}})
+			_, err := db.Sessions(ctx, Filter{Namespace: "default", Status: []session.State{
+				session.HelpIsNeeded,
+				session.AwaitingApproval,
+			}})
 			return err
 		},
 		"totals": func() error {

@@ -92,5 +92,8 @@ func (p *postgres) run(t *testing.T, argv ...string) {
 }
 
 func (p *postgres) url(database string) string {
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database, RawQuery: url.Values{"host": {p.socket}}.Encode()}).String()
+	return (&url.URL{
+		Scheme: "postgres", User: url.User("postgres"), Path: "/" + database,
+		RawQuery: url.Values{"host": {p.socket}}.Encode(),
+	}).String()
 }

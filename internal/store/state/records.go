@@ -128,7 +128,11 @@ func (r *recordReader) readAttempts() error {
 		if round.Result != nil {
 			continue
 		}
-		round.Spent = r.costs[AttemptKey{Assignment{r.of.Key, at.AssignmentID}, int64(at.pass), int64(at.round), int64(len(round.Attempts) + 1)}]
+		round.Spent = r.costs[AttemptKey{
+			Assignment{r.of.Key, at.AssignmentID},
+			int64(at.pass), int64(at.round),
+			int64(len(round.Attempts) + 1),
+		}]
 	}
 	return err
 }
@@ -245,7 +249,8 @@ func attemptsOf(a Assignment, r session.RoundRecord) []attemptRow {
 	switch {
 	case r.Result != nil:
 		current.From, current.Log, current.LeftOut = r.Result.From, r.Result.Log, r.Result.LeftOut
-		current.StartedAt, current.EndedAt, current.Files, current.Agent = r.Result.StartedAt, r.Result.EndedAt, r.Result.Output, r.Result.Agent
+		current.StartedAt, current.EndedAt, current.Files, current.Agent = r.Result.StartedAt, r.Result.EndedAt, r.Result.Output,
+			r.Result.Agent
 		add(AttemptRecorded, current)
 	case r.Ended != nil:
 		current.From, current.Log, current.Files = r.Ended.From, r.Ended.Transcript, r.Ended.Files
@@ -273,7 +278,8 @@ func (a *attemptRow) addTo(r *session.RoundRecord) {
 	r.AttemptAt = a.StartedAt
 	switch {
 	case a.State == AttemptRecorded && r.Result != nil:
-		r.Result.Agent, r.Result.From, r.Result.Log, r.Result.StartedAt, r.Result.EndedAt = a.Agent, a.From, a.Log, a.StartedAt, a.EndedAt
+		r.Result.Agent, r.Result.From, r.Result.Log, r.Result.StartedAt, r.Result.EndedAt = a.Agent, a.From, a.Log, a.StartedAt,
+			a.EndedAt
 		r.Result.Usage, r.Result.Attempts, r.Result.Failures = r.RoundLog.Usage().Add(a.Usage), a.Attempt, r.Failures()
 		if r.Supplied {
 			r.Result.Usage, r.Result.Attempts = cost.Usage{}, 0

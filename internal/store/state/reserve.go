@@ -61,7 +61,8 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 		}
 		return t.insertCall(Call{
 			ID: n.ID, CallKey: n.CallKey, Run: n.Run, Team: n.Team, Day: day, Agent: n.Agent, Provider: n.Provider, Model: n.Model,
-			State: CallBegun, Request: n.Request, Reserved: budget.Reservation(v.Granted), Estimated: within(n.Estimated, v.Granted, n.Free), BegunAt: now,
+			State: CallBegun, Request: n.Request, Reserved: budget.Reservation(v.Granted),
+			Estimated: within(n.Estimated, v.Granted, n.Free), BegunAt: now,
 		})
 	})
 	return v, err

@@ -73,8 +73,14 @@ var rootColumns = []rootColumn{
 	{table: "attempts", column: "files", kind: RootTree, what: "the files of an attempt"},
 	{table: "attempts", column: "diff", kind: RootBlob, what: "the diff of an attempt", transcript: true},
 	{table: "attempts", column: "transcript", kind: RootBlob, what: "a transcript", transcript: true},
-	{table: "conversations", column: "home", kind: RootTree, what: "a conversation", transcript: true, where: fmt.Sprintf(openSession, `'completed'`)},
-	{table: "conversations", column: "files", kind: RootTree, what: "a conversation", transcript: true, where: fmt.Sprintf(openSession, `'completed'`)},
+	{
+		table: "conversations", column: "home", kind: RootTree, what: "a conversation", transcript: true,
+		where: fmt.Sprintf(openSession, `'completed'`),
+	},
+	{
+		table: "conversations", column: "files", kind: RootTree, what: "a conversation", transcript: true,
+		where: fmt.Sprintf(openSession, `'completed'`),
+	},
 	{table: "checkpoints", column: "digest", kind: RootCheckpoint, what: "a checkpoint", where: "pruned_at is null"},
 	{table: "calls", column: "answer", kind: RootBlob, what: "the answer to a call", transcript: true},
 	{table: "calls", column: "tools", kind: RootNames, what: "the tools of a call", transcript: true},

@@ -237,7 +237,9 @@ type mergeRow struct {
 }
 
 // Merge changes the state of a phase's merge, which belongs to one activity: another one begins anew.
-func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string, change func(*session.MergeLog)) error {
+func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activity string,
+	change func(*session.MergeLog),
+) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		run, err := t.enter(s, temporalRun, now)
 		if err != nil {

@@ -116,10 +116,12 @@ func (f Filter) where() *where {
 		w.add("s.started_at < ?", f.Until.UnixMicro())
 	}
 	if !f.AlertedSince.IsZero() {
-		w.add("exists (select 1 from alerts a where a.namespace = s.namespace and a.session = s.session and a.at >= ?)", f.AlertedSince.UnixMicro())
+		w.add("exists (select 1 from alerts a where a.namespace = s.namespace and a.session = s.session and a.at >= ?)",
+			f.AlertedSince.UnixMicro())
 	}
 	for name, value := range f.Labels {
-		w.add("exists (select 1 from session_labels l where l.namespace = s.namespace and l.session = s.session and l.name = ? and l.value = ?)", name, value)
+		w.add("exists (select 1 from session_labels l where l.namespace = s.namespace and l.session = s.session and l.name = ? and "+
+			"l.value = ?)", name, value)
 	}
 	if f.Text != "" {
 		text := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(f.Text))
@@ -148,7 +150,8 @@ func (d *DB) Sessions(ctx context.Context, f Filter) (found []Session, err error
 			var s Session
 			var phases string
 			err := r.Scan(&s.Namespace, &s.Session, &s.Team, &s.Status, &phases, &s.Requirement, &s.Reason, optional{&s.StartedAt},
-				optional{&s.ClosedAt}, &s.Run, &s.FirstRun, &s.Requests, optional{&s.WaitingSince}, optional{&s.AlertedAt}, &s.Tokens, &s.CostUSD)
+				optional{&s.ClosedAt}, &s.Run, &s.FirstRun, &s.Requests, optional{&s.WaitingSince}, optional{&s.AlertedAt}, &s.Tokens,
+				&s.CostUSD)
 			s.Phases = append([]string{}, strings.Fields(phases)...)
 			at[s.Key] = len(found)
 			found = append(found, s)

@@ -27,7 +27,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	castest.Main(m, map[string]func(string, []string) error{"spend": func(dir string, _ []string) error { return spend(dir, strconv.Itoa(os.Getpid())) }})
+	castest.Main(m, map[string]func(string,
+		[]string) error{"spend": func(dir string, _ []string) error { return spend(dir, strconv.Itoa(os.Getpid())) }})
 }
 
 func open(t *testing.T, dir string) *state.DB {
@@ -40,7 +41,10 @@ func open(t *testing.T, dir string) *state.DB {
 
 const limit = 500
 
-var spender = state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}}
+var spender = state.Assignment{
+	Key:          session.Key{Namespace: "default", Session: "s"},
+	AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"},
+}
 
 // admit admits a session whose budget is the limit.
 func admit(t *testing.T, db *state.DB) {
@@ -54,7 +58,8 @@ func admit(t *testing.T, db *state.DB) {
 
 func newCall(id string, n int64) state.NewCall {
 	return state.NewCall{
-		ID: id, CallKey: state.CallKey{AttemptKey: state.AttemptKey{Assignment: spender, Pass: 1, Round: 1, Attempt: 1}, Call: n}, Fence: state.Fence{Run: 1}, Team: "web", Agent: "a", Model: "m",
+		ID: id, CallKey: state.CallKey{AttemptKey: state.AttemptKey{Assignment: spender, Pass: 1, Round: 1, Attempt: 1}, Call: n},
+		Fence: state.Fence{Run: 1}, Team: "web", Agent: "a", Model: "m",
 		Want: cost.Amount{Tokens: 10}, Least: cost.Amount{Tokens: 10}, Estimated: cost.Amount{Tokens: 5},
 	}
 }
@@ -102,9 +107,13 @@ func TestProcessesShareAFile(t *testing.T) {
 	require.Eventually(t, func() bool { return spentOf(t, db).Spent.Tokens > 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, others[0].Process.Kill())
 	_ = others[0].Wait()
-	begun, err := db.Open(t.Context(), state.Assignment{Key: spender.Key, AssignmentID: spec.AssignmentID{Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona}})
+	begun, err := db.Open(t.Context(), state.Assignment{
+		Key:          spender.Key,
+		AssignmentID: spec.AssignmentID{Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona},
+	})
 	require.NoError(t, err)
-	for _, c := range slices.DeleteFunc(begun, func(c state.Call) bool { return c.State != state.CallBegun }) { // what it was at is unsettled
+	// what it was at is unsettled
+	for _, c := range slices.DeleteFunc(begun, func(c state.Call) bool { return c.State != state.CallBegun }) {
 		require.NoError(t, db.End(t.Context(), c.ID, state.CallEnd{State: state.CallUnsettled}))
 	}
 	for _, cmd := range others[1:] {

@@ -73,7 +73,10 @@ func part(n, of int) float64 {
 
 // key is the field of one of [StatisticsKeys].
 func (s *Statistic) key(name string) *string {
-	return map[string]*string{"team": &s.Team, "phase": &s.Phase, "persona": &s.Persona, "agent": &s.Agent, "model": &s.Model, "day": &s.Day}[name]
+	return map[string]*string{
+		"team": &s.Team, "phase": &s.Phase, "persona": &s.Persona, "agent": &s.Agent, "model": &s.Model,
+		"day": &s.Day,
+	}[name]
 }
 
 // Statistics are the results of the sessions that the filter selects, grouped by keys of [StatisticsKeys]: days newest first,

@@ -29,8 +29,10 @@ func (t *Tx) execution(key session.Key) (e session.Execution, err error) {
 				r.original_run, r.first
 		from sessions s join runs r on r.namespace = s.namespace and r.session = s.session and r.temporal_run = s.temporal_run
 		where s.namespace = $1 and s.session = $2 and s.revision > 0`, key.Namespace, key.Session).
-		Scan(&e.Team, &e.Status.Status, &e.Reason, &e.Revision, &e.Run, moment{&e.BoundaryAt}, &e.RunID, &e.FirstRun, &origin.Session, &origin.Checkpoint, &e.Checkpoint,
-			&e.StartedBy, &e.StartedByID, &e.StartedOver, optional{&e.StartedAt}, optional{&e.ClosedAt}, moment{&e.UpdatedAt}, document{&e.Decisions}, document{&e.Course}, document{&e.Plan}, &e.OriginalRun, &e.First)
+		Scan(&e.Team, &e.Status.Status, &e.Reason, &e.Revision, &e.Run, moment{&e.BoundaryAt}, &e.RunID, &e.FirstRun, &origin.Session,
+			&origin.Checkpoint, &e.Checkpoint,
+			&e.StartedBy, &e.StartedByID, &e.StartedOver, optional{&e.StartedAt}, optional{&e.ClosedAt}, moment{&e.UpdatedAt},
+			document{&e.Decisions}, document{&e.Course}, document{&e.Plan}, &e.OriginalRun, &e.First)
 	if err != nil {
 		return e, err
 	}
@@ -72,7 +74,8 @@ func (t *Tx) readPhases(e *session.Execution) error {
 	return t.each(func(r *sql.Rows) error {
 		var phase string
 		var a session.AssignmentStatus
-		err := r.Scan(&phase, &a.Persona, &a.Status, &a.Agent, &a.Rounds, &a.Attempts, &a.LostWorkers, document{&a.Failures}, &a.Summary, &a.Files,
+		err := r.Scan(&phase, &a.Persona, &a.Status, &a.Agent, &a.Rounds, &a.Attempts, &a.LostWorkers, document{&a.Failures},
+			&a.Summary, &a.Files,
 			document{&a.Dropped}, document{&a.LeftOut}, document{&a.Awaits})
 		if i, ok := at[phase]; ok {
 			e.Phases[i].Assignments = append(e.Phases[i].Assignments, a)

@@ -53,7 +53,9 @@ const active = `revoked_at is null and (expires_at is null or expires_at > $1)`
 // AddToken adds a token that expires after a lifetime; zero: never. Tokens that ended longer than kept ago are deleted
 // before. taken is the id of an active token with the name: then nothing is added. The error is [ErrFull] if there are as many
 // tokens as there may be.
-func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration, most int) (made Token, taken string, err error) {
+func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration, most int) (made Token, taken string,
+	err error,
+) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		taken = ""
 		if err := t.lock("tokens"); err != nil {
@@ -94,7 +96,8 @@ func (d *DB) Token(ctx context.Context, id string) (Token, error) {
 // RevokeToken ends a token, and returns it. A repetition changes nothing.
 func (d *DB) RevokeToken(ctx context.Context, id, by string) (k Token, err error) {
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
-		if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now, by); err != nil {
+		if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now,
+			by); err != nil {
 			return err
 		}
 		return t.get(&k, "tokens", "where id = $1", id)
@@ -110,7 +113,8 @@ func (d *DB) UseToken(ctx context.Context, hash string) (k Token, err error) {
 		return t.get(&k, "tokens", "where "+active+" and hash = $2", now, hash)
 	})
 	if err == nil && k.LastUsed < today {
-		_, _ = d.exec(ctx, `update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today) // the next use tries again
+		// the next use tries again
+		_, _ = d.exec(ctx, `update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today)
 	}
 	return k, err
 }

@@ -9,8 +9,8 @@ import (
 
 // Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by some of team,
 // session, phase, persona, agent, model and day: the newest day first, then the sessions that were started last, and by name.
-// Those of one session are in the order of its phases, and of the first call of each sum. An empty day is any. The filter's After and
-// Limit are ignored.
+// Those of one session are in the order of its phases, and of the first call of each sum. An empty day is any. The filter's After
+// and Limit are ignored.
 func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) ([]Cost, error) {
 	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.usage(by, since, f) })
 }
@@ -54,7 +54,8 @@ func (t *Tx) usage(by []string, since string, f Filter) (costs []Cost, err error
 // onlyTotals reports whether the totals have all that is asked for: they know neither sessions nor their parts.
 func onlyTotals(by []string, f Filter) bool {
 	return !slices.ContainsFunc(by, func(key string) bool { return key == "session" || key == "phase" || key == "persona" }) &&
-		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" && f.Session == ""
+		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" &&
+		f.Session == ""
 }
 
 // order sorts the sums: those of one session by its phases, and then as it began to pay. Phases that the team does not have

@@ -48,7 +48,8 @@ func (d *Directory) checkVacant(first string) error {
 			if _, err := os.Lstat(filepath.Join(d.root, first)); err == nil {
 				return nil // another process was faster
 			}
-			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", d.root, name, first)
+			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", d.root, name,
+				first)
 		}
 	}
 	return nil

@@ -60,7 +60,10 @@ type End struct{ Used, Estimate cost.Usage }
 
 // New returns an account with so many tokens; negative: without an end.
 func New(left int64) *Account {
-	return &Account{Left: left, answers: map[spec.Digest][]*session.StoredTurn{}, received: map[string]bool{}, Blobs: map[spec.Digest][]byte{}}
+	return &Account{
+		Left: left, answers: map[spec.Digest][]*session.StoredTurn{}, received: map[string]bool{},
+		Blobs: map[spec.Digest][]byte{},
+	}
 }
 
 // Locked calls a function that reads or sets fields while calls are under way.
@@ -231,7 +234,10 @@ func (b *booking) Settle(ctx context.Context, answer []byte, used cost.Usage) er
 	return b.end(ctx, &b.Settled, used, func() {
 		b.Each = append(b.Each, used)
 		if answer != nil {
-			b.answers[b.plan.Request] = append(b.answers[b.plan.Request], &session.StoredTurn{Call: b.id, Answer: slices.Clone(answer), Usage: used})
+			b.answers[b.plan.Request] = append(b.answers[b.plan.Request], &session.StoredTurn{
+				Call: b.id, Answer: slices.Clone(answer),
+				Usage: used,
+			})
 		}
 	})
 }

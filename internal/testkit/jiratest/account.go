@@ -7,7 +7,10 @@ import (
 )
 
 func (s *Server) myself(w http.ResponseWriter) {
-	me := map[string]any{"self": s.self("myself"), "displayName": "Maestro", "active": true, "emailAddress": Email, "timeZone": "UTC"}
+	me := map[string]any{
+		"self": s.self("myself"), "displayName": "Maestro", "active": true, "emailAddress": Email,
+		"timeZone": "UTC",
+	}
 	if s.options.DataCenter {
 		me["name"], me["key"] = "maestro", "JIRAUSER10100"
 	} else {

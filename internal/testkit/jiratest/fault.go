@@ -40,7 +40,8 @@ func RateLimited(after time.Duration) Fault {
 	return Fault{
 		Status: http.StatusTooManyRequests, Body: `{"errorMessages":["Rate limit exceeded."],"errors":{}}`,
 		Header: map[string]string{
-			"Retry-After": strconv.Itoa(int(after.Seconds())), "X-RateLimit-Limit": "350", "X-RateLimit-Remaining": "0", "RateLimit-Reason": "jira-burst-based",
+			"Retry-After": strconv.Itoa(int(after.Seconds())), "X-RateLimit-Limit": "350", "X-RateLimit-Remaining": "0",
+			"RateLimit-Reason": "jira-burst-based",
 		},
 	}
 }

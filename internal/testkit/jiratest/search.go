@@ -39,7 +39,10 @@ func (s *Server) search(w http.ResponseWriter, r Request) {
 	start, most := page(r, 50)
 	end := min(start+most, len(found))
 	if s.options.DataCenter {
-		reply(w, http.StatusOK, map[string]any{"startAt": start, "maxResults": most, "total": len(found), "issues": found[min(start, end):end]})
+		reply(w, http.StatusOK, map[string]any{
+			"startAt": start, "maxResults": most, "total": len(found),
+			"issues": found[min(start, end):end],
+		})
 		return
 	}
 	out := map[string]any{"issues": found[:min(most, len(found))], "isLast": len(found) <= most}

@@ -62,7 +62,10 @@ func (o *Output) String() string {
 }
 
 // Programs are the packages of the programs that `make build` builds in bin, by name.
-var Programs = map[string]string{"maestro": "./starter", "maestro-worker": "./worker", "maestro-shim": "./internal/sandbox/room/maestro-shim", "maestro-namespace": "./deploy/namespace"}
+var Programs = map[string]string{
+	"maestro": "./starter", "maestro-worker": "./worker",
+	"maestro-shim": "./internal/sandbox/room/maestro-shim", "maestro-namespace": "./deploy/namespace",
+}
 
 // Build builds a package of this module as `make build` does, with more flags. root is
 // where the module is. A program of that name in bin that is up to date is copied.
@@ -78,7 +81,8 @@ func Build(root, target, pkg string, flags ...string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", target}, flags...), pkg)...)
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", target},
+		flags...), pkg)...)
 	cmd.Dir, cmd.Env = root, append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)

@@ -52,8 +52,12 @@ func deny(f Feature) error {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | how, Jf: otherwise, K: value}
 	}
 	answer := func(value uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: value} }
-	refuse := func(errno unix.Errno) unix.SockFilter { return answer(unix.SECCOMP_RET_ERRNO | uint32(errno)) } //nolint:gosec // small numbers
-	const numberAt, flagsAt = 0, 16                                                                            // in the kernel's seccomp_data
+	refuse := func(errno unix.Errno) unix.SockFilter {
+		return answer(unix.SECCOMP_RET_ERRNO | uint32( //nolint:gosec // small numbers
+			errno))
+	}
+	// in the kernel's seccomp_data
+	const numberAt, flagsAt = 0, 16
 	filter := []unix.SockFilter{load(numberAt)}
 	switch f {
 	case Landlock:
@@ -63,7 +67,8 @@ func deny(f Feature) error {
 	case UserNamespaces:
 		filter = append(filter, jump(unix.BPF_JEQ, unix.SYS_CLONE3, 1), refuse(unix.ENOSYS)) // its flags are in memory
 		for _, call := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
-			filter = append(filter, jump(unix.BPF_JEQ, call, 4), load(flagsAt), jump(unix.BPF_JSET, unix.CLONE_NEWUSER, 1), refuse(unix.EPERM), answer(unix.SECCOMP_RET_ALLOW))
+			filter = append(filter, jump(unix.BPF_JEQ, call, 4), load(flagsAt), jump(unix.BPF_JSET, unix.CLONE_NEWUSER, 1),
+				refuse(unix.EPERM), answer(unix.SECCOMP_RET_ALLOW))
 		}
 	default:
 		return fmt.Errorf("the feature %q is not known", f)
@@ -73,7 +78,8 @@ func deny(f Feature) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))) //nolint:gosec // the kernel reads it
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&program))) //nolint:gosec // the kernel reads it
 	if errno != 0 {
 		return fmt.Errorf("filter the system calls of %s: %w", f, errno)
 	}

@@ -134,7 +134,8 @@ func (anthropicAPI) message(of Request, r Reply, output int64) map[string]any {
 			"input_tokens": said.InputTokens, "output_tokens": output,
 			"cache_read_input_tokens": said.CacheReadTokens, "cache_creation_input_tokens": said.CacheWriteTokens,
 			"cache_creation": map[string]any{
-				"ephemeral_5m_input_tokens": said.CacheWriteTokens - said.CacheWrite1hTokens, "ephemeral_1h_input_tokens": said.CacheWrite1hTokens,
+				"ephemeral_5m_input_tokens": said.CacheWriteTokens - said.CacheWrite1hTokens,
+				"ephemeral_1h_input_tokens": said.CacheWrite1hTokens,
 			},
 			"server_tool_use": map[string]any{"web_search_requests": said.WebSearches, "web_fetch_requests": said.WebSearches},
 			"service_tier":    cmp.Or(r.Tier, "standard"), "inference_geo": "not_available",
@@ -155,7 +156,10 @@ func (a anthropicAPI) whole(of Request, r Reply) any {
 		content = append(content, map[string]any{"type": "text", "text": r.Text})
 	}
 	for i, c := range r.Calls {
-		content = append(content, map[string]any{"type": "tool_use", "id": r.id("toolu_", of, i), "name": c.Name, "input": json.RawMessage(c.Arguments)})
+		content = append(content, map[string]any{
+			"type": "tool_use", "id": r.id("toolu_", of, i), "name": c.Name,
+			"input": json.RawMessage(c.Arguments),
+		})
 	}
 	out := a.message(of, r, r.said().OutputTokens)
 	out["content"], out["stop_reason"] = content, a.stopReason(r)
@@ -166,7 +170,10 @@ func (a anthropicAPI) stream(of Request, r Reply) []event {
 	out := []event{{"message_start", map[string]any{"type": "message_start", "message": a.message(of, r, 1)}}}
 	index := 0
 	block := func(start map[string]any, deltas ...map[string]any) {
-		out = append(out, event{"content_block_start", map[string]any{"type": "content_block_start", "index": index, "content_block": start}})
+		out = append(out, event{"content_block_start", map[string]any{
+			"type": "content_block_start", "index": index,
+			"content_block": start,
+		}})
 		if index == 0 {
 			out = append(out, event{"ping", map[string]any{"type": "ping"}})
 		}

@@ -115,8 +115,9 @@ func (geminiAPI) usage(r Reply) map[string]any {
 	u := r.said()
 	in := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens
 	return map[string]any{
-		"promptTokenCount": in, "cachedContentTokenCount": u.CacheReadTokens, "candidatesTokenCount": u.OutputTokens - u.ReasoningTokens,
-		"thoughtsTokenCount": u.ReasoningTokens, "totalTokenCount": in + u.OutputTokens,
+		"promptTokenCount": in, "cachedContentTokenCount": u.CacheReadTokens,
+		"candidatesTokenCount": u.OutputTokens - u.ReasoningTokens,
+		"thoughtsTokenCount":   u.ReasoningTokens, "totalTokenCount": in + u.OutputTokens,
 	}
 }
 
@@ -170,7 +171,8 @@ func (g geminiAPI) inStream(f Fault) event { return event{data: g.failure(f)} }
 func (geminiAPI) failure(f Fault) any {
 	status := map[int]string{
 		http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusForbidden: "PERMISSION_DENIED", http.StatusNotFound: "NOT_FOUND",
-		http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL", http.StatusServiceUnavailable: "UNAVAILABLE",
+		http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL",
+		http.StatusServiceUnavailable: "UNAVAILABLE",
 	}[f.Status]
 	message, details := f.Message, []any{}
 	if f.Code == "context_length_exceeded" {

@@ -168,7 +168,10 @@ func Failing(f Fault) Reply { return Reply{Fault: f} }
 
 // RateLimited is a 429. retryAfter is the value of the header; empty: none.
 func RateLimited(retryAfter string) Reply {
-	return Failing(Fault{Status: http.StatusTooManyRequests, Type: "rate_limit_error", Message: "Too many requests.", RetryAfter: retryAfter})
+	return Failing(Fault{
+		Status: http.StatusTooManyRequests, Type: "rate_limit_error", Message: "Too many requests.",
+		RetryAfter: retryAfter,
+	})
 }
 
 // ServerError is a 500.
@@ -183,12 +186,18 @@ func Overloaded() Reply {
 
 // Unauthorized is a 401.
 func Unauthorized() Reply {
-	return Failing(Fault{Status: http.StatusUnauthorized, Type: "authentication_error", Code: "invalid_api_key", Message: "invalid key"})
+	return Failing(Fault{
+		Status: http.StatusUnauthorized, Type: "authentication_error", Code: "invalid_api_key",
+		Message: "invalid key",
+	})
 }
 
 // UnknownModel is a 404.
 func UnknownModel() Reply {
-	return Failing(Fault{Status: http.StatusNotFound, Type: "not_found_error", Code: "model_not_found", Message: "model: no such model"})
+	return Failing(Fault{
+		Status: http.StatusNotFound, Type: "not_found_error", Code: "model_not_found",
+		Message: "model: no such model",
+	})
 }
 
 // ContextOverflow is the 400 of a prompt that is longer than the model's window.

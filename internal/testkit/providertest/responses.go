@@ -123,7 +123,8 @@ func (responsesAPI) items(of Request, r Reply) []map[string]any {
 	for i := range r.said().WebSearches { // opening what was found is free
 		for _, action := range []string{"search", "open_page"} {
 			out = append(out, map[string]any{
-				"type": "web_search_call", "id": fmt.Sprintf("ws_%d_%d_%s", of.N, i, action), "status": "completed", "action": map[string]any{"type": action},
+				"type": "web_search_call", "id": fmt.Sprintf("ws_%d_%d_%s", of.N, i, action), "status": "completed",
+				"action": map[string]any{"type": action},
 			})
 		}
 	}
@@ -139,7 +140,8 @@ func (responsesAPI) items(of Request, r Reply) []map[string]any {
 	for i, c := range r.Calls {
 		if !strings.HasPrefix(c.Arguments, "{") { // the input of a custom tool is any text
 			out = append(out, map[string]any{
-				"type": "custom_tool_call", "id": fmt.Sprintf("ctc_%d_%d", of.N, i), "call_id": r.id("call_", of, i), "name": c.Name, "input": c.Arguments, "status": "completed",
+				"type": "custom_tool_call", "id": fmt.Sprintf("ctc_%d_%d", of.N, i), "call_id": r.id("call_", of, i), "name": c.Name,
+				"input": c.Arguments, "status": "completed",
 			})
 			continue
 		}
@@ -192,7 +194,10 @@ func (a responsesAPI) stream(of Request, r Reply) []event {
 			}
 			add("response.output_text.done", map[string]any{"item_id": item["id"], "output_index": i, "content_index": 0, "text": r.Text})
 		case "function_call":
-			add("response.function_call_arguments.done", map[string]any{"item_id": item["id"], "output_index": i, "arguments": item["arguments"]})
+			add("response.function_call_arguments.done", map[string]any{
+				"item_id": item["id"], "output_index": i,
+				"arguments": item["arguments"],
+			})
 		case "custom_tool_call":
 			add("response.custom_tool_call_input.done", map[string]any{"item_id": item["id"], "output_index": i, "input": item["input"]})
 		}

@@ -226,7 +226,8 @@ func (s *Server) call(format api) http.HandlerFunc {
 		s.requests[request.N-1].N = request.N
 		s.mu.Unlock()
 		if err != nil {
-			fault := Fault{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: "the body is not what the API takes: " + err.Error()}
+			fault := Fault{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: "the body is not what the API takes: " +
+				err.Error()}
 			writeJSON(w, fault.Status, format.failure(fault))
 			return
 		}
@@ -259,6 +260,7 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		w.WriteHeader(http.StatusOK)
 	default:
-		writeJSON(w, http.StatusNotFound, map[string]any{"error": map[string]any{"type": "not_found_error", "message": "no such path: " + r.URL.Path}})
+		writeJSON(w, http.StatusNotFound,
+			map[string]any{"error": map[string]any{"type": "not_found_error", "message": "no such path: " + r.URL.Path}})
 	}
 }

@@ -33,7 +33,8 @@ func TestToolCallsNeedTheirResults(t *testing.T) {
 	response, _, err := post(t, server.URL()+"/v1/messages", `{"messages":[`+call+`,{"role":"user","content":"and?"}]}`)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, response.StatusCode)
-	response, _, err = post(t, server.URL()+"/v1/messages", `{"messages":[`+call+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"b"}]}]}`)
+	response, _, err = post(t, server.URL()+"/v1/messages", `{"messages":[`+call+
+		`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"b"}]}]}`)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.Equal(t, []providertest.Result{{ID: "a", Text: "b"}}, server.Requests()[1].Last().Results)

@@ -205,16 +205,23 @@ func responds(status int, header http.Header, body io.Reader) *http.Response {
 
 // refusal is the response that is an error.
 func refusal(f *wire.Fault) *http.Response {
-	document, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": f.Type, "message": f.Message}}) // plain data
+	// plain data
+	document, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": f.Type, "message": f.Message}})
 	return responds(f.Status, f.Header, bytes.NewReader(document))
 }
 
 // answer is what the model says: some turns of looking, one that writes, one that ends.
 func (m provider) answer(q asked, n int) (content []any, used cost.Usage) {
 	turn := (len(q.Messages) + 1) / 2
-	used = cost.Usage{InputTokens: 500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000), OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900)}
+	used = cost.Usage{
+		InputTokens:  500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000),
+		OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900),
+	}
 	add := func(name string, arguments any) {
-		content = append(content, map[string]any{"type": "tool_use", "id": fmt.Sprintf("c%d.%d", turn, len(content)), "name": name, "input": arguments})
+		content = append(content, map[string]any{
+			"type": "tool_use", "id": fmt.Sprintf("c%d.%d", turn, len(content)), "name": name,
+			"input": arguments,
+		})
 	}
 	plan := &m.p.world.plan
 	changes, kept := append(plan.edits(m.id), edit{m.id.Persona + ".txt", m.p.world.content(m.brief)}), map[string]session.Kept(nil)

@@ -102,7 +102,9 @@ func (ex *execution) beat() error {
 
 // InterceptWorkflow lets the workflow's activities wait for their end when they are
 // cancelled, which the environment does not.
-func (d *delivery) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+func (d *delivery) InterceptWorkflow(_ workflow.Context,
+	next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
 	return &workflowIn{interceptor.WorkflowInboundInterceptorBase{Next: next}, d}
 }
 
@@ -179,7 +181,9 @@ func (t *task) cancel() {
 }
 
 // InterceptActivity delivers activities.
-func (d *delivery) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (d *delivery) InterceptActivity(_ context.Context,
+	next interceptor.ActivityInboundInterceptor,
+) interceptor.ActivityInboundInterceptor {
 	return &activityIn{interceptor.ActivityInboundInterceptorBase{Next: next}, d}
 }
 
@@ -217,10 +221,15 @@ func copied(in *interceptor.ExecuteActivityInput) *interceptor.ExecuteActivityIn
 const forever = 1000 * 24 * time.Hour
 
 // execute starts an execution in a process.
-func (d *delivery) execute(ctx context.Context, t *task, p *process, attempt int32, limit time.Duration, local bool, start func(context.Context) (any, error)) *execution {
+func (d *delivery) execute(ctx context.Context, t *task, p *process, attempt int32, limit time.Duration, local bool,
+	start func(context.Context) (any, error),
+) *execution {
 	bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	bounded, cancel := context.WithCancelCause(bounded)
-	ex := &execution{task: t, p: p, attempt: attempt, local: local, cancel: cancel, beaten: time.Now(), done: make(chan outcome, 1), stopping: make(chan struct{})}
+	ex := &execution{
+		task: t, p: p, attempt: attempt, local: local, cancel: cancel, beaten: time.Now(), done: make(chan outcome, 1),
+		stopping: make(chan struct{}),
+	}
 	t.mu.Lock()
 	t.current = ex
 	t.mu.Unlock()
@@ -253,7 +262,8 @@ func (d *delivery) local(ctx context.Context, info activity.Info, start func(con
 	if until, ok := ctx.Deadline(); ok {
 		limit = time.Until(until) - 20*time.Millisecond // the activity may notice it first
 		// At the deadline itself, chance decides whether the SDK tries again.
-		bounded, cancel := context.WithDeadlineCause(ctx, until.Add(-time.Millisecond), temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, nil))
+		bounded, cancel := context.WithDeadlineCause(ctx, until.Add(-time.Millisecond),
+			temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, nil))
 		defer cancel()
 		ctx = bounded
 	}

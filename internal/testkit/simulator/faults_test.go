@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	putBack     = flag.Bool("simulate.faults", false, "put faults back that were mended, one at a time, and look whether a seed finds them")
+	putBack = flag.Bool("simulate.faults", false, "put faults back that were mended, one at a time, and look whether a seed "+
+		"finds them")
 	putBackOnly = flag.String("simulate.fault", "", "put back only the faults whose name contains this")
 )
 
@@ -82,14 +83,16 @@ func (f mendedFault) overlay(t *testing.T) string {
 // find runs seeds with a fault until one fails.
 func find(t *testing.T, overlay, profile string) string {
 	program := filepath.Join(t.TempDir(), "simulator.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", program,
+		".").CombinedOutput(); err != nil {
 		return fmt.Sprintf("does not build: %s", out)
 	}
 	n := *seeds
 	if n == "" {
 		n = "500"
 	}
-	out, _ := exec.CommandContext(t.Context(), program, "-test.run", "^TestSimulate$", "-simulate.count", "-simulate.seeds", n, "-simulate.plans", profile, "-simulate.ignore", *ignore).CombinedOutput()
+	out, _ := exec.CommandContext(t.Context(), program, "-test.run", "^TestSimulate$", "-simulate.count", "-simulate.seeds", n,
+		"-simulate.plans", profile, "-simulate.ignore", *ignore).CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if strings.HasPrefix(line, "found") {
 			return strings.TrimSpace(line)

@@ -148,10 +148,12 @@ func (v *watch) balanced(id spec.AssignmentID, sum state.Cost, calls []state.Cal
 		}
 	}
 	if sum.Usage.Tokens() != known.Tokens() || sum.Estimated.Tokens != estimated {
-		v.broke("P4", "%s: the calls have %d tokens and %d estimated, their sums %d and %d", id, known.Tokens(), estimated, sum.Usage.Tokens(), sum.Estimated.Tokens)
+		v.broke("P4", "%s: the calls have %d tokens and %d estimated, their sums %d and %d", id, known.Tokens(), estimated,
+			sum.Usage.Tokens(), sum.Estimated.Tokens)
 	}
 	if missing := paid.Tokens() - known.Tokens(); missing < 0 || missing > unknown*dearest {
-		v.broke("P3", "%s: %d tokens were delivered; %d are known, and %d calls are unsettled", id, paid.Tokens(), known.Tokens(), unknown)
+		v.broke("P3", "%s: %d tokens were delivered; %d are known, and %d calls are unsettled", id, paid.Tokens(), known.Tokens(),
+			unknown)
 	}
 }
 
@@ -181,6 +183,7 @@ func (v *watch) writtenOff() {
 		}
 	}
 	if day.Held() != spent || day.Reserved != reserved {
-		v.broke("P4", "the team's day has %+v and %+v reserved, and its only session's calls %+v and %+v", day.Held(), day.Reserved, spent, reserved)
+		v.broke("P4", "the team's day has %+v and %+v reserved, and its only session's calls %+v and %+v", day.Held(), day.Reserved,
+			spent, reserved)
 	}
 }

@@ -62,9 +62,11 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 	}
 	switch does {
 	case "stale":
-		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, session.Answer{Request: "help-99", Action: session.AnswerRetry})
+		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0},
+			session.Answer{Request: "help-99", Action: session.AnswerRetry})
 	case "raise":
-		env.UpdateWorkflow(workflows.RaiseUpdate, fmt.Sprintf("raise-%d", n), &reply{w, "raise", 100_000}, workflows.Raise{Tokens: 100_000, By: "ann"})
+		env.UpdateWorkflow(workflows.RaiseUpdate, fmt.Sprintf("raise-%d", n), &reply{w, "raise", 100_000},
+			workflows.Raise{Tokens: 100_000, By: "ann"})
 	case "retry", "answer", "twice":
 		for i, h := range s.Help {
 			w.watch.asked(h)

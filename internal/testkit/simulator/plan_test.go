@@ -158,7 +158,10 @@ var operations = []struct {
 }
 
 // profiles say what goes wrong in a session: each looks for something of its own.
-var profiles = []string{"host", "lost", "late", "provider", "limits", "outage", "money", "people", "store", "seal", "stall", "rejected", "stays", "conflict", "mixed"}
+var profiles = []string{
+	"host", "lost", "late", "provider", "limits", "outage", "money", "people", "store", "seal", "stall",
+	"rejected", "stays", "conflict", "mixed",
+}
 
 func profileOf(seed uint64) string { return profiles[seed%uint64(len(profiles))] }
 
@@ -230,7 +233,8 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 		}
 	case "late":
 		for range some(3) {
-			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: pick(r, "torn checkpoint_", "checkpoint stored, not mirrored", "PutCheckpoint", "Collect", "Ask", "Complete", "Fold"), N: some(5), For: minutes(r, 1, 40)})
+			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: pick(r, "torn checkpoint_", "checkpoint stored, not mirrored",
+				"PutCheckpoint", "Collect", "Ask", "Complete", "Fold"), N: some(5), For: minutes(r, 1, 40)})
 		}
 		if r.IntN(2) == 0 { // the next run is at work when the one of the last continues
 			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: "checkpoint stored, not mirrored", N: some(3), For: minutes(r, 10, 40)})
@@ -287,14 +291,26 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 		p.addKills(r, some(3))
 	case "store":
 		for range some(4) {
-			p.Faults = append(p.Faults, Fault{Kind: pick(r, Break, Slow), Op: operations[r.IntN(len(operations))].name, N: some(12), For: minutes(r, 0, 3)})
+			p.Faults = append(p.Faults, Fault{
+				Kind: pick(r, Break, Slow), Op: operations[r.IntN(len(operations))].name, N: some(12),
+				For: minutes(r, 0, 3),
+			})
 		}
 		for range some(3) {
-			p.Faults = append(p.Faults, Fault{Kind: Tear, Op: pick(r, "torn checkpoint_", "torn execution_state", "torn .json"), N: some(6)})
+			p.Faults = append(p.Faults, Fault{
+				Kind: Tear, Op: pick(r, "torn checkpoint_", "torn execution_state", "torn .json"),
+				N: some(6),
+			})
 		}
-		p.Faults = append(p.Faults, Fault{Kind: Slow, Op: pick(r, "PutCheckpoint", "Fold", "Checkpoint", "Blob", "PutBlob"), N: some(8), For: minutes(r, 0, 1)})
+		p.Faults = append(p.Faults, Fault{
+			Kind: Slow, Op: pick(r, "PutCheckpoint", "Fold", "Checkpoint", "Blob", "PutBlob"), N: some(8),
+			For: minutes(r, 0, 1),
+		})
 		// One that ends as a boundary's time as a local activity does.
-		p.Faults = append(p.Faults, Fault{Kind: Slow, Op: pick(r, "Fold", "Checkpoint", "Blob"), N: some(8), For: textfmt.Duration(4980 * time.Millisecond)})
+		p.Faults = append(p.Faults, Fault{
+			Kind: Slow, Op: pick(r, "Fold", "Checkpoint", "Blob"), N: some(8),
+			For: textfmt.Duration(4980 * time.Millisecond),
+		})
 		p.Windows = append(p.Windows, Window{What: "store", From: minutes(r, 0, 3), For: minutes(r, 0, 8)})
 	case "seal":
 		p.joinFirst()
@@ -377,7 +393,10 @@ func (p *Plan) addLimited(r *rand.Rand, n int) {
 }
 
 func (p *Plan) addOutage(r *rand.Rand) {
-	p.Windows = append(p.Windows, Window{What: pick(r, "provider", "temporal", "breaker"), From: minutes(r, 0, 2), For: minutes(r, 0, 25), Status: pick(r, 500, 503, 529)})
+	p.Windows = append(p.Windows, Window{
+		What: pick(r, "provider", "temporal", "breaker"), From: minutes(r, 0, 2),
+		For: minutes(r, 0, 25), Status: pick(r, 500, 503, 529),
+	})
 }
 
 // failsFast reports whether the team has providers' failures count as the agent's own.
@@ -395,7 +414,10 @@ func (p *Plan) stopped() (all time.Duration) {
 
 // tears reports whether a fault is in the middle of a write.
 func (p *Plan) tears() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Tear || f.Kind == Freeze && strings.Contains(f.Op, " ") })
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool {
+		return f.Kind == Tear || f.Kind == Freeze &&
+			strings.Contains(f.Op, " ")
+	})
 }
 
 // assignments lists the team's assignments by name.

@@ -105,7 +105,9 @@ func (w workDirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, 
 
 // acquire is a [workdir.Acquire]. Each process has layers of its own, as if the host had been
 // started again before it: what a killed process has laid out is laid out again.
-func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.Digest) (dirs []string, release func(), err error) {
+func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.Digest) (dirs []string, release func(),
+	err error,
+) {
 	dir, err := call(p, "Acquire", false, func() (string, error) {
 		root := filepath.Join(p.world.dir, "layers", strconv.Itoa(p.id))
 		dir := filepath.Join(root, string(manifest))
@@ -212,7 +214,9 @@ func (d database) OpenRound(ctx context.Context, o state.RoundOrder) (state.Open
 	return call(d.p, "OpenRound", false, func() (state.OpenedRound, error) { return d.State.OpenRound(ctx, o) })
 }
 
-func (d database) PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord, c *session.Conversation) error {
+func (d database) PutRound(ctx context.Context, f state.Fence, a state.Assignment, r session.RoundRecord,
+	c *session.Conversation,
+) error {
 	_, err := call(d.p, "PutRound", true, func() (any, error) {
 		err := d.State.PutRound(ctx, f, a, r, c)
 		if err == nil {
@@ -269,8 +273,11 @@ func (d database) KeepTools(ctx context.Context, id, tools string) error {
 	return act(d.p, "KeepTools", func() error { return d.State.KeepTools(ctx, id, tools) })
 }
 
-func (d database) PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call, error) {
-	return call(d.p, "PaidAnswer", true, func() (state.Call, error) { return d.State.PaidAnswer(ctx, attempts, from, request, received) })
+func (d database) PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string,
+	received map[string]bool,
+) (state.Call, error) {
+	return call(d.p, "PaidAnswer", true,
+		func() (state.Call, error) { return d.State.PaidAnswer(ctx, attempts, from, request, received) })
 }
 
 func (d database) Calls(ctx context.Context, a state.Assignment) ([]state.Call, error) {
@@ -289,7 +296,9 @@ func (d database) Budgets(ctx context.Context, a state.Assignment, team string) 
 	return call(d.p, "Budgets", false, func() ([]budget.Budget, error) { return d.State.Budgets(ctx, a, team) })
 }
 
-func (d database) Warn(ctx context.Context, a state.Assignment, team string, at []float64) (due []budget.Warning, budgets []budget.Budget, err error) {
+func (d database) Warn(ctx context.Context, a state.Assignment, team string, at []float64) (due []budget.Warning,
+	budgets []budget.Budget, err error,
+) {
 	err = act(d.p, "Warn", func() (err error) {
 		due, budgets, err = d.State.Warn(ctx, a, team, at)
 		return err

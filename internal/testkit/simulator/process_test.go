@@ -52,9 +52,15 @@ func (w *world) newProcess() *process {
 		panic(err)
 	}
 	w.processes++
-	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}}
+	p := &process{
+		world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}),
+		locks: map[*lock]bool{},
+	}
 	fs, ss, db := files{s.Content, p}, sessions{s, p}, database{s.State, p}
-	ws := workDirs{workdir.New(workdir.Options{Root: filepath.Join(w.dir, "hosts", strconv.Itoa(p.id%max(w.plan.Hosts, 1))), MaxWritten: 10e9, Acquire: p.acquire}), p}
+	ws := workDirs{workdir.New(workdir.Options{
+		Root:       filepath.Join(w.dir, "hosts", strconv.Itoa(p.id%max(w.plan.Hosts, 1))),
+		MaxWritten: 10e9, Acquire: p.acquire,
+	}), p}
 	bs, as := breakers{p}, agents{p: p}
 	clock := time.Now
 	random := func() float64 { return float64(hash(w.plan.Seed, "random", w.count("random"))) / (1 << 64) }
@@ -65,7 +71,10 @@ func (w *world) newProcess() *process {
 	p.merges = &activities.Merges{Rounds: p.rounds}
 	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, State: db, SearchAttributes: attributes{}, Clock: clock}
 	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Breakers: bs, Clock: clock}
-	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random, Logger: slog.New(slog.DiscardHandler)}
+	p.waits = &activities.BreakerWaits{
+		Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random,
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	p.reports = &activities.Reports{Breakers: bs}
 	p.budgets = &activities.BudgetWaits{State: db, Clock: clock, Random: random}
 	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}
@@ -237,7 +246,8 @@ func call[T any](p *process, op string, quick bool, effect func() (T, error)) (T
 
 // isStore reports whether an operation is the store's.
 func isStore(op string) bool {
-	return !strings.HasPrefix(op, "Breaker.") && op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Program.") && !strings.HasPrefix(op, "Check.") && op != "Beat" && op != "Complete" && op != "Notify"
+	return !strings.HasPrefix(op, "Breaker.") && op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Program.") &&
+		!strings.HasPrefix(op, "Check.") && op != "Beat" && op != "Complete" && op != "Notify"
 }
 
 // begin counts the call and takes its time.

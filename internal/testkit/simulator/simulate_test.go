@@ -46,7 +46,10 @@ func TestSimulate(t *testing.T) {
 	for seed := range chosen(t, 40) {
 		plan := newPlan(seed)
 		r := simulate(t, plan)
-		r.Broken = slices.DeleteFunc(r.Broken, func(b string) bool { return *ignore != "" && regexp.MustCompile(*ignore).MatchString(b) })
+		r.Broken = slices.DeleteFunc(r.Broken, func(b string) bool {
+			return *ignore != "" &&
+				regexp.MustCompile(*ignore).MatchString(b)
+		})
 		ran++
 		if len(r.Broken) == 0 {
 			continue
@@ -118,7 +121,8 @@ func sortedByCount(kinds map[string][]uint64) (out []string) {
 // explain shrinks a failing plan and says how to run it again.
 func explain(t *testing.T, plan Plan, r result) string {
 	small, last := shrink(t, plan, r)
-	text := last.text(small) + fmt.Sprintf("\nseed %d breaks a promise; run it again with\n  go test ./internal/testkit/simulator -run TestSimulate -args -simulate.seed %d\n", plan.Seed, plan.Seed)
+	text := last.text(small) + fmt.Sprintf("\nseed %d breaks a promise; run it again with\n  go test ./internal/testkit/simulator "+
+		"-run TestSimulate -args -simulate.seed %d\n", plan.Seed, plan.Seed)
 	if *keep {
 		text += "kept as " + keepPlan(t, small) + "\n"
 	}

@@ -72,7 +72,10 @@ func (m provider) tooLong(q asked) *wire.Fault {
 		return nil
 	}
 	m.p.world.note(m.p, "the conversation of %s is too long", m.id)
-	return &wire.Fault{Status: http.StatusBadRequest, Type: "invalid_request_error", Header: http.Header{}, Message: fmt.Sprintf("prompt is too long: %d tokens > %d maximum", size, limit)}
+	return &wire.Fault{
+		Status: http.StatusBadRequest, Type: "invalid_request_error", Header: http.Header{},
+		Message: fmt.Sprintf("prompt is too long: %d tokens > %d maximum", size, limit),
+	}
 }
 
 // rejected hears that the provider rejects a request: a person has to be asked before the next one.
@@ -207,7 +210,8 @@ func (p *Plan) settles(b session.Brief) (changes []edit, kept map[string]session
 	case p.Conflict.Kind == "move":
 		return []edit{{"moved/new.txt", "version of " + first.Personas[0]}, {path: "shared/new.txt"}}, nil
 	}
-	return []edit{{"shared/a.txt", fmt.Sprintf("version of %s and version of %s, merged", first.Personas[0], first.Personas[1])}}, nil
+	return []edit{{"shared/a.txt", fmt.Sprintf("version of %s and version of %s, merged", first.Personas[0], first.Personas[1])}},
+		nil
 }
 
 // nothingDropped looks whether the result has the version of each persona, or a record that it was dropped.

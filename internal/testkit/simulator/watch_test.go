@@ -200,8 +200,10 @@ func (w *world) watchBreaker(name string, before breaker.State, answer breaker.A
 		if r.Outcome == failures.CountsAsFailure && r.Category == failures.TestFailure {
 			v.broken = append(v.broken, fmt.Sprintf("P5: wrong work counts against breaker %s", name))
 		}
-		if r.Outcome != failures.Neutral && r.Category == failures.InvalidRequest || r.Outcome == failures.CountsAsFailure && r.Category == failures.ContextOverflow {
-			v.broken = append(v.broken, fmt.Sprintf("P5: a rejected request (%s) counts for breaker %s as %s", r.Category, name, r.Outcome))
+		if r.Outcome != failures.Neutral && r.Category == failures.InvalidRequest || r.Outcome == failures.CountsAsFailure &&
+			r.Category == failures.ContextOverflow {
+			v.broken = append(v.broken, fmt.Sprintf("P5: a rejected request (%s) counts for breaker %s as %s", r.Category, name,
+				r.Outcome))
 		}
 		if before.Open && r.Outcome == failures.CountsAsSuccess && after.Open {
 			v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays open after a probe's success", name))
@@ -350,7 +352,8 @@ func (v *watch) ended(err error) {
 		v.broke("P9", "an answer was accepted, and the session ended without heeding it")
 	}
 	account := w.account()
-	if limit := account.Budget(budget.SessionScope).Cap; w.plan.Team.Budget.Tokens > 0 && limit.Tokens < w.plan.Team.Budget.Tokens+v.added {
+	if limit := account.Budget(budget.SessionScope).Cap; w.plan.Team.Budget.Tokens > 0 &&
+		limit.Tokens < w.plan.Team.Budget.Tokens+v.added {
 		v.broke("P4", "the budget was raised by %d tokens, and its cap is %d", v.added, limit.Tokens)
 	}
 	cancelled := temporal.IsCanceledError(err)

@@ -243,7 +243,11 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 	defer os.RemoveAll(dir)
 	var r result
 	synctest.Test(t, func(*testing.T) {
-		w := &world{plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{}, holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{}, answered: map[string]breaker.Answer{}, began: time.Now()}
+		w := &world{
+			plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{},
+			holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{},
+			answered: map[string]breaker.Answer{}, began: time.Now(),
+		}
 		w.watch = watch{
 			world: w, results: map[activityKey]bool{}, newest: map[spec.AssignmentID]*task{},
 			startedBy: map[spec.AssignmentID]*process{}, losses: map[spec.AssignmentID]int{},
@@ -355,7 +359,10 @@ func (w *world) runOnce(in workflows.SessionInput, n int) (lost bool, err error)
 	env.SetTestTimeout(forever)
 	env.SetStartTime(time.Now())
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: w.key.Session})
-	d := &delivery{world: w, run: fmt.Sprintf("run-%d", n), chain: fmt.Sprintf("run-%d", n), closed: make(chan struct{}), scheduled: map[string]*task{}}
+	d := &delivery{
+		world: w, run: fmt.Sprintf("run-%d", n), chain: fmt.Sprintf("run-%d", n), closed: make(chan struct{}),
+		scheduled: map[string]*task{},
+	}
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{d}, DeadlockDetectionTimeout: forever})
 	register(env)
 	env.RegisterWorkflowWithOptions(teamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
@@ -386,7 +393,8 @@ func (w *world) runOnce(in workflows.SessionInput, n int) (lost bool, err error)
 // teamSession is the session and, beside it, the clock.
 func teamSession(ctx workflow.Context, in workflows.SessionInput) (workflows.SessionResult, error) {
 	calm, _ := workflow.NewDisconnectedContext(ctx)
-	workflow.ExecuteActivity(workflow.WithActivityOptions(calm, workflow.ActivityOptions{StartToCloseTimeout: forever}), clockActivity, forever)
+	workflow.ExecuteActivity(workflow.WithActivityOptions(calm, workflow.ActivityOptions{StartToCloseTimeout: forever}),
+		clockActivity, forever)
 	return workflows.TeamSession(ctx, in)
 }
 
@@ -403,7 +411,8 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add(activities.MarkName, in(boundaries, (*activities.Boundaries).Mark))
 	add(activities.ReworkName, in(boundaries, (*activities.Boundaries).Rework))
 	add(activities.RaiseName, in(boundaries, (*activities.Boundaries).Raise))
-	add(activities.AwaitBreakerName, in(func(p *process) *activities.BreakerWaits { return p.waits }, (*activities.BreakerWaits).Await))
+	add(activities.AwaitBreakerName, in(func(p *process) *activities.BreakerWaits { return p.waits },
+		(*activities.BreakerWaits).Await))
 	add(activities.ReportBreakerName, in(func(p *process) *activities.Reports { return p.reports }, (*activities.Reports).Report))
 	add(activities.NotifyName, in(func(p *process) *activities.Notices { return p.notices }, (*activities.Notices).Notify))
 	add(activities.AwaitBudgetName, func(ctx context.Context, in activities.AwaitBudgetInput) error {
@@ -418,7 +427,8 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 		}
 		return p.boundaries.Close(ctx, in)
 	})
-	env.RegisterActivityWithOptions(func(context.Context, time.Duration) error { return nil }, activity.RegisterOptions{Name: clockActivity})
+	env.RegisterActivityWithOptions(func(context.Context, time.Duration) error { return nil },
+		activity.RegisterOptions{Name: clockActivity})
 }
 
 // in calls an activity's method in the process of the execution.

@@ -43,7 +43,8 @@ func (w *world) withProvider(breaker string, agents ...string) {
 			agent, script, filepath.Join(w.dir, "ledger"), agent, breaker)
 		w.write(agent+".yaml", begins+line)
 		all += line
-		w.write("team-"+agent+".yaml", "version: 1\nname: "+agent+"\npersonas:\n  dev: {role: Dev, agent: "+agent+", instructions: Work.}\n"+
+		w.write("team-"+agent+".yaml", "version: 1\nname: "+agent+"\npersonas:\n  dev: {role: Dev, agent: "+agent+
+			", instructions: Work.}\n"+
 			"phases:\n  - {name: build, personas: [dev]}\nretry: {attempts: 1, rounds: 1, patience: 0s}\nhelp: {mode: fail}\n")
 	}
 	w.write("agents.yaml", all)
@@ -72,7 +73,8 @@ func (w *world) waits(sessionID string) session.Status {
 			return p.GetActivityType().GetName() == string(activities.AwaitBreakerName)
 		})
 	})
-	return w.shows(sessionID, "session "+sessionID+" waits for a breaker", func(s session.Status) bool { return s.Status == session.WaitingForBreaker })
+	return w.shows(sessionID, "session "+sessionID+" waits for a breaker",
+		func(s session.Status) bool { return s.Status == session.WaitingForBreaker })
 }
 
 func (w *world) executions() int {

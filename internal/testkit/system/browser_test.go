@@ -196,8 +196,10 @@ func (b *browser) details(says string) string {
 		return false, b.reload()
 	})
 	// What does not fit into the frame is cut off.
-	require.True(b.t, frame[bool](b, `d.documentElement.scrollWidth <= d.documentElement.clientWidth`), "the details are wider than their frame:\n%s", text)
-	require.True(b.t, frame[bool](b, `[...d.querySelectorAll("pre")].every(e => e.scrollWidth <= e.clientWidth)`), "an answer is cut off:\n%s", text)
+	require.True(b.t, frame[bool](b, `d.documentElement.scrollWidth <= d.documentElement.clientWidth`),
+		"the details are wider than their frame:\n%s", text)
+	require.True(b.t, frame[bool](b, `[...d.querySelectorAll("pre")].every(e => e.scrollWidth <= e.clientWidth)`),
+		"an answer is cut off:\n%s", text)
 	return text
 }
 

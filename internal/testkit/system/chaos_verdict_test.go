@@ -128,7 +128,8 @@ func (c *chaos) judgeSession(v *verdict, sessionID string, entries []entry) {
 // judgeExecutions holds the executions of an assignment against its record: none
 // may begin after the result was recorded, and none may be unaccounted for.
 func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.AssignmentID, a session.AssignmentStatus, entries []entry) {
-	record, err := c.open().State.Record(c.t.Context(), state.Assignment{Key: session.Key{Namespace: c.namespace, Session: sessionID}, AssignmentID: id})
+	record, err := c.open().State.Record(c.t.Context(),
+		state.Assignment{Key: session.Key{Namespace: c.namespace, Session: sessionID}, AssignmentID: id})
 	if err != nil || len(record.Rounds) == 0 || record.Rounds[len(record.Rounds)-1].Result == nil {
 		v.fault(&v.lost, "%s/%s has no result: %v", sessionID, id, err)
 		return
@@ -144,7 +145,8 @@ func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.Assignment
 		}
 	}
 	if executions > a.Attempts+a.LostWorkers {
-		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", sessionID, id, executions, a.Attempts, a.LostWorkers)
+		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", sessionID, id, executions, a.Attempts,
+			a.LostWorkers)
 	}
 	if executions == 0 {
 		v.fault(&v.lost, "%s/%s was never executed", sessionID, id)

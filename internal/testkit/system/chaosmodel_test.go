@@ -68,11 +68,17 @@ func (p *provider) answer(r providertest.Request) providertest.Reply {
 	}
 	p.answers[sessionID][string(r.Body)]++
 	turn := r.Turn()
-	call := providertest.Tool("write", map[string]string{"path": fmt.Sprintf("part-%d-%d.txt", len(r.System), turn), "content": "a part\n"})
+	call := providertest.Tool("write", map[string]string{
+		"path":    fmt.Sprintf("part-%d-%d.txt", len(r.System), turn),
+		"content": "a part\n",
+	})
 	if turn == chaosTurns {
 		call = providertest.Tool("finish", map[string]string{"summary": "did it"})
 	}
-	return providertest.Reply{Calls: []providertest.Call{call}, Usage: callCost, Fault: providertest.Fault{Delay: time.Duration(p.random.IntN(150)) * time.Millisecond}}
+	return providertest.Reply{
+		Calls: []providertest.Call{call}, Usage: callCost,
+		Fault: providertest.Fault{Delay: time.Duration(p.random.IntN(150)) * time.Millisecond},
+	}
 }
 
 // outage has every call fail for a while.
@@ -115,12 +121,14 @@ func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 	}
 	v.calls += answers
 	if answers > settled+unsettled {
-		v.fault(&v.money, "%s: the provider has answered %d calls, and there are %d settled and %d others", sessionID, answers, settled, unsettled)
+		v.fault(&v.money, "%s: the provider has answered %d calls, and there are %d settled and %d others", sessionID, answers, settled,
+			unsettled)
 	}
 	if again > unsettled {
 		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls", sessionID, again, unsettled)
 	}
 	if sum := c.costs(sessionID); sum.Reserved != (cost.Amount{}) || sum.Usage.Tokens() != int64(settled)*callCost.Tokens() {
-		v.fault(&v.money, "%s: %d tokens are spent and %+v reserved, for %d settled calls", sessionID, sum.Usage.Tokens(), sum.Reserved, settled)
+		v.fault(&v.money, "%s: %d tokens are spent and %+v reserved, for %d settled calls", sessionID, sum.Usage.Tokens(), sum.Reserved,
+			settled)
 	}
 }

@@ -41,7 +41,12 @@ func meteredCLIs() []meteredCLI {
 			cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7, CacheWrite1h: 6e9, WebSearch: 1e10},
 			205_000, conversingCLIs["claude"].run,
 		},
-		{"codex", "gpt-5", wire.OpenAI, cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 125e6, WebSearch: 1e10}, 70_000, conversingCLIs["codex"].run},
+		{
+			"codex", "gpt-5", wire.OpenAI,
+			cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 125e6, WebSearch: 1e10},
+			70_000,
+			conversingCLIs["codex"].run,
+		},
 		{
 			"gemini", "gemini-2.5-pro", wire.Gemini,
 			cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 31e7, WebSearch: 35e9},
@@ -136,10 +141,14 @@ func (w *world) withCLIs(isolation string, all []*meteredProvider) (teamFile str
 		if p.format == wire.OpenAI {
 			url = p.OpenAIURL()
 		}
-		fmt.Fprintf(&providers, "  %s: {format: %s, base_url: %q, key_env: PROVIDER_KEY, models: {%q: {input: %s, output: %s, cache_read: %s, cache_write: %s, cache_write_1h: %s, web_search: %s}}}\n",
-			p.format, p.format, url, p.model, p.prices.Input, p.prices.Output, p.prices.CacheRead, p.prices.CacheWrite, p.prices.CacheWrite1h, p.prices.WebSearch)
-		fmt.Fprintf(&agents, "  %s: {kind: command, preset: %s, gateway: [%s], model: %s, network: %s}\n", p.preset, p.preset, p.format, p.model, network)
-		fmt.Fprintf(&personas, "  %s: {role: Writer, agent: %s, instructions: Write all parts., budget: {tokens: %d}}\n", p.preset, p.preset, p.tokens)
+		fmt.Fprintf(&providers, "  %s: {format: %s, base_url: %q, key_env: PROVIDER_KEY, models: {%q: {input: %s, output: %s, "+
+			"cache_read: %s, cache_write: %s, cache_write_1h: %s, web_search: %s}}}\n",
+			p.format, p.format, url, p.model, p.prices.Input, p.prices.Output, p.prices.CacheRead, p.prices.CacheWrite,
+			p.prices.CacheWrite1h, p.prices.WebSearch)
+		fmt.Fprintf(&agents, "  %s: {kind: command, preset: %s, gateway: [%s], model: %s, network: %s}\n", p.preset, p.preset, p.format,
+			p.model, network)
+		fmt.Fprintf(&personas, "  %s: {role: Writer, agent: %s, instructions: Write all parts., budget: {tokens: %d}}\n", p.preset,
+			p.preset, p.tokens)
 	}
 	w.write("agents.yaml", "version: 1\nisolation: "+isolation+"\nproviders:\n"+providers.String()+"agents:\n"+agents.String())
 	return w.write("team.yaml", "version: 1\nname: writers\npersonas:\n"+personas.String()+

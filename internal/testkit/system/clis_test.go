@@ -44,7 +44,9 @@ type conversing struct {
 var conversingCLIs = map[string]conversing{
 	"claude": {
 		func(bin, _ string) string {
-			return "{kind: command, preset: claude, argv: [" + bin + "/claude, --permission-mode, acceptEdits, --allowedTools, Bash], env: [ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}"
+			return "{kind: command, preset: claude, argv: [" + bin +
+				"/claude, --permission-mode, acceptEdits, --allowedTools, Bash], env: [ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, " +
+				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}"
 		},
 		func(_ providertest.Request, command string) providertest.Call {
 			return providertest.Tool("Bash", map[string]string{"command": command, "description": "work"})
@@ -52,8 +54,10 @@ var conversingCLIs = map[string]conversing{
 	},
 	"codex": {
 		func(bin, url string) string {
-			return "{kind: command, preset: codex, model: gpt-5, env: [CODEX_API_KEY], argv: [" + bin + "/codex, exec, --sandbox, workspace-write, -c, model_provider=test, -c, model_providers.test.name=test, " +
-				"-c, 'model_providers.test.base_url=" + url + "/v1', -c, model_providers.test.wire_api=responses, -c, model_providers.test.env_key=CODEX_API_KEY]}"
+			return "{kind: command, preset: codex, model: gpt-5, env: [CODEX_API_KEY], argv: [" + bin +
+				"/codex, exec, --sandbox, workspace-write, -c, model_provider=test, -c, model_providers.test.name=test, " +
+				"-c, 'model_providers.test.base_url=" + url + "/v1', -c, model_providers.test.wire_api=responses, -c, " +
+				"model_providers.test.env_key=CODEX_API_KEY]}"
 		},
 		func(r providertest.Request, command string) providertest.Call {
 			switch {
@@ -221,7 +225,8 @@ func TestKilledProgramsAreBooked(t *testing.T) {
 				require.Equal(t, state.CallUnsettled, call.State)
 				require.GreaterOrEqual(t, call.Estimate.Tokens, callCost.Tokens()+callCost.OutputTokens, "the conversation is sent again")
 			}
-			t.Logf("%s: %d answers of %d tokens delivered, %d spent, %d unsettled in %d calls", preset, delivered, callCost.Tokens(), s.Usage.Tokens(), s.Unsettled.Tokens(), len(shown.Open))
+			t.Logf("%s: %d answers of %d tokens delivered, %d spent, %d unsettled in %d calls", preset, delivered, callCost.Tokens(),
+				s.Usage.Tokens(), s.Unsettled.Tokens(), len(shown.Open))
 		})
 	}
 }

@@ -59,7 +59,8 @@ func (w *world) withHoldingAgent() (teamFile string) {
 
 // concurrency writes the worker file, with this many slots.
 func (w *world) concurrency(slots int) {
-	w.write("agents.yaml", fmt.Sprintf("version: 1\n%s\nagents:\n  holding: {kind: command, argv: [%s, %s], concurrency: %d}\n", w.mounts(),
+	w.write("agents.yaml", fmt.Sprintf("version: 1\n%s\nagents:\n  holding: {kind: command, argv: [%s, %s], concurrency: %d}\n",
+		w.mounts(),
 		filepath.Join(w.dir, "holding.sh"), w.ledger(""), slots))
 }
 

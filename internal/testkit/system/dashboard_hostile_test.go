@@ -69,7 +69,8 @@ func TestAHostileAgentInTheDashboard(t *testing.T) {
 	d.must("approve", "web-1", "build")
 	d.completes("web-1")
 	d.harmless(b, "/sessions/web-1/phases/build/builder")
-	attempts, err := webtest.Evaluate[[]string](b.ctx, `[...new Set([...document.querySelectorAll('main a[href*="/attempts/"]')].map(a => new URL(a.href).pathname))]`)
+	attempts, err := webtest.Evaluate[[]string](b.ctx,
+		`[...new Set([...document.querySelectorAll('main a[href*="/attempts/"]')].map(a => new URL(a.href).pathname))]`)
 	b.check(err, "find the attempts")
 	require.Len(t, attempts, 2)
 	attempt := d.harmless(b, attempts[0], attempts[1], attempts[1]+"?q=needle")
@@ -85,7 +86,8 @@ func TestAHostileAgentInTheDashboard(t *testing.T) {
 // fill has a number of sessions in the store.
 func (d *dashboard) fill(n int) {
 	d.t.Helper()
-	st, crew, started := d.open(), spec.Team{Name: "many", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}}, time.Now().Add(-time.Hour)
+	st, crew, started := d.open(), spec.Team{Name: "many", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}},
+		time.Now().Add(-time.Hour)
 	for i := range n {
 		id := fmt.Sprintf("s%d", i)
 		statetest.Put(d.t, st.State, session.Key{Namespace: d.namespace, Session: id}, func(e *session.Execution) {
@@ -105,7 +107,8 @@ func (d *dashboard) harmless(b *browser, pages ...string) (shown string) {
 		status, err := webtest.Evaluate[int](b.ctx, `performance.getEntriesByType("navigation")[0].responseStatus`)
 		b.check(err, page)
 		require.Equal(d.t, http.StatusOK, status, page)
-		taken, err := webtest.Evaluate[bool](b.ctx, `window.taken !== undefined || document.querySelector("main script, main img[src=x], main a[href^='javascript']") !== null`)
+		taken, err := webtest.Evaluate[bool](b.ctx,
+			`window.taken !== undefined || document.querySelector("main script, main img[src=x], main a[href^='javascript']") !== null`)
 		b.check(err, page)
 		require.False(d.t, taken, page)
 		wide, err := webtest.Evaluate[bool](b.ctx, `document.documentElement.scrollWidth > innerWidth`)

@@ -110,7 +110,8 @@ func TestASessionIsAnsweredInTheDashboard(t *testing.T) {
 	b.enter(":is(article.request, .request-row) textarea", "Agreed.")
 	b.click(":is(article.request, .request-row) button", "Approve")
 	d.completes("web-1")
-	other.until("the request is gone from the other browser", func() (bool, error) { return other.shown(":is(article.request, .request-row)") == "", nil })
+	other.until("the request is gone from the other browser",
+		func() (bool, error) { return other.shown(":is(article.request, .request-row)") == "", nil })
 	b.visit("http://" + d.at + "/sessions/web-1")
 	b.reads("main", "Completed")
 	log := d.must("audit", "--session", "web-1")

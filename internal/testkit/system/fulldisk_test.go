@@ -30,9 +30,10 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 		"stays":    "yes > fill; sleep 600",
 		"files":    "mkdir d; cd d; n=0; while :; do n=$((n+1)); : > $n || sleep 600; done",
 		"deep":     "cd $TMPDIR; for n in $(seq 300); do mkdir d && cd d; done; yes > fill; sleep 600",
-		"daemon":   "(setsid sh -c 'while :; do cat /dev/zero >> fill; sleep 0.1; done' > /dev/null 2>&1 &); while echo x > more; do sleep 0.1; done",
-		"removed":  "exec 3> $TMPDIR/fill; rm $TMPDIR/fill; yes >&3; sleep 600",
-		"large":    "head -c 40000000 /dev/urandom > fill",
+		"daemon": "(setsid sh -c 'while :; do cat /dev/zero >> fill; sleep 0.1; done' > /dev/null 2>&1 &); while echo x > more; do " +
+			"sleep 0.1; done",
+		"removed": "exec 3> $TMPDIR/fill; rm $TMPDIR/fill; yes >&3; sleep 600",
+		"large":   "head -c 40000000 /dev/urandom > fill",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,9 +42,11 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 			w.write("agents.yaml", `{version: 1, `+w.mounts()+`, agents: {
 				greedy: {kind: command, argv: [/bin/sh, -c, "echo x > a.txt; touch `+w.ledger("begun")+`; `+does+`"]},
 				modest: {kind: command, argv: [/bin/sh, -c, "until test -e `+w.ledger("begun")+`; do sleep 0.05; done; date > a.txt"]}}}`)
-			greedy := w.write("greedy.yaml", `{version: 1, name: greedy, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: greedy, instructions: do}},
+			greedy := w.write("greedy.yaml",
+				`{version: 1, name: greedy, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: greedy, instructions: do}},
 				phases: [{name: one, personas: [dev]}]}`)
-			modest := w.write("modest.yaml", `{version: 1, name: modest, retry: {attempts: 9}, personas: {dev: {role: r, agent: modest, instructions: do}},
+			modest := w.write("modest.yaml",
+				`{version: 1, name: modest, retry: {attempts: 9}, personas: {dev: {role: r, agent: modest, instructions: do}},
 				phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}, {name: three, personas: [dev]}]}`)
 			w.startWorker()
 			bytes, files := w.left()

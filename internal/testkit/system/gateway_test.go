@@ -31,7 +31,8 @@ const askArgument = "__test-ask"
 
 func askForParts() int {
 	for part := range paidTurns {
-		body := fmt.Sprintf(`{"model":"m","max_tokens":50,"stream":true,"messages":[{"role":"user","content":"write part %02d"}]}`, part)
+		body := fmt.Sprintf(`{"model":"m","max_tokens":50,"stream":true,"messages":[{"role":"user","content":"write part %02d"}]}`,
+			part)
 		r, err := http.NewRequest(http.MethodPost, os.Getenv("ANTHROPIC_BASE_URL")+"/v1/messages", strings.NewReader(body))
 		if err != nil {
 			fmt.Println(err)

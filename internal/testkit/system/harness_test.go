@@ -352,7 +352,10 @@ func metricsURL(t *testing.T, worker *process) string {
 // calls lists the paid calls of a session; of an assignment alone, if one is given.
 func (w *world) calls(sessionID string, id spec.AssignmentID) []state.Call {
 	w.t.Helper()
-	calls, err := w.open().State.Calls(w.t.Context(), state.Assignment{Key: session.Key{Namespace: w.namespace, Session: sessionID}, AssignmentID: id})
+	calls, err := w.open().State.Calls(w.t.Context(), state.Assignment{
+		Key:          session.Key{Namespace: w.namespace, Session: sessionID},
+		AssignmentID: id,
+	})
 	require.NoError(w.t, err)
 	return calls
 }

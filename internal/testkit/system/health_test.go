@@ -22,7 +22,8 @@ import (
 // servedWorker is a worker with health endpoints, and where they are.
 func (w *world) servedWorker(args ...string) (worker *process, port string) {
 	w.t.Helper()
-	worker = w.serves(w.start(filepath.Join(programs, "maestro-worker"), append([]string{"--drain", "1s", "--health-port", "0"}, args...)...))
+	worker = w.serves(w.start(filepath.Join(programs, "maestro-worker"), append([]string{"--drain", "1s", "--health-port", "0"},
+		args...)...))
 	found := regexp.MustCompile(`health is served.*:(\d+)"?[ ,]`).FindStringSubmatch(worker.output.String())
 	require.Len(w.t, found, 2, worker.output.String())
 	return worker, found[1]
@@ -146,7 +147,11 @@ func TestHealthNeedsAPort(t *testing.T) {
 	t.Parallel()
 	w := emptyWorld(t)
 	w.address, w.namespace = "127.0.0.1:1", "default"
-	for _, args := range [][]string{{"worker", "health"}, {"worker", "health", "--health-port", "x"}, {"worker", "--health-port", "70000"}} {
+	for _, args := range [][]string{
+		{"worker", "health"},
+		{"worker", "health", "--health-port", "x"},
+		{"worker", "--health-port", "70000"},
+	} {
 		got := w.maestro(args...)
 		require.Equal(t, 2, got.code, "%v: %s", args, got.stderr)
 		require.Contains(t, got.stderr, "port")

@@ -27,7 +27,8 @@ func TestClaudeCodeRunsASession(t *testing.T) {
 	w := newWorldAlone(t)
 	w.write("agents.yaml", `{version: 1, agents: {coder: {kind: command, argv: [/bin/sh, -c, 'cat notes.txt > work.txt']}}}`)
 	w.startWorker()
-	team := "version: 1\nname: builders\npersonas: {builder: {role: Builder, agent: coder, instructions: Build.}}\nphases: [{name: build, personas: [builder]}]\n"
+	team := "version: 1\nname: builders\npersonas: {builder: {role: Builder, agent: coder, instructions: Build.}}\nphases: " +
+		"[{name: build, personas: [builder]}]\n"
 	model := providertest.New(t, func(r providertest.Request) providertest.Reply {
 		if !strings.Contains(strings.Join(r.Tools, " "), "mcp__maestro__start_session") {
 			return providertest.Say("nothing") // a call of the program for itself
@@ -63,11 +64,13 @@ func TestClaudeCodeRunsASession(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
-	claude := exec.CommandContext(ctx, filepath.Join(bin, "claude"), "--print", "--mcp-config", w.write("mcp.json", string(servers)), "--strict-mcp-config",
+	claude := exec.CommandContext(ctx, filepath.Join(bin, "claude"), "--print", "--mcp-config", w.write("mcp.json", string(servers)),
+		"--strict-mcp-config",
 		"--allowedTools", "mcp__maestro__store_texts,mcp__maestro__start_session,mcp__maestro__wait_session,mcp__maestro__diff_session")
 	claude.Stdin = strings.NewReader("Run the team.")
 	claude.Dir = w.dir
-	claude.Env = append(os.Environ(), "HOME="+t.TempDir(), "ANTHROPIC_BASE_URL="+model.URL(), "ANTHROPIC_API_KEY=not-a-key-of-anyone", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+	claude.Env = append(os.Environ(), "HOME="+t.TempDir(), "ANTHROPIC_BASE_URL="+model.URL(),
+		"ANTHROPIC_API_KEY=not-a-key-of-anyone", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
 	out, err := claude.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), "done")

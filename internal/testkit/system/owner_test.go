@@ -107,7 +107,8 @@ func TestAStoreThatCannotBeWrittenIsRead(t *testing.T) {
 func (w *world) ofNobody() (teamFile string, worker *process) {
 	w.t.Helper()
 	w.write("agents.yaml", "{version: 1, isolation: none, agents: {a: {kind: command, argv: [sh, -c, 'echo made > made.txt']}}}")
-	teamFile = w.write("team.yaml", "{version: 1, name: t, personas: {dev: {role: r, agent: a, instructions: do}}, phases: [{name: work, personas: [dev]}]}")
+	teamFile = w.write("team.yaml", "{version: 1, name: t, personas: {dev: {role: r, agent: a, instructions: do}}, phases: "+
+		"[{name: work, personas: [dev]}]}")
 	w.asNobody()
 	worker = w.startWorker()
 	w.must("run", teamFile, "make it", "--session", "owned")

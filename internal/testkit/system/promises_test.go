@@ -57,7 +57,8 @@ func (w *world) agents() (found []string) {
 		of := filepath.Join("/proc", strconv.Itoa(pid))
 		dir, _ := os.Readlink(filepath.Join(of, "cwd"))
 		mounted, _ := os.ReadFile(filepath.Join(of, "mountinfo"))
-		if strings.HasPrefix(dir, state) || strings.Contains(string(mounted), filepath.Join(filepath.Base(filepath.Dir(w.dir)), filepath.Base(w.dir), "state")+"/") {
+		if strings.HasPrefix(dir, state) ||
+			strings.Contains(string(mounted), filepath.Join(filepath.Base(filepath.Dir(w.dir)), filepath.Base(w.dir), "state")+"/") {
 			found = append(found, strconv.Itoa(pid)+" "+command)
 		}
 	}

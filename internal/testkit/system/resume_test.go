@@ -82,10 +82,12 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 	doc := w.begin("resume", "lost")
 	require.Equal(t, 2, doc.Run)
 	require.Equal(t, map[string]session.PlanAction{
-		"requirements": session.Restore, "design": session.Restore, "implementation": session.RunIt, "testing": session.RunIt, "deployment": session.RunIt,
+		"requirements": session.Restore, "design": session.Restore, "implementation": session.RunIt, "testing": session.RunIt,
+		"deployment": session.RunIt,
 	}, doc.plan(), "%+v", doc.Plan)
 	s := w.completes("lost")
-	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1}, w.executed("lost"))
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1},
+		w.executed("lost"))
 	require.Equal(t, 2, s.Run)
 	require.Equal(t, int64(55), s.Usage.Tokens(), "restored work keeps what it has cost")
 	require.Equal(t, session.Restored, s.Phases[0].Status)
@@ -146,7 +148,8 @@ func TestOutsideOrchestrator(t *testing.T) {
 	require.True(t, found)
 	script, _, _ = strings.Cut(script, "```")
 	require.NoError(t, os.Symlink(filepath.Join(programs, "maestro"), filepath.Join(w.dir, "maestro")))
-	cmd := exec.Command(w.write("orchestrate.sh", "#!/bin/sh\n# orchestrate.sh"+script), teamFile, "one by one", "s", "requirements", "design", "implementation")
+	cmd := exec.Command(w.write("orchestrate.sh", "#!/bin/sh\n# orchestrate.sh"+script), teamFile, "one by one", "s", "requirements",
+		"design", "implementation")
 	cmd.Env = append(w.environment(), "PATH="+w.dir+":"+os.Getenv("PATH"))
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
@@ -175,7 +178,8 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	require.Contains(t, a.stderr, "runs      deployment/worker: forced")
 	s = w.completes("s")
 	require.Equal(t, 2, s.Run)
-	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 2}, w.executed("s"))
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 2},
+		w.executed("s"))
 
 	// A file: the phase that left it runs again, with what builds on it.
 	var files struct {
@@ -191,7 +195,8 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	require.Contains(t, doc.reason("testing"), "its work is damaged: the content of testing.md")
 	require.Equal(t, session.Restore, doc.plan()["implementation"])
 	w.completes("s")
-	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 2, "deployment": 3}, w.executed("s"))
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 2, "deployment": 3},
+		w.executed("s"))
 }
 
 func (w *world) blob(name spec.Digest) string {

@@ -75,7 +75,10 @@ func TestASessionInRooms(t *testing.T) {
 	require.NoError(t, os.Chmod(w.write("builder.sh", builder), 0o755))
 	w.write("agents.yaml", strings.NewReplacer("LEDGER", ledger, "MOUNTS", w.mounts()).Replace(inRooms))
 	workspace := filepath.Join(w.dir, "workspace")
-	for path, text := range map[string]string{"old.txt": "old", "docs/a.md": "a", ".gitignore": "node_modules/\n", "go.mod": "module x\n"} {
+	for path, text := range map[string]string{
+		"old.txt": "old", "docs/a.md": "a", ".gitignore": "node_modules/\n",
+		"go.mod": "module x\n",
+	} {
 		w.write(filepath.Join("workspace", path), text)
 	}
 	require.NoError(t, os.WriteFile(w.ledger("hold"), nil, 0o600))
@@ -95,7 +98,8 @@ func TestASessionInRooms(t *testing.T) {
 	out := filepath.Join(w.dir, "out")
 	w.must("artifacts", "get", "rooms", "--out", out)
 	for path, want := range map[string]string{
-		"work.txt": "good\n", "report.txt": "fine\n", "papers/a.md": "a", "left.txt": "/workspace\ngood\n", "whole.txt": "whole\n", "half.txt": "half\n",
+		"work.txt": "good\n", "report.txt": "fine\n", "papers/a.md": "a", "left.txt": "/workspace\ngood\n", "whole.txt": "whole\n",
+		"half.txt": "half\n",
 	} {
 		data, err := os.ReadFile(filepath.Join(out, path))
 		require.NoError(t, err, path)
@@ -136,7 +140,8 @@ func TestAnAgentThatTakesTooMuchFails(t *testing.T) {
 agents: {much: {kind: command, argv: [/bin/sh, -c, '`+c.script+`']}}
 `)
 				w.startWorker()
-				w.must("run", w.write("team.yaml", `{version: 1, name: much, help: {mode: fail}, retry: {attempts: 1, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: much, instructions: do}},
+				w.must("run", w.write("team.yaml",
+					`{version: 1, name: much, help: {mode: fail}, retry: {attempts: 1, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: much, instructions: do}},
 					phases: [{name: one, personas: [dev]}]}`), "take it", "--session", "much")
 				failed := w.ends("much").Phases[0].Assignments[0].Failures
 				require.Len(t, failed, 1)

@@ -23,12 +23,13 @@ var greeter = map[string]string{
 	"package.json":      `{"name": "greet", "version": "1.0.0", "type": "module", "scripts": {"test": "node --test"}}`,
 	"package-lock.json": `{"name": "greet", "version": "1.0.0", "lockfileVersion": 3, "requires": true, "packages": {"": {"name": "greet", "version": "1.0.0"}}}`,
 	"src/greet.ts":      "export const greet = (name: string): string => `hello ${name}`;\n",
-	"test/greet.test.js": "import test from 'node:test';\nimport assert from 'node:assert';\nimport {readFileSync} from 'node:fs';\n" +
+	"test/greet.test.js": "import test from 'node:test';\nimport assert from 'node:assert';\nimport {readFileSync} from " +
+		"'node:fs';\n" +
 		"test('shouts', () => assert.match(readFileSync('src/greet.ts', 'utf8'), /toUpperCase/));\n",
 }
 
-// TestOneCommandInARepository has each agent program plan, make and review a change in a repository that nobody has prepared, on a
-// machine on which no Maestro runs.
+// TestOneCommandInARepository has each agent program plan, make and review a change in a repository that nobody has prepared, on
+// a machine on which no Maestro runs.
 func TestOneCommandInARepository(t *testing.T) {
 	t.Parallel()
 	bin, err := installedCLIs()
@@ -48,22 +49,27 @@ func TestOneCommandInARepository(t *testing.T) {
 					return providertest.Say(`{"complexity_reasoning": "It is one function.", "complexity_score": 90}`)
 				}
 				reply := providertest.Reply{Text: "Done, as far as I can see.", Usage: cost.Usage{InputTokens: 90, OutputTokens: 40}}
-				if body := string(r.Body); strings.Contains(body, "Make the change that the requirement") && len(r.Tools) > 0 && !strings.Contains(body, "toUpperCase") {
+				if body := string(r.Body); strings.Contains(body, "Make the change that the requirement") && len(r.Tools) > 0 &&
+					!strings.Contains(body, "toUpperCase") {
 					reply.Calls = []providertest.Call{m.run(r, change)}
 				}
 				return reply
 			})
 			w := emptyWorld(t)
-			w.variables = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TEMPORAL_ADDRESS=", "MAESTRO_AGENTS="}, map[wire.API][]string{
-				wire.Anthropic: {"ANTHROPIC_API_KEY=" + providerKey, "ANTHROPIC_BASE_URL=" + provider.URL()},
-				wire.OpenAI:    {"OPENAI_API_KEY=" + providerKey, "OPENAI_BASE_URL=" + provider.OpenAIURL()},
-				wire.Gemini:    {"GEMINI_API_KEY=" + providerKey, "GOOGLE_GEMINI_BASE_URL=" + provider.URL()},
-			}[m.format]...)
+			w.variables = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TEMPORAL_ADDRESS=", "MAESTRO_AGENTS="},
+				map[wire.API][]string{
+					wire.Anthropic: {"ANTHROPIC_API_KEY=" + providerKey, "ANTHROPIC_BASE_URL=" + provider.URL()},
+					wire.OpenAI:    {"OPENAI_API_KEY=" + providerKey, "OPENAI_BASE_URL=" + provider.OpenAIURL()},
+					wire.Gemini:    {"GEMINI_API_KEY=" + providerKey, "GOOGLE_GEMINI_BASE_URL=" + provider.URL()},
+				}[m.format]...)
 			for name, text := range greeter {
 				w.write("greet/"+name, text)
 			}
 			w.cwd = filepath.Join(w.dir, "greet")
-			for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"}} {
+			for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {
+				"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q",
+				"-m", "x",
+			}} {
 				git := exec.CommandContext(t.Context(), "git", args...)
 				git.Dir = w.cwd
 				out, err := git.CombinedOutput()

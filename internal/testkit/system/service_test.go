@@ -55,14 +55,16 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 
 	w.write("agents.yaml", "version: 1\nagents:\n  holding: {kind: command, argv: [sh], concurency: 3}\n")
 	w.reloads(worker, "worker file not reloaded")
-	require.Regexp(t, `level=ERROR msg="worker file not reloaded[^\n]* file=\S*agents.yaml line=3 field=\S*concurency error=`, worker.output.String())
+	require.Regexp(t, `level=ERROR msg="worker file not reloaded[^\n]* file=\S*agents.yaml line=3 field=\S*concurency error=`,
+		worker.output.String())
 	r := w.isReady(port, "ready") // with the file of before
 	require.Contains(t, r.File.Trouble, "concurency")
 	require.Equal(t, filepath.Join(w.dir, "agents.yaml"), r.File.Path)
 	require.InDelta(t, 0, reloaded(), 0)
 	require.Equal(t, []string{"holding"}, w.offered())
 
-	w.write("agents.yaml", "version: 1\n"+w.mounts()+"\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: [\"true\"]}\n")
+	w.write("agents.yaml", "version: 1\n"+w.mounts()+"\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: "+
+		"[\"true\"]}\n")
 	w.reloads(worker, "worker file reloaded")
 	require.Regexp(t, `worker file reloaded" file=\S+ changed="agents, limits"`, worker.output.String())
 	require.Empty(t, w.isReady(port, "ready").File.Trouble)
@@ -179,7 +181,8 @@ func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
 	w.eventually("it tells what it waits for", func() bool {
 		return regexp.MustCompile(`msg="worker is draining" rounds=1 left=\d+m`).MatchString(worker.output.String())
 	})
-	require.Regexp(t, `handed over" session=s run_id=\S+ phase=requirements persona=\S+ round=1 agent=holding drain=10m`, worker.output.String())
+	require.Regexp(t, `handed over" session=s run_id=\S+ phase=requirements persona=\S+ round=1 agent=holding drain=10m`,
+		worker.output.String())
 	require.Empty(t, w.offered())
 	worker.signal(syscall.SIGINT)
 	w.dies(worker)

@@ -42,7 +42,8 @@ func TestSignInByAProvider(t *testing.T) {
 	w.eventually("the provider answers", func() bool { return strings.Contains(provider.output.String(), "ready") })
 	w.variables = append(w.variables, "MAESTRO_OIDC_SECRET=a-secret-of-the-test")
 	server := w.start(filepath.Join(programs, "maestro"), "serve", "--listen", strings.TrimPrefix(at, "http://"),
-		"--oidc-issuer", issuer, "--oidc-client-id", "maestro", "--oidc-scope", "groups", "--oidc-group", "leads=approver", "--oidc-group", "web=operator:web")
+		"--oidc-issuer", issuer, "--oidc-client-id", "maestro", "--oidc-scope", "groups", "--oidc-group", "leads=approver",
+		"--oidc-group", "web=operator:web")
 	w.eventually("the server runs", func() bool { return strings.Contains(server.output.String(), "sign in") })
 
 	b := newBrowser(t)

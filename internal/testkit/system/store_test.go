@@ -67,7 +67,8 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 		"full": {
 			disk: true,
 			spoil: func(w *world) error { // the reserve is not made again on a full disk
-				return errors.Join(fill(filepath.Join(w.state, "filler")), os.Remove(filepath.Join(w.state, ".reserve")), fill(filepath.Join(w.state, "more")))
+				return errors.Join(fill(filepath.Join(w.state, "filler")), os.Remove(filepath.Join(w.state, ".reserve")),
+					fill(filepath.Join(w.state, "more")))
 			},
 			mend: func(w *world) error {
 				return errors.Join(os.Remove(filepath.Join(w.state, "filler")), os.Remove(filepath.Join(w.state, "more")))

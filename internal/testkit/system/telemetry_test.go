@@ -35,7 +35,8 @@ func traced(t *testing.T) (*world, *telemetrytest.Receiver) {
 	w := newWorld(t)
 	w.variables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + r.URL, "OTEL_METRIC_EXPORT_INTERVAL=500", "SOME_TOKEN=" + secretToken}
 	script := w.write("talkative.sh", talkativeAgent)
-	w.write("agents.yaml", fmt.Sprintf("version: 1\n%s\nsecrets: [SOME_TOKEN]\nagents:\n  coder: {kind: command, argv: [%s, %s], env: [SOME_TOKEN]}\n",
+	w.write("agents.yaml", fmt.Sprintf("version: 1\n%s\nsecrets: [SOME_TOKEN]\nagents:\n  coder: {kind: command, argv: [%s, %s], "+
+		"env: [SOME_TOKEN]}\n",
 		w.mounts(), script, w.ledger("")))
 	return w, r
 }

@@ -29,9 +29,11 @@ func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 			credentials := []string{"JIRA_EMAIL=" + jiratest.Email, "JIRA_TOKEN=" + jiratest.Token}
 			w.write("agents.yaml", fmt.Sprintf(`{version: 1, agents: {coder: {kind: command, argv: [/bin/sh, -c, 'echo no port >&2; exit 1']}},
 				jira: {url: %q, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN, index_delay: 2s}}`, jira.URL()))
-			teamFile := w.write("team.yaml", `{version: 1, name: told, help: {mode: ask, jira: {project: MD}}, retry: {attempts: 1, rounds: 1},
+			teamFile := w.write("team.yaml",
+				`{version: 1, name: told, help: {mode: ask, jira: {project: MD}}, retry: {attempts: 1, rounds: 1},
 				personas: {dev: {role: r, agent: coder, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
-			worker := w.serves(w.startWith(append(credentials, "MAESTRO_FAILPOINT="+c.failpoint), filepath.Join(programs, fragileWorker), "--drain", "1s"))
+			worker := w.serves(w.startWith(append(credentials, "MAESTRO_FAILPOINT="+c.failpoint), filepath.Join(programs, fragileWorker),
+				"--drain", "1s"))
 			w.must("run", teamFile, "survive", "--session", c.session)
 			if !strings.HasPrefix(c.failpoint, "ticket created") {
 				w.eventually("there is a ticket", func() bool { return len(jira.Issues()) == 1 })

@@ -34,7 +34,8 @@ func TestAgentsRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.reachableByNobody()
-	script := w.write("who.sh", "#!/bin/sh\nid -un > who.txt\nif ls "+w.state+" >/dev/null 2>&1; then echo reads the store >> who.txt; fi\n")
+	script := w.write("who.sh", "#!/bin/sh\nid -un > who.txt\nif ls "+w.state+
+		" >/dev/null 2>&1; then echo reads the store >> who.txt; fi\n")
 	require.NoError(t, os.Chmod(script, 0o755))
 	w.write("agents.yaml", `version: 1
 isolation: none

@@ -61,7 +61,8 @@ help: {mode: ask}
 	page := b.details("Help needed: build/builder")
 	require.Contains(t, page, `cannot *listen* on <port> 8080: "in use" --by another`)
 	require.Contains(t, page, "At the top right, More Actions, Send an Update. Its Name is resolve")
-	require.Equal(t, 4, strings.Count(page, `exit status 1: cannot *listen* on <port> 8080: "in use" --by another`), "what failed, both attempts, and the row of the assignment: %s", page)
+	require.Equal(t, 4, strings.Count(page, `exit status 1: cannot *listen* on <port> 8080: "in use" --by another`),
+		"what failed, both attempts, and the row of the assignment: %s", page)
 	require.Contains(t, page, "Cost so far: 14 tokens")
 	require.Contains(t, page, "Without an answer the session fails at ")
 

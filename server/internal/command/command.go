@@ -99,7 +99,8 @@ func newStartDev() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&s.options.IP, "ip", devserver.DefaultIP, "address that the frontend and the Web UI listen on")
 	flags.IntVarP(&s.options.Port, "port", "p", devserver.DefaultPort, "port of the frontend; 0 takes a free one")
-	flags.IntVar(&s.options.UIPort, "ui-port", 0, "port of the Web UI (default: --port plus 1000, or a free one where that is taken)")
+	flags.IntVar(&s.options.UIPort, "ui-port", 0,
+		"port of the Web UI (default: --port plus 1000, or a free one where that is taken)")
 	flags.BoolVar(&s.options.Headless, "headless", false, "do not run the Web UI")
 	flags.StringVarP(&s.options.DBFilename, "db-filename", "f", "", "SQLite file that keeps everything (default: memory)")
 	flags.StringArrayVarP(&s.options.Namespaces, "namespace", "n", nil, `namespace that shall exist besides "default"; repeatable`)
@@ -108,7 +109,8 @@ func newStartDev() *cobra.Command {
 	flags.StringArrayVar(&s.settings, "dynamic-config-value", nil, "setting of the server, as KEY=JSON; repeatable")
 	flags.StringVar(&s.logLevel, "log-level", "error", "debug, info, warn, error or never")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json (pretty is taken for text)")
-	flags.BoolVar(&s.untilEOF, "until-stdin-closes", false, "stop also when standard input ends, so as not to outlive a parent process")
+	flags.BoolVar(&s.untilEOF, "until-stdin-closes", false,
+		"stop also when standard input ends, so as not to outlive a parent process")
 	return cmd
 }
 

@@ -128,9 +128,10 @@ func (s *Server) awaitReady(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	for {
-		_, err := workflowservice.NewWorkflowServiceClient(conn).DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: DefaultNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: "maestro-server-readiness"},
-		})
+		_, err := workflowservice.NewWorkflowServiceClient(conn).DescribeWorkflowExecution(ctx,
+			&workflowservice.DescribeWorkflowExecutionRequest{
+				Namespace: DefaultNamespace, Execution: &commonpb.WorkflowExecution{WorkflowId: "maestro-server-readiness"},
+			})
 		if err == nil || status.Code(err) == codes.NotFound {
 			return nil
 		}

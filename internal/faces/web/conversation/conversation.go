@@ -85,7 +85,8 @@ func Items(lines []string, first int) []Item {
 			items[n-1].Head += "\n" + text
 			continue
 		}
-		items = append(items, Item{Kind: kind, Line: first + i, Head: text, Failed: kind == Result && strings.HasPrefix(text, "failed")})
+		items = append(items, Item{Kind: kind, Line: first + i, Head: text, Failed: kind == Result &&
+			strings.HasPrefix(text, "failed")})
 	}
 	if n := len(items); n > 0 {
 		items[n-1].unfold()

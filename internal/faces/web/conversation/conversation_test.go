@@ -36,9 +36,16 @@ func TestATranscriptIsTakenApart(t *testing.T) {
 		{Kind: conversation.Asked, Line: 2, Head: "user: Do it", Body: []conversation.BodyLine{{"", "well."}}},
 		{Kind: conversation.Thought, Line: 4, Head: "Hm."},
 		{Kind: conversation.Said, Line: 5, Head: "I look.\n\nThen I edit."},
-		{Kind: conversation.Call, Line: 8, Head: "edit a.md", Body: []conversation.BodyLine{{"-", "- old"}, {"+", "+ new"}, {"", "plain"}}},
+		{Kind: conversation.Call, Line: 8, Head: "edit a.md", Body: []conversation.BodyLine{
+			{"-", "- old"},
+			{"+", "+ new"},
+			{"", "plain"},
+		}},
 		{Kind: conversation.Result, Line: 12, Head: "edit a.md: Wrote a.md."},
-		{Kind: conversation.Result, Line: 13, Head: "run make", Body: []conversation.BodyLine{{"", "failed: it"}, {"", "broke"}}, Failed: true},
+		{
+			Kind: conversation.Result, Line: 13, Head: "run make", Body: []conversation.BodyLine{{"", "failed: it"}, {"", "broke"}},
+			Failed: true,
+		},
 		{Kind: conversation.Warning, Line: 16, Head: "again"},
 		{Kind: conversation.Note, Line: 17, Head: "stopped"},
 	}, items)

@@ -18,7 +18,10 @@ var codex = Program{
 	// It may change files in its directory and run commands, both without access to other files or a network. /tmp is
 	// not among its directories: outside of a room it is everyone's, and a killed Codex leaves its mount points there, one
 	// of which is named .git.
-	Argv:              []string{"codex", "exec", "--sandbox", "workspace-write", "-c", "sandbox_workspace_write.exclude_slash_tmp=true"},
+	Argv: []string{
+		"codex", "exec", "--sandbox", "workspace-write", "-c",
+		"sandbox_workspace_write.exclude_slash_tmp=true",
+	},
 	ConversationFiles: []string{".codex/sessions/**"},
 	unknown:           []string{"no rollout found for thread id", "thread/resume failed"},
 	needsGit:          func(argv []string) bool { return !hasFlag(argv, "--skip-git-repo-check") },
@@ -67,7 +70,8 @@ func codexCommand(argv []string, r Invocation) []string {
 	if r.BaseURL != "" { // the last settings win
 		const provider = "model_providers.maestro."
 		for _, setting := range []string{
-			"model_provider=maestro", provider + "name=maestro", provider + "base_url=" + r.BaseURL, provider + "env_key=" + r.KeyVariable, provider + "wire_api=responses",
+			"model_provider=maestro", provider + "name=maestro", provider + "base_url=" + r.BaseURL, provider + "env_key=" + r.KeyVariable,
+			provider + "wire_api=responses",
 		} {
 			argv = append(argv, "-c", setting)
 		}

@@ -20,9 +20,15 @@ type textRule struct {
 // textRules are for programs that report the provider's message without a code. The first match
 // wins.
 var textRules = []textRule{
-	{regexp.MustCompile(`(?i)context (window|length)|context_length|maximum number of tokens|prompt is too long|input token count`), failures.ContextOverflow},
+	{
+		regexp.MustCompile(`(?i)context (window|length)|context_length|maximum number of tokens|prompt is too long|input token count`),
+		failures.ContextOverflow,
+	},
 	{regexp.MustCompile(`(?i)rate.?limit|too many requests|resource_exhausted|quota|usage limit|retry in \d`), failures.RateLimited},
-	{regexp.MustCompile(`(?i)unauthori[sz]ed|unauthenticated|permission_denied|forbidden|api.?key|not logged in|auth method`), failures.Auth},
+	{
+		regexp.MustCompile(`(?i)unauthori[sz]ed|unauthenticated|permission_denied|forbidden|api.?key|not logged in|auth method`),
+		failures.Auth,
+	},
 	{regexp.MustCompile(`(?i)content policy|usage policy|prohibited_content|blocked by|flagged`), failures.Refused},
 	{regexp.MustCompile(`(?i)turn limit|max(imum)? (session )?turns`), failures.TurnLimit},
 }

@@ -48,7 +48,11 @@ func TestWorking(t *testing.T) {
 		{claude, []string{begins, command, all, ends}, true},
 		{claude, []string{begins, all, ends, onlyBash}, false},
 		{codex, []string{`{"type":"turn.completed"}`}, false},
-		{codex, []string{`{"type":"turn.completed"}`, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`}, true},
+		{
+			codex,
+			[]string{`{"type":"turn.completed"}`, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`},
+			true,
+		},
 		{gemini, []string{`{"type":"result","status":"success"}`}, false},
 		{gemini, []string{`{"type":"result","status":"success"}`, `{"type":"tool_use","tool_name":"read_file"}`}, true},
 	} {
@@ -61,7 +65,8 @@ func reported(t *testing.T, program *Program, events ...string) *Run {
 	t.Helper()
 	run := &Run{
 		Pending: map[string]bool{"": true}, Tasks: map[string]bool{},
-		OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(cost.Usage, cost.Usage) {}, Stop: func(*failures.Failure) {},
+		OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(cost.Usage, cost.Usage) {},
+		Stop: func(*failures.Failure) {},
 	}
 	run.Log = transcript.New(io.Discard, func(text string) string { return text })
 	run.Warnings = run.Log

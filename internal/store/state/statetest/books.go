@@ -70,7 +70,10 @@ func Put(t testing.TB, db *state.DB, key session.Key, change func(*session.Execu
 		})
 		require.NoError(t, err)
 	}
-	_, late, err := db.PutBoundary(t.Context(), state.Boundary{Key: key, TemporalRun: e.RunID, FirstRun: cmp.Or(e.FirstRun, e.RunID), At: at, Status: e.Status})
+	_, late, err := db.PutBoundary(t.Context(), state.Boundary{
+		Key: key, TemporalRun: e.RunID, FirstRun: cmp.Or(e.FirstRun, e.RunID),
+		At: at, Status: e.Status,
+	})
 	require.NoError(t, err)
 	require.False(t, late)
 }
@@ -99,7 +102,8 @@ func PutRounds(t testing.TB, db *state.DB, of state.Assignment, rounds ...sessio
 	t.Helper()
 	for _, r := range rounds {
 		o := state.RoundOrder{
-			Assignment: of, TemporalRun: runOf(t, db, of.Key), Ordered: max(r.Pass, 1) - 1, Round: r.Round, Activity: cmp.Or(r.Activity, "1"), Seq: r.Seq,
+			Assignment: of, TemporalRun: runOf(t, db, of.Key), Ordered: max(r.Pass, 1) - 1, Round: r.Round,
+			Activity: cmp.Or(r.Activity, "1"), Seq: r.Seq,
 			Holder: state.NewCallID(),
 		}
 		if o.Ordered > 0 {
@@ -136,8 +140,12 @@ func Book(t testing.TB, db *state.DB, b Booking) (id string) {
 	require.NoError(t, err)
 	id = state.NewCallID()
 	v, err := db.Begin(ctx, state.NewCall{
-		ID: id, CallKey: state.CallKey{AttemptKey: state.AttemptKey{Assignment: b.Assignment, Pass: 1, Round: 1, Attempt: 1}, Call: state.NextCall},
-		Fence: state.Fence{Run: run}, Team: b.Team, Agent: b.Agent, Model: b.Model, Want: estimate, Estimated: estimate, Free: estimate == cost.Amount{},
+		ID: id, CallKey: state.CallKey{
+			AttemptKey: state.AttemptKey{Assignment: b.Assignment, Pass: 1, Round: 1, Attempt: 1},
+			Call:       state.NextCall,
+		},
+		Fence: state.Fence{Run: run}, Team: b.Team, Agent: b.Agent, Model: b.Model, Want: estimate, Estimated: estimate,
+		Free: estimate == cost.Amount{},
 	})
 	require.NoError(t, err)
 	require.Nil(t, v.Refused)

@@ -86,7 +86,8 @@ func checkpointsAreMirrored(t *testing.T, b *bench) {
 	require.NoError(t, b.SetPruned(t.Context(), all))
 	all, err = b.Checkpoints(t.Context(), sessionOf("s"))
 	require.NoError(t, err)
-	require.Equal(t, []bool{false, true, true}, []bool{all[0].PrunedAt.Valid, all[1].PrunedAt.Valid, all[2].PrunedAt.Valid}, "the newest stays")
+	require.Equal(t, []bool{false, true, true}, []bool{all[0].PrunedAt.Valid, all[1].PrunedAt.Valid, all[2].PrunedAt.Valid},
+		"the newest stays")
 	roots, err := b.Roots(t.Context(), session.Key{})
 	require.NoError(t, err)
 	require.Equal(t, []spec.Digest{digest("3")}, digestsOf(roots))
@@ -106,7 +107,8 @@ func digestsOf(roots []state.Root) (digests []spec.Digest) {
 func filledSession(t *testing.T, b *bench) {
 	t.Helper()
 	a := state.Admission{
-		Key: sessionOf("s"), TemporalRun: "r", Team: team, TeamDigest: string(digest("a")), Requirement: "a shop", Workspace: string(digest("b")),
+		Key: sessionOf("s"), TemporalRun: "r", Team: team, TeamDigest: string(digest("a")), Requirement: "a shop",
+		Workspace:   string(digest("b")),
 		OriginalRun: "r",
 	}
 	a.Caps = append(a.Caps, capOf(session.BudgetOfSession, "", 1000))
@@ -114,7 +116,10 @@ func filledSession(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	e := execution("s", b.clock.Now(), session.HelpIsNeeded)
 	e.Labels = map[string]string{"area": "ui"}
-	e.Help = []session.Request{{ID: "1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: "what now?", Actions: []session.Action{session.AnswerRetry}, Since: b.clock.Now()}}
+	e.Help = []session.Request{{
+		ID: "1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: "what now?",
+		Actions: []session.Action{session.AnswerRetry}, Since: b.clock.Now(),
+	}}
 	e.Alerts = []session.Alert{{Rule: "cost_usd: 20", Message: "it is dear", At: b.clock.Now()}}
 	_, _, err = b.PutBoundary(t.Context(), state.Boundary{
 		Key: sessionOf("s"), TemporalRun: "r", At: b.clock.Now(), Status: e.Status,

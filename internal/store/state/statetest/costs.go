@@ -71,7 +71,12 @@ func answersAreReceivedOnce(t *testing.T, b *bench) {
 // costsAddUp compares the sums by every key with each other, and with the budget.
 func costsAddUp(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 1000), capOf(session.BudgetOfDay, team, 1000))
-	for i, end := range []state.CallEnd{answered(5), {State: state.CallFailed, Usage: cost.Usage{InputTokens: 3}}, {State: state.CallUnsettled, Usage: cost.Usage{InputTokens: 1}}, {State: state.CallFailed}} {
+	for i, end := range []state.CallEnd{
+		answered(5),
+		{State: state.CallFailed, Usage: cost.Usage{InputTokens: 3}},
+		{State: state.CallUnsettled, Usage: cost.Usage{InputTokens: 1}},
+		{State: state.CallFailed},
+	} {
 		n := b.begin(t, b.call([]state.Assignment{dev("s"), lead("s")}[i%2], 1, 40))
 		require.NoError(t, b.End(t.Context(), n.ID, end))
 	}
@@ -85,14 +90,18 @@ func costsAddUp(t *testing.T, b *bench) {
 			sum.Usage, sum.Estimated, sum.Reserved = sum.Usage.Add(c.Usage), sum.Estimated.Add(c.Estimated), sum.Reserved.Add(c.Reserved)
 		}
 		require.Equal(t, state.Cost{
-			Calls: 3, Usage: cost.Usage{InputTokens: 4, OutputTokens: 5, CostUSD: 5}, Unsettled: 1, Estimated: tokens(20), Begun: 1, Reserved: tokens(40),
+			Calls: 3, Usage: cost.Usage{InputTokens: 4, OutputTokens: 5, CostUSD: 5}, Unsettled: 1, Estimated: tokens(20), Begun: 1,
+			Reserved: tokens(40),
 		}, sum, key)
 	}
 	day, err := b.Day(t.Context(), team)
 	require.NoError(t, err)
 	require.Equal(t, b.budget(t, dev("s"), session.BudgetOfSession).Held(), day.Held())
 	require.Len(t, day.Sessions, 1)
-	require.Equal(t, state.DaySession{Key: sessionOf("s"), Spent: day.Spent, Estimated: day.Unsettled, Reserved: day.Reserved, Unsettled: 1}, day.Sessions[0])
+	require.Equal(t, state.DaySession{
+		Key: sessionOf("s"), Spent: day.Spent, Estimated: day.Unsettled, Reserved: day.Reserved,
+		Unsettled: 1,
+	}, day.Sessions[0])
 }
 
 // unstatedCostsAreGuessed: the first attempt of an agent gets all that is left, later ones the highest cost so far.

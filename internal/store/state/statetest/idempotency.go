@@ -24,7 +24,8 @@ func keysAreClaimedOnce(t *testing.T, b *bench) {
 	var first state.Repeatable
 	var claims atomic.Int64
 	atOnce(8, func(i int) {
-		found, mine, err := b.Claim(t.Context(), state.Repeatable{Key: "k", Request: "r1", Change: fmt.Sprint("c", i)}, time.Hour, time.Hour)
+		found, mine, err := b.Claim(t.Context(), state.Repeatable{Key: "k", Request: "r1", Change: fmt.Sprint("c", i)}, time.Hour,
+			time.Hour)
 		if assert.NoError(t, err) && mine {
 			claims.Add(1)
 			first = found

@@ -137,7 +137,11 @@ func linearizable(t *testing.T, b *bench) {
 		},
 	}
 	require.NotEqual(t, porcupine.Illegal, porcupine.CheckOperationsTimeout(model.ToModel(), history, 20*time.Second))
-	require.True(t, slices.ContainsFunc(history, func(o porcupine.Operation) bool { return o.Input.(op).waits }), "nobody had to wait") //nolint:forcetypeassert // they are its own
+	require.True(t, slices.ContainsFunc(history, func( //nolint:forcetypeassert // they are its own
+		o porcupine.Operation,
+	) bool {
+		return o.Input.(op).waits
+	}), "nobody had to wait")
 }
 
 // do does an operation and records its outcome.

@@ -17,7 +17,10 @@ import (
 func (b *bench) invited(t *testing.T, id string) (state.Person, state.Invitation) {
 	t.Helper()
 	inv := state.Invitation{Hash: "h" + id, Person: id, Purpose: state.ForAccount}
-	p, taken, err := b.AddPerson(t.Context(), state.Person{ID: id, Name: "ann" + id, Roles: map[string][]state.Role{"*": {"viewer"}}, Groups: []string{"leads"}, By: "bob"}, inv, time.Hour, 100)
+	p, taken, err := b.AddPerson(t.Context(), state.Person{
+		ID: id, Name: "ann" + id, Roles: map[string][]state.Role{"*": {"viewer"}},
+		Groups: []string{"leads"}, By: "bob",
+	}, inv, time.Hour, 100)
 	require.NoError(t, err)
 	require.False(t, taken)
 	return p, inv
@@ -25,7 +28,8 @@ func (b *bench) invited(t *testing.T, id string) (state.Person, state.Invitation
 
 func (b *bench) signsIn(t *testing.T, person, proof, hash string) bool {
 	t.Helper()
-	err := b.AddBrowser(t.Context(), state.Browser{Hash: hash, PersonID: person, Via: state.ViaAccount}, proof, "", time.Hour, time.Hour, 100)
+	err := b.AddBrowser(t.Context(), state.Browser{Hash: hash, PersonID: person, Via: state.ViaAccount}, proof, "", time.Hour,
+		time.Hour, 100)
 	if err != nil {
 		require.ErrorIs(t, err, state.ErrNotFound)
 	}
@@ -37,7 +41,8 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 	var added, used atomic.Int64
 	atOnce(8, func(i int) {
 		id := fmt.Sprint(i)
-		_, taken, err := b.AddPerson(t.Context(), state.Person{ID: id, Name: "ann"}, state.Invitation{Hash: "h" + id, Person: id, Purpose: state.ForAccount}, time.Hour, 100)
+		_, taken, err := b.AddPerson(t.Context(), state.Person{ID: id, Name: "ann"},
+			state.Invitation{Hash: "h" + id, Person: id, Purpose: state.ForAccount}, time.Hour, 100)
 		if assert.NoError(t, err) && !taken {
 			added.Add(1)
 		}
@@ -45,13 +50,15 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 	require.EqualValues(t, 1, added.Load())
 	link := state.Link{Hash: "l", ID: "l", Name: "ANNX"}
 	require.NoError(t, b.AddLink(t.Context(), link, time.Hour))
-	require.NoError(t, b.AddBrowser(t.Context(), state.Browser{Hash: "l", Name: "ANNX", Via: "link"}, "", "", time.Hour, time.Hour, 100))
+	require.NoError(t, b.AddBrowser(t.Context(), state.Browser{Hash: "l", Name: "ANNX", Via: "link"}, "", "", time.Hour, time.Hour,
+		100))
 	made, inv := b.invited(t, "x")
 	_, err := b.UseLink(t.Context(), "l")
 	require.ErrorIs(t, err, state.ErrNotFound, "the name is the account's now")
 	_, err = b.UseBrowser(t.Context(), "l", time.Hour, time.Hour)
 	require.ErrorIs(t, err, state.ErrNotFound)
-	_, taken, err := b.AddPerson(t.Context(), state.Person{ID: "X", Name: "AnnX"}, state.Invitation{Hash: "hX", Person: "X", Purpose: state.ForAccount}, time.Hour, 100)
+	_, taken, err := b.AddPerson(t.Context(), state.Person{ID: "X", Name: "AnnX"},
+		state.Invitation{Hash: "hX", Person: "X", Purpose: state.ForAccount}, time.Hour, 100)
 	require.NoError(t, err)
 	require.True(t, taken, "capital letters make no other name")
 	require.False(t, b.signsIn(t, "x", "", "c"), "without a password nobody signs in")
@@ -72,11 +79,13 @@ func invitationsAreUsedOnce(t *testing.T, b *bench) {
 	require.Equal(t, "active", joined.State())
 	require.True(t, b.signsIn(t, "x", joined.Password, "c"))
 	require.False(t, b.signsIn(t, "x", "p", "d"))
-	require.NoError(t, b.Invite(t.Context(), made, state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, time.Microsecond))
+	require.NoError(t, b.Invite(t.Context(), made, state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice},
+		time.Microsecond))
 	b.clock.Pass(time.Microsecond)
 	_, _, err = b.Invitation(t.Context(), "late")
 	require.ErrorIs(t, err, state.ErrNotFound)
-	require.ErrorIs(t, b.Join(t.Context(), state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, "", state.Passkey{}), state.ErrNotFound)
+	require.ErrorIs(t, b.Join(t.Context(), state.Invitation{Hash: "late", Person: "x", Purpose: state.ForDevice}, "",
+		state.Passkey{}), state.ErrNotFound)
 }
 
 // peopleEnd changes, recovers and revokes a person who is signed in.
@@ -86,14 +95,16 @@ func peopleEnd(t *testing.T, b *bench) {
 	require.True(t, b.signsIn(t, "1", "first", "c1"))
 	require.True(t, b.signsIn(t, "1", "k1", "c2"))
 	use := func(hash string) (state.Browser, error) { return b.UseBrowser(t.Context(), hash, time.Hour, time.Hour) }
-	held, device := state.Invitation{Hash: "held", Person: "1", Purpose: state.ForRecovery}, state.Invitation{Hash: "d", Person: "1", Purpose: state.ForDevice}
+	held, device := state.Invitation{Hash: "held", Person: "1", Purpose: state.ForRecovery},
+		state.Invitation{Hash: "d", Person: "1", Purpose: state.ForDevice}
 	require.NoError(t, b.Invite(t.Context(), made, held, time.Hour))
 	require.NoError(t, b.Invite(t.Context(), made, device, time.Hour))
 	require.NoError(t, b.SetRoles(t.Context(), made, map[string][]state.Role{"web": {"approver"}}, nil))
-	require.ErrorIs(t, b.Join(t.Context(), held, "stolen", state.Passkey{}), state.ErrNotFound, "a link gives no roles that came later")
+	require.ErrorIs(t, b.Join(t.Context(), held, "stolen", state.Passkey{}), state.ErrNotFound, "it gives no later roles")
 	_, _, err := b.Invitation(t.Context(), "d")
 	require.NoError(t, err)
-	require.ErrorIs(t, b.SetRoles(t.Context(), made, made.Roles, nil), state.ErrNotFound, "the roles were others when the rights were checked")
+	require.ErrorIs(t, b.SetRoles(t.Context(), made, made.Roles, nil), state.ErrNotFound,
+		"the roles were others when the rights were checked")
 	require.ErrorIs(t, b.Invite(t.Context(), made, held, time.Hour), state.ErrNotFound)
 	made.Roles, made.Groups = map[string][]state.Role{"web": {"approver"}}, nil
 	who, err := use("c1")
@@ -134,7 +145,8 @@ func peopleEnd(t *testing.T, b *bench) {
 	again, err := b.RevokePerson(t.Context(), "1", "carl")
 	require.NoError(t, err)
 	require.Equal(t, revoked, again)
-	require.ErrorIs(t, b.Join(t.Context(), recovery, "fourth", state.Passkey{}), state.ErrNotFound, "a repetition ends the link made since")
+	require.ErrorIs(t, b.Join(t.Context(), recovery, "fourth", state.Passkey{}), state.ErrNotFound,
+		"a repetition ends the link made since")
 	has, err := b.HasPeople(t.Context())
 	require.NoError(t, err)
 	require.False(t, has)
@@ -154,9 +166,11 @@ func passkeysCount(t *testing.T, b *bench) {
 		}
 	})
 	require.EqualValues(t, 1, used.Load())
-	require.ErrorIs(t, b.AddPasskey(t.Context(), state.Passkey{ID: "k2", Person: "1", Credential: json.RawMessage(`{}`)}, 1), state.ErrFull)
+	require.ErrorIs(t, b.AddPasskey(t.Context(), state.Passkey{ID: "k2", Person: "1", Credential: json.RawMessage(`{}`)}, 1),
+		state.ErrFull)
 	b.invited(t, "2")
-	require.ErrorIs(t, b.AddPasskey(t.Context(), state.Passkey{ID: "k", Person: "2", Credential: json.RawMessage(`{}`)}, 9), state.ErrNotFound, "it is somebody else's")
+	require.ErrorIs(t, b.AddPasskey(t.Context(), state.Passkey{ID: "k", Person: "2", Credential: json.RawMessage(`{}`)}, 9),
+		state.ErrNotFound, "it is somebody else's")
 	require.ErrorIs(t, b.RemovePasskey(t.Context(), "2", "k", ""), state.ErrNotFound, "of somebody else")
 	require.True(t, b.signsIn(t, "1", "k", "kept"))
 	require.True(t, b.signsIn(t, "1", "k", "other"))

@@ -33,7 +33,8 @@ func newWork(t *testing.T, b *bench) *work {
 
 func (w *work) order() state.RoundOrder {
 	return state.RoundOrder{
-		Assignment: dev("s"), TemporalRun: w.run, Ordered: w.ordered, Because: w.because, Forced: w.forced, Round: 1, Activity: fmt.Sprint(w.run, w.seq), Seq: w.seq,
+		Assignment: dev("s"), TemporalRun: w.run, Ordered: w.ordered, Because: w.because, Forced: w.forced, Round: 1,
+		Activity: fmt.Sprint(w.run, w.seq), Seq: w.seq,
 		Holder: fmt.Sprint(w.run, w.seq),
 	}
 }
@@ -85,7 +86,10 @@ func (w *work) reset(run string) { w.run, w.ordered, w.because, w.seq = run, 0, 
 
 func (w *work) continues(run string) {
 	w.t.Helper()
-	_, err := w.Admit(w.t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: run, OriginalRun: run, Team: team, Continues: true})
+	_, err := w.Admit(w.t.Context(), state.Admission{
+		Key: sessionOf("s"), TemporalRun: run, OriginalRun: run, Team: team,
+		Continues: true,
+	})
 	require.NoError(w.t, err)
 	w.run = run
 }
@@ -93,7 +97,8 @@ func (w *work) continues(run string) {
 func (w *work) boundary(at time.Time, undone ...string) (late bool) {
 	w.t.Helper()
 	_, late, err := w.PutBoundary(w.t.Context(), state.Boundary{
-		Key: sessionOf("s"), TemporalRun: w.run, FirstRun: w.run, At: at, Status: session.Status{Team: team, Status: session.Running}, Undone: undone,
+		Key: sessionOf("s"), TemporalRun: w.run, FirstRun: w.run, At: at, Status: session.Status{Team: team, Status: session.Running},
+		Undone: undone,
 	})
 	require.NoError(w.t, err)
 	return late
@@ -104,11 +109,23 @@ var passes = map[string]struct {
 	before func(*work)
 	want   session.Order
 }{
-	"start":                        {func(*work) {}, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
-	"forced at the start":          {func(w *work) { w.forced = true }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseForced}},
-	"sent back before it was done": {func(w *work) { w.again(session.BecauseSentBack) }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseSentBack}},
-	"repeated":                     {func(w *work) { w.begin() }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
-	"the next round":               {func(w *work) { w.fails(failures.TestFailure, false) }, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
+	"start": {func(*work) {}, session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart}},
+	"forced at the start": {func(w *work) { w.forced = true }, session.Order{
+		Pass: 1, AnswersFrom: 1, Run: 1,
+		Because: session.BecauseForced,
+	}},
+	"sent back before it was done": {
+		func(w *work) { w.again(session.BecauseSentBack) },
+		session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseSentBack},
+	},
+	"repeated": {func(w *work) { w.begin() }, session.Order{
+		Pass: 1, AnswersFrom: 1, Run: 1,
+		Because: session.BecauseStart,
+	}},
+	"the next round": {
+		func(w *work) { w.fails(failures.TestFailure, false) },
+		session.Order{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart},
+	},
 	"repeated in a run that continues as new": {func(w *work) {
 		w.begin()
 		w.continues("r2")
@@ -294,7 +311,10 @@ func earlierRunsChangeNothing(t *testing.T, b *bench) {
 		return w.Merge(t.Context(), sessionOf("s"), "build", run, "1", func(l *session.MergeLog) { l.Started = true })
 	}
 	writes["boundary"] = func() error {
-		_, _, err := w.PutBoundary(t.Context(), state.Boundary{Key: sessionOf("s"), TemporalRun: run, At: w.clock.Now(), Undone: []string{"build"}})
+		_, _, err := w.PutBoundary(t.Context(), state.Boundary{
+			Key: sessionOf("s"), TemporalRun: run, At: w.clock.Now(),
+			Undone: []string{"build"},
+		})
 		return err
 	}
 	for name, do := range writes {
@@ -325,7 +345,10 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	before := w.record()
 	opened, late, err := w.PutBoundary(t.Context(), state.Boundary{
 		Key: sessionOf("s"), TemporalRun: w.run, At: now.Add(-time.Second), Undone: []string{"build"},
-		Status: session.Status{Team: team, Status: session.Failed, Help: []session.Request{{ID: "1", Actions: []session.Action{session.AnswerRetry}}}},
+		Status: session.Status{
+			Team: team, Status: session.Failed,
+			Help: []session.Request{{ID: "1", Actions: []session.Action{session.AnswerRetry}}},
+		},
 	})
 	require.NoError(t, err)
 	require.True(t, late)
@@ -409,9 +432,15 @@ func requestsAreOpenedAndClosed(t *testing.T, b *bench) {
 		cause += "x"
 		s := session.Status{Team: team, Status: status}
 		for _, id := range ids {
-			s.Help = append(s.Help, session.Request{ID: id, Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: cause, Message: "m", Actions: []session.Action{session.AnswerRetry}, Since: w.clock.Now()})
+			s.Help = append(s.Help, session.Request{
+				ID: id, Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: cause,
+				Message: "m", Actions: []session.Action{session.AnswerRetry}, Since: w.clock.Now(),
+			})
 		}
-		found, late, err := w.PutBoundary(t.Context(), state.Boundary{Key: sessionOf("s"), TemporalRun: w.run, At: w.clock.Now(), Status: s})
+		found, late, err := w.PutBoundary(t.Context(), state.Boundary{
+			Key: sessionOf("s"), TemporalRun: w.run, At: w.clock.Now(),
+			Status: s,
+		})
 		require.NoError(t, err)
 		require.False(t, late)
 		for _, r := range found {

@@ -136,7 +136,10 @@ func (w *work) pays(t *testing.T, r session.RoundRecord, attempt int) cost.Usage
 	n := w.call(dev("s"), w.opened.Fence.Run, 40)
 	n.Pass, n.Round, n.Attempt = int64(r.Pass), int64(r.Round), int64(attempt)
 	w.bench.begin(t, n)
-	used := cost.Usage{InputTokens: 1, OutputTokens: 6, ReasoningTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 5, CacheWrite1hTokens: 4, WebSearches: 7, CostUSD: cost.USD(attempt)}
+	used := cost.Usage{
+		InputTokens: 1, OutputTokens: 6, ReasoningTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 5,
+		CacheWrite1hTokens: 4, WebSearches: 7, CostUSD: cost.USD(attempt),
+	}
 	require.NoError(t, w.End(t.Context(), n.ID, state.CallEnd{State: state.CallFailed, Usage: used}))
 	return used
 }
@@ -147,7 +150,8 @@ func statusesAreReadAsWritten(t *testing.T, b *bench) {
 	s := filled[session.Status](new(filler))
 	s.Session, s.Run, s.Status = "s", 1, session.HelpIsNeeded
 	s.Usage, s.Dropped, s.Unsettled, s.Reserved = cost.Usage{}, cost.Usage{}, cost.Usage{}, cost.Amount{} // sums over calls
-	s.LeftOut, s.HistoryEvents, s.Checkpoint = nil, 0, ""                                                 // readers add them; the newest checkpoint is a row of its own
+	// readers add them; the newest checkpoint is a row of its own
+	s.LeftOut, s.HistoryEvents, s.Checkpoint = nil, 0, ""
 	for i := range s.Phases {
 		p := &s.Phases[i]
 		p.Status, p.Seconds = session.HelpIsNeeded, 0
@@ -160,7 +164,10 @@ func statusesAreReadAsWritten(t *testing.T, b *bench) {
 		s.Help[i].Usage = cost.Usage{}
 	}
 	at := w.clock.Now().UTC()
-	opened, late, err := w.PutBoundary(t.Context(), state.Boundary{Key: sessionOf("s"), TemporalRun: w.run, FirstRun: "first", At: at, Status: s})
+	opened, late, err := w.PutBoundary(t.Context(), state.Boundary{
+		Key: sessionOf("s"), TemporalRun: w.run, FirstRun: "first",
+		At: at, Status: s,
+	})
 	require.NoError(t, err)
 	require.False(t, late)
 	require.Equal(t, s.Help, opened)
@@ -168,6 +175,7 @@ func statusesAreReadAsWritten(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.Equal(t, s, e.Status)
 	require.Equal(t, session.Execution{
-		Status: s, Revision: 1, Namespace: sessionOf("s").Namespace, RunID: w.run, OriginalRun: w.run, FirstRun: "first", First: 1, UpdatedAt: e.UpdatedAt, BoundaryAt: at,
+		Status: s, Revision: 1, Namespace: sessionOf("s").Namespace, RunID: w.run, OriginalRun: w.run, FirstRun: "first", First: 1,
+		UpdatedAt: e.UpdatedAt, BoundaryAt: at,
 	}, e)
 }

@@ -52,7 +52,10 @@ func listed(t *testing.T, b *bench) (started time.Time) {
 	other.Team = "ops"
 	asks := execution("asks", started.Add(time.Hour), session.HelpIsNeeded)
 	asks.Labels = map[string]string{"area": "ui"}
-	asks.Help = []session.Request{{ID: "1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: "what now?", Actions: []session.Action{session.AnswerRetry}, Since: started.Add(2 * time.Hour)}}
+	asks.Help = []session.Request{{
+		ID: "1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Message: "what now?",
+		Actions: []session.Action{session.AnswerRetry}, Since: started.Add(2 * time.Hour),
+	}}
 	asks.Alerts = []session.Alert{{Rule: "cost_usd: 20", Message: "it is dear", At: started.Add(2 * time.Hour)}}
 	failed := execution("failed", started.Add(48*time.Hour), session.Failed)
 	for _, e := range []session.Execution{other, asks, failed} {
@@ -67,9 +70,12 @@ func sessionsAreListed(t *testing.T, b *bench) {
 		f    state.Filter
 		want []string
 	}{
-		"all":         {state.Filter{}, []string{"failed", "asks", "other"}},
-		"limit":       {state.Filter{Limit: 2}, []string{"failed", "asks"}},
-		"after":       {state.Filter{After: state.Cursor{StartedAt: started.Add(48 * time.Hour), Session: "failed"}}, []string{"asks", "other"}},
+		"all":   {state.Filter{}, []string{"failed", "asks", "other"}},
+		"limit": {state.Filter{Limit: 2}, []string{"failed", "asks"}},
+		"after": {
+			state.Filter{After: state.Cursor{StartedAt: started.Add(48 * time.Hour), Session: "failed"}},
+			[]string{"asks", "other"},
+		},
 		"team":        {state.Filter{Teams: []string{"ops"}}, []string{"other"}},
 		"status":      {state.Filter{Status: []session.State{session.Failed, session.HelpIsNeeded}}, []string{"failed", "asks"}},
 		"since":       {state.Filter{Since: started.Add(time.Hour)}, []string{"failed", "asks"}},
@@ -99,8 +105,10 @@ func sessionsAreListed(t *testing.T, b *bench) {
 	require.True(t, ok)
 	since, begun := started.Add(2*time.Hour), started.Add(time.Hour)
 	require.Equal(t, state.Session{
-		Key: sessionOf("asks"), Team: team, Status: session.HelpIsNeeded, Phases: []string{"build"}, Requirement: "Make 100% of a Shop, asks",
-		StartedAt: &begun, Run: "asks-run", FirstRun: "asks-run", Requests: 1, WaitingSince: &since, AlertedAt: &since, Labels: map[string]string{"area": "ui"},
+		Key: sessionOf("asks"), Team: team, Status: session.HelpIsNeeded, Phases: []string{"build"},
+		Requirement: "Make 100% of a Shop, asks",
+		StartedAt:   &begun, Run: "asks-run", FirstRun: "asks-run", Requests: 1, WaitingSince: &since, AlertedAt: &since,
+		Labels: map[string]string{"area": "ui"},
 	}, asks)
 }
 
@@ -110,7 +118,10 @@ func continuedSessionsKeepTheirStart(t *testing.T, b *bench) {
 	e := execution("s", b.clock.Now(), session.Running)
 	e.RunID = "r1"
 	Put(t, b.DB, sessionOf("s"), func(stored *session.Execution) { stored.Status, stored.RunID = e.Status, e.RunID })
-	_, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r2", OriginalRun: "r2", Team: team, Continues: true})
+	_, err := b.Admit(t.Context(), state.Admission{
+		Key: sessionOf("s"), TemporalRun: "r2", OriginalRun: "r2", Team: team,
+		Continues: true,
+	})
 	require.NoError(t, err)
 	s, ok, err := b.Session(t.Context(), sessionOf("s"))
 	require.NoError(t, err)
@@ -125,7 +136,8 @@ func olderStatusesChangeNothing(t *testing.T, b *bench) {
 	before, err := b.Execution(t.Context(), sessionOf("asks"))
 	require.NoError(t, err)
 	_, late, err := b.PutBoundary(t.Context(), state.Boundary{
-		Key: sessionOf("asks"), TemporalRun: "asks-run", At: before.BoundaryAt.Add(-time.Microsecond), Status: execution("asks", started, session.Running).Status,
+		Key: sessionOf("asks"), TemporalRun: "asks-run", At: before.BoundaryAt.Add(-time.Microsecond),
+		Status: execution("asks", started, session.Running).Status,
 	})
 	require.NoError(t, err)
 	require.True(t, late)
@@ -142,10 +154,14 @@ func statisticsAreCounted(t *testing.T, b *bench) {
 	asked := started.Add(2 * time.Hour)
 	for range 2 { // a repetition counts once
 		_, _, err := b.PutBoundary(t.Context(), state.Boundary{
-			Key: sessionOf("asks"), TemporalRun: "asks-run", At: asked, Status: execution("asks", started.Add(time.Hour), session.HelpIsNeeded).Status,
+			Key: sessionOf("asks"), TemporalRun: "asks-run", At: asked, Status: execution("asks", started.Add(time.Hour),
+				session.HelpIsNeeded).Status,
 			Answers: []session.Answer{
 				{Request: "0", Action: session.AnswerApprove, By: "ana", Phase: "plan", Since: asked, At: asked.Add(time.Minute)},
-				{Request: "1", Action: session.AnswerRetry, By: "ana", Phase: "build", Persona: "dev", Since: asked, At: asked.Add(3 * time.Minute)},
+				{
+					Request: "1", Action: session.AnswerRetry, By: "ana", Phase: "build", Persona: "dev", Since: asked,
+					At: asked.Add(3 * time.Minute),
+				},
 			},
 		})
 		require.NoError(t, err)
@@ -153,7 +169,10 @@ func statisticsAreCounted(t *testing.T, b *bench) {
 	all, err := b.Statistics(t.Context(), nil, state.Filter{Namespace: "default", Teams: []string{team}})
 	require.NoError(t, err)
 	require.Equal(t, []state.Statistic{{
-		Sessions:    &state.SessionOutcomes{All: 2, Failed: 1, Seconds: 600, Answers: 2, WaitedSeconds: 240, Approvals: 1, ApprovalSeconds: 60},
+		Sessions: &state.SessionOutcomes{
+			All: 2, Failed: 1, Seconds: 600, Answers: 2, WaitedSeconds: 240, Approvals: 1,
+			ApprovalSeconds: 60,
+		},
 		Assignments: state.AssignmentOutcomes{All: 2, Finished: 2, Attempts: 4, Failures: 2, LostWorkers: 2},
 	}}, all)
 	days, err := b.Statistics(t.Context(), []string{"day", "team"}, state.Filter{Namespace: "default"})
@@ -182,7 +201,8 @@ func usageAddsUp(t *testing.T, b *bench) {
 		b.begin(t, b.call(lead(s), 1, 40))
 	}
 	want := state.Cost{
-		Calls: 4, Usage: cost.Usage{InputTokens: 2, OutputTokens: 10, CostUSD: 10}, Unsettled: 2, Estimated: tokens(40), Begun: 2, Reserved: tokens(80),
+		Calls: 4, Usage: cost.Usage{InputTokens: 2, OutputTokens: 10, CostUSD: 10}, Unsettled: 2, Estimated: tokens(40), Begun: 2,
+		Reserved: tokens(80),
 	}
 	some, err := b.Calls(t.Context(), lead("one"))
 	require.NoError(t, err)

@@ -17,7 +17,8 @@ import (
 func offersAreRenewed(t *testing.T, b *bench) {
 	offer := func(worker string, renewed time.Time) spec.Offer {
 		return spec.Offer{
-			Worker: worker, Identity: "maestro@" + worker, Host: "h", PID: 7, Version: "v1", Agents: map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
+			Worker: worker, Identity: "maestro@" + worker, Host: "h", PID: 7, Version: "v1",
+			Agents: map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
 			Checks: map[string]spec.Digest{"test": "d"}, StartedAt: b.clock.Now().UTC(), RenewedAt: renewed.UTC(),
 		}
 	}
@@ -43,9 +44,11 @@ func laterBreakersStay(t *testing.T, b *bench) {
 	until := since.Add(time.Minute)
 	status := func(since time.Time, revision int64) session.BreakerStatus {
 		return session.BreakerStatus{
-			Name: "coder", State: session.BreakerIsOpen, Failures: 5, Generation: 3, Trips: 2, OpenUntil: &until, Revision: revision, Since: since, ChangedAt: since,
+			Name: "coder", State: session.BreakerIsOpen, Failures: 5, Generation: 3, Trips: 2, OpenUntil: &until, Revision: revision,
+			Since: since, ChangedAt: since,
 			Probes: []session.BreakerLease{{Holder: "h", Until: until}}, Forced: &session.BreakerForced{By: "ann", Why: "w"},
-			LastFailure: &session.AttemptFailure{Category: "api_error", Message: "503"}, ChangedBy: "ann", Why: "w", Settings: spec.Breaker{Name: "coder", Threshold: 5},
+			LastFailure: &session.AttemptFailure{Category: "api_error", Message: "503"}, ChangedBy: "ann", Why: "w",
+			Settings: spec.Breaker{Name: "coder", Threshold: 5},
 		}
 	}
 	_, err := b.Breaker(t.Context(), "coder")
@@ -56,17 +59,26 @@ func laterBreakersStay(t *testing.T, b *bench) {
 	stored, err := b.Breaker(t.Context(), "coder")
 	require.NoError(t, err)
 	require.Equal(t, status(since, 19), stored)
-	require.NoError(t, b.PutBreaker(t.Context(), session.BreakerStatus{Name: "coder", State: session.BreakerClosed, Since: since.Add(time.Hour), Revision: 1}))
+	require.NoError(t, b.PutBreaker(t.Context(), session.BreakerStatus{
+		Name: "coder", State: session.BreakerClosed,
+		Since: since.Add(time.Hour), Revision: 1,
+	}))
 	all, err := b.Breakers(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []session.BreakerStatus{{Name: "coder", State: session.BreakerClosed, Since: since.Add(time.Hour), Revision: 1}}, all, "one that was made later begins anew")
+	require.Equal(t, []session.BreakerStatus{{
+		Name: "coder", State: session.BreakerClosed, Since: since.Add(time.Hour),
+		Revision: 1,
+	}}, all, "one that was made later begins anew")
 }
 
 // laterTicketsStay writes states of a ticket in any order.
 func laterTicketsStay(t *testing.T, b *bench) {
 	record := func(revision int64, key string) session.TicketRecord {
 		return session.TicketRecord{
-			Name: "f00", Revision: revision, Ticket: session.Ticket{Key: key, URL: "https://jira/" + key, Occurrences: 3, Trouble: "refused"}, Kind: session.Unclear,
+			Name: "f00", Revision: revision, Ticket: session.Ticket{
+				Key: key, URL: "https://jira/" + key, Occurrences: 3,
+				Trouble: "refused",
+			}, Kind: session.Unclear,
 			Deleted: "MD-0", Followers: []session.TicketFollower{{Session: "s", Request: "r"}}, Seen: []string{"a", "b"},
 		}
 	}
@@ -83,7 +95,10 @@ func laterTicketsStay(t *testing.T, b *bench) {
 // teamsHaveVersions registers versions of teams at once.
 func teamsHaveVersions(t *testing.T, b *bench) {
 	add := func(team, digest string) (bool, int) {
-		changed, versions, err := b.AddTeamVersion(t.Context(), state.TeamVersion{Team: team, Digest: spec.Digest(digest), Text: spec.Digest("text of " + digest), By: "ann"})
+		changed, versions, err := b.AddTeamVersion(t.Context(), state.TeamVersion{
+			Team: team, Digest: spec.Digest(digest),
+			Text: spec.Digest("text of " + digest), By: "ann",
+		})
 		assert.NoError(t, err)
 		return changed, versions
 	}
@@ -106,7 +121,8 @@ func teamsHaveVersions(t *testing.T, b *bench) {
 	changed, versions = add("web", "2")
 	require.True(t, changed)
 	require.Equal(t, 5, versions)
-	require.Equal(t, []string{"web 2", "web 4"}, digests("web")[:2], "an old version that is registered again is the newest, also when the clock is set back")
+	require.Equal(t, []string{"web 2", "web 4"}, digests("web")[:2],
+		"an old version that is registered again is the newest, also when the clock is set back")
 	for i := range 110 {
 		_, versions = add("api", fmt.Sprint(i))
 	}

@@ -145,7 +145,10 @@ func lead(session string) state.Assignment {
 func (b *bench) call(a state.Assignment, run, tokens int64) state.NewCall {
 	n := b.calls.Add(1)
 	return state.NewCall{
-		ID: fmt.Sprintf("call-%d", n), CallKey: state.CallKey{AttemptKey: state.AttemptKey{Assignment: a, Pass: 1, Round: 1, Attempt: 1}, Call: state.NextCall}, Fence: state.Fence{Run: run},
+		ID: fmt.Sprintf("call-%d", n), CallKey: state.CallKey{AttemptKey: state.AttemptKey{
+			Assignment: a, Pass: 1, Round: 1,
+			Attempt: 1,
+		}, Call: state.NextCall}, Fence: state.Fence{Run: run},
 		Team: team, Agent: "coder", Provider: "anthropic", Model: "m", Request: fmt.Sprintf("request-%d", n),
 		Want: cost.Amount{Tokens: tokens}, Least: cost.Amount{Tokens: tokens}, Estimated: cost.Amount{Tokens: tokens / 2},
 	}
@@ -162,7 +165,10 @@ func (b *bench) begin(t *testing.T, n state.NewCall) state.NewCall {
 }
 
 func answered(tokens int64) state.CallEnd {
-	return state.CallEnd{State: state.CallAnswered, Answer: "answer", Usage: cost.Usage{OutputTokens: tokens, CostUSD: cost.USD(tokens)}}
+	return state.CallEnd{
+		State: state.CallAnswered, Answer: "answer",
+		Usage: cost.Usage{OutputTokens: tokens, CostUSD: cost.USD(tokens)},
+	}
 }
 
 // budget is one of the budgets of an assignment.
@@ -222,7 +228,8 @@ func reservationsFit(t *testing.T, b *bench) {
 	callers.Wait()
 	day := b.budget(t, dev("one"), session.BudgetOfDay)
 	require.Zero(t, day.Reserved)
-	require.Equal(t, day.Spent.Tokens, b.budget(t, dev("one"), session.BudgetOfPersona).Spent.Tokens+b.budget(t, dev("two"), session.BudgetOfPersona).Spent.Tokens)
+	require.Equal(t, day.Spent.Tokens, b.budget(t, dev("one"), session.BudgetOfPersona).Spent.Tokens+b.budget(t, dev("two"),
+		session.BudgetOfPersona).Spent.Tokens)
 }
 
 func refusedOrWaits(t *testing.T, b *bench) {
@@ -250,21 +257,28 @@ func refusedOrWaits(t *testing.T, b *bench) {
 }
 
 func endsFree(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 90), capOf(session.BudgetOfPersona, "dev", 80), capOf(session.BudgetOfDay, team, 200))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 90),
+		capOf(session.BudgetOfPersona, "dev", 80), capOf(session.BudgetOfDay, team, 200))
 	for _, ended := range []state.CallState{state.CallAnswered, state.CallFailed, state.CallUnsettled} {
 		n := b.begin(t, b.call(dev("s"), 1, 20))
 		end := answered(4)
 		end.State = ended
 		require.NoError(t, b.End(t.Context(), n.ID, end))
 	}
-	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfPhase, session.BudgetOfPersona, session.BudgetOfDay} {
+	for _, scope := range []session.BudgetScope{
+		session.BudgetOfSession, session.BudgetOfPhase, session.BudgetOfPersona,
+		session.BudgetOfDay,
+	} {
 		budget := b.budget(t, dev("s"), scope)
 		require.Zero(t, budget.Reserved, scope)
 		require.EqualValues(t, 4+4+4+10, budget.Held().Tokens, scope)
 	}
 	n := b.begin(t, b.call(lead("s"), 1, 20))
 	require.NoError(t, b.End(t.Context(), n.ID, answered(3)))
-	for scope, spent := range map[session.BudgetScope]int64{session.BudgetOfSession: 25, session.BudgetOfPhase: 22, session.BudgetOfPersona: 22, session.BudgetOfDay: 25} {
+	for scope, spent := range map[session.BudgetScope]int64{
+		session.BudgetOfSession: 25, session.BudgetOfPhase: 22,
+		session.BudgetOfPersona: 22, session.BudgetOfDay: 25,
+	} {
 		require.Equal(t, spent, b.budget(t, dev("s"), scope).Held().Tokens, scope)
 	}
 }
@@ -315,16 +329,21 @@ func lostCallsCount(t *testing.T, b *bench) {
 }
 
 func raisesAdd(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 50), capOf(session.BudgetOfDay, team, 100))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 50),
+		capOf(session.BudgetOfDay, team, 100))
 	raise := budget.Raise{ID: "1", Scope: budget.PhaseScope("build"), Added: cost.Amount{Tokens: 25, USD: 5}, By: "ana"}
 	for range 2 {
 		raised, err := b.AddRaise(t.Context(), sessionOf("s"), raise, "cli")
 		require.NoError(t, err)
 		require.Equal(t, spec.Cap{Tokens: 75}, raised.Cap)
 	}
-	_, err := b.AddRaise(t.Context(), sessionOf("s"), budget.Raise{ID: "2", Scope: budget.DayScope, Team: "another", Added: tokens(1)}, "cli")
+	_, err := b.AddRaise(t.Context(), sessionOf("s"), budget.Raise{
+		ID: "2", Scope: budget.DayScope, Team: "another",
+		Added: tokens(1),
+	}, "cli")
 	require.NoError(t, err)
-	_, err = b.AddRaise(t.Context(), session.Key{}, budget.Raise{ID: "3", Scope: budget.DayScope, Team: team, Added: tokens(7)}, "cli")
+	_, err = b.AddRaise(t.Context(), session.Key{}, budget.Raise{ID: "3", Scope: budget.DayScope, Team: team, Added: tokens(7)},
+		"cli")
 	require.NoError(t, err)
 	account, err := b.Account(t.Context(), sessionOf("s"))
 	require.NoError(t, err)
@@ -377,7 +396,10 @@ func reportsRaise(t *testing.T, b *bench) {
 	report := func(used, estimated int64) *budget.Budget {
 		t.Helper()
 		rest := tokens(estimated)
-		_, refused, err := b.Report(t.Context(), n.ID, state.Progress{Known: cost.Usage{OutputTokens: used}, Wanted: rest, Least: rest, Estimated: rest})
+		_, refused, err := b.Report(t.Context(), n.ID, state.Progress{
+			Known: cost.Usage{OutputTokens: used}, Wanted: rest, Least: rest,
+			Estimated: rest,
+		})
 		require.NoError(t, err)
 		return refused
 	}

@@ -24,7 +24,10 @@ func atOnce(n int, do func(i int)) {
 }
 
 func tokenNamed(name, id string) state.Token {
-	return state.Token{Hash: "hash of " + id, ID: id, Name: name, Roles: map[string][]state.Role{"*": {"viewer"}}, Groups: []string{"leads"}, By: "ann", ByID: "a1"}
+	return state.Token{
+		Hash: "hash of " + id, ID: id, Name: name, Roles: map[string][]state.Role{"*": {"viewer"}},
+		Groups: []string{"leads"}, By: "ann", ByID: "a1",
+	}
 }
 
 // tokensHaveNames has many add tokens at once: of one name, and more than there may be.
