@@ -110,6 +110,8 @@ type Phase struct {
 	Approve Approval `json:"approve,omitzero" yaml:"approve,omitempty"`
 	// SendsBack lets the phase's personas reject the work of an earlier phase.
 	SendsBack *SendsBack `json:"sends_back,omitempty" yaml:"sends_back,omitempty"`
+	// Deliver delivers the work so far as a pull request. Such a phase has no personas, checks or outputs of its own.
+	Deliver *Deliver `json:"deliver,omitempty" yaml:"deliver,omitempty"`
 }
 
 // Retry holds the limits and waits of both retry levels.
@@ -307,6 +309,10 @@ func (t Team) Resolved() Team {
 		}
 		if p.Order == "" {
 			p.Order = OrderParallel
+		}
+		if p.Deliver != nil {
+			p = p.delivering()
+			personas[DeliveryPersona] = deliveryPersona(p.Deliver.To, t.Retry.Attempts)
 		}
 		if p.Integrator == "" && len(p.Personas) > 0 {
 			p.Integrator = p.Personas[len(p.Personas)-1]
