@@ -64,7 +64,7 @@ type outageWait struct {
 // maySitOut reports whether the round waits out a failure: failures of the provider or of the
 // host use up no attempt.
 func (o *outageWait) maySitOut(f failures.Failure) bool {
-	return f.MayPass() && o.retry.PatienceOrDefault() > 0
+	return f.MayPass() && (o.retry.PatienceOrDefault() > 0 || f.Category == failures.Pending)
 }
 
 // begin notes durably a failure that is waited out, and reports it to the breaker. It returns
@@ -81,6 +81,10 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 	o.exec.setProgress(outage.String())
 	if err := o.rows.write(ctx); err != nil {
 		return err
+	}
+	if outage.Pending() {
+		activity.GetLogger(ctx).Info("the attempt waits for others", "for", f.Message, "until", outage.Until, "since", outage.Since)
+		return nil
 	}
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category,
 		"error", f.Message, "until", outage.Until, "since", outage.Since)
@@ -134,6 +138,12 @@ const (
 
 // next decides what the round does about an outage, and how long it waits.
 func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, time.Duration) {
+	if outage.Pending() {
+		if left := outage.Until.Sub(now); left > 0 {
+			return giveSlotBack, left
+		}
+		return tryAgain, 0
+	}
 	patienceEnds := outage.PatienceUntil(o.retry.PatienceOrDefault())
 	if !outage.Noticed && (o.stance == OutageOver || !now.Before(patienceEnds)) {
 		return notifyOrFail, 0
@@ -208,7 +218,7 @@ func (o *outageWait) end(ctx context.Context, answered bool) {
 	if outage == nil {
 		return
 	}
-	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits",
+	activity.GetLogger(ctx).Info("the wait for the "+outage.Failure.Category.Awaited()+" is over", "away_since", outage.Since, "waits",
 		outage.Tries)
 	o.rows.change(func(l *session.RoundLog) { l.Outage = nil })
 	o.rows.tryPut(ctx, "the end of the outage is not recorded yet")

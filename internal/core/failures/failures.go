@@ -37,6 +37,8 @@ const (
 	Refused Category = "refused"
 	// Rejected: a person, or a later phase, has sent the work back.
 	Rejected Category = "rejected"
+	// Pending: others outside have to act first, such as the reviewers and the CI of a pull request. It is no failure of anybody.
+	Pending Category = "pending"
 )
 
 // Categories lists every category, in the order of documentation.
@@ -79,6 +81,9 @@ const (
 	OwnerHost Owner = "host"
 	// OwnerPerson: only a person can correct it.
 	OwnerPerson Owner = "person"
+	// OwnerOthers: people or programs outside have to act. The work looks again after the stated time, without a limit, and uses
+	// up no attempt and no round.
+	OwnerOthers Owner = "others"
 )
 
 // Start is the files and conversation from which the attempt after a failed one starts.
@@ -228,6 +233,10 @@ var failureTable = []Rule{
 		Advice: "The work was sent back. Continue from the files as they are, and resolve the reasons.",
 		Remedy: "The work was sent back as often as the team file allows. See the reasons, and write in a note what to do.",
 	},
+	{
+		Category: Pending, Owner: OwnerOthers, RetryAttempt: true, RetryRound: true, Breaker: Neutral, Start: FromConversation,
+		Advice: "Others have to act first. The work continues by itself.",
+	},
 }
 
 // Failure is the reason why an attempt failed. The next attempt gets it as feedback, and a person
@@ -272,17 +281,22 @@ func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).Ret
 // round. round counts from 1 within its series.
 func (f *Failure) AnotherRound(round, rounds int) bool { return round < rounds && f.RetryRound() }
 
-// MayPass reports whether the failure is the provider's or the host's, and may be temporary.
+// MayPass reports whether the failure is the provider's or the host's and may be temporary, or whether others have to act.
 func (f *Failure) MayPass() bool {
 	rule := RuleFor(f.Category)
-	return !f.Final && rule.RetryAttempt && (rule.Owner == OwnerProvider || rule.Owner == OwnerHost)
+	waits := rule.Owner == OwnerProvider || rule.Owner == OwnerHost || rule.Owner == OwnerOthers
+	return !f.Final && rule.RetryAttempt && waits
 }
 
-// Awaited names, for a sentence, what is waited for during failures of the category: the provider
-// or the machine.
+// Awaited names, for a sentence, what is waited for during failures of the category: the provider,
+// the machine or others.
 func (c Category) Awaited() string {
-	if RuleFor(c).Owner == OwnerHost {
+	switch RuleFor(c).Owner {
+	case OwnerHost:
 		return "machine"
+	case OwnerOthers:
+		return "others"
+	default:
+		return "provider"
 	}
-	return "provider"
 }

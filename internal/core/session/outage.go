@@ -52,13 +52,17 @@ type Outage struct {
 func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience textfmt.Duration, random float64) Outage {
 	next := Outage{Agent: agent, Since: now, PatienceFrom: now}
 	stated := false
-	if o != nil && o.Agent == agent {
+	if o != nil && o.Agent == agent && o.Pending() == (f.Category == failures.Pending) {
 		next, stated = *o, o.PatienceFrom.After(o.Since)
 	}
 	next.Tries++
 	next.Failure = f
 	wait := spec.Backoff(outageInitial, outageMax, next.Tries).Std()
 	wait = wait/2 + time.Duration(random*float64(wait/2))
+	if f.Category == failures.Pending { // whoever looks says when to look again
+		next.Until = now.Add(f.RetryAfter.Std())
+		return next
+	}
 	if f.RetryAfter > 0 {
 		wait = max(wait, f.RetryAfter.Std())
 		if back := now.Add(f.RetryAfter.Std()); back.After(next.PatienceFrom) && (!stated || f.RetryAfter >= patience) &&
@@ -70,6 +74,9 @@ func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience
 	return next
 }
 
+// Pending reports whether the attempt waits for others, which is no outage: nobody's patience ends.
+func (o Outage) Pending() bool { return o.Failure.Category == failures.Pending }
+
 // PatienceUntil is when the team's patience is over.
 func (o Outage) PatienceUntil(patience textfmt.Duration) time.Time {
 	return o.PatienceFrom.Add(patience.Std())
@@ -77,6 +84,9 @@ func (o Outage) PatienceUntil(patience textfmt.Duration) time.Time {
 
 // String is a sentence on the wait.
 func (o Outage) String() string {
+	if o.Pending() {
+		return fmt.Sprintf("%s; the next look is at %s UTC", o.Failure.Message, o.Until.UTC().Format(time.DateTime))
+	}
 	return fmt.Sprintf("waiting until %s UTC for the %s, which has failed since %s UTC (%s: %s); no attempt is counted",
 		o.Until.UTC().Format(time.DateTime), o.Failure.Category.Awaited(), o.Since.UTC().Format(time.DateTime), o.Failure.Category,
 		o.Failure.Message)

@@ -1,0 +1,260 @@
+package delivery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+// Act is what to do next about a pull request.
+type Act string
+
+// What to do next.
+const (
+	// Wait looks again after Step.Wait: others have to act.
+	Wait Act = "wait"
+	// MarkReady ends the draft, and asks the reviewers.
+	MarkReady Act = "ready"
+	// RerunChecks runs the failed Step.Checks again, once for each commit, because they may be flaky.
+	RerunChecks Act = "rerun"
+	// SendBack has the work done again, for Step.Items.
+	SendBack Act = "send_back"
+	// MergeBase merges the base into the branch.
+	MergeBase Act = "merge_base"
+	// Merge merges the pull request.
+	Merge Act = "merge"
+	// Push pushes the branch anew, because a person wants it.
+	Push Act = "push"
+	// Ask asks a person Step.Question.
+	Ask Act = "ask"
+	// Finish: it is merged.
+	Finish Act = "finish"
+)
+
+// The times of looks and waits.
+const (
+	// quiet is the time without a further comment after which comments are sent back together.
+	quiet = time.Minute
+	// checksAppear is how long after a push a host may take to list the checks of a commit.
+	checksAppear = time.Minute
+	// lookSoonest and lookLatest bound the time between two looks. It is a quarter of the time since the last change.
+	lookSoonest = 20 * time.Second
+	lookLatest  = 10 * time.Minute
+)
+
+// Mention addresses Maestro in a comment.
+const Mention = "@maestro"
+
+// Step is what to do next, with its details.
+type Step struct {
+	Act Act
+	// Why is one sentence on what is waited for, or on what a person is asked.
+	Why      string
+	Wait     time.Duration
+	Question Question
+	// Checks have failed: they are to be run again, or are feedback.
+	Checks []Check
+	// Notes are the feedback of people, Items the ids of all that is sent back, and Replies what is to be answered.
+	Notes   []string
+	Items   []string
+	Replies []Reply
+}
+
+// Order is how a session wants its work to be delivered.
+type Order struct {
+	spec.Deliver
+	// Retried: a person has answered the last question with a retry.
+	Retried bool
+}
+
+// Decide returns what to do next about a pull request. It depends on nothing but its arguments. The record has what earlier
+// steps have done, so that each thing is done once.
+func Decide(o Order, p PullRequest, r Record, now time.Time) Step {
+	agreed := func(q Question) bool { return o.Retried && r.Asked == q && r.AskedFor == p.Head }
+	switch {
+	case p.State == Merged:
+		return Step{Act: Finish}
+	case p.State == Closed:
+		return Step{Act: Ask, Question: AskReopen, Why: closedText(p)}
+	case p.Head == "" && agreed(AskBranch):
+		return Step{Act: Push}
+	case p.Head == "":
+		return Step{
+			Act: Ask, Question: AskBranch,
+			Why: fmt.Sprintf("branch %s of %s was deleted; retry pushes it again", p.Branch, p.URL),
+		}
+	}
+	feedback := findFeedback(p, r)
+	pending := count(p.Checks, CheckPending)
+	if pending == 0 {
+		failed := failedChecks(p, r)
+		if again := rerunnable(failed, p, r); len(again) > 0 {
+			return Step{Act: RerunChecks, Checks: again, Why: "runs " + checkNames(again) + " again, which may be flaky"}
+		}
+		for _, c := range failed {
+			feedback.Checks = append(feedback.Checks, c)
+			feedback.Items = append(feedback.Items, checkItem(p.Head, c))
+		}
+	}
+	if len(feedback.Items) > 0 {
+		if left := quiet - now.Sub(r.ChangedAt); len(feedback.Notes) > 0 && left > 0 {
+			return Step{Act: Wait, Why: "waits for further comments on " + p.URL, Wait: left}
+		}
+		feedback.Act = SendBack
+		return feedback
+	}
+	if p.Mergeable == MergeConflicts {
+		return Step{Act: MergeBase, Why: "the base has changed the same lines"}
+	}
+	return decideReady(o, p, r, now, pending, agreed(AskMerge))
+}
+
+// decideReady decides about an open pull request without unanswered feedback.
+func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, agreed bool) Step {
+	wait := func(format string, args ...any) Step {
+		return Step{Act: Wait, Why: fmt.Sprintf(format, args...), Wait: untilLook(r, now)}
+	}
+	switch known := len(p.Checks) > 0 || now.Sub(r.PushedAt) > checksAppear; {
+	case pending > 0:
+		var names []Check
+		for _, c := range p.Checks {
+			if c.State == CheckPending {
+				names = append(names, c)
+			}
+		}
+		return wait("waits for %s of %s", checkNames(names), p.URL)
+	case !known:
+		return wait("waits for the checks of %s", p.URL)
+	case count(p.Checks, CheckFailed) > 0: // they were sent back, and the work is as it was
+		return Step{
+			Act: Ask, Question: AskMerge,
+			Why: fmt.Sprintf("checks of %s still fail, and its files have not changed: mend them there, then retry; skip goes on without a merge", p.URL),
+		}
+	case p.Draft:
+		return Step{Act: MarkReady}
+	case p.Queued:
+		return wait("%s is in the merge queue", p.URL)
+	case len(p.Blocked) > 0:
+		return wait("%s waits: %s", p.URL, textfmt.Shorten(safetext.Line(strings.Join(p.Blocked, "; ")), 400))
+	case r.Approvals == 0 && len(o.Reviewers) > 0:
+		return wait("%s waits for a review by %s", p.URL, textfmt.FirstOf(o.Reviewers, 3))
+	case p.Mergeable == MergeUnknown:
+		return wait("waits for the host to say whether %s can be merged", p.URL)
+	case o.Merge == spec.MergeAuto || agreed:
+		return Step{Act: Merge}
+	case o.Merge == spec.MergeAsk:
+		return Step{
+			Act: Ask, Question: AskMerge,
+			Why: fmt.Sprintf("%s can be merged: retry merges it, skip goes on without a merge", p.URL),
+		}
+	}
+	return wait("%s is ready, and waits for a person to merge it", p.URL)
+}
+
+// untilLook returns the time until the next look.
+func untilLook(r Record, now time.Time) time.Duration {
+	return max(lookSoonest, min(lookLatest, now.Sub(r.ChangedAt)/4)).Truncate(time.Second)
+}
+
+func closedText(p PullRequest) string {
+	by := "somebody"
+	if p.ClosedBy != "" {
+		by = safetext.Clip(p.ClosedBy, 80)
+	}
+	return fmt.Sprintf("%s closed %s without a merge: reopen it there, then retry; skip goes on without a merge", by, p.URL)
+}
+
+// findFeedback lists what people have written since the last time. Only trusted persons are heard: on a public repository
+// anybody may comment.
+func findFeedback(p PullRequest, r Record) (f Step) {
+	for _, review := range p.Reviews {
+		if review.Verdict == ChangesRequested && review.By.Trusted && !review.By.Self && !r.sent(review.ID) {
+			f.add(review.ID, "", review.By, fmt.Sprintf("%s requests changes:\n%s", name(review.By), quote(review.Body)))
+		}
+	}
+	for _, t := range p.Threads {
+		if t.Resolved {
+			continue
+		}
+		for _, c := range t.Comments {
+			if c.By.Trusted && !c.By.Self && !r.sent(c.ID) {
+				f.add(c.ID, t.ID, c.By, fmt.Sprintf("%s comments on %s:\n%s%s", name(c.By), place(t), hunk(t), quote(c.Body)))
+			}
+		}
+	}
+	for _, c := range p.Comments {
+		if text, addressed := addressed(c.Body); addressed && c.By.Trusted && !c.By.Self && !r.sent(c.ID) {
+			f.add(c.ID, "", c.By, fmt.Sprintf("%s writes:\n%s", name(c.By), quote(text)))
+		}
+	}
+	return f
+}
+
+// add adds an item to a step that sends work back.
+func (s *Step) add(id, thread string, by Person, note string) {
+	s.Items, s.Notes = append(s.Items, id), append(s.Notes, note)
+	s.Replies = append(s.Replies, Reply{Item: id, Thread: thread, To: by.Name})
+}
+
+// addressed returns a comment without the mention of Maestro that it begins with.
+func addressed(body string) (text string, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(body), Mention)
+	if !ok || rest != "" && !unicode.IsSpace(rune(rest[0])) && !strings.ContainsRune(":,", rune(rest[0])) {
+		return "", false
+	}
+	return strings.TrimSpace(strings.TrimLeft(rest, ":,")), true
+}
+
+func name(p Person) string { return safetext.Clip(p.Name, 80) }
+
+func place(t Thread) string {
+	path := safetext.Clip(t.Path, 300)
+	if t.Line > 0 {
+		return fmt.Sprintf("%s:%d", path, t.Line)
+	}
+	return path
+}
+
+func hunk(t Thread) string {
+	if t.Hunk == "" {
+		return ""
+	}
+	return quote(t.Hunk) + "\n"
+}
+
+// quote marks a text of others, so that an agent reads it as data.
+func quote(text string) string {
+	lines := strings.Split(strings.TrimRight(safetext.Block(text), "\n"), "\n")
+	return "> " + strings.Join(lines, "\n> ")
+}
+
+// failedChecks lists the failed checks of the head that were not sent back.
+func failedChecks(p PullRequest, r Record) []Check {
+	return slices.DeleteFunc(slices.Clone(p.Checks), func(c Check) bool {
+		return c.State != CheckFailed || r.sent(checkItem(p.Head, c))
+	})
+}
+
+// rerunnable lists those of the failed checks that were not run again yet.
+func rerunnable(failed []Check, p PullRequest, r Record) []Check {
+	return slices.DeleteFunc(slices.Clone(failed), func(c Check) bool {
+		return !c.Rerunnable || c.Runs > 1 || slices.Contains(r.Reruns, checkItem(p.Head, c))
+	})
+}
+
+// checkItem names a check of a commit.
+func checkItem(head string, c Check) string { return head + "/" + c.Name }
+
+func checkNames(checks []Check) string {
+	names := make([]string, len(checks))
+	for i, c := range checks {
+		names[i] = safetext.Clip(c.Name, 80)
+	}
+	return textfmt.Count(len(checks), "check") + " (" + textfmt.FirstOf(names, 3) + ")"
+}

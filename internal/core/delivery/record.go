@@ -1,0 +1,99 @@
+package delivery
+
+import (
+	"slices"
+	"time"
+)
+
+// Record is what is known of a delivery between two looks at its pull request. It is a row of the database, by session and
+// phase.
+type Record struct {
+	// Host is the agent that delivers, Repository where to.
+	Host, Repository string
+	// Number and URL are those of the pull request; zero and empty: it is not open yet.
+	Number       int
+	URL          string
+	State        State
+	Branch, Base string
+	// Pushed is the newest commit that Maestro has pushed, Head the newest one of the branch, and Checkpoint the digest of the
+	// checkpoint whose work Pushed has.
+	Pushed, Head, Checkpoint string
+	Draft                    bool
+	// WaitsFor is one sentence on what the pull request waits for; empty: for nothing.
+	WaitsFor string
+	// Unanswered counts the comments and reviews that are to be sent back.
+	Unanswered int
+	// ChecksPassed, ChecksFailed and ChecksPending count the checks of Head, and Approvals the persons who approve it.
+	ChecksPassed, ChecksFailed, ChecksPending, Approvals int
+	// SentBack are the ids of what was sent back as feedback, so that it is sent back once. At most [maxSentBack], the newest.
+	SentBack []string
+	// Replies are threads and comments that are to be answered when their rework is pushed.
+	Replies []Reply
+	// Reruns are the checks, as COMMIT/NAME, that Maestro has had run again.
+	Reruns []string
+	// AskedFor is the commit for which a person was asked to decide, and Asked what was asked.
+	AskedFor string
+	Asked    Question
+	// PushedAt is when Pushed was pushed, ChangedAt when a look has found something new.
+	PushedAt, ChangedAt time.Time
+}
+
+// Question is what a person was asked to decide about a pull request.
+type Question string
+
+// The questions to a person.
+const (
+	AskMerge    Question = "merge"
+	AskReopen   Question = "reopen"
+	AskBranch   Question = "branch"
+	AskConflict Question = "conflict"
+)
+
+// Reply is a thread or a comment that has to be answered.
+type Reply struct {
+	// Item is the id of what is answered. Thread is its thread; empty: it is a comment on, or a review of, the whole pull request.
+	Item   string `json:"item"`
+	Thread string `json:"thread,omitempty"`
+	// To is the person, for a mention.
+	To string `json:"to"`
+}
+
+const maxSentBack = 2000
+
+// sent reports whether an item was sent back.
+func (r Record) sent(id string) bool { return slices.Contains(r.SentBack, id) }
+
+// Sends notes the items of a step that are sent back, and what has to be answered.
+func (r *Record) Sends(s Step) {
+	r.SentBack = append(slices.Clone(r.SentBack), s.Items...)
+	r.SentBack = r.SentBack[max(0, len(r.SentBack)-maxSentBack):]
+	r.Replies = append(slices.Clone(r.Replies), s.Replies...)
+}
+
+// Saw takes over what a look has found.
+func (r *Record) Saw(p PullRequest, now time.Time) {
+	before := *r
+	r.Number, r.URL, r.State, r.Head, r.Draft, r.Base = p.Number, p.URL, p.State, p.Head, p.Draft, p.Base
+	r.Unanswered = len(findFeedback(p, *r).Items)
+	r.ChecksPassed, r.ChecksFailed = count(p.Checks, CheckPassed), count(p.Checks, CheckFailed)
+	r.ChecksPending = count(p.Checks, CheckPending)
+	r.Approvals = 0
+	for _, review := range p.Reviews {
+		if review.Verdict == Approved {
+			r.Approvals++
+		}
+	}
+	if before.State != r.State || before.Head != r.Head || before.Draft != r.Draft || before.Approvals != r.Approvals ||
+		before.Unanswered != r.Unanswered || before.ChecksPassed != r.ChecksPassed || before.ChecksFailed != r.ChecksFailed {
+		r.ChangedAt = now
+	}
+}
+
+func count(checks []Check, in CheckState) (n int) {
+	for _, c := range checks {
+		if c.State == in {
+			n++
+		}
+	}
+	return n
+}
