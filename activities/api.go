@@ -169,6 +169,8 @@ type RoundInput struct {
 	Lease session.BreakerPermit `json:"lease,omitzero"`
 	// Note is a person's note to the agent of the next attempt.
 	Note string `json:"note,omitempty"`
+	// Source is where the workspace came from, for a phase that delivers.
+	Source *session.Source `json:"source,omitempty"`
 	// Rework is set while the phase repeats work that was sent back.
 	Rework *session.Rework `json:"rework,omitempty"`
 	// SendBacksLeft is how often the phase may still send work back.

@@ -151,10 +151,24 @@ func (a *attempt) accept(
 // job describes the attempt to the agent.
 func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	persona := a.session.team.Personas[a.in.Persona]
+	phase, _ := a.session.team.Phase(a.in.Phase)
 	return session.Job{
+		Delivery: a.delivery(phase.Deliver),
 		Input: a.in.Input, Agent: a.rows.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Calls: a.spender, Waits: a.exec.waits, Continues: s.continues,
+	}
+}
+
+// delivery describes to the agent what it delivers; nil if the phase does not deliver.
+func (a *attempt) delivery(d *spec.Deliver) *session.DeliveryJob {
+	if d == nil {
+		return nil
+	}
+	fence := a.rows.opened.Fence
+	return &session.DeliveryJob{
+		AssignmentID: a.in.AssignmentID, Deliver: *d, Key: a.session.key, Run: fence.Run, Holder: fence.Holder, Pass: a.rows.opened.Order.Pass,
+		Checkpoint: a.session.checkpoint, Head: a.in.Head, Source: a.in.Source, Because: a.in.Because,
 	}
 }
 

@@ -251,13 +251,17 @@ func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e exec
 func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution) (activities.RoundInput, error) {
 	p := s.Schedule.byName[a.Phase]
 	beside, err := phaseWork(ctx, a.unrecorded)
+	var source *session.Source
+	if p.Deliver != nil && s.in.Course.Source != nil {
+		source = &session.Source{Commit: s.in.Course.Source.Commit, Remote: s.in.Course.Source.Remote}
+	}
 	return activities.RoundInput{
 		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Continuations,
 		Head: s.Status.Checkpoint, Input: a.From, Beside: beside,
 		Feedback: a.Feedback, Integrating: a.Integrating, Settles: len(a.Given) > 0 && !a.Integrating,
 		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease.BreakerPermit, Outage: e.Outage,
 		Ordered: a.Ordered, Because: a.Because, Forced: slices.Contains(s.in.Course.Force, a.Phase),
-		Note: a.Note, Rework: p.Rework, SendBacksLeft: s.Schedule.sendBacksLeft(p),
+		Note: a.Note, Source: source, Rework: p.Rework, SendBacksLeft: s.Schedule.sendBacksLeft(p),
 		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole,
 	}, err
 }

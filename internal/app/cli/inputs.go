@@ -195,7 +195,7 @@ func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t 
 	if from.Dir, err = filepath.Abs(f.dir); err != nil {
 		return "", nil, usagef("--workspace: %w", err)
 	}
-	from.Commit = apply.Head(ctx, from.Dir, a.environ)
+	from.Commit, from.Remote = apply.Head(ctx, from.Dir, a.environ), apply.Origin(ctx, from.Dir, a.environ)
 	a.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), from.Dir)
 	for _, note := range from.LeftOut {
 		a.printErr("not taken, %s", note)

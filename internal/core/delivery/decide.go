@@ -39,10 +39,10 @@ const (
 
 // The times of looks and waits.
 const (
+	// ChecksAppear is how long after a push a host may take to list the checks of a commit.
+	ChecksAppear = time.Minute
 	// quiet is the time without a further comment after which comments are sent back together.
 	quiet = time.Minute
-	// checksAppear is how long after a push a host may take to list the checks of a commit.
-	checksAppear = time.Minute
 	// lookSoonest and lookLatest bound the time between two looks. It is a quarter of the time since the last change.
 	lookSoonest = 20 * time.Second
 	lookLatest  = 10 * time.Minute
@@ -99,7 +99,7 @@ func Decide(o Order, p PullRequest, r Record, now time.Time) Step {
 		}
 		for _, c := range failed {
 			feedback.Checks = append(feedback.Checks, c)
-			feedback.Items = append(feedback.Items, checkItem(p.Head, c))
+			feedback.Items = append(feedback.Items, CheckItem(p.Head, c))
 		}
 	}
 	if len(feedback.Items) > 0 {
@@ -120,7 +120,7 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 	wait := func(format string, args ...any) Step {
 		return Step{Act: Wait, Why: fmt.Sprintf(format, args...), Wait: untilLook(r, now)}
 	}
-	switch known := len(p.Checks) > 0 || now.Sub(r.PushedAt) > checksAppear; {
+	switch known := len(p.Checks) > 0 || now.Sub(r.PushedAt) > ChecksAppear; {
 	case pending > 0:
 		var names []Check
 		for _, c := range p.Checks {
@@ -237,19 +237,19 @@ func quote(text string) string {
 // failedChecks lists the failed checks of the head that were not sent back.
 func failedChecks(p PullRequest, r Record) []Check {
 	return slices.DeleteFunc(slices.Clone(p.Checks), func(c Check) bool {
-		return c.State != CheckFailed || r.sent(checkItem(p.Head, c))
+		return c.State != CheckFailed || r.sent(CheckItem(p.Head, c))
 	})
 }
 
 // rerunnable lists those of the failed checks that were not run again yet.
 func rerunnable(failed []Check, p PullRequest, r Record) []Check {
 	return slices.DeleteFunc(slices.Clone(failed), func(c Check) bool {
-		return !c.Rerunnable || c.Runs > 1 || slices.Contains(r.Reruns, checkItem(p.Head, c))
+		return !c.Rerunnable || c.Runs > 1 || slices.Contains(r.Reruns, CheckItem(p.Head, c))
 	})
 }
 
-// checkItem names a check of a commit.
-func checkItem(head string, c Check) string { return head + "/" + c.Name }
+// CheckItem names a check of a commit among what was sent back or run again.
+func CheckItem(head string, c Check) string { return head + "/" + c.Name }
 
 func checkNames(checks []Check) string {
 	names := make([]string, len(checks))

@@ -15,18 +15,22 @@ type Record struct {
 	URL          string
 	State        State
 	Branch, Base string
-	// Pushed is the newest commit that Maestro has pushed, Head the newest one of the branch, and Checkpoint the digest of the
-	// checkpoint whose work Pushed has.
-	Pushed, Head, Checkpoint string
-	Draft                    bool
+	// Pushed is the newest commit that Maestro has pushed, Work the manifest that it has, and Head the newest commit of the branch.
+	Pushed, Work, Head string
+	Draft              bool
 	// WaitsFor is one sentence on what the pull request waits for; empty: for nothing.
 	WaitsFor string
 	// Unanswered counts the comments and reviews that are to be sent back.
 	Unanswered int
 	// ChecksPassed, ChecksFailed and ChecksPending count the checks of Head, and Approvals the persons who approve it.
 	ChecksPassed, ChecksFailed, ChecksPending, Approvals int
+	// Sending is the feedback that the pass Sending.Pass has sent back: a repetition of that pass, whose reply was lost, sends the
+	// same.
+	Sending Sending
 	// SentBack are the ids of what was sent back as feedback, so that it is sent back once. At most [maxSentBack], the newest.
 	SentBack []string
+	// SentFor is the commit that was pushed when feedback was sent back last.
+	SentFor string
 	// Replies are threads and comments that are to be answered when their rework is pushed.
 	Replies []Reply
 	// Reruns are the checks, as COMMIT/NAME, that Maestro has had run again.
@@ -36,6 +40,12 @@ type Record struct {
 	Asked    Question
 	// PushedAt is when Pushed was pushed, ChangedAt when a look has found something new.
 	PushedAt, ChangedAt time.Time
+}
+
+// Sending is feedback of one pass.
+type Sending struct {
+	Pass    int      `json:"pass,omitempty"`
+	Reasons []string `json:"reasons,omitempty"`
 }
 
 // Question is what a person was asked to decide about a pull request.
@@ -63,8 +73,9 @@ const maxSentBack = 2000
 // sent reports whether an item was sent back.
 func (r Record) sent(id string) bool { return slices.Contains(r.SentBack, id) }
 
-// Sends notes the items of a step that are sent back, and what has to be answered.
-func (r *Record) Sends(s Step) {
+// Sends notes the items of a step that a pass sends back for these reasons, and what has to be answered.
+func (r *Record) Sends(pass int, reasons []string, s Step) {
+	r.Sending, r.SentFor = Sending{pass, reasons}, r.Pushed
 	r.SentBack = append(slices.Clone(r.SentBack), s.Items...)
 	r.SentBack = r.SentBack[max(0, len(r.SentBack)-maxSentBack):]
 	r.Replies = append(slices.Clone(r.Replies), s.Replies...)

@@ -39,6 +39,8 @@ const (
 	Rejected Category = "rejected"
 	// Pending: others outside have to act first, such as the reviewers and the CI of a pull request. It is no failure of anybody.
 	Pending Category = "pending"
+	// NeedsPerson: nothing has failed, and a person has to decide how the work goes on.
+	NeedsPerson Category = "needs_person"
 )
 
 // Categories lists every category, in the order of documentation.
@@ -236,6 +238,10 @@ var failureTable = []Rule{
 	{
 		Category: Pending, Owner: OwnerOthers, RetryAttempt: true, RetryRound: true, Breaker: Neutral, Start: FromConversation,
 		Advice: "Others have to act first. The work continues by itself.",
+	},
+	{
+		Category: NeedsPerson, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation,
+		Advice: "A person has to decide. The message says what the answers do.",
 	},
 }
 

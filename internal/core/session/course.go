@@ -36,6 +36,8 @@ type Source struct {
 	// Commit is the commit that was checked out there; empty: the directory was in no git
 	// repository, or the repository had no commit.
 	Commit string `json:"commit,omitempty"`
+	// Remote is the address that the repository was cloned from, without credentials; empty: unknown.
+	Remote string `json:"remote,omitempty"`
 	// Include lists the patterns of files that were taken although they were ignored, or looked
 	// like files with keys.
 	Include []string `json:"include,omitempty"`

@@ -174,7 +174,7 @@ type Answer struct {
 // in bytes, because both are part of a history.
 const (
 	MaxNote    = 4 * 1024
-	MaxReasons = 4 * 1024
+	MaxReasons = 12 * 1024
 )
 
 // Rework is work that was sent back, by a later phase or by a person. The work is undone, and it

@@ -149,6 +149,26 @@ type Job struct {
 	// Progress receives what the agent reports about its progress. It may be called from any
 	// goroutine, must not block, and may be nil.
 	Progress func(line string)
+	// Delivery is set in a phase that delivers.
+	Delivery *DeliveryJob
+}
+
+// DeliveryJob is what the agent of a phase that delivers needs besides the brief.
+type DeliveryJob struct {
+	spec.AssignmentID
+	spec.Deliver
+	Key Key
+	// Run and Holder are the fence of what the agent writes into the database.
+	Run    int64
+	Holder string
+	Pass   int
+	// Checkpoint has the work, and Head is its digest.
+	Checkpoint Checkpoint
+	Head       spec.Digest
+	// Source is where the workspace came from; nil: unknown.
+	Source *Source
+	// Because is why the work was ordered again; empty: it was not.
+	Because Because
 }
 
 // WorkDir is an assignment's directory on a worker. The path is the same for every attempt, because

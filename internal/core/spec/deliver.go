@@ -1,6 +1,9 @@
 package spec
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // MergeMode is who merges a pull request that is ready.
 type MergeMode string
@@ -78,4 +81,24 @@ func deliveryPersona(to string, attempts int) Persona {
 		Role: "Delivery", Agent: to, Attempts: attempts,
 		Instructions: "Deliver the work as a pull request, and wait until it is merged.",
 	}
+}
+
+// RepositoryOf returns the host and the repository that an address of git names: of HTTPS, of SSH, or user@host:path. Both are
+// empty if it names none.
+func RepositoryOf(address string) (host, name string) {
+	rest := address
+	if _, after, ok := strings.Cut(address, "://"); ok {
+		host, rest, _ = strings.Cut(after, "/")
+	} else if host, rest, ok = strings.Cut(address, ":"); !ok {
+		return "", ""
+	}
+	if _, after, ok := strings.Cut(host, "@"); ok {
+		host = after
+	}
+	host, _, _ = strings.Cut(host, ":")
+	name = strings.TrimSuffix(strings.Trim(rest, "/"), ".git")
+	if host == "" || !strings.Contains(name, "/") {
+		return "", ""
+	}
+	return strings.ToLower(host), name
 }

@@ -253,6 +253,42 @@ create table conversations (
   foreign key (namespace, session) references sessions on delete cascade
 );
 
+-- The pull request by which a phase delivers the work.
+create table deliveries (
+  namespace      text    not null,
+  session        text    not null,
+  phase          text    not null,
+  host           text    not null,     -- the agent that has the host's address and credentials
+  repository     text    not null,
+  number         bigint  not null,     -- 0: it is not open yet
+  url            text    not null,
+  state          text    not null check (state in ('', 'open', 'closed', 'merged')),
+  branch         text    not null,
+  base           text    not null,
+  pushed         text    not null,     -- the newest commit that Maestro has pushed
+  work           text    not null,     -- manifest that pushed has
+  head           text    not null,     -- the newest commit of the branch
+  draft          integer not null,
+  waits_for      text    not null,     -- one sentence
+  unanswered     bigint  not null,     -- comments and reviews that are to be sent back
+  checks_passed  bigint  not null,
+  checks_failed  bigint  not null,
+  checks_pending bigint  not null,
+  approvals      bigint  not null,
+  sending        text    not null,     -- json: the feedback of the newest pass that has sent work back
+  sent_back      text    not null,     -- json: ids of what was sent back as feedback
+  sent_for       text    not null,     -- the commit that was pushed when feedback was sent back last
+  replies        text    not null,     -- json: threads and comments that are to be answered
+  reruns         text    not null,     -- json: checks that were run again, as COMMIT/NAME
+  asked_for      text    not null,     -- the commit for which a person was asked to decide
+  asked          text    not null,     -- what the person was asked
+  pushed_at      bigint,
+  changed_at     bigint,               -- when a look has found something new
+  primary key (namespace, session, phase),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+create index deliveries_by_number on deliveries (repository, number);
+
 -- The checks of a phase's merged tree, while they run.
 create table merges (
   namespace text    not null,

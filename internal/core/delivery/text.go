@@ -1,0 +1,160 @@
+package delivery
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+// Branch is the name of the branch with a session's work. A session has one, so that a repeated step finds it.
+func Branch(sessionID string) string { return "maestro/" + sessionID }
+
+// Title is the title of a pull request: the first line of the requirement.
+func Title(requirement, sessionID string) string {
+	title := safetext.Clip(textfmt.FirstLine(strings.TrimSpace(requirement)), 72)
+	if title == "" {
+		return "The work of session " + sessionID
+	}
+	return title
+}
+
+// The marks around what Maestro writes into the description of a pull request. It replaces that part only: people may write
+// before and after it.
+const (
+	bodyBegins = "<!-- maestro: this part is updated -->"
+	bodyEnds   = "<!-- maestro: end -->"
+)
+
+// Description is what the description of a pull request says.
+type Description struct {
+	Session, Team, Requirement string
+	// Work has the finished assignments, Checks the names of the checks that the work has passed.
+	Work   []session.CheckpointAssignment
+	Checks []string
+	Files  int
+	Usage  cost.Usage
+	// Address is that of the session's page; empty: unknown.
+	Address string
+	// Issue is the number of the issue of the same repository that the session was started from; empty: none.
+	Issue string
+}
+
+// Body returns a description in which the part of Maestro is replaced.
+func (d Description) Body(before string) string {
+	var b strings.Builder
+	b.WriteString(bodyBegins + "\n")
+	fmt.Fprintf(&b, "%s\n\n", Markdown(textfmt.Shorten(strings.TrimSpace(d.Requirement), 2000)))
+	for _, a := range d.Work {
+		if a.Summary != "" && a.Files > 0 {
+			fmt.Fprintf(&b, "- **%s**: %s\n", Markdown(a.AssignmentID.String()), Markdown(safetext.Line(a.Summary)))
+		}
+	}
+	fmt.Fprintf(&b, "\n%s changed.", textfmt.Count(d.Files, "file"))
+	if len(d.Checks) > 0 {
+		fmt.Fprintf(&b, " Checked before this: %s.", Markdown(strings.Join(d.Checks, ", ")))
+	}
+	fmt.Fprintf(&b, " Cost so far: %s.\n\nMade by team %s in ", spent(d.Usage), Markdown(d.Team))
+	if d.Address != "" {
+		fmt.Fprintf(&b, "[session %s](%s)", d.Session, d.Address)
+	} else {
+		fmt.Fprintf(&b, "session %s", d.Session)
+	}
+	fmt.Fprintf(&b, " of Maestro. Reviews with requested changes, comments on lines, and comments that begin with `%s` are worked in.\n", Mention)
+	if d.Issue != "" {
+		fmt.Fprintf(&b, "\nCloses #%s\n", d.Issue)
+	}
+	b.WriteString(bodyEnds)
+	head, rest, begun := strings.Cut(before, bodyBegins)
+	_, tail, ended := strings.Cut(rest, bodyEnds)
+	if !begun || !ended {
+		if before == "" {
+			return b.String()
+		}
+		return b.String() + "\n\n" + before
+	}
+	return head + b.String() + tail
+}
+
+// ReplyMark marks the answer to a comment, so that it is written once.
+func ReplyMark(sessionID, item string) string {
+	return fmt.Sprintf("<!-- maestro %s answers %s -->", sessionID, safetext.Code(item))
+}
+
+// ReplyText answers a comment after its rework. commit is empty if no file has changed.
+func ReplyText(to, commit, summary string) string {
+	text := "No file had to change."
+	if commit != "" {
+		text = "Done in " + commit + "."
+	}
+	if summary = safetext.Line(summary); summary != "" {
+		text += " " + Markdown(summary)
+	}
+	if to == "" {
+		return text
+	}
+	return Markdown(to) + ": " + text
+}
+
+// Feedback puts the feedback of a step into reasons for which work is sent back. logs has the log of each failed check. The
+// texts of others are quoted, and all together fit into [session.MaxReasons].
+func Feedback(p PullRequest, s Step, logs map[string]CheckLog) []string {
+	var reasons []string
+	for _, c := range s.Checks {
+		log := logs[c.ID]
+		text := fmt.Sprintf("check %s fails on commit %s of %s", safetext.Clip(c.Name, 80), short(p.Head), p.URL)
+		if log.Step != "" {
+			text += " in step " + safetext.Clip(log.Step, 80)
+		}
+		for _, a := range log.Annotations {
+			text += "\n" + quote(a)
+		}
+		if log.Tail != "" {
+			text += "\n" + quote(log.Tail)
+		}
+		reasons = append(reasons, text)
+	}
+	reasons = append(reasons, s.Notes...)
+	left := session.MaxReasons - 200
+	for i, text := range reasons {
+		share := left / (len(reasons) - i)
+		if i < len(s.Checks) {
+			reasons[i] = keepEnds(text, share)
+		} else {
+			reasons[i] = textfmt.Shorten(text, share)
+		}
+		left -= len(reasons[i])
+	}
+	return reasons
+}
+
+// keepEnds shortens a text in its middle: the beginning says which check it is, and the end of a log why it failed.
+func keepEnds(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	head := textfmt.Shorten(text, limit/4)
+	return head + "\n" + textfmt.Tail(text, limit-len(head)-1)
+}
+
+func spent(u cost.Usage) string {
+	if u.CostUSD > 0 {
+		return u.CostUSD.Rounded().String() + " USD"
+	}
+	return textfmt.Count(int(u.Tokens()), "token")
+}
+
+func short(commit string) string { return commit[:min(len(commit), 10)] }
+
+// Markdown is a text of others as it looks in Markdown: nothing in it is markup, a link, an image, a mention of a person or a
+// reference to an issue.
+func Markdown(text string) string { return inMarkdown.Replace(safetext.Block(text)) }
+
+// A zero-width space ends what a host would make a link of.
+var inMarkdown = strings.NewReplacer(
+	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "~", `\~`,
+	"@", "@\u200b", "#", "#\u200b", "!", "!\u200b", "://", ":\u200b//", "www.", "www.\u200b", "GH-", "GH-\u200b", "$", `\$`,
+)

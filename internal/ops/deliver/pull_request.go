@@ -1,0 +1,155 @@
+package deliver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/apply"
+	"github.com/maestro-hive/maestro/internal/platform/failpoint"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+)
+
+// open opens the pull request, unless an earlier attempt has.
+func (r *run) open(ctx context.Context) error {
+	number, err := r.host.Find(ctx, r.record.Repository, r.record.Branch)
+	if err != nil {
+		return err
+	}
+	if number == 0 {
+		body, err := r.body(ctx, "")
+		if err != nil {
+			return err
+		}
+		number, err = r.host.Open(ctx, r.record.Repository, delivery.New{
+			Branch: r.record.Branch, Base: r.record.Base, Draft: true, Labels: r.order.Labels, Reviewers: r.order.Reviewers,
+			Title: r.Mask(delivery.Title(r.order.Checkpoint.Requirement, r.order.Key.Session)), Body: body,
+		})
+		if err != nil {
+			return err
+		}
+		failpoint.Hit("deliver-opened")
+	}
+	r.record.Number = number
+	return r.save(ctx)
+}
+
+// body returns the description of the pull request, with what people have written into it.
+func (r *run) body(ctx context.Context, before string) (string, error) {
+	c := r.order.Checkpoint
+	d := delivery.Description{
+		Session: r.order.Key.Session, Team: c.Team.Name, Requirement: c.Requirement, Work: c.Assignments, Usage: c.Usage,
+		Checks: r.checksOf(),
+	}
+	if c.Labels["repository"] == r.record.Repository {
+		d.Issue = c.Labels["issue"]
+	}
+	if at := r.Dashboard(ctx); at != "" {
+		d.Address = strings.TrimRight(at, "/") + "/sessions/" + r.order.Key.Session
+	}
+	for _, err := range r.Store.Content.Patch(ctx, c.Workspace, r.job.Input, cas.PatchOptions{}) {
+		if err != nil {
+			return "", err
+		}
+		d.Files++
+	}
+	return r.Mask(d.Body(before)), nil
+}
+
+// checksOf names the checks that the work has passed.
+func (r *run) checksOf() (names []string) {
+	return slices.Compact(slices.Sorted(slices.Values(r.job.Deliver.Checks)))
+}
+
+// update writes the description anew after a push.
+func (r *run) update(ctx context.Context) error {
+	body, err := r.body(ctx, r.pull.Body)
+	if err != nil || body == r.pull.Body {
+		return err
+	}
+	return r.host.Edit(ctx, r.record.Repository, r.record.Number, delivery.Edit{Body: body})
+}
+
+// reply answers the comments whose rework is pushed, and resolves their threads. It looks for its own answers first.
+func (r *run) reply(ctx context.Context) error {
+	if len(r.record.Replies) == 0 {
+		return nil
+	}
+	if err := r.update(ctx); err != nil {
+		return err
+	}
+	for len(r.record.Replies) > 0 {
+		next := r.record.Replies[0]
+		if err := r.answer(ctx, next); err != nil {
+			return err
+		}
+		failpoint.Hit("deliver-replied")
+		r.record.Replies = slices.Clone(r.record.Replies[1:])
+		if err := r.save(ctx); err != nil {
+			return err
+		}
+	}
+	return r.look(ctx)
+}
+
+func (r *run) answer(ctx context.Context, to delivery.Reply) error {
+	mark := delivery.ReplyMark(r.order.Key.Session, to.Item)
+	repository, number := r.record.Repository, r.record.Number
+	if !answered(r.pull, mark) {
+		text := delivery.ReplyText(to.To, r.doneIn(), r.summary()) + "\n" + mark
+		if err := r.host.Comment(ctx, repository, number, to.Thread, r.Mask(text)); err != nil {
+			return err
+		}
+		failpoint.Hit("deliver-commented")
+	}
+	if to.Thread == "" {
+		return nil
+	}
+	return r.host.Resolve(ctx, repository, number, to.Thread)
+}
+
+// doneIn is the commit of the rework; empty if it has changed no file.
+func (r *run) doneIn() string {
+	if r.record.Pushed == r.record.SentFor {
+		return ""
+	}
+	return apply.Short(r.record.Pushed)
+}
+
+// summary is what the phase that has done its work again says about it.
+func (r *run) summary() string {
+	var said []string
+	for _, a := range r.order.Checkpoint.Assignments {
+		if a.Phase == r.order.Fix && a.Summary != "" {
+			said = append(said, a.Summary)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+// answered reports whether a comment of Maestro has a mark.
+func answered(p delivery.PullRequest, mark string) bool {
+	has := func(c delivery.Comment) bool { return c.By.Self && strings.Contains(c.Body, mark) }
+	return slices.ContainsFunc(p.Comments, has) ||
+		slices.ContainsFunc(p.Threads, func(t delivery.Thread) bool { return slices.ContainsFunc(t.Comments, has) })
+}
+
+// push pushes the work to the branch. onBase: the newest commit of the base becomes part of it.
+func (r *run) push(ctx context.Context, onBase bool) error {
+	remote, err := r.host.Remote(ctx, r.record.Repository)
+	if err != nil {
+		return err
+	}
+	c := r.order.Checkpoint
+	c.Tree = r.job.Input
+	startedOn := ""
+	if r.order.Source != nil {
+		startedOn = r.order.Source.Commit
+	}
+	return r.pushed(ctx, fmt.Sprintf("%s/%s", r.Dir, r.job.Agent), remote, c, startedOn, onBase)
+}
+
+var _ = session.Job{}
