@@ -114,6 +114,8 @@ type assignmentState struct {
 	// Both are cleared together when the outage is over or a person has answered.
 	outage *activities.OutageNews
 	notice *request
+	// wake ends a wait for others. waking: it is about to be set.
+	wake, waking bool
 }
 
 // newAssignment returns an assignment for a pass, with its finished work or with its

@@ -164,7 +164,8 @@ func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing wo
 // awaitUnnoticed is awaitActivity without a notice: a session that ends does not wait for the end
 // of an outage. A round that works is finished.
 func (s *sessionRun) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
-	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && s.ending.stopping() })
+	a.wake = false
+	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && (s.ending.stopping() || a.wake) })
 	if err != nil || doing.IsReady() {
 		return nil //nolint:nilerr // the activity is cancelled, too
 	}
@@ -175,6 +176,9 @@ func (s *sessionRun) awaitUnnoticed(ctx workflow.Context, a *assignment, doing w
 	}
 	a.setUsage(news.RoundReport)
 	a.interrupt(ended)
+	if a.wake && !s.ending.stopping() {
+		return errTryNow
+	}
 	s.setAssignment(ctx, a, session.Waiting)
 	return errStopped
 }

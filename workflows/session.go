@@ -91,6 +91,7 @@ func (s *sessionRun) registerHandlers(ctx workflow.Context) error {
 	}
 	onSignal(ctx, &s.signals, TicketSignal, s.admitted, s.setTicket)
 	onSignal(ctx, &s.signals, OutageSignal, s.admitted, s.noteOutage)
+	onSignal(ctx, &s.signals, PullRequestSignal, s.admitted, s.wakeDelivery)
 	s.signals.listen(ctx)
 	return nil
 }

@@ -35,6 +35,8 @@ type Record struct {
 	Replies []Reply
 	// Reruns are the checks, as COMMIT/NAME, that Maestro has had run again.
 	Reruns []string
+	// Conflicts are commits of others that contradicted the work. It was done again since, so that its version is right.
+	Conflicts []string
 	// AskedFor is the commit for which a person was asked to decide, and Asked what was asked.
 	AskedFor string
 	Asked    Question

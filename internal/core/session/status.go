@@ -119,6 +119,29 @@ type PhaseStatus struct {
 	// Seconds is the time from the start of the phase's first attempt to the end of its last, or
 	// until now while the phase is not done. Readers compute it.
 	Seconds float64 `json:"seconds,omitzero"`
+	// PullRequest is that of a phase that delivers; nil: it has none. Readers add it.
+	PullRequest *PullRequest `json:"pull_request,omitempty"`
+}
+
+// PullRequest is the state of a pull request by which a phase delivers the work.
+type PullRequest struct {
+	// Host is the agent that delivers, Repository where to.
+	Host       string `json:"host"`
+	Repository string `json:"repository"`
+	Number     int    `json:"number"`
+	URL        string `json:"url"`
+	// State is open, closed or merged.
+	State string `json:"state"`
+	Draft bool   `json:"draft,omitempty"`
+	// WaitsFor is one sentence on what it waits for; empty: for nothing.
+	WaitsFor string `json:"waits_for,omitempty"`
+	// ChecksPassed, ChecksFailed and ChecksPending count the checks of its newest commit, and Approvals the persons who approve it.
+	ChecksPassed  int `json:"checks_passed"`
+	ChecksFailed  int `json:"checks_failed"`
+	ChecksPending int `json:"checks_pending"`
+	Approvals     int `json:"approvals"`
+	// ChangedAt is when something new was found.
+	ChangedAt time.Time `json:"changed_at"`
 }
 
 // Close sets the states of unfinished work when the session ended: work for which a person was

@@ -20,7 +20,7 @@ func TestReasonsSayWhatIsWrongInBounds(t *testing.T) {
 		"the most": {[]string{strings.Repeat("x", MaxReasons-1), "y"}, ""},
 		"none":     {nil, "missing reasons; list at least one"},
 		"blank":    {[]string{"a", " \n"}, "reason 2 is empty"},
-		"too long": {[]string{strings.Repeat("x", MaxReasons), "y"}, "have 4097 bytes together; at most 4096"},
+		"too long": {[]string{strings.Repeat("x", MaxReasons), "y"}, "have 12289 bytes together; at most 12288"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

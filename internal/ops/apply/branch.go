@@ -76,26 +76,15 @@ func Commit(ctx context.Context, w Work, t Target, branch, startedOn string) (ou
 		return out, err
 	}
 	out.Branch, out.Prefix = Branch{Name: branch, Parent: b.parent}, b.prefix
-	for d, err := range w.Store.Content.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths}) {
-		if err != nil {
-			return out, err
-		}
-		b.paths = append(b.paths, d.Path)
-		out.Files = append(out.Files, File{Path: d.Path, Change: ChangeOf(d.Had, d.Has)})
-	}
-	if b.scratch, err = os.MkdirTemp("", "maestro-apply-"); err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.scratch)) }()
-	tree, changed, err := b.trees(ctx, &out.Outcome)
+	made, err := b.trees(ctx, t.Paths, &out.Outcome)
 	if err != nil {
 		return out, err
 	}
-	out.Changed = changed
-	if out.refuse(t.Force) || t.DryRun || !changed {
+	out.Changed = made.after != made.parent
+	if out.refuse(t.Force) || t.DryRun || !out.Changed {
 		return out, nil
 	}
-	if out.Branch.Commit, out.Unnamed, err = b.commit(ctx, tree); err != nil {
+	if out.Branch.Commit, out.Unnamed, err = b.commit(ctx, made.after); err != nil {
 		return out, err
 	}
 	out.Head = b.git.head(ctx)
@@ -138,28 +127,44 @@ func (b *branching) find(ctx context.Context, t Target, branch, startedOn string
 	return nil
 }
 
-// trees builds the parent's tree with the session's work, and notes what of the
-// parent is not as the session began with it. changed is false where the tree is
-// the parent's own.
-func (b *branching) trees(ctx context.Context, out *Outcome) (tree string, changed bool, err error) {
-	parent, err := b.tree(ctx, "", nil)
-	if err != nil {
-		return "", false, err
+// trees are trees of git's: the parent's own, and that with the session's paths as they were at its start and as they are.
+type trees struct{ parent, before, after string }
+
+// trees builds the parent's tree with the session's work, and notes what of the parent is not as the session began with it.
+func (b *branching) trees(ctx context.Context, paths []string, out *Outcome) (made trees, err error) {
+	w := b.work
+	for d, err := range w.Store.Content.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: paths}) {
+		if err != nil {
+			return made, err
+		}
+		b.paths = append(b.paths, d.Path)
+		out.Files = append(out.Files, File{Path: d.Path, Change: ChangeOf(d.Had, d.Has)})
 	}
-	before, err := b.tree(ctx, "before", &b.work.Workspace)
-	if err != nil {
-		return "", false, err
+	if b.scratch, err = os.MkdirTemp("", "maestro-apply-"); err != nil {
+		return made, err
 	}
-	if tree, err = b.tree(ctx, "after", &b.work.Tree); err != nil {
-		return "", false, err
+	defer func() { err = errors.Join(err, os.RemoveAll(b.scratch)) }()
+	if made.parent, err = b.tree(ctx, "", nil); err != nil {
+		return made, err
 	}
-	lost, err := b.differences(ctx, parent, before)
-	if err != nil {
-		return "", false, err
+	if made.before, err = b.tree(ctx, "before", &w.Workspace); err != nil {
+		return made, err
 	}
-	made, err := b.differences(ctx, parent, tree)
+	if made.after, err = b.tree(ctx, "after", &w.Tree); err != nil {
+		return made, err
+	}
+	return made, b.compare(ctx, made, out)
+}
+
+// compare notes what the parent has otherwise than the session began with it, and what it has already.
+func (b *branching) compare(ctx context.Context, trees trees, out *Outcome) error {
+	lost, err := b.differences(ctx, trees.parent, trees.before)
 	if err != nil {
-		return "", false, err
+		return err
+	}
+	made, err := b.differences(ctx, trees.parent, trees.after)
+	if err != nil {
+		return err
 	}
 	for path, mode := range made {
 		if mode == gitLinkMode {
@@ -176,7 +181,7 @@ func (b *branching) trees(ctx context.Context, out *Outcome) (tree string, chang
 		_, differs := made[b.prefix+f.Path]
 		out.Files[i].Already = !differs
 	}
-	return tree, tree != parent, nil
+	return nil
 }
 
 // against says how the parent contradicts what the session began with.
@@ -217,7 +222,7 @@ func (b *branching) tree(ctx context.Context, name string, manifest *spec.Digest
 			return "", err
 		}
 	}
-	return g.run(ctx, nil, "write-tree")
+	return g.run(ctx, nil, "write-tree", "--missing-ok") // a partial clone would fetch all files
 }
 
 // lay makes the index hold the session's paths as a manifest has them.
@@ -278,11 +283,7 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 			g = g.with("GIT_"+who+"_NAME=Maestro", "GIT_"+who+"_EMAIL=maestro@localhost")
 		}
 	}
-	args := []string{"commit-tree", tree, "-F", "-"}
-	if b.parent != "" {
-		args = append(args, "-p", b.parent)
-	}
-	if commit, err = g.run(ctx, strings.NewReader(b.message()), args...); err != nil {
+	if commit, err = commitTree(ctx, g, b.message("", ""), tree, b.parent); err != nil {
 		return "", unnamed, err
 	}
 	// The branch must still be as it was looked at.
@@ -292,12 +293,29 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 	return commit, unnamed, nil
 }
 
-// message is the commit's: what was asked for, and by which session it was done.
-func (b *branching) message() string {
-	subject := safetext.Clip(textfmt.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
-	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\nMaestro-Session: %s\nMaestro-Checkpoint: %s\n",
-		cmp.Or(subject, "The work of session "+b.work.Session), b.work.Session, b.work.Team.Name, b.work.CurrentPhase, b.work.Session,
-		b.work.Name)
+// commitTree makes a commit of a tree. Empty parents are none.
+func commitTree(ctx context.Context, g git, message, tree string, parents ...string) (commit string, err error) {
+	args := []string{"commit-tree", tree, "-F", "-"}
+	for _, p := range parents {
+		if p != "" {
+			args = append(args, "-p", p)
+		}
+	}
+	return g.run(ctx, strings.NewReader(message), args...)
+}
+
+// sessionTrailer names the session in a commit of its work.
+const sessionTrailer = "Maestro-Session"
+
+// message is the commit's: its title, by default what was asked for, and by which session it was done.
+func (b *branching) message(title, body string) string {
+	w := b.work
+	subject := safetext.Clip(cmp.Or(title, textfmt.FirstLine(strings.TrimSpace(w.Requirement))), 72)
+	if body = strings.TrimSpace(safetext.Block(body)); body != "" {
+		body += "\n\n"
+	}
+	return fmt.Sprintf("%s\n\n%sThe work of session %s of team %s, after phase %s.\n\n%s: %s\nMaestro-Checkpoint: %s\n",
+		cmp.Or(subject, "The work of session "+w.Session), body, w.Session, w.Team.Name, w.CurrentPhase, sessionTrailer, w.Session, w.Name)
 }
 
 // Short is the beginning of a commit's name.

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // gitVariables are those of git's that would have it work elsewhere than where it
@@ -57,23 +58,46 @@ func (g git) with(env ...string) git {
 	return g
 }
 
-// run runs a command and returns what it printed, without the newline at its end.
+// maxPrinted and maxSaid bound what is kept of what a command prints, and of what it says about it, in bytes.
+const (
+	maxPrinted = 64 << 20
+	maxSaid    = 64 << 10
+)
+
+// limited keeps the beginning of what is written.
+type limited struct {
+	strings.Builder
+	limit int
+	over  bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	keep := min(len(p), l.limit-l.Len())
+	l.over = l.over || keep < len(p)
+	_, _ = l.Builder.Write(p[:keep])
+	return len(p), nil
+}
+
+// run runs a command and returns what it printed, also if it fails, without the newline at its end.
 func (g git) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append(slices.Clip(g.options), args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = g.dir, g.env, stdin
 	cmd.WaitDelay = time.Second // a filter that git has started may outlive it, and hold on to what it prints
-	var stdout, stderr bytes.Buffer
+	stdout, stderr := limited{limit: maxPrinted}, limited{limit: maxSaid}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
+	printed := strings.TrimSuffix(stdout.String(), "\n")
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
 		return "", errors.New("git is not installed")
 	case err != nil:
-		return "", &gitError{args[0], strings.TrimSpace(stderr.String()), err}
+		return printed, &gitError{args[0], strings.TrimSpace(stderr.String()), err}
+	case stdout.over:
+		return "", fmt.Errorf("git %s printed more than %s", args[0], textfmt.Size(maxPrinted))
 	}
-	return strings.TrimSuffix(stdout.String(), "\n"), nil
+	return printed, nil
 }
 
 // says is what a command prints; empty where it fails.

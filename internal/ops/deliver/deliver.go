@@ -48,6 +48,9 @@ func (d *Deliverer) Run(ctx context.Context, job session.Job) (session.Outcome, 
 	}
 	r := &run{Deliverer: d, job: job, order: *job.Delivery, host: host}
 	out, err := r.deliver(ctx)
+	if sent, ok := errors.AsType[*sentBackError](err); ok {
+		out, err = session.Outcome{SendsBack: sent.reasons}, nil
+	}
 	if _, failed := errors.AsType[*failures.Failure](err); err != nil && !failed && ctx.Err() == nil { // the store, or the disk
 		err = failures.Failf(failures.ResourceError, "%s", textfmt.Shorten(err.Error(), session.MaxMessage))
 	}
@@ -80,7 +83,7 @@ func (r *run) deliver(ctx context.Context) (out session.Outcome, err error) {
 		return out, err
 	}
 	if r.record.Sending.Pass == r.order.Pass { // the reply of this pass was lost
-		return session.Outcome{SendsBack: r.record.Sending.Reasons}, nil
+		return out, &sentBackError{r.record.Sending.Reasons}
 	}
 	if r.record.Work != string(r.job.Input) {
 		if err := r.push(ctx, false); err != nil {
@@ -133,7 +136,7 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 		}
 		return out, true, failures.Failf(failures.NeedsPerson, "%s", textfmt.Shorten(step.Why, session.MaxMessage))
 	case delivery.SendBack:
-		return r.sendBack(ctx, step)
+		return out, true, r.sendBack(ctx, step)
 	case delivery.MarkReady:
 		err = r.host.Edit(ctx, repository, number, delivery.Edit{Ready: true})
 	case delivery.RerunChecks:
@@ -145,7 +148,7 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 	case delivery.Merge:
 		return out, false, r.merge(ctx)
 	}
-	failpoint.Hit("deliver-acted")
+	failpoint.Here("pull request changed, not recorded")
 	return out, false, err
 }
 
@@ -162,23 +165,32 @@ func (r *run) finished() session.Outcome {
 
 // sendBack sends work back with the feedback of a step. It is noted before it is reported: a repetition of this pass reports
 // the same, and a later pass does not.
-func (r *run) sendBack(ctx context.Context, step delivery.Step) (out session.Outcome, done bool, err error) {
+func (r *run) sendBack(ctx context.Context, step delivery.Step) (err error) {
 	logs := map[string]delivery.CheckLog{}
 	for _, c := range step.Checks {
 		if logs[c.ID], err = r.host.CheckLog(ctx, r.record.Repository, c); err != nil {
-			return out, true, err
+			return err
 		}
 	}
 	reasons := delivery.Feedback(r.pull, step, logs)
 	for i, text := range reasons {
 		reasons[i] = r.Mask(text)
 	}
+	return r.sendsBack(ctx, step, reasons)
+}
+
+// sentBackError ends an attempt that sends work back.
+type sentBackError struct{ reasons []string }
+
+func (e *sentBackError) Error() string { return "work is sent back: " + strings.Join(e.reasons, "\n") }
+
+func (r *run) sendsBack(ctx context.Context, step delivery.Step, reasons []string) error {
 	r.record.Sends(r.order.Pass, reasons, step)
 	if err := r.save(ctx); err != nil {
-		return out, true, err
+		return err
 	}
-	failpoint.Hit("deliver-sent-back")
-	return session.Outcome{SendsBack: reasons}, true, nil
+	failpoint.Here("feedback recorded, not sent back")
+	return &sentBackError{reasons}
 }
 
 // rerun runs failed checks again. It is noted first: a check that is run again twice by a crash would cost more than one that
@@ -190,7 +202,7 @@ func (r *run) rerun(ctx context.Context, checks []delivery.Check) error {
 	if err := r.save(ctx); err != nil {
 		return err
 	}
-	failpoint.Hit("deliver-rerun")
+	failpoint.Here("rerun recorded, not ordered")
 	for _, c := range checks {
 		if err := r.host.Rerun(ctx, r.record.Repository, c); err != nil {
 			return err
@@ -202,7 +214,6 @@ func (r *run) rerun(ctx context.Context, checks []delivery.Check) error {
 // merge merges the pull request. What the host requires first is waited for.
 func (r *run) merge(ctx context.Context) error {
 	why, err := r.host.Merge(ctx, r.record.Repository, r.record.Number, r.pull.Head, r.order.Method)
-	failpoint.Hit("deliver-merged")
 	if err == nil && why != "" {
 		return pending(delivery.ChecksAppear, "%s cannot be merged yet: %s", r.record.URL, why)
 	}

@@ -2,12 +2,10 @@ package deliver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store/cas"
@@ -31,7 +29,7 @@ func (r *run) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		failpoint.Hit("deliver-opened")
+		failpoint.Here("pull request opened, not recorded")
 	}
 	r.record.Number = number
 	return r.save(ctx)
@@ -86,7 +84,6 @@ func (r *run) reply(ctx context.Context) error {
 		if err := r.answer(ctx, next); err != nil {
 			return err
 		}
-		failpoint.Hit("deliver-replied")
 		r.record.Replies = slices.Clone(r.record.Replies[1:])
 		if err := r.save(ctx); err != nil {
 			return err
@@ -103,7 +100,7 @@ func (r *run) answer(ctx context.Context, to delivery.Reply) error {
 		if err := r.host.Comment(ctx, repository, number, to.Thread, r.Mask(text)); err != nil {
 			return err
 		}
-		failpoint.Hit("deliver-commented")
+		failpoint.Here("comment answered, not recorded")
 	}
 	if to.Thread == "" {
 		return nil
@@ -136,20 +133,3 @@ func answered(p delivery.PullRequest, mark string) bool {
 	return slices.ContainsFunc(p.Comments, has) ||
 		slices.ContainsFunc(p.Threads, func(t delivery.Thread) bool { return slices.ContainsFunc(t.Comments, has) })
 }
-
-// push pushes the work to the branch. onBase: the newest commit of the base becomes part of it.
-func (r *run) push(ctx context.Context, onBase bool) error {
-	remote, err := r.host.Remote(ctx, r.record.Repository)
-	if err != nil {
-		return err
-	}
-	c := r.order.Checkpoint
-	c.Tree = r.job.Input
-	startedOn := ""
-	if r.order.Source != nil {
-		startedOn = r.order.Source.Commit
-	}
-	return r.pushed(ctx, fmt.Sprintf("%s/%s", r.Dir, r.job.Agent), remote, c, startedOn, onBase)
-}
-
-var _ = session.Job{}

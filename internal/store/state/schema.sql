@@ -280,6 +280,7 @@ create table deliveries (
   sent_for       text    not null,     -- the commit that was pushed when feedback was sent back last
   replies        text    not null,     -- json: threads and comments that are to be answered
   reruns         text    not null,     -- json: checks that were run again, as COMMIT/NAME
+  conflicts      text    not null,     -- json: commits of others that contradicted the work, which was done again since
   asked_for      text    not null,     -- the commit for which a person was asked to decide
   asked          text    not null,     -- what the person was asked
   pushed_at      bigint,

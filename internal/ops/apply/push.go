@@ -1,0 +1,317 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
+)
+
+// PushTarget says where a session's work goes, and as which commit.
+type PushTarget struct {
+	// URL is the repository's address, without credentials: https, or http on a loopback address. User and Password
+	// authenticate by HTTP Basic.
+	URL, User, Password string
+	// Branch is the branch of the session, and Base the one that it is to be merged into.
+	Branch, Base string
+	// Prefix is the path of the session's directory in the repository, empty or ending in a slash.
+	Prefix string
+	// StartedOn is the commit that the session was started on; it may be empty, or unknown to the remote.
+	StartedOn string
+	// Previous is the head that the branch had after the last push; empty: unknown.
+	Previous string
+	// MergeBase merges the head of Base into the branch.
+	MergeBase bool
+	// Resolved are the [ConflictError.Theirs] of all conflicts that the session was told of, oldest first: in conflicts with these
+	// commits, the session's lines are taken.
+	Resolved []string
+	// Title and Body begin the message of the commit. An empty title is the session's requirement.
+	Title, Body string
+	// Name, Mail and At are those of author and committer. A repeated push with the same ones makes the same commit. Mail must
+	// not change during a session: Maestro's commits are recognised by it and their trailer.
+	Name, Mail string
+	At         time.Time
+	// Dir is the directory, absolute, of a bare clone that is kept for the next push: one for each repository.
+	Dir string
+	// Environ is the environment in which git runs.
+	Environ []string
+}
+
+// Pushed is a branch after a push.
+type Pushed struct {
+	// Head is the newest commit of the branch; empty: there is no branch, because the session has changed nothing.
+	Head string
+	// Base is the newest commit of the base.
+	Base string
+	// Unchanged: nothing was pushed, because the branch has all the work.
+	Unchanged bool
+	// Files are those that the session has changed.
+	Files []File
+}
+
+// A ConflictError says that the work contradicts a commit of others. Nothing was pushed.
+type ConflictError struct {
+	// Paths are the files in conflict.
+	Paths []string
+	// Theirs is the commit of others: of the branch, or of the base.
+	Theirs string
+	// Diff is what the others have changed in these files, cut to about 16 KiB. It is a text of others.
+	Diff string
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("the work and commit %s have changed the same lines of %s", Short(e.Theirs), textfmt.FirstOf(e.Paths, 5))
+}
+
+// A RewrittenError says that somebody has replaced the commits of the branch.
+type RewrittenError struct{ Branch, Previous, Head string }
+
+func (e *RewrittenError) Error() string {
+	return fmt.Sprintf("somebody has rewritten branch %s: its head %s does not contain commit %s, which Maestro pushed", e.Branch,
+		Short(e.Head), Short(e.Previous))
+}
+
+// A TakenError says that the branch is not the session's.
+type TakenError struct {
+	Branch string
+	// Session is the one that it belongs to; empty: it has no work of a session.
+	Session string
+}
+
+func (e *TakenError) Error() string {
+	if e.Session == "" {
+		return fmt.Sprintf("branch %s exists already, and Maestro did not make it", e.Branch)
+	}
+	return fmt.Sprintf("branch %s belongs to session %s", e.Branch, e.Session)
+}
+
+const (
+	// maxPush bounds one push; credentials are valid that long.
+	maxPush = 10 * time.Minute
+	// pushTries is how often a push begins anew because others push at the same time.
+	pushTries = 3
+)
+
+// errMoved: the branch has changed since it was fetched.
+var errMoved = errors.New("the branch has changed meanwhile")
+
+// pushing makes commits of a session's work on the branch of a remote repository.
+type pushing struct {
+	branching
+	target PushTarget
+	// base and head are the newest commits of the base and of the branch; head may be empty.
+	base, head string
+	// last is the newest commit of the session's work on the branch; may be empty. The first one's parent is [branching.parent].
+	last string
+}
+
+// Push makes a commit of what a session has changed on its branch of a remote repository. The first one's parent is the commit
+// that the session was started on, or else the head of the base; each later one's is the one before. What others have pushed
+// to the branch is merged. A commit of others is never overwritten. Besides the errors above, it fails with a
+// [*failures.Failure].
+func Push(ctx context.Context, w Work, t PushTarget) (out Pushed, err error) {
+	if err := t.check(); err != nil {
+		return out, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, maxPush)
+	defer cancel()
+	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
+		return out, fmt.Errorf("create the directory of a clone: %w", err)
+	}
+	lock := flock.New(t.Dir+".lock", flock.SetPermissions(0o600))
+	_, err = lock.TryLockContext(bounded, 100*time.Millisecond)
+	if err == nil {
+		defer lock.Close() //nolint:errcheck // It was only a lock.
+	}
+	for try := 1; err == nil; try++ {
+		p := &pushing{branching: branching{work: w, git: t.git(), ref: "refs/heads/" + t.Branch, prefix: t.Prefix}, target: t}
+		out, err = p.push(bounded)
+		if try < pushTries && errors.Is(err, errMoved) {
+			err = nil
+			continue
+		}
+		if try == 1 && isDamage(err) { // as a killed worker leaves it: locks, half a pack
+			err = os.RemoveAll(t.Dir)
+			continue
+		}
+		break
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = failures.Failf(failures.APIError, "the push to branch %s of %s took longer than %s", t.Branch, t.URL, maxPush)
+	}
+	return out, t.failure(err)
+}
+
+func (p *pushing) push(ctx context.Context) (out Pushed, err error) {
+	if err := p.fetch(ctx); err != nil {
+		return out, err
+	}
+	if err := p.look(ctx); err != nil {
+		return out, err
+	}
+	out.Head, out.Base = p.head, p.base
+	work, files, err := p.compose(ctx)
+	out.Files = files
+	if err != nil || work == p.parent && p.head == "" {
+		out.Unchanged = true
+		return out, err
+	}
+	others := slices.DeleteFunc(slices.Clone(p.target.Resolved), func(c string) bool {
+		return !p.knows(ctx, c) || p.head != "" && p.git.says(ctx, "merge-base", c, p.head) == c // it was merged
+	})
+	if p.head != "" {
+		others = append(others, p.head)
+	}
+	if p.target.MergeBase {
+		others = append(others, p.base)
+	}
+	for _, theirs := range others {
+		if work, err = p.merge(ctx, work, theirs); err != nil {
+			return out, err
+		}
+	}
+	if work == p.head {
+		out.Unchanged = true
+		return out, nil
+	}
+	said, err := p.git.run(ctx, nil, "push", "--porcelain", "--quiet", "--no-verify", "--force-with-lease="+p.ref+":"+p.head, "origin",
+		work+":"+p.ref)
+	if refused, ok := errors.AsType[*gitError](err); ok {
+		if refused.said += "\n" + said; moved.MatchString(said) {
+			err = errMoved
+		}
+	}
+	if err == nil {
+		out.Head = work
+	}
+	return out, err
+}
+
+// commitOf is a commit of the branch that the base has not.
+type commitOf struct {
+	parents []string
+	mail    string
+	// session is the one whose work it is; empty: none's.
+	session string
+}
+
+// maxCommits bounds the commits of a branch that are read.
+const maxCommits = 5000
+
+// look finds out whose branch it is, and where the session's work is to be added.
+func (p *pushing) look(ctx context.Context) error {
+	p.parent = p.base
+	args := []string{
+		"log", "--topo-order", "-z", "-n", fmt.Sprint(maxCommits),
+		"--format=tformat:%H%x00%P%x00%ce%x00%(trailers:key=" + sessionTrailer + ",valueonly,separator=%x2C)", p.head, "^" + p.base,
+	}
+	if started := p.target.StartedOn; started != "" {
+		if found, err := p.find(ctx, started); err != nil {
+			return err
+		} else if found {
+			p.parent, args = started, append(args, "^"+started)
+		}
+	}
+	if p.head == "" {
+		return nil
+	}
+	said, err := p.git.run(ctx, nil, args...)
+	if err != nil {
+		return err
+	}
+	commits := map[string]commitOf{}
+	for f := range slices.Chunk(strings.Split(said, "\x00"), 4) {
+		if len(f) < 4 {
+			break
+		}
+		c := commitOf{strings.Fields(f[1]), f[2], safetext.Clip(f[3], 100)}
+		commits[f[0]] = c
+		if p.last == "" && c.session == p.work.Session && len(c.parents) == 1 && (c.mail == p.target.Mail || f[0] == p.target.Previous) {
+			p.last = f[0]
+		}
+	}
+	if err := p.own(ctx, commits); err != nil || p.last == "" {
+		return err
+	}
+	for at := p.last; len(commits[at].parents) == 1 && commits[at].session == p.work.Session; at = p.parent {
+		p.parent = commits[at].parents[0]
+	}
+	return nil
+}
+
+// own fails if the branch is not the session's, or not what Maestro has made it anymore.
+func (p *pushing) own(ctx context.Context, commits map[string]commitOf) error {
+	newest, known := commits[p.head]
+	for known && newest.session == "" && len(newest.parents) > 0 {
+		newest, known = commits[newest.parents[0]]
+	}
+	previous := p.target.Previous
+	if newest.session != p.work.Session && (newest.session != "" || previous == "") {
+		return &TakenError{p.target.Branch, newest.session}
+	}
+	if previous == "" {
+		return nil
+	}
+	if has, err := p.contains(ctx, p.head, previous); err != nil || has {
+		return err
+	}
+	return &RewrittenError{p.target.Branch, previous, p.head}
+}
+
+// compose makes the commit of the session's work, unless the last one is as the work is.
+func (p *pushing) compose(ctx context.Context) (commit string, files []File, err error) {
+	var out Outcome
+	made, err := p.trees(ctx, nil, &out)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, c := range out.Conflicts {
+		if c.Blocked {
+			return "", nil, failures.Failf(failures.InvalidRequest, "the session has changed %s, which is a submodule with its own commits; "+
+				"have the work done without that", safetext.Name(p.prefix+c.Path))
+		}
+	}
+	if len(out.Conflicts) > 0 {
+		if made.after, err = p.transfer(ctx, made); err != nil {
+			return "", nil, err
+		}
+	}
+	before, onto := made.parent, p.parent
+	if p.last != "" {
+		onto = p.last
+		if before, err = p.git.run(ctx, nil, "rev-parse", p.last+"^{tree}"); err != nil {
+			return "", nil, err
+		}
+	}
+	if before == made.after {
+		return onto, out.Files, nil
+	}
+	commit, err = commitTree(ctx, p.git, p.message(p.target.Title, p.target.Body), made.after, onto)
+	return commit, out.Files, err
+}
+
+// transfer merges the session's changes into a parent that has other contents than the session began with.
+func (p *pushing) transfer(ctx context.Context, made trees) (tree string, err error) {
+	began, err := commitTree(ctx, p.git, "before", made.before)
+	if err != nil {
+		return "", err
+	}
+	ours, err := commitTree(ctx, p.git, "after", made.after, began)
+	if err != nil {
+		return "", err
+	}
+	theirs, err := commitTree(ctx, p.git, "parent", made.parent, began)
+	if err != nil {
+		return "", err
+	}
+	return p.mergeTrees(ctx, ours, theirs, p.parent)
+}
