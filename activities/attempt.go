@@ -168,8 +168,17 @@ func (a *attempt) delivery(d *spec.Deliver) *session.DeliveryJob {
 	fence := a.rows.opened.Fence
 	return &session.DeliveryJob{
 		AssignmentID: a.in.AssignmentID, Deliver: *d, Key: a.session.key, Run: fence.Run, Holder: fence.Holder, Pass: a.rows.opened.Order.Pass,
-		Checkpoint: a.session.checkpoint, Head: a.in.Head, Source: a.in.Source, Because: a.in.Because,
+		Checkpoint: a.session.checkpoint, Head: a.in.Head, Source: a.in.Source, Because: a.in.Because, Checks: checksOf(a.session.team),
 	}
+}
+
+// checksOf lists the team's checks, each once.
+func checksOf(t spec.Team) (names []string) {
+	for _, use := range t.CheckUses() {
+		names = append(names, use.Check)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // refused returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.

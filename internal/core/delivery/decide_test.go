@@ -116,7 +116,7 @@ func TestFeedbackOfPeople(t *testing.T) {
 		}
 	})
 	r := known(nil)
-	r.Saw(p, now)
+	r.Saw("s", p, now)
 	early := Decide(Order{}, p, r, now)
 	require.Equal(t, Wait, early.Act, "ann may go on to write")
 	step := Decide(Order{}, p, r, now.Add(quiet))
@@ -128,8 +128,14 @@ func TestFeedbackOfPeople(t *testing.T) {
 		"ann requests changes:\n> Use a table.", "ann comments on a.go:3:\n> +x := 1\n> Name it.", "ann writes:\n> why two loops?",
 	}, reasons)
 
+	fresh := known(nil) // a restored database does not know what was sent
+	answered := p
+	answered.Comments = append(answered.Comments, Comment{ID: "i9", By: self, Body: "Done. " + ReplyMark("s", "i2")})
+	fresh.Saw("s", answered, now)
+	require.Equal(t, []string{"r1", "c1"}, Decide(Order{}, answered, fresh, now.Add(quiet)).Items)
+
 	r.Sends(4, reasons, step)
-	r.Saw(p, now.Add(2*quiet))
+	r.Saw("s", p, now.Add(2*quiet))
 	require.Equal(t, 0, r.Unanswered)
 	require.Equal(t, Wait, Decide(Order{}, p, r, now.Add(4*quiet)).Act, "nothing is left to send back")
 }

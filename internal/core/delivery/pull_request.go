@@ -170,14 +170,15 @@ type Remote struct {
 type New struct {
 	Branch, Base, Title, Body string
 	Draft                     bool
-	Labels, Reviewers         []string
+	Labels                    []string
 }
 
 // Edit changes a pull request. Empty fields change nothing.
 type Edit struct {
 	Title, Body string
-	// Ready: it is a draft no more.
-	Ready bool
+	// Ready: it is a draft no more, and the reviewers are asked for a review. Names that the host does not know are left out.
+	Ready     bool
+	Reviewers []string
 }
 
 // Host is a host of repositories and their pull requests, like GitHub, with the credentials of one account. An error is a

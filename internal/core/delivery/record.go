@@ -83,9 +83,15 @@ func (r *Record) Sends(pass int, reasons []string, s Step) {
 	r.Replies = append(slices.Clone(r.Replies), s.Replies...)
 }
 
-// Saw takes over what a look has found.
-func (r *Record) Saw(p PullRequest, now time.Time) {
+// Saw takes over what a look of a session has found. What Maestro has answered was sent back, also if the database does not
+// know, because it was restored.
+func (r *Record) Saw(sessionID string, p PullRequest, now time.Time) {
 	before := *r
+	for _, item := range answeredItems(sessionID, p) {
+		if !r.sent(item) {
+			r.SentBack = append(slices.Clone(r.SentBack), item)
+		}
+	}
 	r.Number, r.URL, r.State, r.Head, r.Draft, r.Base = p.Number, p.URL, p.State, p.Head, p.Draft, p.Base
 	r.Unanswered = len(findFeedback(p, *r).Items)
 	r.ChecksPassed, r.ChecksFailed = count(p.Checks, CheckPassed), count(p.Checks, CheckFailed)

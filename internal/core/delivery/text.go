@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -81,7 +82,29 @@ func (d Description) Body(before string) string {
 
 // ReplyMark marks the answer to a comment, so that it is written once.
 func ReplyMark(sessionID, item string) string {
-	return fmt.Sprintf("<!-- maestro %s answers %s -->", sessionID, safetext.Code(item))
+	return markBegins(sessionID) + item + " -->"
+}
+
+func markBegins(sessionID string) string { return "<!-- maestro " + sessionID + " answers " }
+
+// Answered reports whether Maestro has answered an item.
+func Answered(sessionID string, p PullRequest, item string) bool {
+	return slices.Contains(answeredItems(sessionID, p), item)
+}
+
+// answeredItems lists the items that a session has answered.
+func answeredItems(sessionID string, p PullRequest) (items []string) {
+	all := slices.Clone(p.Comments)
+	for _, t := range p.Threads {
+		all = append(all, t.Comments...)
+	}
+	for _, c := range all {
+		_, rest, ok := strings.Cut(c.Body, markBegins(sessionID))
+		if item, _, ended := strings.Cut(rest, " -->"); ok && ended && c.By.Self {
+			items = append(items, item)
+		}
+	}
+	return items
 }
 
 // ReplyText answers a comment after its rework. commit is empty if no file has changed.

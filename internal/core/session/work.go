@@ -165,6 +165,8 @@ type DeliveryJob struct {
 	// Checkpoint has the work, and Head is its digest.
 	Checkpoint Checkpoint
 	Head       spec.Digest
+	// Checks are the names of the team's checks, which the work has passed.
+	Checks []string
 	// Source is where the workspace came from; nil: unknown.
 	Source *Source
 	// Because is why the work was ordered again; empty: it was not.

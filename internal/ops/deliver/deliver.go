@@ -35,6 +35,9 @@ type Deliverer struct {
 	Clock func() time.Time
 }
 
+// maxAttempt bounds one attempt, if the persona has no timeout.
+const maxAttempt = 15 * time.Minute
+
 // maxSteps bounds the steps of one attempt. Each leads to another look at the pull request.
 const maxSteps = 6
 
@@ -47,7 +50,12 @@ func (d *Deliverer) Run(ctx context.Context, job session.Job) (session.Outcome, 
 		return session.Outcome{}, err
 	}
 	r := &run{Deliverer: d, job: job, order: *job.Delivery, host: host}
-	out, err := r.deliver(ctx)
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(job.Timeout.Std(), maxAttempt))
+	defer cancel()
+	out, err := r.deliver(bounded)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = failures.Failf(failures.APIError, "an attempt to deliver took longer than %s", cmp.Or(job.Timeout.Std(), maxAttempt))
+	}
 	if sent, ok := errors.AsType[*sentBackError](err); ok {
 		out, err = session.Outcome{SendsBack: sent.reasons}, nil
 	}
@@ -138,7 +146,7 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 	case delivery.SendBack:
 		return out, true, r.sendBack(ctx, step)
 	case delivery.MarkReady:
-		err = r.host.Edit(ctx, repository, number, delivery.Edit{Ready: true})
+		err = r.host.Edit(ctx, repository, number, delivery.Edit{Ready: true, Reviewers: r.order.Reviewers})
 	case delivery.RerunChecks:
 		err = r.rerun(ctx, step.Checks)
 	case delivery.MergeBase:
@@ -270,7 +278,7 @@ func (r *run) look(ctx context.Context) (err error) {
 	if r.pull, err = r.host.Look(ctx, r.record.Repository, r.record.Number); err != nil {
 		return err
 	}
-	r.record.Saw(r.pull, r.Clock().UTC())
+	r.record.Saw(r.order.Key.Session, r.pull, r.Clock().UTC())
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (r *run) open(ctx context.Context) error {
 			return err
 		}
 		number, err = r.host.Open(ctx, r.record.Repository, delivery.New{
-			Branch: r.record.Branch, Base: r.record.Base, Draft: true, Labels: r.order.Labels, Reviewers: r.order.Reviewers,
+			Branch: r.record.Branch, Base: r.record.Base, Draft: true, Labels: r.order.Labels,
 			Title: r.Mask(delivery.Title(r.order.Checkpoint.Requirement, r.order.Key.Session)), Body: body,
 		})
 		if err != nil {
@@ -40,7 +40,7 @@ func (r *run) body(ctx context.Context, before string) (string, error) {
 	c := r.order.Checkpoint
 	d := delivery.Description{
 		Session: r.order.Key.Session, Team: c.Team.Name, Requirement: c.Requirement, Work: c.Assignments, Usage: c.Usage,
-		Checks: r.checksOf(),
+		Checks: r.order.Checks,
 	}
 	if c.Labels["repository"] == r.record.Repository {
 		d.Issue = c.Labels["issue"]
@@ -55,11 +55,6 @@ func (r *run) body(ctx context.Context, before string) (string, error) {
 		d.Files++
 	}
 	return r.Mask(d.Body(before)), nil
-}
-
-// checksOf names the checks that the work has passed.
-func (r *run) checksOf() (names []string) {
-	return slices.Compact(slices.Sorted(slices.Values(r.job.Deliver.Checks)))
 }
 
 // update writes the description anew after a push.
@@ -93,10 +88,9 @@ func (r *run) reply(ctx context.Context) error {
 }
 
 func (r *run) answer(ctx context.Context, to delivery.Reply) error {
-	mark := delivery.ReplyMark(r.order.Key.Session, to.Item)
 	repository, number := r.record.Repository, r.record.Number
-	if !answered(r.pull, mark) {
-		text := delivery.ReplyText(to.To, r.doneIn(), r.summary()) + "\n" + mark
+	if !delivery.Answered(r.order.Key.Session, r.pull, to.Item) {
+		text := delivery.ReplyText(to.To, r.doneIn(), r.summary()) + "\n" + delivery.ReplyMark(r.order.Key.Session, to.Item)
 		if err := r.host.Comment(ctx, repository, number, to.Thread, r.Mask(text)); err != nil {
 			return err
 		}
@@ -125,11 +119,4 @@ func (r *run) summary() string {
 		}
 	}
 	return strings.Join(said, " ")
-}
-
-// answered reports whether a comment of Maestro has a mark.
-func answered(p delivery.PullRequest, mark string) bool {
-	has := func(c delivery.Comment) bool { return c.By.Self && strings.Contains(c.Body, mark) }
-	return slices.ContainsFunc(p.Comments, has) ||
-		slices.ContainsFunc(p.Threads, func(t delivery.Thread) bool { return slices.ContainsFunc(t.Comments, has) })
 }
