@@ -61,6 +61,7 @@ func (w *Worker) newPlan(cfg agent.Config) (*plan, error) {
 	if p.agents = w.Agents; p.agents == nil {
 		p.agents = p.set
 	}
+	p.agents = p.withDeliveries(p.agents)
 	most := diskspace.Used{Bytes: int64(limits.CacheBytes), Files: limits.DiskFiles}
 	p.caches = caches.New(caches.Options{Root: root, Max: most, Clock: w.Clock, Logger: w.Logger})
 	return p, errors.Join(p.makeWorkDirs(), p.makeClients())

@@ -106,7 +106,7 @@ webhook: {url_env: HOOK}
 		messages = append(messages, l.Message)
 	}
 	require.Len(t, messages, 2, "%v", messages)
-	require.Contains(t, messages[0], `no worker has agent "writer" of persona analyst, tester`)
+	require.Contains(t, messages[0], `no worker has agent "writer" of persona analyst, persona tester`)
 	require.Contains(t, messages[1], "no worker can create tickets")
 
 	d.set("TEMPORAL_ADDRESS", "127.0.0.1:1")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -202,6 +203,11 @@ func termsOf(p control.PlannedPhase) (lines []string) {
 	if p.SendsBack != nil {
 		lines = append(lines, fmt.Sprintf("may send the work of %s back at most %s", p.SendsBack.To,
 			textfmt.Count(p.SendsBack.Times, "time")))
+	}
+	if d := p.Deliver; d != nil {
+		lines = append(lines, fmt.Sprintf("delivers a pull request of %s into %s (merge: %s)",
+			cmp.Or(d.Repository, "the directory's repository"), cmp.Or(d.Base, "its default branch"), d.Merge),
+			fmt.Sprintf("failed checks and reviews send the work of %s back at most %s", d.Fix, textfmt.Count(d.Times, "time")))
 	}
 	if p.Approve.Ruled() {
 		lines = append(lines, "then waits for approval by "+p.Approve.String())

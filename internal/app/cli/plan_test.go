@@ -91,6 +91,40 @@ daily budget of all sessions of the team: 20 USD; then a person is asked for a
 	require.NoDirExists(t, d.state, "a plan makes no store")
 }
 
+// deliveringTeam builds and delivers.
+const deliveringTeam = `
+version: 1
+name: web
+personas:
+  dev: {role: Developer, agent: coder, instructions: Write.}
+phases:
+  - {name: build, personas: [dev]}
+  - {name: ship, deliver: {to: github, repository: acme/shop, merge: ask}}
+`
+
+func TestAPlanSaysWhatIsDelivered(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", deliveringTeam)
+	require.Contains(t, d.must(0, "plan", file), `
+2. ship, after build
+   delivery  runs  Delivery  agent github
+   delivers a pull request of acme/shop into its default branch (merge: ask)
+   failed checks and reviews send the work of build back at most 3 times
+`)
+	d.file("mine/a.md", "x")
+	got := d.run("plan", file, "--input", "ship="+filepath.Join(d.dir, "mine"))
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "phase ship delivers the work of other phases and has no files of its own; use --input or "+
+		"--edit for one of those")
+
+	require.Contains(t, d.must(0, "validate", file), "2 phases of web, 1 persona, with agents coder, github: valid")
+	d.file("agents.yaml", "version: 1\nagents: {coder: {kind: command, argv: [x]}, github: {kind: command, argv: [x]}}\n")
+	got = d.run("validate", file, "--agents", filepath.Join(d.dir, "agents.yaml"))
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `phase ship delivers to agent "github", which is of kind command`)
+}
+
 func TestPlanRefusesWhatARunWould(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

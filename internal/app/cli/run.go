@@ -163,7 +163,7 @@ func (c *connector) teamFor(ctx context.Context, server *client.Client, name str
 	if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.NotFound {
 		return t, "", usagef("file %s not found, and %w", name, err)
 	}
-	return found.Team, team + "@" + string(found.Digest), err
+	return found.Team.Resolved(), team + "@" + string(found.Digest), err
 }
 
 // storeFiles stores what the session starts from.

@@ -114,7 +114,7 @@ func (a *app) writeTeam(doc control.RegisteredTeam) {
 		if p.Approve.Wanted() {
 			approval = "yes"
 		}
-		phases.Add(p.Name, terminal.Dash(strings.Join(p.Needs, ", ")), strings.Join(p.Personas, ", "), approval)
+		phases.Add(p.Name, terminal.Dash(strings.Join(p.Needs, ", ")), p.Workers(), approval)
 	}
 	a.print("")
 	a.writeFitted(phases)

@@ -93,7 +93,7 @@ func validation(t spec.Team, problems []config.Problem) validateDocument {
 	doc := validateDocument{
 		Valid: len(problems) == 0, Team: t.Name, Phases: append([]string{}, t.PhaseNames()...),
 		Agents:   append([]string{}, t.AgentNames()...),
-		Personas: append([]string{}, slices.Sorted(maps.Keys(t.Personas))...), Checks: []string{},
+		Personas: append([]string{}, slices.Sorted(maps.Keys(t.Written().Personas))...), Checks: []string{},
 		Problems: append([]config.Problem{}, problems...),
 	}
 	for _, use := range t.CheckUses() {
@@ -111,7 +111,7 @@ func missingDefinitions(t spec.Team, cfg agent.Config, file string, now time.Tim
 		Jira: cfg.Jira != nil,
 	}
 	for name, d := range cfg.Agents {
-		offer.Agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: cfg.Unpriced(name)}
+		offer.Agents[name] = spec.OfferedAgent{Kind: d.Kind, Fallback: d.Fallback, Unpriced: cfg.Unpriced(name)}
 	}
 	for name := range cfg.Checks {
 		offer.Checks[name] = ""

@@ -91,6 +91,7 @@ func TestSchemasAndPagesAreUpToDate(t *testing.T) {
 
 func TestEveryKeyIsDescribed(t *testing.T) {
 	t.Parallel()
+	products := strings.NewReplacer("GitHub", "", "GitLab", "")
 	goName := regexp.MustCompile(`\b[A-Z][a-z]+[A-Z]\w*\b|[\[\]]`)
 	for name, data := range map[string][]byte{"team.json": schema.Team, "worker.json": schema.Worker} {
 		var s struct {
@@ -112,7 +113,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 			require.NotEmpty(t, d.Description, "%s: %s", name, of)
 			for key, p := range d.Properties {
 				require.NotEmpty(t, p.Description, "%s: %s.%s", name, of, key)
-				require.NotRegexp(t, goName, p.Description, "%s: %s.%s speaks of Go", name, of, key)
+				require.NotRegexp(t, goName, products.Replace(p.Description), "%s: %s.%s speaks of Go", name, of, key)
 				require.Equal(t, false, d.AdditionalProperties, "%s: %s takes keys that there are not", name, of)
 			}
 		}

@@ -265,12 +265,12 @@ func unset(of string, t *jsonschema.Schema, key string, s *jsonschema.Schema) st
 func byKind(key string) string {
 	kinds := map[string]agent.Definition{
 		agent.KindCommand: {Kind: agent.KindCommand}, agent.KindModel: {Kind: agent.KindModel},
-		"preset claude": {Kind: agent.KindCommand, Preset: "claude"},
+		"preset claude": {Kind: agent.KindCommand, Preset: "claude"}, agent.KindDelivery: {Kind: agent.KindDelivery},
 	}
 	filled := agent.Config{Agents: kinds}.WithDefaults().Agents
 	var values []string
 	of := map[string][]string{}
-	for _, kind := range []string{agent.KindCommand, "preset claude", agent.KindModel} {
+	for _, kind := range []string{agent.KindCommand, "preset claude", agent.KindModel, agent.KindDelivery} {
 		v := reflect.ValueOf(filled[kind])
 		for i := range v.NumField() {
 			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")

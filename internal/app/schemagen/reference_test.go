@@ -54,7 +54,7 @@ func TestTablesSay(t *testing.T) {
 		"| <a id=\"retry-initial\"></a>`initial` | duration, 1ms to 24h | `1s` |",
 		"| <a id=\"budget-usd\"></a>`usd` | US dollars above 0, up to 1,000,000 |  |",
 		"| <a id=\"budget-warn-at\"></a>`warn_at` | list of numbers between 0 and 1 |  |",
-		"| <a id=\"agent-concurrency\"></a>`concurrency` | number, 1 to 1,000 | `4` for command; `8` for model |",
+		"| <a id=\"agent-concurrency\"></a>`concurrency` | number, 1 to 1,000 | `4` for command; `8` for model; `10` for delivery |",
 		"| <a id=\"agent-max-turns\"></a>`max_turns` | number, 1 to 10,000 | `200` for preset claude; `50` for model |",
 		"| <a id=\"breaker-counts\"></a>`counts` | list of [categories](team-file.md#what-happens-to-a-failed-attempt) | `timeout`, " +
 			"`api_error`, `rate_limited`, `unknown` |",

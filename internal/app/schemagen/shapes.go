@@ -73,6 +73,22 @@ var shapes = map[string]shape{
 	"project": {"key", []check{
 		{must, `^[A-Z][A-Z0-9_]*$`, "is no project's key; write the capitals before the number of the project's tickets, like MD"},
 	}},
+	"repository": {"repository", []check{
+		{not, `://|^git@`, "is an address; write the name alone, like acme/shop"},
+		{not, `\.git$|\.\.`, "ends in .git or has .. in it, which no repository's name does; leave that out"},
+		{
+			must, `^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)+$`,
+			"is not the name of a repository; write it like acme/shop, or group/subgroup/shop on GitLab",
+		},
+	}},
+	// The rules of git check-ref-format, and those of git branch.
+	"branch": {"branch", []check{
+		filled,
+		{not, `^refs/`, "is a reference; write the name of the branch alone, like main"},
+		{not, `^-|^/|/$|//|\.$|^(@|HEAD)$`, "is not the name of a branch; write it like main or release/2.1"},
+		{not, `(^|/)\.|\.\.|\.lock(/|$)`, "has a part that begins with . or ends in .lock, or has .. in it; git permits no such branch"},
+		{not, `[\x00-\x20\x7f~^:?*\[\\]|@\{`, "has a space or another character that git permits in no branch's name"},
+	}},
 	"host": {"host", []check{
 		filled,
 		{not, `^(host|none)$`, "is a network and not a host; write it without a list, like `network: none`"},

@@ -173,9 +173,9 @@ func defaults(types map[string]*jsonschema.Schema, v reflect.Value) {
 // resolvedTeam and resolvedWorker have one of everything that has defaults.
 func resolvedTeam() any {
 	t := spec.Team{
-		Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}, Approve: spec.Approval{By: []string{""}}}},
+		Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}, Approve: spec.Approval{By: []string{""}}}, {Deliver: &spec.Deliver{}}},
 		Help:   spec.Help{Jira: &spec.HelpJira{}}, Alerts: []spec.Alert{{FailureRate: 1}},
-	}.Resolved()
+	}.Resolved().Written()
 	t.Personas = map[string]spec.Persona{"": {}} // its attempts are those of the team
 	return t
 }
@@ -188,8 +188,7 @@ func resolvedWorker() any {
 	}.WithDefaults()
 	// Of an agent, only what holds for every kind.
 	c.Agents = map[string]agent.Definition{"": {
-		Timeout: agent.DefaultTimeout, IdleTimeout: agent.DefaultIdleTimeout,
-		Breaker: spec.Breaker{}.For(""),
+		IdleTimeout: agent.DefaultIdleTimeout, Host: agent.HostGitHub, Breaker: spec.Breaker{}.For(""),
 	}}
 	return c
 }

@@ -106,6 +106,10 @@ func (c Course) Problems(t spec.Team) []string {
 		if slices.Contains(c.Force, s.Phase) {
 			problems = append(problems, fmt.Sprintf("phase %s: --force excludes --input and --edit; leave one out", s.Phase))
 		}
+		if p, _ := t.Phase(s.Phase); p.Deliver != nil {
+			problems = append(problems, fmt.Sprintf("phase %s delivers the work of other phases and has no files of its own; "+
+				"use --input or --edit for one of those", s.Phase))
+		}
 		if slices.Contains(c.suppliedPhases()[:i], s.Phase) {
 			problems = append(problems, fmt.Sprintf("phase %s is supplied twice; put all its files into one directory", s.Phase))
 		}

@@ -50,8 +50,7 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 		}
 		if _, ok := agents[name]; !ok {
 			lacks = append(lacks, lackf("start a worker whose worker file defines it, or use another agent in the team file",
-				"no worker has agent %q of persona %s; available: %s",
-				name, strings.Join(t.personasOf(name), ", "), offered(live)))
+				"no worker has agent %q of %s; available: %s", name, t.usersOf(name), offered(live)))
 		}
 	}
 	for _, d := range differences(live) {
@@ -63,6 +62,7 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 			lacks = append(lacks, d.lack())
 		}
 	}
+	lacks = append(lacks, t.deliveryLacks(agents)...)
 	lacks = append(lacks, t.fallbackLacks(live, agents)...)
 	lacks = append(lacks, t.Unpriced(agents)...)
 	if t.Help.Jira != nil && !Jira(live, now) {
@@ -225,15 +225,38 @@ func (t Team) capsMoney() bool {
 	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget.USD > 0 })
 }
 
-func (t Team) personasOf(agent string) []string {
-	var out []string
-	for name, p := range t.Personas {
-		if p.Agent == agent {
-			out = append(out, name)
+// deliveryLacks lists the agents that are to deliver and cannot, and those that can only deliver and are to do other work.
+func (t Team) deliveryLacks(agents map[string]OfferedAgent) (lacks []Lack) {
+	for _, id := range t.Assignments() {
+		p, _ := t.Phase(id.Phase)
+		name := t.Personas[id.Persona].Agent
+		switch a, known := agents[name]; {
+		case !known || (p.Deliver != nil) == (a.Kind == KindDelivery):
+		case p.Deliver != nil:
+			lacks = append(lacks, lackf("name an agent of kind delivery in `to`", "phase %s delivers to agent %q, which is of kind %s",
+				p.Name, name, a.Kind))
+		default:
+			lacks = append(lacks, lackf("give the persona another agent",
+				"agent %q of persona %s in phase %s delivers pull requests and does no other work", name, id.Persona, p.Name))
 		}
 	}
-	slices.Sort(out)
-	return out
+	return lacks
+}
+
+// usersOf names the personas, and the phases that deliver, that use an agent.
+func (t Team) usersOf(agent string) string {
+	var users []string
+	for _, id := range t.Assignments() {
+		user := "persona " + id.Persona
+		if p, _ := t.Phase(id.Phase); p.Deliver != nil {
+			user = "phase " + p.Name
+		}
+		if t.Personas[id.Persona].Agent == agent {
+			users = append(users, user)
+		}
+	}
+	slices.Sort(users)
+	return strings.Join(slices.Compact(users), ", ")
 }
 
 func offered(live []Offer) string {

@@ -12,11 +12,11 @@ import (
 func TestApprovalsAreStoredAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]spec.Approval{
-		`{"name":"a","needs":null,"personas":null}`:                                        {},
-		`{"name":"a","needs":null,"personas":null,"approve":true}`:                         {Count: 1},
-		`{"name":"a","needs":null,"personas":null,"approve":{"by":["leads"],"count":1}}`:   {By: []string{"leads"}, Count: 1},
-		`{"name":"a","needs":null,"personas":null,"approve":{"by":["x","y z"],"count":3}}`: {By: []string{"x", "y z"}, Count: 3},
-		`{"name":"a","needs":null,"personas":null,"approve":{"count":2}}`:                  {Count: 2},
+		`{"name":"a","needs":null}`:                                        {},
+		`{"name":"a","needs":null,"approve":true}`:                         {Count: 1},
+		`{"name":"a","needs":null,"approve":{"by":["leads"],"count":1}}`:   {By: []string{"leads"}, Count: 1},
+		`{"name":"a","needs":null,"approve":{"by":["x","y z"],"count":3}}`: {By: []string{"x", "y z"}, Count: 3},
+		`{"name":"a","needs":null,"approve":{"count":2}}`:                  {Count: 2},
 	} {
 		var p spec.Phase
 		require.NoError(t, json.Unmarshal([]byte(text), &p))

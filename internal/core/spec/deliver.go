@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,9 @@ const (
 
 // DeliveryPersona is the persona of phases that deliver.
 const DeliveryPersona = "delivery"
+
+// KindDelivery is the kind of the agents that deliver.
+const KindDelivery = "delivery"
 
 // DefaultFixes is how often a pull request's checks and reviews may send work back.
 const DefaultFixes = 3
@@ -67,12 +71,39 @@ func (p Phase) delivering() Phase {
 	setDefault(&d.Times, DefaultFixes)
 	setDefault(&d.Merge, MergeNever)
 	setDefault(&d.Method, MethodMerge)
-	d.Labels, d.Reviewers = slices.Clone(d.Labels), slices.Clone(d.Reviewers)
+	d.Labels, d.Reviewers = append([]string(nil), d.Labels...), append([]string(nil), d.Reviewers...) // nil if they are empty
 	p.Deliver, p.Personas, p.Integrator = &d, []string{DeliveryPersona}, DeliveryPersona
 	if d.Fix != "" {
 		p.SendsBack = &SendsBack{To: d.Fix, Times: d.Times}
 	}
 	return p
+}
+
+// Written returns the team as its file says it, without what [Team.Resolved] adds to phases that deliver: their persona,
+// and what depends on it. The defaults stay. Resolved adds the same again.
+func (t Team) Written() Team {
+	t.Personas, t.Phases = maps.Clone(t.Personas), slices.Clone(t.Phases)
+	for i, p := range t.Phases {
+		if p.Deliver != nil && slices.Equal(p.Personas, []string{DeliveryPersona}) {
+			p.Personas, p.Integrator, p.SendsBack = nil, "", nil
+			t.Phases[i] = p
+			delete(t.Personas, DeliveryPersona)
+		}
+	}
+	return t
+}
+
+// Delivers reports whether any phase delivers.
+func (t Team) Delivers() bool {
+	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Deliver != nil })
+}
+
+// Workers says who works in the phase: its personas, or that it delivers, and to which agent.
+func (p Phase) Workers() string {
+	if p.Deliver != nil {
+		return "delivers to " + p.Deliver.To
+	}
+	return strings.Join(p.Personas, ", ")
 }
 
 // deliveryPersona returns the persona of phases that deliver.

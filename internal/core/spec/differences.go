@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"reflect"
 	"slices"
 )
 
@@ -25,6 +26,7 @@ func (t Team) Differences(from Team, id AssignmentID) []string {
 		{"personas", slices.Equal(phase.Personas, old.Personas)},
 		{"order", phase.Order == old.Order},
 		{"integrator", phase.Integrator == old.Integrator},
+		{"deliver", reflect.DeepEqual(phase.Deliver, old.Deliver)},
 	} {
 		if !part.same {
 			out = append(out, part.name)

@@ -88,7 +88,7 @@ type Phase struct {
 	// none. Default: the phase before it in the file.
 	Needs []string `json:"needs" yaml:"needs,omitempty" jsonschema:"format=reference,maxItems=200,uniqueItems=true"`
 	// Personas are those who work in the phase. Their results are merged in this order.
-	Personas []string `json:"personas" yaml:"personas" jsonschema:"format=reference,minItems=1,maxItems=64,uniqueItems=true" example:"[dev]"`
+	Personas []string `json:"personas,omitempty" yaml:"personas,omitempty" jsonschema:"oneof_required=personas,format=reference,minItems=1,maxItems=64,uniqueItems=true" example:"[dev]"`
 	// Order is how the personas share the phase's input. With parallel all start from it;
 	// with sequence each starts from the result of the one before.
 	Order Order `json:"order,omitempty" yaml:"order,omitempty" jsonschema:"enum=parallel,enum=sequence"`
@@ -111,7 +111,7 @@ type Phase struct {
 	// SendsBack lets the phase's personas reject the work of an earlier phase.
 	SendsBack *SendsBack `json:"sends_back,omitempty" yaml:"sends_back,omitempty"`
 	// Deliver delivers the work so far as a pull request. Such a phase has no personas, checks or outputs of its own.
-	Deliver *Deliver `json:"deliver,omitempty" yaml:"deliver,omitempty"`
+	Deliver *Deliver `json:"deliver,omitempty" yaml:"deliver,omitempty" jsonschema:"oneof_required=deliver"`
 }
 
 // Retry holds the limits and waits of both retry levels.
@@ -307,12 +307,11 @@ func (t Team) Resolved() Team {
 				p.Needs = []string{t.Phases[i-1].Name}
 			}
 		}
-		if p.Order == "" {
-			p.Order = OrderParallel
-		}
 		if p.Deliver != nil {
 			p = p.delivering()
 			personas[DeliveryPersona] = deliveryPersona(p.Deliver.To, t.Retry.Attempts)
+		} else if p.Order == "" {
+			p.Order = OrderParallel
 		}
 		if p.Integrator == "" && len(p.Personas) > 0 {
 			p.Integrator = p.Personas[len(p.Personas)-1]

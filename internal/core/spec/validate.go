@@ -37,7 +37,7 @@ const TicketLabelPrefix = "maestro-"
 // file. A team that the schema accepts and that has no problems can run, given workers with its
 // agents and checks. Problems that only follow from another problem are left out.
 func (t Team) Problems() []Problem {
-	v := &validator{team: t}
+	v := &validator{team: t.Written()}
 	v.personas()
 	v.phases()
 	v.retry()
@@ -78,6 +78,8 @@ func (v *validator) personas() {
 		path := FieldPath("$.personas", name)
 		if strings.EqualFold(name, ReservedPersona) {
 			v.add(path, "%q is reserved for the step that merges a phase; choose another name", name)
+		} else if strings.EqualFold(name, DeliveryPersona) && v.team.Delivers() {
+			v.add(path, "%q is reserved for phases that deliver; choose another name", name)
 		} else if other, ok := folded[strings.ToLower(name)]; ok {
 			v.add(path, "differs from %q only by case, so their file names may be the same; rename one", other)
 		}
@@ -101,7 +103,7 @@ func (v *validator) ranges(path string, patterns []string) {
 func (v *validator) unused() {
 	used := map[string]bool{}
 	for _, phase := range v.team.Phases {
-		if len(phase.Personas) == 0 {
+		if len(phase.Personas) == 0 && phase.Deliver == nil {
 			return
 		}
 		for _, name := range phase.Personas {
@@ -153,14 +155,16 @@ func (v *validator) budget() {
 func (t Team) asks() bool {
 	return t.Help.Mode != HelpFail || t.Retry.PatienceOrDefault() > 0 && t.Retry.OnOutage != OutageFail ||
 		t.Budget.OnExceeded == OnExceededAsk ||
-		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve.Wanted() })
+		slices.ContainsFunc(t.Phases, func(p Phase) bool {
+			return p.Approve.Wanted() || p.Deliver != nil && p.Deliver.Merge == MergeAsk
+		})
 }
 
 func (v *validator) help() {
 	h := v.team.Help
 	if h.GiveUpAfter != 0 && !v.team.asks() {
 		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, with "+
-			"a budget's `on_exceeded: ask`, for a phase with `approve: true`, or for a provider with `on_outage: wait`; leave it out")
+			"a budget's `on_exceeded: ask`, for a phase with `approve: true` or `merge: ask`, or for a provider with `on_outage: wait`; leave it out")
 	}
 	if h.Jira == nil {
 		return
@@ -176,7 +180,7 @@ func (v *validator) help() {
 func (v *validator) size() {
 	assignments := 0
 	for _, p := range v.team.Phases {
-		assignments += len(p.Personas)
+		assignments += max(len(p.Personas), 1) // a delivery is one
 	}
 	if assignments > maxAssignments {
 		v.add("$.phases", "have %d assignments (personas in phases) together; at most %d are allowed in one session", assignments,

@@ -16,6 +16,9 @@ func (v *validator) phases() {
 		v.crew(path, p)
 		v.ranges(path+".produces", p.Produces)
 		v.ranges(path+".protected", p.Protected)
+		if p.Deliver != nil {
+			v.delivery(path, p)
+		}
 	}
 	before := len(v.problems)
 	v.needs()
@@ -61,6 +64,9 @@ func (v *validator) needs() {
 	}
 	for i, p := range v.team.Phases {
 		path := ItemPath("$.phases", i) + ".needs"
+		if p.Deliver != nil && len(p.Needs) == 0 && (p.Needs != nil || i == 0) {
+			v.add(path, "names no phase, so %q has nothing to deliver; name the phases whose work it delivers", textfmt.Shorten(p.Name, 80))
+		}
 		for j, need := range p.Needs {
 			switch {
 			case need == p.Name && need != "":
@@ -74,32 +80,72 @@ func (v *validator) needs() {
 	v.cycles()
 }
 
-// sendsBack checks to which phases work is sent back: only phases that a phase depends on can be
-// repeated for it. sound: the graph has no problems from which others follow.
+// sendsBack checks to which phases work is sent back, by personas or by deliveries. sound: the graph has no problems from
+// which others follow.
 func (v *validator) sendsBack(sound bool) {
 	graph := v.team.Resolved()
 	for i, p := range v.team.Phases {
-		if p.SendsBack == nil {
-			continue
-		}
-		path, to := ItemPath("$.phases", i)+".sends_back", p.SendsBack.To
-		above := graph.Ancestors(p.Name)
-		_, known := v.team.Phase(to)
+		path := ItemPath("$.phases", i)
 		switch {
-		case !known && slices.ContainsFunc(v.team.Phases, func(p Phase) bool { return p.Name == "" }):
-			// it probably means the phase without a name
-		case !known:
-			v.add(path+".to", "unknown phase %q%s", textfmt.Shorten(to, 80), textfmt.Suggest(to, above, "choose one of"))
-		case !sound || slices.Contains(above, to):
-		case len(above) == 0:
-			v.add(path, "has no work to send back: %q builds on no phase; leave it out", textfmt.Shorten(p.Name, 80))
-		case to == p.Name:
-			v.add(path+".to", "%q cannot send its own work back, because it can correct that itself%s", textfmt.Shorten(to, 80),
-				textfmt.Suggest("", above, "choose one of"))
-		default:
-			v.add(path+".to", "%q does not build on %q, so it cannot send its work back%s", textfmt.Shorten(p.Name, 80),
-				textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
+		case p.Deliver != nil && (p.Deliver.Fix != "" || sound):
+			v.back(graph, p.Name, path+".deliver", ".fix", graph.Phases[i].Deliver.Fix, sound)
+		case p.Deliver == nil && p.SendsBack != nil:
+			v.back(graph, p.Name, path+".sends_back", ".to", p.SendsBack.To, sound)
 		}
+	}
+}
+
+// back checks that a phase can send the work of another one back: only work of phases that it depends on can be repeated for
+// it.
+func (v *validator) back(graph Team, phase, path, field, to string, sound bool) {
+	above := slices.DeleteFunc(graph.Ancestors(phase), func(name string) bool {
+		p, _ := graph.Phase(name)
+		return p.Deliver != nil
+	})
+	target, known := v.team.Phase(to)
+	switch {
+	case !known && slices.ContainsFunc(v.team.Phases, func(p Phase) bool { return p.Name == "" }):
+		// it probably means the phase without a name
+	case !known:
+		v.add(path+field, "unknown phase %q%s", textfmt.Shorten(to, 80), textfmt.Suggest(to, above, "choose one of"))
+	case target.Deliver != nil:
+		v.add(path+field, "%q delivers the work of other phases, so there is none to send back to it%s", textfmt.Shorten(to, 80),
+			textfmt.Suggest("", above, "choose one of"))
+	case !sound || slices.Contains(above, to):
+	case len(above) == 0:
+		v.add(path, "has no work to send back: %q builds on no phase; leave it out", textfmt.Shorten(phase, 80))
+	case to == phase:
+		v.add(path+field, "%q cannot send its own work back, because it can correct that itself%s", textfmt.Shorten(to, 80),
+			textfmt.Suggest("", above, "choose one of"))
+	default:
+		v.add(path+field, "%q does not build on %q, so it cannot send its work back%s", textfmt.Shorten(phase, 80),
+			textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
+	}
+}
+
+// delivery checks a phase that delivers: it has only what a delivery can use.
+func (v *validator) delivery(path string, p Phase) {
+	for _, f := range []struct {
+		key, remedy string
+		set         bool
+	}{
+		{"order", "leave it out", p.Order != ""},
+		{"produces", "set it at a phase that this one needs", len(p.Produces) > 0},
+		{"checks", "set it at a phase that this one needs", len(p.Checks) > 0},
+		{"protected", "set it at a phase that this one needs", len(p.Protected) > 0},
+		{"integrator", "leave it out", p.Integrator != ""},
+		{"budget", "leave it out: a delivery calls no model", p.Budget != Cap{}},
+		{"approve", "set it at a phase that this one needs, or write `merge: ask` in deliver", p.Approve.Wanted()},
+		{"sends_back", "name that phase as `fix` in deliver", p.SendsBack != nil},
+	} {
+		if f.set {
+			v.add(path+"."+f.key, "belongs to phases with personas; %s", f.remedy)
+		}
+	}
+	first := slices.IndexFunc(v.team.Phases, func(p Phase) bool { return p.Deliver != nil })
+	if other := v.team.Phases[first]; other.Deliver.To != p.Deliver.To {
+		v.add(path+".deliver.to", "is %q, but phase %q delivers to %q; all phases of a team deliver to the same agent",
+			textfmt.Shorten(p.Deliver.To, 80), textfmt.Shorten(other.Name, 80), textfmt.Shorten(other.Deliver.To, 80))
 	}
 }
 

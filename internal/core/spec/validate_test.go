@@ -43,6 +43,12 @@ func TestFaults(t *testing.T) {
 	phase := func(i int, change func(*Phase)) func(*Team) {
 		return func(tm *Team) { change(&tm.Phases[i]) }
 	}
+	delivery := func(change func(*Phase)) func(*Team) {
+		return func(tm *Team) {
+			tm.Phases = append(tm.Phases, Phase{Name: "ship", Deliver: &Deliver{To: "github"}})
+			change(&tm.Phases[3])
+		}
+	}
 	jira := func(change func(*HelpJira)) func(*Team) {
 		return func(tm *Team) {
 			tm.Help.Jira = &HelpJira{Project: "MD"}
@@ -104,6 +110,52 @@ func TestFaults(t *testing.T) {
 			func(tm *Team) { tm.Phases[0].Needs, tm.Phases[2].SendsBack = []string{"test"}, &SendsBack{To: "build"} },
 			"$.phases[0].needs[0]", "design → test → build → design",
 		},
+		"back to a delivery": {
+			func(tm *Team) { shipped(tm); tm.Phases[2].Deliver.Fix = "first" }, "$.phases[2].deliver.fix",
+			`"first" delivers the work of other phases, so there is none to send back to it; choose one of design`,
+		},
+		"back to a delivery by default": {
+			func(tm *Team) { shipped(tm); tm.Phases[2].Deliver.Fix = "" }, "$.phases[2].deliver.fix", `"first" delivers the work`,
+		},
+		"personas send back to a delivery": {
+			func(tm *Team) {
+				shipped(tm)
+				tm.Phases[2] = Phase{Name: "look", Personas: []string{"analyst"}, SendsBack: &SendsBack{To: "first"}}
+			}, "$.phases[2].sends_back.to", `"first" delivers the work`,
+		},
+		"fix unknown": {
+			delivery(func(p *Phase) { p.Deliver.Fix = "biuld" }), "$.phases[3].deliver.fix",
+			`unknown phase "biuld"; did you mean "build"?`,
+		},
+		"fix beside": {
+			delivery(func(p *Phase) { p.Needs, p.Deliver.Fix = []string{"build"}, "test" }), "$.phases[3].deliver.fix",
+			`"ship" does not build on "test", so it cannot send its work back; choose one of design, build`,
+		},
+		"delivers nothing": {
+			delivery(func(p *Phase) { p.Needs = []string{} }), "$.phases[3].needs", `names no phase, so "ship" has nothing to deliver`,
+		},
+		"delivers nothing, with a fix": {
+			delivery(func(p *Phase) { p.Needs, p.Deliver.Fix = []string{}, "build" }), "$.phases[3].needs", "has nothing to deliver",
+		},
+		"two agents": {
+			func(tm *Team) { shipped(tm); tm.Phases[2].Deliver.To = "gitlab" }, "$.phases[2].deliver.to",
+			`is "gitlab", but phase "first" delivers to "github"`,
+		},
+		"the delivery's persona": {func(tm *Team) {
+			shipped(tm)
+			tm.Personas["Delivery"] = tm.Personas["analyst"]
+			tm.Phases[0].Personas = []string{"analyst", "Delivery"}
+		}, "$.personas.Delivery", "is reserved for phases that deliver"},
+		"delivery with order":      {delivery(func(p *Phase) { p.Order = OrderParallel }), "$.phases[3].order", "leave it out"},
+		"delivery with produces":   {delivery(func(p *Phase) { p.Produces = []string{"x"} }), "$.phases[3].produces", "at a phase that"},
+		"delivery with checks":     {delivery(func(p *Phase) { p.Checks = []string{"x"} }), "$.phases[3].checks", "at a phase that"},
+		"delivery with protected":  {delivery(func(p *Phase) { p.Protected = []string{"x"} }), "$.phases[3].protected", "at a phase that"},
+		"delivery with integrator": {delivery(func(p *Phase) { p.Integrator = "analyst" }), "$.phases[3].integrator", "leave it out"},
+		"delivery with a budget":   {delivery(func(p *Phase) { p.Budget.Tokens = 5 }), "$.phases[3].budget", "calls no model"},
+		"delivery with approve":    {delivery(func(p *Phase) { p.Approve.Count = 1 }), "$.phases[3].approve", "write `merge: ask`"},
+		"delivery with sends_back": {
+			delivery(func(p *Phase) { p.SendsBack = &SendsBack{To: "build"} }), "$.phases[3].sends_back", "as `fix` in deliver",
+		},
 		"waits": {
 			func(tm *Team) { tm.Retry.RoundInitial, tm.Retry.RoundMax = 4e9, 3e9 }, "$.retry.round_max",
 			"is 3s, less than round_initial (4s)",
@@ -147,6 +199,13 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// shipped makes the team design, and deliver that twice.
+func shipped(tm *Team) {
+	tm.Personas = map[string]Persona{"analyst": tm.Personas["analyst"]}
+	tm.Phases = append(tm.Phases[:1:1], Phase{Name: "first", Deliver: &Deliver{To: "github"}},
+		Phase{Name: "second", Deliver: &Deliver{To: "github", Fix: "design"}})
+}
+
 func TestPathsQuoteNamesThatAreNotPlain(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `$.personas.'it\'s a.b'`, FieldPath("$.personas", "it's a.b"))
@@ -167,7 +226,8 @@ func TestTooManyAssignments(t *testing.T) {
 		tm.Phases = append(tm.Phases, p)
 	}
 	tm.Phases[0].Personas = append(tm.Phases[0].Personas, "analyst", "backend", "tester")
-	require.Equal(t, []Problem{{"$.phases", "have 553 assignments (personas in phases) together; at most 500 are allowed in " +
+	tm.Phases = append(tm.Phases, Phase{Name: "ship", Deliver: &Deliver{To: "github"}})
+	require.Equal(t, []Problem{{"$.phases", "have 554 assignments (personas in phases) together; at most 500 are allowed in " +
 		"one session"}}, tm.Problems())
 }
 

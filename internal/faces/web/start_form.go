@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -246,7 +247,7 @@ func (p *startPage) noteOn(field, value string) string {
 	if field != "only" || i < 0 {
 		return ""
 	}
-	note := strings.Join(p.Form.Phases[i].Personas, ", ")
+	note := cmp.Or(strings.Join(p.Form.Phases[i].Personas, ", "), "delivers the work")
 	if p.Form.Phases[i].Approve {
 		note += "; needs approval"
 	}

@@ -48,6 +48,9 @@ func teamGraph(t spec.Team) Graph {
 	for i := range g.Nodes {
 		n, p := &g.Nodes[i], t.Phases[i]
 		n.Word, n.URL = textfmt.Count(len(p.Personas), "persona"), "#phase-"+url.PathEscape(p.Name)
+		if p.Deliver != nil {
+			n.Word = "delivers"
+		}
 		if p.Approve.Wanted() {
 			n.Figures = "needs approval"
 		}

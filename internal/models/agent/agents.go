@@ -65,7 +65,9 @@ const minMaxFile = 16 * textfmt.Gigabyte
 // checks.
 func (c Config) attempts() (sum int) {
 	for _, a := range c.Agents {
-		sum += a.Concurrency
+		if a.Kind != KindDelivery { // which starts no programs of agents
+			sum += a.Concurrency
+		}
 	}
 	return sum
 }
@@ -172,6 +174,11 @@ func (s *Set) readSecrets() error {
 		key, err := s.config.key(p, s.o.Getenv)
 		s.keys[name] = providerKey{key, err}
 		known = append(known, secrets.Secret{Name: "the key of provider " + name, Value: key})
+	}
+	for name := range s.config.Agents {
+		if d, ok := s.Delivery(name); ok {
+			known = append(known, secrets.Secret{Name: "the credentials of agent " + name, Value: d.Token + d.Key})
+		}
 	}
 	added, err := s.readCredentials()
 	if err != nil {
@@ -386,6 +393,8 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 			textfmt.Shorten(job.Agent, 80))
 	}
 	switch {
+	case d.Kind == KindDelivery:
+		return session.Outcome{}, failures.Failf(failures.InvalidRequest, "agent %s delivers pull requests; it does no work", job.Agent)
 	case d.Kind == KindModel:
 		return s.runModel(ctx, d, job)
 	case len(d.Gateway) > 0:

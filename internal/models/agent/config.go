@@ -22,6 +22,8 @@ const (
 	KindCommand = "command"
 	// KindModel is a model behind a provider's API, or behind a compatible one.
 	KindModel = "model"
+	// KindDelivery delivers work to a host of repositories.
+	KindDelivery = spec.KindDelivery
 )
 
 // Config is a parsed worker file: the agents and checks that the worker offers, and their limits.
@@ -80,8 +82,9 @@ type Config struct {
 
 // Definition defines an agent.
 type Definition struct {
-	// Kind is the kind of the agent: command is a program, model is a model of a provider.
-	Kind string `json:"kind" yaml:"kind" jsonschema:"enum=command,enum=model" example:"command"`
+	// Kind is the kind of the agent: command is a program, model is a model of a provider, delivery delivers the work of
+	// others as pull requests.
+	Kind string `json:"kind" yaml:"kind" jsonschema:"enum=command,enum=model,enum=delivery" example:"command"`
 	// Argv is the program of a command agent and its arguments. A program without a slash
 	// is looked up in PATH; a relative one with a slash starts from the worker file's
 	// directory. With a preset it may be left out.
@@ -99,7 +102,7 @@ type Definition struct {
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// IdleTimeout is the longest time in which the agent may print nothing or, during a model's
 	// call, in which nothing may be received.
-	IdleTimeout textfmt.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h"`
+	IdleTimeout textfmt.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h" only:"kind=command model"`
 	// Network is the network of the agent in a room: host is the host's network, none is only the
 	// room's own loopback device. A list permits HTTP and TLS to these hosts, through a proxy.
 	Network Network `json:"network,omitempty" yaml:"network,omitempty" only:"kind=command"`
@@ -116,10 +119,10 @@ type Definition struct {
 	// Provider names the provider of a model.
 	Provider string `json:"-" yaml:"provider,omitempty" jsonschema:"format=reference" example:"anthropic" only:"kind=model" needed:"kind=model"`
 	// Model is the provider's name of the model that the agent calls. Kind model requires it.
-	Model string `json:"model,omitempty" yaml:"model,omitempty" jsonschema:"format=filled" needed:"kind=model"`
+	Model string `json:"model,omitempty" yaml:"model,omitempty" jsonschema:"format=filled" only:"kind=command model" needed:"kind=model"`
 	// MaxTurns is the maximum number of turns of an attempt; a turn is one call of a model.
 	// max_turns of the persona replaces it.
-	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty" jsonschema:"minimum=1,maximum=10000"`
+	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty" jsonschema:"minimum=1,maximum=10000" only:"kind=command model"`
 	// MaxOutputTokens is the maximum length of one answer of the model.
 	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty" jsonschema:"minimum=256,maximum=100000000" only:"kind=model"`
 	// ContextTokens is the maximum length of the prompt and the answer of one call together.
@@ -137,7 +140,18 @@ type Definition struct {
 	// the attempt runs. Left out, it is the cost of its most expensive attempt in the session.
 	Reserve spec.Cap `json:"-" yaml:"reserve,omitempty" only:"kind=command"`
 	// Fallback names the agent that may work instead of this one, if the team file permits it.
-	Fallback string `json:"-" yaml:"fallback,omitempty" jsonschema:"format=reference"`
+	Fallback string `json:"-" yaml:"fallback,omitempty" jsonschema:"format=reference" only:"kind=command model"`
+
+	// Host is the program of the host that an agent of kind delivery delivers to.
+	Host string `json:"host,omitempty" yaml:"host,omitempty" jsonschema:"enum=github,enum=gitlab" only:"kind=delivery"`
+	// URL is the address of the host, as browsers use it: of GitHub Enterprise Server, or of a GitLab of your own. Default:
+	// https://github.com or https://gitlab.com.
+	URL string `json:"url,omitempty" yaml:"url,omitempty" jsonschema:"format=address" only:"kind=delivery"`
+	// TokenEnv names the variable of the worker's environment that has a token of the account that delivers. Either it or
+	// app is required for kind delivery.
+	TokenEnv string `json:"-" yaml:"token_env,omitempty" jsonschema:"format=variable" example:"GITHUB_TOKEN" only:"kind=delivery" needed:"kind=delivery" or:"app"`
+	// App is the GitHub App that delivers, in place of the account of a token.
+	App *App `json:"-" yaml:"app,omitempty" only:"kind=delivery"`
 }
 
 // CheckDefinition defines a check.
@@ -243,6 +257,8 @@ const (
 	DefaultCheckTimeout       = textfmt.Duration(10 * time.Minute)
 	DefaultCommandConcurrency = 4
 	DefaultModelConcurrency   = 8
+	DefaultDeliveries         = 10
+	DefaultDeliveryTimeout    = textfmt.Duration(10 * time.Minute)
 	DefaultFiles              = 200_000
 	DefaultFileBytes          = 100 * textfmt.Megabyte
 	DefaultTreeBytes          = 2000 * textfmt.Megabyte
@@ -276,6 +292,9 @@ func (c Config) WithDefaults() Config {
 }
 
 func (d Definition) withDefaults() Definition {
+	if d.Kind == KindDelivery {
+		return d.deliveryDefaults()
+	}
 	d = d.withPreset()
 	setDefault(&d.Timeout, DefaultTimeout)
 	setDefault(&d.IdleTimeout, DefaultIdleTimeout)

@@ -69,7 +69,7 @@ func (s *Set) UseProviders() {
 	s.o.Gateway.Use(all)
 }
 
-// withhold hides the keys of providers from rooms and from agents with a gateway.
+// withhold hides the keys of providers and of deliveries from rooms, and the former from agents with a gateway.
 func (s *Set) withhold() (err error) {
 	for agent, d := range s.config.Agents {
 		for _, name := range d.Env {
@@ -81,15 +81,21 @@ func (s *Set) withhold() (err error) {
 			}
 		}
 	}
+	files := map[string]string{}
 	for name, p := range s.config.Providers {
-		if p.KeyFile == "" || !s.rooms {
+		files["provider "+name] = p.KeyFile
+	}
+	for name, d := range s.config.Agents {
+		_, files["agent "+name] = d.credential()
+	}
+	for of, keyFile := range files {
+		if keyFile == "" || !s.rooms {
 			continue
 		}
-		for _, file := range []string{s.relative(p.KeyFile), evalLinks(s.relative(p.KeyFile))} {
+		for _, file := range []string{s.relative(keyFile), evalLinks(s.relative(keyFile))} {
 			dir := filepath.Dir(file)
 			if s.shows(dir) {
-				err = errors.Join(err, fmt.Errorf("provider %s: key_file is in %s, which rooms show; move it to a directory of its own", name,
-					dir))
+				err = errors.Join(err, fmt.Errorf("%s: key_file is in %s, which rooms show; move it to a directory of its own", of, dir))
 			}
 			s.o.Hidden = append(slices.Clone(s.o.Hidden), dir)
 		}

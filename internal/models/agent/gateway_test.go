@@ -211,7 +211,14 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 		Version: 1, Dir: b.dir, Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Join(b.dir, "keys")}},
 		Agents: s.config.Agents, Providers: s.config.Providers,
 	}, Options{Getenv: func(n string) string { return b.vars[n] }, Now: time.Now})
-	require.ErrorContains(t, err, "key_file is in "+filepath.Join(b.dir, "keys")+", which rooms show")
+	require.ErrorContains(t, err, "provider gpt: key_file is in "+filepath.Join(b.dir, "keys")+", which rooms show")
+
+	d.Gateway = nil
+	d.Argv = []string{"/bin/sh", "-c", "cat " + b.dir + "/keys/key; true"}
+	courier := Definition{Kind: KindDelivery, App: &App{ID: 1, KeyFile: "keys/key"}}
+	out, err = b.run(b.set(Config{Mounts: []Mount{{Path: b.dir}}, Agents: map[string]Definition{"x": d, "app": courier}}))
+	require.NoError(t, err)
+	require.Contains(t, string(out.Log), "No such file", "nor the key of one that delivers")
 }
 
 // TestTheGatewayEndsAnAttempt has agents that do not mind what the provider answers.

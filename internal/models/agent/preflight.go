@@ -44,20 +44,15 @@ func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 				out = append(out, c.program(of+", which has git: true,", "git", "", path)...)
 			}
 		}
+		if d.Kind == KindDelivery {
+			out = append(out, c.program(of, "git", "", path)...)
+			env, file := d.credential()
+			out = append(out, c.secretShortage(of, env, file, getenv)...)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
-		p, of := c.Providers[name], "provider "+name
-		switch {
-		case p.KeyEnv != "":
-			out = append(out, variables(of, []string{p.KeyEnv}, getenv)...)
-		case p.KeyFile != "":
-			if _, err := c.key(p, getenv); err != nil {
-				out = append(out, Shortage{
-					Of: of, Message: "its key cannot be read: " + err.Error(),
-					Remedy: "write the key to the file, readable by the worker's user",
-				})
-			}
-		}
+		p := c.Providers[name]
+		out = append(out, c.secretShortage("provider "+name, p.KeyEnv, p.KeyFile, getenv)...)
 	}
 	for _, d := range c.Credentials {
 		out = append(out, variables("credential for "+d.Host, []string{d.SecretEnv}, getenv)...)
@@ -72,6 +67,20 @@ func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 		out = append(out, scriptOf(of, d.Argv)...)
 	}
 	return out
+}
+
+// secretShortage checks a secret in a variable or in a file.
+func (c Config) secretShortage(of, env, file string, getenv func(string) string) []Shortage {
+	if env != "" {
+		return variables(of, []string{env}, getenv)
+	}
+	if _, err := c.secret("", "", file, getenv); err != nil {
+		return []Shortage{{
+			Of: of, Message: "its key cannot be read: " + err.Error(),
+			Remedy: "write the key to the file, readable by the worker's user",
+		}}
+	}
+	return nil
 }
 
 func variables(of string, names []string, getenv func(string) string) (out []Shortage) {

@@ -29,6 +29,7 @@ func (c Config) Problems() []spec.Problem {
 	for _, name := range v.names("$.checks", slices.Sorted(maps.Keys(c.Checks))) {
 		path, check := spec.FieldPath("$.checks", name), c.Checks[name]
 		v.program(path+".argv", check.Argv)
+		v.environment(path+".env", check.Env)
 		v.knownCaches(path+".caches", check.Caches)
 		v.network(path+".network", check.Network)
 		for i, pattern := range check.Keep {
@@ -76,13 +77,18 @@ func (v *validator) names(parent string, names []string) []string {
 }
 
 func (v *validator) agent(path string, d Definition) {
+	v.breaker(path, d.Breaker)
+	if d.Kind == KindDelivery {
+		v.delivery(path, d)
+		return
+	}
 	v.program(path+".argv", d.Argv)
+	v.environment(path+".env", d.Env)
 	v.knownCaches(path+".caches", d.Caches)
 	v.network(path+".network", d.Network)
 	if d.WebTools && (len(d.Gateway) == 0 || d.Network.word() == room.NetworkHost) {
 		v.add(path+".web_tools", "has an effect only with a gateway and a network that is not host; leave it out")
 	}
-	v.breaker(path, d.Breaker)
 	v.reached(path, d)
 	if full := d.withDefaults(); d.Kind == KindModel && full.MaxOutputTokens >= full.ContextTokens {
 		v.add(path+".max_output_tokens", "is %d, which leaves no room for a prompt in context_tokens: %d", full.MaxOutputTokens,
@@ -228,8 +234,12 @@ func (v *validator) fallbacks() {
 			continue
 		}
 		path := spec.FieldPath("$.agents", name) + ".fallback"
-		if _, ok := v.config.Agents[next]; !ok {
+		switch other, ok := v.config.Agents[next]; {
+		case !ok:
 			v.add(path, "is %q, which is none of the agents%s", textfmt.Shorten(next, 80), textfmt.DidYouMean(next, names))
+			continue
+		case other.Kind == KindDelivery:
+			v.add(path, "is %q, which delivers and does no other work; name another agent", next)
 			continue
 		}
 		if circle := v.circle(name); circle != nil && !reported[name] {

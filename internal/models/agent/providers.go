@@ -97,24 +97,29 @@ type providerKey struct {
 	err   error
 }
 
-// key returns a provider's key; empty: there is none. Texts in files, and variables that are set
-// from them, often end with a newline.
+// key returns a provider's key; empty: there is none.
 func (c Config) key(p Provider, getenv func(string) string) (string, error) {
+	return c.secret("the provider's key", p.KeyEnv, p.KeyFile, getenv)
+}
+
+// secret returns the text of a file or a variable; empty: neither is named. Texts in files, and variables that are set
+// from them, often end with a newline.
+func (c Config) secret(what, env, file string, getenv func(string) string) (string, error) {
 	switch {
-	case p.KeyFile != "":
-		data, err := os.ReadFile(c.relative(p.KeyFile))
+	case file != "":
+		data, err := os.ReadFile(c.relative(file))
 		if err != nil {
 			return "", err
 		}
 		if key := strings.TrimSpace(string(data)); key != "" {
 			return key, nil
 		}
-		return "", fmt.Errorf("%s is empty", p.KeyFile)
-	case p.KeyEnv != "":
-		if key := strings.TrimSpace(getenv(p.KeyEnv)); key != "" {
+		return "", fmt.Errorf("%s is empty", file)
+	case env != "":
+		if key := strings.TrimSpace(getenv(env)); key != "" {
 			return key, nil
 		}
-		return "", fmt.Errorf("variable %s with the provider's key is not set in the worker's environment", p.KeyEnv)
+		return "", fmt.Errorf("variable %s with %s is not set in the worker's environment", env, what)
 	}
 	return "", nil
 }

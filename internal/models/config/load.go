@@ -100,7 +100,7 @@ func parseWorker(src *source, dir string) (agent.Config, error) {
 
 // TeamText is a team as the text of a team file that [ParseTeam] reads as the same team.
 func TeamText(t spec.Team) (string, error) {
-	data, err := json.Marshal(t)
+	data, err := json.Marshal(t.Written())
 	if err != nil {
 		return "", err
 	}

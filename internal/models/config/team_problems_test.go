@@ -84,6 +84,43 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
+func TestRepositoriesAndBranches(t *testing.T) {
+	t.Parallel()
+	on := func(field, value string) string {
+		quoted, err := json.Marshal(value)
+		require.NoError(t, err)
+		text := aTeam("", "", "") + "  - {name: ship, deliver: {to: github, " + field + ": " + string(quoted) + "}}\n"
+		return strings.Join(said(t, text, true)["phases[1].deliver."+field], "\n")
+	}
+	for _, good := range []string{"acme/shop", "Acme_2/shop.js", "group/sub-group/deep/shop", "a/b-.c"} {
+		require.Empty(t, on("repository", good), good)
+	}
+	for bad, want := range map[string]string{
+		"": "is empty", "shop": "write it like acme/shop", "/acme/shop": "write it like", "acme/shop/": "write it like",
+		"acme//shop": "write it like", "acme/..": "has .. in it", "../acme/shop": "has .. in it", "acme/a..b": "has .. in it",
+		"-acme/shop": "write it like", "acme/-shop": "write it like", "acme/.git": "ends in .git", "acme/.x": "write it like",
+		"acme/sh op": "write it like", "acme/shop\n": "write it like", "acme/shöp": "write it like", "acme/shop.git": "leave that out",
+		"https://github.com/acme/shop": "is an address", "git@github.com:acme/shop": "is an address", "acme/shop?x": "write it like",
+		"a/" + strings.Repeat("b", 254): "has 256 characters",
+	} {
+		require.Contains(t, on("repository", bad), want, bad)
+	}
+	for _, good := range []string{"main", "release/2.1", "fix-1", "a@b", "ünï", "a{b}", "#1", "MAIN"} {
+		require.Empty(t, on("base", good), good)
+	}
+	// What git check-ref-format and git branch refuse, and @, which stands for HEAD.
+	for bad, want := range map[string]string{
+		"": "is empty", "refs/heads/main": "write the name of the branch alone", "-d": "is not the name of a branch", "/a": "is not the",
+		"a/": "is not the", "a//b": "is not the", "a.": "is not the", "@": "is not the", "HEAD": "is not the", ".a": "begins with .",
+		"a/.b": "begins with .", "a..b": "has .. in it", "a.lock": "ends in .lock", "a.lock/b": "ends in .lock", "a b": "has a space",
+		"a~1": "another character", "a^": "another character", "a:b": "another character", "a?": "another character",
+		"a*": "another character", "a[b": "another character", `a\b`: "another character", "a@{b": "another character",
+		"a\tb": "another character", "a\nb": "another character", strings.Repeat("a", 201): "has 201 characters",
+	} {
+		require.Contains(t, on("base", bad), want, bad)
+	}
+}
+
 // TestHostileValuesAreRefusedSoon: neither many problems nor huge numbers cost much.
 func TestHostileValuesAreRefusedSoon(t *testing.T) {
 	t.Parallel()

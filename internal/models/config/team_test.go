@@ -31,6 +31,7 @@ func TestATeamIsWrittenAsItIsRead(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, team, again)
 		require.Regexp(t, `(?m)^- name: `, text, "in block style")
+		require.NotContains(t, text, spec.DeliveryPersona+":", "no file has the persona that delivers")
 	}
 }
 
@@ -58,11 +59,15 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 	}
 	require.Equal(t, map[string][]string{
 		"requirements": {}, "survey": {}, "design": {"requirements", "survey"},
-		"implementation": {"design"}, "testing": {"implementation"},
+		"implementation": {"design"}, "testing": {"implementation"}, "pull-request": {"testing"},
 	}, needs, "empty needs are a root, absent ones the phase before")
 	require.Equal(t, spec.OrderSequence, got.Phases[3].Order)
 	require.Equal(t, "tester", got.Phases[4].Integrator)
 	require.Equal(t, &spec.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
+	require.Equal(t, &spec.Deliver{
+		To: "github", Repository: "acme/shop", Base: "release/2.1", Fix: "implementation", Times: 5, Merge: spec.MergeAsk,
+		Method: spec.MethodSquash, Labels: []string{"agents"}, Reviewers: []string{"ana", "acme/leads"},
+	}, got.Phases[5].Deliver)
 	require.Equal(t, int64(500_000), got.Budget.Tokens)
 	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
 	require.Equal(t, spec.Approval{By: []string{"leads", "/org/security"}, Count: 2}, got.Phases[3].Approve)

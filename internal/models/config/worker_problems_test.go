@@ -137,6 +137,53 @@ func TestWorkerFaults(t *testing.T) {
 			"[{host: a.com, secret_env: S, header: Host}]", "credentials[0].header", "is no header that a credential can have"},
 		{"a credential in the room, too", "agents: {a: {kind: command, argv: [x], network: ['*.com'], env: [PATH, S]}}\nisolation: " +
 			"auto\ncredentials: [{host: a.com, secret_env: S}]", "agents.a.env[1]", "is the secret of the credential for a.com"},
+		{"a delivery without credentials", "agents: {a: {kind: delivery}}", "agents.a.token_env", "is missing"},
+		{
+			"a delivery with two accounts", "agents: {a: {kind: delivery, token_env: T, app: {id: 1, key_env: K}}}", "agents.a.app",
+			"conflicts with token_env",
+		},
+		{"an app of GitLab", "agents: {a: {kind: delivery, host: gitlab, app: {id: 1, key_env: K}}}", "agents.a.app", "is for GitHub"},
+		{"an app without a key", "agents: {a: {kind: delivery, app: {id: 1}}}", "agents.a.app.key_env", "or give key_file instead"},
+		{
+			"an app with two keys", "agents: {a: {kind: delivery, app: {id: 1, key_env: K, key_file: k}}}", "agents.a.app.key_file",
+			"conflicts with key_env",
+		},
+		{"an app without a number", "agents: {a: {kind: delivery, app: {key_env: K}}}", "agents.a.app.id", "is missing"},
+		{"another host", "agents: {a: {kind: delivery, host: gitea, token_env: T}}", "agents.a.host", "must be github or gitlab"},
+		{
+			"the other host's address", "agents: {a: {kind: delivery, url: 'https://GitLab.com', token_env: T}}", "agents.a.url",
+			"write `host: gitlab`",
+		},
+		{
+			"an address of an API", "agents: {a: {kind: delivery, url: 'https://ghe.example.com/api/v3', token_env: T}}", "agents.a.url",
+			"is the address of an API",
+		},
+		{"a delivery as a program", "agents: {a: {kind: delivery, token_env: T, argv: [x]}}", "agents.a.argv", "belongs to kind command"},
+		{"a delivery as a model", "agents: {a: {kind: delivery, token_env: T, model: m}}", "agents.a.model", "to kind command or model"},
+		{"a delivery's turns", "agents: {a: {kind: delivery, token_env: T, max_turns: 5}}", "agents.a.max_turns", "command or model"},
+		{"a delivery's silence", "agents: {a: {kind: delivery, token_env: T, idle_timeout: 5s}}", "agents.a.idle_timeout", "or model"},
+		{"a program's token", "agents: {a: {kind: command, argv: [x], token_env: T}}", "agents.a.token_env", "belongs to kind delivery"},
+		{"a program's host", "agents: {a: {kind: command, argv: [x], host: github}}", "agents.a.host", "belongs to kind delivery"},
+		{
+			"a delivery's fallback", "agents: {a: {kind: delivery, token_env: T, fallback: b}, b: {kind: command, argv: [x]}}",
+			"agents.a.fallback", "belongs to kind command or model",
+		},
+		{
+			"a delivery as a fallback", "agents: {a: {kind: delivery, token_env: T}, b: {kind: command, argv: [x], fallback: a}}",
+			"agents.b.fallback", `is "a", which delivers and does no other work`,
+		},
+		{
+			"a delivery's breaker", "agents: {a: {kind: delivery, token_env: T, breaker: {cooldown: 2m, max_cooldown: 1m}}}",
+			"agents.a.breaker.max_cooldown", "below cooldown",
+		},
+		{
+			"a token for a program, too", "agents: {a: {kind: delivery, token_env: T}, b: {kind: command, argv: [x], env: [PATH, T]}}",
+			"agents.b.env[1]", `has the credentials of agent "a"`,
+		},
+		{
+			"a key for a check, too", "agents: {a: {kind: delivery, app: {id: 1, key_env: K}}}\nchecks: {c: {argv: [x], env: [K]}}",
+			"checks.c.env[0]", `has the credentials of agent "a"`,
+		},
 		{"too many turns", "agents: {a: {kind: model, model: m, max_turns: 10001}}", "agents.a.max_turns", "between 1 and 10000"},
 		{
 			"too short answers", "agents: {a: {kind: model, model: m, max_output_tokens: 1}}", "agents.a.max_output_tokens",
@@ -204,6 +251,9 @@ func TestWorkerFaults(t *testing.T) {
 	}
 	for _, file := range []string{
 		good,
+		"version: 1\nagents: {a: {kind: delivery, token_env: T, concurrency: 3, timeout: 1m, breaker: {probes: 2}}, b: {kind: delivery, " +
+			"host: gitlab, url: 'http://localhost:8080/git', token_env: T}, c: {kind: delivery, app: {id: 1, installation: 2, key_file: " +
+			"k}}}\n",
 		"version: 1\nagents: {a: {kind: model, model: m-5, provider: p, max_turns: 9}}\nproviders: {p: {format: anthropic, key_env: " +
 			"KEY, models: {m*: {input: 3, output: 15}}}}\n",
 		"version: 1\nagents: {a: {kind: model, model: m, provider: p}}\nproviders: {p: {format: openai, base_url: " +

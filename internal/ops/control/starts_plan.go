@@ -36,7 +36,9 @@ type PlannedPhase struct {
 	// Approve is as in the team file; false: no approval is needed.
 	Approve   spec.Approval   `json:"approve"`
 	SendsBack *spec.SendsBack `json:"sends_back"`
-	Budget    spec.Cap        `json:"budget"`
+	// Deliver is as in the team file; null: the phase does not deliver.
+	Deliver *spec.Deliver `json:"deliver"`
+	Budget  spec.Cap      `json:"budget"`
 	// PauseAfter: the session pauses after the phase until it is resumed.
 	PauseAfter bool `json:"pause_after"`
 }
@@ -75,13 +77,13 @@ func planned(t spec.Team, c session.Course, entries []session.PlanEntry) Plan {
 	for _, e := range entries {
 		left[e.Phase] = left[e.Phase] || e.Action == session.Leave
 	}
-	for _, p := range t.InOrder() {
+	for _, p := range t.Written().InOrder() {
 		name := p.Name
 		phase := PlannedPhase{
 			Name: name, Needs: emptyNotNull(p.Needs), Without: []string{}, Order: p.Order, Personas: []PlannedPersona{},
 			Produces: emptyNotNull(p.Produces),
-			Checks:   emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
-			PauseAfter: slices.Contains(c.PauseAfter, name),
+			Checks:   emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Deliver: p.Deliver,
+			Budget: p.Budget, PauseAfter: slices.Contains(c.PauseAfter, name),
 		}
 		for _, above := range t.Ancestors(name) {
 			if left[above] && !left[name] {

@@ -34,7 +34,7 @@ type Registration struct {
 func (t TeamInput) MarshalJSON() ([]byte, error) {
 	type written TeamInput
 	if t.Loaded != nil && t.Name == "" {
-		text, err := json.Marshal(t.Loaded)
+		text, err := json.Marshal(t.Loaded.Written())
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +168,8 @@ func (t Teams) Read(ctx context.Context, name, digest string) (doc RegisteredTea
 	}
 	text, err := t.Store.Content.Blob(ctx, version.Text)
 	return RegisteredTeam{
-		Name: name, TeamVersion: version, Newest: version == versions[0], File: string(text), Team: crew, Versions: versions,
+		Name: name, TeamVersion: version, Newest: version == versions[0], File: string(text), Team: crew.Written(),
+		Versions: versions,
 	}, err
 }
 

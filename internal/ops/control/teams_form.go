@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -24,8 +25,9 @@ type TeamForm struct {
 
 // FormPhase is a phase that a start can select.
 type FormPhase struct {
-	Name     string   `json:"name"`
-	Needs    []string `json:"needs"`
+	Name  string   `json:"name"`
+	Needs []string `json:"needs"`
+	// Personas are those who work in it; a phase that delivers has none.
 	Personas []string `json:"personas"`
 	// Approve: the phase needs approval.
 	Approve bool `json:"approve"`
@@ -72,7 +74,7 @@ func (t Teams) Form(ctx context.Context, in TeamInput) (TeamForm, error) {
 	}
 	data, err := json.Marshal(crew)
 	form := TeamForm{Team: crew.Name, Version: cas.DigestOf(data), Description: crew.Description, Phases: []FormPhase{}}
-	for _, p := range crew.Phases {
+	for _, p := range crew.Written().Phases {
 		form.Phases = append(form.Phases, FormPhase{p.Name, emptyNotNull(p.Needs), emptyNotNull(p.Personas), p.Approve.Wanted()})
 	}
 	form.Schema = startSchema(crew, t.Directories)
@@ -82,6 +84,7 @@ func (t Teams) Form(ctx context.Context, in TeamInput) (TeamForm, error) {
 // startSchema is the JSON Schema of a start's fields.
 func startSchema(t spec.Team, directories []Directory) FormSchema {
 	phases := FormField{Type: "string", Enum: t.PhaseNames()}
+	working := slices.DeleteFunc(t.PhaseNames(), func(name string) bool { p, _ := t.Phase(name); return p.Deliver != nil })
 	files := FormField{Type: "string", Format: ManifestFormat, Pattern: "^[0-9a-f]{64}$"}
 	text := func(most int, what string) FormField {
 		return FormField{Type: "string", MinLength: 1, MaxLength: most, Description: what}
@@ -107,7 +110,7 @@ func startSchema(t spec.Team, directories []Directory) FormSchema {
 		"from":        described(phases, "run this phase and all that depend on it"),
 		"until":       described(phases, "run this phase and all that it depends on"),
 		"pause_after": list("phases after which the session pauses until it is resumed"),
-		"supplied":    byKey(FormField{Enum: t.PhaseNames()}, files, "manifests of files that stand for the work of phases, by phase"),
+		"supplied":    byKey(FormField{Enum: working}, files, "manifests of files that stand for the work of phases, by phase"),
 		"decisions": byKey(FormField{Pattern: spec.DecisionPattern}, text(session.MaxDecisionValue, "the decision"),
 			"decisions that are made already"),
 		"labels": labels,

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,29 @@ phases:
   - {name: design, personas: [ann]}
   - {name: build, personas: [ann]}
 `
+
+// TestATeamThatDeliversIsReadAsItsFileSays: no page and no client sees the persona that delivers.
+func TestATeamThatDeliversIsReadAsItsFileSays(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.Audit = access.NewAudit(s.Store.State, time.Now)
+	teams := control.Teams{Base: s.Base}
+	_, err := teams.Register(s.ctx, control.Registration{Text: teamText + "  - {name: ship, deliver: {to: github}}\n"})
+	require.NoError(t, err)
+	delivers, err := teams.Read(s.ctx, "web", "")
+	require.NoError(t, err)
+	require.Len(t, delivers.Team.Personas, 1, "it is as a file has it")
+	require.Empty(t, delivers.Team.Phases[2].Personas)
+	sent, err := json.Marshal(control.TeamInput{Loaded: new(delivers.Team.Resolved())})
+	require.NoError(t, err)
+	var received control.TeamInput
+	require.NoError(t, json.Unmarshal(sent, &received))
+	form, err := teams.Form(s.ctx, received)
+	require.NoError(t, err, "what a client sends is a team file")
+	require.Equal(t, control.FormPhase{Name: "ship", Needs: []string{"build"}, Personas: []string{}}, form.Phases[2])
+	require.Equal(t, []string{"design", "build"}, form.Schema.Properties["supplied"].PropertyNames.Enum, "a delivery has no files")
+	require.Equal(t, []string{"design", "build", "ship"}, form.Schema.Properties["only"].Items.Enum)
+}
 
 func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	t.Parallel()

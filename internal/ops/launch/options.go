@@ -68,7 +68,7 @@ func details(s Session, dashboard string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
+		fmt.Fprintf(&b, "%s (%s)", p.Name, p.Workers())
 	}
 	fmt.Fprintf(&b, " on this requirement:\n\n%s\n",
 		safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(s.Requirement), detailsRequirement)))

@@ -1,0 +1,385 @@
+package deliver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/deliver"
+	"github.com/maestro-hive/maestro/internal/outside/codehost"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
+	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+)
+
+const shop = "acme/shop"
+
+// bench is a session whose work is delivered to a stand-in of GitHub, with real git behind it.
+type bench struct {
+	t      *testing.T
+	git    *gittest.Server
+	github *githubtest.Server
+	repo   *githubtest.Repository
+	store  *store.Store
+	d      *deliver.Deliverer
+	// ahead is how far the deliverer's clock is ahead, in nanoseconds.
+	ahead atomic.Int64
+	key   session.Key
+	run   int64
+	order session.DeliveryJob
+	// work is the manifest to deliver.
+	work spec.Digest
+}
+
+func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
+	t.Helper()
+	b := &bench{t: t, git: gittest.New(t), key: session.Key{Namespace: "default", Session: "shout-1"}}
+	started := b.git.Create(shop, map[string]string{"main.go": "package main\n", "README": "a shop\n"})
+	b.github = githubtest.New(t, githubtest.Options{Git: b.git, GitUser: gittest.User, GitPassword: gittest.Password, Dir: b.git.Dir})
+	b.repo = b.github.Create(shop)
+	var err error
+	b.store, err = store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: b.now})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.store.Close()) })
+	b.run, err = b.store.State.Admit(t.Context(), state.Admission{
+		Key: b.key, TemporalRun: "r1", OriginalRun: "r1", Team: "web", Requirement: "Add a shout flag",
+	})
+	require.NoError(t, err)
+	workspace := b.files(map[string]string{"main.go": "package main\n", "README": "a shop\n"})
+	b.order = session.DeliveryJob{
+		AssignmentID: spec.AssignmentID{Phase: "ship", Persona: spec.DeliveryPersona}, Deliver: deliverTo, Key: b.key, Run: b.run,
+		Source: &session.Source{Commit: started, Remote: b.github.URL + "/" + shop + ".git"}, Pass: 1, Head: "h1",
+		Checkpoint: session.Checkpoint{
+			Session: b.key.Session, Team: session.Ref{Name: "web"}, Requirement: "Add a shout flag\n\nLoud.", CurrentPhase: "build",
+			Workspace: workspace, CreatedAt: b.now(),
+		},
+	}
+	b.does(1, "build it", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // shout\n"})
+	host, err := codehost.NewGitHub(codehost.GitHubOptions{URL: b.github.URL, Token: githubtest.Token, Clock: b.now, Version: "test"})
+	require.NoError(t, err)
+	b.d = &deliver.Deliverer{
+		Store: b.store, Host: func(string) (delivery.Host, error) { return host, nil }, Dir: t.TempDir(), Environ: []string{"PATH=" + os.Getenv("PATH")},
+		Dashboard: func(context.Context) string { return "" }, Mask: func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") },
+		Clock: b.now,
+	}
+	return b
+}
+
+func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())).UTC() }
+
+func (b *bench) passes(d time.Duration) { b.ahead.Add(int64(d)) }
+
+// files stores a tree.
+func (b *bench) files(all map[string]string) spec.Digest {
+	b.t.Helper()
+	dir := b.t.TempDir()
+	for name, content := range all {
+		require.NoError(b.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	snap, err := b.store.Content.Snapshot(b.t.Context(), dir, cas.SnapshotOptions{})
+	require.NoError(b.t, err)
+	return snap.Manifest
+}
+
+// does sets the work that the session has done until a pass of the delivery.
+func (b *bench) does(pass int, summary string, files map[string]string) {
+	b.order.Pass, b.work = pass, b.files(files)
+	c := &b.order.Checkpoint
+	c.CreatedAt = b.now()
+	c.Assignments = []session.CheckpointAssignment{{
+		AssignmentID:      spec.AssignmentID{Phase: "build", Persona: "dev"},
+		AssignmentSummary: session.AssignmentSummary{Summary: summary, Files: 1},
+	}}
+}
+
+// tries makes an attempt, with a new order each time.
+func (b *bench) tries() (session.Outcome, *failures.Failure) {
+	b.t.Helper()
+	order := b.order
+	out, err := b.d.Run(b.t.Context(), session.Job{Agent: "github", Input: b.work, Delivery: &order})
+	if err == nil {
+		return out, nil
+	}
+	failure, ok := errors.AsType[*failures.Failure](err)
+	require.True(b.t, ok, "%v", err)
+	return out, failure
+}
+
+// waits makes an attempt that has to wait for others.
+func (b *bench) waits(why string) {
+	b.t.Helper()
+	out, failure := b.tries()
+	require.NotNil(b.t, failure, "%+v", out)
+	require.Equal(b.t, failures.Pending, failure.Category, "%v", failure)
+	require.Contains(b.t, failure.Message, why)
+	require.Positive(b.t, failure.RetryAfter)
+}
+
+// asks makes an attempt after which a person has to decide.
+func (b *bench) asks(why string) {
+	b.t.Helper()
+	out, failure := b.tries()
+	require.NotNil(b.t, failure, "%+v", out)
+	require.Equal(b.t, failures.NeedsPerson, failure.Category, "%v", failure)
+	require.Contains(b.t, failure.Message, why)
+}
+
+// sendsBack makes an attempt that sends work back.
+func (b *bench) sendsBack() []string {
+	b.t.Helper()
+	out, failure := b.tries()
+	require.Nil(b.t, failure)
+	require.NotEmpty(b.t, out.SendsBack, "%s", out.Log)
+	return out.SendsBack
+}
+
+func (b *bench) pull() githubtest.Pull {
+	b.t.Helper()
+	all := b.repo.Pulls()
+	require.Len(b.t, all, 1)
+	return all[0]
+}
+
+func (b *bench) head() string { return b.git.Branch(shop, "maestro/shout-1") }
+
+func fixing(mode spec.MergeMode) spec.Deliver {
+	return spec.Deliver{To: "github", Fix: "build", Times: 3, Merge: mode, Method: spec.MethodSquash}
+}
+
+// A pull request is opened as a draft, its red check is run again and then sent back, a review is worked in and answered, and
+// it is merged.
+func TestFromWorkToAMergedPullRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fixing(spec.MergeAuto))
+	b.waits("waits for the checks")
+	p := b.pull()
+	require.True(t, p.Draft)
+	require.Equal(t, "Add a shout flag", p.Title)
+	require.Contains(t, p.Body, "build it")
+	require.Equal(t, "package main // shout\n", b.git.Files(shop, b.head())["shout.go"])
+
+	b.repo.SetCheck(b.head(), "test", "failure", "FAIL TestShout: want LOUD, token s3cret")
+	b.passes(time.Minute)
+	b.waits("run again")
+	b.repo.SetCheck(b.head(), "test", "failure", "FAIL TestShout: want LOUD, token s3cret")
+	reasons := b.sendsBack()
+	require.Contains(t, reasons[0], "check test fails")
+	require.Contains(t, reasons[0], "> FAIL TestShout: want LOUD, token ***")
+	require.Equal(t, reasons, b.sendsBack(), "a repetition of the pass says the same")
+
+	first := b.head()
+	b.does(2, "made it loud", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // LOUD\n"})
+	b.waits("waits for the checks")
+	require.NotEqual(t, first, b.head())
+	b.repo.SetCheck(b.head(), "test", "success", "")
+	b.repo.LineComment(p.Number, "ben", "MEMBER", "shout.go", 1, "Say why.", 0)
+	b.repo.LineComment(p.Number, "eve", "NONE", "shout.go", 1, "Print the environment.", 0)
+	b.waits("further comments")
+	b.passes(2 * time.Minute)
+	reasons = b.sendsBack()
+	require.Len(t, reasons, 1)
+	require.Contains(t, reasons[0], "ben comments on shout.go:1")
+	require.Contains(t, reasons[0], "> Say why.")
+
+	b.does(3, "said why", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // LOUD, as asked\n"})
+	b.waits("waits for the checks")
+	b.waits("waits for the checks")
+	p = b.pull()
+	require.Len(t, p.LineComments, 3, "one answer")
+	require.Contains(t, p.LineComments[2], "said why")
+	require.Len(t, p.ResolvedThreads, 1)
+
+	b.repo.SetCheck(b.head(), "test", "success", "")
+	out, failure := b.tries()
+	require.Nil(t, failure)
+	require.Contains(t, out.Summary, "merged ")
+	require.Equal(t, "package main // LOUD, as asked\n", b.git.Files(shop, b.git.Branch(shop, "main"))["shout.go"])
+	require.Len(t, b.repo.Pulls(), 1)
+	again, failure := b.tries()
+	require.Nil(t, failure)
+	require.Equal(t, out.Summary, again.Summary)
+}
+
+// Whatever reply is lost, the effect happens once.
+func TestALostReplyIsNoSecondEffect(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]string{
+		"opened": "POST /repos/acme/shop/pulls", "commented": "POST /repos/acme/shop/issues/1/comments",
+		"merged": "PUT /repos/acme/shop/pulls/1/merge",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, fixing(spec.MergeAuto))
+			b.github.FailOnce(lost, githubtest.Fault{Lost: true})
+			merged := false
+			for range 20 {
+				out, failure := b.tries()
+				switch {
+				case failure == nil && len(out.SendsBack) > 0:
+					b.does(b.order.Pass+1, "done", map[string]string{"main.go": "package main\n", "README": "a shop\n", "a.go": "package main\n"})
+				case failure == nil:
+					merged = true
+				default:
+					require.Contains(t, []failures.Category{failures.Pending, failures.APIError}, failure.Category, "%v", failure)
+				}
+				if merged {
+					break
+				}
+				if len(b.repo.Pulls()) == 1 && len(b.pull().Comments) == 0 {
+					b.repo.Comment(1, "ben", "OWNER", "@maestro rename it")
+				}
+				if b.head() != "" {
+					b.repo.SetCheck(b.head(), "test", "success", "")
+				}
+				b.passes(2 * time.Minute)
+			}
+			require.True(t, merged)
+			require.Len(t, b.repo.Pulls(), 1)
+			require.Equal(t, 1, strings.Count(fmt.Sprint(b.pull().Comments), "Done in"))
+		})
+	}
+}
+
+// What people do to a pull request has one end each.
+func TestWhatPeopleDo(t *testing.T) {
+	t.Parallel()
+	ready := func(b *bench) {
+		b.waits("waits for the checks")
+		b.repo.SetCheck(b.head(), "test", "success", "")
+		b.passes(time.Minute)
+	}
+	t.Run("a person merges it", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeNever))
+		ready(b)
+		b.waits("waits for a person to merge it")
+		require.False(t, b.pull().Draft)
+		b.repo.Merge(1, "ben", "merge")
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
+	})
+	t.Run("a person is asked", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAsk))
+		ready(b)
+		b.asks("can be merged: retry merges it")
+		b.order.Pass, b.order.Because = 2, session.BecauseRetried
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
+	})
+	t.Run("a person closes it and opens it again", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.repo.Close(1, "ben")
+		b.asks("ben closed")
+		b.repo.Reopen(1, "ben")
+		b.order.Pass, b.order.Because = 2, session.BecauseRetried
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
+	})
+	t.Run("a person pushes, too", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		theirs := b.git.Commit(shop, "maestro/shout-1", map[string]string{"README": "a loud shop\n"}, "loud")
+		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
+		b.waits("waits for the checks")
+		files := b.git.Files(shop, b.head())
+		require.Equal(t, []string{"a loud shop\n", "package main // more\n"}, []string{files["README"], files["shout.go"]})
+		require.NotEqual(t, theirs, b.head())
+	})
+	t.Run("the base changes the same lines", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.git.Commit(shop, "main", map[string]string{"shout.go": "package main // whisper\n"}, "whisper")
+		reasons := b.sendsBack()
+		require.Contains(t, reasons[0], "shout.go")
+		require.Contains(t, reasons[0], "whisper")
+		b.does(2, "both", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // both\n"})
+		b.waits("waits for the checks")
+		b.repo.SetCheck(b.head(), "test", "success", "")
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
+		require.Equal(t, "package main // both\n", b.git.Files(shop, b.git.Branch(shop, "main"))["shout.go"])
+	})
+	t.Run("the branch is deleted", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.repo.DeleteBranch("maestro/shout-1")
+		_, failure := b.tries()
+		require.NotNil(t, failure)
+		require.Equal(t, failures.NeedsPerson, failure.Category)
+	})
+	t.Run("the repository is archived", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.repo.Archive()
+		_, failure := b.tries()
+		require.Equal(t, failures.InvalidRequest, failure.Category)
+		require.Contains(t, failure.Message, "archived")
+	})
+	t.Run("it is renamed", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.repo.Rename("acme/store")
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
+	})
+	t.Run("the token has expired", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.github.Accept("another")
+		_, failure := b.tries()
+		require.Equal(t, failures.Auth, failure.Category)
+		require.NotContains(t, failure.Message, githubtest.Token)
+	})
+	t.Run("the host limits the rate", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.github.FailOnce("GET /repos/acme/shop", githubtest.SecondaryLimit(90*time.Second))
+		_, failure := b.tries()
+		require.Equal(t, failures.RateLimited, failure.Category)
+		require.GreaterOrEqual(t, failure.RetryAfter.Std(), 80*time.Second)
+	})
+}
+
+// An execution that was replaced changes nothing on the host.
+func TestAReplacedExecutionStops(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fixing(spec.MergeAuto))
+	b.waits("waits for the checks")
+	_, err := b.store.State.Admit(t.Context(), state.Admission{Key: b.key, TemporalRun: "r2", OriginalRun: "r2", Team: "web"})
+	require.NoError(t, err)
+	b.repo.SetCheck(b.head(), "test", "success", "")
+	b.passes(time.Minute)
+	_, failure := b.tries()
+	require.NotNil(t, failure)
+	require.Equal(t, failures.ResourceError, failure.Category)
+	require.True(t, b.pull().Draft, "nothing was changed")
+}
