@@ -113,8 +113,9 @@ type pushing struct {
 	target PushTarget
 	// base and head are the newest commits of the base and of the branch; head may be empty.
 	base, head string
-	// last is the newest commit of the session's work on the branch; may be empty. The first one's parent is [branching.parent].
-	last string
+	// newest is the newest commit of the branch that is Maestro's, last the newest with work of the session; they may be empty. The
+	// parent of the first with work is [branching.parent].
+	newest, last string
 }
 
 // Push makes a commit of what a session has changed on its branch of a remote repository. The first one's parent is the commit
@@ -175,7 +176,10 @@ func (p *pushing) push(ctx context.Context) (out Pushed, err error) {
 		return out, err
 	}
 	others := slices.DeleteFunc(slices.Clone(p.target.Resolved), func(c string) bool {
-		return !p.knows(ctx, c) || p.head != "" && p.git.says(ctx, "merge-base", c, p.head) == c // it was merged
+		in := func(commit string) bool {
+			return commit != "" && p.knows(ctx, c) && p.git.says(ctx, "merge-base", c, commit) == c
+		}
+		return in(p.newest) || !in(p.head) && !in(p.base)
 	})
 	if p.head != "" {
 		others = append(others, p.head)
@@ -234,13 +238,14 @@ func (p *pushing) look(ctx context.Context) error {
 // own fails if the branch is not the session's, or not what Maestro has made it anymore.
 func (p *pushing) own(ctx context.Context) error {
 	newest, err := p.git.run(ctx, nil, "log", "-1", "--first-parent", "--grep=^"+sessionTrailer+": ",
-		"--format=%(trailers:key="+sessionTrailer+",valueonly,separator=%x2C)", p.head, "^"+p.base)
+		"--format=%H %(trailers:key="+sessionTrailer+",valueonly,separator=%x2C)", p.head, "^"+p.base)
 	if err != nil {
 		return err
 	}
-	previous := p.target.Previous
-	if newest != p.work.Session && (newest != "" || previous == "") {
-		return &TakenError{p.target.Branch, safetext.Clip(newest, 100)}
+	previous, session := p.target.Previous, ""
+	p.newest, session, _ = strings.Cut(newest, " ")
+	if session != p.work.Session && (session != "" || previous == "") {
+		return &TakenError{p.target.Branch, safetext.Clip(session, 100)}
 	}
 	if has, err := p.contains(ctx, p.head, previous); err != nil || has || previous == "" {
 		return err

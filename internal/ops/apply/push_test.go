@@ -137,6 +137,9 @@ func TestPassesOfASessionAreCommitsOfItsBranch(t *testing.T) {
 	require.Contains(t, d.git("log", "-1", "--format=%b", first.Head), "The work of session s of team craft, after phase make.")
 	require.NotContains(t, d.git("log", "-1", "--format=%b", first.Head), "\x1b")
 	require.Len(t, first.Files, 6)
+	partial, err := filepath.Glob(filepath.Join(d.target.Dir, "objects/pack/*.promisor"))
+	require.NoError(t, err)
+	require.NotEmpty(t, partial, "the clone has not all files")
 
 	again := d.push(changes)
 	require.True(t, again.Unchanged)
@@ -215,6 +218,8 @@ func TestWhatOthersPushToTheBranchIsMerged(t *testing.T) {
 	require.Equal(t, theirs, d.host.Branch(repository, d.target.Branch), "nothing was pushed")
 
 	d.target.Resolved = append(d.target.Resolved, conflict.Theirs)
+	d.host.Commit(repository, d.target.Branch, map[string]string{"late": "l\n"}, "Late")
+	want["late"] = "l\n"
 	changes["a.txt"] = "one\ntwo\nthree\nfour, VIER\n5\n6\n7\n8\n9\n"
 	resolved := d.push(changes)
 	want["a.txt"] = "one\ntwo\nthree\nfour, VIER\n5\n6\n7\n8\nnine\n"

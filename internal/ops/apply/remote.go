@@ -50,7 +50,7 @@ func (t PushTarget) check() error {
 // git is git in the clone. It has the credentials in its environment only, and no settings but these.
 func (t PushTarget) git() git {
 	g := gitIn(t.Dir, slices.DeleteFunc(slices.Clone(t.Environ), func(entry string) bool {
-		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "SSH_ASKPASS=")
+		return strings.HasPrefix(entry, "GIT_") && !strings.HasPrefix(entry, "GIT_SSL_CA") || strings.HasPrefix(entry, "SSH_ASKPASS=")
 	}))
 	settings := [][2]string{
 		{"http." + t.URL + ".extraHeader", "Authorization: Basic " + t.credentials()},
@@ -80,7 +80,7 @@ func (t PushTarget) git() git {
 	}
 	at := fmt.Sprintf("@%d +0000", t.At.Unix())
 	return g.with(fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(settings)), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
-		"GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_LITERAL_PATHSPECS=1", "GIT_DIR="+t.Dir,
+		"GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_LITERAL_PATHSPECS=1", "GIT_DIR="+t.Dir, "HOME="+t.Dir,
 		"GIT_AUTHOR_NAME="+t.Name, "GIT_AUTHOR_EMAIL="+t.Mail, "GIT_AUTHOR_DATE="+at,
 		"GIT_COMMITTER_NAME="+t.Name, "GIT_COMMITTER_EMAIL="+t.Mail, "GIT_COMMITTER_DATE="+at)
 }
