@@ -253,6 +253,9 @@ func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error 
 		return err
 	}
 	_, err = g.run(ctx, strings.NewReader(there.String()), "update-index", "--add", "--replace", "-z", "--stdin")
+	if e, ok := errors.AsType[*gitError](err); ok && errors.Is(e, errLeftOut) {
+		return refusef("git accepts no file with such a path: %s", safetext.Line(e.said))
+	}
 	return err
 }
 

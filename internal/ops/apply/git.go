@@ -64,6 +64,11 @@ const (
 	maxSaid    = 64 << 10
 )
 
+// leftOut is what git says about a path that it does not add to an index. It succeeds nevertheless.
+const leftOut = "Ignoring path "
+
+var errLeftOut = errors.New("a path was left out")
+
 // limited keeps the beginning of what is written.
 type limited struct {
 	strings.Builder
@@ -86,6 +91,9 @@ func (g git) run(ctx context.Context, stdin io.Reader, args ...string) (string, 
 	stdout, stderr := limited{limit: maxPrinted}, limited{limit: maxSaid}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
+	if err == nil && args[0] == "update-index" && strings.Contains(stderr.String(), leftOut) {
+		err = errLeftOut
+	}
 	printed := strings.TrimSuffix(stdout.String(), "\n")
 	switch {
 	case ctx.Err() != nil:

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,14 +27,11 @@ func (p *pushing) merge(ctx context.Context, ours, theirs string) (commit string
 	if err != nil {
 		return "", err
 	}
-	title, parents := fmt.Sprintf("Merge commit %s into %s", Short(theirs), p.target.Branch), []string{ours, theirs}
+	title := fmt.Sprintf("Merge commit %s into %s", Short(theirs), p.target.Branch)
 	if theirs == p.base {
 		title = fmt.Sprintf("Merge branch '%s' into %s", p.target.Base, p.target.Branch)
 	}
-	if theirs == p.head {
-		slices.Reverse(parents) // the first parent is what the branch was
-	}
-	return commitTree(ctx, p.git, p.message(title, ""), tree, parents...)
+	return commitTree(ctx, p.git, p.message(title, ""), tree, ours, theirs)
 }
 
 // mergeTrees returns the tree of a merge with a commit of others, which theirs stands for. Where both sides have changed the
@@ -51,22 +49,25 @@ func (p *pushing) mergeTrees(ctx context.Context, ours, theirs, others string) (
 		return "", err
 	}
 	conflicts := map[string]stages{}
-	for entry := range strings.SplitSeq(list, "\x00") {
-		about, path, ok := strings.Cut(entry, "\t")
-		if f := strings.Fields(about); ok && len(f) == 3 && len(f[2]) == 1 {
-			s := conflicts[path]
-			s[f[2][0]&3] = f[:2]
+	for entry := range strings.SplitSeq(list, "\x00") { // MODE OBJECT STAGE, tab, path
+		if about, path, ok := strings.Cut(entry, "\t"); ok {
+			s, stage := conflicts[path], about[len(about)-1]
+			s[stage&3] = about[:len(about)-2]
 			conflicts[path] = s
 		}
 	}
-	if slices.Contains(p.target.Resolved, others) {
+	known := slices.Contains(p.target.Resolved, others)
+	for path := range conflicts { // A file in place of a directory has a name that git has made.
+		known = known && (!strings.Contains(path, "~") || p.git.says(ctx, "rev-parse", "--verify", "--quiet", ours+":"+path) != "")
+	}
+	if known {
 		return p.settle(ctx, tree, conflicts)
 	}
 	return "", p.conflict(ctx, ours, theirs, others, conflicts)
 }
 
-// stages are mode and object of a path in conflict: in 1 as both sides had it, in 2 ours, in 3 theirs; nil: it is not there.
-type stages [4][]string
+// stages are mode and object of a path in conflict: in 1 as both sides had it, in 2 ours, in 3 theirs; empty: it is not there.
+type stages [4]string
 
 // settle replaces what is in conflict in a tree: in files by our lines, otherwise by what is ours.
 func (p *pushing) settle(ctx context.Context, tree string, conflicts map[string]stages) (settled string, err error) {
@@ -82,16 +83,13 @@ func (p *pushing) settle(ctx context.Context, tree string, conflicts map[string]
 	}
 	var index strings.Builder
 	for path, s := range conflicts {
-		mode, object := "0", strings.Repeat("0", len(tree))
-		if s[2] != nil {
-			mode, object = s[2][0], s[2][1]
-		}
-		if isFile(s[1]) && isFile(s[2]) && isFile(s[3]) {
-			if object, err = mergeFiles(ctx, g, s); err != nil {
+		ours := cmp.Or(s[2], "0 "+strings.Repeat("0", len(tree)))
+		if strings.HasPrefix(s[1], "100") && strings.HasPrefix(s[2], "100") && strings.HasPrefix(s[3], "100") {
+			if ours, err = mergeFiles(ctx, g, s); err != nil {
 				return "", err
 			}
 		}
-		fmt.Fprintf(&index, "%s %s\t%s\x00", mode, object, path)
+		fmt.Fprintf(&index, "%s\t%s\x00", ours, path)
 	}
 	if _, err := g.run(ctx, strings.NewReader(index.String()), "update-index", "-z", "--index-info"); err != nil {
 		return "", err
@@ -99,13 +97,11 @@ func (p *pushing) settle(ctx context.Context, tree string, conflicts map[string]
 	return g.run(ctx, nil, "write-tree", "--missing-ok")
 }
 
-func isFile(s []string) bool { return s != nil && strings.HasPrefix(s[0], "100") }
-
-// mergeFiles merges the contents of a file, and returns the object. Contents that are no text are ours.
-func mergeFiles(ctx context.Context, g git, s stages) (object string, err error) {
+// mergeFiles merges the contents of a file. Contents that are no text are ours.
+func mergeFiles(ctx context.Context, g git, s stages) (merged string, err error) {
 	args := []string{"merge-file", "--quiet", "--ours"}
 	for _, n := range []int{2, 1, 3} {
-		file, err := g.run(ctx, nil, "unpack-file", s[n][1])
+		file, err := g.run(ctx, nil, "unpack-file", s[n][len("100644 "):])
 		if err != nil {
 			return "", err
 		}
@@ -114,7 +110,8 @@ func mergeFiles(ctx context.Context, g git, s stages) (object string, err error)
 	if _, err := g.run(ctx, nil, args...); err != nil && exitCode(err) != 255 { // 255: no text
 		return "", err
 	}
-	return g.run(ctx, nil, "hash-object", "-w", "--no-filters", "--", args[3])
+	object, err := g.run(ctx, nil, "hash-object", "-w", "--no-filters", "--", args[3])
+	return s[2][:len("100644 ")] + object, err
 }
 
 // conflict describes a conflict.
@@ -127,13 +124,10 @@ func (p *pushing) conflict(ctx context.Context, ours, theirs, others string, con
 	return e
 }
 
-// exitCode is that of a command, and -1 if it has none.
+// exitCode is that of a command; 0 also for other errors.
 func exitCode(err error) int {
-	if err == nil {
-		return 0
-	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
-	return -1
+	return 0
 }

@@ -1,10 +1,13 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -110,48 +113,55 @@ type pushing struct {
 	target PushTarget
 	// base and head are the newest commits of the base and of the branch; head may be empty.
 	base, head string
-	// last is the newest commit of the session's work on the branch; may be empty. The first one's parent is [branching.parent].
-	last string
+	// newest is the newest commit of the branch that is Maestro's, last the newest with work of the session; they may be empty. The
+	// parent of the first with work is [branching.parent].
+	newest, last string
 }
 
 // Push makes a commit of what a session has changed on its branch of a remote repository. The first one's parent is the commit
 // that the session was started on, or else the head of the base; each later one's is the one before. What others have pushed
 // to the branch is merged. A commit of others is never overwritten. Besides the errors above, it fails with a
 // [*failures.Failure].
-func Push(ctx context.Context, w Work, t PushTarget) (out Pushed, err error) {
+func Push(ctx context.Context, w Work, t PushTarget) (Pushed, error) {
 	if err := t.check(); err != nil {
-		return out, err
+		return Pushed{}, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, maxPush)
+	bounded, cancel := context.WithTimeoutCause(ctx, maxPush, failures.Failf(failures.APIError, "the push to branch %s of %s took longer "+
+		"than %s", t.Branch, t.URL, maxPush))
 	defer cancel()
-	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
-		return out, fmt.Errorf("create the directory of a clone: %w", err)
+	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o700); err != nil {
+		return Pushed{}, fmt.Errorf("create the directory of clones: %w", err)
 	}
 	lock := flock.New(t.Dir+".lock", flock.SetPermissions(0o600))
-	_, err = lock.TryLockContext(bounded, 100*time.Millisecond)
-	if err == nil {
-		defer lock.Close() //nolint:errcheck // It was only a lock.
+	if _, err := lock.TryLockContext(bounded, 100*time.Millisecond); err != nil {
+		return Pushed{}, cmp.Or(context.Cause(bounded), err)
 	}
-	for try := 1; err == nil; try++ {
+	defer lock.Close() //nolint:errcheck // It was only a lock.
+	for try := 1; ; try++ {
 		p := &pushing{branching: branching{work: w, git: t.git(), ref: "refs/heads/" + t.Branch, prefix: t.Prefix}, target: t}
-		out, err = p.push(bounded)
-		if try < pushTries && errors.Is(err, errMoved) {
-			err = nil
-			continue
+		out, err := p.push(bounded)
+		if err == nil {
+			return out, nil
 		}
-		if try == 1 && isDamage(err) { // as a killed worker leaves it: locks, half a pack
-			err = os.RemoveAll(t.Dir)
-			continue
+		if bounded.Err() != nil {
+			return out, context.Cause(bounded)
 		}
-		break
+		again := try < pushTries && errors.Is(err, errMoved)
+		err = t.failure(err)
+		if f, ok := errors.AsType[*failures.Failure](err); ok && f.Category == failures.ResourceError && try == 1 {
+			// A killed worker may leave locks and half a pack.
+			again = os.RemoveAll(t.Dir) == nil
+		}
+		if !again {
+			return out, err
+		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = failures.Failf(failures.APIError, "the push to branch %s of %s took longer than %s", t.Branch, t.URL, maxPush)
-	}
-	return out, t.failure(err)
 }
 
 func (p *pushing) push(ctx context.Context) (out Pushed, err error) {
+	if err := os.MkdirAll(p.target.Dir, 0o700); err != nil {
+		return out, fmt.Errorf("create the directory of a clone: %w", err)
+	}
 	if err := p.fetch(ctx); err != nil {
 		return out, err
 	}
@@ -166,7 +176,10 @@ func (p *pushing) push(ctx context.Context) (out Pushed, err error) {
 		return out, err
 	}
 	others := slices.DeleteFunc(slices.Clone(p.target.Resolved), func(c string) bool {
-		return !p.knows(ctx, c) || p.head != "" && p.git.says(ctx, "merge-base", c, p.head) == c // it was merged
+		in := func(commit string) bool {
+			return commit != "" && p.knows(ctx, c) && p.git.says(ctx, "merge-base", c, commit) == c
+		}
+		return in(p.newest) || !in(p.head) && !in(p.base)
 	})
 	if p.head != "" {
 		others = append(others, p.head)
@@ -196,72 +209,45 @@ func (p *pushing) push(ctx context.Context) (out Pushed, err error) {
 	return out, err
 }
 
-// commitOf is a commit of the branch that the base has not.
-type commitOf struct {
-	parents []string
-	mail    string
-	// session is the one whose work it is; empty: none's.
-	session string
-}
-
-// maxCommits bounds the commits of a branch that are read.
-const maxCommits = 5000
-
 // look finds out whose branch it is, and where the session's work is to be added.
 func (p *pushing) look(ctx context.Context) error {
 	p.parent = p.base
-	args := []string{
-		"log", "--topo-order", "-z", "-n", fmt.Sprint(maxCommits),
-		"--format=tformat:%H%x00%P%x00%ce%x00%(trailers:key=" + sessionTrailer + ",valueonly,separator=%x2C)", p.head, "^" + p.base,
-	}
 	if started := p.target.StartedOn; started != "" {
 		if found, err := p.find(ctx, started); err != nil {
 			return err
 		} else if found {
-			p.parent, args = started, append(args, "^"+started)
+			p.parent = started
 		}
 	}
 	if p.head == "" {
 		return nil
 	}
-	said, err := p.git.run(ctx, nil, args...)
-	if err != nil {
+	if err := p.own(ctx); err != nil {
 		return err
 	}
-	commits := map[string]commitOf{}
-	for f := range slices.Chunk(strings.Split(said, "\x00"), 4) {
-		if len(f) < 4 {
-			break
-		}
-		c := commitOf{strings.Fields(f[1]), f[2], safetext.Clip(f[3], 100)}
-		commits[f[0]] = c
-		if p.last == "" && c.session == p.work.Session && len(c.parents) == 1 && (c.mail == p.target.Mail || f[0] == p.target.Previous) {
-			p.last = f[0]
-		}
+	// Maestro's commits of work follow each other. Others may have merged commits of other sessions.
+	own, err := p.git.run(ctx, nil, "log", "--topo-order", "--no-merges", "--extended-regexp", "--format=%H %P",
+		"--committer=<"+regexp.QuoteMeta(p.target.Mail)+">", "--grep=^"+sessionTrailer+": "+regexp.QuoteMeta(p.work.Session)+"$",
+		p.head, "^"+p.base)
+	if commits := strings.Fields(own); err == nil && len(commits) > 1 {
+		p.last, p.parent = commits[0], commits[len(commits)-1]
 	}
-	if err := p.own(ctx, commits); err != nil || p.last == "" {
-		return err
-	}
-	for at := p.last; len(commits[at].parents) == 1 && commits[at].session == p.work.Session; at = p.parent {
-		p.parent = commits[at].parents[0]
-	}
-	return nil
+	return err
 }
 
 // own fails if the branch is not the session's, or not what Maestro has made it anymore.
-func (p *pushing) own(ctx context.Context, commits map[string]commitOf) error {
-	newest, known := commits[p.head]
-	for known && newest.session == "" && len(newest.parents) > 0 {
-		newest, known = commits[newest.parents[0]]
+func (p *pushing) own(ctx context.Context) error {
+	newest, err := p.git.run(ctx, nil, "log", "-1", "--first-parent", "--grep=^"+sessionTrailer+": ",
+		"--format=%H %(trailers:key="+sessionTrailer+",valueonly,separator=%x2C)", p.head, "^"+p.base)
+	if err != nil {
+		return err
 	}
-	previous := p.target.Previous
-	if newest.session != p.work.Session && (newest.session != "" || previous == "") {
-		return &TakenError{p.target.Branch, newest.session}
+	previous, session := p.target.Previous, ""
+	p.newest, session, _ = strings.Cut(newest, " ")
+	if session != p.work.Session && (session != "" || previous == "") {
+		return &TakenError{p.target.Branch, safetext.Clip(session, 100)}
 	}
-	if previous == "" {
-		return nil
-	}
-	if has, err := p.contains(ctx, p.head, previous); err != nil || has {
+	if has, err := p.contains(ctx, p.head, previous); err != nil || has || previous == "" {
 		return err
 	}
 	return &RewrittenError{p.target.Branch, previous, p.head}
@@ -274,11 +260,9 @@ func (p *pushing) compose(ctx context.Context) (commit string, files []File, err
 	if err != nil {
 		return "", nil, err
 	}
-	for _, c := range out.Conflicts {
-		if c.Blocked {
-			return "", nil, failures.Failf(failures.InvalidRequest, "the session has changed %s, which is a submodule with its own commits; "+
-				"have the work done without that", safetext.Name(p.prefix+c.Path))
-		}
+	if i := slices.IndexFunc(out.Conflicts, func(c Conflict) bool { return c.Blocked }); i >= 0 {
+		return "", nil, refusef("%s is a submodule with its own commits, which the work has to leave as it is",
+			safetext.Name(p.prefix+out.Conflicts[i].Path))
 	}
 	if len(out.Conflicts) > 0 {
 		if made.after, err = p.transfer(ctx, made); err != nil {
@@ -302,15 +286,9 @@ func (p *pushing) compose(ctx context.Context) (commit string, files []File, err
 // transfer merges the session's changes into a parent that has other contents than the session began with.
 func (p *pushing) transfer(ctx context.Context, made trees) (tree string, err error) {
 	began, err := commitTree(ctx, p.git, "before", made.before)
-	if err != nil {
-		return "", err
-	}
-	ours, err := commitTree(ctx, p.git, "after", made.after, began)
-	if err != nil {
-		return "", err
-	}
-	theirs, err := commitTree(ctx, p.git, "parent", made.parent, began)
-	if err != nil {
+	ours, err2 := commitTree(ctx, p.git, "after", made.after, began)
+	theirs, err3 := commitTree(ctx, p.git, "parent", made.parent, began)
+	if err := errors.Join(err, err2, err3); err != nil {
 		return "", err
 	}
 	return p.mergeTrees(ctx, ours, theirs, p.parent)
