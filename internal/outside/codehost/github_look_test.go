@@ -1,0 +1,290 @@
+package codehost_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
+)
+
+func TestReviewsAndConversations(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g, ctx := s.driver(), t.Context()
+	number := open(s, g)
+	verdicts := func() (out []string) {
+		for _, r := range s.look(g, number).Reviews {
+			out = append(out, fmt.Sprintf("%s %s %s %v", r.By.Name, r.Verdict, r.Body, r.By.Trusted))
+		}
+		return out
+	}
+	s.repo.Review(number, "eve", "NONE", "CHANGES_REQUESTED", "I want")
+	first := s.repo.Review(number, "ben", "MEMBER", "CHANGES_REQUESTED", "louder")
+	s.repo.Review(number, "ben", "MEMBER", "COMMENTED", "and rename it")
+	s.repo.Review(number, "ben", "MEMBER", "COMMENTED", "")
+	s.repo.Review(number, "lint[bot]", "COLLABORATOR", "APPROVED", "")
+	require.Equal(t, []string{"eve changes_requested I want false", "ben changes_requested louder true", "lint[bot] approved  false"}, verdicts(),
+		"a comment does not end a verdict")
+	p := s.look(g, number)
+	require.Equal(t, s.repo.Head("work"), p.Reviews[1].Commit)
+	require.Len(t, p.Comments, 1)
+	require.Equal(t, "and rename it", p.Comments[0].Body, "and is not lost")
+	s.repo.Dismiss(number, first)
+	require.Contains(t, verdicts(), "ben dismissed louder true")
+	s.repo.Review(number, "ben", "MEMBER", "APPROVED", "fine")
+	require.Equal(t, "ben approved fine true", verdicts()[2])
+
+	root := s.repo.LineComment(number, "ben", "OWNER", "shout.go", 3, "why?", 0)
+	s.repo.LineComment(number, "eve", "NONE", "shout.go", 3, "yes, why?", root)
+	other := s.repo.LineComment(number, "ben", "OWNER", "README", 0, "wrong", 0)
+	s.repo.Comment(number, "ben", "OWNER", "@maestro go on")
+	require.NoError(t, g.Comment(ctx, shop, number, fmt.Sprint(root), "because"))
+	p = s.look(g, number)
+	require.Len(t, p.Threads, 2)
+	about := p.Threads[0]
+	require.Equal(t, []string{"why?", "yes, why?", "because"}, []string{about.Comments[0].Body, about.Comments[1].Body, about.Comments[2].Body})
+	require.Equal(t, "shout.go", about.Path)
+	require.Equal(t, 3, about.Line)
+	require.Contains(t, about.Hunk, "@@ -3,1 +3,1 @@")
+	require.Equal(t, []bool{false, true}, []bool{about.Comments[1].By.Self, about.Comments[2].By.Self})
+	require.Zero(t, p.Threads[1].Line)
+	require.Equal(t, delivery.Person{Name: "ben", Trusted: true}, p.Comments[1].By)
+	require.True(t, p.Comments[1].At.After(p.Comments[0].At))
+
+	for range 2 {
+		require.NoError(t, g.Resolve(ctx, shop, number, fmt.Sprint(other)))
+	}
+	p = s.look(g, number)
+	require.Equal(t, []bool{false, true}, []bool{p.Threads[0].Resolved, p.Threads[1].Resolved})
+	requireFailure(t, g.Comment(ctx, shop, number, "99", "x"), failures.InvalidRequest, "in_reply_to is invalid")
+}
+
+func TestNothingNewCostsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	s.repo.LineComment(number, "ben", "OWNER", "shout.go", 3, "why?", 0)
+	s.repo.SetCheck(s.repo.Head("work"), "test", "success", "")
+	before := s.look(g, number)
+	counted := func() (n int) {
+		for _, r := range s.Requests() {
+			if r.Counted {
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, 9, counted()-1, "with the request that opened it")
+	for range 3 {
+		require.Equal(t, before, s.look(g, number))
+	}
+	require.Zero(t, counted())
+	s.later.Store(int64(6 * time.Minute))
+	require.Equal(t, before, s.look(g, number))
+	require.Equal(t, 1, counted(), "what only GraphQL has is asked for again after a time")
+	s.repo.Comment(number, "ben", "OWNER", "more")
+	require.Len(t, s.look(g, number).Comments, 1)
+	require.NotZero(t, counted())
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g, ctx := s.driver(), t.Context()
+	number := open(s, g)
+	head := s.repo.Head("work")
+	s.repo.SetRun(githubtest.Run{
+		SHA: head, Name: "test", Workflow: "CI", App: "github-actions", Conclusion: "failure",
+		Log: "2026-03-02T09:00:00.1234567Z \x1b[31m--- FAIL: TestShout\x1b[0m\n2026-03-02T09:00:01.0000000Z ##[error]exit code 1\n" +
+			"2026-03-02T09:00:02.0000000Z Post job cleanup.\n",
+		Annotations: []string{"a.go:1:warning:unused", "shout.go:3:failure:not \x1b[2Jloud", ".github:1:failure:exit code 1"},
+	})
+	s.repo.SetRun(githubtest.Run{SHA: head, Name: "test", Workflow: "Nightly", App: "github-actions", Conclusion: "success"})
+	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "action_required"})
+	s.repo.SetRun(githubtest.Run{SHA: head, Name: "cover", App: "coverage", Conclusion: "timed_out", Log: "fell to 3 %"})
+	s.repo.SetCheck(head, "docs", "skipped", "")
+	s.repo.SetCheck(head, "race", "", "")
+	s.repo.SetStatus(head, "ci/build", "error", "no agent")
+	s.repo.SetStatus(head, "ci/deploy", "pending", "")
+	s.repo.SetCheck(s.repo.Head("main"), "test", "failure", "of another commit")
+	checks := map[string]delivery.Check{}
+	list := func() (out []string) {
+		for _, c := range s.look(g, number).Checks {
+			out = append(out, fmt.Sprint(c.Name, " ", c.State, " ", c.Runs, " ", c.Rerunnable))
+			if c.State == delivery.CheckFailed {
+				checks[c.Name] = c
+			}
+		}
+		return out
+	}
+	require.Equal(t, []string{
+		"ci/build failed 0 false", "ci/deploy pending 0 false", "cover failed 0 true", "docs passed 1 true", "race pending 1 false",
+		"scan pending 0 true", "test failed 1 true", "test passed 1 true",
+	}, list())
+
+	log, err := g.CheckLog(ctx, shop, checks["test"])
+	require.NoError(t, err)
+	require.Equal(t, delivery.CheckLog{
+		Step: "Run test", Annotations: []string{"shout.go:3: not loud", "a.go:1: unused"},
+		Tail: "--- FAIL: TestShout\n##[error]exit code 1",
+	}, log)
+	log, err = g.CheckLog(ctx, shop, checks["cover"])
+	require.NoError(t, err)
+	require.Equal(t, delivery.CheckLog{Tail: "cover\nfell to 3 %"}, log)
+	log, err = g.CheckLog(ctx, shop, checks["ci/build"])
+	require.NoError(t, err)
+	require.Equal(t, "no agent\nhttps://ci.example.com/ci/build", log.Tail)
+
+	s.FailOnce("POST /rerun", githubtest.Fault{Lost: true})
+	requireFailure(t, g.Rerun(ctx, shop, checks["test"]), failures.APIError)
+	require.NotContains(t, list(), "test failed 1 true")
+	require.Contains(t, list(), "test pending 2 false")
+	require.NoError(t, g.Rerun(ctx, shop, checks["cover"]))
+	require.Contains(t, list(), "cover pending 0 false")
+	s.repo.Deny("POST /check-suites/{id}/rerequest", "checks=write")
+	requireFailure(t, g.Rerun(ctx, shop, checks["cover"]), failures.InvalidRequest, "checks=write")
+
+	s.repo.Deny("GET /actions/runs", "actions=read")
+	require.Len(t, s.look(g, number).Checks, 7, "without Actions the newest of two jobs with one name is taken")
+	s.repo.Deny("GET /commits/{sha}/check-runs", "checks=read")
+	_, err = g.Look(ctx, shop, number)
+	requireFailure(t, err, failures.Auth, "checks=read")
+}
+
+func TestAWorkflowWithoutJobsIsPending(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	s.Fail(func(r githubtest.Request) (f githubtest.Fault) {
+		if strings.HasSuffix(r.Path, "/actions/runs") {
+			f = githubtest.Fault{Status: 200, Body: `{"workflow_runs": [{"id": 1, "check_suite_id": 2, "name": "CI", "status": "completed",
+				"conclusion": "action_required"}, {"id": 3, "check_suite_id": 4, "name": "Old", "status": "completed", "conclusion": "success"}]}`}
+		}
+		return f
+	})
+	require.Equal(t, []delivery.Check{{ID: "workflow-1", Name: "CI", State: delivery.CheckPending}}, s.look(g, number).Checks)
+}
+
+func TestLogsOfOtherPlaces(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was read") }))
+	t.Cleanup(elsewhere.Close)
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	s.repo.SetCheck(s.repo.Head("work"), "test", "failure", strings.Repeat("a line of the log ☃\n", 100_000)+"the end")
+	check := s.look(g, number).Checks[0]
+	log, err := g.CheckLog(t.Context(), shop, check)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(log.Tail), delivery.MaxText)
+	require.True(t, utf8.ValidString(log.Tail))
+	require.True(t, strings.HasSuffix(log.Tail, "☃\nthe end"))
+
+	s.FailOnce("GET /logs", githubtest.Fault{Status: 302, Header: map[string]string{"Location": elsewhere.URL + "/x?sig=secret"}})
+	log, err = g.CheckLog(t.Context(), shop, check)
+	require.NoError(t, err)
+	require.Equal(t, "[The log is at "+strings.TrimPrefix(elsewhere.URL, "http://")+", which Maestro does not read.]", log.Tail)
+	s.FailOnce("GET /logs", githubtest.Fault{Status: 410})
+	log, err = g.CheckLog(t.Context(), shop, check)
+	require.NoError(t, err)
+	require.Equal(t, delivery.CheckLog{Step: "Run test"}, log)
+}
+
+func TestManyCommentsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	for range 120 {
+		s.repo.LineComment(number, "ben", "OWNER", "shout.go", 3, "why?", 0)
+	}
+	s.repo.CommentMany(number, 10_000, "eve", "NONE")
+	last := s.repo.LineComment(number, "ben", "OWNER", "shout.go", 3, "why?", 0)
+	s.Requests()
+	p := s.look(g, number)
+	require.Less(t, len(s.Requests()), 25)
+	require.Len(t, p.Comments, delivery.MaxComments-1)
+	require.Equal(t, "No. 9999", p.Comments[len(p.Comments)-1].Body)
+	require.Len(t, p.Threads, 1)
+	require.Equal(t, 10_121-delivery.MaxComments, p.LeftOut)
+	require.NoError(t, g.Resolve(t.Context(), shop, number, fmt.Sprint(last)))
+	require.True(t, s.look(g, number).Threads[0].Resolved)
+
+	s.repo.CommentMany(number, 1, "ben", "OWNER")
+	p = s.look(g, number)
+	require.Equal(t, "ben", p.Comments[len(p.Comments)-1].By.Name, "also if the page before the last was full")
+}
+
+func TestTextsOfOthersAreData(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	hostile := "\x1b]0;x\x07 $(reboot) `id` ]]> </script>\x00 --upload-pack=x \u202e" + strings.Repeat("☃", 1<<20)
+	number := s.repo.Open("eve", "work", "main", hostile)
+	s.repo.Comment(number, "eve", "NONE", hostile)
+	s.repo.LineComment(number, "eve", "NONE", hostile, 1, hostile, 0)
+	s.repo.Review(number, "eve", "NONE", "APPROVED", hostile)
+	s.repo.SetRun(githubtest.Run{SHA: s.repo.Head("work"), Name: hostile, App: "x", Conclusion: "failure", Log: hostile})
+	p := s.look(g, number)
+	for _, text := range []string{
+		p.Title, p.Comments[0].Body, p.Threads[0].Path, p.Threads[0].Comments[0].Body, p.Reviews[0].Body, p.Checks[0].Name,
+	} {
+		require.LessOrEqual(t, len(text), delivery.MaxText)
+		require.True(t, utf8.ValidString(text))
+		require.True(t, strings.HasSuffix(text, "☃…\n[The text has 3.0 MiB. The rest is left out.]"), text[len(text)-80:])
+		require.True(t, strings.HasPrefix(text, "\x1b]0;x"), "whoever shows it makes it safe")
+	}
+	log, err := g.CheckLog(t.Context(), shop, p.Checks[0])
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(log.Tail), delivery.MaxText)
+	require.NotContains(t, log.Tail, "\x1b")
+	require.False(t, p.Comments[0].By.Trusted || p.Reviews[0].By.Trusted)
+}
+
+// TestStrangeAnswers gives a driver answers that have the right form and no content.
+func TestStrangeAnswers(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"null", "{}", "[]", "[null]", `[{"user": null, "app": null, "check_suite": null}]`, `"x"`, "7"} {
+		t.Run(body, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, githubtest.Options{})
+			g, ctx := s.driver(), t.Context()
+			with := work
+			with.Labels, with.Reviewers = []string{"x"}, []string{"ben"}
+			for _, own := range []bool{false, true} { // with the right answer to what is asked first
+				s.Fail(func(r githubtest.Request) (f githubtest.Fault) {
+					if own && (r.Path == "/user" || strings.HasSuffix(r.Path, "/pulls/1")) {
+						f = githubtest.Fault{Status: 200, Body: `{"number": 1, "state": "open", "login": "x", "head": {"sha": "a"}}`}
+					} else {
+						f = githubtest.Fault{Status: 200, Body: body, Header: map[string]string{"Etag": "x"}}
+					}
+					return f
+				})
+				for range 2 {
+					_, _ = g.Look(ctx, shop, 1)
+					_, _ = g.Repository(ctx, shop)
+					_, _ = g.Find(ctx, shop, "work")
+					_, _ = g.Open(ctx, shop, with)
+					_, _ = g.Merge(ctx, shop, 1, "a", "merge")
+					_ = g.Resolve(ctx, shop, 1, "1")
+					_ = g.Edit(ctx, shop, 1, delivery.Edit{Title: "x", Ready: true})
+					for _, id := range []string{"job-1", "run-1-2", "status-a-1", "workflow-1", "", "x"} {
+						_, _ = g.CheckLog(ctx, shop, delivery.Check{ID: id})
+						_ = g.Rerun(ctx, shop, delivery.Check{ID: id})
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,489 @@
+package codehost_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/outside/codehost"
+	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
+)
+
+const shop = "acme/shop"
+
+// site is a GitHub with one repository, which has the branches main and work.
+type site struct {
+	*githubtest.Server
+	t    *testing.T
+	repo *githubtest.Repository
+	dir  string
+	// later is what the driver's clock is ahead, in nanoseconds.
+	later atomic.Int64
+}
+
+func newSite(t *testing.T, o githubtest.Options) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir()}
+	o.Dir = func(name string) string { return filepath.Join(s.dir, name+".git") }
+	require.NoError(t, os.MkdirAll(o.Dir(shop), 0o700))
+	s.Server = githubtest.New(t, o)
+	s.git("", "init", "--quiet", "--bare", "--initial-branch=main")
+	s.commit("main", "", "README", "one")
+	s.commit("work", "main", "shout.go", "package shout")
+	s.repo = s.Create(shop)
+	return s
+}
+
+func (s *site) git(stdin string, args ...string) string {
+	s.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Stdin = filepath.Join(s.dir, shop+".git"), strings.NewReader(stdin)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	out, err := cmd.CombinedOutput()
+	require.NoError(s.t, err, "git %v: %s", args, out)
+	return strings.TrimSpace(string(out))
+}
+
+// commit adds a file to a branch, which begins at another one if that is named.
+func (s *site) commit(branch, from, path, content string) (sha string) {
+	s.t.Helper()
+	stream := fmt.Sprintf("commit refs/heads/%s\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nx\n", branch)
+	if from != "" {
+		stream += "from refs/heads/" + from + "^0\n"
+	}
+	stream += fmt.Sprintf("M 100644 inline %s\ndata %d\n%s\n", path, len(content), content)
+	s.git(stream, "fast-import", "--quiet", "--date-format=raw", "--force")
+	return s.git("", "rev-parse", "refs/heads/"+branch)
+}
+
+func (s *site) clock() time.Time { return time.Now().Add(time.Duration(s.later.Load())) }
+
+func (s *site) options() codehost.GitHubOptions {
+	return codehost.GitHubOptions{URL: s.URL, Token: githubtest.Token, Clock: s.clock, Version: "test"}
+}
+
+func (s *site) driver() *codehost.GitHub {
+	s.t.Helper()
+	g, err := codehost.NewGitHub(s.options())
+	require.NoError(s.t, err)
+	return g
+}
+
+func (s *site) look(g *codehost.GitHub, number int) delivery.PullRequest {
+	s.t.Helper()
+	p, err := g.Look(s.t.Context(), shop, number)
+	require.NoError(s.t, err)
+	return p
+}
+
+var work = delivery.New{Branch: "work", Base: "main", Title: "Shout", Body: "What was done."}
+
+func open(s *site, g *codehost.GitHub) int {
+	s.t.Helper()
+	number, err := g.Open(s.t.Context(), shop, work)
+	require.NoError(s.t, err)
+	return number
+}
+
+// requireFailure requires a failure of a category whose text has no credentials.
+func requireFailure(t *testing.T, err error, c failures.Category, words ...string) *failures.Failure {
+	t.Helper()
+	var f *failures.Failure
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, c, f.Category, f.Message)
+	require.NotContains(t, f.Message, githubtest.Token)
+	require.NotContains(t, f.Message, "ghs_")
+	for _, w := range words {
+		require.Contains(t, f.Message, w)
+	}
+	return f
+}
+
+func TestAPullRequestFromOpenToMerged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g, ctx := s.driver(), t.Context()
+	repository, err := g.Repository(ctx, shop)
+	require.NoError(t, err)
+	require.Equal(t, delivery.Repository{Name: shop, DefaultBranch: "main"}, repository)
+	remote, err := g.Remote(ctx, shop)
+	require.NoError(t, err)
+	require.Equal(t, delivery.Remote{URL: s.URL + "/acme/shop.git", User: "x-access-token", Password: githubtest.Token}, remote)
+
+	number, err := g.Find(ctx, shop, "work")
+	require.NoError(t, err)
+	require.Zero(t, number)
+	number, err = g.Open(ctx, shop, delivery.New{
+		Branch: "work", Base: "main", Title: "Shout", Body: "What was done.", Draft: true, Labels: []string{"maestro"},
+		Reviewers: []string{"ben", "nobody-such", "acme/owners"},
+	})
+	require.NoError(t, err)
+	found, err := g.Find(ctx, shop, "work")
+	require.NoError(t, err)
+	require.Equal(t, number, found)
+	made := s.repo.Pulls()[0]
+	require.Equal(t, []string{"maestro"}, made.Labels)
+	require.Equal(t, []string{"ben"}, made.Reviewers, "one who cannot be asked is left out")
+	require.Equal(t, []string{"owners"}, made.TeamReviewers)
+
+	p := s.look(g, number)
+	require.Equal(t, delivery.PullRequest{
+		Number: number, URL: s.URL + "/acme/shop/pull/1", Branch: "work", Base: "main", Head: s.repo.Head("work"), State: delivery.Open,
+		Draft: true, Title: "Shout", Body: "What was done.", Mergeable: delivery.MergeClean,
+	}, p)
+
+	require.NoError(t, g.Edit(ctx, shop, number, delivery.Edit{Title: "Shout louder", Ready: true}))
+	require.NoError(t, g.Edit(ctx, shop, number, delivery.Edit{Ready: true}), "it is none already")
+	require.NoError(t, g.Comment(ctx, shop, number, "", "progress"))
+	p = s.look(g, number)
+	require.Equal(t, "Shout louder", p.Title)
+	require.Equal(t, "What was done.", p.Body)
+	require.False(t, p.Draft)
+	require.True(t, p.Comments[0].By.Self)
+	require.NoError(t, g.EditComment(ctx, shop, number, p.Comments[0].ID, "done"))
+	require.Equal(t, "done", s.look(g, number).Comments[0].Body)
+
+	why, err := g.Merge(ctx, shop, number, p.Head, spec.MethodMerge)
+	require.NoError(t, err)
+	require.Empty(t, why)
+	p = s.look(g, number)
+	require.Equal(t, delivery.Merged, p.State)
+	require.Equal(t, s.repo.Head("main"), p.MergedAs)
+	require.Equal(t, githubtest.Login, p.MergedBy)
+	require.Equal(t, "package shout", s.git("", "show", "main:shout.go"))
+	s.repo.DeleteBranch("work")
+	s.later.Store(int64(6 * time.Minute))
+	require.Empty(t, s.look(g, number).Head)
+}
+
+func TestOpenIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	s.repo.PermitNoDrafts()
+	g := s.driver()
+	s.FailOnce("POST /pulls", githubtest.Fault{Lost: true})
+	with := work
+	with.Draft, with.Labels = true, []string{"maestro"}
+	_, err := g.Open(t.Context(), shop, with) // refused as a draft, and then lost
+	if err == nil {
+		_, err = g.Open(t.Context(), shop, with)
+	}
+	requireFailure(t, err, failures.APIError, "cannot open a pull request of acme/shop")
+	number, err := g.Open(t.Context(), shop, with)
+	require.NoError(t, err)
+	all := s.repo.Pulls()
+	require.Len(t, all, 1)
+	require.Equal(t, number, all[0].Number)
+	require.False(t, all[0].Draft)
+	require.Equal(t, []string{"maestro"}, all[0].Labels, "what was not done before is done")
+
+	_, err = g.Open(t.Context(), shop, delivery.New{Branch: "main", Base: "main", Title: "x"})
+	requireFailure(t, err, failures.InvalidRequest, "422: Validation Failed; No commits between main and main")
+}
+
+func TestLabelsAndReviewersThatWaitAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	with := work
+	with.Labels, with.Reviewers = []string{"maestro"}, []string{"ben"}
+	s.FailOnce("POST /labels", githubtest.BadGateway())
+	_, err := g.Open(t.Context(), shop, with)
+	requireFailure(t, err, failures.APIError)
+	s.Fail(nil)
+	s.repo.Deny("POST /pulls/{number}/requested_reviewers", "pull_requests=write")
+	_, err = g.Open(t.Context(), shop, with)
+	require.NoError(t, err, "there is a pull request; without a reviewer it is still one")
+	require.Equal(t, []string{"maestro"}, s.repo.Pulls()[0].Labels)
+}
+
+func TestARepositoryThatWasRenamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g, ctx := s.driver(), t.Context()
+	number := open(s, g)
+	s.repo.Rename("globex/store")
+	repository, err := g.Repository(ctx, shop)
+	require.NoError(t, err)
+	require.Equal(t, "globex/store", repository.Name)
+	found, err := g.Find(ctx, shop, "work")
+	require.NoError(t, err)
+	require.Equal(t, number, found)
+	require.NoError(t, g.Comment(ctx, shop, number, "", "still here"), "a redirect of a POST keeps its body")
+	require.Equal(t, "still here", s.look(g, number).Comments[0].Body)
+
+	s.repo.Archive()
+	repository, err = g.Repository(ctx, shop)
+	require.NoError(t, err)
+	require.True(t, repository.Archived)
+	requireFailure(t, g.Comment(ctx, shop, number, "", "x"), failures.InvalidRequest, "Repository was archived so is read-only")
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{MergeableLate: true})
+	g, ctx := s.driver(), t.Context()
+	number := open(s, g)
+	merge := func(head string, method spec.MergeMethod) string {
+		why, err := g.Merge(ctx, shop, number, head, method)
+		require.NoError(t, err)
+		return why
+	}
+	p := s.look(g, number)
+	require.Equal(t, delivery.MergeClean, p.Mergeable)
+	require.Contains(t, merge(s.repo.Head("main"), spec.MethodMerge), "Head branch was modified")
+	s.repo.PermitMethods("squash")
+	require.Equal(t, "Merge merges are not allowed on this repository.", merge(p.Head, spec.MethodMerge))
+
+	s.commit("main", "main", "shout.go", "package other")
+	require.Equal(t, delivery.MergeUnknown, s.look(g, number).Mergeable, "GitHub needs some time to find out")
+	require.Equal(t, delivery.MergeConflicts, s.look(g, number).Mergeable)
+	require.Equal(t, "Pull Request is not mergeable", merge(p.Head, spec.MethodSquash))
+
+	s.commit("main", "main", "shout.go", "package shout")
+	s.look(g, number)
+	s.FailOnce("PUT /merge", githubtest.Fault{Lost: true})
+	_, err := g.Merge(ctx, shop, number, p.Head, spec.MethodSquash)
+	requireFailure(t, err, failures.APIError)
+	merged := s.repo.Head("main")
+	require.Empty(t, merge(p.Head, spec.MethodSquash), "it was merged, and is not merged again")
+	require.Equal(t, merged, s.repo.Head("main"))
+	require.Equal(t, merged, s.look(g, number).MergedAs)
+}
+
+func TestWhatAProtectedBranchRequires(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g, ctx := s.driver(), t.Context()
+	number := open(s, g)
+	head := s.repo.Head("work")
+	s.repo.Protect(githubtest.Protection{Checks: []string{"test", "ci/build"}, Reviews: 1, UpToDate: true, Queue: true})
+	require.Equal(t, []string{
+		"A required review is missing.", "The required check test has not passed.", "The required check ci/build has not passed.",
+	}, s.look(g, number).Blocked)
+	why, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
+	require.NoError(t, err)
+	require.Contains(t, why, `Required status check "test" is expected`)
+
+	s.repo.SetCheck(head, "test", "success", "")
+	s.repo.SetStatus(head, "ci/build", "success", "")
+	s.repo.Review(number, "ben", "MEMBER", "CHANGES_REQUESTED", "no")
+	require.Equal(t, []string{"A reviewer requests changes."}, s.look(g, number).Blocked)
+	s.repo.Review(number, "ben", "MEMBER", "APPROVED", "")
+	s.commit("main", "main", "other", "x")
+	require.Equal(t, []string{"The branch work has to contain the newest commits of main."}, s.look(g, number).Blocked)
+	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
+	require.Empty(t, s.look(g, number).Blocked)
+
+	why, err = g.Merge(ctx, shop, number, s.repo.Head("main"), spec.MethodMerge)
+	require.NoError(t, err)
+	require.Contains(t, why, "Head oid did not match")
+	s.FailOnce("MaestroEnqueue", githubtest.Fault{Lost: true})
+	_, err = g.Merge(ctx, shop, number, head, spec.MethodMerge)
+	requireFailure(t, err, failures.APIError)
+	for range 2 {
+		why, err = g.Merge(ctx, shop, number, head, spec.MethodMerge)
+		require.NoError(t, err)
+		require.Empty(t, why)
+	}
+	require.True(t, s.look(g, number).Queued)
+	s.repo.FinishQueue()
+	p := s.look(g, number)
+	require.False(t, p.Queued)
+	require.Equal(t, delivery.Merged, p.State)
+}
+
+func TestSomebodyClosesIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	s.repo.Close(number, "ben")
+	p := s.look(g, number)
+	require.Equal(t, delivery.Closed, p.State)
+	require.Equal(t, "ben", p.ClosedBy)
+	require.NotEmpty(t, p.Head)
+	s.repo.Reopen(number, "ben")
+	s.repo.DeleteBranch("work")
+	p = s.look(g, number)
+	require.Equal(t, delivery.Closed, p.State)
+	require.Empty(t, p.Head)
+}
+
+func key(t *testing.T) (*rsa.PrivateKey, []byte) {
+	t.Helper()
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	return k, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)})
+}
+
+func TestAnAppRenewsItsTokens(t *testing.T) {
+	t.Parallel()
+	k, text := key(t)
+	app := &githubtest.App{ID: 7, Slug: "maestro-app", Key: &k.PublicKey, Installation: 70}
+	s := newSite(t, githubtest.Options{App: app, Skew: 3 * time.Hour})
+	o := s.options()
+	o.Token, o.App = "", &codehost.GitHubApp{ID: 7, Key: text}
+	g, err := codehost.NewGitHub(o)
+	require.NoError(t, err)
+	renewals := func() (n int) {
+		for _, r := range s.Requests() {
+			if strings.HasSuffix(r.Path, "/access_tokens") && r.Status == http.StatusCreated {
+				n++
+			}
+		}
+		return n
+	}
+	number := open(s, g)
+	require.NoError(t, g.Comment(t.Context(), shop, number, "", "mine"))
+	p := s.look(g, number)
+	require.Equal(t, delivery.Person{Name: "maestro-app[bot]", Self: true}, p.Comments[0].By)
+	first, err := g.Remote(t.Context(), shop)
+	require.NoError(t, err)
+	require.Equal(t, 1, renewals(), "although the clocks differ by three hours")
+
+	s.Reinstall(71)
+	p = s.look(g, number)
+	require.Len(t, p.Comments, 1)
+	second, err := g.Remote(t.Context(), shop)
+	require.NoError(t, err)
+	require.NotEqual(t, first.Password, second.Password)
+	require.Equal(t, 1, renewals())
+
+	app.Lifetime = 11 * time.Minute
+	s.Reinstall(72)
+	for range 3 {
+		_, err = g.Repository(t.Context(), shop)
+		require.NoError(t, err)
+	}
+	require.GreaterOrEqual(t, renewals(), 3, "a token is renewed before its last ten minutes")
+
+	_, err = g.Remote(t.Context(), "acme/other")
+	requireFailure(t, err, failures.Auth, "the app a token for acme/other", "not installed")
+	o.App = &codehost.GitHubApp{ID: 8, Key: text}
+	g, err = codehost.NewGitHub(o)
+	require.NoError(t, err)
+	_, err = g.Repository(t.Context(), shop)
+	requireFailure(t, err, failures.Auth, "401")
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for want, o := range map[string]codehost.GitHubOptions{
+		"not a URL":              {URL: "github", Token: "x"},
+		"begin with https://":    {URL: "http://github.example.com", Token: "x"},
+		"either a token or":      {},
+		"not an RSA key as PEM":  {App: &codehost.GitHubApp{ID: 1, Key: []byte("x")}},
+		"either a token or an a": {Token: "x", App: &codehost.GitHubApp{}},
+	} {
+		_, err := codehost.NewGitHub(o)
+		require.ErrorContains(t, err, want)
+	}
+	g, err := codehost.NewGitHub(codehost.GitHubOptions{Token: "x", Clock: time.Now})
+	require.NoError(t, err)
+	remote, err := g.Remote(t.Context(), shop)
+	require.NoError(t, err)
+	require.Equal(t, "https://github.com/acme/shop.git", remote.URL)
+	for _, name := range []string{"", "shop", "a/b/c", "../shop", "acme/..", "acme/shop?x=1", "-x/shop", "acme/shop#", "a\n/b"} {
+		_, err := g.Remote(t.Context(), name)
+		requireFailure(t, err, failures.InvalidRequest, "is no repository of GitHub; write it as OWNER/NAME")
+	}
+}
+
+func TestWhoHasToActOnAnError(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a request of %s with the credentials %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(elsewhere.Close)
+	answer := func(status int, body string, header ...string) githubtest.Fault {
+		f := githubtest.Fault{Status: status, Body: body, Header: map[string]string{}}
+		for i := 0; i < len(header); i += 2 {
+			f.Header[header[i]] = header[i+1]
+		}
+		return f
+	}
+	reset := time.Now().Add(20 * time.Minute)
+	for _, c := range []struct {
+		fault    githubtest.Fault
+		category failures.Category
+		words    string
+		min, max time.Duration
+	}{
+		{answer(401, `{"message": "Bad credentials"}`), failures.Auth, "refuses the credentials", 0, 0},
+		{
+			answer(403, `{"message": "Resource not accessible by personal access token"}`, "X-Accepted-GitHub-Permissions", "metadata=read"),
+			failures.Auth, "do not permit it; give the token or app these permissions for it: metadata=read (403: Resource not", 0, 0,
+		},
+		{answer(404, `{"message": "Not Found"}`), failures.InvalidRequest, "read the settings of acme/shop: it does not exist, or", 0, 0},
+		{answer(410, `{"message": "Gone"}`), failures.InvalidRequest, "410", 0, 0},
+		{answer(451, `{"message": "Repository access blocked"}`), failures.InvalidRequest, "451: Repository access blocked", 0, 0},
+		{answer(302, `{}`, "Location", elsewhere.URL), failures.InvalidRequest, "redirects to another address", 0, 0},
+		{githubtest.PrimaryLimit(reset), failures.RateLimited, "API rate limit exceeded", 5 * time.Minute, 20 * time.Minute},
+		{githubtest.SecondaryLimit(90 * time.Second), failures.RateLimited, "secondary rate limit", 90 * time.Second, 90 * time.Second},
+		{githubtest.SecondaryLimit(0), failures.RateLimited, "secondary rate limit", time.Minute, time.Minute},
+		{answer(403, `{"message": "You have triggered an abuse detection mechanism"}`), failures.RateLimited, "", time.Minute, time.Minute},
+		{answer(429, `<html>`), failures.RateLimited, "429", time.Minute, time.Minute},
+		{githubtest.BadGateway(), failures.APIError, "it fails (502", 0, 0},
+		{answer(503, `{}`, "Retry-After", "7"), failures.APIError, "503", 7 * time.Second, 7 * time.Second},
+		{answer(200, `<html>Sign in</html>`), failures.APIError, "no usable answer", 0, 0},
+		{githubtest.Fault{Cut: true}, failures.APIError, "cannot be reached", 0, 0},
+		{githubtest.Fault{Delay: time.Minute}, failures.APIError, "cannot be reached", 0, 0},
+		{answer(401, `{"message": "Bad credentials `+githubtest.Token+` \u001b[2J ghs_abc.def-x"}`), failures.Auth, "*** ***", 0, 0},
+	} {
+		t.Run(fmt.Sprint(c.fault.Status, c.words), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, githubtest.Options{})
+			o := s.options()
+			if c.fault.Delay > 0 {
+				o.Timeout = 50 * time.Millisecond
+			}
+			g, err := codehost.NewGitHub(o)
+			require.NoError(t, err)
+			s.Fail(func(githubtest.Request) githubtest.Fault { return c.fault })
+			_, err = g.Repository(t.Context(), shop)
+			f := requireFailure(t, err, c.category, "GitHub at "+strings.TrimPrefix(s.URL, "http://"), c.words)
+			require.NotContains(t, f.Message, "\x1b")
+			require.GreaterOrEqual(t, time.Duration(f.RetryAfter), c.min)
+			require.LessOrEqual(t, time.Duration(f.RetryAfter), c.max)
+		})
+	}
+}
+
+func TestErrorsOfGraphQL(t *testing.T) {
+	t.Parallel()
+	for kind, category := range map[string]failures.Category{
+		`"type": "FORBIDDEN"`: failures.Auth, `"type": "RATE_LIMITED"`: failures.RateLimited, `"type": "NOT_FOUND"`: failures.InvalidRequest,
+		`"type": "UNPROCESSABLE"`: failures.InvalidRequest, `"x": 1`: failures.APIError,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, githubtest.Options{})
+			g := s.driver()
+			with := work
+			with.Draft = true
+			number, err := g.Open(t.Context(), shop, with)
+			require.NoError(t, err)
+			s.FailOnce("MaestroReady", githubtest.Fault{Status: 200, Body: `{"data": null, "errors": [{"message": "No.", ` + kind + `}]}`})
+			err = g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true})
+			f := requireFailure(t, err, category, "change pull request 1 of acme/shop", "No.")
+			require.Equal(t, category == failures.RateLimited, f.RetryAfter > 0)
+		})
+	}
+}
