@@ -37,9 +37,6 @@ type GitLabOptions struct {
 const (
 	publicGitLab  = "https://gitlab.com"
 	gitlabTimeout = 30 * time.Second
-	// perPage is the largest page that GitLab gives, and maxPages how many of one list are read.
-	perPage  = 100
-	maxPages = 10
 )
 
 // GitLab is a GitLab with the credentials of one account. It implements [delivery.Host], and may be used from several goroutines.

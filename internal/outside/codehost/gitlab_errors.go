@@ -19,8 +19,8 @@ import (
 const (
 	// maxWords bounds what is repeated of GitLab's own words, in characters.
 	maxWords = 300
-	// limitWait is the wait for a limit that states none. GitLab counts requests by the minute.
-	limitWait = time.Minute
+	// gitlabWait is the wait for a limit that states none. GitLab counts requests by the minute.
+	gitlabWait = time.Minute
 )
 
 // gitlabToken finds tokens of GitLab.
@@ -73,7 +73,7 @@ func (g *GitLab) refusal(e *gitlab.ErrorResponse, doing string) *failures.Failur
 	case status == http.StatusTooManyRequests:
 		f = g.failf(failures.RateLimited, "%s for now: it limits the requests of this account (%s)", doing, said)
 		if f.RetryAfter = wait; wait == 0 {
-			f.RetryAfter = textfmt.Duration(limitWait)
+			f.RetryAfter = textfmt.Duration(gitlabWait)
 		}
 	// A method is not allowed for the earlier name of a project. The next attempt finds the name.
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusMethodNotAllowed:

@@ -17,8 +17,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 32 << 20
+const (
+	// maxAnswer bounds what is read of an answer, in bytes.
+	maxAnswer = 32 << 20
+	// perPage is the largest page that hosts give, and maxPages how many of one list are read.
+	perPage  = 100
+	maxPages = 10
+)
 
 // cut is a text of others with at most [delivery.MaxText] bytes.
 func cut(text string) string {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	shop   = "acme/web/shop"
-	branch = "maestro/s-1"
+	labProject = "acme/web/shop"
+	branch     = "maestro/s-1"
 )
 
 // lab is a GitLab with one project, and the driver for it.
@@ -45,10 +45,10 @@ func driver(t *testing.T, url string) *codehost.GitLab {
 func newLab(t *testing.T, p gitlabtest.Project) *lab {
 	t.Helper()
 	s := gitlabtest.New(t, gitlabtest.Options{})
-	p.Name = shop
+	p.Name = labProject
 	s.AddProject(p)
-	s.AddMember(shop, "rita", gitlabtest.Maintainer)
-	s.AddMember(shop, "gil", gitlabtest.Reporter)
+	s.AddMember(labProject, "rita", gitlabtest.Maintainer)
+	s.AddMember(labProject, "gil", gitlabtest.Reporter)
 	return &lab{Server: s, host: driver(t, s.URL())}
 }
 
@@ -56,22 +56,22 @@ func newLab(t *testing.T, p gitlabtest.Project) *lab {
 func opened(t *testing.T, p gitlabtest.Project) (l *lab, number int) {
 	t.Helper()
 	l = newLab(t, p)
-	l.Push(shop, branch, map[string]string{"b.txt": "one\n"})
-	number, err := l.host.Open(t.Context(), shop, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
+	number, err := l.host.Open(t.Context(), labProject, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."})
 	require.NoError(t, err)
 	return l, number
 }
 
 func (l *lab) look(t *testing.T, number int) delivery.PullRequest {
 	t.Helper()
-	p, err := l.host.Look(t.Context(), shop, number)
+	p, err := l.host.Look(t.Context(), labProject, number)
 	require.NoError(t, err)
 	return p
 }
 
 func (l *lab) only(t *testing.T) gitlabtest.MergeRequest {
 	t.Helper()
-	all := l.MergeRequests(shop)
+	all := l.MergeRequests(labProject)
 	require.Len(t, all, 1)
 	return all[0]
 }
@@ -87,11 +87,11 @@ func failure(t *testing.T, err error) *failures.Failure {
 func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, gitlabtest.Project{})
-	l.Push(shop, branch, map[string]string{"b.txt": "one\n"})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
 	l.Block("old")
-	l.Open(shop, branch, "From a fork", true)
+	l.Open(labProject, branch, "From a fork", true)
 
-	number, err := l.host.Find(t.Context(), shop, branch)
+	number, err := l.host.Find(t.Context(), labProject, branch)
 	require.NoError(t, err)
 	require.Zero(t, number, "that of a fork is another one")
 
@@ -99,33 +99,33 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 		Branch: branch, Base: "main", Title: "Draft: Add b", Body: "Text.", Draft: true,
 		Labels: []string{"bot", "small"}, Reviewers: []string{"rita", "@gil", "nobody", "old", "acme/team"},
 	}
-	number, err = l.host.Open(t.Context(), shop, order)
+	number, err = l.host.Open(t.Context(), labProject, order)
 	require.NoError(t, err)
-	again, err := l.host.Open(t.Context(), shop, order)
+	again, err := l.host.Open(t.Context(), labProject, order)
 	require.NoError(t, err)
 	require.Equal(t, number, again)
-	found, err := l.host.Find(t.Context(), shop, branch)
+	found, err := l.host.Find(t.Context(), labProject, branch)
 	require.NoError(t, err)
 	require.Equal(t, number, found)
 
-	require.Len(t, l.MergeRequests(shop), 2)
-	mr := l.MergeRequests(shop)[number-1]
+	require.Len(t, l.MergeRequests(labProject), 2)
+	mr := l.MergeRequests(labProject)[number-1]
 	require.Equal(t, "Draft: Add b", mr.Title)
 	require.Equal(t, "Text.", mr.Description)
 	require.Equal(t, []string{"bot", "small"}, mr.Labels)
 	require.Equal(t, []string{"gil", "rita"}, mr.Reviewers)
 
 	// The newest one counts, and a closed one is not opened again.
-	l.CloseMergeRequest(shop, number, "rita")
-	newer, err := l.host.Open(t.Context(), shop, order)
+	l.CloseMergeRequest(labProject, number, "rita")
+	newer, err := l.host.Open(t.Context(), labProject, order)
 	require.NoError(t, err)
 	require.NotEqual(t, number, newer)
-	found, err = l.host.Find(t.Context(), shop, branch)
+	found, err = l.host.Find(t.Context(), labProject, branch)
 	require.NoError(t, err)
 	require.Equal(t, newer, found)
 
 	order.Branch = "gone"
-	_, err = l.host.Open(t.Context(), shop, order)
+	_, err = l.host.Open(t.Context(), labProject, order)
 	f := failure(t, err)
 	require.Equal(t, failures.InvalidRequest, f.Category)
 	require.Contains(t, f.Message, `Branch "gone" does not exist`)
@@ -134,24 +134,24 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 func TestGitLabEditsAMergeRequest(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, gitlabtest.Project{})
-	l.Push(shop, branch, map[string]string{"b.txt": "one\n"})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
 	order := delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text.", Draft: true}
-	number, err := l.host.Open(t.Context(), shop, order)
+	number, err := l.host.Open(t.Context(), labProject, order)
 	require.NoError(t, err)
 
-	require.NoError(t, l.host.Edit(t.Context(), shop, number, delivery.Edit{Body: "New."}))
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Body: "New."}))
 	require.Equal(t, "New.", l.only(t).Description)
-	require.NoError(t, l.host.Edit(t.Context(), shop, number, delivery.Edit{Title: "Add c"}))
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Title: "Add c"}))
 	require.Equal(t, "Draft: Add c", l.only(t).Title, "it stays a draft")
 	p := l.look(t, number)
 	require.True(t, p.Draft)
 	require.Equal(t, "Add c", p.Title)
 
-	l.SetTitle(shop, number, "[Draft] draft: A person's title")
-	require.NoError(t, l.host.Edit(t.Context(), shop, number, delivery.Edit{Ready: true}))
+	l.SetTitle(labProject, number, "[Draft] draft: A person's title")
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Ready: true}))
 	require.Equal(t, "A person's title", l.only(t).Title)
 	require.False(t, l.look(t, number).Draft)
-	require.NoError(t, l.host.Edit(t.Context(), shop, number, delivery.Edit{Title: "Add d"}))
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Title: "Add d"}))
 	require.Equal(t, "Add d", l.only(t).Title)
 }
 
@@ -160,17 +160,17 @@ func TestGitLabExecutesNothingThatATextSays(t *testing.T) {
 	t.Parallel()
 	evil := "Log:\n/close\n  /merge now\r\n\r/approve\r\n/\rtitle x\n/CLOSE\t\n/usr/bin/x failed\nand/or /close"
 	l := newLab(t, gitlabtest.Project{})
-	l.Push(shop, branch, map[string]string{"b.txt": "one\n"})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
 	ctx := t.Context()
-	number, err := l.host.Open(ctx, shop, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: evil})
+	number, err := l.host.Open(ctx, labProject, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: evil})
 	require.NoError(t, err)
-	thread := l.Thread(shop, number, "rita", "Why?", gitlabtest.Place{})
-	require.NoError(t, l.host.Edit(ctx, shop, number, delivery.Edit{Body: evil + "!"}))
-	require.NoError(t, l.host.Comment(ctx, shop, number, "", evil))
-	require.NoError(t, l.host.Comment(ctx, shop, number, thread, evil))
+	thread := l.Thread(labProject, number, "rita", "Why?", gitlabtest.Place{})
+	require.NoError(t, l.host.Edit(ctx, labProject, number, delivery.Edit{Body: evil + "!"}))
+	require.NoError(t, l.host.Comment(ctx, labProject, number, "", evil))
+	require.NoError(t, l.host.Comment(ctx, labProject, number, thread, evil))
 	comments := l.look(t, number).Comments
 	require.Len(t, comments, 1)
-	require.NoError(t, l.host.EditComment(ctx, shop, number, comments[0].ID, "/close"))
+	require.NoError(t, l.host.EditComment(ctx, labProject, number, comments[0].ID, "/close"))
 
 	p := l.look(t, number)
 	require.Equal(t, delivery.Open, p.State)
@@ -185,11 +185,11 @@ func TestGitLabTalks(t *testing.T) {
 	t.Parallel()
 	l, number := opened(t, gitlabtest.Project{})
 	ctx := t.Context()
-	thread := l.Thread(shop, number, "rita", "Why one?", gitlabtest.Place{Path: "b.txt", Line: 1})
-	general := l.Thread(shop, number, "rita", "And the docs?", gitlabtest.Place{})
-	require.NoError(t, l.host.Comment(ctx, shop, number, thread, "Because."))
-	require.NoError(t, l.host.Comment(ctx, shop, number, "", "Progress: 1"))
-	require.NoError(t, l.host.Resolve(ctx, shop, number, thread))
+	thread := l.Thread(labProject, number, "rita", "Why one?", gitlabtest.Place{Path: "b.txt", Line: 1})
+	general := l.Thread(labProject, number, "rita", "And the docs?", gitlabtest.Place{})
+	require.NoError(t, l.host.Comment(ctx, labProject, number, thread, "Because."))
+	require.NoError(t, l.host.Comment(ctx, labProject, number, "", "Progress: 1"))
+	require.NoError(t, l.host.Resolve(ctx, labProject, number, thread))
 
 	p := l.look(t, number)
 	require.Len(t, p.Threads, 2)
@@ -209,12 +209,12 @@ func TestGitLabTalks(t *testing.T) {
 	require.Equal(t, p.URL+"#note_"+p.Comments[0].ID, p.Comments[0].URL)
 	require.False(t, p.Comments[0].At.IsZero())
 
-	require.NoError(t, l.host.EditComment(ctx, shop, number, p.Comments[0].ID, "Progress: 2"))
+	require.NoError(t, l.host.EditComment(ctx, labProject, number, p.Comments[0].ID, "Progress: 2"))
 	require.Equal(t, "Progress: 2", l.look(t, number).Comments[0].Body)
 
 	for _, err := range []error{
-		l.host.EditComment(ctx, shop, number, "x", "y"), l.host.EditComment(ctx, shop, number, "1", "y"),
-		l.host.Comment(ctx, shop, number, "00", "y"), l.host.Resolve(ctx, shop, number, "../../../merge"),
+		l.host.EditComment(ctx, labProject, number, "x", "y"), l.host.EditComment(ctx, labProject, number, "1", "y"),
+		l.host.Comment(ctx, labProject, number, "00", "y"), l.host.Resolve(ctx, labProject, number, "../../../merge"),
 	} {
 		require.Equal(t, failures.InvalidRequest, failure(t, err).Category)
 	}
@@ -224,64 +224,64 @@ func TestGitLabMerges(t *testing.T) {
 	t.Parallel()
 	merge := func(t *testing.T, l *lab, number int, head string, method spec.MergeMethod) string {
 		t.Helper()
-		why, err := l.host.Merge(t.Context(), shop, number, head, method)
+		why, err := l.host.Merge(t.Context(), labProject, number, head, method)
 		require.NoError(t, err)
 		return why
 	}
 	t.Run("a commit", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{})
-		head := l.Head(shop, branch)
+		head := l.Head(labProject, branch)
 		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
 		p := l.look(t, number)
 		require.Equal(t, delivery.Merged, p.State)
 		require.Equal(t, gitlabtest.Self, p.MergedBy)
-		require.Equal(t, l.Head(shop, "main"), p.MergedAs)
+		require.Equal(t, l.Head(labProject, "main"), p.MergedAs)
 		require.Empty(t, p.Blocked)
 		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "405", "it is merged already, as the next look tells")
 	})
 	t.Run("squashed", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{})
-		l.Push(shop, branch, map[string]string{"c.txt": "two\n"})
-		before := l.Head(shop, "main")
-		require.Empty(t, merge(t, l, number, l.Head(shop, branch), spec.MethodSquash))
-		out, err := exec.CommandContext(t.Context(), "git", "-C", l.Dir(shop), "rev-list", before+"..main").Output()
+		l.Push(labProject, branch, map[string]string{"c.txt": "two\n"})
+		before := l.Head(labProject, "main")
+		require.Empty(t, merge(t, l, number, l.Head(labProject, branch), spec.MethodSquash))
+		out, err := exec.CommandContext(t.Context(), "git", "-C", l.Dir(labProject), "rev-list", before+"..main").Output()
 		require.NoError(t, err)
 		require.Len(t, strings.Fields(string(out)), 1)
 	})
 	t.Run("a fast-forward", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{FastForward: true})
-		head := l.Head(shop, branch)
+		head := l.Head(labProject, branch)
 		require.Empty(t, merge(t, l, number, head, spec.MethodRebase))
 		require.Equal(t, head, l.look(t, number).MergedAs)
 	})
 	t.Run("not another head", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{})
-		head := l.Head(shop, branch)
-		l.Push(shop, branch, map[string]string{"c.txt": "two\n"})
+		head := l.Head(labProject, branch)
+		l.Push(labProject, branch, map[string]string{"c.txt": "two\n"})
 		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "SHA does not match HEAD")
 		require.Equal(t, delivery.Open, l.look(t, number).State)
 	})
 	t.Run("not before it may", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{ThreadsMustBeResolved: true})
-		l.Thread(shop, number, "rita", "Why?", gitlabtest.Place{})
-		require.Contains(t, merge(t, l, number, l.Head(shop, branch), spec.MethodMerge), "discussions not resolved")
+		l.Thread(labProject, number, "rita", "Why?", gitlabtest.Place{})
+		require.Contains(t, merge(t, l, number, l.Head(labProject, branch), spec.MethodMerge), "discussions not resolved")
 	})
 	t.Run("not with conflicts", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{})
-		l.Push(shop, "main", map[string]string{"b.txt": "other\n"})
+		l.Push(labProject, "main", map[string]string{"b.txt": "other\n"})
 		require.Equal(t, delivery.MergeConflicts, l.look(t, number).Mergeable)
-		require.Contains(t, merge(t, l, number, l.Head(shop, branch), spec.MethodMerge), "Branch cannot be merged")
+		require.Contains(t, merge(t, l, number, l.Head(labProject, branch), spec.MethodMerge), "Branch cannot be merged")
 	})
 	t.Run("not without the right", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{NoMerge: true})
-		_, err := l.host.Merge(t.Context(), shop, number, l.Head(shop, branch), spec.MethodMerge)
+		_, err := l.host.Merge(t.Context(), labProject, number, l.Head(labProject, branch), spec.MethodMerge)
 		f := failure(t, err)
 		require.Equal(t, failures.Auth, f.Category)
 		require.Contains(t, f.Message, "its account may not do this")
@@ -289,13 +289,13 @@ func TestGitLabMerges(t *testing.T) {
 	t.Run("by a train", func(t *testing.T) {
 		t.Parallel()
 		l, number := opened(t, gitlabtest.Project{Trains: true})
-		head := l.Head(shop, branch)
+		head := l.Head(labProject, branch)
 		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
 		p := l.look(t, number)
 		require.Equal(t, delivery.Open, p.State)
 		require.True(t, p.Queued)
 		require.NotEmpty(t, merge(t, l, number, head, spec.MethodMerge))
-		l.RunTrain(shop)
+		l.RunTrain(labProject)
 		p = l.look(t, number)
 		require.Equal(t, delivery.Merged, p.State)
 		require.False(t, p.Queued)
@@ -305,18 +305,18 @@ func TestGitLabMerges(t *testing.T) {
 func TestGitLabFollowsARenamedProject(t *testing.T) {
 	t.Parallel()
 	l, number := opened(t, gitlabtest.Project{})
-	l.Rename(shop, "acme/store")
+	l.Rename(labProject, "acme/store")
 	ctx := t.Context()
-	r, err := l.host.Repository(ctx, shop)
+	r, err := l.host.Repository(ctx, labProject)
 	require.NoError(t, err)
 	require.Equal(t, delivery.Repository{Name: "acme/store", DefaultBranch: "main"}, r)
 	require.Equal(t, number, l.look(t, number).Number)
 	// GitLab changes nothing by the earlier name. The next attempt has the new one.
-	f := failure(t, l.host.Comment(ctx, shop, number, "", "Still there?"))
+	f := failure(t, l.host.Comment(ctx, labProject, number, "", "Still there?"))
 	require.Equal(t, failures.APIError, f.Category)
 	require.Contains(t, f.Message, "Non GET methods are not allowed for moved projects")
 	require.NoError(t, l.host.Comment(ctx, r.Name, number, "", "Still there."))
-	why, err := l.host.Merge(ctx, shop, number, l.Head("acme/store", branch), spec.MethodMerge)
+	why, err := l.host.Merge(ctx, labProject, number, l.Head("acme/store", branch), spec.MethodMerge)
 	require.NoError(t, err)
 	require.Empty(t, why)
 }
@@ -324,16 +324,16 @@ func TestGitLabFollowsARenamedProject(t *testing.T) {
 func TestGitLabSaysThatAProjectIsArchivedOrGone(t *testing.T) {
 	t.Parallel()
 	l, number := opened(t, gitlabtest.Project{})
-	l.Archive(shop)
-	r, err := l.host.Repository(t.Context(), shop)
+	l.Archive(labProject)
+	r, err := l.host.Repository(t.Context(), labProject)
 	require.NoError(t, err)
 	require.True(t, r.Archived)
-	f := failure(t, l.host.Comment(t.Context(), shop, number, "", "Hello"))
+	f := failure(t, l.host.Comment(t.Context(), labProject, number, "", "Hello"))
 	require.Equal(t, failures.Auth, f.Category)
 	require.Contains(t, f.Message, "which may not be archived", "GitLab does not say why it refuses")
 
-	l.Delete(shop)
-	for _, name := range []string{shop, "no/such", "../../../user", "acme/web%2Fshop"} {
+	l.Delete(labProject)
+	for _, name := range []string{labProject, "no/such", "../../../user", "acme/web%2Fshop"} {
 		_, err = l.host.Repository(t.Context(), name)
 		f = failure(t, err)
 		require.Equal(t, failures.InvalidRequest, f.Category)
@@ -432,13 +432,13 @@ func TestGitLabFailures(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, gitlabtest.Project{})
 			l.Fail(c.fault)
-			_, err := l.host.Look(t.Context(), shop, 1)
+			_, err := l.host.Look(t.Context(), labProject, 1)
 			f := failure(t, err)
 			require.Equal(t, c.category, f.Category, f.Message)
 			require.Equal(t, c.wait, f.RetryAfter.Std())
 			require.Contains(t, f.Message, c.text)
 			require.Contains(t, f.Message, "GitLab at 127.0.0.1:")
-			require.Contains(t, f.Message, shop)
+			require.Contains(t, f.Message, labProject)
 			require.Len(t, l.Requests(), 1, "the caller tries again, not the driver")
 		})
 	}
@@ -447,23 +447,23 @@ func TestGitLabFailures(t *testing.T) {
 func TestGitLabGetsNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := gitlabtest.New(t, gitlabtest.Options{})
-	s.AddProject(gitlabtest.Project{Name: shop})
+	s.AddProject(gitlabtest.Project{Name: labProject})
 	s.Fail(gitlabtest.Fault{Delay: time.Hour})
 	host, err := codehost.NewGitLab(codehost.GitLabOptions{
 		URL: s.URL(), Token: gitlabtest.Token, Clock: time.Now, Timeout: 50 * time.Millisecond,
 	})
 	require.NoError(t, err)
-	_, err = host.Repository(t.Context(), shop)
+	_, err = host.Repository(t.Context(), labProject)
 	f := failure(t, err)
 	require.Equal(t, failures.APIError, f.Category)
 	require.Contains(t, f.Message, "no answer within 50ms")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = host.Repository(ctx, shop)
+	_, err = host.Repository(ctx, labProject)
 	require.Equal(t, failures.APIError, failure(t, err).Category)
 	s.Close()
-	_, err = host.Repository(t.Context(), shop)
+	_, err = host.Repository(t.Context(), labProject)
 	require.Contains(t, failure(t, err).Message, "connection refused")
 }
 
@@ -473,7 +473,7 @@ func TestGitLabSendsItsTokenToNoOtherHost(t *testing.T) {
 	defer other.Close()
 	l := newLab(t, gitlabtest.Project{})
 	l.Fail(gitlabtest.Fault{Status: http.StatusFound, Header: map[string]string{"Location": other.URL}})
-	_, err := l.host.Repository(t.Context(), shop)
+	_, err := l.host.Repository(t.Context(), labProject)
 	f := failure(t, err)
 	require.Equal(t, failures.InvalidRequest, f.Category)
 	require.Contains(t, f.Message, "redirects to another address (302 Found)")
@@ -484,30 +484,30 @@ func TestGitLabLosesAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, gitlabtest.Project{})
 	ctx := t.Context()
-	l.Push(shop, branch, map[string]string{"b.txt": "one\n"})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
 	order := delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."}
 	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/merge_requests").Once())
-	_, err := l.host.Open(ctx, shop, order)
+	_, err := l.host.Open(ctx, labProject, order)
 	require.Equal(t, failures.APIError, failure(t, err).Category)
-	number, err := l.host.Open(ctx, shop, order)
+	number, err := l.host.Open(ctx, labProject, order)
 	require.NoError(t, err)
-	require.Len(t, l.MergeRequests(shop), 1)
+	require.Len(t, l.MergeRequests(labProject), 1)
 
 	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/notes").Once())
-	require.Equal(t, failures.APIError, failure(t, l.host.Comment(ctx, shop, number, "", "<!-- marker -->")).Category)
+	require.Equal(t, failures.APIError, failure(t, l.host.Comment(ctx, labProject, number, "", "<!-- marker -->")).Category)
 	require.Equal(t, "<!-- marker -->", l.look(t, number).Comments[0].Body, "the caller finds its marker")
 
-	l.SetJob(shop, branch, gitlabtest.Job{Name: "unit", Status: "failed"})
+	l.SetJob(labProject, branch, gitlabtest.Job{Name: "unit", Status: "failed"})
 	failed := l.look(t, number).Checks[0]
 	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/retry").Once())
-	require.Equal(t, failures.APIError, failure(t, l.host.Rerun(ctx, shop, failed)).Category)
-	require.NoError(t, l.host.Rerun(ctx, shop, failed))
+	require.Equal(t, failures.APIError, failure(t, l.host.Rerun(ctx, labProject, failed)).Category)
+	require.NoError(t, l.host.Rerun(ctx, labProject, failed))
 	check := l.look(t, number).Checks[0]
 	require.Equal(t, delivery.CheckPending, check.State)
 	require.Equal(t, 2, check.Runs)
 
 	l.Fail(gitlabtest.Fault{Lost: true}.On("PUT", "/merge").Once())
-	_, err = l.host.Merge(ctx, shop, number, l.Head(shop, branch), spec.MethodMerge)
+	_, err = l.host.Merge(ctx, labProject, number, l.Head(labProject, branch), spec.MethodMerge)
 	require.Equal(t, failures.APIError, failure(t, err).Category)
 	require.Equal(t, delivery.Merged, l.look(t, number).State)
 }
