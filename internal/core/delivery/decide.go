@@ -215,7 +215,10 @@ func name(p Person) string { return safetext.Clip(p.Name, 80) }
 
 func place(t Thread) string {
 	path := safetext.Clip(t.Path, 300)
-	if t.Line > 0 {
+	switch {
+	case path == "":
+		return "the pull request"
+	case t.Line > 0:
 		return fmt.Sprintf("%s:%d", path, t.Line)
 	}
 	return path

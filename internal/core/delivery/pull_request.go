@@ -40,7 +40,7 @@ type PullRequest struct {
 	// Queued: it waits in the host's merge queue.
 	Queued bool
 	Draft  bool
-	// Title and Body are as they are now; people may have changed them.
+	// Title and Body are as they are now; people may have changed them. Body is whole, because it is written back.
 	Title, Body string
 	// MergedAs is the commit on the base, and MergedBy the person; empty unless it is merged.
 	MergedAs, MergedBy string
@@ -63,7 +63,7 @@ type PullRequest struct {
 // MaxComments bounds the comments that one look at a pull request returns.
 const MaxComments = 1000
 
-// MaxText bounds each text of others, in bytes. Longer texts end with a note.
+// MaxText bounds each text of others besides the body of the pull request, in bytes. Longer texts end with a note.
 const MaxText = 8 * 1024
 
 // Person is who wrote something on a host.
@@ -128,11 +128,11 @@ type Review struct {
 	At     time.Time
 }
 
-// Thread is a conversation about a place in a file.
+// Thread is a conversation that can be resolved, mostly about a place in a file.
 type Thread struct {
 	ID string
-	// Path and Line are the place; Line is 0 for a whole file, or if the line is gone. Hunk is the part of the difference that
-	// it is about, at most [MaxText] bytes.
+	// Path and Line are the place; Path is empty for the pull request as a whole, Line 0 for a whole file, or if the line is gone.
+	// Hunk is the part of the difference that it is about, at most [MaxText] bytes.
 	Path     string
 	Line     int
 	Hunk     string

@@ -1,0 +1,513 @@
+package codehost_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/outside/codehost"
+	"github.com/maestro-hive/maestro/internal/testkit/gitlabtest"
+)
+
+const (
+	labProject = "acme/web/shop"
+	branch     = "maestro/s-1"
+)
+
+// lab is a GitLab with one project, and the driver for it.
+type lab struct {
+	*gitlabtest.Server
+	host *codehost.GitLab
+}
+
+func driver(t *testing.T, url string) *codehost.GitLab {
+	t.Helper()
+	host, err := codehost.NewGitLab(codehost.GitLabOptions{
+		URL: url, Token: gitlabtest.Token, Version: "1.2", Timeout: time.Minute,
+		Clock: func() time.Time { return time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC) },
+	})
+	require.NoError(t, err)
+	return host
+}
+
+// newLab makes a project with people: rita may write, gil may not.
+func newLab(t *testing.T, p gitlabtest.Project) *lab {
+	t.Helper()
+	s := gitlabtest.New(t, gitlabtest.Options{})
+	p.Name = labProject
+	s.AddProject(p)
+	s.AddMember(labProject, "rita", gitlabtest.Maintainer)
+	s.AddMember(labProject, "gil", gitlabtest.Reporter)
+	return &lab{Server: s, host: driver(t, s.URL())}
+}
+
+// opened is a lab with an open merge request that changes b.txt.
+func opened(t *testing.T, p gitlabtest.Project) (l *lab, number int) {
+	t.Helper()
+	l = newLab(t, p)
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
+	number, err := l.host.Open(t.Context(), labProject, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."})
+	require.NoError(t, err)
+	return l, number
+}
+
+func (l *lab) look(t *testing.T, number int) delivery.PullRequest {
+	t.Helper()
+	p, err := l.host.Look(t.Context(), labProject, number)
+	require.NoError(t, err)
+	return p
+}
+
+func (l *lab) only(t *testing.T) gitlabtest.MergeRequest {
+	t.Helper()
+	all := l.MergeRequests(labProject)
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+func failure(t *testing.T, err error) *failures.Failure {
+	t.Helper()
+	var f *failures.Failure
+	require.ErrorAs(t, err, &f)
+	require.NotContains(t, f.Message, gitlabtest.Token)
+	return f
+}
+
+func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, gitlabtest.Project{})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
+	l.Block("old")
+	l.Open(labProject, branch, "From a fork", true)
+
+	number, err := l.host.Find(t.Context(), labProject, branch)
+	require.NoError(t, err)
+	require.Zero(t, number, "that of a fork is another one")
+
+	order := delivery.New{
+		Branch: branch, Base: "main", Title: "Draft: Add b", Body: "Text.", Draft: true,
+		Labels: []string{"bot", "small"}, Reviewers: []string{"rita", "@gil", "nobody", "old", "acme/team"},
+	}
+	number, err = l.host.Open(t.Context(), labProject, order)
+	require.NoError(t, err)
+	again, err := l.host.Open(t.Context(), labProject, order)
+	require.NoError(t, err)
+	require.Equal(t, number, again)
+	found, err := l.host.Find(t.Context(), labProject, branch)
+	require.NoError(t, err)
+	require.Equal(t, number, found)
+
+	require.Len(t, l.MergeRequests(labProject), 2)
+	mr := l.MergeRequests(labProject)[number-1]
+	require.Equal(t, "Draft: Add b", mr.Title)
+	require.Equal(t, "Text.", mr.Description)
+	require.Equal(t, []string{"bot", "small"}, mr.Labels)
+	require.Equal(t, []string{"gil", "rita"}, mr.Reviewers)
+
+	// The newest one counts, and a closed one is not opened again.
+	l.CloseMergeRequest(labProject, number, "rita")
+	newer, err := l.host.Open(t.Context(), labProject, order)
+	require.NoError(t, err)
+	require.NotEqual(t, number, newer)
+	found, err = l.host.Find(t.Context(), labProject, branch)
+	require.NoError(t, err)
+	require.Equal(t, newer, found)
+
+	order.Branch = "gone"
+	_, err = l.host.Open(t.Context(), labProject, order)
+	f := failure(t, err)
+	require.Equal(t, failures.InvalidRequest, f.Category)
+	require.Contains(t, f.Message, `Branch "gone" does not exist`)
+}
+
+func TestGitLabEditsAMergeRequest(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, gitlabtest.Project{})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
+	order := delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text.", Draft: true}
+	number, err := l.host.Open(t.Context(), labProject, order)
+	require.NoError(t, err)
+
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Body: "New."}))
+	require.Equal(t, "New.", l.only(t).Description)
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Title: "Add c"}))
+	require.Equal(t, "Draft: Add c", l.only(t).Title, "it stays a draft")
+	p := l.look(t, number)
+	require.True(t, p.Draft)
+	require.Equal(t, "Add c", p.Title)
+
+	l.SetTitle(labProject, number, "[Draft] draft: A person's title")
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Ready: true}))
+	require.Equal(t, "A person's title", l.only(t).Title)
+	require.False(t, l.look(t, number).Draft)
+	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Title: "Add d"}))
+	require.Equal(t, "Add d", l.only(t).Title)
+}
+
+// What agents and logs say must not be executed with the account's rights.
+func TestGitLabExecutesNothingThatATextSays(t *testing.T) {
+	t.Parallel()
+	evil := "Log:\n/close\n  /merge now\r\n\r/approve\r\n/\rtitle x\n/CLOSE\t\n/usr/bin/x failed\nand/or /close"
+	l := newLab(t, gitlabtest.Project{})
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
+	ctx := t.Context()
+	number, err := l.host.Open(ctx, labProject, delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: evil})
+	require.NoError(t, err)
+	thread := l.Thread(labProject, number, "rita", "Why?", gitlabtest.Place{})
+	require.NoError(t, l.host.Edit(ctx, labProject, number, delivery.Edit{Body: evil + "!"}))
+	require.NoError(t, l.host.Comment(ctx, labProject, number, "", evil))
+	require.NoError(t, l.host.Comment(ctx, labProject, number, thread, evil))
+	comments := l.look(t, number).Comments
+	require.Len(t, comments, 1)
+	require.NoError(t, l.host.EditComment(ctx, labProject, number, comments[0].ID, "/close"))
+
+	p := l.look(t, number)
+	require.Equal(t, delivery.Open, p.State)
+	require.Equal(t, "Add b", p.Title)
+	require.Empty(t, p.Reviews)
+	require.Equal(t, `\/close`, p.Comments[0].Body)
+	require.Contains(t, p.Body, "Log:\n\\/close\n  \\/merge now\r\n\r\\/approve\r\n")
+	require.Contains(t, p.Body, "\n/usr/bin/x failed\nand/or /close!", "no more than necessary is changed")
+}
+
+func TestGitLabTalks(t *testing.T) {
+	t.Parallel()
+	l, number := opened(t, gitlabtest.Project{})
+	ctx := t.Context()
+	thread := l.Thread(labProject, number, "rita", "Why one?", gitlabtest.Place{Path: "b.txt", Line: 1})
+	general := l.Thread(labProject, number, "rita", "And the docs?", gitlabtest.Place{})
+	require.NoError(t, l.host.Comment(ctx, labProject, number, thread, "Because."))
+	require.NoError(t, l.host.Comment(ctx, labProject, number, "", "Progress: 1"))
+	require.NoError(t, l.host.Resolve(ctx, labProject, number, thread))
+
+	p := l.look(t, number)
+	require.Len(t, p.Threads, 2)
+	require.Equal(t, thread, p.Threads[0].ID)
+	require.Equal(t, "b.txt", p.Threads[0].Path)
+	require.Equal(t, 1, p.Threads[0].Line)
+	require.True(t, p.Threads[0].Resolved)
+	require.Len(t, p.Threads[0].Comments, 2)
+	require.Equal(t, "Because.", p.Threads[0].Comments[1].Body)
+	require.Equal(t, delivery.Person{Name: gitlabtest.Self, Trusted: true, Self: true}, p.Threads[0].Comments[1].By)
+	require.Equal(t, delivery.Person{Name: "rita", Trusted: true}, p.Threads[0].Comments[0].By)
+	require.Equal(t, general, p.Threads[1].ID)
+	require.Empty(t, p.Threads[1].Path)
+	require.False(t, p.Threads[1].Resolved)
+	require.Len(t, p.Comments, 1)
+	require.Equal(t, "Progress: 1", p.Comments[0].Body)
+	require.Equal(t, p.URL+"#note_"+p.Comments[0].ID, p.Comments[0].URL)
+	require.False(t, p.Comments[0].At.IsZero())
+
+	require.NoError(t, l.host.EditComment(ctx, labProject, number, p.Comments[0].ID, "Progress: 2"))
+	require.Equal(t, "Progress: 2", l.look(t, number).Comments[0].Body)
+
+	for _, err := range []error{
+		l.host.EditComment(ctx, labProject, number, "x", "y"), l.host.EditComment(ctx, labProject, number, "1", "y"),
+		l.host.Comment(ctx, labProject, number, "00", "y"), l.host.Resolve(ctx, labProject, number, "../../../merge"),
+	} {
+		require.Equal(t, failures.InvalidRequest, failure(t, err).Category)
+	}
+}
+
+func TestGitLabMerges(t *testing.T) {
+	t.Parallel()
+	merge := func(t *testing.T, l *lab, number int, head string, method spec.MergeMethod) string {
+		t.Helper()
+		why, err := l.host.Merge(t.Context(), labProject, number, head, method)
+		require.NoError(t, err)
+		return why
+	}
+	t.Run("a commit", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{})
+		head := l.Head(labProject, branch)
+		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
+		p := l.look(t, number)
+		require.Equal(t, delivery.Merged, p.State)
+		require.Equal(t, gitlabtest.Self, p.MergedBy)
+		require.Equal(t, l.Head(labProject, "main"), p.MergedAs)
+		require.Empty(t, p.Blocked)
+		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "405", "it is merged already, as the next look tells")
+	})
+	t.Run("squashed", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{})
+		l.Push(labProject, branch, map[string]string{"c.txt": "two\n"})
+		before := l.Head(labProject, "main")
+		require.Empty(t, merge(t, l, number, l.Head(labProject, branch), spec.MethodSquash))
+		out, err := exec.CommandContext(t.Context(), "git", "-C", l.Dir(labProject), "rev-list", before+"..main").Output()
+		require.NoError(t, err)
+		require.Len(t, strings.Fields(string(out)), 1)
+	})
+	t.Run("a fast-forward", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{FastForward: true})
+		head := l.Head(labProject, branch)
+		require.Empty(t, merge(t, l, number, head, spec.MethodRebase))
+		require.Equal(t, head, l.look(t, number).MergedAs)
+	})
+	t.Run("not another head", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{})
+		head := l.Head(labProject, branch)
+		l.Push(labProject, branch, map[string]string{"c.txt": "two\n"})
+		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "SHA does not match HEAD")
+		require.Equal(t, delivery.Open, l.look(t, number).State)
+	})
+	t.Run("not before it may", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{ThreadsMustBeResolved: true})
+		l.Thread(labProject, number, "rita", "Why?", gitlabtest.Place{})
+		require.Contains(t, merge(t, l, number, l.Head(labProject, branch), spec.MethodMerge), "discussions not resolved")
+	})
+	t.Run("not with conflicts", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{})
+		l.Push(labProject, "main", map[string]string{"b.txt": "other\n"})
+		require.Equal(t, delivery.MergeConflicts, l.look(t, number).Mergeable)
+		require.Contains(t, merge(t, l, number, l.Head(labProject, branch), spec.MethodMerge), "Branch cannot be merged")
+	})
+	t.Run("not without the right", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{NoMerge: true})
+		_, err := l.host.Merge(t.Context(), labProject, number, l.Head(labProject, branch), spec.MethodMerge)
+		f := failure(t, err)
+		require.Equal(t, failures.Auth, f.Category)
+		require.Contains(t, f.Message, "its account may not do this")
+	})
+	t.Run("by a train", func(t *testing.T) {
+		t.Parallel()
+		l, number := opened(t, gitlabtest.Project{Trains: true})
+		head := l.Head(labProject, branch)
+		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
+		p := l.look(t, number)
+		require.Equal(t, delivery.Open, p.State)
+		require.True(t, p.Queued)
+		require.NotEmpty(t, merge(t, l, number, head, spec.MethodMerge))
+		l.RunTrain(labProject)
+		p = l.look(t, number)
+		require.Equal(t, delivery.Merged, p.State)
+		require.False(t, p.Queued)
+	})
+}
+
+func TestGitLabFollowsARenamedProject(t *testing.T) {
+	t.Parallel()
+	l, number := opened(t, gitlabtest.Project{})
+	l.Rename(labProject, "acme/store")
+	ctx := t.Context()
+	r, err := l.host.Repository(ctx, labProject)
+	require.NoError(t, err)
+	require.Equal(t, delivery.Repository{Name: "acme/store", DefaultBranch: "main"}, r)
+	require.Equal(t, number, l.look(t, number).Number)
+	// GitLab changes nothing by the earlier name. The next attempt has the new one.
+	f := failure(t, l.host.Comment(ctx, labProject, number, "", "Still there?"))
+	require.Equal(t, failures.APIError, f.Category)
+	require.Contains(t, f.Message, "Non GET methods are not allowed for moved projects")
+	require.NoError(t, l.host.Comment(ctx, r.Name, number, "", "Still there."))
+	why, err := l.host.Merge(ctx, labProject, number, l.Head("acme/store", branch), spec.MethodMerge)
+	require.NoError(t, err)
+	require.Empty(t, why)
+}
+
+func TestGitLabSaysThatAProjectIsArchivedOrGone(t *testing.T) {
+	t.Parallel()
+	l, number := opened(t, gitlabtest.Project{})
+	l.Archive(labProject)
+	r, err := l.host.Repository(t.Context(), labProject)
+	require.NoError(t, err)
+	require.True(t, r.Archived)
+	f := failure(t, l.host.Comment(t.Context(), labProject, number, "", "Hello"))
+	require.Equal(t, failures.Auth, f.Category)
+	require.Contains(t, f.Message, "which may not be archived", "GitLab does not say why it refuses")
+
+	l.Delete(labProject)
+	for _, name := range []string{labProject, "no/such", "../../../user", "acme/web%2Fshop"} {
+		_, err = l.host.Repository(t.Context(), name)
+		f = failure(t, err)
+		require.Equal(t, failures.InvalidRequest, f.Category)
+		require.Contains(t, f.Message, "it does not exist, or the token may not see it (404)", name)
+	}
+}
+
+func TestGitReachesAProjectOfGitLab(t *testing.T) {
+	t.Parallel()
+	exe, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
+	require.NoError(t, err)
+	root := t.TempDir()
+	dir := filepath.Join(root, "acme", "shop.git")
+	require.NoError(t, exec.CommandContext(t.Context(), "git", "init", "-q", "--bare", "--initial-branch=main", dir).Run())
+	backend := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(exe)), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
+	}
+	s := gitlabtest.New(t, gitlabtest.Options{Path: "/git", Git: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "oauth2" || password != gitlabtest.Token {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	})})
+	s.AddProject(gitlabtest.Project{Name: "acme/shop", Dir: dir})
+	s.Push("acme/shop", "work", map[string]string{"a.txt": "a\n"})
+	host := driver(t, s.URL()+"/")
+	remote, err := host.Remote(t.Context(), "acme/shop")
+	require.NoError(t, err)
+	url := strings.Replace(remote.URL, "://", "://"+remote.User+":"+remote.Password+"@", 1)
+	out, err := exec.CommandContext(t.Context(), "git", "ls-remote", url, "refs/heads/work").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, s.Head("acme/shop", "work")+"\trefs/heads/work\n", string(out))
+}
+
+func TestGitLabRefusesWrongOptions(t *testing.T) {
+	t.Parallel()
+	for text, o := range map[string]codehost.GitLabOptions{
+		"is not a URL":                  {URL: "gitlab.example.com", Token: "x"},
+		"is not a URL: write it":        {URL: "https://user:secret@gitlab.example.com", Token: "x"},
+		"has to begin with https://":    {URL: "http://gitlab.example.com", Token: "x"},
+		"GitLab needs an access token":  {},
+		"has to begin with https://, b": {URL: "ftp://gitlab.example.com", Token: "x"},
+	} {
+		_, err := codehost.NewGitLab(o)
+		require.ErrorContains(t, err, text)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	_, err := codehost.NewGitLab(codehost.GitLabOptions{Token: "x"})
+	require.NoError(t, err)
+}
+
+func TestGitLabFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault    gitlabtest.Fault
+		category failures.Category
+		wait     time.Duration
+		text     string
+	}{
+		"a wrong token": {gitlabtest.Refusal(401, "401 Unauthorized"), failures.Auth, 0, "it is wrong, expired or revoked"},
+		"a missing scope": {
+			gitlabtest.Fault{Status: 403, Body: `{"error":"insufficient_scope","scope":"api"}`}, failures.Auth, 0, "insufficient_scope",
+		},
+		"a missing right":      {gitlabtest.Refusal(403, "403 Forbidden"), failures.Auth, 0, "at least the role Developer"},
+		"nothing there":        {gitlabtest.Refusal(404, "404 Not found"), failures.InvalidRequest, 0, "or the token may not see it"},
+		"a limit":              {gitlabtest.RateLimited(42 * time.Second), failures.RateLimited, 42 * time.Second, "it limits"},
+		"a limit without wait": {gitlabtest.RateLimited(0), failures.RateLimited, time.Minute, "Retry later"},
+		"a limit with a reset": {
+			gitlabtest.Fault{Status: 429, Header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "1767614430"}},
+			failures.RateLimited, 30 * time.Second, "429",
+		},
+		"a bad gateway": {gitlabtest.BadGateway(), failures.APIError, 0, "it fails (502 Bad Gateway)"},
+		"maintenance": {
+			gitlabtest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, failures.APIError, 2 * time.Minute, "503",
+		},
+		"a refusal": {
+			gitlabtest.Refusal(422, "no \x1b[2J \n good"), failures.InvalidRequest, 0,
+			"refuses the request (422 Unprocessable Entity message: no good)",
+		},
+		"a cut":          {gitlabtest.Fault{Cut: true}, failures.APIError, 0, "the connection was closed"},
+		"a lost answer":  {gitlabtest.Fault{Lost: true}, failures.APIError, 0, "the connection was closed"},
+		"a web page":     {gitlabtest.Fault{Status: 200, Body: "<html>sign in"}, failures.APIError, 0, "its answer cannot be read"},
+		"half an answer": {gitlabtest.Fault{Status: 200, Body: `{"id":`}, failures.APIError, 0, "the connection was closed"},
+		"an endless answer": {
+			gitlabtest.Fault{Status: 200, Body: `{"name":"` + strings.Repeat("x", 33<<20)}, failures.APIError, 0, "longer than 32.0 MiB",
+		},
+		"tokens in a text": {
+			gitlabtest.Refusal(400, "bad "+gitlabtest.Token+" glpat-somebody-elses-token-x"), failures.InvalidRequest, 0,
+			"message: bad *** ***",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, gitlabtest.Project{})
+			l.Fail(c.fault)
+			_, err := l.host.Look(t.Context(), labProject, 1)
+			f := failure(t, err)
+			require.Equal(t, c.category, f.Category, f.Message)
+			require.Equal(t, c.wait, f.RetryAfter.Std())
+			require.Contains(t, f.Message, c.text)
+			require.Contains(t, f.Message, "GitLab at 127.0.0.1:")
+			require.Contains(t, f.Message, labProject)
+			require.Len(t, l.Requests(), 1, "the caller tries again, not the driver")
+		})
+	}
+}
+
+func TestGitLabGetsNoAnswer(t *testing.T) {
+	t.Parallel()
+	s := gitlabtest.New(t, gitlabtest.Options{})
+	s.AddProject(gitlabtest.Project{Name: labProject})
+	s.Fail(gitlabtest.Fault{Delay: time.Hour})
+	host, err := codehost.NewGitLab(codehost.GitLabOptions{
+		URL: s.URL(), Token: gitlabtest.Token, Clock: time.Now, Timeout: 50 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	_, err = host.Repository(t.Context(), labProject)
+	f := failure(t, err)
+	require.Equal(t, failures.APIError, f.Category)
+	require.Contains(t, f.Message, "no answer within 50ms")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = host.Repository(ctx, labProject)
+	require.Equal(t, failures.APIError, failure(t, err).Category)
+	s.Close()
+	_, err = host.Repository(t.Context(), labProject)
+	require.Contains(t, failure(t, err).Message, "connection refused")
+}
+
+func TestGitLabSendsItsTokenToNoOtherHost(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	defer other.Close()
+	l := newLab(t, gitlabtest.Project{})
+	l.Fail(gitlabtest.Fault{Status: http.StatusFound, Header: map[string]string{"Location": other.URL}})
+	_, err := l.host.Repository(t.Context(), labProject)
+	f := failure(t, err)
+	require.Equal(t, failures.InvalidRequest, f.Category)
+	require.Contains(t, f.Message, "redirects to another address (302 Found)")
+}
+
+// A caller repeats what it got no answer to. The result is the same as with one request.
+func TestGitLabLosesAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, gitlabtest.Project{})
+	ctx := t.Context()
+	l.Push(labProject, branch, map[string]string{"b.txt": "one\n"})
+	order := delivery.New{Branch: branch, Base: "main", Title: "Add b", Body: "Text."}
+	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/merge_requests").Once())
+	_, err := l.host.Open(ctx, labProject, order)
+	require.Equal(t, failures.APIError, failure(t, err).Category)
+	number, err := l.host.Open(ctx, labProject, order)
+	require.NoError(t, err)
+	require.Len(t, l.MergeRequests(labProject), 1)
+
+	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/notes").Once())
+	require.Equal(t, failures.APIError, failure(t, l.host.Comment(ctx, labProject, number, "", "<!-- marker -->")).Category)
+	require.Equal(t, "<!-- marker -->", l.look(t, number).Comments[0].Body, "the caller finds its marker")
+
+	l.SetJob(labProject, branch, gitlabtest.Job{Name: "unit", Status: "failed"})
+	failed := l.look(t, number).Checks[0]
+	l.Fail(gitlabtest.Fault{Lost: true}.On("POST", "/retry").Once())
+	require.Equal(t, failures.APIError, failure(t, l.host.Rerun(ctx, labProject, failed)).Category)
+	require.NoError(t, l.host.Rerun(ctx, labProject, failed))
+	check := l.look(t, number).Checks[0]
+	require.Equal(t, delivery.CheckPending, check.State)
+	require.Equal(t, 2, check.Runs)
+
+	l.Fail(gitlabtest.Fault{Lost: true}.On("PUT", "/merge").Once())
+	_, err = l.host.Merge(ctx, labProject, number, l.Head(labProject, branch), spec.MethodMerge)
+	require.Equal(t, failures.APIError, failure(t, err).Category)
+	require.Equal(t, delivery.Merged, l.look(t, number).State)
+}
