@@ -92,7 +92,7 @@ func (c *codeHosts) host(name string) (delivery.Host, error) {
 
 func (w *Worker) newCodeHost(s agent.DeliverySettings) (delivery.Host, error) {
 	if s.Host == agent.HostGitLab {
-		return nil, nil
+		return codehost.NewGitLab(codehost.GitLabOptions{URL: s.URL, Token: s.Token, Clock: w.Clock, Version: w.Version})
 	}
 	o := codehost.GitHubOptions{URL: s.URL, Token: s.Token, Clock: w.Clock, Version: w.Version}
 	if s.AppID != 0 {

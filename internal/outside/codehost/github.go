@@ -6,7 +6,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
-	"net"
+
 	"net/http"
 	"net/url"
 	"regexp"
@@ -76,12 +76,9 @@ var _ delivery.Host = (*GitHub)(nil)
 func NewGitHub(o GitHubOptions) (*GitHub, error) {
 	o.URL = strings.TrimRight(cmp.Or(o.URL, publicGitHub), "/")
 	o.Timeout = cmp.Or(o.Timeout, githubTimeout)
-	web, err := url.Parse(o.URL)
-	if err != nil || web.Hostname() == "" || web.User != nil || web.RawQuery != "" {
-		return nil, errors.New("the address of GitHub is not a URL: write it in full, like https://github.example.com")
-	}
-	if web.Scheme != "https" && (web.Scheme != "http" || !net.ParseIP(web.Hostname()).IsLoopback()) {
-		return nil, errors.New("the address of GitHub has to begin with https://, because credentials are sent there")
+	web, err := webAddress("GitHub", o.URL)
+	if err != nil {
+		return nil, err
 	}
 	if (o.Token == "") == (o.App == nil) {
 		return nil, errors.New("GitHub needs either a token or an app")
@@ -110,15 +107,6 @@ func NewGitHub(o GitHubOptions) (*GitHub, error) {
 
 // stay follows no redirect.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// sameHost follows a redirect that stays on the host and keeps the method: a repository was renamed.
-func sameHost(req *http.Request, via []*http.Request) error {
-	first := via[0]
-	if len(via) > 5 || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme || req.Method != first.Method {
-		return http.ErrUseLastResponse
-	}
-	return nil
-}
 
 // githubRepo is the repository of a call.
 type githubRepo struct{ owner, name string }
@@ -183,7 +171,7 @@ func (g *GitHub) Find(ctx context.Context, repository, branch string) (number in
 	return number, err
 }
 
-// Open opens a pull request, or returns the one that is there. Labels and reviewers that do not exist are left out.
+// Open opens a pull request, or returns the one that is there. Labels that do not exist are left out.
 func (g *GitHub) Open(ctx context.Context, repository string, p delivery.New) (number int, err error) {
 	err = g.do(ctx, repository, "open a pull request", func(ctx context.Context, r githubRepo) error {
 		if number, err = g.create(ctx, r, p); err != nil {
@@ -192,16 +180,6 @@ func (g *GitHub) Open(ctx context.Context, repository string, p delivery.New) (n
 		if len(p.Labels) > 0 {
 			_, _, err := g.api.Issues.AddLabelsToIssue(ctx, r.owner, r.name, number, p.Labels)
 			if err := g.fail(err, "label a pull request"); mayPass(err) {
-				return err
-			}
-		}
-		for _, name := range p.Reviewers { // one by one, because one that does not exist makes GitHub refuse all
-			ask := github.ReviewersRequest{Reviewers: []string{name}}
-			if _, team, ok := strings.Cut(name, "/"); ok {
-				ask = github.ReviewersRequest{TeamReviewers: []string{team}}
-			}
-			_, _, err := g.api.PullRequests.RequestReviewers(ctx, r.owner, r.name, number, ask)
-			if err := g.fail(err, "ask for a review"); mayPass(err) {
 				return err
 			}
 		}
@@ -239,11 +217,31 @@ func (g *GitHub) Edit(ctx context.Context, repository string, number int, e deli
 			return nil
 		}
 		p, _, err := g.api.PullRequests.Get(ctx, r.owner, r.name, number)
-		if err != nil || !p.GetDraft() {
+		if err != nil {
 			return err
 		}
-		return g.query(ctx, readyMutation, map[string]any{"id": p.GetNodeID()}, nil)
+		if p.GetDraft() {
+			if err := g.query(ctx, readyMutation, map[string]any{"id": p.GetNodeID()}, nil); err != nil {
+				return err
+			}
+		}
+		return g.askReviewers(ctx, r, number, e.Reviewers)
 	})
+}
+
+// askReviewers asks for reviews, one by one, because a name that does not exist makes GitHub refuse all.
+func (g *GitHub) askReviewers(ctx context.Context, r githubRepo, number int, names []string) error {
+	for _, name := range names {
+		ask := github.ReviewersRequest{Reviewers: []string{name}}
+		if _, team, ok := strings.Cut(name, "/"); ok {
+			ask = github.ReviewersRequest{TeamReviewers: []string{team}}
+		}
+		_, _, err := g.api.PullRequests.RequestReviewers(ctx, r.owner, r.name, number, ask)
+		if err := g.fail(err, "ask for a review"); mayPass(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // set is a field to change; nil: it stays.

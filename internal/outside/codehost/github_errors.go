@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,7 +77,6 @@ func mayPass(err error) bool {
 // fail is an error of the API as a [*failures.Failure]. doing completes "GitHub cannot ...".
 func (g *GitHub) fail(err error, doing string) error {
 	var known *failures.Failure
-	var request *url.Error
 	if err == nil {
 		return nil
 	}
@@ -87,10 +85,7 @@ func (g *GitHub) fail(err error, doing string) error {
 	}
 	answer, said := answerOf(err)
 	if answer == nil {
-		if errors.As(err, &request) { // its address may have secrets
-			err = request.Err
-		}
-		return g.failf(failures.APIError, doing, "it cannot be reached, or gives no usable answer", err.Error())
+		return failures.Failf(failures.APIError, "GitHub at %s cannot %s: %s", g.web.Host, doing, noAnswer(err, g.options.Timeout, g.line))
 	}
 	wait := retryafter.Parse(answer.Header, g.now())
 	category, why := g.judge(err, answer, wait)

@@ -14,12 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 )
 
-// maxPages bounds the pages that are read of a list, and perPage what is on one.
-const (
-	maxPages = 10
-	perPage  = 100
-)
-
 // newest reads the last pages of a list that begins with the oldest. leftOut is how many are on the pages before, roughly.
 func newest[T any](list func(github.ListOptions) ([]*T, *github.Response, error)) (items []*T, leftOut int, err error) {
 	page := 1

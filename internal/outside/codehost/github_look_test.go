@@ -261,7 +261,7 @@ func TestStrangeAnswers(t *testing.T) {
 			s := newSite(t, githubtest.Options{})
 			g, ctx := s.driver(), t.Context()
 			with := work
-			with.Labels, with.Reviewers = []string{"x"}, []string{"ben"}
+			with.Labels = []string{"x"}
 			for _, own := range []bool{false, true} { // with the right answer to what is asked first
 				s.Fail(func(r githubtest.Request) (f githubtest.Fault) {
 					if own && (r.Path == "/user" || strings.HasSuffix(r.Path, "/pulls/1")) {
@@ -278,7 +278,7 @@ func TestStrangeAnswers(t *testing.T) {
 					_, _ = g.Open(ctx, shop, with)
 					_, _ = g.Merge(ctx, shop, 1, "a", "merge")
 					_ = g.Resolve(ctx, shop, 1, "1")
-					_ = g.Edit(ctx, shop, 1, delivery.Edit{Title: "x", Ready: true})
+					_ = g.Edit(ctx, shop, 1, delivery.Edit{Title: "x", Ready: true, Reviewers: []string{"ben"}})
 					for _, id := range []string{"job-1", "run-1-2", "status-a-1", "workflow-1", "", "x"} {
 						_, _ = g.CheckLog(ctx, shop, delivery.Check{ID: id})
 						_ = g.Rerun(ctx, shop, delivery.Check{ID: id})

@@ -131,7 +131,6 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	require.Zero(t, number)
 	number, err = g.Open(ctx, shop, delivery.New{
 		Branch: "work", Base: "main", Title: "Shout", Body: "What was done.", Draft: true, Labels: []string{"maestro"},
-		Reviewers: []string{"ben", "nobody-such", "acme/owners"},
 	})
 	require.NoError(t, err)
 	found, err := g.Find(ctx, shop, "work")
@@ -139,8 +138,6 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	require.Equal(t, number, found)
 	made := s.repo.Pulls()[0]
 	require.Equal(t, []string{"maestro"}, made.Labels)
-	require.Equal(t, []string{"ben"}, made.Reviewers, "one who cannot be asked is left out")
-	require.Equal(t, []string{"owners"}, made.TeamReviewers)
 
 	p := s.look(g, number)
 	require.Equal(t, delivery.PullRequest{
@@ -148,7 +145,11 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 		Draft: true, Title: "Shout", Body: "What was done.", Mergeable: delivery.MergeClean,
 	}, p)
 
-	require.NoError(t, g.Edit(ctx, shop, number, delivery.Edit{Title: "Shout louder", Ready: true}))
+	reviewers := []string{"ben", "nobody-such", "acme/owners"}
+	require.NoError(t, g.Edit(ctx, shop, number, delivery.Edit{Title: "Shout louder", Ready: true, Reviewers: reviewers}))
+	made = s.repo.Pulls()[0]
+	require.Equal(t, []string{"ben"}, made.Reviewers, "one who cannot be asked is left out")
+	require.Equal(t, []string{"owners"}, made.TeamReviewers)
 	require.NoError(t, g.Edit(ctx, shop, number, delivery.Edit{Ready: true}), "it is none already")
 	require.NoError(t, g.Comment(ctx, shop, number, "", "progress"))
 	p = s.look(g, number)
@@ -197,19 +198,21 @@ func TestOpenIsDoneOnce(t *testing.T) {
 	requireFailure(t, err, failures.InvalidRequest, "422: Validation Failed; No commits between main and main")
 }
 
-func TestLabelsAndReviewersThatWaitAreTriedAgain(t *testing.T) {
+func TestLabelsThatWaitAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, githubtest.Options{})
 	g := s.driver()
 	with := work
-	with.Labels, with.Reviewers = []string{"maestro"}, []string{"ben"}
+	with.Labels = []string{"maestro"}
 	s.FailOnce("POST /labels", githubtest.BadGateway())
 	_, err := g.Open(t.Context(), shop, with)
 	requireFailure(t, err, failures.APIError)
 	s.Fail(nil)
+	number, err := g.Open(t.Context(), shop, with)
+	require.NoError(t, err)
 	s.repo.Deny("POST /pulls/{number}/requested_reviewers", "pull_requests=write")
-	_, err = g.Open(t.Context(), shop, with)
-	require.NoError(t, err, "there is a pull request; without a reviewer it is still one")
+	err = g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true, Reviewers: []string{"ben"}})
+	require.NoError(t, err, "without a reviewer it is still a pull request")
 	require.Equal(t, []string{"maestro"}, s.repo.Pulls()[0].Labels)
 }
 

@@ -13,9 +13,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// The bounds of answers, in bytes. A page of 100 comments has at most 26 MB.
+// The bounds of cached answers, in bytes.
 const (
-	maxAnswer       = 32 << 20
 	maxCachedAnswer = 2 << 20
 	maxCache        = 8 << 20
 )

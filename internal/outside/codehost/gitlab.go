@@ -144,7 +144,7 @@ func (g *GitLab) find(ctx context.Context, project, branch, state string) (int, 
 	return 0, err
 }
 
-// Open opens a merge request, or returns the one that is open. Reviewers that do not exist are left out.
+// Open opens a merge request, or returns the one that is open.
 func (g *GitLab) Open(ctx context.Context, repository string, n delivery.New) (int, error) {
 	number, err := g.open(ctx, repository, n)
 	if gitlab.HasStatusCode(err, http.StatusConflict) {
@@ -157,12 +157,8 @@ func (g *GitLab) Open(ctx context.Context, repository string, n delivery.New) (i
 }
 
 func (g *GitLab) open(ctx context.Context, repository string, n delivery.New) (int, error) {
-	reviewers, err := g.accounts(ctx, n.Reviewers)
-	if err != nil {
-		return 0, err
-	}
 	made, _, err := g.api.MergeRequests.CreateMergeRequest(repository, &gitlab.CreateMergeRequestOptions{
-		SourceBranch: &n.Branch, TargetBranch: &n.Base, Title: gitlab.Ptr(titleOf(n.Title, n.Draft)), ReviewerIDs: &reviewers,
+		SourceBranch: &n.Branch, TargetBranch: &n.Base, Title: gitlab.Ptr(titleOf(n.Title, n.Draft)),
 		Description: gitlab.Ptr(withoutActions(n.Body)), Labels: gitlab.Ptr(gitlab.LabelOptions(n.Labels)),
 	}, in(ctx))
 	if err != nil {
@@ -209,7 +205,7 @@ func titleOf(title string, draft bool) string {
 // rights. GitLab shows the same text.
 func withoutActions(text string) string { return quickAction.ReplaceAllString(text, `$1\/$2$3`) }
 
-// Edit changes a merge request.
+// Edit changes a merge request. Reviewers that do not exist are left out.
 func (g *GitLab) Edit(ctx context.Context, repository string, number int, e delivery.Edit) error {
 	var change gitlab.UpdateMergeRequestOptions
 	if e.Body != "" {
@@ -221,6 +217,13 @@ func (g *GitLab) Edit(ctx context.Context, repository string, number int, e deli
 			return g.fail(err, "read merge request !%d of %s", number, repository)
 		}
 		change.Title = gitlab.Ptr(titleOf(cmp.Or(e.Title, mr.Title), mr.Draft && !e.Ready))
+	}
+	if e.Ready && len(e.Reviewers) > 0 {
+		ids, err := g.accounts(ctx, e.Reviewers)
+		if err != nil {
+			return g.fail(err, "find the reviewers of merge request !%d of %s", number, repository)
+		}
+		change.ReviewerIDs = &ids
 	}
 	_, _, err := g.api.MergeRequests.UpdateMergeRequest(repository, int64(number), &change, in(ctx))
 	return g.fail(err, "change merge request !%d of %s", number, repository)

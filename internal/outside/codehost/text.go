@@ -1,7 +1,6 @@
 package codehost
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -9,16 +8,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
-
-// cut is a text of others with at most [delivery.MaxText] bytes.
-func cut(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= delivery.MaxText {
-		return text
-	}
-	note := fmt.Sprintf("\n[The text has %s. The rest is left out.]", textfmt.Size(int64(len(text))))
-	return textfmt.Shorten(text, delivery.MaxText-len(note)) + note
-}
 
 var (
 	// stamp is the time before each line of a log of GitHub Actions.

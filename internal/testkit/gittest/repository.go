@@ -181,3 +181,6 @@ func (s *Server) dir(name string) string {
 func (s *Server) environment() []string {
 	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + s.root, "LC_ALL=C"}
 }
+
+// Dir is the directory of a repository.
+func (s *Server) Dir(name string) string { return s.dir(name) }

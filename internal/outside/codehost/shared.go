@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxAnswer bounds what is read of an answer, in bytes.
+	// maxAnswer bounds what is read of an answer, in bytes. A page of 100 comments of GitHub has at most 26 MB.
 	maxAnswer = 32 << 20
 	// perPage is the largest page that hosts give, and maxPages how many of one list are read.
 	perPage  = 100
