@@ -37,7 +37,8 @@ func (p *pushing) merge(ctx context.Context, ours, theirs string) (commit string
 // mergeTrees returns the tree of a merge with a commit of others, which theirs stands for. Where both sides have changed the
 // same lines, ours are taken if the session knows of that; otherwise it fails with a [*ConflictError].
 func (p *pushing) mergeTrees(ctx context.Context, ours, theirs, others string) (tree string, err error) {
-	said, err := p.git.run(ctx, nil, "merge-tree", "--write-tree", "-z", "--no-messages", "--allow-unrelated-histories", ours, theirs)
+	said, err := p.git.run(ctx, nil, "merge-tree", "--write-tree", "-z", "--no-messages", "--allow-unrelated-histories",
+		ours, theirs)
 	tree, list, _ := strings.Cut(said, "\x00")
 	switch exitCode(err) {
 	case 0:

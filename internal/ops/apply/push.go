@@ -126,8 +126,8 @@ func Push(ctx context.Context, w Work, t PushTarget) (Pushed, error) {
 	if err := t.check(); err != nil {
 		return Pushed{}, err
 	}
-	bounded, cancel := context.WithTimeoutCause(ctx, maxPush, failures.Failf(failures.APIError, "the push to branch %s of %s took longer "+
-		"than %s", t.Branch, t.URL, maxPush))
+	bounded, cancel := context.WithTimeoutCause(ctx, maxPush, failures.Failf(failures.APIError,
+		"the push to branch %s of %s took longer than %s", t.Branch, t.URL, maxPush))
 	defer cancel()
 	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o700); err != nil {
 		return Pushed{}, fmt.Errorf("create the directory of clones: %w", err)
@@ -196,8 +196,8 @@ func (p *pushing) push(ctx context.Context) (out Pushed, err error) {
 		out.Unchanged = true
 		return out, nil
 	}
-	said, err := p.git.run(ctx, nil, "push", "--porcelain", "--quiet", "--no-verify", "--force-with-lease="+p.ref+":"+p.head, "origin",
-		work+":"+p.ref)
+	said, err := p.git.run(ctx, nil, "push", "--porcelain", "--quiet", "--no-verify", "--force-with-lease="+p.ref+":"+p.head,
+		"origin", work+":"+p.ref)
 	if refused, ok := errors.AsType[*gitError](err); ok {
 		if refused.said += "\n" + said; moved.MatchString(said) {
 			err = errMoved

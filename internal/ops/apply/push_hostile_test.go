@@ -86,7 +86,8 @@ func TestAHostileRepositoryRunsNothing(t *testing.T) {
 	evil := strings.Repeat("ab", 20)
 	d.target.StartedOn = d.host.Commit(repository, "main", map[string]string{
 		"sub": gittest.Submodule(evil), "dir": gittest.Link("b"), ".gitattributes": "* filter=evil merge=evil diff=evil\n",
-		".gitmodules": "[submodule \"sub\"]\n\tpath = sub\n\turl = ext::sh -c false\n", ".lfsconfig": "[lfs]\n\turl = http://127.0.0.1:1\n",
+		".gitmodules": "[submodule \"sub\"]\n\tpath = sub\n\turl = ext::sh -c false\n",
+		".lfsconfig":  "[lfs]\n\turl = http://127.0.0.1:1\n",
 	}, "Evil")
 	before := with(began, map[string]string{"dir": gittest.Link("b"), ".gitattributes": "* filter=evil merge=evil diff=evil\n"})
 	push := func(changes map[string]string) (apply.Pushed, error) {
@@ -99,7 +100,9 @@ func TestAHostileRepositoryRunsNothing(t *testing.T) {
 	require.Equal(t, failures.InvalidRequest, failureOf(t, err).Category, err)
 	require.ErrorContains(t, err, ".gitmodules", "git takes no link with this name")
 
-	out, err := push(map[string]string{"dir": gittest.Removed, "dir/file": "x\n", "large": strings.Repeat("0123456789abcdef", 2<<20)})
+	out, err := push(map[string]string{
+		"dir": gittest.Removed, "dir/file": "x\n", "large": strings.Repeat("0123456789abcdef", 2<<20),
+	})
 	require.NoError(t, err)
 	require.Equal(t, "x\n", d.files(out.Head)["dir/file"])
 	require.Equal(t, gittest.Submodule(evil), d.files(out.Head)["sub"])

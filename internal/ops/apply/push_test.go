@@ -24,7 +24,9 @@ import (
 const repository = "acme/shop"
 
 // began are the files of the repository when the session starts.
-var began = map[string]string{"a.txt": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "gone": "x\n", "run": gittest.Executable("#!/bin/sh\n"), "b/c": "c\n"}
+var began = map[string]string{
+	"a.txt": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "gone": "x\n", "run": gittest.Executable("#!/bin/sh\n"), "b/c": "c\n",
+}
 
 // desk has a repository and a session that was started on its first commit.
 type desk struct {
@@ -193,7 +195,9 @@ func TestWhatOthersPushToTheBranchIsMerged(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	first := d.push(map[string]string{"a.txt": "one\n2\n3\n4\n5\n6\n7\n8\n9\n"})
-	theirs := d.host.Commit(repository, d.target.Branch, map[string]string{"a.txt": "one\n2\n3\n4\n5\n6\n7\n8\nnine\n", "mine": "m\n"}, "Mine")
+	theirs := d.host.Commit(repository, d.target.Branch, map[string]string{
+		"a.txt": "one\n2\n3\n4\n5\n6\n7\n8\nnine\n", "mine": "m\n",
+	}, "Mine")
 	kept := d.push(map[string]string{"a.txt": "one\n2\n3\n4\n5\n6\n7\n8\n9\n"})
 	require.Equal(t, theirs, kept.Head)
 	require.True(t, kept.Unchanged)
@@ -208,7 +212,9 @@ func TestWhatOthersPushToTheBranchIsMerged(t *testing.T) {
 	want["a.txt"] = "one\ntwo\nthree\n4\n5\n6\n7\n8\nnine\n"
 	require.Equal(t, want, d.files(third.Head))
 
-	theirs = d.host.Commit(repository, d.target.Branch, map[string]string{"a.txt": "one\ntwo\nthree\nfour\n5\n6\n7\n8\nnine\n"}, "Four")
+	theirs = d.host.Commit(repository, d.target.Branch, map[string]string{
+		"a.txt": "one\ntwo\nthree\nfour\n5\n6\n7\n8\nnine\n",
+	}, "Four")
 	changes := map[string]string{"a.txt": "one\ntwo\nthree\nVIER\n5\n6\n7\n8\n9\n"}
 	_, err := d.try(changes)
 	conflict := conflictOf(t, err)
@@ -356,5 +362,6 @@ func TestARaceOverwritesNothing(t *testing.T) {
 	require.Equal(t, failures.APIError, failureOf(t, err).Category)
 	require.ErrorContains(t, err, "push to branch maestro/s of "+d.target.URL+": the branch has changed")
 	require.Equal(t, "d\n", d.files(d.target.Branch)["b/c"])
-	require.Equal(t, "Again\nAgain\nAgain\nMake it so.\nFirst", d.git("log", "--format=%s", d.target.Branch), "it has tried three times")
+	require.Equal(t, "Again\nAgain\nAgain\nMake it so.\nFirst", d.git("log", "--format=%s", d.target.Branch),
+		"it has tried three times")
 }

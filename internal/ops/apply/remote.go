@@ -118,7 +118,10 @@ func (p *pushing) fetch(ctx context.Context) error {
 
 // fetchRefs fetches commits and trees. Files are fetched when they are needed, if the remote permits that.
 func (p *pushing) fetchRefs(ctx context.Context, refs ...string) error {
-	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none", "origin"}
+	args := []string{
+		"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none",
+		"origin",
+	}
 	_, err := p.git.run(ctx, nil, append(args, refs...)...)
 	return err
 }
@@ -170,7 +173,10 @@ type verdict struct {
 var verdicts = []verdict{
 	{regexp.MustCompile(`returned error: 40[13]\b|Authentication failed|could not read (Username|Password)`), failures.Auth},
 	{regexp.MustCompile(`returned error: 429\b`), failures.RateLimited},
-	{regexp.MustCompile(`returned error: [34]\d\d\b|\[remote rejected\]|repository '.*' not found|invalid refspec`), failures.InvalidRequest},
+	{
+		regexp.MustCompile(`returned error: [34]\d\d\b|\[remote rejected\]|repository '.*' not found|invalid refspec`),
+		failures.InvalidRequest,
+	},
 	{
 		regexp.MustCompile(`(?m)unable to access|RPC failed|hung up|early EOF|disconnect|promisor remote|^(fatal: )?remote`),
 		failures.APIError,
@@ -195,5 +201,6 @@ func (t PushTarget) failure(err error) error {
 	}
 	// A server may repeat what it was sent.
 	said = strings.NewReplacer(t.credentials(), "***", t.Password, "***").Replace(said)
-	return failures.Failf(category, "push to branch %s of %s: %s", safetext.Clip(t.Branch, 100), safetext.Clip(t.URL, 200), safetext.Clip(said, 300))
+	return failures.Failf(category, "push to branch %s of %s: %s", safetext.Clip(t.Branch, 100), safetext.Clip(t.URL, 200),
+		safetext.Clip(said, 300))
 }
