@@ -191,11 +191,13 @@ func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t 
 	if err != nil {
 		return "", nil, err
 	}
-	from := &session.Source{Host: a.env.Host, Dir: f.dir, Include: f.include, LeftOut: snap.LeftOut()}
-	if from.Dir, err = filepath.Abs(f.dir); err != nil {
+	dir, err := filepath.Abs(f.dir)
+	if err != nil {
 		return "", nil, usagef("--workspace: %w", err)
 	}
-	from.Commit, from.Remote = apply.Head(ctx, from.Dir, a.environ), apply.Origin(ctx, from.Dir, a.environ)
+	source := apply.Source(ctx, a.env.Host, dir, a.environ)
+	from := &source
+	from.Include, from.LeftOut = f.include, snap.LeftOut()
 	a.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), from.Dir)
 	for _, note := range from.LeftOut {
 		a.printErr("not taken, %s", note)

@@ -177,8 +177,7 @@ func (c *serveCommand) directories() (all []control.Directory, err error) {
 // directoryNamed is a directory of this host that sessions may start from.
 func (a *app) directoryNamed(name, dir string) control.Directory {
 	return control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
-		commit, remote := apply.Head(ctx, dir, a.environ), apply.Origin(ctx, dir, a.environ)
-		return session.Source{Host: a.env.Host, Dir: dir, Commit: commit, Remote: remote}
+		return apply.Source(ctx, a.env.Host, dir, a.environ)
 	}, Options: func(ctx context.Context, o cas.SnapshotOptions) cas.SnapshotOptions {
 		return apply.WithTracked(ctx, dir, a.environ, o)
 	}}

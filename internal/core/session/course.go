@@ -38,6 +38,8 @@ type Source struct {
 	Commit string `json:"commit,omitempty"`
 	// Remote is the address that the repository was cloned from, without credentials; empty: unknown.
 	Remote string `json:"remote,omitempty"`
+	// Prefix is the path of the directory in the repository, empty or ending in a slash.
+	Prefix string `json:"prefix,omitempty"`
 	// Include lists the patterns of files that were taken although they were ignored, or looked
 	// like files with keys.
 	Include []string `json:"include,omitempty"`

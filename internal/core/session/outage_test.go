@@ -66,13 +66,32 @@ func TestStatedWaitsWinAndExtendPatience(t *testing.T) {
 	require.LessOrEqual(t, o.PatienceFrom.Sub(now), session.MaxRetryAfter.Std(), "people hear of it some time")
 }
 
+// A wait for others is no outage: it ends when its look is due, and an outage after it begins anew.
+func TestAWaitForOthersIsNoOutage(t *testing.T) {
+	t.Parallel()
+	var none *session.Outage
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	f := *failures.Failf(failures.Pending, "waits for a review")
+	f.RetryAfter = textfmt.Duration(10 * time.Minute)
+	o := none.After(f, "github", now, 0, 0.5)
+	require.True(t, o.Pending())
+	require.Equal(t, now.Add(10*time.Minute), o.Until)
+	require.Equal(t, "waits for a review; the next look is at 2026-11-28 12:10:00 UTC", o.String())
+
+	later := now.Add(72 * time.Hour)
+	o = o.After(*failures.Failf(failures.APIError, "502"), "github", later, textfmt.Duration(time.Minute), 0)
+	require.Equal(t, later, o.Since, "patience is not over because a review took three days")
+	require.False(t, o.Pending())
+}
+
 // TestTroubleOfProvidersAndHostsIsWaitedOut and no other.
 func TestTroubleOfProvidersAndHostsIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	for _, c := range failures.Categories() {
 		f := failures.Failf(c, "m")
 		require.NotEmpty(t, failures.RuleFor(c).Owner, c)
-		require.Equal(t, c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError, f.MayPass(), c)
+		waits := c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError || c == failures.Pending
+		require.Equal(t, waits, f.MayPass(), c)
 		counts := func() int {
 			return session.CountedAttempts(session.RoundLog{Attempts: []session.AttemptReport{{Failure: *f}}}.Failures())
 		}

@@ -40,7 +40,7 @@ func (r *run) push(ctx context.Context, onBase bool) error {
 		Dir:   filepath.Join(r.Dir, safetext.Portable(r.job.Agent+"/"+r.record.Repository)), Environ: r.Environ,
 	}
 	if r.order.Source != nil {
-		to.StartedOn = r.order.Source.Commit
+		to.StartedOn, to.Prefix = r.order.Source.Commit, r.order.Source.Prefix
 	}
 	if r.wanted().Retried && r.record.Asked == delivery.AskBranch { // whatever the branch is now
 		to.Previous = r.record.AskedFor

@@ -445,9 +445,9 @@ func TestWhoHasToActOnAnError(t *testing.T) {
 		{answer(429, `<html>`), failures.RateLimited, "429", time.Minute, time.Minute},
 		{githubtest.BadGateway(), failures.APIError, "it fails (502", 0, 0},
 		{answer(503, `{}`, "Retry-After", "7"), failures.APIError, "503", 7 * time.Second, 7 * time.Second},
-		{answer(200, `<html>Sign in</html>`), failures.APIError, "no usable answer", 0, 0},
-		{githubtest.Fault{Cut: true}, failures.APIError, "cannot be reached", 0, 0},
-		{githubtest.Fault{Delay: time.Minute}, failures.APIError, "cannot be reached", 0, 0},
+		{answer(200, `<html>Sign in</html>`), failures.APIError, "cannot be read", 0, 0},
+		{githubtest.Fault{Cut: true}, failures.APIError, "the connection was closed", 0, 0},
+		{githubtest.Fault{Delay: time.Minute}, failures.APIError, "no answer within", 0, 0},
 		{answer(401, `{"message": "Bad credentials `+githubtest.Token+` \u001b[2J ghs_abc.def-x"}`), failures.Auth, "*** ***", 0, 0},
 	} {
 		t.Run(fmt.Sprint(c.fault.Status, c.words), func(t *testing.T) {

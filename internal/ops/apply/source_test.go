@@ -3,9 +3,12 @@ package apply
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 func TestWhereARepositoryWasClonedFrom(t *testing.T) {
@@ -23,7 +26,11 @@ func TestWhereARepositoryWasClonedFrom(t *testing.T) {
 			cmd.Dir = dir
 			require.NoError(t, cmd.Run())
 		}
-		require.Equal(t, want, Origin(t.Context(), dir, os.Environ()), at)
+		below := filepath.Join(dir, "below")
+		require.NoError(t, os.Mkdir(below, 0o700))
+		got := Source(t.Context(), "h", below, os.Environ())
+		require.Equal(t, session.Source{Host: "h", Dir: below, Remote: want, Prefix: "below/"}, got, at)
 	}
-	require.Empty(t, Origin(t.Context(), t.TempDir(), append(os.Environ(), "GIT_CEILING_DIRECTORIES="+os.TempDir())))
+	got := Source(t.Context(), "", t.TempDir(), append(os.Environ(), "GIT_CEILING_DIRECTORIES="+os.TempDir()))
+	require.Empty(t, got.Commit+got.Remote+got.Prefix)
 }
