@@ -88,8 +88,23 @@ func (t gitlabTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // in makes the context of a request.
 func in(ctx context.Context) gitlab.RequestOptionFunc { return gitlab.WithContext(ctx) }
 
+var errEmpty = errors.New("it is empty")
+
+// got is an answer with one thing.
+func got[T any](thing *T, _ *gitlab.Response, err error) (*T, error) {
+	if thing == nil && err == nil {
+		err = errEmpty
+	}
+	return thing, err
+}
+
 // pages reads a list page by page, at most [maxPages] of them.
 func pages[T any](read func(page gitlab.RequestOptionFunc) ([]*T, *gitlab.Response, error)) (all []*T, err error) {
+	defer func() {
+		if recover() != nil { // the library copies merge requests, and does not expect null
+			err = errEmpty
+		}
+	}()
 	var page gitlab.RequestOptionFunc
 	for more, n := true, 0; more && n < maxPages; n++ {
 		some, resp, err := read(page)
@@ -109,7 +124,7 @@ func present[T any](list []*T) []*T {
 
 // Repository returns a project, also by a name that it had before. GitLab changes nothing by such a name.
 func (g *GitLab) Repository(ctx context.Context, name string) (delivery.Repository, error) {
-	p, _, err := g.api.Projects.GetProject(name, nil, in(ctx))
+	p, err := got(g.api.Projects.GetProject(name, nil, in(ctx)))
 	if err != nil {
 		return delivery.Repository{}, g.fail(err, "read the project %s", name)
 	}
@@ -157,19 +172,22 @@ func (g *GitLab) Open(ctx context.Context, repository string, n delivery.New) (i
 }
 
 func (g *GitLab) open(ctx context.Context, repository string, n delivery.New) (int, error) {
-	made, _, err := g.api.MergeRequests.CreateMergeRequest(repository, &gitlab.CreateMergeRequestOptions{
+	made, err := got(g.api.MergeRequests.CreateMergeRequest(repository, &gitlab.CreateMergeRequestOptions{
 		SourceBranch: &n.Branch, TargetBranch: &n.Base, Title: gitlab.Ptr(titleOf(n.Title, n.Draft)),
 		Description: gitlab.Ptr(withoutActions(n.Body)), Labels: gitlab.Ptr(gitlab.LabelOptions(n.Labels)),
-	}, in(ctx))
+	}, in(ctx)))
 	if err != nil {
 		return 0, err
 	}
 	return int(made.IID), nil
 }
 
-// accounts returns the ids of the active accounts with some names.
-func (g *GitLab) accounts(ctx context.Context, names []string) ([]int64, error) {
+// reviewers returns the ids of the reviewers that there are, and of the active accounts with some names.
+func (g *GitLab) reviewers(ctx context.Context, are []*gitlab.BasicUser, names []string) ([]int64, error) {
 	ids := []int64{}
+	for _, u := range present(are) {
+		ids = append(ids, u.ID)
+	}
 	for _, name := range names {
 		name = strings.TrimPrefix(name, "@")
 		users, _, err := g.api.Users.ListUsers(&gitlab.ListUsersOptions{Username: &name}, in(ctx))
@@ -177,7 +195,7 @@ func (g *GitLab) accounts(ctx context.Context, names []string) ([]int64, error) 
 			return nil, err
 		}
 		for _, u := range present(users) {
-			if strings.EqualFold(u.Username, name) && u.State == "active" {
+			if strings.EqualFold(u.Username, name) && u.State == "active" && !slices.Contains(ids, u.ID) {
 				ids = append(ids, u.ID)
 			}
 		}
@@ -211,19 +229,19 @@ func (g *GitLab) Edit(ctx context.Context, repository string, number int, e deli
 	if e.Body != "" {
 		change.Description = gitlab.Ptr(withoutActions(e.Body))
 	}
-	if e.Title != "" || e.Ready {
-		mr, _, err := g.api.MergeRequests.GetMergeRequest(repository, int64(number), nil, in(ctx))
+	if e.Title != "" || e.Ready { // the title has the mark of a draft, and all reviewers are set at once
+		mr, err := got(g.api.MergeRequests.GetMergeRequest(repository, int64(number), nil, in(ctx)))
 		if err != nil {
 			return g.fail(err, "read merge request !%d of %s", number, repository)
 		}
 		change.Title = gitlab.Ptr(titleOf(cmp.Or(e.Title, mr.Title), mr.Draft && !e.Ready))
-	}
-	if e.Ready && len(e.Reviewers) > 0 {
-		ids, err := g.accounts(ctx, e.Reviewers)
-		if err != nil {
-			return g.fail(err, "find the reviewers of merge request !%d of %s", number, repository)
+		if len(e.Reviewers) > 0 {
+			ids, err := g.reviewers(ctx, mr.Reviewers, e.Reviewers)
+			if err != nil {
+				return g.fail(err, "find the reviewers of merge request !%d of %s", number, repository)
+			}
+			change.ReviewerIDs = &ids
 		}
-		change.ReviewerIDs = &ids
 	}
 	_, _, err := g.api.MergeRequests.UpdateMergeRequest(repository, int64(number), &change, in(ctx))
 	return g.fail(err, "change merge request !%d of %s", number, repository)
@@ -271,7 +289,7 @@ var notNow = []int{
 func (g *GitLab) Merge(
 	ctx context.Context, repository string, number int, head string, method spec.MergeMethod,
 ) (why string, err error) {
-	p, _, err := g.api.Projects.GetProject(repository, nil, in(ctx))
+	p, err := got(g.api.Projects.GetProject(repository, nil, in(ctx)))
 	if err != nil {
 		return "", g.fail(err, "read the project %s", repository)
 	}
@@ -291,7 +309,7 @@ func (g *GitLab) Merge(
 		return "", g.fail(err, "merge merge request !%d of %s", number, repository)
 	}
 	why = "GitLab refuses the merge (" + g.said(refusal) + ")"
-	if mr, _, err := g.api.MergeRequests.GetMergeRequest(p.ID, int64(number), nil, in(ctx)); err == nil {
+	if mr, err := got(g.api.MergeRequests.GetMergeRequest(p.ID, int64(number), nil, in(ctx))); err == nil {
 		why = strings.Join(append(blocked(mr, nil), why), "; ")
 	}
 	return why, nil

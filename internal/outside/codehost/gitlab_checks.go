@@ -66,7 +66,7 @@ func (l *gitlabLook) tests(ctx context.Context, p *gitlab.Pipeline, head string)
 	if !strings.HasPrefix(p.Ref, "refs/merge-requests/") {
 		return false, nil
 	}
-	merge, _, err := l.api.Commits.GetCommit(l.project, p.SHA, nil, in(ctx))
+	merge, err := got(l.api.Commits.GetCommit(l.project, p.SHA, nil, in(ctx)))
 	if errors.Is(err, gitlab.ErrNotFound) {
 		return false, nil
 	}
@@ -141,12 +141,12 @@ func (g *GitLab) CheckLog(ctx context.Context, repository string, c delivery.Che
 		return log, err
 	case kind == pipelineCheck:
 		var p *gitlab.Pipeline
-		if p, _, err = g.api.Pipelines.GetPipeline(repository, id, in(ctx)); err == nil {
+		if p, err = got(g.api.Pipelines.GetPipeline(repository, id, in(ctx))); err == nil {
 			log.Tail = textfmt.Tail(safetext.Block(p.YamlErrors), delivery.MaxText)
 		}
 		return log, g.fail(err, "read pipeline %d of %s", id, repository)
 	}
-	job, _, err := g.api.Jobs.GetJob(repository, id, in(ctx))
+	job, err := got(g.api.Jobs.GetJob(repository, id, in(ctx)))
 	if err != nil {
 		return log, g.fail(err, "read job %d of %s", id, repository)
 	}

@@ -41,12 +41,12 @@ func (g *GitLab) Look(ctx context.Context, repository string, number int) (deliv
 
 // look reads a merge request. Its errors are those of the API.
 func (l *gitlabLook) look(ctx context.Context, number int64) (p delivery.PullRequest, err error) {
-	if l.mr, _, err = l.api.MergeRequests.GetMergeRequest(l.project, number, nil, in(ctx)); err != nil {
+	if l.mr, err = got(l.api.MergeRequests.GetMergeRequest(l.project, number, nil, in(ctx))); err != nil {
 		return p, err
 	}
 	p = pullRequest(l.mr)
 	// The merge request itself learns of a push later, and never that its branch is gone.
-	branch, _, err := l.api.Branches.GetBranch(l.project, l.mr.SourceBranch, in(ctx))
+	branch, err := got(l.api.Branches.GetBranch(l.project, l.mr.SourceBranch, in(ctx)))
 	switch {
 	case errors.Is(err, gitlab.ErrNotFound):
 	case err != nil:
@@ -57,7 +57,7 @@ func (l *gitlabLook) look(ctx context.Context, number int64) (p delivery.PullReq
 			return p, err
 		}
 	}
-	if l.approvals, _, err = l.api.MergeRequestApprovals.GetConfiguration(l.project, number, in(ctx)); err != nil {
+	if l.approvals, err = got(l.api.MergeRequestApprovals.GetConfiguration(l.project, number, in(ctx))); err != nil {
 		return p, err
 	}
 	p.Mergeable, p.Blocked = mergeable(l.mr, p.Head), blocked(l.mr, l.approvals)
@@ -254,7 +254,7 @@ func (l *gitlabLook) person(account int64, name string) delivery.Person {
 // people finds out which of those who write may write to the project, and are no bots.
 func (l *gitlabLook) people(ctx context.Context, verdicts []verdict) error {
 	if l.self = l.GitLab.self.Load(); l.self == 0 {
-		account, _, err := l.api.Users.CurrentUser(in(ctx))
+		account, err := got(l.api.Users.CurrentUser(in(ctx)))
 		if err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (g *GitLab) human(ctx context.Context, account int64) (bool, error) {
 	if bot, ok := g.bots.Load(account); ok {
 		return !bot.(bool), nil
 	}
-	u, _, err := g.api.Users.GetUser(account, gitlab.GetUsersOptions{}, in(ctx))
+	u, err := got(g.api.Users.GetUser(account, gitlab.GetUsersOptions{}, in(ctx)))
 	if err != nil {
 		return false, err
 	}

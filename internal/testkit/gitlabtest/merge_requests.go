@@ -314,6 +314,10 @@ func (s *Server) json(mr *mergeRequest) map[string]any {
 			}
 		}
 	}
+	reviewers := []any{}
+	for u := range mr.reviewers {
+		reviewers = append(reviewers, u.json())
+	}
 	status := mr.mergeStatus()
 	m := map[string]any{
 		"id": mr.id, "iid": mr.number, "project_id": p.id, "source_project_id": from, "target_project_id": p.id, "title": mr.title,
@@ -324,6 +328,7 @@ func (s *Server) json(mr *mergeRequest) map[string]any {
 		"user_notes_count": notes,
 		"created_at":       timeOf(mr.id), "web_url": fmt.Sprintf("%s/%s/-/merge_requests/%d", s.URL(), p.Name, mr.number),
 		"diff_refs": mr.refs(p), "user": map[string]any{"can_merge": !p.NoMerge}, "head_pipeline": nil, "squash": mr.squash,
+		"reviewers": reviewers,
 	}
 	if pipeline := mr.headPipeline(); pipeline != nil {
 		m["head_pipeline"] = s.pipelineJSON(p, pipeline)
@@ -389,21 +394,29 @@ func (s *Server) createMergeRequest(c *call) (int, any) {
 	if labels := c.text("labels"); labels != "" {
 		mr.labels = strings.Split(labels, ",")
 	}
-	ids, _ := c.body["reviewer_ids"].([]any)
-	for _, id := range ids {
-		for _, u := range s.users {
-			if n, ok := id.(float64); ok && int64(n) == u.id {
-				mr.reviewers[u] = "unreviewed"
-			}
-		}
-	}
 	s.open(p, mr)
 	return http.StatusCreated, s.json(mr)
 }
 
+// setReviewers sets all reviewers. Those that there were keep their state.
+func (s *Server) setReviewers(mr *mergeRequest, ids []any) {
+	are := map[*user]string{}
+	for _, id := range ids {
+		for _, u := range s.users {
+			if n, ok := id.(float64); ok && int64(n) == u.id {
+				are[u] = cmp.Or(mr.reviewers[u], "unreviewed")
+			}
+		}
+	}
+	mr.reviewers = are
+}
+
 func (s *Server) updateMergeRequest(c *call) (int, any) {
-	if !c.has("title") && !c.has("description") && !c.has("state_event") {
-		return refuse(http.StatusBadRequest, "title, description, state_event are missing, at least one parameter must be provided")
+	if !c.has("title") && !c.has("description") && !c.has("reviewer_ids") {
+		return refuse(http.StatusBadRequest, "title, description, reviewer_ids are missing, at least one parameter must be provided")
+	}
+	if ids, ok := c.body["reviewer_ids"].([]any); ok {
+		s.setReviewers(c.mr, ids)
 	}
 	if c.has("title") {
 		c.mr.title = c.text("title")
