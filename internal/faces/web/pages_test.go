@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
@@ -279,12 +280,35 @@ func TestAnAttemptShowsItsFeedback(t *testing.T) {
 	require.NotContains(t, third, "got 3 notes, want 2", "the failure of another pass is no feedback")
 }
 
+// The review of work that was sent back shows what has changed since, as soon as the work is done again.
+func TestAReviewShowsWhatHasChangedSinceTheWorkWasSentBack(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	done := []session.CheckpointAssignment{{AssignmentID: spec.AssignmentID{Phase: "frontend", Persona: "designer"}}}
+	for _, c := range []struct {
+		checkpoint session.Checkpoint
+		since      bool
+	}{
+		{session.Checkpoint{Assignments: done}, false},
+		{session.Checkpoint{Reworks: []session.Rework{{To: "frontend", Undone: done}}}, false},
+		{session.Checkpoint{Reworks: []session.Rework{{To: "frontend", Undone: done}}, Assignments: done}, true},
+	} {
+		p.work.Checkpoint = c.checkpoint
+		_, text := visit(t, server.URL+"/sessions/web-7/phases/frontend")
+		require.Equal(t, c.since, strings.Contains(text, "Since it was sent back"))
+	}
+}
+
 // fiftyApprovals wait for a person, besides a session of which eight assignments wait for one budget.
 func fiftyApprovals(p *plane) {
 	p.inbox.Waiting = nil
 	add := func(id string, r session.Request) {
-		e := control.EntryOf(session.Status{Session: id, Team: "web", Usage: cost.Usage{CostUSD: 2e9}}, r)
-		e.Requirement, e.Summary, e.Files, e.Redone = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4, id == "web-2"
+		e := control.EntryOf(session.Status{
+			Session: id, Team: "web", Usage: cost.Usage{CostUSD: 2e9},
+			Phases: []session.PhaseStatus{{Name: "build", SentBack: id == "web-2" || r.Kind != session.ForApproval}},
+		}, r)
+		e.Requirement, e.Summary, e.Files = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4
 		p.inbox.Waiting = append(p.inbox.Waiting, e)
 	}
 	for i := range 49 {
@@ -318,6 +342,7 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 		"The flag, its help and two tests.", "· 4 files", "· $2.00", `<span class="chip good">done again</span>`,
 		"See what has changed since")
 	require.Equal(t, 50, strings.Count(text, `<li class="request-row`))
+	require.Equal(t, 1, strings.Count(text, ">done again<"), "not of requests for help")
 	require.NotContains(t, text, "<details id=\"details-"+keyOf("web-0", "r-0")+"\" open")
 	_, text = visit(t, server.URL+"/inbox?q=web-48&kind=approval")
 	require.Equal(t, 1, strings.Count(text, `<li class="request-row`))

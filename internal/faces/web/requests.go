@@ -126,14 +126,9 @@ func keyOf(names ...string) string {
 
 // cardsOf are the cards of a session's own page.
 func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []RequestCard {
-	var entries []control.InboxEntry
-	for _, h := range v.Help {
-		e := control.EntryOf(v, h)
-		e.Choices = control.ChoicesFor(ctx, h.Quorum, e.Choices)
-		entries = append(entries, e)
-	}
 	var cards []RequestCard
-	for _, e := range control.Together(entries) {
+	for _, e := range control.EntriesOf(v) {
+		e.Choices = control.ChoicesFor(ctx, e.Quorum, e.Choices)
 		c := s.card(ctx, e, back)
 		c.OwnPage = true
 		cards = append(cards, c)
