@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +300,24 @@ func TestAReviewShowsWhatHasChangedSinceTheWorkWasSentBack(t *testing.T) {
 		_, text := visit(t, server.URL+"/sessions/web-7/phases/frontend")
 		require.Equal(t, c.since, strings.Contains(text, "Since it was sent back"))
 	}
+}
+
+// Whoever has answered gets on to the next request, the oldest that the person can answer.
+func TestAPageWithoutARequestLeadsToTheNext(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	next := regexp.MustCompile(`href="([^"]*)"><svg[^>]*><path[^>]*/></svg>Next request`)
+	leads := func(path string) string {
+		_, text := visit(t, server.URL+path)
+		return strings.Join(append(next.FindStringSubmatch(text), "", "")[1:2], "")
+	}
+	require.Empty(t, leads("/sessions/web-7/phases/frontend"), "it has one itself")
+	require.Equal(t, "/sessions/web-5/phases/backend/developer", leads("/sessions/web-7/phases/documentation"))
+	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return !e.Kind.OfPhase() })
+	require.Equal(t, "/sessions/web-7/phases/frontend#changes", leads("/sessions/web-7/phases/documentation"))
+	p.inbox.Waiting = nil
+	require.Empty(t, leads("/sessions/web-7/phases/documentation"))
 }
 
 // fiftyApprovals wait for a person, besides a session of which eight assignments wait for one budget.

@@ -118,6 +118,17 @@ func isForOthers(ctx context.Context, e control.InboxEntry) bool {
 	return !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
 }
 
+// pageOf is the page on which a request is answered.
+func pageOf(e control.InboxEntry) string {
+	switch {
+	case e.Kind.OfPhase() && e.Phase != "":
+		return phaseURL(e.Session, e.Phase) + "#changes"
+	case e.Persona != "":
+		return assignmentURL(e.Session, e.Phase, e.Persona)
+	}
+	return sessionURL(e.Session)
+}
+
 // keyOf is a short name for what other names identify, fit for an element's id.
 func keyOf(names ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
