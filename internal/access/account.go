@@ -147,68 +147,27 @@ func invitedTo(roles Roles) string {
 // errNoInvitation says that a code is unknown, used or too old.
 var errNoInvitation = errors.New("the link was used already, or is too old; ask an admin for another")
 
-// invitation finds the invitation of a code, or answers the request.
-func (g *Guard) invitation(w http.ResponseWriter, r *http.Request, v visit, code string) (inv state.Invitation, p Person,
-	ok bool,
-) {
-	inv, p, err := g.options.DB.Invitation(r.Context(), hashOf(code))
-	g.refuseInvitation(w, r, v, err)
-	return inv, p, err == nil
+func (g *Guard) joinFormOf(ctx context.Context, code string) (fault, error) {
+	inv, p, err := g.options.DB.Invitation(ctx, hashOf(code))
+	return joinPage(http.StatusOK, "", inv, p, code), err
 }
 
-// refuseInvitation answers a request whose invitation cannot be used; it does nothing without an error.
-func (g *Guard) refuseInvitation(w http.ResponseWriter, r *http.Request, v visit, err error) {
-	switch {
-	case errors.Is(err, state.ErrNotFound):
-		wait := g.failures.note(r.Context(), v, "login", errNoInvitation.Error())
-		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: errNoInvitation.Error(), signIn: true},
-			wait))
-	case err != nil:
-		g.refuse(w, r, v, err)
-	}
-}
-
-// showInvitation shows the form of an invitation, which the form alone uses up: programs look at links before people do.
-func (g *Guard) showInvitation(w http.ResponseWriter, r *http.Request, v visit) {
-	code := r.URL.Query().Get("code")
-	if r.Method == http.MethodHead || r.Header.Get("Sec-Purpose") != "" {
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	if !g.mayBeSent(w, r, v) {
-		return
-	}
-	inv, p, err := g.options.DB.Invitation(r.Context(), hashOf(code))
-	_, out := g.identify(r, v)
-	switch {
-	case err == nil:
-		g.showJoin(w, r, http.StatusOK, "", inv, p, code)
-	case errors.Is(err, state.ErrNotFound) && out == nil: // the person comes again
-		http.Redirect(w, r, "/", http.StatusSeeOther)
-	case errors.Is(err, state.ErrNotFound) && isCrossSiteNavigation(r):
-		g.refuse(w, r, v, errNoCredential)
-	default:
-		g.refuseInvitation(w, r, v, err)
-	}
-}
-
-func (g *Guard) showJoin(w http.ResponseWriter, r *http.Request, status int, text string, inv state.Invitation, p Person,
-	code string,
-) {
-	g.answer(w, r, fault{
+func joinPage(status int, text string, inv state.Invitation, p Person, code string) fault {
+	return fault{
 		status: status, title: "Welcome, " + p.Name, text: text,
 		join: &joinForm{p.Name, code, p.By, invitedTo(p.Roles), inv.Purpose, minPassword, maxPassword},
-	})
+	}
 }
 
 // join makes an account usable, or usable again, with a password, and signs its person in.
 func (g *Guard) join(w http.ResponseWriter, r *http.Request, v visit) {
 	code, password := r.PostFormValue("code"), r.PostFormValue("password")
-	inv, p, ok := g.invitation(w, r, v, code)
-	if !ok {
+	inv, p, err := g.options.DB.Invitation(r.Context(), hashOf(code))
+	if err != nil {
+		g.refuseLink(w, r, v, err, errNoInvitation)
 		return
 	}
-	err := checkPassword(password)
+	err = checkPassword(password)
 	switch {
 	case inv.Purpose == state.ForDevice:
 		err = errors.New("this link is for a passkey")
@@ -216,7 +175,7 @@ func (g *Guard) join(w http.ResponseWriter, r *http.Request, v visit) {
 		err = errors.New("the two passwords differ")
 	}
 	if err != nil {
-		g.showJoin(w, r, http.StatusUnprocessableEntity, err.Error(), inv, p, code)
+		g.answer(w, r, joinPage(http.StatusUnprocessableEntity, err.Error(), inv, p, code))
 		return
 	}
 	stored, err := g.hash(r.Context(), v, password)
@@ -227,7 +186,7 @@ func (g *Guard) join(w http.ResponseWriter, r *http.Request, v visit) {
 		err = g.begin(w, r, v, accountBrowser(p), stored, "invitation", browserLifetime)
 	}
 	if err != nil {
-		g.refuseInvitation(w, r, v, err)
+		g.refuseLink(w, r, v, err, errNoInvitation)
 		return
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -371,7 +330,7 @@ func (g *Guard) linkDevice(r *http.Request, v visit, own Person, browser state.B
 		return g.options.DB.Invite(ctx, own, state.Invitation{Hash: hashOf(code), Person: own.ID, Purpose: state.ForDevice},
 			deviceLifetime)
 	})
-	return fault{status: http.StatusOK, title: "Another device", link: v.origin() + joinPath + "?code=" + code, back: accountPath},
+	return fault{status: http.StatusOK, title: "Another device", device: v.origin() + joinPath + "?code=" + code, back: accountPath},
 		err
 }
 

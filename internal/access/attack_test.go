@@ -128,13 +128,13 @@ func TestNobodyElseChoosesTheSession(t *testing.T) {
 	_, port, _ := strings.Cut(s.address, ":")
 	// Fixation: the id that somebody had before signing in signs nobody in afterwards.
 	u := s.user()
-	got := u.get(s.link(), "Cookie: maestro-"+port+"=chosen")
+	got := u.follow(s.link(), "Cookie: maestro-"+port+"=chosen")
 	require.Equal(t, 303, got.StatusCode)
 	require.NotEqual(t, "chosen", got.Cookies()[0].Value)
 	require.Equal(t, 401, s.user().get("/", "Cookie: maestro-"+port+"=chosen").StatusCode)
 	// Signing in again ends the session before.
 	before := cookieOf(t, u)
-	require.Equal(t, 303, u.get(s.link()).StatusCode)
+	require.Equal(t, 303, u.follow(s.link()).StatusCode)
 	require.NotEqual(t, before, cookieOf(t, u))
 	require.Equal(t, 401, s.user().get("/", "Cookie: "+before).StatusCode)
 	// Tossing: another server of this host sets a cookie of the same name.
@@ -183,7 +183,7 @@ func TestAProxyIsBelievedOnlyWhereItIsNamed(t *testing.T) {
 	}
 	s := newSite(t, behind("127.0.0.0/8"))
 	code := s.link()[len("https://maestro.example"):]
-	got := s.user().get(code, forwarded...)
+	got := s.user().follow(code, forwarded...)
 	require.Equal(t, 303, got.StatusCode)
 	cookie := got.Cookies()[0]
 	require.Equal(t, "__Host-maestro", cookie.Name)
@@ -198,7 +198,7 @@ func TestAProxyIsBelievedOnlyWhereItIsNamed(t *testing.T) {
 	stranger := newSite(t, behind("10.0.0.0/8"))
 	require.Equal(t, 200, stranger.user().get("/health", forwarded...).StatusCode)
 	require.Equal(t, 421, stranger.user().get("/health", append(forwarded, "Host: x.example")...).StatusCode)
-	got = stranger.user().get(stranger.link()[len("https://maestro.example"):], forwarded...)
+	got = stranger.user().follow(stranger.link()[len("https://maestro.example"):], forwarded...)
 	require.NotEqual(t, "__Host-maestro", got.Cookies()[0].Name)
 }
 
@@ -266,7 +266,7 @@ func TestFailuresAreLimited(t *testing.T) {
 	require.Equal(t, map[int]int{401: 10, 429: 20}, statuses)
 	require.Equal(t, 429, attacker.get("/", "Authorization: Bearer x", "X-Forwarded-For: 192.0.2.1").StatusCode,
 		"codes and tokens count together")
-	require.Equal(t, 303, s.user().get(s.link(), "X-Forwarded-For: 192.0.2.1").StatusCode,
+	require.Equal(t, 303, s.user().follow(s.link(), "X-Forwarded-For: 192.0.2.1").StatusCode,
 		"who has a link gets in from the same address")
 	s.clock.advance(6 * time.Second)
 	require.Equal(t, 401, attacker.get("/login?code=x", "X-Forwarded-For: 192.0.2.1").StatusCode)

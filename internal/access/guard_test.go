@@ -158,9 +158,16 @@ func (u *user) get(path string, headers ...string) reply {
 func (s *site) browser() *user {
 	s.t.Helper()
 	u := s.user()
-	got := u.get(s.link())
+	got := u.follow(s.link())
 	require.Equal(s.t, 303, got.StatusCode, got.text)
 	return u
+}
+
+// follow sends the form of a one-time link.
+func (u *user) follow(link string, headers ...string) reply {
+	u.t.Helper()
+	at, code, _ := strings.Cut(link, "?")
+	return u.send("POST", at+"/link", code, append(headers, "Content-Type: application/x-www-form-urlencoded")...)
 }
 
 func (s *site) link() string {
@@ -178,10 +185,16 @@ func TestALinkSignsInOnce(t *testing.T) {
 	link := s.link()
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+/login\?code=[A-Za-z0-9_-]{43}$`, link)
 	u := s.user()
-	require.Equal(t, 204, u.send("HEAD", link, "").StatusCode, "a preview does not use it up")
-	require.Equal(t, 204, u.get(link, "Sec-Purpose: prefetch;prerender").StatusCode)
+	for range 2 {
+		shown := u.get(link, html)
+		require.Equal(t, 200, shown.StatusCode, "the preview of a chat does not use it up")
+		require.Contains(t, shown.text, ">Sign in as ann@desk</button>")
+		require.Equal(t, "strict-origin", shown.Header.Get("Referrer-Policy"))
+		require.Empty(t, shown.Cookies())
+	}
+	require.Equal(t, 403, u.follow(link, "Origin: http://evil.example").StatusCode, "another site signs nobody in")
 
-	got := u.get(link)
+	got := u.follow(link, "Origin: "+u.url)
 	require.Equal(t, 303, got.StatusCode)
 	require.Equal(t, "/", got.Header.Get("Location"), "the code leaves the address")
 	require.Equal(t, "no-referrer", got.Header.Get("Referrer-Policy"))
@@ -199,6 +212,8 @@ func TestALinkSignsInOnce(t *testing.T) {
 	}, who.Actor)
 	require.Equal(t, "one-time link "+made[0].Subject+", made by ann@desk", who.Actor.String())
 
+	require.Equal(t, 303, u.get(link).StatusCode, "whoever is signed in may come back")
+	require.Equal(t, 401, s.user().follow(link).StatusCode)
 	again := s.user().get(link, html)
 	require.Equal(t, 401, again.StatusCode)
 	require.Contains(t, again.text, "was used already")
@@ -231,7 +246,7 @@ func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 	link, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "bob@desk", "", nil)
 	require.NoError(t, err)
 	u := s.user()
-	require.Equal(t, 303, u.get(link).StatusCode)
+	require.Equal(t, 303, u.follow(link).StatusCode)
 	require.Equal(t, "bob@desk", u.get("/").seen(t).Actor.Person())
 }
 

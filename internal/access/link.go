@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
+
+// linkPath is where the form of a one-time link is sent.
+const linkPath = "/login/link"
 
 // linkLifetime is for how long a one-time link is good.
 const linkLifetime = 10 * time.Minute
@@ -105,11 +109,20 @@ func linkBrowser(l state.Link) state.Browser {
 	return state.Browser{Name: "one-time link " + l.ID, Owner: l.Owner, Via: ViaLink, Roles: l.Roles}
 }
 
-// use takes a code and returns its link, or errNoLink.
-func (l links) use(ctx context.Context, code string) (state.Link, error) {
-	found, err := l.db.UseLink(ctx, hashOf(code))
-	if errors.Is(err, state.ErrNotFound) {
-		err = errNoLink
+// linkForm is the form of a one-time link, which signs in as somebody.
+type linkForm struct{ As, Code string }
+
+func (g *Guard) linkFormOf(ctx context.Context, code string) (fault, error) {
+	found, err := g.options.DB.Link(ctx, hashOf(code))
+	return fault{status: http.StatusOK, title: "Sign in", link: &linkForm{cmp.Or(found.Name, found.Owner), code}}, err
+}
+
+// loginByLink signs in whoever has the code of a one-time link.
+func (g *Guard) loginByLink(w http.ResponseWriter, r *http.Request, v visit) {
+	used, err := g.options.DB.UseLink(r.Context(), hashOf(r.PostFormValue("code")))
+	if err != nil {
+		g.refuseLink(w, r, v, err, errNoLink)
+		return
 	}
-	return found, err
+	g.signIn(w, r, v, linkBrowser(used), "one-time link "+used.ID, browserLifetime, "/")
 }

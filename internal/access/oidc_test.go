@@ -412,7 +412,8 @@ func TestALinkSignsANamedPersonIn(t *testing.T) {
 	link, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "ann@desk", "eve", roles(t, "approver:web"))
 	require.NoError(t, err)
 	u := s.user()
-	require.Equal(t, 303, u.get(link).StatusCode)
+	require.Contains(t, u.get(link, html).text, ">Sign in as eve</button>")
+	require.Equal(t, 303, u.follow(link).StatusCode)
 	who := u.get("/").seen(t).Actor
 	require.Equal(t, access.Actor{Name: "eve", Via: access.ViaLink, From: "127.0.0.1", Roles: roles(t, "approver:web")}, who)
 	require.False(t, who.OnHost(), "she is a member of no group")

@@ -144,9 +144,6 @@ func (g *Guard) beginPasskey(w http.ResponseWriter, r *http.Request, v visit) {
 		data, _ := json.Marshal(under) // texts, numbers and times
 		err = g.options.DB.AddCeremony(r.Context(), hashOf(cookie), data, ceremonyLifetime, maxCeremonies)
 	}
-	if errors.Is(err, state.ErrFull) {
-		err = errBusy
-	}
 	if err != nil {
 		g.refusePasskey(w, r, v, err)
 		return

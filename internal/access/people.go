@@ -128,7 +128,7 @@ func (p *People) link(ctx context.Context, e Event, person string, purpose state
 	if err != nil {
 		return "", err
 	}
-	return base + joinPath + "?" + url.Values{"code": {code}}.Encode(), nil
+	return joinLink(base, code), nil
 }
 
 // List returns the people whom the actor may manage, by name.
@@ -221,13 +221,22 @@ func (p *People) account(ctx context.Context, of Person) (Account, error) {
 	return a, err
 }
 
-// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil. Links for the account that
-// were not used end.
-func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups []string) (Person, error) {
+// Changed is a person with other roles than before.
+type Changed struct {
+	Person
+	// Link takes the place of the link for the account that was not used, and is as long good; empty if there was none, or if no
+	// server runs.
+	Link  string
+	Until *time.Time
+}
+
+// SetRoles gives a person roles in place of those before, at once; groups too, unless they are nil. A link for the account that
+// was not used ends.
+func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups []string) (c Changed, err error) {
 	event := Event{Action: "person.role", Subject: name, Detail: grants(roles, groups)}
 	found, err := p.managed(ctx, event)
 	if err != nil {
-		return found, err
+		return c, err
 	}
 	err = cmp.Or(mayInvite(ctx), mayGive(ctx, roles, groups))
 	if groups == nil {
@@ -238,19 +247,27 @@ func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups 
 	}
 	if err != nil {
 		p.audit.deny(ctx, event, err)
-		return found, err
+		return c, err
 	}
 	if err := checkGiven(roles, groups); err != nil {
-		return found, err
+		return c, err
 	}
 	event.Detail = grants(found.Roles, found.Groups) + " -> " + grants(roles, groups)
-	err = p.audit.do(ctx, event, func(ctx context.Context) error {
-		return changedSince(p.db.SetRoles(ctx, found, roles, groups),
-			name)
+	code, base := newSecret(), ServedAt(ctx, p.db)
+	var until time.Time
+	err = p.audit.do(ctx, event, func(ctx context.Context) (err error) {
+		until, err = p.db.SetRoles(ctx, found, roles, groups, hashOf(code))
+		return changedSince(err, name)
 	})
 	found.Roles, found.Groups = roles, groups
-	return found, err
+	c.Person = found
+	if base != "" && !until.IsZero() {
+		c.Link, c.Until = joinLink(base, code), &until
+	}
+	return c, err
 }
+
+func joinLink(base, code string) string { return base + joinPath + "?" + url.Values{"code": {code}}.Encode() }
 
 // changedSince explains that a person has other roles than those for which the actor's rights were checked.
 func changedSince(err error, name string) error {

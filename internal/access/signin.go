@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -35,8 +36,10 @@ type fault struct {
 	reload bool
 	// join is the form of an invitation; nil: none.
 	join *joinForm
-	// link is a link for another device.
-	link string
+	// device is a link for another device.
+	device string
+	// link is the form of a one-time link; nil: none.
+	link *linkForm
 	// back is the page to go on from; empty: the first.
 	back string
 }
@@ -56,10 +59,12 @@ func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (ha
 		g.postForm(w, r, v, g.loginByPassword)
 	case path == "/login":
 		g.login(w, r, v)
+	case path == linkPath && r.Method == http.MethodPost:
+		g.postForm(w, r, v, g.loginByLink)
 	case path == joinPath && r.Method == http.MethodPost:
 		g.postForm(w, r, v, g.join)
 	case path == joinPath:
-		g.showInvitation(w, r, v)
+		g.showForm(w, r, v, g.joinFormOf, errNoInvitation)
 	case r.Method == http.MethodPost && g.accountForm(path) != nil:
 		g.postForm(w, r, v, g.ofAccount(g.accountForm(path)))
 	case path == "/login.css", path == "/login/passkey.js":
@@ -81,38 +86,54 @@ func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (ha
 	return true
 }
 
-// login signs in whoever has the code of a one-time link.
+// login shows how to sign in, or what a one-time link signs in to.
 func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
-	code := r.URL.Query().Get("code")
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD, POST")
 		g.answer(w, r, fault{status: http.StatusMethodNotAllowed, title: "Method not allowed", text: "/login is for GET and POST"})
-		return
-	case code == "":
+	case r.URL.Query().Get("code") != "":
+		g.showForm(w, r, v, g.linkFormOf, errNoLink)
+	default:
 		if _, err := g.identify(r, v); err == nil {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
 		g.answer(w, r, fault{status: http.StatusOK, title: "Sign in", signIn: true})
-		return
-	case r.Method == http.MethodHead || r.Header.Get("Sec-Purpose") != "": // nobody has followed the link yet
-		w.WriteHeader(http.StatusNoContent)
-		return
-	case !g.mayBeSent(w, r, v): // the code stays good
+	}
+}
+
+// showForm shows the form of a link that works once. Only the form uses the link up: programs look at links before people do.
+func (g *Guard) showForm(w http.ResponseWriter, r *http.Request, v visit, formOf func(context.Context, string) (fault, error),
+	unknown error,
+) {
+	if !g.mayBeSent(w, r, v) {
 		return
 	}
-	used, err := g.links.use(r.Context(), code)
-	if errors.Is(err, errNoLink) {
-		wait := g.failures.note(r.Context(), v, "login", err.Error())
-		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: err.Error(), signIn: true}, wait))
-		return
+	form, err := formOf(r.Context(), r.URL.Query().Get("code"))
+	_, out := g.identify(r, v)
+	switch {
+	case err == nil:
+		g.answer(w, r, form)
+	case errors.Is(err, state.ErrNotFound) && out == nil: // the person comes again
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	case errors.Is(err, state.ErrNotFound) && isCrossSiteNavigation(r):
+		g.refuse(w, r, v, errNoCredential)
+	default:
+		g.refuseLink(w, r, v, err, unknown)
 	}
-	if err != nil {
+}
+
+// refuseLink answers a request whose link cannot be used; it does nothing without an error. unknown is what a person is told of
+// a link that is not known.
+func (g *Guard) refuseLink(w http.ResponseWriter, r *http.Request, v visit, err, unknown error) {
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		wait := g.failures.note(r.Context(), v, "login", unknown.Error())
+		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: unknown.Error(), signIn: true}, wait))
+	case err != nil:
 		g.refuse(w, r, v, err)
-		return
 	}
-	g.signIn(w, r, v, linkBrowser(used), "one-time link "+used.ID, browserLifetime, "/")
 }
 
 // mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request.
@@ -258,7 +279,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 	show := map[string]any{
 		"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here,
 		"OIDC":   g.oidc != nil,
-		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Link": f.link, "Back": cmp.Or(f.back, "/"),
+		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Device": f.device, "Link": f.link, "Back": cmp.Or(f.back, "/"),
 		"Name": safetext.Clip(r.PostForm.Get("name"), 63), // of the form
 	}
 	accounts := false
@@ -266,7 +287,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 		accounts, _ = g.options.DB.HasPeople(r.Context())
 		show["Accounts"] = accounts
 	}
-	if accounts || f.join != nil {
+	if accounts || f.join != nil || f.link != nil {
 		h.Set("Referrer-Policy", "strict-origin") // without a referrer, forms would have no origin either; a code is none of it
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")

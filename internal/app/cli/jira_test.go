@@ -33,6 +33,7 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	key := jira.Add("MD", map[string]any{"summary": "A URL shortener", "description": "It keeps its links in memory."},
 		jiratest.Attachment{Name: "sketch.txt", Content: []byte("a sketch")},
 		jiratest.Attachment{Name: "../server.key", Content: []byte("a key")})
+	jira.Comment(key, "Ten characters at most.")
 	teamFile := d.file("team.yaml", oneTeam)
 	d.file("ws/notes.md", "some notes\n")
 
@@ -48,13 +49,14 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(code), `A URL shortener\n\nIt keeps its links in memory.`)
 	require.Contains(t, string(code), `attachments/sketch.txt`)
+	require.Contains(t, string(code), `Comment by Ann Other, 2026-11-21:\n\n> Ten characters at most.`)
 	require.Contains(t, string(code), "\nnotes.md\n")
 	require.Contains(t, d.run("doctor", "--agents", agents, "-o", "json").stdout.String(), "; creates tickets")
 	sketch, err := os.ReadFile(filepath.Join(out, "attachments", "sketch.txt"))
 	require.NoError(t, err)
 	require.Equal(t, "a sketch", string(sketch))
-	until(t, func() bool { return len(jira.Issues()[0].Comments) == 1 }, "the ticket never heard of the end")
-	require.Contains(t, string(jira.Issues()[0].Comments[0]), "Session s of team solo has completed its work")
+	until(t, func() bool { return len(jira.Issues()[0].Comments) == 2 }, "the ticket never heard of the end")
+	require.Contains(t, string(jira.Issues()[0].Comments[1]), "Session s of team solo has completed its work")
 
 	var shown struct {
 		ReportTo string `json:"report_to"`

@@ -148,7 +148,7 @@ func newPeopleRole(a *app) *cobra.Command {
 		Use:   "role NAME",
 		Short: "Give a person other roles, at once",
 		Long: "Give a person roles in place of those before, at once. Groups stay as they are without --group; an empty one " +
-			"removes them. Links for the account that were not used end.",
+			"removes them. A link for the account that was not used ends, and another one is printed.",
 		Example: "  maestro people role ann --role operator --team web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			roles, err := flags.grants()
@@ -162,7 +162,12 @@ func newPeopleRole(a *app) *cobra.Command {
 			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.SetPersonRoles,
 				httpapi.NameBody[control.PersonRoles]{Name: args[0], Body: in}, func(p control.Person) {
 					a.print("%s has the roles %s", p.Name, grantsOf(p))
-					a.printErr("links for the account that were not used have ended; `maestro people reset %s` makes one", p.Name)
+					if p.Link != "" {
+						a.printErr("the link for the account that was not used has ended; this one takes its place:")
+						a.writeLink(p)
+					} else if p.State == "invited" {
+						a.printErr("links that were not used have ended; `maestro people reset %s` makes one", p.Name)
+					}
 				})
 		},
 	}

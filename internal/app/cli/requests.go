@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -19,22 +20,6 @@ func messageOf(h session.Request) string {
 		return safetext.Line(h.Message)
 	}
 	return string(h.Category) + ": " + safetext.Line(h.Message)
-}
-
-// answeredTogether counts the open requests for money that one raise of a budget answers,
-// this one included; first reports whether it is the first of these. They are shown as
-// one.
-func answeredTogether(h session.Request, open []session.Request) (n int, first bool) {
-	if h.Raise == nil {
-		return 1, true
-	}
-	for _, o := range open {
-		if o.Raise != nil && *o.Raise == *h.Raise {
-			first = first || n == 0 && o.ID == h.ID
-			n++
-		}
-	}
-	return n, first
 }
 
 // subjects are whose work so many requests are about.
@@ -56,24 +41,21 @@ func (a *app) firstCommand(sessionID string, h session.Request, open []session.R
 // waitsFor lists open requests, a line each.
 func waitsFor(open []session.Request) string {
 	var b strings.Builder
-	for _, h := range open {
-		if n, first := answeredTogether(h, open); n > 1 && first {
+	for _, e := range control.EntriesOf(session.Status{Help: open}) {
+		if h, n := e.Request, 1+len(e.Also); n > 1 {
 			fmt.Fprintf(&b, "\n  %s wait for a larger budget: %s", subjects(h, n), h.Command)
-		} else if n == 1 {
+		} else {
 			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, h.Kind, h.Subject(), safetext.Clip(messageOf(h), 120))
 		}
 	}
 	return b.String()
 }
 
-// requestLines describes a request. Its attempts are omitted if they are
+// requestLines describes the requests of an entry. Its attempts are omitted if they are
 // printed elsewhere. For a session that has ended it describes the outcome, without
 // the commands.
-func (a *app) requestLines(s session.Status, h session.Request, attempts bool) []string {
-	n, _ := answeredTogether(h, s.Help)
-	if s.Status.Closed() {
-		n = 1
-	}
+func (a *app) requestLines(s session.Status, e control.InboxEntry, attempts bool) []string {
+	h, n := e.Request, 1+len(e.Also)
 	need := h.Need()
 	if n > 1 {
 		need = "need a larger budget"
@@ -281,8 +263,8 @@ func (a *app) reportFailure(s session.Status) {
 	if s.Reason != "" && len(s.Help) == 0 {
 		a.printErr("%s: %s", s.Session, safetext.Line(s.Reason))
 	}
-	for _, h := range s.Help {
-		a.printErr("%s", strings.Join(a.requestLines(s, h, true), "\n"))
+	for _, e := range control.EntriesOf(s) {
+		a.printErr("%s", strings.Join(a.requestLines(s, e, true), "\n"))
 	}
 	if next := a.nextStep(s); next != "" {
 		a.printErr("%s", next)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
 
@@ -110,10 +111,10 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := session.Status{Session: "s", Status: session.HelpIsNeeded, Help: c.open}
-			got := at().requestLines(s, c.open[0], true)
+			got := at().requestLines(s, control.EntriesOf(s)[0], true)
 			require.Equal(t, fields(c.want), fields(strings.Join(got, "\n")))
 			s.Status = session.Failed
-			ended := strings.Join(at().requestLines(s, c.open[0], true), "\n")
+			ended := strings.Join(at().requestLines(s, control.EntriesOf(s)[0], true), "\n")
 			for _, answering := range []string{
 				"answer with:\n", "maestro resolve", "maestro approve", "maestro budget", "waiting since",
 				"until",
@@ -122,7 +123,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 			}
 			require.Contains(t, ended, "asked "+terminal.Moment(&since))
 			s.Reason = c.open[0].Subject() + " needed somebody (aborted by ann)"
-			require.Contains(t, at().requestLines(s, c.open[0], true)[0], "aborted by ann", "it says what the request came to")
+			require.Contains(t, at().requestLines(s, control.EntriesOf(s)[0], true)[0], "aborted by ann", "it says what the request came to")
 		})
 	}
 }

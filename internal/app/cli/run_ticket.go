@@ -66,6 +66,9 @@ func fetchTicket(ctx context.Context, out *console, env Env, key, file string) (
 	for _, left := range issue.Left {
 		out.printErr("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
 	}
+	if issue.CommentsLeft > 0 {
+		out.printErr("not taken: %s of %s", textfmt.Count(issue.CommentsLeft, "older comment"), issue.Key)
+	}
 	return &origin{issue, client}, nil
 }
 
@@ -88,6 +91,9 @@ func (o *origin) requirement() (string, error) {
 		for _, f := range o.Attachments {
 			text += "\n- " + attachmentsDir + "/" + f.Name
 		}
+	}
+	if o.Comments != "" {
+		text += "\n" + o.Comments
 	}
 	return checkRequirement(text, "ticket "+o.Key)
 }

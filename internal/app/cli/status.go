@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
@@ -105,10 +106,8 @@ func (a *app) writeStatus(v sessionstatus.Session) {
 		a.writeFitted(phaseTable(p, v.Status))
 	}
 	a.writeAssignments(v.Status)
-	for _, h := range v.Help {
-		if _, first := answeredTogether(h, v.Help); first || v.Status.Status.Closed() {
-			a.print("\n%s", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
-		}
+	for _, e := range control.EntriesOf(v.Status) {
+		a.print("\n%s", strings.Join(a.requestLines(v.Status, e, len(failuresOf(v.Status, e.Request)) == 0), "\n"))
 	}
 	a.writeAlerts(v.Alerts)
 	a.writeInterventions(v.Interventions)

@@ -10,8 +10,10 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,7 +144,8 @@ func TestNothingStaysOfTheFilesOfForms(t *testing.T) {
 	browser := &http.Client{Jar: jar}
 	link, err := h.server.LoginURL(t.Context())
 	require.NoError(t, err)
-	got, err := browser.Get(link)
+	_, code, _ := strings.Cut(link, "code=")
+	got, err := browser.PostForm(h.url+"/login/link", url.Values{"code": {code}})
 	require.NoError(t, err)
 	require.NoError(t, got.Body.Close())
 	for _, form := range []struct {

@@ -116,6 +116,8 @@ type PhaseStatus struct {
 	Name        string             `json:"name"`
 	Status      State              `json:"status"`
 	Assignments []AssignmentStatus `json:"assignments"`
+	// SentBack: its work was sent back at least once. Only a reader of the store knows.
+	SentBack bool `json:"-"`
 	// Seconds is the time from the start of the phase's first attempt to the end of its last, or
 	// until now while the phase is not done. Readers compute it.
 	Seconds float64 `json:"seconds,omitzero"`

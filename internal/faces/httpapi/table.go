@@ -249,7 +249,7 @@ var (
 		"Make an account for a person; the link with which the person begins is in this answer only",
 		body(control.Access.InvitePerson), withSecret)
 	SetPersonRoles = document("PUT /people/{name}/roles", "set-person-roles",
-		"Give a person roles in place of those before, at once", nameBody(control.Access.SetPersonRoles))
+		"Give a person roles in place of those before, at once", nameBody(control.Access.SetPersonRoles), withSecret)
 	ResetPerson = document("POST /people/{name}/reset", "reset-person",
 		"Make a link with which a person recovers the account; using it ends the password, passkeys and sign-ins before. "+
 			"It is in this answer only",

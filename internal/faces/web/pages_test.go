@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
@@ -279,12 +282,53 @@ func TestAnAttemptShowsItsFeedback(t *testing.T) {
 	require.NotContains(t, third, "got 3 notes, want 2", "the failure of another pass is no feedback")
 }
 
+// The review of work that was sent back shows what has changed since, as soon as the work is done again.
+func TestAReviewShowsWhatHasChangedSinceTheWorkWasSentBack(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	done := []session.CheckpointAssignment{{AssignmentID: spec.AssignmentID{Phase: "frontend", Persona: "designer"}}}
+	for _, c := range []struct {
+		checkpoint session.Checkpoint
+		since      bool
+	}{
+		{session.Checkpoint{Assignments: done}, false},
+		{session.Checkpoint{Reworks: []session.Rework{{To: "frontend", Undone: done}}}, false},
+		{session.Checkpoint{Reworks: []session.Rework{{To: "frontend", Undone: done}}, Assignments: done}, true},
+	} {
+		p.work.Checkpoint = c.checkpoint
+		_, text := visit(t, server.URL+"/sessions/web-7/phases/frontend")
+		require.Equal(t, c.since, strings.Contains(text, "Since it was sent back"))
+	}
+}
+
+// Whoever has answered gets on to the next request, the oldest that the person can answer.
+func TestAPageWithoutARequestLeadsToTheNext(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	next := regexp.MustCompile(`href="([^"]*)"><svg[^>]*><path[^>]*/></svg>Next request`)
+	leads := func(path string) string {
+		_, text := visit(t, server.URL+path)
+		return strings.Join(append(next.FindStringSubmatch(text), "", "")[1:2], "")
+	}
+	require.Empty(t, leads("/sessions/web-7/phases/frontend"), "it has one itself")
+	require.Equal(t, "/sessions/web-5/phases/backend/developer", leads("/sessions/web-7/phases/documentation"))
+	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return !e.Kind.OfPhase() })
+	require.Equal(t, "/sessions/web-7/phases/frontend#changes", leads("/sessions/web-7/phases/documentation"))
+	p.inbox.Waiting = nil
+	require.Empty(t, leads("/sessions/web-7/phases/documentation"))
+}
+
 // fiftyApprovals wait for a person, besides a session of which eight assignments wait for one budget.
 func fiftyApprovals(p *plane) {
 	p.inbox.Waiting = nil
 	add := func(id string, r session.Request) {
-		e := control.EntryOf(session.Status{Session: id, Team: "web", Usage: cost.Usage{CostUSD: 2e9}}, r)
-		e.Requirement, e.Summary, e.Files, e.Redone = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4, id == "web-2"
+		e := control.EntryOf(session.Status{
+			Session: id, Team: "web", Usage: cost.Usage{CostUSD: 2e9},
+			Phases: []session.PhaseStatus{{Name: "build", SentBack: id == "web-2" || r.Kind != session.ForApproval}},
+		}, r)
+		e.Requirement, e.Summary, e.Files = "Add a --shout flag to "+id, "The flag, its help and two tests.", 4
 		p.inbox.Waiting = append(p.inbox.Waiting, e)
 	}
 	for i := range 49 {
@@ -318,6 +362,7 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 		"The flag, its help and two tests.", "· 4 files", "· $2.00", `<span class="chip good">done again</span>`,
 		"See what has changed since")
 	require.Equal(t, 50, strings.Count(text, `<li class="request-row`))
+	require.Equal(t, 1, strings.Count(text, ">done again<"), "not of requests for help")
 	require.NotContains(t, text, "<details id=\"details-"+keyOf("web-0", "r-0")+"\" open")
 	_, text = visit(t, server.URL+"/inbox?q=web-48&kind=approval")
 	require.Equal(t, 1, strings.Count(text, `<li class="request-row`))

@@ -27,8 +27,9 @@ type frame struct {
 	page
 	// Tab is the open one: inbox, sessions, history or operate.
 	Tab string
-	// Open counts the requests that wait for a person.
-	Open int
+	// Open counts the requests that wait for the person, and Waiting is the page of the first; empty: there is none.
+	Open    int
+	Waiting string
 	// Away says what cannot be reached now.
 	Away []string
 	// MayStart: the person may start sessions of some team. MayAudit: they may read the audit log.

@@ -118,6 +118,17 @@ func isForOthers(ctx context.Context, e control.InboxEntry) bool {
 	return !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
 }
 
+// pageOf is the page on which a request is answered.
+func pageOf(e control.InboxEntry) string {
+	switch {
+	case e.Kind.OfPhase() && e.Phase != "":
+		return phaseURL(e.Session, e.Phase) + "#changes"
+	case e.Persona != "":
+		return assignmentURL(e.Session, e.Phase, e.Persona)
+	}
+	return sessionURL(e.Session)
+}
+
 // keyOf is a short name for what other names identify, fit for an element's id.
 func keyOf(names ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
@@ -126,14 +137,9 @@ func keyOf(names ...string) string {
 
 // cardsOf are the cards of a session's own page.
 func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []RequestCard {
-	var entries []control.InboxEntry
-	for _, h := range v.Help {
-		e := control.EntryOf(v, h)
-		e.Choices = control.ChoicesFor(ctx, h.Quorum, e.Choices)
-		entries = append(entries, e)
-	}
 	var cards []RequestCard
-	for _, e := range control.Together(entries) {
+	for _, e := range control.EntriesOf(v) {
+		e.Choices = control.ChoicesFor(ctx, e.Quorum, e.Choices)
 		c := s.card(ctx, e, back)
 		c.OwnPage = true
 		cards = append(cards, c)

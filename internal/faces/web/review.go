@@ -131,7 +131,8 @@ func (s *site) phase(r *http.Request) (page, error) {
 	if err != nil && !unavailable(err) {
 		return page{}, err
 	}
-	redone := work.Redone(name)
+	sentBack, _ := work.Checkpoint.Review(name)
+	redone := !sentBack && work.Checkpoint.SentBackLast(name) != nil
 	// what nobody has seen yet
 	in := control.DiffInput{Session: id, Which: name, Redone: redone && r.URL.Query().Get("redone") != "0"}
 	if patch, err := s.patch(r, in); patch != nil || err != nil {
@@ -156,7 +157,7 @@ func (s *site) phase(r *http.Request) (page, error) {
 	switch {
 	case failedWith(err, control.NotFound, control.Conflict) && r.URL.Query().Get("file") == "":
 		content.Changes.None = "The phase has no finished work yet. Its changes are shown here when it has."
-		if work.SentBack(name) {
+		if sentBack {
 			content.Changes.None = "The work was sent back, and is done again with the reasons. Its changes are shown here when it is " +
 				"finished."
 		}

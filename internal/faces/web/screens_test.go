@@ -151,6 +151,21 @@ func TestManyRequestsFitOnFourScreens(t *testing.T) {
 	s.accessible("fifty requests")
 }
 
+// In a narrow window the answer is below the differences, and a link to it stays on the screen.
+func TestTheAnswerIsBelowTheDifferences(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	s := newScreen(t)
+	for width, below := range map[int64]bool{390: true, 768: true, 1440: false} {
+		s.look(width, false)
+		s.visit(server.URL + "/sessions/web-7/phases/frontend")
+		const place = `(() => { document.getElementById("changes").scrollIntoView(); const at = (s, i) => [...document.querySelectorAll(s)].at(i).getBoundingClientRect();
+			return [at(".request", 0).top > at(".file", -1).bottom, at(".to-answer", 0).height > 0 && at(".to-answer", 0).bottom < innerHeight]; })()`
+		require.Equal(t, []bool{below, below}, eval[[]bool](s, place), "at %d pixels", width)
+		require.Empty(t, eval[[]string](s, `[...document.querySelectorAll("summary")].filter(e => e.offsetHeight && e.offsetHeight < 24).map(e => e.textContent)`))
+	}
+}
+
 // TestPagesAreAccessible holds every page against the rules of accessibility, light and dark.
 func TestPagesAreAccessible(t *testing.T) {
 	t.Parallel()

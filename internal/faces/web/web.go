@@ -188,7 +188,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, tab string, p page) 
 	f := frame{page: p, Tab: tab, Away: s.Health.Away(), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
 	f.MayStart, f.MayAudit = who.MayAnywhere(access.Operate), who.MayAnywhere(access.Admin)
 	var err error
-	if f.Open, err = s.open(r.Context(), p.Inbox); err != nil && len(f.Away) == 0 && !isDenied(err) {
+	if f.Open, f.Waiting, err = s.open(r.Context(), p.Inbox); err != nil && len(f.Away) == 0 && !isDenied(err) {
 		f.Away = append(f.Away, "Requests cannot be read: "+err.Error())
 	}
 	if r.Method == http.MethodPost { // its address shows another page
@@ -225,16 +225,19 @@ func repeatable(r *http.Request) context.Context {
 	return control.Repeatable(r.Context(), r.PostFormValue("once"))
 }
 
-// open counts the requests that wait for a person.
-func (s *site) open(ctx context.Context, doc *control.Inbox) (n int, err error) {
+// open counts the requests that wait for a person, and is the page of the first.
+func (s *site) open(ctx context.Context, doc *control.Inbox) (n int, first string, err error) {
 	if doc == nil {
 		read, failed := s.Requests.Inbox(ctx, control.InboxFilter{})
 		doc, err = &read, failed
 	}
 	for _, e := range doc.Waiting {
-		if !e.NoticeOnly() && !isForOthers(ctx, e) {
-			n++
+		if e.NoticeOnly() || isForOthers(ctx, e) {
+			continue
+		}
+		if n++; n == 1 {
+			first = pageOf(e)
 		}
 	}
-	return n, err
+	return n, first, err
 }

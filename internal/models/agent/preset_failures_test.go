@@ -127,6 +127,18 @@ func TestPresetFailures(t *testing.T) {
 			preset.Codex, "429 in the stream", printed(t, "codex-429") + "exit 1", failures.RateLimited, "try again",
 			1500 * time.Millisecond,
 		},
+		{
+			preset.Codex, "an unknown model of an account", printed(t, "codex-400") + "exit 1", failures.InvalidRequest,
+			"model is not supported", 0,
+		},
+		{
+			preset.Codex, "its body without a status", turn(`{\"detail\":\"The 'm' model is not supported when using Codex with a ChatGPT ` +
+				`account.\"}`), failures.InvalidRequest, "not supported", 0,
+		},
+		{
+			preset.Codex, "an unknown model of a key", turn("The requested model 'm' does not exist."), failures.InvalidRequest,
+			"does not exist", 0,
+		},
 		{preset.Codex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), failures.RateLimited, "429", 0},
 		{preset.Codex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), failures.Auth, "401", 0},
 		{preset.Codex, "quota", turn("Quota exceeded. Check your plan and billing details."), failures.Auth, "Quota", 0},
@@ -216,10 +228,10 @@ func TestPresetFailures(t *testing.T) {
 				tolerance = float64(30 * time.Minute)
 			}
 			require.InDelta(t, float64(c.wait), float64(f.RetryAfter), tolerance)
-			useless := c.category == failures.Auth || c.category == failures.TokenBudget || c.name == "bad request" ||
-				c.name == "not found"
+			useless := c.category == failures.Auth || c.category == failures.TokenBudget ||
+				c.category == failures.InvalidRequest
 			require.Equal(t, !useless, f.RetryRound())
-			require.NotContains(t, f.Output, `"type"`)
+			require.NotRegexp(t, `(?m)^\{"type"`, f.Output)
 			if c.name != "a cut stream" && c.name != "something else" {
 				require.Len(t, b.calls.Each, 1, "what it cost is known")
 			}

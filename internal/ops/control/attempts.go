@@ -76,30 +76,10 @@ type Work struct {
 	Budgets []budget.Budget                      `json:"-"`
 	// Requirement is the whole requirement of the session; empty: it cannot be read.
 	Requirement string `json:"-"`
-	// Interventions are as in [sessionstatus.Session].
+	// Checkpoint is the session's newest one, and Interventions are as in [sessionstatus.Session].
+	Checkpoint    session.Checkpoint           `json:"-"`
 	Interventions []sessionstatus.Intervention `json:"-"`
 	Damage
-}
-
-// Redone reports whether the work of a phase was sent back, and done again since.
-func (w Work) Redone(phase string) bool {
-	sentBack := w.sentBackAt(phase)
-	return !sentBack.IsZero() && slices.ContainsFunc(w.Attempts, func(a Attempt) bool {
-		return a.Phase == phase && a.Status == session.Completed && a.Ended().After(sentBack)
-	})
-}
-
-// SentBack reports whether the work of a phase was sent back.
-func (w Work) SentBack(phase string) bool { return !w.sentBackAt(phase).IsZero() }
-
-// sentBackAt is when the work of a phase was last sent back; zero: never.
-func (w Work) sentBackAt(phase string) (at time.Time) {
-	for _, i := range w.Interventions {
-		if i.Phase == phase && (i.Action == session.AnswerReject || i.Action == sessionstatus.SendBack) {
-			at = i.At
-		}
-	}
-	return at
 }
 
 // Work lists the attempts of a session's assignments. Data that cannot be read is left out, and
@@ -139,7 +119,7 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 		return doc, err
 	}
 	doc.Budgets = ownBudgets(account.Budgets)
-	doc.Interventions = sessionstatus.InterventionsOf(k.Checkpoint, account.Raises)
+	doc.Checkpoint, doc.Interventions = k.Checkpoint, sessionstatus.InterventionsOf(k.Checkpoint, account.Raises)
 	return doc, nil
 }
 

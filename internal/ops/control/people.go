@@ -34,7 +34,7 @@ type PersonRoles struct {
 type Person struct {
 	access.Person
 	State string `json:"state" enum:"invited,active,revoked"`
-	Link  string `json:"link,omitempty" doc:"the link with which the person begins, in the answer that makes it only"`
+	Link  string `json:"link,omitempty" doc:"the link with which the person begins, in the answer that makes it only; other roles replace a link that was not used"`
 	// LinkUntil is when the link ends.
 	LinkUntil *time.Time `json:"link_expires_at,omitempty" doc:"when the link ends"`
 }
@@ -117,7 +117,7 @@ func (a Access) SetPersonRoles(ctx context.Context, name string, in PersonRoles)
 	}
 	return ofPeople(a, func(people *access.People) (Person, error) {
 		p, err := people.SetRoles(ctx, name, roles, in.Groups)
-		return personDocument(p), err
+		return Person{p.Person, p.State(), p.Link, p.Until}, err
 	})
 }
 

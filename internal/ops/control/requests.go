@@ -171,9 +171,6 @@ func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]I
 		for _, h := range status.Help {
 			entry := EntryOf(status, h)
 			entry.Store, entry.Requirement = r.Store.ID(), s.Requirement
-			if h.Kind.OfPhase() {
-				entry.Redone, _ = r.Store.State.SentBack(ctx, s.Key, h.Phase) // the entry has the rest
-			}
 			if lost {
 				entry.Lost, entry.Commands, entry.Choices, entry.Raise = true, []string{"maestro resume " + s.Session}, []session.Choice{},
 					nil
@@ -263,6 +260,7 @@ func EntryOf(s session.Status, h session.Request) InboxEntry {
 	}
 	var summaries []string
 	for _, p := range s.Phases {
+		e.Redone = e.Redone || p.Name == h.Phase && p.SentBack && h.Kind.OfPhase()
 		for _, a := range p.Assignments {
 			if p.Name != h.Phase || h.Persona != "" && a.Persona != h.Persona {
 				continue
@@ -274,6 +272,14 @@ func EntryOf(s session.Status, h session.Request) InboxEntry {
 	}
 	e.Summary = strings.Join(summaries, "\n")
 	return e
+}
+
+// EntriesOf are the entries of a session's open requests.
+func EntriesOf(s session.Status) (entries []InboxEntry) {
+	for _, h := range s.Help {
+		entries = append(entries, EntryOf(s, h))
+	}
+	return Together(entries)
 }
 
 // Together has one entry for all requests of a session that wait for the same budget: the first.

@@ -19,11 +19,9 @@ import (
 
 const (
 	timeout = 30 * time.Second
-	// maxAnswer bounds what is read of an answer, maxComments what is taken of comments, and maxMessage what is repeated of an
-	// error, in bytes.
-	maxAnswer   = 32 << 20
-	maxComments = 64 << 10
-	maxMessage  = 300
+	// maxAnswer bounds what is read of an answer, and maxMessage what is repeated of an error, in bytes.
+	maxAnswer  = 32 << 20
+	maxMessage = 300
 )
 
 // Issue is what an issue says.
@@ -111,20 +109,15 @@ func (c *client) readComments(ctx context.Context, count int) (all []post, err e
 	return slices.DeleteFunc(all, func(p post) bool { return p.System || strings.TrimSpace(p.Body) == "" }), nil
 }
 
-// textOf makes the text. Comments are quoted, so that none can be mistaken for another author's. The newest that fit are taken.
+// textOf makes the text. The newest comments that fit are taken.
 func textOf(a Address, issue post, comments []post) Issue {
 	out := Issue{Title: safetext.Line(issue.Title)}
-	var quoted string
-	for _, p := range slices.Backward(comments) {
-		quote := fmt.Sprintf("\nComment by %s, %s:\n\n> %s\n", safetext.Line(p.User.Login+p.Author.Username),
-			safetext.Line(p.CreatedAt[:min(len(p.CreatedAt), 10)]),
-			strings.ReplaceAll(strings.TrimSpace(safetext.Block(p.Body)), "\n", "\n> "))
-		if len(quote)+len(quoted) > maxComments {
-			break
-		}
-		quoted = quote + quoted
-		out.Comments++
+	var said []safetext.Comment
+	for _, p := range comments {
+		said = append(said, safetext.Comment{By: p.User.Login + p.Author.Username, Date: p.CreatedAt, Text: p.Body})
 	}
+	quoted, taken := safetext.Comments(said)
+	out.Comments = taken
 	out.Text = fmt.Sprintf("# %s\n\n%s\n\nThis is issue %s.\n%s", out.Title,
 		strings.TrimSpace(safetext.Block(issue.Body+issue.Description)), a, quoted)
 	return out

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,9 @@ type Issue struct {
 	Summary  string
 	// Description is wiki markup.
 	Description string
+	// Comments are its newest, quoted, of other authors than Maestro. CommentsLeft counts those that are not among them.
+	Comments     string
+	CommentsLeft int
 	// Attachments are its files, Left those that the limits leave out.
 	Attachments, Left []Attachment
 }
@@ -79,7 +83,23 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 		Description: strings.ReplaceAll(found.Fields.Description, "\r\n", "\n"),
 	}
 	issue.Attachments, issue.Left = c.attachments(found.Fields.Attachment, limits)
-	return issue, nil
+	issue.Comments, issue.CommentsLeft, err = c.comments(ctx, key)
+	return issue, err
+}
+
+// comments quotes the newest comments of a ticket.
+func (c *Client) comments(ctx context.Context, key string) (quoted string, left int, err error) {
+	newest, total, err := c.newest(ctx, key)
+	var said []safetext.Comment
+	for _, one := range slices.Backward(newest) {
+		if isNotice(one.Body) {
+			total--
+			continue
+		}
+		said = append(said, safetext.Comment{By: one.Author.DisplayName, Date: one.Created, Text: one.Body})
+	}
+	quoted, taken := safetext.Comments(said)
+	return quoted, total - taken, err
 }
 
 // attachments names a ticket's files and holds them to the limits.

@@ -91,6 +91,12 @@ func comment(c session.TicketComment) string {
 // mark is the line that names a comment's notice.
 func mark(id string) string { return noticeMark + safetext.Line(id) }
 
+// isNotice reports whether a comment's text is that of any notice.
+func isNotice(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.HasPrefix(strings.TrimSpace(text[strings.LastIndex(text, "\n")+1:]), noticeMark)
+}
+
 // isComment reports whether a comment's text is that of a notice. Jira may have escaped other characters of it.
 func isComment(text, id string) bool {
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r", "")), "\n")

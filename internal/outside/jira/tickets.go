@@ -154,29 +154,42 @@ const adviceOnTicket = "the ticket was deleted, or the account lacks the permiss
 // Comment adds a comment to a ticket. Where an earlier try may have done so, it looks for
 // that comment among the newest, and adds no second one.
 func (c *Client) Comment(ctx context.Context, in session.TicketComment) error {
-	path := c.path("issue", in.Key, "comment")
 	if in.Again {
-		var newest struct {
-			Comments []struct {
-				Body string `json:"body"`
-			} `json:"comments"`
-		}
-		err := c.do(ctx, call{
-			what: "list the comments of " + in.Key, method: http.MethodGet, path: path, into: &newest,
-			advice: adviceOnTicket, ofTicket: true,
-			query: url.Values{"maxResults": {"1000"}, "orderBy": {"-created"}},
-		})
+		newest, _, err := c.newest(ctx, in.Key)
 		if err != nil {
 			return err
 		}
-		for _, there := range newest.Comments {
+		for _, there := range newest {
 			if isComment(there.Body, in.Notice.ID) {
 				return nil
 			}
 		}
 	}
 	return c.do(ctx, call{
-		what: "comment on " + in.Key, method: http.MethodPost, path: path, body: map[string]any{"body": comment(in)},
-		advice: adviceOnTicket, ofTicket: true,
+		what: "comment on " + in.Key, method: http.MethodPost, path: c.path("issue", in.Key, "comment"),
+		body: map[string]any{"body": comment(in)}, advice: adviceOnTicket, ofTicket: true,
 	})
+}
+
+// said is a comment as Jira has it.
+type said struct {
+	Body    string `json:"body"`
+	Created string `json:"created"`
+	Author  struct {
+		DisplayName string `json:"displayName"`
+	} `json:"author"`
+}
+
+// newest lists the newest comments of a ticket, the newest first. total counts all.
+func (c *Client) newest(ctx context.Context, key string) (comments []said, total int, err error) {
+	var list struct {
+		Comments []said `json:"comments"`
+		Total    int    `json:"total"`
+	}
+	err = c.do(ctx, call{
+		what: "list the comments of " + key, method: http.MethodGet, path: c.path("issue", key, "comment"), into: &list,
+		advice: adviceOnTicket, ofTicket: true,
+		query: url.Values{"maxResults": {"1000"}, "orderBy": {"-created"}},
+	})
+	return list.Comments, list.Total, err
 }

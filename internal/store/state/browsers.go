@@ -107,9 +107,17 @@ func (d *DB) AddLink(ctx context.Context, l Link, lifetime time.Duration) error 
 	})
 }
 
-// UseLink uses a link up. The error is [ErrNotFound] if it is unknown, was used or has expired.
+// Link finds a link that can be used. The error is [ErrNotFound] if it is unknown, was used or has expired.
+func (d *DB) Link(ctx context.Context, hash string) (l Link, err error) {
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
+		return t.get(&l, "links", "where hash = $1 and used_at is null and expires_at > $2", hash, now)
+	})
+	return l, err
+}
+
+// UseLink uses a link up. The error is that of [DB.Link].
 func (d *DB) UseLink(ctx context.Context, hash string) (l Link, err error) {
-	if l, err = one[Link](ctx, d, "links", "where hash = $1", hash); err != nil { // who guesses makes nothing be written
+	if l, err = d.Link(ctx, hash); err != nil { // who guesses makes nothing be written
 		return l, err
 	}
 	return l, d.writeAt(ctx, func(t *Tx, now int64) error {

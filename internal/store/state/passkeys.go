@@ -75,18 +75,15 @@ func (d *DB) RemovePasskey(ctx context.Context, person, id, keep string) error {
 	})
 }
 
-// AddCeremony keeps a ceremony of passkeys for a time, under the hash of the browser's cookie. The error is [ErrFull] if there
-// are as many as there may be.
+// AddCeremony keeps a ceremony of passkeys for a time, under the hash of the browser's cookie. Of more than
+// most the oldest end, so that nobody keeps a later person from signing in.
 func (d *DB) AddCeremony(ctx context.Context, hash string, data json.RawMessage, lifetime time.Duration, most int) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		if _, err := t.exec(`delete from ceremonies where expires_at <= $1`, now); err != nil {
+		if _, err := t.exec(`delete from ceremonies where expires_at <= $1 or hash not in
+			(select hash from ceremonies order by expires_at desc limit $2)`, now, most-1); err != nil {
 			return err
 		}
-		added, err := t.exec(`insert into ceremonies select $1, $2, $3 where (select count(*) from ceremonies) < $4`,
-			hash, string(data), now+lifetime.Microseconds(), most)
-		if err == nil && added == 0 {
-			err = ErrFull
-		}
+		_, err := t.exec(`insert into ceremonies values ($1, $2, $3)`, hash, string(data), now+lifetime.Microseconds())
 		return err
 	})
 }

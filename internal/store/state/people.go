@@ -210,21 +210,29 @@ func (d *DB) HasPeople(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// SetRoles gives a person, as the caller has seen it, roles and groups in place of those before. Links with which somebody would
-// have the account end: who made them might not have been given the new roles. The error is [ErrNotFound] if the person has other
-// roles or groups meanwhile.
-func (d *DB) SetRoles(ctx context.Context, of Person, roles map[string][]Role, groups []string) error {
+// SetRoles gives a person, as the caller has seen it, roles and groups in place of those before. A link with which somebody
+// would have the account gets another code, of which link is the hash: who made it might not have been given the new roles. until
+// is when it ends; zero: there is none. The error is [ErrNotFound] if the person has other roles or groups meanwhile.
+func (d *DB) SetRoles(ctx context.Context, of Person, roles map[string][]Role, groups []string, link string) (until time.Time,
+	err error,
+) {
 	given := columns{{"roles", document{&roles}}, {"groups", document{&groups}}}
-	return d.Write(ctx, func(t *Tx) error {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		err := t.unchanged(of)
 		if err == nil {
 			_, err = t.exec("update people set "+given.assignments()+" where id = $3", append(given.values(), of.ID)...)
 		}
-		if err == nil {
-			_, err = t.exec(`delete from invitations where person = $1 and purpose <> 'device'`, of.ID)
+		if err != nil {
+			return err
+		}
+		err = t.row(`update invitations set hash = $2 where person = $1 and purpose <> 'device' and expires_at > $3
+			returning expires_at`, of.ID, link, now).Scan(moment{&until})
+		if isNoRows(err) {
+			err = nil
 		}
 		return err
 	})
+	return until, err
 }
 
 // RevokePerson ends what a person can sign in by, and the tokens that the person has made. A repetition ends what there is since.

@@ -255,12 +255,3 @@ func (d *DB) Merge(ctx context.Context, s session.Key, phase, temporalRun, activ
 		return t.put("merges", "namespace, session, phase", columnsOf(&m), "true")
 	})
 }
-
-// SentBack reports whether the work of a phase was sent back, and ordered again.
-func (d *DB) SentBack(ctx context.Context, s session.Key, phase string) (again bool, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		return t.row(`select exists (select 1 from assignments where namespace = $1 and session = $2 and phase = $3 and ordered_because = 'sent_back')`,
-			s.Namespace, s.Session, phase).Scan(&again)
-	})
-	return again, err
-}

@@ -63,11 +63,13 @@ func (t *Tx) readPhases(e *session.Execution) error {
 	at := map[string]int{}
 	if err := t.each(func(r *sql.Rows) error {
 		p := session.PhaseStatus{}
-		err := r.Scan(&p.Name, &p.Status)
+		err := r.Scan(&p.Name, &p.Status, &p.SentBack)
 		at[p.Name] = len(e.Phases)
 		e.Phases = append(e.Phases, p)
 		return err
-	}, `select phase, state from phases where namespace = $1 and session = $2 order by position`,
+	}, `select phase, state, exists (select 1 from assignments a where a.namespace = p.namespace and a.session = p.session
+			and a.phase = p.phase and a.undone = 'sent_back')
+		from phases p where namespace = $1 and session = $2 order by position`,
 		e.Namespace, e.Session); err != nil {
 		return err
 	}

@@ -172,7 +172,10 @@ func (s *Server) comments(w http.ResponseWriter, r Request, key string) {
 	}
 	list := []map[string]any{}
 	for n := start; n < min(start+most, len(bodies)); n++ {
-		list = append(list, map[string]any{"id": strconv.Itoa(n), "body": bodies[n], "created": "2026-11-21T10:00:00.000+0000"})
+		list = append(list, map[string]any{
+			"id": strconv.Itoa(n), "body": bodies[n], "created": "2026-11-21T10:00:00.000+0000",
+			"author": map[string]any{"displayName": "Ann Other"},
+		})
 	}
 	reply(w, http.StatusOK, map[string]any{"startAt": start, "maxResults": most, "total": len(bodies), "comments": list})
 }

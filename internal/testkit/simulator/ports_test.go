@@ -162,10 +162,10 @@ func (s sessions) Checkpoint(ctx context.Context, name spec.Digest) (session.Che
 	return call(s.p, "Checkpoint", false, func() (session.Checkpoint, error) { return s.Store.Checkpoint(ctx, name) })
 }
 
-// database is the real database, as a process reaches it.
+// database is the real database, as a process reaches it. It embeds nothing: each method has to say what faults it has.
 type database struct {
-	activities.State
-	p *process
+	State activities.State
+	p     *process
 }
 
 // Offers says that two workers offer all agents and the checks.
@@ -304,6 +304,10 @@ func (d database) Warn(ctx context.Context, a state.Assignment, team string, at 
 		return err
 	})
 	return due, budgets, err
+}
+
+func (d database) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (budget.UnsettledCalls, error) {
+	return call(d.p, "UnsettledOf", false, func() (budget.UnsettledCalls, error) { return d.State.UnsettledOf(ctx, s, b, day) })
 }
 
 func (d database) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (*budget.Budget, error) {

@@ -48,6 +48,7 @@ func (d *dashboard) signIn() *browser {
 	d.t.Helper()
 	b := newBrowser(d.t)
 	b.visit(strings.TrimSpace(d.must("serve", "--link")))
+	b.click("main button", "Sign in as ")
 	b.reads("main h1", "Inbox")
 	return b
 }

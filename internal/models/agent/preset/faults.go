@@ -31,10 +31,15 @@ var textRules = []textRule{
 	},
 	{regexp.MustCompile(`(?i)content policy|usage policy|prohibited_content|blocked by|flagged`), failures.Refused},
 	{regexp.MustCompile(`(?i)turn limit|max(imum)? (session )?turns`), failures.TurnLimit},
+	{ // Codex repeats the text of an answer with 400 without the status
+		regexp.MustCompile(`(?i)\bmodel\b.{0,100}\b(not supported|does not exist|not found)|` +
+			`(unsupported|unknown|invalid|missing required) (parameter|value|schema)|invalid_request_error`),
+		failures.InvalidRequest,
+	},
 }
 
 // statusPattern finds the HTTP status of an error in a program's message.
-var statusPattern = regexp.MustCompile(`(?i)(?:status:?|"code"\s*:)\s*([45]\d\d)\b`)
+var statusPattern = regexp.MustCompile(`(?i)(?:status"?:?|"code"\s*:)\s*([45]\d\d)\b`)
 
 var (
 	// unpaidPattern matches messages about an account without credit, or a plan without the

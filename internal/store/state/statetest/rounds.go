@@ -97,8 +97,10 @@ func (w *work) continues(run string) {
 func (w *work) boundary(at time.Time, undone ...string) (late bool) {
 	w.t.Helper()
 	_, late, err := w.PutBoundary(w.t.Context(), state.Boundary{
-		Key: sessionOf("s"), TemporalRun: w.run, FirstRun: w.run, At: at, Status: session.Status{Team: team, Status: session.Running},
-		Undone: undone,
+		Key: sessionOf("s"), TemporalRun: w.run, FirstRun: w.run, At: at, Undone: undone,
+		Status: session.Status{Team: team, Status: session.Running, Phases: []session.PhaseStatus{
+			{Name: "build", Status: session.Running}, {Name: "plan", Status: session.Running},
+		}},
 	})
 	require.NoError(w.t, err)
 	return late
@@ -406,15 +408,13 @@ func workIsUndone(t *testing.T, b *bench) {
 	w.boundary(w.clock.Now(), "build")
 	require.Equal(t, []session.Undone{session.UndoneSentBack, session.UndoneResumed, session.UndoneSentBack}, undone())
 
-	sentBack := func() bool {
-		again, err := w.SentBack(t.Context(), sessionOf("s"), "build")
-		require.NoError(t, err)
-		return again
-	}
-	require.False(t, sentBack())
+	e, err := w.Execution(t.Context(), sessionOf("s"))
+	require.NoError(t, err)
+	require.Equal(t, []session.PhaseStatus{
+		{Name: "build", Status: session.Running, SentBack: true}, {Name: "plan", Status: session.Running},
+	}, e.Phases)
 	w.again(session.BecauseSentBack)
 	w.begin()
-	require.True(t, sentBack())
 	w.put(func(*session.RoundRecord) {})
 	require.Len(t, w.record().Rounds, 4)
 	require.NoError(t, w.DropRound(t.Context(), w.opened.Fence, dev("s"), w.opened.Order.Pass, 1))
