@@ -127,6 +127,11 @@ lint: bin/golangci-lint ## hold the code against .golangci.yml
 size: ## print the lines of product code by folder; make lint fails above the figure in SIZE
 	@$(GO) -C .ci/size run . -root ../..
 
+.PHONY: darwin
+darwin: ## compile the programs for macOS; nothing here can run them
+	@GOOS=darwin GOARCH=arm64 $(GO) build ./starter ./worker ./internal/sandbox/room/maestro-shim ./deploy/namespace
+	@cd server && GOOS=darwin GOARCH=arm64 $(GO) build ./... # several packages: nothing is linked
+
 .PHONY: workflowcheck
 workflowcheck: bin/workflowcheck ## look for what would break a workflow's replay
 	@bin/workflowcheck $(addsuffix /...,$(wildcard ./workflows ./breaker))
@@ -170,7 +175,7 @@ histories: build ## record the histories that the replay tests of workflows and 
 	@$(GO) test -count=1 ./worker/service -args -histories $(CURDIR)/workflows/testdata/histories
 	@$(GO) test -count=1 ./breaker -args -histories $(CURDIR)/breaker/testdata/histories
 
-PLATFORMS ?= linux/amd64,linux/arm64
+PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
 VERSION ?=
 
 .PHONY: release

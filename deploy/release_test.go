@@ -62,10 +62,14 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"done","ses
 func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
+	platforms := []string{"linux/" + runtime.GOARCH, "darwin/arm64"}
+	if runtime.GOARCH != "arm64" {
+		platforms = append(platforms, "linux/arm64")
+	}
 	build := func(place string) (dist string) {
 		clone := filepath.Join(work, place)
 		run(t, "git", "clone", "-q", "..", clone)
-		run(t, "make", "-C", clone, "release", "PLATFORMS=linux/"+runtime.GOARCH, "VERSION=1.2.3")
+		run(t, "make", "-C", clone, "release", "PLATFORMS="+strings.Join(platforms, ","), "VERSION=1.2.3")
 		return filepath.Join(clone, "dist")
 	}
 	dist, again := build("here"), build("there")
@@ -73,6 +77,9 @@ func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
 	require.Contains(t, read(t, filepath.Join(dist, "NOTES.md")), "# Maestro 1.2.3")
 	require.Contains(t, read(t, filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".cdx.json")),
 		`"purl": "pkg:golang/go.temporal.io/sdk@`)
+	runsOnArm64(t, dist)
+	isInstalledByRPM(t, dist)
+	isForMacOS(t, dist)
 
 	machine := filepath.Join(work, "machine")
 	mirror, _, _ := strings.Cut(run(t, "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"), "\n")
@@ -106,4 +113,53 @@ func TestAReleaseIsInstalledOnAMachineWithoutGo(t *testing.T) {
 		require.Contains(t, report, line)
 	}
 	t.Log(report)
+}
+
+// runsOnArm64 starts programs of the archive for arm64, emulated where the processor is another. The emulator has no
+// subreapers, without which maestro-worker does not start.
+func runsOnArm64(t *testing.T, dist string) {
+	t.Helper()
+	dir := t.TempDir()
+	run(t, "tar", "-xzf", filepath.Join(dist, "maestro_1.2.3_linux_arm64.tar.gz"), "-C", dir)
+	start := func(program string, arguments ...string) string {
+		return run(t, append([]string{"qemu-aarch64-static", filepath.Join(dir, "maestro-1.2.3-linux-arm64/bin", program)},
+			arguments...)...)
+	}
+	require.Contains(t, start("maestro", "version"), "linux/arm64")
+	require.Contains(t, start("maestro-shim", "--build"), "go1.")
+	require.Contains(t, start("maestro-namespace", "--help"), "Register a Temporal namespace")
+	require.Contains(t, start("maestro-server", "server", "start-dev", "--help"), "--db-filename")
+}
+
+// isInstalledByRPM installs the .rpm into an empty root, and has rpm compare the files and their modes with what it says.
+func isInstalledByRPM(t *testing.T, dist string) {
+	t.Helper()
+	root := t.TempDir()
+	rpm := func(arguments ...string) string {
+		return run(t, append([]string{"rpm", "--root", root, "--noscripts"}, arguments...)...)
+	}
+	rpm("--install", "--force-debian", "--nodeps", filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".rpm"))
+	require.Empty(t, rpm("--verify", "--nodeps", "maestro"))
+	require.Contains(t, read(t, filepath.Join(root, "usr/lib/systemd/system/maestro-worker.service")), "=/usr/bin/maestro-worker")
+	for path, mode := range map[string]os.FileMode{"usr/bin/maestro": 0o755, "etc/maestro/worker.env": 0o600} {
+		info, err := os.Stat(filepath.Join(root, path))
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode(), path)
+	}
+	require.Contains(t, rpm("--query", "--scripts", "maestro"), "systemd-sysusers maestro.conf")
+	rpm("--erase", "--force-debian", "maestro")
+	require.NoFileExists(t, filepath.Join(root, "usr/bin/maestro"))
+}
+
+// isForMacOS looks into the archive for macOS, whose programs cannot be started here.
+func isForMacOS(t *testing.T, dist string) {
+	t.Helper()
+	files := run(t, "tar", "-tzf", filepath.Join(dist, "maestro_1.2.3_darwin_arm64.tar.gz"))
+	for _, program := range []string{"maestro", "maestro-worker", "maestro-shim", "maestro-namespace", "maestro-server"} {
+		require.Contains(t, files, "maestro-1.2.3-darwin-arm64/bin/"+program+"\n")
+	}
+	require.NotContains(t, files, "systemd")
+	packages, err := filepath.Glob(filepath.Join(dist, "*darwin*"))
+	require.NoError(t, err)
+	require.Len(t, packages, 2, "an archive and a bill of materials")
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ var programs = []struct{ name, module, directory string }{
 }
 
 // compile compiles the programs as the Makefile does.
-func (r *release) compile(ctx context.Context, arch string) ([]file, error) {
+func (r *release) compile(ctx context.Context, to platform) ([]file, error) {
 	dir, err := os.MkdirTemp("", "maestro-release-")
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (r *release) compile(ctx context.Context, arch string) ([]file, error) {
 		out := filepath.Join(dir, p.name)
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", out, p.directory)
 		cmd.Dir, cmd.Stderr = filepath.Join(r.root, p.module), os.Stderr
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=linux", "GOARCH="+arch)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+to.os, "GOARCH="+to.arch)
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("compile %s: %w", p.name, err)
 		}
@@ -64,9 +65,9 @@ func (r *release) compile(ctx context.Context, arch string) ([]file, error) {
 	return files, nil
 }
 
-// sharedFiles are the files of the repository that an installation has. Packages install programs to /usr/bin, so their unit
-// starts the worker there.
-func (r *release) sharedFiles() ([]file, error) {
+// sharedFiles are the files of the repository that an installation has; units of systemd only on Linux. Packages install
+// programs to /usr/bin, so their unit starts the worker there.
+func (r *release) sharedFiles(to platform) ([]file, error) {
 	const docs = "/usr/share/doc/maestro/"
 	files := []file{
 		{archived: "LICENSE", installed: docs + "copyright"},
@@ -77,6 +78,9 @@ func (r *release) sharedFiles() ([]file, error) {
 		{archived: "systemd/rooms.conf", installed: docs + "rooms.conf"},
 		{archived: "systemd/run-as.conf", installed: docs + "run-as.conf"},
 		{archived: "systemd/worker.env.example", installed: "/etc/maestro/worker.env", settings: true},
+	}
+	if to.os != "linux" {
+		files = slices.DeleteFunc(files, func(f file) bool { return strings.HasPrefix(f.archived, "systemd/") })
 	}
 	for i, f := range files {
 		source := f.archived

@@ -1,5 +1,5 @@
-// Command release builds what is handed out of a version: for each platform an archive, a .deb, a .rpm and an image of
-// containers, and beside them a bill of materials, notes and checksums. Two builds of one commit are equal byte for byte:
+// Command release builds what is handed out of a version: for each platform an archive and a bill of materials, for Linux also
+// a .deb, a .rpm and an image of containers, and beside them notes and checksums. Two builds of one commit are equal byte for byte:
 // every file has the commit's time, and nothing names the machine.
 package main
 
@@ -25,7 +25,7 @@ func main() {
 	root := flag.String("root", ".", "the repository's directory")
 	out := flag.String("out", "dist", "the directory to fill; what it has is removed")
 	version := flag.String("version", "", "the version, like 1.2.3; by default that of the tag, or of the commit")
-	targets := flag.String("targets", "linux/amd64,linux/arm64", "the platforms")
+	targets := flag.String("targets", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "the platforms")
 	flag.Parse()
 	if err := run(ctx, *root, *out, *version, strings.Split(*targets, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -61,11 +61,11 @@ func run(ctx context.Context, root, out, version string, targets []string) (err 
 	}
 	for _, target := range targets {
 		goos, goarch, ok := strings.Cut(target, "/")
-		if !ok || goos != "linux" {
-			return fmt.Errorf("platform %q: give linux/ARCHITECTURE; rooms, and what watches over agents, need Linux", target)
+		if !ok || goos != "linux" && goos != "darwin" {
+			return fmt.Errorf("platform %q: give linux/ARCHITECTURE or darwin/ARCHITECTURE", target)
 		}
 		fmt.Println("building", target)
-		if err := r.buildTarget(ctx, goarch, pages); err != nil {
+		if err := r.buildTarget(ctx, platform{goos, goarch}, pages); err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}
 	}
@@ -75,19 +75,26 @@ func run(ctx context.Context, root, out, version string, targets []string) (err 
 	return r.writeSums()
 }
 
+// platform is a GOOS and a GOARCH.
+type platform struct{ os, arch string }
+
 // buildTarget makes everything for one platform.
-func (r *release) buildTarget(ctx context.Context, arch string, pages []file) error {
-	programs, err := r.compile(ctx, arch)
+func (r *release) buildTarget(ctx context.Context, to platform, pages []file) error {
+	programs, err := r.compile(ctx, to)
 	if err != nil {
 		return err
 	}
-	shared, err := r.sharedFiles()
+	shared, err := r.sharedFiles(to)
 	if err != nil {
 		return err
 	}
 	files := append(append(programs, shared...), pages...)
-	for _, make := range []func(arch string, files []file) error{r.writeArchive, r.writePackages, r.writeImage, r.writeBill} {
-		if err := make(arch, files); err != nil {
+	outputs := []func(to platform, files []file) error{r.writeArchive, r.writeBill}
+	if to.os == "linux" {
+		outputs = append(outputs, r.writePackages, r.writeImage)
+	}
+	for _, write := range outputs {
+		if err := write(to, files); err != nil {
 			return err
 		}
 	}
@@ -122,8 +129,8 @@ func (r *release) readCommit(ctx context.Context) error {
 }
 
 // name is the name of a file of the release.
-func (r *release) name(kind, arch, ending string) string {
-	return filepath.Join(r.out, fmt.Sprintf("%s_%s_linux_%s%s", kind, r.version, arch, ending))
+func (r *release) name(kind string, to platform, ending string) string {
+	return filepath.Join(r.out, fmt.Sprintf("%s_%s_%s_%s%s", kind, r.version, to.os, to.arch, ending))
 }
 
 // writeNotes writes the version's part of CHANGELOG.md; that of Unreleased for a version that has none yet.

@@ -31,9 +31,9 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// writeArchive writes maestro_VERSION_linux_ARCH.tar.gz, with one directory.
-func (r *release) writeArchive(arch string, files []file) error {
-	top := fmt.Sprintf("maestro-%s-linux-%s/", r.version, arch)
+// writeArchive writes maestro_VERSION_OS_ARCH.tar.gz, with one directory.
+func (r *release) writeArchive(to platform, files []file) error {
+	top := fmt.Sprintf("maestro-%s-%s-%s/", r.version, to.os, to.arch)
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	if err := r.writeTar(zip, files, func(f file) string {
@@ -47,7 +47,7 @@ func (r *release) writeArchive(arch string, files []file) error {
 	if err := zip.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(r.name("maestro", arch, ".tar.gz"), packed.Bytes(), 0o644)
+	return os.WriteFile(r.name("maestro", to, ".tar.gz"), packed.Bytes(), 0o644)
 }
 
 // writeTar writes files, sorted by their paths, with their directories, owned by root.
@@ -102,7 +102,7 @@ fi
 `
 
 // writePackages writes the .deb and the .rpm.
-func (r *release) writePackages(arch string, files []file) error {
+func (r *release) writePackages(to platform, files []file) error {
 	dir, err := os.MkdirTemp("", "maestro-package-")
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *release) writePackages(arch string, files []file) error {
 		return at, os.WriteFile(at, data, 0o600)
 	}
 	info := &nfpm.Info{
-		Name: "maestro", Arch: arch, Platform: "linux", Version: r.version, Section: "devel", Priority: "optional",
+		Name: "maestro", Arch: to.arch, Platform: "linux", Version: r.version, Section: "devel", Priority: "optional",
 		License: "Apache-2.0", MTime: r.at,
 		Maintainer: "The Maestro authors <maestro@example.org>", Homepage: "https://github.com/maestro-hive/maestro",
 		Description: "Runs a team of AI personas through the phases of a piece of work, durably, on Temporal.",
@@ -153,7 +153,7 @@ func (r *release) writePackages(arch string, files []file) error {
 		if err := packager.Package(described, &packed); err != nil {
 			return fmt.Errorf("%s: %w", format, err)
 		}
-		if err := os.WriteFile(r.name("maestro", arch, "."+format), packed.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(r.name("maestro", to, "."+format), packed.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (r *release) writePackages(arch string, files []file) error {
 
 // writeImage writes an image that `docker load` and `podman load` take. It has the programs and the roots of certificates, and
 // nothing else: agents that are programs need an image of their own, to which the programs are copied from this one.
-func (r *release) writeImage(arch string, files []file) error {
+func (r *release) writeImage(to platform, files []file) error {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil { // a file cannot hold it
@@ -200,7 +200,7 @@ func (r *release) writeImage(arch string, files []file) error {
 	if err != nil {
 		return err
 	}
-	config := &v1.ConfigFile{OS: "linux", Architecture: arch, Created: v1.Time{Time: r.at}, Config: v1.Config{
+	config := &v1.ConfigFile{OS: "linux", Architecture: to.arch, Created: v1.Time{Time: r.at}, Config: v1.Config{
 		User: "10001:10001", WorkingDir: "/var/maestro", Entrypoint: []string{"maestro-worker"},
 		ExposedPorts: map[string]struct{}{"8081/tcp": {}, "9464/tcp": {}},
 		Env: []string{
@@ -224,11 +224,11 @@ func (r *release) writeImage(arch string, files []file) error {
 	if err != nil {
 		return err
 	}
-	return tarball.WriteToFile(r.name("maestro-worker", arch, ".image.tar"), tag, image)
+	return tarball.WriteToFile(r.name("maestro-worker", to, ".image.tar"), tag, image)
 }
 
 // writeBill writes the modules of all programs as a CycloneDX document.
-func (r *release) writeBill(arch string, files []file) error {
+func (r *release) writeBill(to platform, files []file) error {
 	bill := cyclonedx.NewBOM()
 	bill.Metadata = &cyclonedx.Metadata{
 		Timestamp: r.at.Format(time.RFC3339),
@@ -275,5 +275,5 @@ func (r *release) writeBill(arch string, files []file) error {
 	if err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bill); err != nil {
 		return err
 	}
-	return os.WriteFile(r.name("maestro", arch, ".cdx.json"), text.Bytes(), 0o644)
+	return os.WriteFile(r.name("maestro", to, ".cdx.json"), text.Bytes(), 0o644)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
@@ -34,7 +35,7 @@ func serverProgram(_ context.Context, h *host) []control.Finding {
 func git(ctx context.Context, h *host) []control.Finding {
 	version, err := h.versionOf(ctx, "git")
 	if err != nil {
-		return with(warn("install it if agents have `git: true`, or to apply work as a branch", "%s", err), "sudo apt-get install git")
+		return with(warn("install it if agents have `git: true`, or to apply work as a branch", "%s", err), agent.InstallGit)
 	}
 	return ok("%s", version)
 }

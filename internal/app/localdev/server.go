@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -126,9 +127,9 @@ func (s *server) once(life context.Context, ready func()) error {
 	cmd.Stderr = s.options.Stderr
 	// The server asks for its user's name, and a container's user may have none.
 	cmd.Env = append([]string{"USER=maestro"}, cmd.Environ()...)
-	// The kernel kills the server with the thread that started it. A terminal's Ctrl-C does not reach it: it is stopped
-	// in its turn.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// A terminal's Ctrl-C does not reach the server: it is stopped in its turn.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	proctree.EndWithThread(cmd.SysProcAttr)
 	// The server also ends when its standard input does, which it does with us.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,6 +29,9 @@ type Shortage struct {
 	// be empty.
 	Message, Remedy, Command string
 }
+
+// InstallGit is the command that installs git.
+var InstallGit = map[string]string{"linux": "sudo apt-get install git", "darwin": "xcode-select --install"}[runtime.GOOS]
 
 // Shortages lists what the config requires and this machine does not have: programs, scripts, and
 // environment variables, which getenv returns. It starts no program.
@@ -113,7 +117,7 @@ func (c Config) program(of, program, ofPreset string, path []string) []Shortage 
 	case ofPreset != "" && filepath.Base(program) == ofPreset:
 		lack.Remedy, lack.Command = "install it, or use its full path in argv", "npm install --global "+preset.For(ofPreset).Package
 	case program == "git":
-		lack.Remedy, lack.Command = "install it", "sudo apt-get install git"
+		lack.Remedy, lack.Command = "install it", InstallGit
 	default:
 		lack.Remedy = "install " + program + ", or use its full path in argv"
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/djherbis/times"
+
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 )
@@ -119,12 +121,12 @@ func onDisk(info fs.FileInfo) int64 {
 // lastUse is when a file was last read or changed, as far as its file system notes it.
 func lastUse(info fs.FileInfo) time.Time {
 	last := info.ModTime()
-	st, _ := info.Sys().(*syscall.Stat_t)
-	if at := time.Unix(st.Ctim.Unix()); at.After(last) {
-		last = at
+	at := times.Get(info)
+	if at.ChangeTime().After(last) {
+		last = at.ChangeTime()
 	}
-	if at := time.Unix(st.Atim.Unix()); at.After(last) && !info.IsDir() { // measuring reads directories
-		last = at
+	if at.AccessTime().After(last) && !info.IsDir() { // measuring reads directories
+		last = at.AccessTime()
 	}
 	return last
 }

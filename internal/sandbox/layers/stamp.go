@@ -2,13 +2,14 @@ package layers
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"syscall"
+
+	"github.com/djherbis/times"
 )
 
 // errChanged: a layer is not as it was made.
@@ -36,13 +37,8 @@ func stampOf(dir string) (string, error) {
 			return err
 		}
 		is, _ := info.Sys().(*syscall.Stat_t)
-		record := append([]byte(path[len(dir):]), 0)
-		modified, changed := uint64(is.Mtim.Nano()), uint64(is.Ctim.Nano()) //nolint:gosec // only compared
-		size := uint64(is.Size)                                             //nolint:gosec // not negative
-		for _, n := range []uint64{is.Ino, uint64(is.Mode), uint64(is.Uid), size, is.Rdev, modified, changed} {
-			record = binary.LittleEndian.AppendUint64(record, n)
-		}
-		_, err = sum.Write(record)
+		_, err = fmt.Fprintf(sum, "%s\x00%d %d %d %d %d %d %d\x00", path[len(dir):], is.Ino, is.Mode, is.Uid, is.Size, is.Rdev,
+			info.ModTime().UnixNano(), times.Get(info).ChangeTime().UnixNano())
 		return err
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package procgroup
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
@@ -28,6 +28,9 @@ func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 		memory += fmt.Sprintf(", because %v", noCgroups)
 	}
 	threads := "counted by the shim"
+	if !proctree.ShowsUse {
+		threads += ", each process as one"
+	}
 	if rooms || os.Geteuid() != 0 || l.User != nil {
 		threads += ", rlimit"
 	}
@@ -37,15 +40,16 @@ func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 	if l.Threads.Least.Name != "" {
 		threads += "; " + l.Threads.String()
 	}
-	own := unix.Rlimit{Max: room.MaxOpenFiles}
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &own) // it does not fail
 	limits := []spec.Limit{
 		{Of: "memory", Most: textfmt.Size(l.MaxMemory), By: memory},
 		{Of: "threads", Most: strconv.Itoa(l.Threads.Each), By: threads},
-		{Of: "open files of a process", Most: strconv.FormatUint(mostOpenFiles(own.Max), 10), By: "rlimit"},
+		{Of: "open files of a process", Most: strconv.FormatUint(room.Limit(unix.RLIMIT_NOFILE, room.MaxOpenFiles), 10), By: "rlimit"},
 		{Of: "processors", By: processors},
 	}
-	if l.Cgroups == nil {
+	switch {
+	case !proctree.ShowsUse:
+		limits[0] = spec.Limit{Of: "memory", Most: "without bound", By: "nothing, because this system has neither cgroups nor /proc"}
+	case l.Cgroups == nil:
 		limits = append(limits, spec.Limit{
 			Of:   "memory that no process has mapped",
 			Most: "without bound for tmpfs mounts, memfd and System V objects, buffers of pipes and sockets",
@@ -55,17 +59,10 @@ func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 	return limits
 }
 
-// mostOpenFiles is how many files a process of an agent may have open, by the limit of this process: it can give no more.
-func mostOpenFiles(own uint64) uint64 { return min(own, room.MaxOpenFiles) }
-
 // HostMemory is how many bytes of memory this process can use: those of the host, or of its
 // container.
 func HostMemory() int64 {
-	most := int64(math.MaxInt64)
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) == nil {
-		most = int64(info.Totalram) * int64(info.Unit) //nolint:gosec // the types differ by platform
-	}
+	most := installedMemory()
 	for controller, file := range map[string]string{"": "memory.max", "memory": "memory.limit_in_bytes"} {
 		for _, dir := range cgroupsOf("/proc/self", controller) {
 			if n := numberIn(filepath.Join(dir, file)); n > 0 { // not "max"

@@ -218,13 +218,6 @@ func (c *Cgroups) limit(dir string, l *Launcher) error {
 	return nil
 }
 
-// enter sets a process to start in the cgroup.
-func (g *cgroup) enter(attr *syscall.SysProcAttr) {
-	if g != nil {
-		attr.UseCgroupFD, attr.CgroupFD = true, int(g.open.Fd())
-	}
-}
-
 // killed returns how many bytes were in use when the kernel killed the processes because of
 // the memory limit; zero: it did not. hostFull: the kernel killed processes because the host, or the
 // worker's container, had no memory.

@@ -26,9 +26,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
-// self opens as the executable of the current process, also after a deploy replaced the file.
-const self = "/proc/self/exe"
-
 const (
 	// defaultGrace is how long a process may take to exit after SIGTERM, by default.
 	defaultGrace = 2 * time.Second

@@ -3,9 +3,6 @@ package room
 import (
 	"fmt"
 	"os"
-	"os/signal"
-	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,11 +35,7 @@ func (o *Orders) limit() error {
 		limits[unix.RLIMIT_NPROC] = o.UserThreads
 	}
 	for which, most := range limits {
-		var now unix.Rlimit
-		if err := unix.Getrlimit(which, &now); err != nil {
-			return fmt.Errorf("read limit %d: %w", which, err)
-		}
-		most = min(most, now.Max)
+		most = Limit(which, most)
 		if err := unix.Setrlimit(which, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("set limit %d: %w", which, err)
 		}
@@ -50,58 +43,21 @@ func (o *Orders) limit() error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, Niceness); err != nil && err != unix.EACCES { // it yields more already
 		return fmt.Errorf("set the priority: %w", err)
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("set no_new_privs: %w", err)
-	}
-	return nil
+	return keepPrivileges()
+}
+
+// Limit returns the largest value up to most that a limit of this process's children can have.
+func Limit(which int, most uint64) uint64 {
+	now := unix.Rlimit{Max: most}
+	_ = unix.Getrlimit(which, &now) // it does not fail
+	return min(most, now.Max, kernelLimit(which))
 }
 
 // asRoot reports whether the argv runs as root.
 func (o *Orders) asRoot() bool { return os.Geteuid() == 0 && (o.User == nil || o.User.UID == 0) }
 
-// raiseOwnScore makes the kernel kill this process and its descendants before the worker when the
-// host runs out of memory. Only a dumpable process may write that file.
-func raiseOwnScore() {
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	RaiseOOMScore(os.Getpid())
-}
-
-// RaiseOOMScore does so for a process and what it starts. If this process has the host's CAP_SYS_RESOURCE, they cannot
-// lower the score again.
-func RaiseOOMScore(pid int) {
-	_ = overwrite(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.Itoa(oomScore)) // a host may forbid it
-}
-
-var (
-	// faultSignals are the signals that report faults: the Go runtime ends a process to which another
-	// process sends one of them.
-	faultSignals = []os.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT}
-	// endSignals are the other signals that have an effect in a Go program.
-	endSignals = []os.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN,
-		unix.SIGTTOU,
-	}
-)
-
-// disregardSignals makes signals of other processes have no effect. They are not ignored, because
-// an agent would inherit that. The kernel delivers to the first process of a room only signals
-// that it handles. In other cases, this process catches signals that would end or stop it.
-func disregardSignals() {
-	resetHandlers(faultSignals)
-	if os.Getpid() == 1 {
-		resetHandlers(endSignals)
-		return
-	}
-	signal.Notify(make(chan os.Signal, 1), endSignals...)
-}
-
-// resetHandlers removes the Go runtime's handlers of signals.
-func resetHandlers(signals []os.Signal) {
-	for _, s := range signals {
-		// the kernel's struct sigaction, with the default handler
-		var action [4]uint64
-		number, _ := s.(unix.Signal)
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(number),
-			uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:gosec // the kernel reads it
-	}
+// endSignals are the signals without a fault that have an effect in a Go program.
+var endSignals = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN,
+	unix.SIGTTOU,
 }

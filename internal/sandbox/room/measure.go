@@ -1,12 +1,8 @@
 package room
 
 import (
-	"encoding/binary"
-	"errors"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,31 +31,31 @@ type checks struct {
 	begin chan time.Time
 	// ended has the result of each check. endedFD becomes readable with it.
 	ended   chan excess
-	endedFD int
+	endedFD *os.File
 	// begun is when the check that has not ended was begun; zero: there is none. next is when the next one begins.
 	begun, next time.Time
 }
 
 // startChecks starts the thread. In a room it gets the rights of the room's user, before the argv starts.
 func startChecks(o *Orders) (*checks, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	c := &checks{begin: make(chan time.Time, 1), ended: make(chan excess, 1), endedFD: fd}
+	c := &checks{begin: make(chan time.Time, 1), ended: make(chan excess, 1), endedFD: read}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		var err error
 		if o.Room != nil {
-			err = errors.Join(becomeAgent(), dropCapabilities())
+			err = dropRights()
 		}
 		ready <- err
 		use := resourceUse{orders: o}
 		for now := range c.begin {
 			use.check(now)
 			c.ended <- use.excess
-			_, _ = unix.Write(fd, binary.NativeEndian.AppendUint64(nil, 1))
+			_, _ = write.Write([]byte{1})
 		}
 	}()
 	return c, <-ready
@@ -70,7 +66,7 @@ func startChecks(o *Orders) (*checks, error) {
 func (c *checks) advance(now time.Time) (found excess) {
 	select {
 	case found = <-c.ended:
-		_, _ = unix.Read(c.endedFD, make([]byte, 8))
+		_, _ = c.endedFD.Read(make([]byte, 1))
 		c.begun = time.Time{}
 	default:
 	}
@@ -123,14 +119,4 @@ func processorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func raiseScores(procs []proctree.Process) {
-	for _, p := range procs {
-		path := "/proc/" + strconv.Itoa(p.PID) + "/oom_score_adj"
-		data, err := os.ReadFile(path)
-		if score, bad := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && bad == nil && score < oomScore {
-			_ = overwrite(path, strconv.Itoa(oomScore)) // it may have ended
-		}
-	}
 }

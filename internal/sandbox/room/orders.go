@@ -92,6 +92,9 @@ type Report struct {
 	Unkillable int
 }
 
+// MaxPorts is the largest number of ports on which a worker listens in one room.
+const MaxPorts = 4
+
 // maxOrders bounds the orders, in bytes.
 const maxOrders = 16 << 20
 

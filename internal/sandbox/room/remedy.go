@@ -50,11 +50,10 @@ func Remedy(err error, user *Account) error {
 
 // OverlayRemedy adds to an error of mounting an overlay over a directory what to change.
 func OverlayRemedy(err error, dir string) error {
-	var at unix.Statfs_t
 	switch {
 	case strings.Contains(err.Error(), unix.ENODEV.Error()):
 		return fmt.Errorf("%w; load the kernel's module overlay", err)
-	case unix.Statfs(dir, &at) == nil && at.Type == unix.OVERLAYFS_SUPER_MAGIC:
+	case onOverlay(dir):
 		return fmt.Errorf("%w, because the directory lies on an overlay; keep the store on a volume, like a directory of the host", err)
 	}
 	return fmt.Errorf("%w; keep the store on a file system that an overlay can change, like ext4 or xfs", err)
@@ -94,8 +93,7 @@ func Filtered() bool {
 // InContainer reports whether this process is in a container: its root is an overlay, or a part of
 // /proc other than binfmt_misc is a mount point.
 func InContainer() bool {
-	var root unix.Statfs_t
-	if unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC {
+	if onOverlay("/") {
 		return true
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo") // if it cannot be read, assume no container

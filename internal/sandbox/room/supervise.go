@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,36 +23,25 @@ import (
 func supervise() int {
 	// The agent dies with this thread (PDEATHSIG), so the thread must not end before the process.
 	runtime.LockOSThread()
-	raiseOwnScore()
-	// No process may attach to the shim.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return complain("make itself undumpable", err)
-	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return complain("become a subreaper", err)
-	}
-	// Agents must not inherit open files of the worker or its parents.
-	if err := unix.CloseRange(ordersFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		unix.CloseOnExec(ordersFD)
-		unix.CloseOnExec(reportFD)
-		unix.CloseOnExec(lockFD)
+	if err := prepare(); err != nil {
+		return complain(err)
 	}
 	disregardSignals()
 	worker := os.NewFile(ordersFD, "orders")
 	o, err := readOrders(worker)
 	if err != nil {
-		return complain("read its orders; only workers can start it", err)
+		return complain(fmt.Errorf("read its orders; only workers can start it: %w", err))
 	}
 	report, err := json.Marshal((&supervisor{worker: worker, orders: o}).enterAndRun())
 	if err != nil {
-		return complain("encode its report", err)
+		return complain(fmt.Errorf("encode its report: %w", err))
 	}
 	_, _ = unix.Write(reportFD, report) // fails if the worker has died
 	return 0
 }
 
-func complain(what string, err error) int {
-	fmt.Fprintf(os.Stderr, "maestro: the shim cannot %s: %v\n", what, err)
+func complain(err error) int {
+	fmt.Fprintf(os.Stderr, "maestro: the shim cannot %v\n", err)
 	return 2
 }
 
@@ -76,11 +64,7 @@ func (s *supervisor) enterAndRun() Report {
 			s.orders.Build)}
 	}
 	if room := s.orders.Room; room != nil {
-		err := room.enter()
-		if err == nil {
-			err = listen(s.orders.Ports)
-		}
-		if err != nil {
+		if err := room.enter(s.orders.Ports); err != nil {
 			return Report{RoomError: err.Error(), RoomForbidden: Forbids(err)}
 		}
 	}
@@ -98,7 +82,7 @@ func (s *supervisor) run() Report {
 		return notStarted(err)
 	}
 	ended, over := s.await(checks)
-	killed, survivors := proctree.EndDescendants(s.reap)
+	killed, survivors := proctree.EndDescendants(s.pid, s.reap)
 	delete(killed, s.pid)
 	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory, Immeasurable: over.slow}
 	if ended {
@@ -120,8 +104,8 @@ func (s *supervisor) await(limits *checks) (ended bool, over excess) {
 	const worker, process, check = 0, 1, 2
 	events := []unix.PollFd{
 		worker:  {Fd: ordersFD, Events: unix.POLLIN},
-		process: {Fd: int32(s.pidfd), Events: unix.POLLIN},        //nolint:gosec // descriptors are small
-		check:   {Fd: int32(limits.endedFD), Events: unix.POLLIN}, //nolint:gosec // descriptors are small
+		process: {Fd: int32(s.pidfd), Events: unix.POLLIN},             //nolint:gosec // descriptors are small
+		check:   {Fd: int32(limits.endedFD.Fd()), Events: unix.POLLIN}, //nolint:gosec // descriptors are small
 	}
 	kill := time.Time{}
 	limits.next = time.Now().Add(checkInterval)
@@ -168,7 +152,7 @@ func (s *supervisor) reap() (alone bool) {
 	const most = 1000
 	for range most {
 		var status unix.WaitStatus
-		child, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
+		child, err := unix.Wait4(-1, &status, proctree.WaitAll|unix.WNOHANG, nil)
 		switch {
 		case err != nil: // ECHILD is the only possible error
 			return true
@@ -217,7 +201,7 @@ func (s *supervisor) start() error {
 	attr := &syscall.ProcAttr{
 		Env:   o.Env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &s.pidfd},
+		Sys:   s.attributes(),
 	}
 	if u := o.User; u != nil {
 		attr.Dir = o.Dir // entered as that user, so that its permissions apply
@@ -245,7 +229,7 @@ func notStarted(err error) Report {
 func closeStreams() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
-		if err != nil || unix.Dup3(null, fd, 0) != nil {
+		if err != nil || dup(null, fd) != nil {
 			_ = unix.Close(fd)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/djherbis/times"
+
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/diskspace"
@@ -95,11 +97,11 @@ type measurement struct {
 func (m *measurement) add(e bounded.Entry) {
 	m.sum.Hidden = m.sum.Hidden || e.Hidden && !m.isOfKernel(e.Info)
 	st, ok := e.Info.Sys().(*syscall.Stat_t)
-	if !ok || st.Ctim.Nano() < m.since {
+	if !ok || times.Get(e.Info).ChangeTime().UnixNano() < m.since {
 		return
 	}
 	if st.Nlink > 1 && !e.Info.IsDir() {
-		file := inode{st.Dev, st.Ino}
+		file := inode{uint64(st.Dev), st.Ino} //nolint:gosec,unconvert // only compared; macOS has another type
 		if m.linked[file] {
 			return
 		}

@@ -151,5 +151,5 @@ func (a *archive) close(whole bool) (err error) {
 	if err := os.Link(a.file.Name(), a.path); err != nil { // a rename would replace a file that was made meanwhile
 		return fmt.Errorf("name the archive: %w", err)
 	}
-	return storage.FlushFileSystem(filepath.Dir(a.path))
+	return storage.Sync(filepath.Dir(a.path))
 }

@@ -134,11 +134,13 @@ func createPrivate(path string) error {
 	return nil
 }
 
-// writing are the driver's options of connections that write: a write-ahead log that is flushed at each commit.
+// writing are the driver's options of connections that write: a write-ahead log that is flushed at each commit, on macOS to
+// the drive's storage.
 func writing(more ...string) url.Values {
 	return url.Values{"_pragma": append([]string{
 		"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
-		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "wal_autocheckpoint(" + strconv.Itoa(maxLogPages) + ")",
+		"journal_mode(wal)", "synchronous(full)", "fullfsync(1)", "foreign_keys(1)",
+		"wal_autocheckpoint(" + strconv.Itoa(maxLogPages) + ")",
 	}, more...)}
 }
 
@@ -152,22 +154,14 @@ func OpenPostgres(ctx context.Context, address string) (*DB, error) {
 	return open(ctx, &DB{engine: postgresEngine, write: pool, read: pool})
 }
 
-// fileSystems are those on which SQLite's locks and shared memory work, by the kernel's magic number. An overlay is as
-// good as what it lies on, which is a local file system.
-var fileSystems = map[int64]string{
-	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", 0x2fc12fc1: "zfs",
-	unix.F2FS_SUPER_MAGIC: "f2fs", unix.TMPFS_MAGIC: "tmpfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay",
-}
-
 func checkFileSystem(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("find the file system of %s: %w", dir, err)
 	}
-	if _, ok := fileSystems[int64(fs.Type)]; !ok { //nolint:unconvert // it has other sizes elsewhere
-		return fmt.Errorf("%s is on a file system of type %#x, on which SQLite is not safe; use a state directory on ext4, xfs, "+
-			"btrfs, zfs, f2fs or tmpfs, "+
-			"or a PostgreSQL database for several hosts", dir, fs.Type)
+	if kind, safe := kindOf(&fs); !safe {
+		return fmt.Errorf("%s is on a file system of type %s, on which SQLite is not safe; use a state directory on %s, or a "+
+			"PostgreSQL database for several hosts", dir, kind, fileSystems)
 	}
 	return nil
 }

@@ -79,17 +79,18 @@ const fewFiles = 12
 
 // flushBlobs makes blobs with valid digests survive a power loss, also those that other processes have put.
 func (d *Directory) flushBlobs(digests []spec.Digest) error {
-	if len(digests) > fewFiles {
-		return FlushFileSystem(d.root)
-	}
 	var paths []string
 	for _, digest := range digests {
 		paths = append(paths, d.blobFile(digest), filepath.Dir(d.blobFile(digest)))
 	}
 	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	if len(digests) > fewFiles {
+		return syncMany(d.root, paths)
+	}
 	var all errgroup.Group
-	for _, path := range slices.Compact(paths) {
-		all.Go(func() error { return syncDir(path) }) // syncDir works for files, too
+	for _, path := range paths {
+		all.Go(func() error { return Sync(path) })
 	}
 	return all.Wait()
 }

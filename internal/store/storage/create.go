@@ -69,7 +69,7 @@ func (d *Directory) claim(path string, document []byte) error {
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(d.root)
+	return Sync(d.root)
 }
 
 // RemoveOldTemp removes temporary files whose writers have ended. Errors are ignored: a later

@@ -33,7 +33,7 @@ func (d *Directory) writeFile(path string, data []byte) error {
 		_ = os.Remove(f.Name())
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }
 
 // temp makes a temporary file on the file system of the directory.
@@ -70,7 +70,7 @@ func (d *Directory) makeDir(path string) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }
 
 // writeAll writes data to f, flushes it if that is wanted, and closes it.
@@ -82,8 +82,8 @@ func writeAll(f *os.File, data []byte, flush bool) (err error) {
 	return f.Sync()
 }
 
-// syncDir makes the entries of a directory survive a power loss.
-func syncDir(path string) (err error) {
+// Sync makes the content of a file, or the entries of a directory, survive a power loss.
+func Sync(path string) (err error) {
 	d, err := os.Open(path)
 	if err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter creates the room and moves this process, the first one of its namespaces, into it.
+// enter creates the room, moves this process, the first one of its namespaces, into it, and listens on ports there.
 // Afterwards the calling thread and its descendants have no capabilities.
 //
 // The sources are cloned first, as the worker's user, who may have access to directories that the
 // room's user has no access to. Everything else is created as the room's user.
-func (l *Layout) enter() error {
+func (l *Layout) enter(ports []uint16) error {
 	if err := l.mapOwnIDs(); err != nil {
 		return err
 	}
@@ -71,7 +71,10 @@ func (l *Layout) enter() error {
 	if err := errors.Join(restrictScope(), refuse(refused)); err != nil {
 		return err
 	}
-	return dropCapabilities()
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	return listen(ports)
 }
 
 // clone is a detached mount of a source, to be attached at the target.

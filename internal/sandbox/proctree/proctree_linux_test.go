@@ -13,7 +13,7 @@ func TestStatIsReadWhateverTheNameHolds(t *testing.T) {
 	for _, name := range []string{"sh", "a) S 9 9 9", "((", "x y"} {
 		p, ok := parseStat(42, []byte("42 ("+name+")"+rest))
 		require.True(t, ok)
-		require.Equal(t, Process{PID: 42, Parent: 1, Group: 7, Session: 8, Threads: 3, Started: 12345}, p)
+		require.Equal(t, Process{PID: 42, Name: name, Parent: 1, Group: 7, Session: 8, Threads: 3, Started: 12345}, p)
 	}
 	for _, broken := range []string{"", "42 (sh", "42 (sh) S 1 2", "42 (sh) S x" + rest} {
 		_, ok := parseStat(42, []byte(broken))

@@ -6,9 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxPorts is the largest number of ports on which a worker listens in one room.
-const MaxPorts = 4
-
 // backlog is how many connections wait until the worker accepts them.
 const backlog = 128
 

@@ -6,7 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FlushFileSystem makes everything that was written to the file system survive a power loss.
+// syncMany makes files and directories of one file system survive a power loss.
+func syncMany(root string, _ []string) error { return FlushFileSystem(root) }
+
+// FlushFileSystem makes everything that was written below a directory survive a power loss.
 func FlushFileSystem(root string) (err error) {
 	d, err := os.Open(root)
 	if err != nil {
