@@ -6,7 +6,6 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
-
 	"net/http"
 	"net/url"
 	"regexp"
@@ -83,7 +82,8 @@ func NewGitHub(o GitHubOptions) (*GitHub, error) {
 	if (o.Token == "") == (o.App == nil) {
 		return nil, errors.New("GitHub needs either a token or an app")
 	}
-	g := &GitHub{options: o, web: web, apps: installations{of: map[githubRepo]int64{}, tokens: map[int64]*github.InstallationToken{}}}
+	g := &GitHub{options: o, web: web}
+	g.apps = installations{of: map[githubRepo]int64{}, tokens: map[int64]*github.InstallationToken{}}
 	if o.App != nil {
 		if g.key, err = jwt.ParseRSAPrivateKeyFromPEM(o.App.Key); err != nil {
 			return nil, errors.New("the private key of the GitHub App is not an RSA key as PEM: download it from the app's settings page")
@@ -158,7 +158,8 @@ func (g *GitHub) Find(ctx context.Context, repository, branch string) (number in
 	}
 	err = g.do(ctx, present.Name, "list the pull requests", func(ctx context.Context, r githubRepo) error {
 		all, _, err := g.api.PullRequests.List(ctx, r.owner, r.name, &github.PullRequestListOptions{
-			State: "all", Head: r.owner + ":" + branch, Sort: "created", Direction: "desc", ListOptions: github.ListOptions{PerPage: perPage},
+			State: "all", Head: r.owner + ":" + branch, Sort: "created", Direction: "desc",
+			ListOptions: github.ListOptions{PerPage: perPage},
 		})
 		i := slices.IndexFunc(all, func(p *github.PullRequest) bool {
 			return p.GetHead().GetRef() == branch && p.GetHead().GetRepo().GetID() == p.GetBase().GetRepo().GetID()
@@ -254,7 +255,8 @@ func set(text string) *string {
 
 // Comment adds a comment to the pull request, or to one of its threads.
 func (g *GitHub) Comment(ctx context.Context, repository string, number int, thread, body string) error {
-	return g.do(ctx, repository, fmt.Sprintf("comment on pull request %d", number), func(ctx context.Context, r githubRepo) (err error) {
+	doing := fmt.Sprintf("comment on pull request %d", number)
+	return g.do(ctx, repository, doing, func(ctx context.Context, r githubRepo) (err error) {
 		if thread == "" {
 			_, _, err = g.api.Issues.CreateComment(ctx, r.owner, r.name, number, &github.IssueComment{Body: &body})
 		} else {
@@ -266,7 +268,8 @@ func (g *GitHub) Comment(ctx context.Context, repository string, number int, thr
 
 // EditComment replaces the text of a comment of the pull request.
 func (g *GitHub) EditComment(ctx context.Context, repository string, number int, id, body string) error {
-	return g.do(ctx, repository, fmt.Sprintf("change a comment on pull request %d", number), func(ctx context.Context, r githubRepo) error {
+	doing := fmt.Sprintf("change a comment on pull request %d", number)
+	return g.do(ctx, repository, doing, func(ctx context.Context, r githubRepo) error {
 		_, _, err := g.api.Issues.EditComment(ctx, r.owner, r.name, idOf(id), &github.IssueComment{Body: &body})
 		return err
 	})

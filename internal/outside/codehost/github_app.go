@@ -62,7 +62,7 @@ func (g *GitHub) renewed(ctx context.Context, r githubRepo) (*github.Installatio
 	if t := g.apps.tokens[id]; t != nil && t.GetExpiresAt().Sub(g.now()) >= renewBefore {
 		return t, nil
 	}
-	made, _, err := g.api.Apps.CreateInstallationToken(ctx, id, nil)
+	made, _, err := g.api.Apps.CreateInstallationToken(ctx, id, &github.InstallationTokenOptions{})
 	if err != nil {
 		delete(g.apps.of, r)
 		return nil, err

@@ -237,6 +237,9 @@ func (g *GitHub) logTail(ctx context.Context, r githubRepo, id int64) (string, e
 		return "", err
 	}
 	defer stored.Body.Close() //nolint:errcheck // It was only read.
+	if stored.StatusCode != http.StatusOK {
+		return "", nil
+	}
 	return readTail(stored.Body)
 }
 

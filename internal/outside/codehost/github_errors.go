@@ -85,7 +85,8 @@ func (g *GitHub) fail(err error, doing string) error {
 	}
 	answer, said := answerOf(err)
 	if answer == nil {
-		return failures.Failf(failures.APIError, "GitHub at %s cannot %s: %s", g.web.Host, doing, noAnswer(err, g.options.Timeout, g.line))
+		why := noAnswer(err, g.options.Timeout, g.line)
+		return failures.Failf(failures.APIError, "GitHub at %s cannot %s: %s", g.web.Host, doing, why)
 	}
 	wait := retryafter.Parse(answer.Header, g.now())
 	category, why := g.judge(err, answer, wait)
@@ -108,13 +109,15 @@ func (g *GitHub) judge(err error, answer *http.Response, wait time.Duration) (c 
 	if wanted := answer.Header.Get("X-Accepted-GitHub-Permissions"); wanted != "" {
 		needs = "give the token or app these permissions for it: " + g.line(wanted)
 	}
+	limited := wait > 0 || says(err, forbidden, "rate limit", "abuse detection")
 	switch status := answer.StatusCode; {
-	case status == http.StatusTooManyRequests, status == forbidden && (wait > 0 || says(err, forbidden, "rate limit", "abuse detection")):
+	case status == http.StatusTooManyRequests, status == forbidden && limited:
 		return failures.RateLimited, "it takes no more requests of this account for now"
 	case status >= http.StatusInternalServerError:
 		return failures.APIError, "it fails"
 	case status == http.StatusUnauthorized:
-		return failures.Auth, "it refuses the credentials, which are wrong, expired or revoked; set new ones as the worker file names them"
+		return failures.Auth, "it refuses the credentials, which are wrong, expired or revoked; set new ones where the worker file " +
+			"says they are"
 	case says(err, forbidden, "archived", "is locked", "access blocked", "disabled"):
 		return failures.InvalidRequest, "it refuses that for good"
 	case status == forbidden:

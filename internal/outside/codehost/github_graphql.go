@@ -166,7 +166,8 @@ func (l *look) blocked(e extras) {
 
 // Resolve marks a thread as resolved.
 func (g *GitHub) Resolve(ctx context.Context, repository string, number int, thread string) error {
-	return g.do(ctx, repository, fmt.Sprintf("resolve a thread of pull request %d", number), func(ctx context.Context, r githubRepo) error {
+	doing := fmt.Sprintf("resolve a thread of pull request %d", number)
+	return g.do(ctx, repository, doing, func(ctx context.Context, r githubRepo) error {
 		p, _, err := g.api.PullRequests.Get(ctx, r.owner, r.name, number)
 		if err != nil {
 			return err

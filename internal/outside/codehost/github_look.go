@@ -76,7 +76,7 @@ func (l *look) describe() {
 	p := l.found
 	l.pr = delivery.PullRequest{
 		Number: p.GetNumber(), URL: cut(p.GetHTMLURL()), Branch: cut(p.GetHead().GetRef()), Base: cut(p.GetBase().GetRef()),
-		Head: cut(p.GetHead().GetSHA()), State: delivery.Open, Draft: p.GetDraft(), Title: cut(p.GetTitle()), Body: cut(p.GetBody()),
+		Head: cut(p.GetHead().GetSHA()), State: delivery.Open, Draft: p.GetDraft(), Title: cut(p.GetTitle()), Body: p.GetBody(),
 	}
 	switch {
 	case p.GetMerged():
@@ -160,7 +160,8 @@ func (l *look) general(ctx context.Context) error {
 // lines reads the comments on lines and files.
 func (l *look) lines(ctx context.Context) error {
 	all, before, err := newest(func(page github.ListOptions) ([]*github.PullRequestComment, *github.Response, error) {
-		return l.api.PullRequests.ListComments(ctx, l.owner, l.name, l.number, &github.PullRequestListCommentsOptions{ListOptions: page})
+		o := &github.PullRequestListCommentsOptions{ListOptions: page}
+		return l.api.PullRequests.ListComments(ctx, l.owner, l.name, l.number, o)
 	})
 	l.pr.LeftOut += before
 	for _, c := range all {

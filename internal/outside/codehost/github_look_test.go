@@ -32,8 +32,9 @@ func TestReviewsAndConversations(t *testing.T) {
 	s.repo.Review(number, "ben", "MEMBER", "COMMENTED", "and rename it")
 	s.repo.Review(number, "ben", "MEMBER", "COMMENTED", "")
 	s.repo.Review(number, "lint[bot]", "COLLABORATOR", "APPROVED", "")
-	require.Equal(t, []string{"eve changes_requested I want false", "ben changes_requested louder true", "lint[bot] approved  false"}, verdicts(),
-		"a comment does not end a verdict")
+	require.Equal(t, []string{
+		"eve changes_requested I want false", "ben changes_requested louder true", "lint[bot] approved  false",
+	}, verdicts(), "a comment does not end a verdict")
 	p := s.look(g, number)
 	require.Equal(t, s.repo.Head("work"), p.Reviews[1].Commit)
 	require.Len(t, p.Comments, 1)
@@ -51,7 +52,9 @@ func TestReviewsAndConversations(t *testing.T) {
 	p = s.look(g, number)
 	require.Len(t, p.Threads, 2)
 	about := p.Threads[0]
-	require.Equal(t, []string{"why?", "yes, why?", "because"}, []string{about.Comments[0].Body, about.Comments[1].Body, about.Comments[2].Body})
+	require.Len(t, about.Comments, 3)
+	require.Equal(t, "why?", about.Comments[0].Body)
+	require.Equal(t, "because", about.Comments[2].Body)
 	require.Equal(t, "shout.go", about.Path)
 	require.Equal(t, 3, about.Line)
 	require.Contains(t, about.Hunk, "@@ -3,1 +3,1 @@")
@@ -230,19 +233,21 @@ func TestTextsOfOthersAreData(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, githubtest.Options{})
 	g := s.driver()
-	hostile := "\x1b]0;x\x07 $(reboot) `id` ]]> </script>\x00 --upload-pack=x \u202e" + strings.Repeat("☃", 1<<20)
+	hostile := "\x1b]0;x\x07 $(reboot) `id` ]]> </script>\x00 --upload-pack=x \u202e" + strings.Repeat("☃", 1<<16)
 	number := s.repo.Open("eve", "work", "main", hostile)
 	s.repo.Comment(number, "eve", "NONE", hostile)
 	s.repo.LineComment(number, "eve", "NONE", hostile, 1, hostile, 0)
 	s.repo.Review(number, "eve", "NONE", "APPROVED", hostile)
 	s.repo.SetRun(githubtest.Run{SHA: s.repo.Head("work"), Name: hostile, App: "x", Conclusion: "failure", Log: hostile})
+	require.NoError(t, g.Edit(t.Context(), shop, number, delivery.Edit{Body: hostile}))
 	p := s.look(g, number)
+	require.Equal(t, hostile, p.Body, "it is whole, because it is written back")
 	for _, text := range []string{
 		p.Title, p.Comments[0].Body, p.Threads[0].Path, p.Threads[0].Comments[0].Body, p.Reviews[0].Body, p.Checks[0].Name,
 	} {
 		require.LessOrEqual(t, len(text), delivery.MaxText)
 		require.True(t, utf8.ValidString(text))
-		require.True(t, strings.HasSuffix(text, "☃…\n[The text has 3.0 MiB. The rest is left out.]"), text[len(text)-80:])
+		require.True(t, strings.HasSuffix(text, "☃…\n[The text has 192.1 KiB. The rest is left out.]"), text[len(text)-80:])
 		require.True(t, strings.HasPrefix(text, "\x1b]0;x"), "whoever shows it makes it safe")
 	}
 	log, err := g.CheckLog(t.Context(), shop, p.Checks[0])

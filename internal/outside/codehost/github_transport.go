@@ -43,7 +43,8 @@ type cachedAnswer struct {
 
 func newGitHubTransport(g *GitHub, host string) *githubTransport {
 	t := &githubTransport{github: g, host: host, next: http.DefaultTransport.(*http.Transport).Clone()}
-	t.cache, _ = simplelru.NewLRU(maxCache, func(_ string, a cachedAnswer) { t.bytes -= a.size() }) // it fails for sizes below 1 only
+	// It fails for sizes below 1 only.
+	t.cache, _ = simplelru.NewLRU(maxCache, func(_ string, a cachedAnswer) { t.bytes -= a.size() })
 	return t
 }
 

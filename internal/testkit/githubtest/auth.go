@@ -63,7 +63,9 @@ func (s *Server) createToken(w http.ResponseWriter, r *http.Request) {
 	}
 	token, until := fmt.Sprintf("ghs_installationToken%d", s.id()), s.now().Add(lifetime)
 	s.tokens[token] = until
-	write(w, http.StatusCreated, doc{"token": token, "expires_at": stamp(until), "permissions": doc{"contents": "write", "pull_requests": "write"}})
+	write(w, http.StatusCreated, doc{
+		"token": token, "expires_at": stamp(until), "permissions": doc{"contents": "write", "pull_requests": "write"},
+	})
 }
 
 // Reinstall gives the app's installation another id, and makes its tokens invalid.

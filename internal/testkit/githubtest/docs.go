@@ -50,6 +50,11 @@ func (r *Repository) branchDoc(ref, sha string) doc {
 	return doc{"label": r.owner + ":" + ref, "ref": ref, "sha": sha, "repo": r.doc(), "user": r.s.user(r.owner)}
 }
 
+// page is the page of a pull request for people.
+func (r *Repository) page(p *pull) string {
+	return fmt.Sprintf("%s/%s/pull/%d", r.s.URL, r.full(), p.Number)
+}
+
 func (p *pull) nodeID() string { return "PR_" + strconv.FormatInt(p.id, 10) }
 
 // pullDoc is a pull request as lists and events have it.
@@ -63,7 +68,7 @@ func (r *Repository) pullDoc(p *pull) doc {
 	return doc{
 		"id": p.id, "node_id": p.nodeID(), "number": p.Number, "state": p.State, "locked": false, "title": p.Title, "body": p.Body,
 		"user": r.s.user(Login), "draft": p.Draft, "url": r.s.api("repos/%s/pulls/%d", r.full(), p.Number),
-		"html_url": fmt.Sprintf("%s/%s/pull/%d", r.s.URL, r.full(), p.Number), "created_at": stamp(p.created), "updated_at": stamp(p.changed),
+		"html_url": r.page(p), "created_at": stamp(p.created), "updated_at": stamp(p.changed),
 		"closed_at": end(p.State != "open"), "merged_at": end(p.Merged), "head": r.branchDoc(p.Branch, p.head),
 		"base": r.branchDoc(p.Base, r.sha(p.Base)), "author_association": "COLLABORATOR", "merge_commit_sha": p.MergedAs,
 	}
@@ -87,7 +92,7 @@ func (r *Repository) wholePullDoc(p *pull) doc {
 func (r *Repository) issueDoc(p *pull) doc {
 	return doc{
 		"id": p.id, "node_id": p.nodeID(), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
-		"user": r.s.user(Login), "html_url": fmt.Sprintf("%s/%s/pull/%d", r.s.URL, r.full(), p.Number), "closed_by": r.s.user(p.endedBy),
+		"user": r.s.user(Login), "html_url": r.page(p), "closed_by": r.s.user(p.endedBy),
 		"pull_request": doc{"url": r.s.api("repos/%s/pulls/%d", r.full(), p.Number)}, "created_at": stamp(p.created),
 		"updated_at": stamp(p.changed),
 	}
@@ -100,19 +105,19 @@ func (r *Repository) commentDoc(p *pull, c *comment) doc {
 	}
 	return doc{
 		"id": c.id, "node_id": fmt.Sprintf("IC_%d", c.id), "body": c.body, "user": r.s.user(c.login), "created_at": stamp(c.at),
-		"updated_at": stamp(changed), "author_association": c.association, "url": r.s.api("repos/%s/issues/comments/%d", r.full(), c.id),
-		"html_url": fmt.Sprintf("%s/%s/pull/%d#issuecomment-%d", r.s.URL, r.full(), p.Number, c.id),
+		"updated_at": stamp(changed), "author_association": c.association,
+		"url":      r.s.api("repos/%s/issues/comments/%d", r.full(), c.id),
+		"html_url": fmt.Sprintf("%s#issuecomment-%d", r.page(p), c.id),
 	}
 }
 
 func (r *Repository) lineDoc(p *pull, c *comment) doc {
 	d := r.commentDoc(p, c)
 	d["node_id"], d["path"], d["diff_hunk"] = fmt.Sprintf("PRRC_%d", c.id), c.path, c.hunk
-	d["html_url"] = fmt.Sprintf("%s/%s/pull/%d#discussion_r%d", r.s.URL, r.full(), p.Number, c.id)
+	d["html_url"] = fmt.Sprintf("%s#discussion_r%d", r.page(p), c.id)
 	d["url"] = r.s.api("repos/%s/pulls/comments/%d", r.full(), c.id)
-	d["subject_type"], d["line"], d["side"] = "line", c.line, "RIGHT"
-	if c.line == 0 {
-		d["subject_type"], d["line"] = "file", nil
+	if d["subject_type"] = "file"; c.line > 0 {
+		d["subject_type"], d["line"], d["side"] = "line", c.line, "RIGHT"
 	}
 	if c.replyTo != 0 {
 		d["in_reply_to_id"] = c.replyTo
@@ -124,7 +129,7 @@ func (r *Repository) reviewDoc(p *pull, v *review) doc {
 	return doc{
 		"id": v.id, "node_id": fmt.Sprintf("PRR_%d", v.id), "user": r.s.user(v.login), "body": v.body, "state": v.verdict,
 		"submitted_at": stamp(v.at), "commit_id": v.commit, "author_association": v.association,
-		"html_url": fmt.Sprintf("%s/%s/pull/%d#pullrequestreview-%d", r.s.URL, r.full(), p.Number, v.id),
+		"html_url": fmt.Sprintf("%s#pullrequestreview-%d", r.page(p), v.id),
 	}
 }
 
@@ -177,9 +182,10 @@ func (r *Repository) runDoc(c *check) doc {
 		id = id*31%1_000_003 + int64(b)
 	}
 	return doc{
-		"id": c.run, "name": c.workflow, "node_id": fmt.Sprintf("WFR_%d", c.run), "head_sha": c.sha, "event": "pull_request", "status": state,
-		"conclusion": conclusion, "workflow_id": id, "check_suite_id": c.suite, "run_attempt": c.attempt, "run_number": 1,
-		"html_url": fmt.Sprintf("%s/%s/actions/runs/%d", r.s.URL, r.full(), c.run),
+		"id": c.run, "name": c.workflow, "node_id": fmt.Sprintf("WFR_%d", c.run), "head_sha": c.sha, "event": "pull_request",
+		"status": state, "conclusion": conclusion, "workflow_id": id, "check_suite_id": c.suite, "run_attempt": c.attempt,
+		"run_number": 1,
+		"html_url":   fmt.Sprintf("%s/%s/actions/runs/%d", r.s.URL, r.full(), c.run),
 	}
 }
 
@@ -199,7 +205,8 @@ func (r *Repository) jobDoc(c *check) doc {
 func (r *Repository) statusDoc(c *status) doc {
 	return doc{
 		"id": c.id, "node_id": fmt.Sprintf("SC_%d", c.id), "state": c.state, "context": c.context, "description": c.description,
-		"target_url": c.to, "created_at": stamp(c.at), "updated_at": stamp(c.at), "url": r.s.api("repos/%s/statuses/%s", r.full(), c.sha),
+		"target_url": c.to, "created_at": stamp(c.at), "updated_at": stamp(c.at),
+		"url": r.s.api("repos/%s/statuses/%s", r.full(), c.sha),
 	}
 }
 

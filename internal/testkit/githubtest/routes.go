@@ -255,7 +255,8 @@ func (r *Repository) createLine(w http.ResponseWriter, req *http.Request) {
 	for _, root := range p.lines {
 		if root.id == in.InReplyTo && root.replyTo == 0 {
 			c := r.lineComment(p, &comment{
-				login: r.s.login(), association: "COLLABORATOR", body: in.Body, path: root.path, line: root.line, hunk: root.hunk, replyTo: root.id,
+				login: r.s.login(), association: "COLLABORATOR", body: in.Body, path: root.path, line: root.line, hunk: root.hunk,
+				replyTo: root.id,
 			})
 			write(w, http.StatusCreated, r.lineDoc(p, c))
 			return
@@ -277,8 +278,8 @@ func (r *Repository) requestReviewers(w http.ResponseWriter, req *http.Request) 
 		if strings.HasPrefix(name, "nobody") {
 			failure{
 				http.StatusUnprocessableEntity,
-				"Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of the " +
-					r.full() + " repository.", nil,
+				"Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a " +
+					"collaborator of the " + r.full() + " repository.", nil,
 			}.write(w)
 			return
 		}

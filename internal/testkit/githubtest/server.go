@@ -90,7 +90,7 @@ type Fault struct {
 
 // SecondaryLimit is the fault of too many requests at once.
 func SecondaryLimit(after time.Duration) Fault {
-	f := Fault{Status: http.StatusForbidden, Body: `{"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",` +
+	f := Fault{Status: http.StatusForbidden, Body: `{"message": "You have exceeded a secondary rate limit. Please wait.",` +
 		` "documentation_url": "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"}`}
 	if after > 0 {
 		f.Header = map[string]string{"Retry-After": strconv.Itoa(int(after.Seconds()))}
@@ -102,13 +102,15 @@ func SecondaryLimit(after time.Duration) Fault {
 func PrimaryLimit(reset time.Time) Fault {
 	return Fault{
 		Status: http.StatusForbidden, Body: `{"message": "API rate limit exceeded for user ID 1."}`,
-		Header: map[string]string{"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)},
+		Header: map[string]string{
+			"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10),
+		},
 	}
 }
 
 // BadGateway is the fault of GitHub's own web servers.
 func BadGateway() Fault {
-	return Fault{Status: http.StatusBadGateway, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>Unicorn!</html>"}
+	return Fault{Status: http.StatusBadGateway, Body: "<html>Unicorn!</html>"}
 }
 
 // Server is a GitHub at an address of its own.
@@ -368,7 +370,7 @@ type failure struct {
 }
 
 func (f failure) write(w http.ResponseWriter) {
-	doc := map[string]any{"message": f.message, "documentation_url": "https://docs.github.com/rest", "status": strconv.Itoa(f.status)}
+	doc := doc{"message": f.message, "documentation_url": "https://docs.github.com/rest", "status": strconv.Itoa(f.status)}
 	if f.errors != nil {
 		var list []map[string]any
 		for _, text := range f.errors {

@@ -257,7 +257,7 @@ func (r *Repository) Review(number int, login, association, verdict, body string
 		}
 		id, p.changed = v.id, v.at
 		p.reviews = append(p.reviews, v)
-		r.s.event("pull_request_review", "submitted", r, login, map[string]any{"pull_request": r.pullDoc(p), "review": r.reviewDoc(p, v)})
+		r.s.event("pull_request_review", "submitted", r, login, doc{"pull_request": r.pullDoc(p), "review": r.reviewDoc(p, v)})
 	})
 	return id
 }
