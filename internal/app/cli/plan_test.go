@@ -115,8 +115,8 @@ func TestAPlanSaysWhatIsDelivered(t *testing.T) {
 	d.file("mine/a.md", "x")
 	got := d.run("plan", file, "--input", "ship="+filepath.Join(d.dir, "mine"))
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "phase ship delivers the work of other phases and has no files of its own; use --input or "+
-		"--edit for one of those")
+	require.Contains(t, got.stderr.String(), "phase ship delivers the work of other phases and has no files of its own; "+
+		"use --input or --edit for one of those")
 
 	require.Contains(t, d.must(0, "validate", file), "2 phases of web, 1 persona, with agents coder, github: valid")
 	d.file("agents.yaml", "version: 1\nagents: {coder: {kind: command, argv: [x]}, github: {kind: command, argv: [x]}}\n")

@@ -163,8 +163,8 @@ func (t Team) asks() bool {
 func (v *validator) help() {
 	h := v.team.Help
 	if h.GiveUpAfter != 0 && !v.team.asks() {
-		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, with "+
-			"a budget's `on_exceeded: ask`, for a phase with `approve: true` or `merge: ask`, or for a provider with `on_outage: wait`; leave it out")
+		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, "+
+			"`on_exceeded: ask`, `merge: ask` or `approve: true`, or for a provider with `on_outage: wait`; leave it out")
 	}
 	if h.Jira == nil {
 		return

@@ -65,7 +65,7 @@ func (v *validator) needs() {
 	for i, p := range v.team.Phases {
 		path := ItemPath("$.phases", i) + ".needs"
 		if p.Deliver != nil && len(p.Needs) == 0 && (p.Needs != nil || i == 0) {
-			v.add(path, "names no phase, so %q has nothing to deliver; name the phases whose work it delivers", textfmt.Shorten(p.Name, 80))
+			v.add(path, "names no phase, so %q has nothing to deliver; name those whose work it delivers", textfmt.Shorten(p.Name, 80))
 		}
 		for j, need := range p.Needs {
 			switch {

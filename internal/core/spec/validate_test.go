@@ -147,9 +147,9 @@ func TestFaults(t *testing.T) {
 			tm.Phases[0].Personas = []string{"analyst", "Delivery"}
 		}, "$.personas.Delivery", "is reserved for phases that deliver"},
 		"delivery with order":      {delivery(func(p *Phase) { p.Order = OrderParallel }), "$.phases[3].order", "leave it out"},
-		"delivery with produces":   {delivery(func(p *Phase) { p.Produces = []string{"x"} }), "$.phases[3].produces", "at a phase that"},
-		"delivery with checks":     {delivery(func(p *Phase) { p.Checks = []string{"x"} }), "$.phases[3].checks", "at a phase that"},
-		"delivery with protected":  {delivery(func(p *Phase) { p.Protected = []string{"x"} }), "$.phases[3].protected", "at a phase that"},
+		"delivery with produces":   {delivery(func(p *Phase) { p.Produces = []string{"x"} }), "$.phases[3].produces", "at a phase"},
+		"delivery with checks":     {delivery(func(p *Phase) { p.Checks = []string{"x"} }), "$.phases[3].checks", "at a phase"},
+		"delivery with protected":  {delivery(func(p *Phase) { p.Protected = []string{"x"} }), "$.phases[3].protected", "at a phase"},
 		"delivery with integrator": {delivery(func(p *Phase) { p.Integrator = "analyst" }), "$.phases[3].integrator", "leave it out"},
 		"delivery with a budget":   {delivery(func(p *Phase) { p.Budget.Tokens = 5 }), "$.phases[3].budget", "calls no model"},
 		"delivery with approve":    {delivery(func(p *Phase) { p.Approve.Count = 1 }), "$.phases[3].approve", "write `merge: ask`"},

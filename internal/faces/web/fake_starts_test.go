@@ -21,6 +21,7 @@ func (f fakeTeams) Read(_ context.Context, name, _ string) (control.RegisteredTe
 			Phases: []spec.Phase{
 				{Name: "design", Personas: []string{"architect"}, Approve: spec.Approval{Count: 2}},
 				{Name: "build", Needs: []string{"design"}, Personas: []string{"developer", "tester"}},
+				{Name: "ship", Needs: []string{"build"}, Deliver: &spec.Deliver{To: "github"}},
 			},
 		},
 	}, nil
@@ -36,6 +37,7 @@ personas:
 phases:
   - {name: design, personas: [architect], approve: true}
   - {name: frontend, personas: [developer], needs: [design]}
+  - {name: ship, deliver: {to: github, repository: acme/shop}}
 `
 
 // Form is that of the control plane.
@@ -142,6 +144,7 @@ func samplePlan() control.Plan {
 				{Persona: "designer", Agent: "codex", Action: session.Leave, Reason: "not selected"},
 			},
 		},
+		{Name: "ship", Needs: []string{"frontend"}, Deliver: &spec.Deliver{Repository: "acme/shop"}},
 	}}
 }
 

@@ -218,7 +218,8 @@ func TestATeamShowsItsPhasesAndVersions(t *testing.T) {
 	_, text = visit(t, server.URL+"/teams/web")
 	inert(t, text)
 	says(t, text, `href="#phase-design"`, `id="phase-build"`, "design, 1 persona, needs approval", "2 persons",
-		"A &lt;b&gt;web&lt;/b&gt; service", `href="/start?team=web"`, `href="/teams/web?version=12ab"`)
+		"A &lt;b&gt;web&lt;/b&gt; service", `href="/start?team=web"`, `href="/teams/web?version=12ab"`,
+		"delivers to github", "ship, delivers")
 }
 
 // TestAlertsAreShown on the inbox, with their sessions, and on the page of a session.

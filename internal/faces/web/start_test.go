@@ -58,7 +58,7 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/start?team=web")
 	says(t, text, "Start a session of web", "A &lt;b&gt;web&lt;/b&gt; service", `<option value="shop">`,
-		`name="only" value="frontend"`, `name="upload:supplied/design"`, "architect; needs approval", `maxlength="262144" required`)
+		`name="only" value="frontend"`, `name="upload:supplied/design"`, "architect; needs approval", "delivers the work", `maxlength="262144" required`)
 	fields := map[string]string{
 		"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "labels": "area=web",
 		"pause_after": "design", "from": "frontend",
@@ -68,7 +68,7 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	inert(t, text)
 	says(t, text, "Team web would do this", "Build &lt;b&gt;it&lt;/b&gt;.\nSoon.", "3 files", ".env",
-		`name="stored:workspace" value="0123 3 files`, "left out", "supplied: 2 files",
+		`name="stored:workspace" value="0123 3 files`, "left out", "supplied: 2 files", "pull request of acme/shop",
 		`name="pause_after" value="design" checked`, `<option value="frontend" selected>`, "area=web", "port=8081",
 		`name="stored:supplied/design" value="`+digest+` 2 files" checked`)
 	require.Empty(t, p.started, "a preview starts nothing")

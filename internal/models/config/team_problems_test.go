@@ -110,7 +110,7 @@ func TestRepositoriesAndBranches(t *testing.T) {
 	}
 	// What git check-ref-format and git branch refuse, and @, which stands for HEAD.
 	for bad, want := range map[string]string{
-		"": "is empty", "refs/heads/main": "write the name of the branch alone", "-d": "is not the name of a branch", "/a": "is not the",
+		"": "is empty", "refs/heads/main": "write the name of the branch alone", "-d": "is not the name", "/a": "is not the",
 		"a/": "is not the", "a//b": "is not the", "a.": "is not the", "@": "is not the", "HEAD": "is not the", ".a": "begins with .",
 		"a/.b": "begins with .", "a..b": "has .. in it", "a.lock": "ends in .lock", "a.lock/b": "ends in .lock", "a b": "has a space",
 		"a~1": "another character", "a^": "another character", "a:b": "another character", "a?": "another character",

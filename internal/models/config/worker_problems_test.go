@@ -158,11 +158,11 @@ func TestWorkerFaults(t *testing.T) {
 			"an address of an API", "agents: {a: {kind: delivery, url: 'https://ghe.example.com/api/v3', token_env: T}}", "agents.a.url",
 			"is the address of an API",
 		},
-		{"a delivery as a program", "agents: {a: {kind: delivery, token_env: T, argv: [x]}}", "agents.a.argv", "belongs to kind command"},
-		{"a delivery as a model", "agents: {a: {kind: delivery, token_env: T, model: m}}", "agents.a.model", "to kind command or model"},
+		{"a delivery as a program", "agents: {a: {kind: delivery, token_env: T, argv: [x]}}", "agents.a.argv", "to kind command"},
+		{"a delivery as a model", "agents: {a: {kind: delivery, token_env: T, model: m}}", "agents.a.model", "command or model"},
 		{"a delivery's turns", "agents: {a: {kind: delivery, token_env: T, max_turns: 5}}", "agents.a.max_turns", "command or model"},
 		{"a delivery's silence", "agents: {a: {kind: delivery, token_env: T, idle_timeout: 5s}}", "agents.a.idle_timeout", "or model"},
-		{"a program's token", "agents: {a: {kind: command, argv: [x], token_env: T}}", "agents.a.token_env", "belongs to kind delivery"},
+		{"a program's token", "agents: {a: {kind: command, argv: [x], token_env: T}}", "agents.a.token_env", "to kind delivery"},
 		{"a program's host", "agents: {a: {kind: command, argv: [x], host: github}}", "agents.a.host", "belongs to kind delivery"},
 		{
 			"a delivery's fallback", "agents: {a: {kind: delivery, token_env: T, fallback: b}, b: {kind: command, argv: [x]}}",
@@ -251,9 +251,9 @@ func TestWorkerFaults(t *testing.T) {
 	}
 	for _, file := range []string{
 		good,
-		"version: 1\nagents: {a: {kind: delivery, token_env: T, concurrency: 3, timeout: 1m, breaker: {probes: 2}}, b: {kind: delivery, " +
-			"host: gitlab, url: 'http://localhost:8080/git', token_env: T}, c: {kind: delivery, app: {id: 1, installation: 2, key_file: " +
-			"k}}}\n",
+		"version: 1\nagents: {a: {kind: delivery, token_env: T, concurrency: 3, timeout: 1m, breaker: {probes: 2}}, b: {kind: " +
+			"delivery, host: gitlab, url: 'http://localhost:8080/git', token_env: T}, c: {kind: delivery, app: {id: 1, installation: 2, " +
+			"key_file: k}}}\n",
 		"version: 1\nagents: {a: {kind: model, model: m-5, provider: p, max_turns: 9}}\nproviders: {p: {format: anthropic, key_env: " +
 			"KEY, models: {m*: {input: 3, output: 15}}}}\n",
 		"version: 1\nagents: {a: {kind: model, model: m, provider: p}}\nproviders: {p: {format: openai, base_url: " +
