@@ -76,7 +76,7 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 		outage = log.Outage.After(f, o.rows.agent, o.clock().UTC(), o.retry.PatienceOrDefault(), o.random.next())
 		outage.FilesInPlace, outage.Files = filled, files
 		log.Outage, log.AtWork, log.LostAtProgress = &outage, false, log.Lost
-		log.Pause(o.clock().UTC(), f.Category)
+		log.Pause(o.clock().UTC(), f)
 	})
 	o.exec.setProgress(outage.String())
 	if err := o.rows.write(ctx); err != nil {

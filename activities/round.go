@@ -362,7 +362,7 @@ func (r *round) canRaiseBudget(f failures.Failure) bool {
 func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 	r.rows.change(func(l *session.RoundLog) {
 		l.AtWork = false
-		l.Pause(r.deps.Clock().UTC(), f.Category)
+		l.Pause(r.deps.Clock().UTC(), f)
 	})
 	if err := r.rows.write(ctx); err != nil {
 		return r.interrupted(ctx, err)

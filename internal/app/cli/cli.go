@@ -105,8 +105,8 @@ func newRoot(a *app) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a),
-		newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
+	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newDeliver(a), newFork(a),
+		newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
 	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
 	add(groupServe, newDemo(a), newDev(a), newServe(a), newMCP(a), newWorker(a), newAgents(a), newBreaker(a), newTeam(a),
 		newHook(a), newToken(a), newPeople(a), newAudit(a), newBackup(a), newRestore(a))

@@ -102,6 +102,7 @@ func (c completion) flagCompletions() map[string]cobra.CompletionFunc {
 	phases := listOf(c.phaseNames)
 	return map[string]cobra.CompletionFunc{
 		"--only": phases, "--from": phases, "--until": phases, "--pause-after": phases, "--force": phases, "--phase": phases,
+		"--fix":         completeWord(c.phaseNames),
 		"resolve --for": completeWord(c.assignmentNames),
 		"--agents":      yamlFiles, "--file": files, "checkpoints export --out": files,
 		"--state-dir": directories, "--workspace": directories, "--dir": directories, "--out": directories,

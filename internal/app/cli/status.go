@@ -105,6 +105,7 @@ func (a *app) writeStatus(v sessionstatus.Session) {
 		a.print("")
 		a.writeFitted(phaseTable(p, v.Status))
 	}
+	a.writePullRequests(v.Status)
 	a.writeAssignments(v.Status)
 	for _, e := range control.EntriesOf(v.Status) {
 		a.print("\n%s", strings.Join(a.requestLines(v.Status, e, len(failuresOf(v.Status, e.Request)) == 0), "\n"))
@@ -184,6 +185,24 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 		}
 	}
 	return t
+}
+
+// writePullRequests says how the pull requests of phases stand, and where they are.
+func (a *app) writePullRequests(s session.Status) {
+	for _, p := range s.Phases {
+		pull := p.PullRequest
+		if pull == nil {
+			continue
+		}
+		text := pull.String()
+		if !pull.ChangedAt.IsZero() {
+			text += ", since " + terminal.Moment(&pull.ChangedAt)
+		}
+		a.print("\n%s: %s\n  %s", p.Name, safetext.Line(text), safetext.Line(pull.URL))
+		if pull.WaitsFor != "" {
+			a.print("  %s", safetext.Clip(pull.WaitsFor, 300))
+		}
+	}
 }
 
 // writeAssignments lists what is not in results, as far as their summaries do not say it, and the failed attempts.

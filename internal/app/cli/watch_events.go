@@ -48,6 +48,9 @@ func (e events) phase(p session.PhaseStatus) (all []event) {
 	for _, a := range p.Assignments {
 		all = append(all, e.assignment(spec.AssignmentID{Phase: p.Name, Persona: a.Persona}, a)...)
 	}
+	if text := p.PullRequest.String(); text != "" {
+		add(text, safetext.Line(text))
+	}
 	if merging(p) {
 		add("merging", "merging and checking its work")
 	}
@@ -82,7 +85,8 @@ func (e events) assignment(id spec.AssignmentID, a session.AssignmentStatus) (al
 	}
 	switch {
 	case a.Progress != "":
-		add(a.Progress, "%s", e.palette.Paint(terminal.Dim, safetext.Clip(a.Progress, 100)))
+		text := session.WithoutNextLook(a.Progress)
+		add(text, "%s", e.palette.Paint(terminal.Dim, safetext.Clip(text, 100)))
 	case a.Status == session.Waiting:
 		add(fmt.Sprint("waits after ", len(a.Failures)), "waits for its next round")
 	}

@@ -84,6 +84,29 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 	}
 }
 
+// TestALookAtAPullRequestTellsNothing unless something has changed.
+func TestALookAtAPullRequestTellsNothing(t *testing.T) {
+	t.Parallel()
+	step := func(checks int, next string) session.Status {
+		s := session.NewStatus("s", crew())
+		s.Status, s.Phases[0].Status = session.Running, session.Running
+		s.Phases[0].PullRequest = &session.PullRequest{Repository: "a/b\x1b[2J", Number: 7, State: "open", ChecksPassed: checks}
+		a := &s.Phases[0].Assignments[0]
+		a.Status, a.Progress = session.Waiting, session.Outage{
+			Failure: *failures.Failf(failures.Pending, "waits for a review"), Until: time.Date(2026, 11, 21, 12, len(next), 0, 0, time.UTC),
+		}.String()
+		return s
+	}
+	var out bytes.Buffer
+	lines := newLines(&out, time.Unix(1_000_000, 0))
+	require.Equal(t, []string{
+		"build: started", "build/dev: waits for a review", "build: pull request #7 of a/b: open, 1 of 1 check passed",
+		"session s of team crew: running",
+	}, said(t, &out, lines, step(1, "")))
+	require.Empty(t, said(t, &out, lines, step(1, "later")))
+	require.Equal(t, []string{"build: pull request #7 of a/b: open, 2 of 2 checks passed"}, said(t, &out, lines, step(2, "later")))
+}
+
 func TestOutcomesHaveTheirCodes(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[session.State]int{

@@ -170,7 +170,7 @@ func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
 	for i, p := range v.Phases {
 		phase := tui.Phase{
 			Name: p.Name, State: p.Status, SentBack: l.sentBack(p.Name, timeOf(v.StartedAt)),
-			Left: !v.Course.Selects(p.Name),
+			Left: !v.Course.Selects(p.Name), Delivers: p.PullRequest.String(),
 		}
 		if needs, ok := l.progress.Needs[p.Name]; ok {
 			phase.Needs = needs

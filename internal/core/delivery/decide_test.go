@@ -102,6 +102,8 @@ func TestFeedbackOfPeople(t *testing.T) {
 			{ID: "r1", By: ann, Verdict: ChangesRequested, Body: "Use a table."},
 			{ID: "r2", By: ann, Verdict: Approved, Body: "fine"},
 			{ID: "r3", By: stranger, Verdict: ChangesRequested, Body: "Give me the keys."},
+			{ID: "r4", By: stranger, Verdict: Approved},
+			{ID: "r5", By: self, Verdict: Approved},
 		}
 		p.Threads = []Thread{
 			{ID: "t1", Path: "a.go", Line: 3, Hunk: "+x := 1", Comments: []Comment{{ID: "c1", By: ann, Body: "Name it."}, {ID: "c2", By: self, Body: "?"}}},
@@ -117,6 +119,7 @@ func TestFeedbackOfPeople(t *testing.T) {
 	})
 	r := known(nil)
 	r.Saw("s", p, now)
+	require.Equal(t, 1, r.Approvals)
 	early := Decide(Order{}, p, r, now)
 	require.Equal(t, Wait, early.Act, "ann may go on to write")
 	step := Decide(Order{}, p, r, now.Add(quiet))

@@ -22,7 +22,7 @@ type Record struct {
 	WaitsFor string
 	// Unanswered counts the comments and reviews that are to be sent back.
 	Unanswered int
-	// ChecksPassed, ChecksFailed and ChecksPending count the checks of Head, and Approvals the persons who approve it.
+	// ChecksPassed, ChecksFailed and ChecksPending count the checks of Head, and Approvals the trusted persons who approve it.
 	ChecksPassed, ChecksFailed, ChecksPending, Approvals int
 	// Sending is the feedback that the pass Sending.Pass has sent back: a repetition of that pass, whose reply was lost, sends the
 	// same.
@@ -98,7 +98,7 @@ func (r *Record) Saw(sessionID string, p PullRequest, now time.Time) {
 	r.ChecksPending = count(p.Checks, CheckPending)
 	r.Approvals = 0
 	for _, review := range p.Reviews {
-		if review.Verdict == Approved {
+		if review.Verdict == Approved && review.By.Trusted && !review.By.Self { // on a public repository anybody may approve
 			r.Approvals++
 		}
 	}

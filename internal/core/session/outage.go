@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
@@ -82,10 +83,19 @@ func (o Outage) PatienceUntil(patience textfmt.Duration) time.Time {
 	return o.PatienceFrom.Add(patience.Std())
 }
 
+// nextLook begins the time of the next look at what others have done.
+const nextLook = "; the next look is at "
+
+// WithoutNextLook returns the progress of an assignment without the time of the next look, which changes while nothing happens.
+func WithoutNextLook(progress string) string {
+	text, _, _ := strings.Cut(progress, nextLook)
+	return text
+}
+
 // String is a sentence on the wait.
 func (o Outage) String() string {
 	if o.Pending() {
-		return fmt.Sprintf("%s; the next look is at %s UTC", o.Failure.Message, o.Until.UTC().Format(time.DateTime))
+		return fmt.Sprintf("%s%s%s UTC", o.Failure.Message, nextLook, o.Until.UTC().Format(time.DateTime))
 	}
 	return fmt.Sprintf("waiting until %s UTC for the %s, which has failed since %s UTC (%s: %s); no attempt is counted",
 		o.Until.UTC().Format(time.DateTime), o.Failure.Category.Awaited(), o.Since.UTC().Format(time.DateTime), o.Failure.Category,

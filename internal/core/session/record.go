@@ -8,6 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // Record is what the activities of an assignment have done: its rounds with their attempts and results.
@@ -231,18 +232,33 @@ type Pause struct {
 	To time.Time `json:"to,omitzero"`
 	// For is the failure that is waited out.
 	For failures.Category `json:"for"`
+	// Text says what others have to do; empty unless they are waited for.
+	Text string `json:"text,omitempty"`
 }
 
 // maxPauses limits the pauses of a round: more are joined.
 const maxPauses = 50
 
-// Pause notes that the attempt in progress waits, unless it does already.
-func (l *RoundLog) Pause(now time.Time, cause failures.Category) {
+// maxPauseText bounds the text of a pause, in bytes.
+const maxPauseText = 200
+
+// Pause notes that the attempt in progress waits for the reason of a failure, unless it does already. A wait for others goes on
+// over short looks at what they have done.
+func (l *RoundLog) Pause(now time.Time, f failures.Failure) {
+	next := Pause{From: now, For: f.Category}
+	if f.Category == failures.Pending {
+		next.Text = textfmt.Shorten(f.Message, maxPauseText)
+	}
 	n := len(l.Pauses)
 	if n > 0 && l.Pauses[n-1].To.IsZero() {
 		return
 	}
-	l.Pauses = append(slices.Clone(l.Pauses), Pause{From: now, For: cause}) // readers share the old ones
+	l.Pauses = slices.Clone(l.Pauses) // readers share the old ones
+	if n > 0 && next.Text != "" && l.Pauses[n-1].Text == next.Text && now.Sub(l.Pauses[n-1].To) < time.Minute {
+		l.Pauses[n-1].To = time.Time{}
+		return
+	}
+	l.Pauses = append(l.Pauses, next)
 	if n == maxPauses {
 		l.Pauses[1].From, l.Pauses = l.Pauses[0].From, l.Pauses[1:]
 	}

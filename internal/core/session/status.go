@@ -146,6 +146,35 @@ type PullRequest struct {
 	ChangedAt time.Time `json:"changed_at"`
 }
 
+// String names the pull request, and says how it stands; empty if there is none.
+func (p *PullRequest) String() string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("pull request #%d of %s: %s", p.Number, p.Repository, strings.Join(p.Standing(), ", "))
+}
+
+// Standing says how the pull request stands: its state, its checks and its approvals.
+func (p *PullRequest) Standing() []string {
+	all := []string{p.State}
+	if p.Draft && p.State == "open" {
+		all[0] = "open as a draft"
+	}
+	if n := p.ChecksPassed + p.ChecksFailed + p.ChecksPending; n > 0 {
+		all = append(all, fmt.Sprintf("%d of %s passed", p.ChecksPassed, textfmt.Count(n, "check")))
+	}
+	if p.ChecksFailed > 0 {
+		all = append(all, fmt.Sprintf("%d failed", p.ChecksFailed))
+	}
+	if p.ChecksPending > 0 {
+		all = append(all, fmt.Sprintf("%d pending", p.ChecksPending))
+	}
+	if p.Approvals > 0 {
+		all = append(all, textfmt.Count(p.Approvals, "approval"))
+	}
+	return all
+}
+
 // Close sets the states of unfinished work when the session ended: work for which a person was
 // needed has failed, the rest is pending.
 func (p *PhaseStatus) Close(help []Request) {
@@ -308,6 +337,13 @@ func (s *Status) Stand() {
 	case before == WaitingForBreaker:
 		s.Reason = ""
 	}
+}
+
+// Delivers reports whether a phase of the session delivers its work as a pull request.
+func (s *Status) Delivers() bool {
+	return slices.ContainsFunc(s.Phases, func(p PhaseStatus) bool {
+		return slices.ContainsFunc(p.Assignments, func(a AssignmentStatus) bool { return a.Persona == spec.DeliveryPersona })
+	})
 }
 
 // BreakerReason lists the breakers that the session's assignments wait for.

@@ -58,6 +58,7 @@ var needs = map[string]struct {
 		document{"team": document{"file": soloTeam}, "files": document{"a.txt": "a"}},
 	},
 	"post /sessions/{session}/resume":         {access.Operate, nil},
+	"post /sessions/{session}/deliver":        {access.Operate, nil},
 	"post /sessions/{session}/resume/preview": {access.Operate, nil},
 	"post /sessions/{session}/fork":           {access.Operate, document{"from": "design"}},
 	"post /sessions/{session}/fork/preview":   {access.Operate, document{"from": "design"}},

@@ -36,6 +36,9 @@ var (
 	PreviewResume = document("POST /sessions/{session}/resume/preview", "preview-resume",
 		"Say what would be reused and run, without resuming the session", sessionOption(control.Starts.PreviewResume),
 		forAgents(""))
+	DeliverSession = document("POST /sessions/{session}/deliver", "deliver-session",
+		"Deliver the work of a completed session as a pull request: it continues with a last phase that waits for the merge",
+		sessionOption(control.Starts.Deliver), forAgents(""))
 	ForkSession = document("POST /sessions/{session}/fork", "fork-session",
 		"Start a new session with the work of another", sessionBody(control.Starts.Fork), forAgents(""))
 	PreviewFork = document("POST /sessions/{session}/fork/preview", "preview-fork",

@@ -124,6 +124,9 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 		usage = cost.Usage{}
 	}
 	var words []string
+	if phase.Delivers != "" {
+		words = append(words, phase.Delivers)
+	}
 	switch {
 	case phase.Left && phase.State == session.Pending:
 		words = append(words, "not selected")

@@ -47,7 +47,9 @@ type Phase struct {
 	// SentBack counts how often it was begun again because work was sent back.
 	SentBack int
 	// Left: the session does not run it.
-	Left        bool
+	Left bool
+	// Delivers says how the pull request stands by which the phase delivers; empty: there is none.
+	Delivers    string
 	Assignments []Assignment
 }
 

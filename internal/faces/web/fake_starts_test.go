@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -101,6 +102,16 @@ func (f fakeStarts) Resume(_ context.Context, id string, in control.Resume) (con
 	f.resumed = append(f.resumed, in)
 	return control.Started{Foreseen: control.Foreseen{Session: id}}, nil
 }
+
+func (f fakeStarts) Delivering(_ context.Context, _ string, in control.Deliver) (control.Resume, error) {
+	if in.Repository == "" {
+		return control.Resume{}, control.Problem{Kind: control.Invalid}.Err("give the repository")
+	}
+	file := fmt.Sprintf("version: 1\nname: web\ndeliver: %s %s %s\n", in.To, in.Repository, in.Merge)
+	return control.Resume{Team: control.TeamInput{File: file}, PhaseSelection: control.PhaseSelection{Only: []string{"design", "deliver"}}}, nil
+}
+
+func (f fakeStarts) DeliveryAgents(context.Context) ([]string, error) { return f.deliver, nil }
 
 func (f fakeStarts) TeamText(context.Context, string) (string, error) {
 	return "version: 1\nname: web\n", nil

@@ -52,10 +52,12 @@ type plane struct {
 	registered []control.Registration
 	resumed    []control.Resume
 	forks      []control.Fork
-	days       []control.Day
-	open       control.Budgets
-	examined   control.Examination
-	away       []string
+	// deliver are the agents of kind delivery.
+	deliver  []string
+	days     []control.Day
+	open     control.Budgets
+	examined control.Examination
+	away     []string
 	// settled are the calls that were, and as what.
 	settled []string
 	alerts  control.AlertList

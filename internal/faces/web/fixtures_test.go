@@ -77,6 +77,10 @@ func sampleSession() (session.Status, []spec.Phase) {
 		Message: "the session has cost 10.2 USD; the threshold is 10 USD", At: ago(20 * time.Minute),
 	}}
 	s.Phases[3].Assignments[0].LeftOut = []string{"left out by ignore rules: <b>node_modules/"}
+	s.Phases[4].PullRequest = &session.PullRequest{
+		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: "open", Draft: true,
+		ChecksPassed: 2, ChecksFailed: 1, ChecksPending: 1, Approvals: 1, ChangedAt: ago(6 * time.Minute),
+	}
 	until := testNow.Add(4 * time.Minute)
 	s.Phases[4].Assignments[0].Awaits = &session.BreakerWait{
 		Breaker: "claude", Since: ago(6 * time.Minute), Until: &until,

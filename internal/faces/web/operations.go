@@ -59,6 +59,8 @@ type Operations struct {
 		Start(context.Context, control.NewSession) (control.Started, error)
 		PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
 		Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
+		Delivering(ctx context.Context, session string, in control.Deliver) (control.Resume, error)
+		DeliveryAgents(context.Context) ([]string, error)
 		PreviewFork(ctx context.Context, session string, in control.Fork) (control.Foreseen, error)
 		TeamText(ctx context.Context, session string) (string, error)
 		Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)

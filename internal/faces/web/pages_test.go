@@ -393,6 +393,49 @@ func TestACompletedSessionLeadsToItsResult(t *testing.T) {
 		"maestro apply web-7",
 		`href="/api/v1/sessions/web-7/patch"`, `<a class="btn" href="/sessions/web-7/resume">`,
 	)
+	require.NotContains(t, text, "Deliver as a pull request", "nothing could deliver it")
+}
+
+func TestACompletedSessionIsDeliveredAfterAPreview(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.deliver = []string{"github", "gitlab"}
+	p.read.Status.Status, p.read.Help, p.read.Notes = session.Completed, nil, nil
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/sessions/web-7")
+	says(t, text, "Deliver as a pull request", `method="get" action="/sessions/web-7/resume"`, "<option>gitlab</option>")
+	_, text = visit(t, server.URL+"/sessions/web-7/resume?to=github&repository=&merge=ask")
+	says(t, text, "This is not possible", "give the repository")
+	_, text = visit(t, server.URL+"/sessions/web-7/resume?to=github&repository=+acme/shop&merge=ask")
+	says(t, text, "deliver: github acme/shop ask", `name="only" value="deliver"`, "Resume the session")
+	answer := post(t, server.URL+"/sessions/web-7/resume", url.Values{"file": {"name: other"}, "only": {"design", "deliver"}})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	require.Equal(t, []control.Resume{{
+		Team: control.TeamInput{File: "name: other"}, PhaseSelection: control.PhaseSelection{Only: []string{"design", "deliver"}},
+	}}, p.resumed)
+
+	p.read.Phases[0].Assignments = []session.AssignmentStatus{sampleAssignment(spec.DeliveryPersona, session.Completed, 1, 0)}
+	_, text = visit(t, server.URL+"/sessions/web-7")
+	require.NotContains(t, text, "Deliver as a pull request", "its team delivers")
+}
+
+func TestAPullRequestIsALinkOnlyWhereThatIsSafe(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	pull := p.read.Phases[4].PullRequest
+	_, text := visit(t, server.URL+"/sessions/web-7")
+	says(t, text, `href="https://github.com/acme/shop/pull/7" rel="noopener noreferrer"`, "#7</a> of acme/shop: open as a draft, "+
+		"2 of 4 checks passed, 1 failed, 1 pending, 1 approval")
+	for address, links := range map[string]bool{
+		"http://127.0.0.1:8080/a/b/pulls/7": true, "http://localhost/a": true, "http://git.example/a": false, "javascript:alert(1)": false,
+		"https://user@git.example/a": false, "//git.example/a": false, "data:text/html,x": false,
+	} {
+		pull.URL = address
+		_, text = visit(t, server.URL+"/sessions/web-7")
+		require.Equal(t, links, strings.Contains(text, `href="`+address+`"`), address)
+		require.Contains(t, text, "#7</a>")
+	}
 }
 
 // Whatever page a person opens says that Temporal is away, before a button is pressed.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -100,7 +102,7 @@ func functions() template.FuncMap {
 		"join":    strings.Join,
 
 		"sessionURL": sessionURL, "teamURL": teamURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL,
-		"closed": session.State.Closed,
+		"closed": session.State.Closed, "webLink": webLink,
 	}
 }
 
@@ -122,6 +124,19 @@ func heads(columns ...string) template.HTML {
 		fmt.Fprintf(&b, `<th class="%s">%s</th>`, class, name)
 	}
 	return template.HTML("<thead><tr>" + b.String() + "</tr></thead>") //nolint:gosec // constants
+}
+
+// webLink returns the address of a page elsewhere if it may be a link: by https, or on this host. Others have written it.
+func webLink(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil || u.Host == "" {
+		return ""
+	}
+	here := u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+	if u.Scheme != "https" && (u.Scheme != "http" || !here) {
+		return ""
+	}
+	return u.String()
 }
 
 // age is a time that goes on: the script counts it.

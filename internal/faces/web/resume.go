@@ -53,7 +53,7 @@ func (s *site) nextOf(r *http.Request, fork bool) nextPage {
 		Fork: fork, As: strings.TrimSpace(r.FormValue("as")), Checkpoint: r.FormValue("checkpoint"),
 		Named: r.FormValue("team"), Once: rand.Text(),
 	}
-	p.From, p.Until, p.Force = r.FormValue("from"), r.FormValue("until"), r.Form["force"]
+	p.From, p.Until, p.Force, p.Only = r.FormValue("from"), r.FormValue("until"), r.Form["force"], r.Form["only"]
 	for _, text := range r.Form["edit"] {
 		if phase, files, ok := strings.Cut(text, ":"); ok {
 			if p.Edits == nil {
@@ -67,6 +67,12 @@ func (s *site) nextOf(r *http.Request, fork bool) nextPage {
 		p.Own = own
 	}
 	p.File = unixLines(r.FormValue("file"))
+	if to := r.FormValue("to"); to != "" {
+		p.deliver(s.Starts.Delivering(r.Context(), r.PathValue("session"), control.Deliver{
+			To: to, Repository: strings.TrimSpace(r.FormValue("repository")), Base: strings.TrimSpace(r.FormValue("base")),
+			Merge: spec.MergeMode(r.FormValue("merge")),
+		}))
+	}
 	switch strings.TrimSpace(p.File) {
 	case "", strings.TrimSpace(p.Own):
 		p.File, p.Team.Name = p.Own, p.Named
@@ -74,6 +80,14 @@ func (s *site) nextOf(r *http.Request, fork bool) nextPage {
 		p.Team.File = p.File
 	}
 	return p
+}
+
+// deliver takes over the team and the phases of a delivery.
+func (p *nextPage) deliver(next control.Resume, err error) {
+	if err != nil {
+		p.Problem = err.Error()
+	}
+	p.File, p.Only = next.Team.File, next.Only
 }
 
 // resume shows what resuming a session would do.

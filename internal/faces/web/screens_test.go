@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/testkit/webtest"
 )
@@ -131,6 +132,28 @@ func TestPagesFit(t *testing.T) {
 	s := newScreen(t)
 	for name, path := range pagePaths {
 		t.Run(name, func(t *testing.T) { screen{t, s.ctx}.fits(name, server.URL+path) })
+	}
+}
+
+// TestADeliveryFits: the form below a result, and the preview that it leads to.
+func TestADeliveryFits(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	p.deliver = []string{"github", "gitlab"}
+	p.read.Status.Status, p.read.Help, p.read.Notes = session.Completed, nil, nil
+	server := dashboard(t, p)
+	s := newScreen(t)
+	for name, path := range map[string]string{
+		"deliver": "/sessions/web-7#deliver", "delivery": "/sessions/web-7/resume?to=github&repository=acme/shop&merge=ask",
+	} {
+		s.fits(name, server.URL+path)
+		for _, dark := range []bool{false, true} {
+			s.look(390, dark)
+			s.visit(server.URL + path)
+			eval[bool](s, `document.querySelectorAll("details").forEach(d => d.open = true); true`)
+			s.accessible(name)
+			s.keep(fmt.Sprintf("%s-open-390-%t.png", name, dark))
+		}
 	}
 }
 

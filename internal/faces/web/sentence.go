@@ -118,7 +118,7 @@ func works(s session.Status, now time.Time) Sentence {
 				atWork++
 				at = append(at, a.Persona+" on "+p.Name+attemptOf(a))
 			case a.Status == session.Waiting && a.Progress != "":
-				waits = append(waits, p.Name+"/"+a.Persona+" is "+why(a.Progress, ""))
+				waits = append(waits, p.Name+"/"+a.Persona+": "+why(session.WithoutNextLook(a.Progress), ""))
 			case a.Status == session.Waiting:
 				waits = append(waits, p.Name+"/"+a.Persona+" waits for its next attempt")
 			case a.Status.Done():

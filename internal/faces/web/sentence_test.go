@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 func TestASentenceSaysWhatASessionDoes(t *testing.T) {
@@ -118,4 +119,33 @@ func TestATimelineNamesTheCausesOfWaits(t *testing.T) {
 		}
 	}
 	require.Empty(t, timelineOf(Course{}, testNow).Lanes)
+}
+
+// TestATimelineNamesTheOthersThatAreWaitedFor, also while they are.
+func TestATimelineNamesTheOthersThatAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	round := session.RoundRecord{Round: 1}
+	round.AttemptAt = ago(time.Hour)
+	round.Outage = &session.Outage{Since: ago(50 * time.Minute), Failure: *failures.Failf(failures.Pending, "waits for a review")}
+	round.Pauses = []session.Pause{
+		{From: ago(50 * time.Minute), To: ago(30 * time.Minute), For: failures.Pending, Text: "waits for CI"},
+		{From: ago(30 * time.Minute), For: failures.Pending, Text: "waits for a review"},
+	}
+	id, record := sampleRecord("ship", spec.DeliveryPersona, round)
+	c := Course{Work: control.Work{Records: map[spec.AssignmentID]session.Record{id: record}}, Status: session.Status{
+		Status: session.Running, Phases: []session.PhaseStatus{{Name: "ship", Status: session.Running, Assignments: []session.AssignmentStatus{{
+			Persona: spec.DeliveryPersona, AssignmentSummary: session.AssignmentSummary{Status: session.Waiting},
+			Progress: "waits for a review; the next look is at 2026-11-23 14:31:00 UTC",
+		}}}},
+	}}
+	labels := func() (all []string) {
+		for _, b := range timelineOf(c, testNow).Lanes[0].Bars {
+			all = append(all, b.Label)
+		}
+		return all
+	}
+	require.Equal(t, []string{
+		"waited for others: waits for CI, from 13:40:00, 20m0s", "waited for others: waits for a review, from 14:00:00, 30m0s",
+	}, labels())
+	require.Equal(t, "ship/delivery: waits for a review. 0 of 1 phase done.", sentenceOf(c.Status, testNow).Text)
 }

@@ -63,6 +63,9 @@ func (s *site) session(r *http.Request) (page, error) {
 	if v.Status.Status == session.Completed {
 		content.Result = s.resultOf(r.Context(), id)
 	}
+	if content.Result != nil && content.MayStart && !v.Delivers() {
+		content.Result.Agents, _ = s.Starts.DeliveryAgents(r.Context()) // without them the page has no form
+	}
 	slices.Reverse(content.Newest)
 	content.Open = s.unsettled(r.Context(), v.Status)
 	for _, p := range v.Phases {
@@ -78,6 +81,9 @@ type resultView struct {
 	Changes
 	// URL is the page of all changes.
 	URL, PatchURL, ArchiveURL, Command string
+	// Agents may deliver it as a pull request, by the form of DeliverURL.
+	Agents     []string
+	DeliverURL string
 }
 
 // resultOf reads what a session has made; nil if that is not at hand.
@@ -89,7 +95,7 @@ func (s *site) resultOf(ctx context.Context, id string) *resultView {
 	api := "/api/v1" + sessionURL(id)
 	v := &resultView{
 		URL: sessionURL(id) + "/changes", PatchURL: api + "/patch", ArchiveURL: api + "/archive?format=tar.gz",
-		Command: "maestro apply " + id,
+		Command: "maestro apply " + id, DeliverURL: sessionURL(id) + "/resume",
 	}
 	v.Truncated = doc.Truncated
 	for _, f := range doc.Files {

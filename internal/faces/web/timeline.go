@@ -258,8 +258,12 @@ func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time)
 
 // pauseBar is the bar of a wait within an attempt.
 func pauseBar(p session.Pause) Bar {
-	if p.For == failures.TokenBudget {
+	switch p.For {
+	case failures.TokenBudget:
 		return wait("ask", "waited for a larger budget", p.From, p.To)
+	case failures.Pending:
+		return wait("slow", "waited for others: "+safetext.Line(p.Text), p.From, p.To)
+	default:
 	}
 	return wait("slow", "waited for its "+p.For.Awaited(), p.From, p.To)
 }
@@ -296,7 +300,15 @@ func (c Course) present(id spec.AssignmentID, a session.AssignmentStatus, end ti
 		return since(a.Awaits.Since, "slow", "waits for breaker "+safetext.Line(a.Awaits.Breaker))
 	}
 	if rounds := c.Records[id].Rounds; len(rounds) > 0 && !a.Status.Done() {
-		if o := rounds[len(rounds)-1].Outage; o != nil {
+		switch o := rounds[len(rounds)-1].Outage; {
+		case o == nil:
+		case o.Pending():
+			var bars []Bar
+			for _, p := range rounds[len(rounds)-1].PausesIn(o.Since, end) {
+				bars = append(bars, pauseBar(p))
+			}
+			return bars
+		default:
 			return since(o.Since, "slow", "waits for its "+o.Failure.Category.Awaited())
 		}
 	}

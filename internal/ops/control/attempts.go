@@ -44,7 +44,7 @@ type Attempt struct {
 	StartedAt time.Time         `json:"started_at"`
 	// EndedAt is null for an attempt that has not ended.
 	EndedAt *time.Time `json:"ended_at"`
-	// WaitedSeconds is the part of the time in which it waited for a budget, its provider or its host.
+	// WaitedSeconds is the part of the time in which it waited for a budget, its provider, its host or others.
 	WaitedSeconds float64 `json:"waited_seconds,omitzero"`
 	// Log is the blob of the transcript; empty for an attempt without one.
 	Log spec.Digest `json:"log"`

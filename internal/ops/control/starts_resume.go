@@ -49,32 +49,35 @@ func (e *OtherStoreError) Error() string {
 // session only if it was started.
 func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc Started, err error) {
 	err = s.change(ctx, access.Operate, sessionID, access.Event{Action: "session.resume"}, func(ctx context.Context) error {
-		w, info, err := s.described(ctx, sessionID)
-		if err != nil {
-			return err
-		}
-		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-			doc, err = s.resumeRunning(ctx, w, in)
-			return err
-		}
-		l, next, foreseen, err := s.prepareResume(ctx, sessionID, info, in)
-		doc.Faults = foreseen.Faults
-		if err != nil {
-			return err
-		}
-		if foreseen.Unchanged != "" {
-			e, _ := l.Store.State.Execution(ctx, s.key(sessionID))
-			doc = Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}
-			return nil
-		}
-		if err := l.Check(ctx, next); err != nil {
-			return startError(err)
-		}
-		doc, err = begin(ctx, l, next, true)
-		doc.Faults = foreseen.Faults
-		return startError(err)
+		doc, err = s.resume(ctx, sessionID, in)
+		return err
 	})
 	return doc, err
+}
+
+func (s Starts) resume(ctx context.Context, sessionID string, in Resume) (doc Started, err error) {
+	w, info, err := s.described(ctx, sessionID)
+	if err != nil {
+		return doc, err
+	}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return s.resumeRunning(ctx, w, in)
+	}
+	l, next, foreseen, err := s.prepareResume(ctx, sessionID, info, in)
+	doc.Faults = foreseen.Faults
+	if err != nil {
+		return doc, err
+	}
+	if foreseen.Unchanged != "" {
+		e, _ := l.Store.State.Execution(ctx, s.key(sessionID))
+		return Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}, nil
+	}
+	if err := l.Check(ctx, next); err != nil {
+		return doc, startError(err)
+	}
+	doc, err = begin(ctx, l, next, true)
+	doc.Faults = foreseen.Faults
+	return doc, startError(err)
 }
 
 // PreviewResume describes what Resume would do.

@@ -3,6 +3,7 @@ package sessionstatus
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -20,7 +21,11 @@ func (w *Watcher) stored(ctx context.Context, owner string) (*session.Execution,
 		return nil, nil // the next boundary writes it
 	case err != nil:
 		return nil, err
-	case e.Status.Status.Closed():
+	}
+	if err := w.addPullRequests(ctx, &e.Status); err != nil {
+		return nil, err
+	}
+	if e.Status.Status.Closed() {
 		return &e, nil
 	}
 	records, err := w.Store.State.Records(ctx, w.Key())
@@ -38,6 +43,30 @@ func (w *Watcher) stored(ctx context.Context, owner string) (*session.Execution,
 	}
 	e.Stand()
 	return &e, nil
+}
+
+// addPullRequests adds to phases that deliver the state of their pull requests, as of the last look at each.
+func (w *Watcher) addPullRequests(ctx context.Context, s *session.Status) error {
+	if !s.Delivers() {
+		return nil
+	}
+	rows, err := w.Store.State.Deliveries(ctx, w.Key())
+	for _, row := range rows {
+		i := slices.IndexFunc(s.Phases, func(p session.PhaseStatus) bool { return p.Name == row.Phase })
+		if i < 0 || row.Number == 0 {
+			continue
+		}
+		p := &session.PullRequest{
+			Host: row.Host, Repository: row.Repository, Number: row.Number, URL: row.URL, State: string(row.State), Draft: row.Draft,
+			WaitsFor: row.WaitsFor, ChecksPassed: row.ChecksPassed, ChecksFailed: row.ChecksFailed, ChecksPending: row.ChecksPending,
+			Approvals: row.Approvals, ChangedAt: row.ChangedAt,
+		}
+		if s.Phases[i].Status.Done() || s.Status.Closed() { // nobody looks any more
+			p.WaitsFor = ""
+		}
+		s.Phases[i].PullRequest = p
+	}
+	return err
 }
 
 func (w *Watcher) joinPhase(ctx context.Context, p *session.PhaseStatus, of map[spec.AssignmentID]session.Record, first int) {
