@@ -154,7 +154,7 @@ func statusesAreReadAsWritten(t *testing.T, b *bench) {
 	s.LeftOut, s.HistoryEvents, s.Checkpoint = nil, 0, ""
 	for i := range s.Phases {
 		p := &s.Phases[i]
-		p.Status, p.Seconds, p.SentBack = session.HelpIsNeeded, 0, false
+		p.Status, p.Seconds, p.SentBack, p.PullRequest = session.HelpIsNeeded, 0, false, nil
 		for j := range p.Assignments {
 			a := &p.Assignments[j]
 			a.Status, a.Usage, a.Seconds, a.Progress = session.Waiting, cost.Usage{}, 0, ""
