@@ -154,7 +154,7 @@ func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	phase, _ := a.session.team.Phase(a.in.Phase)
 	return session.Job{
 		Delivery: a.delivery(phase.Deliver),
-		Input: a.in.Input, Agent: a.rows.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
+		Input:    a.in.Input, Agent: a.rows.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Calls: a.spender, Waits: a.exec.waits, Continues: s.continues,
 	}

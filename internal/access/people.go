@@ -267,7 +267,9 @@ func (p *People) SetRoles(ctx context.Context, name string, roles Roles, groups 
 	return c, err
 }
 
-func joinLink(base, code string) string { return base + joinPath + "?" + url.Values{"code": {code}}.Encode() }
+func joinLink(base, code string) string {
+	return base + joinPath + "?" + url.Values{"code": {code}}.Encode()
+}
 
 // changedSince explains that a person has other roles than those for which the actor's rights were checked.
 func changedSince(err error, name string) error {

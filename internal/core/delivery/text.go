@@ -51,7 +51,7 @@ func (d Description) Body(before string) string {
 	fmt.Fprintf(&b, "%s\n\n", Markdown(textfmt.Shorten(strings.TrimSpace(d.Requirement), 2000)))
 	for _, a := range d.Work {
 		if a.Summary != "" && a.Files > 0 {
-			fmt.Fprintf(&b, "- **%s**: %s\n", Markdown(a.AssignmentID.String()), Markdown(safetext.Line(a.Summary)))
+			fmt.Fprintf(&b, "- **%s**: %s\n", Markdown(a.String()), Markdown(safetext.Line(a.Summary)))
 		}
 	}
 	fmt.Fprintf(&b, "\n%s changed.", textfmt.Count(d.Files, "file"))

@@ -117,7 +117,7 @@ func deliveryPersona(to string, attempts int) Persona {
 // RepositoryOf returns the host and the repository that an address of git names: of HTTPS, of SSH, or user@host:path. Both are
 // empty if it names none.
 func RepositoryOf(address string) (host, name string) {
-	rest := address
+	var rest string
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		host, rest, _ = strings.Cut(after, "/")
 	} else if host, rest, ok = strings.Cut(address, ":"); !ok {

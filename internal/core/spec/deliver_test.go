@@ -82,6 +82,7 @@ func TestDeliveriesNeedAgentsThatDeliver(t *testing.T) {
 	require.Equal(t, `agent "coder" of persona tester in phase test delivers pull requests and does no other work; give the `+
 		"persona another agent", faults[3])
 }
+
 func TestTheRepositoryOfAnAddress(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string][2]string{

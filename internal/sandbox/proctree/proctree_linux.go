@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShowsUse: the kernel shows the memory and the threads of processes.
+// ShowsUse says that the kernel shows the memory and the threads of processes.
 const ShowsUse = true
 
 // WaitAll waits for every kind of child.

@@ -101,7 +101,7 @@ func (m *measurement) add(e bounded.Entry) {
 		return
 	}
 	if st.Nlink > 1 && !e.Info.IsDir() {
-		file := inode{uint64(st.Dev), st.Ino} //nolint:gosec,unconvert // only compared; macOS has another type
+		file := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // only compared; macOS has another type
 		if m.linked[file] {
 			return
 		}

@@ -27,7 +27,7 @@ type fileID struct{ device, inode uint64 }
 func itemOf(info fs.FileInfo) dirItem {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	return dirItem{info.Name(), info.Mode(), info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0, st.Size, fileID{
-		uint64(st.Dev), //nolint:gosec,unconvert // only compared; macOS has another type
+		uint64(st.Dev), //nolint:unconvert // only compared; macOS has another type
 		st.Ino,
 	}}
 }
