@@ -128,9 +128,8 @@ size: ## print the lines of product code by folder; make lint fails above the fi
 	@$(GO) -C .ci/size run . -root ../..
 
 .PHONY: darwin
-darwin: ## compile the programs for macOS; nothing here can run them
+darwin: ## compile the programs for macOS; nothing here can run them. make release compiles the server, too
 	@GOOS=darwin GOARCH=arm64 $(GO) build ./starter ./worker ./internal/sandbox/room/maestro-shim ./deploy/namespace
-	@cd server && GOOS=darwin GOARCH=arm64 $(GO) build ./... # several packages: nothing is linked
 
 .PHONY: workflowcheck
 workflowcheck: bin/workflowcheck ## look for what would break a workflow's replay
