@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/ops/hook"
@@ -21,12 +22,8 @@ const maxOfIssue = 100
 // else the id of the next one. The ids are computed, so that of calls at once, also at several servers, one starts it.
 func (r *Receiver) place(ctx context.Context, d Delivery, in hook.Start) (id string, again, taken bool, err error) {
 	subject, comment := cmp.Or(in.Subject, d.identity), in.Labels[hook.LabelComment]
-	of := subject
 	for n := range maxOfIssue {
-		if n > 0 {
-			of = fmt.Sprint(subject, " ", n+1)
-		}
-		id = hook.SessionID(d.hook, of)
+		id = hook.SessionID(d.hook, subject+strings.Repeat(" again", n))
 		switch {
 		case r.teamName(ctx, id) != d.hook.TeamName():
 			return id, false, false, nil
