@@ -25,8 +25,10 @@ type HookKind = state.HookKind
 const (
 	// HookGeneric is called as Standard Webhooks says.
 	HookGeneric HookKind = "generic"
-	// HookGitHub is called by GitHub, with events of issues and their comments.
+	// HookGitHub is called by GitHub, with events of issues and pull requests.
 	HookGitHub HookKind = "github"
+	// HookGitLab is called by GitLab, with events of issues and merge requests.
+	HookGitLab HookKind = "gitlab"
 )
 
 // Hook is an address at which another system starts sessions of one team with signed calls. It does

@@ -137,8 +137,8 @@ func newHookAdd(a *app) *cobra.Command {
 		Long: "Add a hook: an address of `maestro serve` by which another system starts sessions of one registered team. The call is " +
 			"signed with the hook's secret, which is printed once.\n\n" +
 			"A hook of the kind generic is called as Standard Webhooks specifies, with JSON; --map selects the texts in it. " +
-			"A hook of the kind github is the address of a GitHub webhook; --on lists the events of issues and comments that start " +
-			"a session.",
+			"A hook of the kind github or gitlab is the address of a webhook there; --on lists the events of issues and comments that " +
+			"start a session. Its other events wake sessions that wait for their pull requests.",
 		Example: "  maestro hook add tickets --team web --map requirement=/issue/text --map label.ticket=/issue/key\n  maestro hook " +
 			"add github --kind github --team web --workspace site --on issues.labeled:agent",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -163,16 +163,15 @@ func newHookAdd(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&in.Team, "team", "", "registered team whose sessions it starts, NAME or NAME@DIGEST")
-	flags.StringVar(&kind, "kind", string(access.HookGeneric), "who calls it: generic or github")
+	flags.StringVar(&kind, "kind", string(access.HookGeneric), "who calls it: generic, github or gitlab")
 	flags.StringVar(&in.Directory, "workspace", "", "directory that sessions start from, by the name that `serve --workspace "+
 		"NAME=DIR` gives it")
 	flags.StringArrayVar(&labels, "label", nil, "KEY=VALUE: label of its sessions; repeatable")
 	flags.StringArrayVar(&mapping, "map", nil, "KEY=POINTER: where requirement, decision.NAME or label.KEY is in a call, as a "+
 		"JSON pointer; repeatable (default: requirement=/requirement)")
-	flags.StringArrayVar(&in.On, "on", nil, "event of GitHub that starts a session: issues.labeled:LABEL, issues.opened or "+
-		"issue_comment.created:COMMAND; repeatable (default: the label maestro and the command /maestro)")
-	flags.BoolVar(&in.EachEvent, "each-event", false, "start a session for each event of GitHub, instead of one for each issue "+
-		"and one for each comment with the command")
+	flags.StringArrayVar(&in.On, "on", nil, "event of GitHub or GitLab that starts a session: issues.labeled:LABEL, "+
+		"issue_comment.created:COMMAND or, of GitHub, issues.opened; repeatable (default: the label maestro and the command @maestro)")
+	flags.StringArrayVar(&in.Users, "user", nil, "user of GitLab whose commands start a session; repeatable")
 	return a.addStateFlags(cmd)
 }
 

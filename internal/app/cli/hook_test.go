@@ -41,8 +41,11 @@ func TestHooksAreAddedListedAndRemoved(t *testing.T) {
 	require.Contains(t, got.stderr.String(), "not shown again")
 	d.must(0, "hook", "add", "github", "--team", "pair", "--kind", "github")
 
+	d.must(0, "hook", "add", "gitlab", "--team", "pair", "--kind", "gitlab", "--user", "maria")
+
 	list := d.must(0, "hook", "list")
-	require.Regexp(t, `github +github +pair .*issues.labeled:maestro, issue_comment.created:/maestro`, list)
+	require.Regexp(t, `gitlab +gitlab +pair .*issues.labeled:maestro, issue_comment.created:@maestro`, list)
+	require.Regexp(t, `github +github +pair .*issues.labeled:maestro, issue_comment.created:@maestro`, list)
 	require.Contains(t, list, "requirement=/issue/text")
 	for _, out := range []string{list, d.must(0, "hook", "list", "-o", "json"), d.must(0, "audit", "-o", "json")} {
 		require.NotContains(t, out, secret, "it is shown once")
@@ -54,6 +57,8 @@ func TestHooksAreAddedListedAndRemoved(t *testing.T) {
 		"add x --team pair --on issues.opened",
 		"add x --team pair --map requirement=/a~2", "add x --team pair --kind github --on push",
 		"add x --team pair --kind github --on issues.labeled:",
+		"add x --team pair --kind github --user maria", "add x --team pair --kind gitlab --on issues.opened",
+		"add x --team pair --kind gitlab --on issue_comment.created:/go",
 		"add x --team pair --kind github --map requirement=/a", "add x --team pair --workspace ../x", "remove nowhere",
 	} {
 		require.Equal(t, 2, d.run(append([]string{"hook"}, strings.Fields(bad)...)...).code, bad)
@@ -176,7 +181,7 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	var gh control.AddedHook
 	d.json(&gh, "hook", "add", "gh", "--team", "pair", "--kind", "github", "--workspace", "site")
 	event := `{"action": "created", "issue": {"number": 7, "title": "Prices", "body": null, "user": {"login": "eve", "type": "User"}, "author_association": "NONE"},
-		"comment": {"body": "/maestro in euros", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
+		"comment": {"id": 5, "body": "@maestro in euros", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
 		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
 	status, text := delivered(t, gh, "issue_comment", event, "11")
 	require.Equal(t, http.StatusOK, status, text)
@@ -187,6 +192,10 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	var list struct{ Sessions []struct{ Session string } }
 	d.json(&list, "list", "--label", "repository=octo/site", "--label", "issue=7", "--label", "hook=gh")
 	require.Len(t, list.Sessions, 1)
+
+	status, text = delivered(t, gh, "issues", `{"action": "labeled", "label": {"name": "maestro"}, `+event[strings.Index(event, `"issue"`):strings.Index(event, `"comment"`)]+
+		`"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`, "12")
+	require.Equal(t, answer{http.StatusOK, again}, answer{status, text}, "the label is about the same issue")
 
 	// An issue that is opened with a label is two events.
 	d.json(&gh, "hook", "add", "issues", "--team", "pair", "--kind", "github", "--on", "issues.opened", "--on",

@@ -189,7 +189,7 @@ func findFeedback(p PullRequest, r Record) (f Step) {
 		}
 	}
 	for _, c := range p.Comments {
-		if text, addressed := addressed(c.Body); addressed && c.By.Trusted && !c.By.Self && !r.sent(c.ID) {
+		if text, addressed := Addressed(Mention, c.Body); addressed && c.By.Trusted && !c.By.Self && !r.sent(c.ID) {
 			f.add(c.ID, "", c.By, fmt.Sprintf("%s writes:\n%s", name(c.By), quote(text)))
 		}
 	}
@@ -202,9 +202,9 @@ func (s *Step) add(id, thread string, by Person, note string) {
 	s.Replies = append(s.Replies, Reply{Item: id, Thread: thread, To: by.Name})
 }
 
-// addressed returns a comment without the mention of Maestro that it begins with.
-func addressed(body string) (text string, ok bool) {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(body), Mention)
+// Addressed returns a comment without the mention or command that it begins with.
+func Addressed(mention, body string) (text string, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(body), mention)
 	if !ok || rest != "" && !unicode.IsSpace(rune(rest[0])) && !strings.ContainsRune(":,", rune(rest[0])) {
 		return "", false
 	}

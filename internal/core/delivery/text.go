@@ -12,7 +12,17 @@ import (
 )
 
 // Branch is the name of the branch with a session's work. A session has one, so that a repeated step finds it.
-func Branch(sessionID string) string { return "maestro/" + sessionID }
+func Branch(sessionID string) string { return branchPrefix + sessionID }
+
+const branchPrefix = "maestro/"
+
+// SessionOf is the session whose work a branch has, as its name says; empty: it is no such branch.
+func SessionOf(branch string) string {
+	if sessionID, ok := strings.CutPrefix(branch, branchPrefix); ok {
+		return sessionID
+	}
+	return ""
+}
 
 // Title is the title of a pull request: the first line of the requirement.
 func Title(requirement, sessionID string) string {

@@ -1,12 +1,24 @@
 package httpapi_test
 
 import (
+	"context"
+	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/delivery"
+	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
@@ -50,4 +62,54 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 	again := h.call("DELETE", "/hooks/tickets", nil, "Idempotency-Key", "d")
 	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"), "its answer has no secret")
 	require.Equal(t, http.StatusNotFound, h.call("DELETE", "/hooks/tickets", nil).status)
+}
+
+// signalled is a Temporal that takes signals.
+type signalled struct{ client.Client }
+
+func (signalled) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
+
+func TestTheAnswerToAnEventOfAPullRequestNamesTheSession(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.base.Temporal = control.Connected(&temporalutil.Connection{Client: signalled{}, Namespace: "default"})
+	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
+	var made control.AddedHook
+	h.call("POST", "/hooks", map[string]any{"name": "gl", "team": "web", "kind": "gitlab", "users": []string{"maria"}}).read(t, &made)
+	require.Equal(t, []string{"maria"}, made.Users)
+	key := session.Key{Namespace: "default", Session: "web-1"}
+	statetest.Put(t, h.base.Store.State, key, func(e *session.Execution) { e.Team = "web" })
+	require.NoError(t, h.base.Store.State.PutDelivery(t.Context(), state.Fence{Run: 1}, "delivery", state.Delivery{
+		Key: key, Phase: "ship", Record: delivery.Record{Repository: "octo/web/site", Number: 12, State: delivery.Open},
+	}))
+	inbound := httpapi.NewInbound(control.NewReceiver(h.base), slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, identified, err := inbound.Identify(r)
+		if err != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		inbound.ServeHTTP(w, identified.WithContext(access.With(identified.Context(), actor)))
+	}))
+	t.Cleanup(server.Close)
+	post := func(token, number string) (status int, text string) {
+		body := `{"object_kind": "merge_request", "project": {"path_with_namespace": "octo/web/site"}, "object_attributes": {"iid": ` + number + `}}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+made.URL, strings.NewReader(body))
+		require.NoError(t, err)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "X-Gitlab-Token": {token}}
+		got, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer got.Body.Close()
+		data, err := io.ReadAll(got.Body)
+		require.NoError(t, err)
+		return got.StatusCode, string(data)
+	}
+	status, text := post(made.Secret, "12")
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"hook": "gl", "woken": "web-1"}`, text)
+	status, text = post(made.Secret, "13")
+	require.Equal(t, http.StatusAccepted, status)
+	require.JSONEq(t, `{"hook": "gl", "ignored": "it is a pull request, and no session of the hook's team waits for it"}`, text)
+	status, _ = post("whsec_x", "12")
+	require.Equal(t, http.StatusUnauthorized, status)
 }

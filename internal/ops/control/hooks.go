@@ -32,13 +32,13 @@ type HookList struct {
 // NewHook is a hook to add.
 type NewHook struct {
 	Name      string            `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
-	Kind      access.HookKind   `json:"kind,omitempty" enum:"generic,github" doc:"who calls it; left out: generic"`
+	Kind      access.HookKind   `json:"kind,omitempty" enum:"generic,github,gitlab" doc:"who calls it; left out: generic"`
 	Team      string            `json:"team" minLength:"1" maxLength:"200" doc:"the registered team whose sessions it starts: NAME, or NAME@DIGEST for a version"`
 	Directory string            `json:"directory,omitempty" maxLength:"63" doc:"the directory of the server's host that sessions start from, by its name"`
 	Labels    map[string]string `json:"labels,omitempty" doc:"labels of its sessions"`
 	Map       map[string]string `json:"map,omitempty" doc:"kind generic: where the requirement, decision.NAME and label.KEY are, as JSON pointers; left out: the requirement at /requirement"`
-	On        []string          `json:"on,omitempty" maxItems:"20" doc:"kind github: issues.labeled:LABEL, issues.opened or issue_comment.created:COMMAND; left out: the label maestro and the command /maestro"`
-	EachEvent bool              `json:"each_event,omitempty" doc:"kind github: start a session for each event; left out: one for each issue, and one for each comment with the command"`
+	On        []string          `json:"on,omitempty" maxItems:"20" doc:"kinds github and gitlab: issues.labeled:LABEL, issue_comment.created:COMMAND or, of GitHub, issues.opened; left out: the label maestro and the command @maestro"`
+	Users     []string          `json:"users,omitempty" maxItems:"50" doc:"kind gitlab: the users whose commands start a session"`
 }
 
 // AddedHook is the document of a new hook.
@@ -59,7 +59,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	}
 	made := hook.Complete(access.Hook{
 		Name: in.Name, Kind: cmp.Or(in.Kind, access.HookGeneric), Team: in.Team, Directory: in.Directory,
-		Labels: in.Labels, Map: in.Map, On: in.On, EachEvent: in.EachEvent,
+		Labels: in.Labels, Map: in.Map, On: in.On, Users: in.Users,
 	})
 	if err := invalid("team", spec.CheckName(made.TeamName())); err != nil {
 		return doc, err
@@ -128,7 +128,7 @@ func (h Hooks) Remove(ctx context.Context, name string) (access.Hook, error) {
 
 func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.State, h.Audit, h.Now) }
 
-// Receiver verifies the calls of hooks, and starts their sessions.
+// Receiver verifies the calls of hooks, and starts or wakes their sessions.
 type Receiver struct {
 	*Base
 	hooks *access.Hooks
@@ -139,10 +139,10 @@ func NewReceiver(b *Base) *Receiver { return &Receiver{b, Hooks{b}.hooks()} }
 
 // Delivery is a call with a valid signature.
 type Delivery struct {
-	hook   access.SecretHook
-	id     string
-	header http.Header
-	body   []byte
+	hook     access.SecretHook
+	identity string
+	header   http.Header
+	body     []byte
 }
 
 // Actor is the caller's name for records.
@@ -157,7 +157,9 @@ type Delivered struct {
 	Session string `json:"session,omitempty"`
 	// LeftOut says, in sentences, what was not taken of the workspace of a session that this call has started.
 	LeftOut []string `json:"left_out,omitempty"`
-	// Ignored is the reason why the call starts no session.
+	// Woken is the session that looks at its pull request now, because the call is about it.
+	Woken string `json:"woken,omitempty"`
+	// Ignored is the reason why the call starts and wakes no session.
 	Ignored string `json:"ignored,omitempty"`
 }
 
@@ -168,47 +170,56 @@ func (r *Receiver) Verify(ctx context.Context, name string, header http.Header, 
 		return Delivery{}, err
 	}
 	identity, err := hook.Verify(found.Kind, found.Secret, header, body, r.Now())
-	return Delivery{found, hook.SessionID(found, identity), header, body}, err
+	return Delivery{found, identity, header, body}, err
 }
 
-// Deliver starts the session of a call, for its hook. The session's id is computed from the signed
-// content, and Temporal and the store have no two sessions with one id. So a repeated call, to any
-// server, finds its session, and no other record is needed. With again the session existed already.
+// Deliver starts the session of a call, for its hook, or wakes those that wait for a pull request. A session's id is computed
+// from the signed content, and Temporal and the store have no two sessions with one id. So a repeated call, to any server,
+// finds its session, and no other record is needed. With again the session existed already.
 func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, again bool, err error) {
-	event := access.Event{Action: "session.start", Session: d.id, Team: d.hook.TeamName(), Subject: d.hook.Directory}
+	event := access.Event{Action: "session.start", Team: d.hook.TeamName(), Subject: d.hook.Directory}
 	if err := r.Audit.Check(ctx, access.Operate, event); err != nil { // the server is read-only
 		return doc, false, err
 	}
-	start, ignored, err := hook.Read(d.hook.Hook, d.header, d.body)
+	call, err := hook.Read(d.hook.Hook, d.header, d.body)
 	if err != nil {
 		wrong, _ := errors.AsType[*hook.PayloadError](err)
 		return doc, false, invalid(wrong.Pointer, err)
 	}
-	doc = Delivered{Hook: d.hook.Name, Ignored: ignored}
-	if start == nil {
-		return doc, false, nil
+	switch {
+	case call.News != nil:
+		doc, err = r.wakeNews(ctx, d, *call.News, call.Ignored)
+		return doc, false, err
+	case call.Start == nil:
+		return Delivered{Hook: d.hook.Name, Ignored: call.Ignored}, false, nil
 	}
-	if start.Subject != "" {
-		d.id = hook.SessionID(d.hook, start.Subject)
-	}
-	if err := CheckRequirement(start.Requirement); err != nil {
+	if err := CheckRequirement(call.Start.Requirement); err != nil {
 		return doc, false, invalid(d.hook.Map["requirement"], err)
 	}
 	// The start continues after its caller has disconnected, because some callers do not retry.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryPatience)
 	defer cancel()
-	doc.Team, doc.Session = event.Team, d.id
-	if r.teamName(ctx, d.id) == event.Team {
-		return doc, true, nil
-	}
-	doc.LeftOut, err = r.start(ctx, d, *start)
-	if ProblemOf(err).Kind == Conflict {
-		if r.teamName(ctx, d.id) == event.Team {
-			return doc, true, nil
+	return r.startOnce(ctx, d, *call.Start)
+}
+
+// startOnce starts the session of a call, unless this call has started it before, or a session works on the same issue.
+func (r *Receiver) startOnce(ctx context.Context, d Delivery, in hook.Start) (doc Delivered, again bool, failed error) {
+	doc = Delivered{Hook: d.hook.Name, Team: d.hook.TeamName()}
+	for range 2 { // another call may start it meanwhile
+		id, again, taken, err := r.place(ctx, d, in)
+		switch doc.Session = id; {
+		case err != nil, again:
+			return doc, again, err
+		case taken:
+			doc, err = r.wakeSession(ctx, d, id)
+			return doc, false, err
 		}
-		err = &CallError{conflictf(d.id, "session %s of this call exists already, and cannot be read", d.id), err}
+		if doc.LeftOut, err = r.start(ctx, d, id, in); ProblemOf(err).Kind != Conflict {
+			return doc, false, err
+		}
+		failed = &CallError{conflictf(id, "session %s of this call exists already, and cannot be read", id), err}
 	}
-	return doc, false, err
+	return doc, false, failed
 }
 
 // CallError is the error that the caller of a hook receives. Its cause is only for the server's
@@ -226,7 +237,7 @@ func (e *CallError) Unwrap() error { return e.told }
 
 // start starts the session of a call, and returns what was not taken of its workspace. An error that an admin of
 // the hook has to correct is Unavailable for the caller, which may retry.
-func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOut []string, err error) {
+func (r *Receiver) start(ctx context.Context, d Delivery, sessionID string, in hook.Start) (leftOut []string, err error) {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
 	if ProblemOf(err).Kind == NotFound {
 		return nil, &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team,
@@ -241,7 +252,7 @@ func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOu
 			"--workspace %[1]s=DIR", dir, d.hook.Name)
 	}
 	doc, err := Starts{r.Base}.Start(ctx, NewSession{
-		Session: d.id, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
+		Session: sessionID, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
 		Decisions: in.Decisions, Labels: in.Labels, unattended: true,
 	})
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Kind == Invalid {

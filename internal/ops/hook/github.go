@@ -1,111 +1,73 @@
 package hook
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
-	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
-)
-
-// The events of GitHub that can start a session, in the form of the option --on.
-const (
-	onOpened  = "issues.opened"
-	onLabeled = "issues.labeled:"
-	onComment = "issue_comment.created:"
-)
-
-const (
-	maxEvents = 20
-	maxOn     = 200
 )
 
 // trusted are the associations of authors whose texts may start a session. On a public repository
 // anyone may open issues and write comments.
 var trusted = []string{"OWNER", "MEMBER", "COLLABORATOR"}
 
-// checkEvents refuses events that do not exist, or that have no label or command.
-func checkEvents(events []string) error {
-	if len(events) > maxEvents {
-		return fmt.Errorf("there are %d events; %d at most are taken", len(events), maxEvents)
-	}
-	for _, on := range events {
-		if len(on) > maxOn || safetext.Line(on) != on {
-			return fmt.Errorf("%q is longer than %d bytes, or no line of text", textfmt.Shorten(on, 80), maxOn)
-		}
-		label, labeled := strings.CutPrefix(on, onLabeled)
-		command, commented := strings.CutPrefix(on, onComment)
-		switch {
-		case on == onOpened:
-		case labeled && strings.TrimSpace(label) != "":
-		case commented && command != "" && !strings.ContainsFunc(command, unicode.IsSpace):
-		case commented:
-			return errors.New("a command is one word, like /maestro")
-		default:
-			return fmt.Errorf("%q is not an event that starts a session; use issues.opened, issues.labeled:LABEL or "+
-				"issue_comment.created:COMMAND", textfmt.Shorten(on, 80))
-		}
-	}
-	return nil
+var gitHubIssue = issueEvent{"/repository/full_name", "/issue/number", "/issue/title", "/issue/body", ""}
+
+// gitHubRefs are where events name branches: the newest first commits of a status may be in ten branches.
+var gitHubRefs = []string{
+	"/pull_request/head/ref", "/check_run/check_suite/head_branch", "/check_suite/head_branch", "/workflow_run/head_branch",
+	"/merge_group/head_ref", "/ref", "/branches/0/name", "/branches/1/name", "/branches/2/name", "/branches/3/name",
+	"/branches/4/name", "/branches/5/name", "/branches/6/name", "/branches/7/name", "/branches/8/name", "/branches/9/name",
 }
 
-// readGitHub returns the session that an event starts, or why it starts none. The name of the event
-// is not signed, so the body must have the fields of this event.
-func readGitHub(h access.Hook, event string, p payload) (start *Start, ignored string) {
-	hasComment := p.has("/comment")
-	var rest string
-	switch {
+// readGitHub returns what an event asks for. The name of the event is not signed, so the body must have the fields of this
+// event.
+func readGitHub(h access.Hook, event string, p payload) (c Call) {
+	at, commented, rest := gitHubIssue, p.has("/comment"), ""
+	switch isIssue := p.has("/issue") && !p.has("/issue/pull_request"); {
 	case event == "ping":
-		return nil, ""
-	case event == "issues" && p.has("/issue") && !hasComment:
-		ignored = issueIgnored(h, p)
-	case event == "issue_comment" && p.has("/issue") && hasComment:
-		rest, ignored = commentIgnored(h, p)
+		return Call{}
+	case event == "issues" && isIssue && !commented:
+		c.Ignored = issueIgnored(h, p)
+	case event == "issue_comment" && isIssue && commented:
+		at.comment = "/comment/id"
+		rest, c.Ignored = commentIgnored(h, p)
 	default:
-		return nil, "only events of issues and of their comments start sessions"
+		return newsOfGitHub(p)
 	}
-	if ignored != "" {
-		return nil, ignored
+	if c.Ignored == "" {
+		c.Start, c.Ignored = at.start(p, rest)
 	}
-	number, _ := p.at("/issue/number")
-	n, isNumber := number.(float64)
-	labels := map[string]string{
-		labelRepository: textfmt.Shorten(p.string("/repository/full_name"), session.MaxLabelValue),
-		labelIssue:      strconv.FormatFloat(n, 'f', -1, 64),
-	}
-	if !isNumber || p.string("/issue/title") == "" || session.CheckLabels(labels) != nil {
-		return nil, "the event has no repository, number and title of an issue"
-	}
-	texts := []string{strings.TrimSpace(p.string("/issue/title")), strings.TrimSpace(p.string("/issue/body")), rest}
-	texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
-	start = &Start{Requirement: strings.Join(texts, "\n\n"), Labels: labels}
-	if !hasComment && !h.EachEvent { // GitHub sends opened and labeled for an issue that is opened with a label
-		start.Subject = "issue " + labels[labelRepository] + "#" + labels[labelIssue]
-	}
-	return start, ""
+	return c
 }
+
+// newsOfGitHub returns what an event says of pull requests. Checks have news when they end, and comments when they are written:
+// Maestro's own comments are updated at each look.
+func newsOfGitHub(p payload) Call {
+	action := p.string("/action")
+	checks := p.has("/check_run") || p.has("/check_suite") || p.has("/workflow_run")
+	if checks && action != "completed" || p.has("/comment") && action != "created" || p.string("/state") == "pending" {
+		return Call{Ignored: nothingNew}
+	}
+	number := p.number("/pull_request/number")
+	if p.has("/issue/pull_request") {
+		number = p.number("/issue/number")
+	}
+	return newsOf(p, "/repository/full_name", number, gitHubRefs)
+}
+
+// nothingNew is why an event wakes no session that may come often.
+const nothingNew = "only checks that have ended and comments that are new wake a session"
 
 // issueIgnored returns why an event of an issue starts no session; empty: it starts one.
 func issueIgnored(h access.Hook, p payload) string {
-	if p.has("/issue/pull_request") {
-		return "it is a pull request"
-	}
 	author, sender := p.string("/issue/user/login"), p.string("/sender/login")
 	switch p.string("/action") {
 	case "labeled":
-		label := p.string("/label/name")
-		wanted := func(on string) bool {
-			want, ok := strings.CutPrefix(on, onLabeled)
-			return ok && label != "" && strings.EqualFold(want, label)
-		}
 		switch {
-		case !slices.ContainsFunc(h.On, wanted):
+		case !startsWith(h, p.string("/label/name")):
 			return "the hook does not start with this label"
 		case isBot(p, "/sender"):
 			return "a bot has set the label"
@@ -128,20 +90,10 @@ func issueIgnored(h access.Hook, p payload) string {
 
 // commentIgnored returns the text of a comment after its command, or why it starts nothing.
 func commentIgnored(h access.Hook, p payload) (rest, ignored string) {
+	rest, found := command(h, p.string("/comment/body"))
 	switch {
 	case p.string("/action") != "created":
 		return "", "only new comments start sessions"
-	case p.has("/issue/pull_request"):
-		return "", "it is a comment on a pull request"
-	}
-	text, found := p.string("/comment/body"), false
-	for _, on := range h.On {
-		command, ok := strings.CutPrefix(on, onComment)
-		if after, begins := strings.CutPrefix(text, command); ok && begins && (after == "" || unicode.IsSpace(rune(after[0]))) {
-			rest, found = strings.TrimSpace(after), true
-		}
-	}
-	switch {
 	case !found:
 		return "", "the comment does not begin with the command of the hook"
 	case isBot(p, "/sender"), isBot(p, "/comment/user"):

@@ -72,13 +72,13 @@ func github(on ...string) access.Hook {
 	})
 }
 
-func read(t *testing.T, h access.Hook, name string, e fields) (*hook.Start, string) {
+func read(t *testing.T, h access.Hook, name string, e fields) hook.Call {
 	t.Helper()
 	body, err := json.Marshal(e)
 	require.NoError(t, err)
-	start, ignored, err := hook.Read(h, http.Header{"X-Github-Event": {name}}, body)
+	c, err := hook.Read(h, http.Header{"X-Github-Event": {name}}, body)
 	require.NoError(t, err)
-	return start, ignored
+	return c
 }
 
 func TestEventsOfGitHub(t *testing.T) {
@@ -136,70 +136,68 @@ func TestEventsOfGitHub(t *testing.T) {
 			opened, "issues", event("deleted", own("OWNER", "User")), "",
 			"only issues that are opened",
 		},
-		"a member's command": {github(), "issue_comment", comment("created", "/maestro\nUse euros.", "maria", "User",
+		"a member's command": {github(), "issue_comment", comment("created", "@maestro\nUse euros.", "maria", "User",
 			"MEMBER"), "Prices\n\nAdd a page on prices.\n\nUse euros.", ""},
-		"a collaborator's command": {github(), "issue_comment", comment("created", "/maestro", "cleo", "User",
+		"a collaborator's command": {github(), "issue_comment", comment("created", "@maestro", "cleo", "User",
 			"COLLABORATOR"), "Prices\n\nAdd a page on prices.", ""},
 		"another command": {
 			github("issue_comment.created:/build"), "issue_comment",
-			comment("created", "/maestro", "maria", "User", "MEMBER"), "", "does not begin",
+			comment("created", "@maestro", "maria", "User", "MEMBER"), "", "does not begin",
 		},
 		"a stranger's command": {
-			github(), "issue_comment", comment("created", "/maestro do it", "eve", "User", "NONE"),
+			github(), "issue_comment", comment("created", "@maestro do it", "eve", "User", "NONE"),
 			"", "not an owner",
 		},
-		"a contributor's command": {github(), "issue_comment", comment("created", "/maestro do it", "eve", "User",
+		"a contributor's command": {github(), "issue_comment", comment("created", "@maestro do it", "eve", "User",
 			"CONTRIBUTOR"), "", "not an owner"},
-		"a bot's command": {github(), "issue_comment", comment("created", "/maestro do it", "x[bot]", "Bot",
+		"a bot's command": {github(), "issue_comment", comment("created", "@maestro do it", "x[bot]", "Bot",
 			"MEMBER"), "", "a bot"},
-		"a quoted command": {github(), "issue_comment", comment("created", "> /maestro do it", "maria", "User",
+		"a quoted command": {github(), "issue_comment", comment("created", "> @maestro do it", "maria", "User",
 			"MEMBER"), "", "does not begin"},
-		"a longer word": {github(), "issue_comment", comment("created", "/maestros do it", "maria", "User",
+		"a member's word after a colon": {
+			github(), "issue_comment", comment("created", "@maestro: use euros.", "maria", "User", "MEMBER"),
+			"Prices\n\nAdd a page on prices.\n\nuse euros.", "",
+		},
+		"a longer word": {github(), "issue_comment", comment("created", "@maestros do it", "maria", "User",
 			"MEMBER"), "", "does not begin"},
-		"an edited comment": {github(), "issue_comment", comment("edited", "/maestro do it", "maria", "User",
+		"an edited comment": {github(), "issue_comment", comment("edited", "@maestro do it", "maria", "User",
 			"MEMBER"), "", "only new comments"},
 		"a comment under another name": {
-			opened, "issues", comment("opened", "/maestro do it", "maria", "User", "MEMBER"), "",
-			"only events of issues",
+			opened, "issues", comment("opened", "@maestro do it", "maria", "User", "MEMBER"), "",
+			"comments that are new",
 		},
 		"a push": {
 			github(), "push",
 			fields{"ref": "refs/heads/main", "sender": user("maria", "User")},
-			"", "only events of issues",
+			"", "about no issue",
 		},
 		"a comment on a discussion": {github(), "issue_comment", fields{
 			"action": "created", "discussion": fields{},
-			"comment": fields{"body": "/maestro"},
-		}, "", "only events of issues"},
+			"comment": fields{"body": "@maestro"},
+		}, "", "about no issue"},
 		"a comment on a pull request": {github(), "issue_comment", event("created", func(e, issue fields) {
-			e["comment"] = fields{"body": "/maestro", "user": user("maria", "User"), "author_association": "MEMBER"}
+			e["comment"] = fields{"body": "@maestro", "user": user("maria", "User"), "author_association": "MEMBER"}
 			issue["pull_request"] = fields{"url": "x"}
 		}), "", "pull request"},
 	} {
-		start, ignored := read(t, c.h, c.event, c.body)
+		got := read(t, c.h, c.event, c.body)
 		if c.starts == "" {
-			require.Nil(t, start, name)
-			require.Contains(t, ignored, c.why, name)
+			require.Nil(t, got.Start, name)
+			require.Contains(t, got.Ignored, c.why, name)
 			continue
 		}
-		require.NotNil(t, start, "%s: %s", name, ignored)
-		require.Equal(t, c.starts, start.Requirement, name)
-		require.Equal(t, c.event == "issues", start.Subject == "issue octo/site#7", name)
-		require.Equal(t, map[string]string{"hook": "gh", "from": "github", "repository": "octo/site", "issue": "7"}, start.Labels, name)
-		require.NoError(t, session.CheckLabels(start.Labels), name)
+		require.NotNil(t, got.Start, "%s: %s", name, got.Ignored)
+		require.Equal(t, c.starts, got.Start.Requirement, name)
+		require.Equal(t, "issue octo/site#7", got.Start.Subject, name)
+		labels := map[string]string{"hook": "gh", "from": "github", "repository": "octo/site", "issue": "7"}
+		if c.event == "issue_comment" {
+			labels["comment"] = "5"
+		}
+		require.Equal(t, labels, got.Start.Labels, name)
+		require.NoError(t, session.CheckLabels(got.Start.Labels), name)
 	}
-	start, ignored := read(t, github(), "ping", fields{"zen": "Speak like a human.", "hook_id": 1, "sender": user("maria", "User")})
-	require.Nil(t, start)
-	require.Empty(t, ignored)
-}
-
-func TestEachEventStartsASessionIfToldSo(t *testing.T) {
-	t.Parallel()
-	h := github()
-	h.EachEvent = true
-	start, ignored := read(t, h, "issues", labeled(nil))
-	require.NotNil(t, start, ignored)
-	require.Empty(t, start.Subject)
+	ping := read(t, github(), "ping", fields{"zen": "Speak like a human.", "hook_id": 1, "sender": user("maria", "User")})
+	require.Equal(t, hook.Call{}, ping)
 }
 
 func TestTextsOfGenericCalls(t *testing.T) {
@@ -207,12 +205,12 @@ func TestTextsOfGenericCalls(t *testing.T) {
 	h := access.Hook{Name: "t", Kind: access.HookGeneric, Map: map[string]string{
 		"requirement": "/items/1/a~1b", "decision.shape": "/m~0n", "label.ticket": "/key",
 	}}
-	start, _, err := hook.Read(h, nil, []byte(`{"items": [0, {"a/b": "Build \"it\".\n"}], "m~n": "round", "key": "WEB-7"}`))
+	got, err := hook.Read(h, nil, []byte(`{"items": [0, {"a/b": "Build \"it\".\n"}], "m~n": "round", "key": "WEB-7"}`))
 	require.NoError(t, err)
 	require.Equal(t, &hook.Start{
 		Requirement: "Build \"it\".\n", Decisions: map[string]string{"shape": "round"},
 		Labels: map[string]string{"hook": "t", "ticket": "WEB-7"},
-	}, start)
+	}, got.Start)
 	long := strings.Repeat("x", 5000)
 	for body, pointer := range map[string]string{
 		`{"items": [0, {"a/b": "x"}], "m~n": "round"}`:                               "/key",
@@ -230,7 +228,7 @@ func TestTextsOfGenericCalls(t *testing.T) {
 		`{"x": ` + strings.Repeat(`{"x":`, 1<<17) + `1` + strings.Repeat("}", 1<<17): "",
 		`[]`: "", `null`: "", `"x"`: "", ``: "", `{`: "", `{"items": 1e999999}`: "",
 	} {
-		_, _, err := hook.Read(h, nil, []byte(body))
+		_, err := hook.Read(h, nil, []byte(body))
 		var wrong *hook.PayloadError
 		require.ErrorAs(t, err, &wrong, "%.80s", body)
 		require.Equal(t, pointer, wrong.Pointer, "%.80s", body)

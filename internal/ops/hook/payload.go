@@ -2,6 +2,7 @@ package hook
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -69,6 +70,16 @@ func (p payload) string(pointer string) string {
 	v, _ := p.at(pointer)
 	text, _ := v.(string)
 	return text
+}
+
+// number returns the positive integer at a pointer; zero if there is another value, or none.
+func (p payload) number(pointer string) int {
+	v, _ := p.at(pointer)
+	n, _ := v.(float64)
+	if n < 1 || n > 1<<53 || n != math.Trunc(n) {
+		return 0
+	}
+	return int(n)
 }
 
 // required returns the string at a pointer, or a [*PayloadError].

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
@@ -25,7 +27,10 @@ const (
 // LabelHook is the label of every session of a hook. Its value is the hook's name.
 const LabelHook = "hook"
 
-// The labels that sessions of GitHub have besides.
+// LabelComment is the label of a session that a comment with a command has started: the comment's id.
+const LabelComment = "comment"
+
+// The labels that sessions of GitHub and GitLab have besides.
 const (
 	labelRepository = "repository"
 	labelIssue      = "issue"
@@ -37,6 +42,7 @@ const (
 
 	maxMapped  = 40
 	maxPointer = 500
+	maxUsers   = 50
 )
 
 // Start is a session that a call starts.
@@ -44,30 +50,41 @@ type Start struct {
 	Requirement string
 	Decisions   map[string]string
 	Labels      map[string]string
-	// Subject is what the session is about, if each call about it finds the same session; empty: the
-	// call starts a session of its own.
+	// Subject is the issue that the session works on: two sessions do not work on one at a time. Empty: the call starts a
+	// session of its own.
 	Subject string
 }
 
-// Read returns the session that a verified call starts, or why it starts none. Both are empty for a
-// call that only tests the hook. An unusable body is a [*PayloadError].
-func Read(h access.Hook, header http.Header, body []byte) (start *Start, ignored string, err error) {
+// Call is what a verified call asks for. It is empty for a call that only tests the hook.
+type Call struct {
+	// Start is a session to start, News is for the sessions of pull requests; at most one is there.
+	Start *Start
+	News  *News
+	// Ignored is why the call starts no session; with News, why it wakes none if no session waits for these pull requests.
+	Ignored string
+}
+
+// Read returns what a verified call asks for. An unusable body is a [*PayloadError].
+func Read(h access.Hook, header http.Header, body []byte) (c Call, err error) {
 	p, err := parse(body)
 	if err != nil {
-		return nil, "", err
+		return c, err
 	}
-	if h.Kind == access.HookGitHub {
-		start, ignored = readGitHub(h, header.Get(headerGitHubEvent), p)
-	} else {
-		start, err = readGeneric(h, p)
+	switch h.Kind {
+	case access.HookGitHub:
+		c = readGitHub(h, header.Get(headerGitHubEvent), p)
+	case access.HookGitLab:
+		c = readGitLab(h, p)
+	default:
+		c.Start, err = readGeneric(h, p)
 	}
-	if start != nil {
+	if c.Start != nil {
 		labels := map[string]string{LabelHook: h.Name}
 		maps.Copy(labels, h.Labels)
-		maps.Copy(labels, start.Labels)
-		start.Labels = labels
+		maps.Copy(labels, c.Start.Labels)
+		c.Start.Labels = labels
 	}
-	return start, ignored, err
+	return c, err
 }
 
 func readGeneric(h access.Hook, p payload) (*Start, error) {
@@ -96,9 +113,12 @@ func readGeneric(h access.Hook, p payload) (*Start, error) {
 // Complete returns a new hook with the defaults of its kind.
 func Complete(h access.Hook) access.Hook {
 	switch h.Kind {
-	case access.HookGitHub:
+	case access.HookGitHub, access.HookGitLab:
 		if len(h.On) == 0 {
-			h.On = []string{onLabeled + "maestro", onComment + "/maestro"}
+			h.On = []string{onLabeled + "maestro"}
+			if h.Kind == access.HookGitHub || len(h.Users) > 0 {
+				h.On = append(h.On, onComment+delivery.Mention)
+			}
 		}
 	case access.HookGeneric:
 		if h.Map = maps.Clone(h.Map); h.Map == nil {
@@ -138,25 +158,45 @@ func Check(h access.Hook) error {
 	}
 	own := []string{LabelHook}
 	switch h.Kind {
-	case access.HookGitHub:
+	case access.HookGitHub, access.HookGitLab:
 		if len(h.Map) > 0 {
-			return wrong("map", "a hook of the kind github has no mapping; leave it out")
+			return wrong("map", "a hook of the kind %s has no mapping; leave it out", h.Kind)
 		}
 		if err := checkEvents(h.On); err != nil {
 			return wrong("on", "%v", err)
 		}
-		own = append(own, labelRepository, labelIssue)
+		if field, err := checkWho(h); err != nil {
+			return wrong(field, "%v", err)
+		}
+		own = append(own, labelRepository, labelIssue, LabelComment)
 	case access.HookGeneric:
-		if len(h.On) > 0 || h.EachEvent {
-			return wrong("on", "events are those of the kind github; leave them out")
+		if len(h.On) > 0 || len(h.Users) > 0 {
+			return wrong("on", "events and users are those of the kinds github and gitlab; leave them out")
 		}
 		if err := checkMap(h.Map); err != nil {
 			return wrong("map", "%v", err)
 		}
 	default:
-		return wrong("kind", "%q is not a kind of hook; use generic or github", textfmt.Shorten(string(h.Kind), 80))
+		return wrong("kind", "%q is not a kind of hook; use generic, github or gitlab", textfmt.Shorten(string(h.Kind), 80))
 	}
 	return checkLabels(h, own)
+}
+
+// checkWho refuses events of GitLab that anybody could send: it does not say who is a member of a project.
+func checkWho(h access.Hook) (field string, err error) {
+	commands := slices.ContainsFunc(h.On, func(on string) bool { return strings.HasPrefix(on, onComment) })
+	switch {
+	case h.Kind == access.HookGitHub && len(h.Users) > 0:
+		return "users", errors.New("GitHub says who is trusted; users are those of the kind gitlab, leave them out")
+	case h.Kind == access.HookGitHub:
+	case slices.Contains(h.On, onOpened):
+		return "on", fmt.Errorf("GitLab does not say whether a member opens an issue; use issues.labeled:LABEL instead of %s", onOpened)
+	case commands && len(h.Users) == 0:
+		return "users", errors.New("GitLab does not say who is a member; name the users whose commands start sessions")
+	case len(h.Users) > maxUsers || len(strings.Join(h.Users, "")) > maxUsers*maxOn:
+		return "users", fmt.Errorf("there are %d users, or long names; %d users at most are taken", len(h.Users), maxUsers)
+	}
+	return "", nil
 }
 
 // checkLabels refuses labels that a session would get twice, or too many.

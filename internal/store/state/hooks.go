@@ -22,11 +22,10 @@ type Hook struct {
 	// Map says where in a generic call the texts are, as JSON pointers: of requirement, of
 	// decision.NAME and of label.KEY.
 	Map map[string]string `json:"map,omitempty" sql:"places"`
-	// On are the events of GitHub that start a session.
+	// On are the events of GitHub or GitLab that start a session.
 	On []string `json:"on,omitempty" sql:"events"`
-	// EachEvent starts a session for each event of GitHub; false: one for each issue, and one for each
-	// comment with a command.
-	EachEvent bool `json:"each_event,omitempty"`
+	// Users are the names of the users of GitLab whose commands start a session.
+	Users []string `json:"users,omitempty"`
 	// By is who added it.
 	By        string    `json:"by" sql:"by_person"`
 	CreatedAt time.Time `json:"created_at"`

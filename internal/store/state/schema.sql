@@ -654,13 +654,13 @@ create table servers (
 -- Addresses at which other systems start sessions of one team with signed calls.
 create table hooks (
   name       text    primary key,
-  kind       text    not null,         -- generic, github
+  kind       text    not null,         -- generic, github, gitlab
   team       text    not null,         -- NAME or NAME@DIGEST
   directory  text    not null,         -- of the server, by name, from whose files sessions start; empty: from none
   labels     text    not null,         -- json: those of its sessions
   places     text    not null,         -- json: where in a generic call the texts are, as JSON pointers
-  events     text    not null,         -- json: events of GitHub that start a session
-  each_event integer not null,         -- 1: a session for each event of GitHub; 0: for each issue and each command
+  events     text    not null,         -- json: events of GitHub or GitLab that start a session
+  users      text    not null,         -- json: users of GitLab whose commands start a session
   secret     text    not null,         -- signs calls, and is part of the ids of its sessions; a signature needs the secret itself
   by_person  text    not null,
   created_at bigint  not null

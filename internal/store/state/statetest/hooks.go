@@ -18,7 +18,7 @@ func hookNamed(name, secret string) state.SecretHook {
 		Hook: state.Hook{
 			Name: name, Kind: "github", Team: "web", Directory: "src", Labels: map[string]string{"a": "b"},
 			Map: map[string]string{"requirement": "/text"},
-			On:  []string{"issues.opened"}, EachEvent: true, By: "ann", CreatedAt: time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC),
+			On:  []string{"issues.opened"}, Users: []string{"maria"}, By: "ann", CreatedAt: time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC),
 		},
 		Secret: secret,
 	}
