@@ -64,7 +64,10 @@ type outageWait struct {
 // maySitOut reports whether the round waits out a failure: failures of the provider or of the
 // host use up no attempt.
 func (o *outageWait) maySitOut(f failures.Failure) bool {
-	return f.MayPass() && (o.retry.PatienceOrDefault() > 0 || f.Category == failures.Pending)
+	if f.Category == failures.Pending {
+		return true
+	}
+	return f.MayPass() && o.retry.PatienceOrDefault() > 0
 }
 
 // begin notes durably a failure that is waited out, and reports it to the breaker. It returns

@@ -39,7 +39,7 @@ agents:
 	var shown string
 	until(t, func() bool {
 		shown = d.must(0, "status", "s")
-		return strings.Contains(shown, "deliver: pull request #1 of acme/shop: open") && strings.Contains(shown, "the next look is at")
+		return strings.Contains(shown, "deliver: pull request #1 of acme/shop: open") && strings.Contains(shown, "waits for the checks")
 	}, "%s", &shown)
 	require.Contains(t, shown, host.URL+"/acme/shop/pull/1")
 	require.NotContains(t, shown, "has failed since", "it is no outage")

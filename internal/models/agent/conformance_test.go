@@ -316,13 +316,13 @@ func conformances() []conformance {
 		},
 		{
 			name:  "reasons without end are refused",
-			shell: `printf '{"sends_back":{"reasons":["%04500d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
+			shell: `printf '{"sends_back":{"reasons":["%013000d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
 			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "finish",
-				map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
+				map[string]any{"sends_back": []string{strings.Repeat("1", 13_000)}})},
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, failures.InvalidOutput, f.Category)
-				require.Contains(t, f.Message, "the reasons have 4500 bytes together; at most 4096")
+				require.Contains(t, f.Message, "the reasons have 13000 bytes together; at most 12288")
 				require.Empty(t, out.SendsBack)
 				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
 			},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -119,7 +120,7 @@ func (e *resultError) check() error {
 	case e.Category == failures.Rejected:
 		return fmt.Errorf("error.category %q is only for work that was sent back; to send work back, write sends_back instead of error",
 			e.Category)
-	case e.Category == failures.WorkerLost || e.Category == failures.Cancelled:
+	case slices.Contains(reserved, e.Category):
 		return fmt.Errorf("error.category %q is reserved for Maestro; use unknown or a more precise category", e.Category)
 	case e.Category != "" && !failures.ValidCategory(e.Category):
 		return fmt.Errorf("error.category %q is not a failure category%s",
@@ -128,11 +129,14 @@ func (e *resultError) check() error {
 	return nil
 }
 
+// reserved are the categories that only Maestro itself uses.
+var reserved = []failures.Category{failures.WorkerLost, failures.Cancelled, failures.Pending, failures.NeedsPerson}
+
 // categoryHint returns the end of a message about an invalid category: the allowed ones.
 func categoryHint(c failures.Category) string {
 	var names []string
 	for _, known := range failures.Categories() {
-		if known != failures.WorkerLost && known != failures.Cancelled && known != failures.Rejected {
+		if known != failures.Rejected && !slices.Contains(reserved, known) {
 			names = append(names, string(known))
 		}
 	}

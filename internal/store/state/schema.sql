@@ -266,7 +266,7 @@ create table deliveries (
   branch         text    not null,
   base           text    not null,
   pushed         text    not null,     -- the newest commit that Maestro has pushed
-  work           text    not null,     -- manifest that pushed has
+  work           text    not null,     -- digest of the tree that pushed has, to compare
   head           text    not null,     -- the newest commit of the branch
   draft          integer not null,
   waits_for      text    not null,     -- one sentence
