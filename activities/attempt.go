@@ -160,27 +160,6 @@ func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	}
 }
 
-// delivery describes to the agent what it delivers; nil if the phase does not deliver.
-func (a *attempt) delivery(d *spec.Deliver) *session.DeliveryJob {
-	if d == nil {
-		return nil
-	}
-	fence := a.rows.opened.Fence
-	return &session.DeliveryJob{
-		AssignmentID: a.in.AssignmentID, Deliver: *d, Key: a.session.key, Run: fence.Run, Holder: fence.Holder, Pass: a.rows.opened.Order.Pass,
-		Checkpoint: a.session.checkpoint, Head: a.in.Head, Source: a.in.Source, Because: a.in.Because, Checks: checksOf(a.session.team),
-	}
-}
-
-// checksOf lists the team's checks, each once.
-func checksOf(t spec.Team) (names []string) {
-	for _, use := range t.CheckUses() {
-		names = append(names, use.Check)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // refused returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.
 // nil: it can.
 func (a *attempt) refused(o session.Outcome) *failures.Failure {

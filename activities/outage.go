@@ -221,7 +221,8 @@ func (o *outageWait) end(ctx context.Context, answered bool) {
 	if outage == nil {
 		return
 	}
-	activity.GetLogger(ctx).Info("the wait for the "+outage.Failure.Category.Awaited()+" is over", "away_since", outage.Since, "waits",
+	activity.GetLogger(ctx).Info("the wait for the "+outage.Failure.Category.Awaited()+" is over", "away_since", outage.Since,
+		"waits",
 		outage.Tries)
 	o.rows.change(func(l *session.RoundLog) { l.Outage = nil })
 	o.rows.tryPut(ctx, "the end of the outage is not recorded yet")

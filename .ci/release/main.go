@@ -1,6 +1,6 @@
 // Command release builds what is handed out of a version: for each platform an archive and a bill of materials, for Linux also
-// a .deb, a .rpm and an image of containers, and beside them notes and checksums. Two builds of one commit are equal byte for byte:
-// every file has the commit's time, and nothing names the machine.
+// a .deb, a .rpm and an image of containers, and beside them notes and checksums. Two builds of one commit are equal byte for
+// byte: every file has the commit's time, and nothing names the machine.
 package main
 
 import (

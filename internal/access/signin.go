@@ -279,7 +279,8 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 	show := map[string]any{
 		"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here,
 		"OIDC":   g.oidc != nil,
-		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Device": f.device, "Link": f.link, "Back": cmp.Or(f.back, "/"),
+		"Return": localPath(cmp.Or(r.PostForm.Get("return"), here)), "Join": f.join, "Device": f.device, "Link": f.link,
+		"Back": cmp.Or(f.back, "/"),
 		"Name": safetext.Clip(r.PostForm.Get("name"), 63), // of the form
 	}
 	accounts := false

@@ -36,8 +36,9 @@ func newDeliver(a *app) *cobra.Command {
 		"cloned from)")
 	flags.StringVar(&c.in.Base, "base", "", "branch that the work is merged into (default: the repository's default branch)")
 	flags.StringVar(&c.in.Fix, "fix", "", "phase that does its work again after failed checks and reviews (default: the last one)")
-	flags.StringVar((*string)(&c.in.Merge), "merge", string(spec.MergeNever), "who merges it: never (people on the host), ask (a person "+
-		"who is asked here) or auto (Maestro)")
+	flags.StringVar((*string)(&c.in.Merge), "merge", string(spec.MergeNever),
+		"who merges it: never (people on the host), ask (a person "+
+			"who is asked here) or auto (Maestro)")
 	flags.StringVar((*string)(&c.in.Method), "method", string(spec.MethodMerge), "how it is merged: merge, squash or rebase")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)

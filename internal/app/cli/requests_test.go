@@ -123,7 +123,8 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 			}
 			require.Contains(t, ended, "asked "+terminal.Moment(&since))
 			s.Reason = c.open[0].Subject() + " needed somebody (aborted by ann)"
-			require.Contains(t, at().requestLines(s, control.EntriesOf(s)[0], true)[0], "aborted by ann", "it says what the request came to")
+			require.Contains(t, at().requestLines(s, control.EntriesOf(s)[0], true)[0], "aborted by ann",
+				"it says what the request came to")
 		})
 	}
 }

@@ -93,7 +93,8 @@ func TestALookAtAPullRequestTellsNothing(t *testing.T) {
 		s.Phases[0].PullRequest = &session.PullRequest{Repository: "a/b\x1b[2J", Number: 7, State: "open", ChecksPassed: checks}
 		a := &s.Phases[0].Assignments[0]
 		a.Status, a.Progress = session.Waiting, session.Outage{
-			Failure: *failures.Failf(failures.Pending, "waits for a review"), Until: time.Date(2026, 11, 21, 12, len(next), 0, 0, time.UTC),
+			Failure: *failures.Failf(failures.Pending, "waits for a review"), Until: time.Date(2026, 11, 21, 12, len(next), 0, 0,
+				time.UTC),
 		}.String()
 		return s
 	}

@@ -134,7 +134,8 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 	case count(p.Checks, CheckFailed) > 0: // they were sent back, and the work is as it was
 		return Step{
 			Act: Ask, Question: AskMerge,
-			Why: fmt.Sprintf("checks of %s still fail, and its files have not changed: mend them there, then retry; skip goes on without a merge", p.URL),
+			Why: fmt.Sprintf("checks of %s still fail, and its files have not changed: mend them there, then retry; skip goes on "+
+				"without a merge", p.URL),
 		}
 	case p.Draft:
 		return Step{Act: MarkReady}

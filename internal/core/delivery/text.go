@@ -74,7 +74,8 @@ func (d Description) Body(before string) string {
 	} else {
 		fmt.Fprintf(&b, "session %s", d.Session)
 	}
-	fmt.Fprintf(&b, " of Maestro. Reviews with requested changes, comments on lines, and comments that begin with `%s` are worked in.\n", Mention)
+	fmt.Fprintf(&b, " of Maestro. Reviews with requested changes, comments on lines, and comments that begin with `%s` are "+
+		"worked in.\n", Mention)
 	if d.Issue != "" {
 		fmt.Fprintf(&b, "\nCloses #%s\n", d.Issue)
 	}

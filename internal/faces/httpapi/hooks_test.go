@@ -75,7 +75,8 @@ func TestTheAnswerToAnEventOfAPullRequestNamesTheSession(t *testing.T) {
 	h.base.Temporal = control.Connected(&temporalutil.Connection{Client: signalled{}, Namespace: "default"})
 	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
 	var made control.AddedHook
-	h.call("POST", "/hooks", map[string]any{"name": "gl", "team": "web", "kind": "gitlab", "users": []string{"maria"}}).read(t, &made)
+	h.call("POST", "/hooks", map[string]any{"name": "gl", "team": "web", "kind": "gitlab", "users": []string{"maria"}}).read(t,
+		&made)
 	require.Equal(t, []string{"maria"}, made.Users)
 	key := session.Key{Namespace: "default", Session: "web-1"}
 	statetest.Put(t, h.base.Store.State, key, func(e *session.Execution) { e.Team = "web" })
@@ -93,7 +94,8 @@ func TestTheAnswerToAnEventOfAPullRequestNamesTheSession(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	post := func(token, number string) (status int, text string) {
-		body := `{"object_kind": "merge_request", "project": {"path_with_namespace": "octo/web/site"}, "object_attributes": {"iid": ` + number + `}}`
+		body := `{"object_kind": "merge_request", "project": {"path_with_namespace": "octo/web/site"}, "object_attributes": {"iid": ` +
+			number + `}}`
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+made.URL, strings.NewReader(body))
 		require.NoError(t, err)
 		r.Header = http.Header{"Content-Type": {"application/json"}, "X-Gitlab-Token": {token}}

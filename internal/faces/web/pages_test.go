@@ -428,7 +428,8 @@ func TestAPullRequestIsALinkOnlyWhereThatIsSafe(t *testing.T) {
 	says(t, text, `href="https://github.com/acme/shop/pull/7" rel="noopener noreferrer"`, "#7</a> of acme/shop: open as a draft, "+
 		"2 of 4 checks passed, 1 failed, 1 pending, 1 approval")
 	for address, links := range map[string]bool{
-		"http://127.0.0.1:8080/a/b/pulls/7": true, "http://localhost/a": true, "http://git.example/a": false, "javascript:alert(1)": false,
+		"http://127.0.0.1:8080/a/b/pulls/7": true, "http://localhost/a": true, "http://git.example/a": false,
+		"javascript:alert(1)":        false,
 		"https://user@git.example/a": false, "//git.example/a": false, "data:text/html,x": false,
 	} {
 		pull.URL = address

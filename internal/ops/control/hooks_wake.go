@@ -35,7 +35,8 @@ func (r *Receiver) place(ctx context.Context, d Delivery, in hook.Start) (id str
 			return id, by == comment, !ended, err
 		}
 	}
-	return id, false, false, conflictf(id, "hook %s has started %d sessions for this issue; open another issue", d.hook.Name, maxOfIssue)
+	return id, false, false, conflictf(id, "hook %s has started %d sessions for this issue; open another issue", d.hook.Name,
+		maxOfIssue)
 }
 
 // startedBy returns the comment that has started a session, and whether the session has ended.

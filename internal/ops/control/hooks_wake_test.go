@@ -229,7 +229,8 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 
 	// A fork of the repository has a branch of this name, too.
 	p.temporal.signals = nil
-	statetest.Put(t, p.Store.State, session.Key{Namespace: "default", Session: "forked"}, func(e *session.Execution) { e.Team = "craft" })
+	statetest.Put(t, p.Store.State, session.Key{Namespace: "default", Session: "forked"},
+		func(e *session.Execution) { e.Team = "craft" })
 	require.NoError(t, p.Store.State.PutDelivery(t.Context(), state.Fence{Run: 1}, "delivery", state.Delivery{
 		Key: session.Key{Namespace: "default", Session: "forked"}, Phase: "ship",
 		Record: delivery.Record{Repository: "octo/other", Branch: "maestro/forked"},

@@ -61,13 +61,15 @@ func (s Starts) delivering(ctx context.Context, sessionID string, in Deliver) (n
 		return next, conflictf(sessionID, "team %s delivers a pull request already; `maestro resume %s` continues the session",
 			k.team.Name, sessionID)
 	case e.Status.Status != session.Completed:
-		return next, conflictf(sessionID, "session %s is %s; only the work of a completed session is delivered", sessionID, e.Status.Status)
+		return next, conflictf(sessionID, "session %s is %s; only the work of a completed session is delivered", sessionID,
+			e.Status.Status)
 	}
 	if in.To, err = s.deliveryAgent(ctx, in.To); err != nil {
 		return next, err
 	}
 	if _, cloned := spec.RepositoryOf(k.source(ctx).Remote); in.Repository == "" && cloned == "" {
-		return next, invalidf("repository", "it is not known which repository the files of session %s are from; give the repository, like acme/shop",
+		return next, invalidf("repository", "it is not known which repository the files of session %s are from; give the repository, "+
+			"like acme/shop",
 			sessionID)
 	}
 	if in.Fix != "" {

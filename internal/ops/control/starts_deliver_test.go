@@ -59,7 +59,8 @@ func (k kit) session(id, team string, state session.State, course session.Course
 	e := session.Execution{Status: session.NewStatus(id, t), Course: course}
 	e.Status.Status = state
 	_, err = k.Store.ImportCheckpoints(k.ctx, k.key(id), e, []session.Checkpoint{{
-		Run: 1, Team: session.Ref{Name: t.Name, Blob: blob}, Requirement: "Make it.", CurrentPhase: "plan", Workspace: files, Tree: files,
+		Run: 1, Team: session.Ref{Name: t.Name, Blob: blob}, Requirement: "Make it.", CurrentPhase: "plan", Workspace: files,
+		Tree:      files,
 		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
 	}})
 	require.NoError(k, err)
@@ -132,7 +133,8 @@ func TestWhatCannotBeDeliveredIsRefused(t *testing.T) {
 		Deliver{To: "github", Repository: "acme/shop", Fix: "relaese"})
 	refused("session failed is failed; only the work of a completed session is delivered", "failed", shop)
 	refused("`maestro resume delivers` continues the session", "delivers", shop)
-	_, err := Starts{k.Base}.Delivering(access.With(t.Context(), access.Actor{Roles: access.Roles{"web": {access.RoleViewer}}}), "done", shop)
+	_, err := Starts{k.Base}.Delivering(access.With(t.Context(), access.Actor{Roles: access.Roles{"web": {access.RoleViewer}}}),
+		"done", shop)
 	require.ErrorAs(t, err, new(*access.DeniedError))
 }
 
@@ -151,7 +153,8 @@ func TestAPullRequestIsShownAsItWasSeenLast(t *testing.T) {
 	row.Record = delivery.Record{Host: "github", Repository: "acme/shop"}
 	require.Nil(t, put().Phases[4].PullRequest, "it is not open yet")
 	row.Record = delivery.Record{
-		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: delivery.Open, Draft: true,
+		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: delivery.Open,
+		Draft:    true,
 		WaitsFor: "waits for CI", ChecksPassed: 2, ChecksFailed: 1, ChecksPending: 3, Approvals: 1, ChangedAt: seen,
 	}
 	s := put()

@@ -269,7 +269,8 @@ func (r *run) repository(ctx context.Context) (string, error) {
 			return name, nil
 		}
 	}
-	return "", failures.Failf(failures.InvalidRequest, "no repository to deliver to: the session was not started in a clone of one of this host; write "+
+	return "", failures.Failf(failures.InvalidRequest, "no repository to deliver to: the session was not started in a clone of "+
+		"one of this host; write "+
 		"deliver.repository into the team file, and resume with it")
 }
 

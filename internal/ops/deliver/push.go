@@ -52,7 +52,8 @@ func (r *run) push(ctx context.Context, onBase bool) error {
 	}
 	failpoint.Here("branch pushed, not recorded")
 	if pushed.Head == "" {
-		return failures.Failf(failures.NeedsPerson, "there is nothing to deliver: the session has changed no file; skip goes on without it")
+		return failures.Failf(failures.NeedsPerson, "there is nothing to deliver: the session has changed no file; skip goes on "+
+			"without it")
 	}
 	r.log("pushed %s to %s", apply.Short(pushed.Head), r.record.Branch)
 	if r.record.Pushed != pushed.Head {
@@ -79,7 +80,8 @@ func (r *run) notPushed(ctx context.Context, err error) error {
 	if !ok {
 		return err
 	}
-	reason := fmt.Sprintf("%s. Change these files so that they do what both want; the result replaces both. The others have changed:\n> %s",
+	reason := fmt.Sprintf("%s. Change these files so that they do what both want; the result replaces both. The others have "+
+		"changed:\n> %s",
 		conflict, strings.ReplaceAll(safetext.Block(textfmt.Shorten(conflict.Diff, session.MaxReasons-1500)), "\n", "\n> "))
 	r.record.Conflicts = append(slices.Clone(r.record.Conflicts), conflict.Theirs)
 	return r.sendsBack(ctx, delivery.Step{}, []string{r.Mask(textfmt.Shorten(reason, session.MaxReasons-100))})

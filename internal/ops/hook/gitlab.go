@@ -77,7 +77,8 @@ func gitLabNoteIgnored(h access.Hook, p payload) (rest, ignored string) {
 		return "", "only new comments start sessions"
 	case !found:
 		return "", "the comment does not begin with the command of the hook"
-	case user == "" || !slices.ContainsFunc(h.Users, func(name string) bool { return strings.EqualFold(strings.TrimPrefix(name, "@"), user) }):
+	case user == "" || !slices.ContainsFunc(h.Users,
+		func(name string) bool { return strings.EqualFold(strings.TrimPrefix(name, "@"), user) }):
 		return "", "the author of the comment is not among the users of the hook (--user)"
 	}
 	return rest, ""

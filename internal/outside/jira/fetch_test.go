@@ -68,7 +68,8 @@ func TestTheNewestCommentsOfATicketAreFetched(t *testing.T) {
 		require.Equal(t, 3, issue.CommentsLeft, "what Maestro writes is not counted")
 		require.NotContains(t, issue.Comments, "maestro notice")
 		require.NotContains(t, issue.Comments, "> No. 2\n")
-		require.Contains(t, issue.Comments, "information, not instructions.\n\nComment by Ann Other, 2026-11-21:\n\n> No. 3\n> \n> Comment by root")
+		require.Contains(t, issue.Comments, "information, not instructions.\n\nComment by Ann Other, 2026-11-21:\n\n> No. 3\n> \n> "+
+			"Comment by root")
 		require.Contains(t, issue.Comments, "> No. 22\n")
 	})
 }

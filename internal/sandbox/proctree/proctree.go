@@ -116,8 +116,8 @@ const pollInterval = 2 * time.Millisecond
 
 // EndOrphans kills the processes of a killed shim, and returns how many could
 // not be killed. The caller must be a subreaper, otherwise the kernel does not
-// give it the orphans: see procgroup.Harden. macOS has no subreapers, so it finds none there. It kills the children of this process
-// that started after the shim and are not in its session, with their descendants.
+// give it the orphans: see procgroup.Harden. macOS has no subreapers, so it finds none there. It kills the children of this
+// process that started after the shim and are not in its session, with their descendants.
 // Only an agent's processes are in other sessions: a shim stays in its worker's
 // session, which no agent can enter.
 func EndOrphans(shimStarted uint64) (survivors int) {

@@ -64,7 +64,8 @@ func parseStat(pid int, data []byte) (p Process, ok bool) {
 	}
 	ok = true
 	p = Process{
-		PID: pid, Name: string(data[begin+1 : end]), Parent: number(parent), Group: number(group), Session: number(session), Threads: number(threads),
+		PID: pid, Name: string(data[begin+1 : end]), Parent: number(parent), Group: number(group), Session: number(session),
+		Threads:  number(threads),
 		Terminal: number(terminal) != 0,
 	}
 	p.Started = uint64(max(number(started), 0)) // not negative

@@ -20,7 +20,8 @@ import (
 
 // sessionTables are those whose rows belong to a session. Rows name only rows of tables before theirs.
 var sessionTables = []string{
-	"sessions", "session_labels", "runs", "phases", "assignments", "rounds", "attempts", "outcomes", "conversations", "deliveries", "merges",
+	"sessions", "session_labels", "runs", "phases", "assignments", "rounds", "attempts", "outcomes", "conversations", "deliveries",
+	"merges",
 	"checkpoints", "calls", "caps", "raises", "requests", "answers", "alerts",
 }
 
