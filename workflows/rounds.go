@@ -253,8 +253,10 @@ func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution
 	beside, err := phaseWork(ctx, a.unrecorded)
 	var source *session.Source
 	if p.Deliver != nil && s.in.Course.Source != nil {
-		source = &session.Source{Commit: s.in.Course.Source.Commit, Remote: s.in.Course.Source.Remote,
-			Prefix: s.in.Course.Source.Prefix}
+		source = &session.Source{
+			Commit: s.in.Course.Source.Commit, Remote: s.in.Course.Source.Remote,
+			Prefix: s.in.Course.Source.Prefix,
+		}
 	}
 	return activities.RoundInput{
 		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Continuations,

@@ -39,8 +39,10 @@ func known(change func(*Record)) Record {
 }
 
 func failing(p *PullRequest) {
-	p.Checks = []Check{{ID: "1", Name: "build", State: CheckFailed, Rerunnable: true, Runs: 1},
-		{ID: "2", Name: "lint", State: CheckPassed}}
+	p.Checks = []Check{
+		{ID: "1", Name: "build", State: CheckFailed, Rerunnable: true, Runs: 1},
+		{ID: "2", Name: "lint", State: CheckPassed},
+	}
 }
 
 func TestWhatIsDoneNext(t *testing.T) {
@@ -57,28 +59,40 @@ func TestWhatIsDoneNext(t *testing.T) {
 		why    string
 	}{
 		"it is merged": {never, func(p *PullRequest) { p.State = Merged }, nil, Finish, ""},
-		"somebody closed it": {auto, func(p *PullRequest) { p.State, p.ClosedBy = Closed, "bob" }, nil, Ask,
-			"bob closed https://git.example/o/r/pull/7 without a merge"},
+		"somebody closed it": {
+			auto, func(p *PullRequest) { p.State, p.ClosedBy = Closed, "bob" }, nil, Ask,
+			"bob closed https://git.example/o/r/pull/7 without a merge",
+		},
 		"the branch was deleted": {auto, func(p *PullRequest) { p.Head = "" }, nil, Ask, "was deleted; retry pushes it again"},
-		"it is to be pushed again": {agreed, func(p *PullRequest) { p.Head = "" }, func(r *Record) { r.Asked = AskBranch }, Push,
-			""},
+		"it is to be pushed again": {
+			agreed, func(p *PullRequest) { p.Head = "" }, func(r *Record) { r.Asked = AskBranch }, Push,
+			"",
+		},
 		"a retry of something else": {agreed, func(p *PullRequest) { p.Head = "" }, func(r *Record) { r.Asked = AskMerge }, Ask, ""},
-		"checks are at work": {auto, func(p *PullRequest) { p.Checks[0].State = CheckPending }, nil, Wait,
-			"waits for 1 check (build)"},
-		"no check is listed yet": {auto, func(p *PullRequest) { p.Checks = nil },
-			func(r *Record) { r.PushedAt = now.Add(-time.Second) }, Wait, "waits for the checks"},
+		"checks are at work": {
+			auto, func(p *PullRequest) { p.Checks[0].State = CheckPending }, nil, Wait,
+			"waits for 1 check (build)",
+		},
+		"no check is listed yet": {
+			auto, func(p *PullRequest) { p.Checks = nil },
+			func(r *Record) { r.PushedAt = now.Add(-time.Second) }, Wait, "waits for the checks",
+		},
 		"there are no checks":    {auto, func(p *PullRequest) { p.Checks = nil }, nil, Merge, ""},
 		"a check fails at first": {auto, failing, nil, RerunChecks, ""},
 		"it fails again":         {auto, failing, func(r *Record) { r.Reruns = []string{"c0ffee/build"} }, SendBack, ""},
 		"another commit's rerun": {auto, failing, func(r *Record) { r.Reruns = []string{"beef/build"} }, RerunChecks, ""},
-		"one fails, another runs": {auto, func(p *PullRequest) { failing(p); p.Checks[1].State = CheckPending }, nil, Wait,
-			"(lint)"},
+		"one fails, another runs": {
+			auto, func(p *PullRequest) { failing(p); p.Checks[1].State = CheckPending }, nil, Wait,
+			"(lint)",
+		},
 		"the failure was sent back": {auto, failing, func(r *Record) { r.SentBack = []string{"c0ffee/build"} }, Ask, "still fail"},
 		"the draft has passed":      {auto, func(p *PullRequest) { p.Draft = true }, nil, MarkReady, ""},
 		"the base has moved":        {auto, func(p *PullRequest) { p.Mergeable = MergeConflicts }, nil, MergeBase, ""},
 		"it is in the merge queue":  {auto, func(p *PullRequest) { p.Queued = true }, nil, Wait, "merge queue"},
-		"the host requires a review": {auto, func(p *PullRequest) { p.Blocked = []string{"1 approving review is required"} }, nil,
-			Wait, "1 approving review"},
+		"the host requires a review": {
+			auto, func(p *PullRequest) { p.Blocked = []string{"1 approving review is required"} }, nil,
+			Wait, "1 approving review",
+		},
 		"a reviewer has not approved": {reviewed, nil, nil, Wait, "waits for a review by ann"},
 		"a reviewer has approved":     {reviewed, nil, func(r *Record) { r.Approvals = 1 }, Merge, ""},
 		"the host does not know yet":  {auto, func(p *PullRequest) { p.Mergeable = MergeUnknown }, nil, Wait, "can be merged"},
@@ -113,8 +127,10 @@ func TestFeedbackOfPeople(t *testing.T) {
 			{ID: "r5", By: self, Verdict: Approved},
 		}
 		p.Threads = []Thread{
-			{ID: "t1", Path: "a.go", Line: 3, Hunk: "+x := 1", Comments: []Comment{{ID: "c1", By: ann, Body: "Name it."},
-				{ID: "c2", By: self, Body: "?"}}},
+			{ID: "t1", Path: "a.go", Line: 3, Hunk: "+x := 1", Comments: []Comment{
+				{ID: "c1", By: ann, Body: "Name it."},
+				{ID: "c2", By: self, Body: "?"},
+			}},
 			{ID: "t2", Path: "b.go", Resolved: true, Comments: []Comment{{ID: "c3", By: ann, Body: "Done."}}},
 			{ID: "t3", Path: "b.go", Comments: []Comment{{ID: "c4", By: stranger, Body: "Delete it."}}},
 		}

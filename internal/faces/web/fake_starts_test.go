@@ -108,8 +108,10 @@ func (f fakeStarts) Delivering(_ context.Context, _ string, in control.Deliver) 
 		return control.Resume{}, control.Problem{Kind: control.Invalid}.Err("give the repository")
 	}
 	file := fmt.Sprintf("version: 1\nname: web\ndeliver: %s %s %s\n", in.To, in.Repository, in.Merge)
-	return control.Resume{Team: control.TeamInput{File: file},
-		PhaseSelection: control.PhaseSelection{Only: []string{"design", "deliver"}}}, nil
+	return control.Resume{
+		Team:           control.TeamInput{File: file},
+		PhaseSelection: control.PhaseSelection{Only: []string{"design", "deliver"}},
+	}, nil
 }
 
 func (f fakeStarts) DeliveryAgents(context.Context) ([]string, error) { return f.deliver, nil }

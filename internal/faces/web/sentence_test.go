@@ -133,11 +133,13 @@ func TestATimelineNamesTheOthersThatAreWaitedFor(t *testing.T) {
 	}
 	id, record := sampleRecord("ship", spec.DeliveryPersona, round)
 	c := Course{Work: control.Work{Records: map[spec.AssignmentID]session.Record{id: record}}, Status: session.Status{
-		Status: session.Running, Phases: []session.PhaseStatus{{Name: "ship", Status: session.Running,
+		Status: session.Running, Phases: []session.PhaseStatus{{
+			Name: "ship", Status: session.Running,
 			Assignments: []session.AssignmentStatus{{
 				Persona: spec.DeliveryPersona, AssignmentSummary: session.AssignmentSummary{Status: session.Waiting},
 				Progress: "waits for a review; the next look is at 2026-11-23 14:31:00 UTC",
-			}}}},
+			}},
+		}},
 	}}
 	labels := func() (all []string) {
 		for _, b := range timelineOf(c, testNow).Lanes[0].Bars {

@@ -49,8 +49,10 @@ func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
 	t.Helper()
 	b := &bench{t: t, git: gittest.New(t), key: session.Key{Namespace: "default", Session: "shout-1"}}
 	started := b.git.Create(shop, map[string]string{"main.go": "package main\n", "README": "a shop\n"})
-	b.github = githubtest.New(t, githubtest.Options{Git: b.git, GitUser: gittest.User, GitPassword: gittest.Password,
-		Dir: b.git.Dir})
+	b.github = githubtest.New(t, githubtest.Options{
+		Git: b.git, GitUser: gittest.User, GitPassword: gittest.Password,
+		Dir: b.git.Dir,
+	})
 	b.repo = b.github.Create(shop)
 	var err error
 	b.store, err = store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: b.now})
@@ -69,10 +71,14 @@ func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
 			Workspace: workspace, CreatedAt: b.now(),
 		},
 	}
-	b.does(1, "build it", map[string]string{"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // shout\n"})
-	host, err := codehost.NewGitHub(codehost.GitHubOptions{URL: b.github.URL, Token: githubtest.Token, Clock: b.now,
-		Version: "test"})
+	b.does(1, "build it", map[string]string{
+		"main.go": "package main\n", "README": "a shop\n",
+		"shout.go": "package main // shout\n",
+	})
+	host, err := codehost.NewGitHub(codehost.GitHubOptions{
+		URL: b.github.URL, Token: githubtest.Token, Clock: b.now,
+		Version: "test",
+	})
 	require.NoError(t, err)
 	b.d = &deliver.Deliverer{
 		Store: b.store, Host: func(string) (delivery.Host, error) { return host, nil }, Dir: t.TempDir(),
@@ -187,8 +193,10 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	require.Equal(t, reasons, b.sendsBack(), "a repetition of the pass says the same")
 
 	first := b.head()
-	b.does(2, "made it loud", map[string]string{"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // LOUD\n"})
+	b.does(2, "made it loud", map[string]string{
+		"main.go": "package main\n", "README": "a shop\n",
+		"shout.go": "package main // LOUD\n",
+	})
 	b.waits("waits for the checks")
 	require.NotEqual(t, first, b.head())
 	b.repo.SetCheck(b.head(), "test", "success", "")
@@ -201,8 +209,10 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	require.Contains(t, reasons[0], "ben comments on shout.go:1")
 	require.Contains(t, reasons[0], "> Say why.")
 
-	b.does(3, "said why", map[string]string{"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // LOUD, as asked\n"})
+	b.does(3, "said why", map[string]string{
+		"main.go": "package main\n", "README": "a shop\n",
+		"shout.go": "package main // LOUD, as asked\n",
+	})
 	b.waits("waits for the checks")
 	b.waits("waits for the checks")
 	p = b.pull()
@@ -237,8 +247,10 @@ func TestALostReplyIsNoSecondEffect(t *testing.T) {
 				out, failure := b.tries()
 				switch {
 				case failure == nil && len(out.SendsBack) > 0:
-					b.does(b.order.Pass+1, "done", map[string]string{"main.go": "package main\n", "README": "a shop\n",
-						"a.go": "package main\n"})
+					b.does(b.order.Pass+1, "done", map[string]string{
+						"main.go": "package main\n", "README": "a shop\n",
+						"a.go": "package main\n",
+					})
 				case failure == nil:
 					merged = true
 				default:

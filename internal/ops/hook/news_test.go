@@ -37,19 +37,31 @@ func TestEventsOfPullRequestsOfGitHub(t *testing.T) {
 		why   string
 	}{
 		"opened": {"pull_request", in("opened", fields{"pull_request": pull}), number, ""},
-		"labeled": {"pull_request", in("labeled", fields{"pull_request": pull, "label": fields{"name": "maestro"}}),
-			number, ""},
-		"labeled, as an issue": {"issues", in("labeled", fields{"issue": onPull, "label": fields{"name": "maestro"}}), number,
-			""},
-		"reviewed": {"pull_request_review",
-			in("submitted", fields{"pull_request": pull, "review": fields{"body": "no"}}), number, ""},
-		"a comment on a line": {"pull_request_review_comment", in("created", fields{"pull_request": pull, "comment": said}),
-			number, ""},
-		"a thread": {"pull_request_review_thread", in("resolved", fields{"pull_request": pull, "thread": fields{}}),
-			number, ""},
+		"labeled": {
+			"pull_request", in("labeled", fields{"pull_request": pull, "label": fields{"name": "maestro"}}),
+			number, "",
+		},
+		"labeled, as an issue": {
+			"issues", in("labeled", fields{"issue": onPull, "label": fields{"name": "maestro"}}), number,
+			"",
+		},
+		"reviewed": {
+			"pull_request_review",
+			in("submitted", fields{"pull_request": pull, "review": fields{"body": "no"}}), number, "",
+		},
+		"a comment on a line": {
+			"pull_request_review_comment", in("created", fields{"pull_request": pull, "comment": said}),
+			number, "",
+		},
+		"a thread": {
+			"pull_request_review_thread", in("resolved", fields{"pull_request": pull, "thread": fields{}}),
+			number, "",
+		},
 		"a comment": {"issue_comment", in("created", fields{"issue": onPull, "comment": said}), number, ""},
-		"a comment of Maestro again": {"issue_comment", in("edited", fields{"issue": onPull, "comment": said}), nil,
-			"comments that are new"},
+		"a comment of Maestro again": {
+			"issue_comment", in("edited", fields{"issue": onPull, "comment": said}), nil,
+			"comments that are new",
+		},
 		"a check": {"check_run", in("completed", fields{
 			"check_run": fields{"check_suite": fields{"head_branch": "maestro/web-1"}},
 		}), branch, ""},
@@ -76,10 +88,14 @@ func TestEventsOfPullRequestsOfGitHub(t *testing.T) {
 		}), number, ""},
 		"another name of the event": {"deployment", in("opened", fields{"pull_request": pull}), number, ""},
 		"no repository":             {"pull_request", fields{"action": "opened", "pull_request": pull}, nil, "about no issue"},
-		"no number": {"pull_request", in("opened", fields{"pull_request": fields{"number": "12"}}), nil,
-			"about no issue"},
-		"half a number": {"pull_request", in("opened", fields{"pull_request": fields{"number": 1.5}}), nil,
-			"about no issue"},
+		"no number": {
+			"pull_request", in("opened", fields{"pull_request": fields{"number": "12"}}), nil,
+			"about no issue",
+		},
+		"half a number": {
+			"pull_request", in("opened", fields{"pull_request": fields{"number": 1.5}}), nil,
+			"about no issue",
+		},
 	} {
 		got := read(t, github(), c.event, c.body)
 		require.Nil(t, got.Start, name)
@@ -146,8 +162,10 @@ func TestEventsOfGitLab(t *testing.T) {
 		"the label is removed":         {relabeled("update", "root", titles("maestro"), nil), "", nil, "this label"},
 		"a guest opens with the label": {relabeled("open", "eve", nil, titles("maestro")), "", nil, "opened with"},
 		"a bot sets it":                {relabeled("update", "project_7_bot_1f", nil, titles("maestro")), "", nil, "a bot"},
-		"labels of another shape": {lab("issue", "root", fields{"object_attributes": fields{"action": "update"},
-			"changes": fields{"labels": 1}}), "", nil, "this label"},
+		"labels of another shape": {lab("issue", "root", fields{
+			"object_attributes": fields{"action": "update"},
+			"changes":           fields{"labels": 1},
+		}), "", nil, "this label"},
 		"a command":                  {noted("create", "Maria", "@maestro\nUse euros."), issue + "\n\nUse euros.", nil, ""},
 		"a command of an old GitLab": {noted("", "maria", "@maestro"), issue, nil, ""},
 		"a stranger's command":       {noted("create", "eve", "@maestro do it"), "", nil, "not among the users"},
@@ -170,10 +188,14 @@ func TestEventsOfGitLab(t *testing.T) {
 		"a job":        {lab("build", "eve", fields{"ref": "maestro/web-1", "build_finished_at": "x"}), "", branch, ""},
 		"a job begins": {lab("build", "eve", fields{"ref": "maestro/web-1", "build_finished_at": nil}), "", nil, "have ended"},
 		"a push":       {lab("push", "eve", fields{"ref": "refs/heads/maestro/web-1"}), "", branch, ""},
-		"a comment on a commit": {lab("note", "maria", fields{"object_attributes": fields{"action": "create", "note": "@maestro"}}), "",
-			nil, "about no issue"},
-		"a task": {lab("work_item", "maria", fields{"object_attributes": fields{"action": "update", "iid": 7}}), "", nil,
-			"about no issue"},
+		"a comment on a commit": {
+			lab("note", "maria", fields{"object_attributes": fields{"action": "create", "note": "@maestro"}}), "",
+			nil, "about no issue",
+		},
+		"a task": {
+			lab("work_item", "maria", fields{"object_attributes": fields{"action": "update", "iid": 7}}), "", nil,
+			"about no issue",
+		},
 	} {
 		got := read(t, h, "", c.body)
 		require.Equal(t, c.news, got.News, name)
