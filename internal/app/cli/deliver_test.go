@@ -39,8 +39,9 @@ agents:
 	var shown string
 	until(t, func() bool {
 		shown = d.must(0, "status", "s")
-		return strings.Contains(shown, "deliver: pull request #1 of acme/shop: open") && strings.Contains(shown, "waits for the checks")
-	}, "%s", &shown)
+		return strings.Contains(shown, "deliver: pull request #1 of acme/shop: open") &&
+			strings.Contains(shown, "the next look is at")
+	}, "%s", (*latest)(&shown))
 	require.Contains(t, shown, host.URL+"/acme/shop/pull/1")
 	require.NotContains(t, shown, "has failed since", "it is no outage")
 	require.Equal(t, "maestro/s", repository.Pulls()[0].Branch)
@@ -56,3 +57,8 @@ agents:
 	require.Equal(t, 1, refused.code)
 	require.Contains(t, refused.stderr.String(), "`maestro resume s` continues the session")
 }
+
+// latest is a text that changes.
+type latest string
+
+func (l *latest) String() string { return string(*l) }

@@ -199,8 +199,10 @@ func (a *app) writePullRequests(s session.Status) {
 			text += ", since " + terminal.Moment(&pull.ChangedAt)
 		}
 		a.print("\n%s: %s\n  %s", p.Name, safetext.Line(text), safetext.Line(pull.URL))
-		if pull.WaitsFor != "" {
-			a.print("  %s", safetext.Clip(pull.WaitsFor, 300))
+		for _, as := range p.Assignments {
+			if as.Progress != "" { // the table may have no room for it
+				a.print("  %s", safetext.Clip(as.Progress, 400))
+			}
 		}
 	}
 }
