@@ -227,7 +227,7 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 	}
 	require.Empty(t, p.temporal.started)
 
-	// A fork of the repository has a branch of this name, too.
+	// Another repository has a branch of this name, too.
 	p.temporal.signals = nil
 	statetest.Put(t, p.Store.State, session.Key{Namespace: "default", Session: "forked"},
 		func(e *session.Execution) { e.Team = "craft" })
@@ -235,9 +235,10 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 		Key: session.Key{Namespace: "default", Session: "forked"}, Phase: "ship",
 		Record: delivery.Record{Repository: "octo/other", Branch: "maestro/forked"},
 	}))
+	require.NoError(t, p.temporal.put("forked", running, nil))
 	doc, _, err := p.send("push", `{"ref": "refs/heads/maestro/forked"}`)
 	require.NoError(t, err)
-	require.NotEmpty(t, doc.Ignored)
+	require.Contains(t, doc.Ignored, "no session of the hook's team")
 	require.Empty(t, p.temporal.signals)
 
 	p.Temporal = nil
