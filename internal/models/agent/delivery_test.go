@@ -94,7 +94,7 @@ func TestWhatADeliveryLacks(t *testing.T) {
 	c := Config{Dir: dir, Agents: couriers()}
 	env := map[string]string{"PATH": dir, "GITHUB": "token"}
 	const noGit, set = "its program cannot be started: git is not in PATH", "set GITLAB in the environment of the worker"
-	git := func(of string) Shortage { return Shortage{of, true, noGit, "install it", "sudo apt-get install git"} }
+	git := func(of string) Shortage { return Shortage{of, true, noGit, "install it", InstallGit} }
 	require.Equal(t, []Shortage{
 		git("agent app"),
 		{"agent app", false, "variable KEY is not set", "set KEY in the environment of the worker", ""},
