@@ -136,9 +136,9 @@ func isInstalledByRPM(t *testing.T, dist string) {
 	t.Helper()
 	root := t.TempDir()
 	rpm := func(arguments ...string) string {
-		return run(t, append([]string{"rpm", "--root", root, "--noscripts"}, arguments...)...)
+		return run(t, append([]string{"rpm", "--root", root}, arguments...)...)
 	}
-	rpm("--install", "--force-debian", "--nodeps", filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".rpm"))
+	rpm("--install", "--noscripts", "--force-debian", "--nodeps", filepath.Join(dist, "maestro_1.2.3_linux_"+runtime.GOARCH+".rpm"))
 	require.Empty(t, rpm("--verify", "--nodeps", "maestro"))
 	require.Contains(t, read(t, filepath.Join(root, "usr/lib/systemd/system/maestro-worker.service")), "=/usr/bin/maestro-worker")
 	for path, mode := range map[string]os.FileMode{"usr/bin/maestro": 0o755, "etc/maestro/worker.env": 0o600} {
@@ -147,7 +147,7 @@ func isInstalledByRPM(t *testing.T, dist string) {
 		require.Equal(t, mode, info.Mode(), path)
 	}
 	require.Contains(t, rpm("--query", "--scripts", "maestro"), "systemd-sysusers maestro.conf")
-	rpm("--erase", "--force-debian", "maestro")
+	rpm("--erase", "--noscripts", "--force-debian", "maestro")
 	require.NoFileExists(t, filepath.Join(root, "usr/bin/maestro"))
 }
 
