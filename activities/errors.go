@@ -19,6 +19,9 @@ var errHandedOver = errors.New("the worker stops")
 // execution that had not begun to work.
 var errReplaced = errors.New("superseded in Temporal")
 
+// errLeaseEnded is the cause of a context that ends because another host may execute the assignment, or does.
+var errLeaseEnded = errors.New("the assignment's lease has ended")
+
 // isPermanent reports whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment. A
 // deadline or a cancellation is no statement on the content.

@@ -36,6 +36,8 @@ type execution struct {
 	background sync.WaitGroup
 
 	mu sync.Mutex
+	// stop ends the execution's work.
+	stop context.CancelCauseFunc
 	// held is the assignment's lock; nil until this is its executor.
 	held session.Lock
 	// progress is the line that people see of the work.
@@ -52,6 +54,8 @@ const (
 	// fenceEvery is how often it looks whether a later run of its session has
 	// taken over.
 	fenceEvery = 3 * time.Second
+	// leaseEvery is how often it looks whether the assignment's lease has ended.
+	leaseEvery = time.Second
 	// storeWait and storeWaitMax bound the waits for a store that cannot be used.
 	storeWait    = time.Second
 	storeWaitMax = 30 * time.Second
@@ -77,7 +81,7 @@ func (e *execution) start(ctx context.Context, port Heartbeats, current func() H
 	if port == nil {
 		return work, func() { stop(context.Canceled) }
 	}
-	h := heartbeats{port: port, current: current, replaced: func() { e.abortIfReplaced(stop) }}
+	h := heartbeats{port: port, current: current, replaced: func() { e.abortIfReplaced(stop) }, accepted: e.heartbeatAccepted}
 	halt := h.start(ctx)
 	return work, func() {
 		stop(context.Canceled)
@@ -91,6 +95,7 @@ func (e *execution) start(ctx context.Context, port Heartbeats, current func() H
 // function ends it, too.
 func (e *execution) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(ctx)
+	e.stop = cancel
 	if e.id.Persona != "" {
 		go e.watchFence(work, cancel)
 	}
@@ -139,7 +144,7 @@ func (e *execution) acquireLock(ctx context.Context) (unlock func(), err error) 
 		var held session.Lock
 		var ok bool
 		if err := e.retryStore(ctx, func() (err error) {
-			held, ok, err = e.sessions.Lock(e.key, e.id)
+			held, ok, err = e.sessions.Lock(ctx, e.key, e.id)
 			return err
 		}); err != nil {
 			return nil, err
@@ -148,6 +153,9 @@ func (e *execution) acquireLock(ctx context.Context) (unlock func(), err error) 
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.held, e.progress = held, ""
+			if lease := held.Lease(); lease != nil {
+				go e.watchLease(ctx, lease)
+			}
 			return held.Unlock, nil
 		}
 		e.agents.EndStopped()
@@ -155,6 +163,23 @@ func (e *execution) acquireLock(ctx context.Context) (unlock func(), err error) 
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// watchLease ends the work when another host has taken the assignment, or may take it.
+func (e *execution) watchLease(ctx context.Context, lease *session.Lease) {
+	for sleep(ctx, leaseEvery) == nil {
+		if until, lost := lease.Until(); lost || time.Now().After(until) { //nolint:forbidigo // leases last in real time
+			e.stop(errLeaseEnded)
+		}
+	}
+}
+
+// heartbeatAccepted extends the lease: while Temporal accepts heartbeats, nobody else is asked to do the work, so it goes on
+// while the database is away.
+func (e *execution) heartbeatAccepted(asked time.Time) {
+	if held := e.lock(); held != nil && held.Lease() != nil {
+		held.Lease().Extend(asked.Add(session.HeartbeatHolds))
 	}
 }
 
@@ -225,7 +250,7 @@ func executionEnd(ctx context.Context, err error, details ...any) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(cause, errHandedOver), errors.Is(cause, errReplaced),
+	case errors.Is(cause, errHandedOver), errors.Is(cause, errReplaced), errors.Is(cause, errLeaseEnded),
 		errors.Is(cause, activity.ErrActivityPaused), errors.Is(cause, activity.ErrActivityReset):
 		return newHandedOver(cause)
 	case errors.Is(cause, session.ErrFenced):
@@ -242,7 +267,7 @@ func executionEnd(ctx context.Context, err error, details ...any) error {
 // this one has ended with err.
 func resumesAfter(ctx context.Context, err error) bool {
 	if cause := context.Cause(ctx); ctx.Err() != nil {
-		return errors.Is(cause, errHandedOver) || errors.Is(cause, errReplaced)
+		return errors.Is(cause, errHandedOver) || errors.Is(cause, errReplaced) || errors.Is(cause, errLeaseEnded)
 	}
 	return isApplicationError(err) || !isPermanent(err)
 }
@@ -285,6 +310,8 @@ type heartbeats struct {
 	current func() Heartbeat
 	// replaced is called when Temporal has started another execution in place of this one.
 	replaced func()
+	// accepted is called after Temporal has accepted a heartbeat that was sent at some time.
+	accepted func(asked time.Time)
 }
 
 // start sends heartbeats until the returned function is called.
@@ -309,6 +336,7 @@ func (h heartbeats) start(ctx context.Context) (stop func()) {
 func (h heartbeats) send(ctx context.Context) {
 	logger, failing := activity.GetLogger(ctx), false
 	for wait := firstBeat; sleep(ctx, wait) == nil; wait = beatEvery {
+		asked := time.Now() //nolint:forbidigo // leases last in real time
 		bounded, cancel := context.WithTimeout(ctx, beatLimit)
 		err := h.port.Beat(bounded, h.current())
 		cancel()
@@ -320,6 +348,8 @@ func (h heartbeats) send(ctx context.Context) {
 			continue
 		case errors.Is(err, ErrReplaced):
 			h.replaced()
+		case err == nil:
+			h.accepted(asked)
 		}
 		if before := failing; before != (err != nil) { // an outage of hours is worth one line
 			if failing = err != nil; failing {

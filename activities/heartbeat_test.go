@@ -32,7 +32,7 @@ func (b *beats) Beat(_ context.Context, beat activities.Heartbeat) error {
 // lock takes the assignment, as another execution of its round has it.
 func (d *desk) lock() session.Lock {
 	d.t.Helper()
-	lock, ok, err := d.store.Lock(d.key(), d.roundInput().AssignmentID)
+	lock, ok, err := d.store.Lock(d.t.Context(), d.key(), d.roundInput().AssignmentID)
 	require.NoError(d.t, err)
 	require.True(d.t, ok)
 	return lock

@@ -54,7 +54,7 @@ func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
 			continue
 		}
 		seen[c.AssignmentID] = true
-		lock, ok, err := l.sessions.Lock(key, c.AssignmentID)
+		lock, ok, err := l.sessions.Lock(ctx, key, c.AssignmentID)
 		if err == nil && ok {
 			err = l.settle(ctx, c.Assignment)
 			lock.Unlock()

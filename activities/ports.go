@@ -111,7 +111,7 @@ type Sessions interface {
 	ID() string
 	// Lock takes the assignment's lock, which ends with the process and those that
 	// inherit it. ok is false while another process holds it.
-	Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error)
+	Lock(ctx context.Context, key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error)
 	// StoreCheckpoint stores the blob of a checkpoint durably, and returns the row that names it.
 	StoreCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (state.Checkpoint, error)
 	// Mirror writes the files of the mirror that a session's last boundaries have changed.

@@ -47,13 +47,13 @@ func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 		{Namespace: "n", Session: ""},
 		{Namespace: "n", Session: "a\x00"},
 	} {
-		_, _, err := s.Lock(key, id("backend"))
+		_, _, err := s.Lock(t.Context(), key, id("backend"))
 		require.Error(t, err)
 		_, err = s.StoreCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
 		require.Error(t, err)
 		require.Error(t, s.Mirror(t.Context(), key))
 	}
-	_, _, err := s.Lock(webSession, id("../x"))
+	_, _, err := s.Lock(t.Context(), webSession, id("../x"))
 	require.Error(t, err)
 	_, err = s.StoreCheckpoint(t.Context(), webSession, session.Checkpoint{CurrentPhase: "../x"})
 	require.Error(t, err)

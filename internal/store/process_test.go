@@ -37,7 +37,7 @@ var roles = map[string]func(dir string, args []string) error{
 		if err != nil {
 			return err
 		}
-		_, ok, err := s.Lock(webSession, id("backend"))
+		_, ok, err := s.Lock(context.Background(), webSession, id("backend"))
 		fmt.Println(ok)
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends it
 		return err
@@ -115,24 +115,24 @@ func TestALockDiesWithItsProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "true\n", line)
 
-	_, ok, err := s.Lock(webSession, id("backend"))
+	_, ok, err := s.Lock(t.Context(), webSession, id("backend"))
 	require.NoError(t, err)
 	require.False(t, ok, "another process holds it")
-	lock, ok, err := s.Lock(webSession, id("frontend"))
+	lock, ok, err := s.Lock(t.Context(), webSession, id("frontend"))
 	require.NoError(t, err)
 	require.True(t, ok, "another assignment is free")
-	_, again, err := s.Lock(webSession, id("frontend"))
+	_, again, err := s.Lock(t.Context(), webSession, id("frontend"))
 	require.NoError(t, err)
 	require.False(t, again, "in the same process it excludes, too")
 	lock.Unlock()
-	lock, ok, err = s.Lock(webSession, id("frontend"))
+	lock, ok, err = s.Lock(t.Context(), webSession, id("frontend"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	lock.Unlock()
 
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	lock, ok, err = s.Lock(webSession, id("backend"))
+	lock, ok, err = s.Lock(t.Context(), webSession, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	lock.Unlock()

@@ -235,7 +235,7 @@ func (p *pruning) clearWork(ctx context.Context, dirs session.PrunableDirs, key 
 	error,
 ) {
 	for _, id := range ids {
-		held, ok, err := p.store.Lock(key, id)
+		held, ok, err := p.store.Lock(ctx, key, id)
 		if err != nil || !ok {
 			return false, err
 		}

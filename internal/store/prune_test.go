@@ -280,7 +280,7 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	w, err := others.Make(old, id("backend"))
 	require.NoError(t, err)
 	s := later(t, model, tenDays)
-	held, ok, err := s.Lock(worked, id("backend"))
+	held, ok, err := s.Lock(t.Context(), worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: all})

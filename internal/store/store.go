@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/storage"
@@ -32,6 +30,8 @@ type Options struct {
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits cas.Limits
+	// Database is the URL of a PostgreSQL database that several hosts may share; empty: a SQLite file in the directory.
+	Database string
 }
 
 // Store is an open store. Its methods are safe for concurrent use by many goroutines and many processes.
@@ -42,12 +42,16 @@ type Store struct {
 	Content *cas.Store
 	files   *storage.Directory
 	id      string
-	now     func() time.Time
+	// host identifies this host among those that share the database.
+	host string
+	now  func() time.Time
 }
 
 type identity struct {
 	ID      string `json:"id"`
 	Version int    `json:"version"`
+	// Host is the id of the host that the directory is on, if several hosts share the database.
+	Host string `json:"host,omitempty"`
 }
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]{4,32}$`)
@@ -64,17 +68,23 @@ func Create(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	var seed [5]byte
-	_, _ = rand.Read(seed[:]) // never fails
-	id := identity{ID: strings.ToLower(base32.StdEncoding.EncodeToString(seed[:])), Version: formatVersion}
-	data, err := json.MarshalIndent(id, "", "  ")
-	if err == nil {
-		err = d.Create(IdentityFile, append(data, '\n'))
-	}
-	if err != nil {
+	if err := createIdentity(d, identity{ID: randomID()}); err != nil {
 		return nil, err
 	}
 	return Open(dir, o)
+}
+
+// randomID is a new id of a store or of a host.
+func randomID() string { return strings.ToLower(rand.Text()[:8]) }
+
+// createIdentity makes the directory of a store with its identity, unless there is one.
+func createIdentity(d *storage.Directory, id identity) error {
+	id.Version = formatVersion
+	data, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.Create(IdentityFile, append(data, '\n'))
 }
 
 // Open opens the store in dir. The error is [session.ErrNotFound] if there is none.
@@ -86,17 +96,60 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := readID(d)
+	var db *state.DB
+	var id identity
+	if o.Database != "" {
+		db, id, err = openShared(context.Background(), d, o.Database)
+	} else if id, err = readIdentity(d); err == nil {
+		db, err = openOwn(context.Background(), d, id, o)
+	}
 	if err != nil {
 		return nil, err
 	}
 	d.RemoveOldTemp()
-	db, err := state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
-	if err != nil {
-		return nil, err
-	}
 	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
-	return &Store{State: db, Content: content, files: d, id: id, now: o.Clock}, nil
+	return &Store{State: db, Content: content, files: d, id: id.ID, host: id.Host, now: o.Clock}, nil
+}
+
+// openOwn opens the SQLite database in the directory.
+func openOwn(ctx context.Context, d *storage.Directory, id identity, o Options) (*state.DB, error) {
+	if id.Host != "" {
+		return nil, fmt.Errorf("the state of %s is in a PostgreSQL database; give its URL with --store or MAESTRO_STORE", d.Root())
+	}
+	return state.OpenSQLite(ctx, d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+}
+
+// openShared opens a PostgreSQL database. The directory becomes this host's, if it is none yet.
+func openShared(ctx context.Context, d *storage.Directory, database string) (*state.DB, identity, error) {
+	db, err := state.OpenPostgres(ctx, database)
+	if err != nil {
+		return nil, identity{}, err
+	}
+	id, err := hostIn(ctx, d, db)
+	if err != nil {
+		return nil, id, errors.Join(err, db.Close())
+	}
+	return db, id, nil
+}
+
+// hostIn reads the identity of this host for a database, or makes it.
+func hostIn(ctx context.Context, d *storage.Directory, db *state.DB) (identity, error) {
+	name, err := db.Name(ctx)
+	if err != nil {
+		return identity{}, err
+	}
+	id, err := readIdentity(d)
+	if errors.Is(err, session.ErrNotFound) {
+		if err := createIdentity(d, identity{ID: name, Host: randomID()}); err != nil {
+			return id, err
+		}
+		id, err = readIdentity(d)
+	}
+	if err == nil && (id.ID != name || id.Host == "") {
+		err = fmt.Errorf("the state directory %s belongs to store %s, but the database is that of store %s; give this host another "+
+			"--state-dir for it", d.Root(), id.ID, name)
+	}
+	return id, err
 }
 
 // Close closes the database.
@@ -108,30 +161,30 @@ func IDIn(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return readID(d)
+	id, err := readIdentity(d)
+	return id.ID, err
 }
 
-func readID(d *storage.Directory) (string, error) {
+func readIdentity(d *storage.Directory) (id identity, err error) {
 	dir := d.Root()
 	data, err := d.Read(IdentityFile)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return "", fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the "+
+		return id, fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the "+
 			"right directory", dir, IdentityFile, session.ErrNotFound)
 	case err != nil:
-		return "", fmt.Errorf("open the store: %w", err)
+		return id, fmt.Errorf("open the store: %w", err)
 	}
-	var id identity
 	err = json.Unmarshal(data, &id)
 	switch {
 	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
-		return "", fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's "+
+		return id, fmt.Errorf("%s/%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's "+
 			"id>\", \"version\": %d}", dir, IdentityFile, session.ErrCorrupt, formatVersion)
 	case id.Version > formatVersion:
-		return "", fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created "+
+		return id, fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created "+
 			"it, or a newer one", dir, id.Version, formatVersion)
 	}
-	return id.ID, nil
+	return id, nil
 }
 
 // ID returns the store's id.
@@ -145,20 +198,3 @@ func (s *Store) KeepReserve() error { return s.files.KeepReserve() }
 
 // Blobs are the blobs of Content as they are stored. Reading them verifies nothing.
 func (s *Store) Blobs() *storage.Directory { return s.files }
-
-// Lock takes the lock of an assignment's executor. ok is false while another goroutine or process
-// holds it. The lock ends when it is unlocked, or when its process and all processes that have
-// inherited the descriptor have ended. Late executors are excluded by their lease in any case.
-func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
-	if err := errors.Join(id.Check(), key.Check()); err != nil {
-		return nil, false, err
-	}
-	held, ok, err := s.files.Hold(key.Namespace + "/" + key.Session + "/" + id.Phase + "." + id.Persona)
-	if err != nil {
-		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
-	}
-	if !ok {
-		return nil, false, nil // a nil *storage.Hold would be a lock that is not nil
-	}
-	return held, true, nil
-}

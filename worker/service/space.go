@@ -94,7 +94,7 @@ func (s *space) freeWork(ctx context.Context) (freed bool) {
 
 // remove removes the directory of an assignment if it is finished and no process uses it.
 func (s *space) remove(ctx context.Context, key session.Key, id spec.AssignmentID) (removed bool, err error) {
-	lock, ok, err := s.plan.worker.store.Lock(key, id)
+	lock, ok, err := s.plan.worker.store.Lock(ctx, key, id)
 	if err != nil || !ok {
 		return false, err
 	}

@@ -223,7 +223,7 @@ func TestAPersonSettlesACall(t *testing.T) {
 	require.Equal(t, first, shown.Open[0].Call)
 	require.Contains(t, b.must(0, "budget", "show", "s"), "session s has no budget")
 
-	lock, ok, err := b.store.Lock(key("s"), planned)
+	lock, ok, err := b.store.Lock(t.Context(), key("s"), planned)
 	require.NoError(t, err)
 	require.True(t, ok)
 	got := settle(dead, "--write-off")

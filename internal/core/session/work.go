@@ -108,6 +108,8 @@ type Lock interface {
 	Fd() uintptr
 	// Unlock releases the lock, also for processes that have inherited it.
 	Unlock()
+	// Lease says until when no other host begins the same work; nil if none can.
+	Lease() *Lease
 }
 
 // Job is the input of one attempt: the brief, and the directories.

@@ -110,7 +110,7 @@ func TestCallsAreSettled(t *testing.T) {
 		Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1",
 		End: state.CallBegun,
 	})
-	lock, ok, err := h.base.Store.Lock(key, annDesigns)
+	lock, ok, err := h.base.Store.Lock(t.Context(), key, annDesigns)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/calls/"+begun+"/settle",

@@ -87,6 +87,8 @@ type testLock struct{ *os.File }
 
 func (l testLock) Unlock() { _ = l.Close() }
 
+func (l testLock) Lease() *session.Lease { return nil }
+
 // tryLock takes the lock on a file, or fails while another holds it.
 func tryLock(path string) (session.Lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

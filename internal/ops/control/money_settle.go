@@ -190,7 +190,7 @@ func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id s
 		return doc, err
 	}
 	if call.State == state.CallBegun {
-		lock, ok, err := s.Lock(key, call.AssignmentID)
+		lock, ok, err := s.Lock(ctx, key, call.AssignmentID)
 		if err != nil {
 			return doc, err
 		}

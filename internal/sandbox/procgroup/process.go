@@ -168,6 +168,10 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	s.order(l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
 	e.Report, e.Err = s.finish(c)
+	if e.LeaseEnded {
+		e.Err = errors.New("another host may do this work: neither the database nor Temporal could be reached for too long")
+		e.Started = false
+	}
 	switch used, hostFull := group.killed(); {
 	case used > 0: // the kernel has killed all processes, and the shim
 		e.MemoryExceeded, e.Err = used, nil
@@ -205,6 +209,10 @@ func (l *Launcher) orders(p Process) room.Orders {
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
 		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.Threads.Each, UserThreads: l.Threads.OfUser,
 		Room: p.Room, Floor: p.Floor, Ports: ports,
+	}
+	if p.Lock != nil && p.Lock.Lease() != nil {
+		until, _ := p.Lock.Lease().Until()
+		o.Lease = max(time.Until(until), time.Second)
 	}
 	if l.Cgroups == nil {
 		o.MaxMemory = l.MaxMemory
@@ -337,6 +345,9 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 	defer after(p.Waits, p.Timeout, timedOut).Stop()
 	idle := after(p.Waits, p.IdleTimeout, idled)
 	defer idle.Stop()
+	ended := make(chan struct{})
+	defer close(ended)
+	go s.extend(p.Lock, ended)
 	for stopped == nil && cancelled == nil {
 		select {
 		case <-s.reported:
@@ -357,7 +368,7 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 		}
 	}
 	_ = s.orders.SetWriteDeadline(deadlineIn(s.reportTimeout))
-	_, _ = s.orders.Write([]byte{1})
+	_ = room.WriteStop(s.orders)
 	timer := time.NewTimer(s.reportTimeout)
 	defer timer.Stop()
 	select {
@@ -367,6 +378,31 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 		<-s.reported
 	}
 	return stopped, cancelled
+}
+
+// extendEvery is how often it looks whether a lease has been extended.
+const extendEvery = time.Second
+
+// extend tells the shim when the lease of the work is extended, until the channel is closed.
+func (s *running) extend(lock session.Lock, ended <-chan struct{}) {
+	if lock == nil || lock.Lease() == nil {
+		return
+	}
+	ticker := time.NewTicker(extendEvery)
+	defer ticker.Stop()
+	var told time.Time
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+		if until, lost := lock.Lease().Until(); !lost && until.After(told) {
+			told = until
+			_ = s.orders.SetWriteDeadline(deadlineIn(extendEvery))
+			_ = room.WriteExtension(s.orders, time.Until(until)) // a shim that does not read has ended or will end
+		}
+	}
 }
 
 // deadlineIn returns the deadline of a pipe after a time.

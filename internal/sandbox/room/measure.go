@@ -24,6 +24,8 @@ type excess struct {
 	threads int
 	memory  int64
 	slow    bool
+	// lease: the worker has not said in time that the argv may run on.
+	lease bool
 }
 
 // checks checks the resource use in a thread of its own: the end of the worker, a stop and a timeout never wait for it.

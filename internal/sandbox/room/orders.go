@@ -66,6 +66,31 @@ type Orders struct {
 	// Ports are TCP ports of 127.0.0.1 in a room with its own network, at most [MaxPorts]. Before
 	// the argv starts, the shim sends the worker listening sockets.
 	Ports []uint16
+	// Lease, if not zero, is how long the argv may run until the worker writes to the pipe how much longer: another host may
+	// do the same work then.
+	Lease time.Duration
+}
+
+// A byte after the orders is stopByte, or for how many seconds from now on the argv may run.
+const stopByte = 1
+
+// maxExtension is the longest extension that a byte can say, in seconds.
+const maxExtension = 255
+
+// WriteStop tells a shim to stop its argv.
+func WriteStop(w io.Writer) error {
+	_, err := w.Write([]byte{stopByte})
+	return err
+}
+
+// WriteExtension tells a shim that its argv may run for some time from now on. Less than two seconds say nothing.
+func WriteExtension(w io.Writer, more time.Duration) error {
+	seconds := min(int(more/time.Second), maxExtension)
+	if seconds <= stopByte {
+		return nil
+	}
+	_, err := w.Write([]byte{byte(seconds)})
+	return err
 }
 
 // Report is sent by a shim to its worker once all processes below the shim have ended.
@@ -88,6 +113,8 @@ type Report struct {
 	MemoryExceeded int64
 	// Immeasurable: the argv was stopped because its use could not be measured in time.
 	Immeasurable bool
+	// LeaseEnded: the argv was killed because its worker did not say in time that it may run on.
+	LeaseEnded bool
 	// Unkillable is the number of processes that could not be killed.
 	Unkillable int
 }

@@ -47,7 +47,7 @@ func complain(err error) int {
 
 // supervisor starts one argv and ends all its descendants.
 type supervisor struct {
-	// worker sends the orders. Then any byte means stop, and the end means that the worker has died.
+	// worker sends the orders, then bytes: see stopByte. The end means that the worker has died.
 	worker *os.File
 	orders Orders
 	// pid is the argv's process. pidfd is readable once it has ended, and negative if the kernel
@@ -55,6 +55,8 @@ type supervisor struct {
 	pid, pidfd int
 	// status is how the process has ended; nil: it has not.
 	status *unix.WaitStatus
+	// leased is until when the argv may run; zero: without a bound.
+	leased time.Time
 }
 
 // enterAndRun creates the room, if there is one, and runs the argv in it.
@@ -81,10 +83,12 @@ func (s *supervisor) run() Report {
 	if err != nil {
 		return notStarted(err)
 	}
+	s.extend(s.orders.Lease)
 	ended, over := s.await(checks)
 	killed, survivors := proctree.EndDescendants(s.pid, s.reap)
 	delete(killed, s.pid)
-	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory, Immeasurable: over.slow}
+	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory, Immeasurable: over.slow,
+		LeaseEnded: over.lease}
 	if ended {
 		r.Leftover = len(killed)
 	}
@@ -117,12 +121,17 @@ func (s *supervisor) await(limits *checks) (ended bool, over excess) {
 		if !kill.IsZero() && now.After(kill) {
 			return false, excess{}
 		}
+		if !s.leased.IsZero() && now.After(s.leased) {
+			return false, excess{lease: true}
+		}
 		if over := limits.advance(now); over != (excess{}) {
 			return false, over
 		}
 		wake := limits.next
-		if !kill.IsZero() && kill.Before(wake) {
-			wake = kill
+		for _, end := range []time.Time{kill, s.leased} {
+			if !end.IsZero() && end.Before(wake) {
+				wake = end
+			}
 		}
 		// The signal of a child's end interrupts the poll. Then adopted children are reaped.
 		left := max(time.Until(wake)+time.Millisecond, 0)
@@ -135,13 +144,25 @@ func (s *supervisor) await(limits *checks) (ended bool, over excess) {
 		if events[worker].Revents == 0 {
 			continue
 		}
-		if n, _ := s.worker.Read(make([]byte, 1)); n == 0 {
+		var said [1]byte
+		if n, _ := s.worker.Read(said[:]); n == 0 {
 			return false, excess{}
+		}
+		if said[0] != stopByte {
+			s.extend(time.Duration(said[0]) * time.Second)
+			continue
 		}
 		if kill.IsZero() {
 			kill = now.Add(s.orders.Grace)
 			_ = syscall.Kill(-s.pid, syscall.SIGTERM) // it may have ended already
 		}
+	}
+}
+
+// extend lets the argv run for some time from now on, if it has a lease.
+func (s *supervisor) extend(more time.Duration) {
+	if s.orders.Lease > 0 {
+		s.leased = time.Now().Add(more)
 	}
 }
 

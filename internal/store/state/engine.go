@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -43,19 +42,11 @@ type engine struct {
 	lockTable string
 	// now is the query of the database's clock in microseconds; empty: the process's own clock.
 	now string
+	// limit bounds a transaction; zero: it is bounded by the driver.
+	limit time.Duration
 }
 
-var (
-	sqliteEngine   = engine{day: "strftime('%Y-%m-%d', s.started_at / 1000000, 'unixepoch')"}
-	postgresEngine = engine{
-		lockRows:   " for update",
-		shareRows:  " for share",
-		lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
-		day:        "to_char(to_timestamp(s.started_at / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
-		lockTable:  "lock table %s in exclusive mode",
-		now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
-	}
-)
+var sqliteEngine = engine{day: "strftime('%Y-%m-%d', s.started_at / 1000000, 'unixepoch')"}
 
 // Options are those of [OpenSQLite].
 type Options struct {
@@ -142,16 +133,6 @@ func writing(more ...string) url.Values {
 		"journal_mode(wal)", "synchronous(full)", "fullfsync(1)", "foreign_keys(1)",
 		"wal_autocheckpoint(" + strconv.Itoa(maxLogPages) + ")",
 	}, more...)}
-}
-
-// OpenPostgres opens a PostgreSQL database by its connection URL, and makes or migrates its tables.
-func OpenPostgres(ctx context.Context, address string) (*DB, error) {
-	pool, err := sql.Open("pgx", address)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	pool.SetMaxOpenConns(2 * readers)
-	return open(ctx, &DB{engine: postgresEngine, write: pool, read: pool})
 }
 
 func checkFileSystem(dir string) error {

@@ -3,8 +3,10 @@ package state
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -60,12 +62,21 @@ func classify(ctx context.Context, err error) error {
 		}
 		return err
 	}
-	_, network := errors.AsType[net.Error](err)
-	_, connect := errors.AsType[*pgconn.ConnectError](err)
-	if network || connect || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err) {
+	if isLost(err) {
 		return classed(ErrUnavailable, err)
 	}
 	return err
+}
+
+// isLost reports whether PostgreSQL could not be reached, or has ended the connection.
+func isLost(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code[:2] == "08" || strings.HasPrefix(pg.Code, "57P") // connection, and a server that starts or ends
+	}
+	_, network := errors.AsType[net.Error](err)
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	return network || connect || errors.Is(err, sql.ErrConnDone) || errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
 // sqliteCode is SQLite's primary code of an error; 0 if it is not one of SQLite.

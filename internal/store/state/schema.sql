@@ -31,6 +31,21 @@ create table installation (
   created_at bigint  not null
 );
 
+-- Transactions of PostgreSQL that have committed in the last hour: one whose reply was lost finds that it has.
+create table writes (
+  id text   primary key,               -- random
+  at bigint not null
+);
+
+-- Who executes an assignment or a merge, where several hosts share the database. The assignment's lock on the host of the
+-- holder says the same; another host waits until the lease has ended.
+create table leases (
+  name       text   primary key,       -- of the lock, like default/shop/build.coder
+  host       text   not null,          -- id of the holder's host
+  holder     text   not null,          -- random, for each time that the lock was taken
+  expires_at bigint not null           -- by the database's clock; the holder raises it
+);
+
 -- ------------------------------------------------------------------------------------------------------------------
 -- What was started
 

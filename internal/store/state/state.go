@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -70,8 +71,9 @@ func (d *DB) Close() error {
 }
 
 // Write runs a function in a transaction, and commits unless it returns an error. The function may run more than once, and
-// must not wait for anything but the database. The outcome is not known if the commit itself fails, so every change has
-// to be one that can be repeated.
+// must not wait for anything but the database. If the reply of a commit is lost, the outcome is found by an id of the
+// transaction. The outcome is not known if the database cannot be reached then, so every change has to be one that can be
+// repeated.
 func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 	if d.turn != nil {
 		select {
@@ -81,24 +83,51 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 			return ctx.Err()
 		}
 	}
-	freed := false
+	id := ""
+	if d.turn == nil && d.generation != 0 {
+		id = rand.Text()
+	}
+	freed, begun := false, time.Now() //nolint:forbidigo // a connection is lost in real time
 	for tries := 1; ; tries++ {
 		err := d.run(ctx, d.write, nil, func(t *Tx) error {
-			if d.generation != 0 {
-				if err := t.sameGeneration(d.generation); err != nil {
-					return err
-				}
+			if err := t.begin(id, d.generation); err != nil {
+				return err
 			}
 			return do(t)
 		})
 		switch {
+		case errors.Is(err, errCommitted):
+			return nil
 		case conflicts(err) && tries < maxConflicts:
+			continue
+		case id != "" && isLost(err) && time.Since(begun) < lostFor && pause(ctx, time.Duration(tries)*openPause):
 			continue
 		case sqliteCode(err) == sqlite3.SQLITE_FULL && !freed && d.options.FreeReserve != nil && d.options.FreeReserve():
 			freed = true
 			continue
 		}
 		return classify(ctx, err)
+	}
+}
+
+// begin begins a transaction that writes. Without a generation, the tables may have to be made yet.
+func (t *Tx) begin(id string, generation int64) error {
+	switch {
+	case generation == 0:
+		return nil
+	case id == "":
+		return t.sameGeneration(generation)
+	}
+	return t.beginWrite(id, generation)
+}
+
+// pause waits, and reports whether the context goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -156,6 +185,11 @@ func (d *DB) snapshot() sql.IsolationLevel {
 }
 
 func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do func(*Tx) error) error {
+	if d.limit > 0 {
+		bounded, cancel := context.WithTimeout(ctx, d.limit)
+		defer cancel()
+		ctx = bounded
+	}
 	tx, err := on.BeginTx(ctx, options)
 	if err != nil {
 		return err

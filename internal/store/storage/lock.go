@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // openLock opens the file of a lock. It makes the file and its directory if they do not exist.
@@ -32,6 +34,9 @@ func (l *Hold) Unlock() {
 	_ = unix.Flock(int(l.Fd()), unix.LOCK_UN)
 	_ = l.Close()
 }
+
+// Lease is nil: the lock says nothing to other hosts.
+func (l *Hold) Lease() *session.Lease { return nil }
 
 // Hold takes a lock; ok is false if it is held already. The lock ends when it is unlocked, or when the process and all processes
 // that have inherited the descriptor have ended. Its file is not removed: locks of a removed file and of a new one would not

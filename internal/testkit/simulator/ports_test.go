@@ -129,11 +129,11 @@ func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.D
 	return []string{dir}, func() {}, err
 }
 
-func (s sessions) Lock(key session.Key, id spec.AssignmentID) (session.Lock, bool, error) {
+func (s sessions) Lock(ctx context.Context, key session.Key, id spec.AssignmentID) (session.Lock, bool, error) {
 	ok := false
 	l, err := call(s.p, "Lock", false, func() (l session.Lock, err error) {
 		var inner session.Lock
-		if inner, ok, err = s.Store.Lock(key, id); err != nil || !ok {
+		if inner, ok, err = s.Store.Lock(ctx, key, id); err != nil || !ok {
 			return nil, err
 		}
 		s.p.world.held(id)

@@ -328,6 +328,8 @@ type lock struct {
 
 func (l *lock) Fd() uintptr { return l.inner.Fd() }
 
+func (l *lock) Lease() *session.Lease { return l.inner.Lease() }
+
 func (l *lock) Unlock() {
 	l.p.mu.Lock()
 	held := l.p.locks[l]
