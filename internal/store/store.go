@@ -30,8 +30,17 @@ type Options struct {
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits cas.Limits
-	// Database is the URL of a PostgreSQL database that several hosts may share; empty: a SQLite file in the directory.
+	// Location is where the store is besides its directory.
+	Location
+}
+
+// Location is where a store is that several hosts may share. Each host has a directory of its own beside it. The zero
+// Location is the directory alone.
+type Location struct {
+	// Database is the URL of a PostgreSQL database; empty: a SQLite file in the directory.
 	Database string
+	// Content is the URL of a bucket; empty: the directory.
+	Content string
 }
 
 // Store is an open store. Its methods are safe for concurrent use by many goroutines and many processes.
@@ -43,8 +52,9 @@ type Store struct {
 	files   *storage.Directory
 	id      string
 	// host identifies this host among those that share the database.
-	host string
-	now  func() time.Time
+	host     string
+	location Location
+	now      func() time.Time
 }
 
 type identity struct {
@@ -99,7 +109,7 @@ func Open(dir string, o Options) (*Store, error) {
 	var db *state.DB
 	var id identity
 	if o.Database != "" {
-		db, id, err = openShared(context.Background(), d, o.Database)
+		db, id, err = openShared(context.Background(), d, o.Location)
 	} else if id, err = readIdentity(d); err == nil {
 		db, err = openOwn(context.Background(), d, id, o)
 	}
@@ -108,7 +118,7 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	d.RemoveOldTemp()
 	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
-	return &Store{State: db, Content: content, files: d, id: id.ID, host: id.Host, now: o.Clock}, nil
+	return &Store{State: db, Content: content, files: d, id: id.ID, host: id.Host, location: o.Location, now: o.Clock}, nil
 }
 
 // openOwn opens the SQLite database in the directory.
@@ -120,16 +130,33 @@ func openOwn(ctx context.Context, d *storage.Directory, id identity, o Options) 
 }
 
 // openShared opens a PostgreSQL database. The directory becomes this host's, if it is none yet.
-func openShared(ctx context.Context, d *storage.Directory, database string) (*state.DB, identity, error) {
-	db, err := state.OpenPostgres(ctx, database)
+func openShared(ctx context.Context, d *storage.Directory, o Location) (*state.DB, identity, error) {
+	db, err := state.OpenPostgres(ctx, o.Database)
 	if err != nil {
 		return nil, identity{}, err
 	}
 	id, err := hostIn(ctx, d, db)
+	if err == nil {
+		err = claimContent(ctx, db, id, o.Content)
+	}
 	if err != nil {
 		return nil, id, errors.Join(err, db.Close())
 	}
 	return db, id, nil
+}
+
+// claimContent refuses another place for the content than that of the other hosts: they would not find the blobs.
+func claimContent(ctx context.Context, db *state.DB, id identity, content string) error {
+	where, _, _ := strings.Cut(content, "?") // the rest says how the place is reached
+	if where == "" {
+		where = "the state directory of host " + id.Host
+	}
+	known, err := db.ClaimContent(ctx, where)
+	if err == nil && known != where {
+		err = fmt.Errorf("the content of store %s is in %s, not in %s; several hosts need a bucket, which each gets with --content or "+
+			"MAESTRO_CONTENT", id.ID, known, where)
+	}
+	return err
 }
 
 // hostIn reads the identity of this host for a database, or makes it.
@@ -192,6 +219,12 @@ func (s *Store) ID() string { return s.id }
 
 // Dir returns the store's absolute directory, which names the store in messages.
 func (s *Store) Dir() string { return s.files.Root() }
+
+// HostID identifies this host among those that share the database; empty if none does.
+func (s *Store) HostID() string { return s.host }
+
+// Location returns where the store is besides its directory.
+func (s *Store) Location() Location { return s.location }
 
 // KeepReserve reserves disk space for small writes on a full disk.
 func (s *Store) KeepReserve() error { return s.files.KeepReserve() }

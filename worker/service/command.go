@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
+	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
@@ -44,6 +45,7 @@ func (p Process) Getenv(name string) string {
 type serving struct {
 	connection                                  temporalutil.Options
 	stateDir, agents, metricsServed, healthPort string
+	store                                       config.StoreFlags
 	log                                         logs.Options
 	drain                                       time.Duration
 	connectTimeout                              time.Duration
@@ -78,6 +80,7 @@ uses it; if not, the error is logged and nothing changes.`,
 	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, s.connection.AddFlags)
 	cmd.Flags().StringVar(&s.stateDir, "state-dir", "",
 		"the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
+	s.store.Add(cmd.Flags())
 	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
 	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain,
 		"how long attempts may continue after a stop before they are handed over")
@@ -108,6 +111,10 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	dir, note, err := config.WorkerStateDir(s.stateDir, p.Getenv, false)
+	if err != nil {
+		return err
+	}
+	at, err := s.store.Location(p.Getenv)
 	if err != nil {
 		return err
 	}
@@ -143,16 +150,37 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	defer conn.Close()
-	w, err := Setup{
-		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Connection: conn, Getenv: p.Getenv,
+	setup := Setup{
+		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Location: at, Connection: conn, Getenv: p.Getenv,
 		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now,
 		Logger: logger, health: health,
-	}.Build()
-	if err != nil {
+	}
+	w, err := setup.buildWhenCurrent(ctx)
+	if err != nil || w == nil { // nil: it was stopped before
 		return err
 	}
 	log.Mask(w.Mask)
 	return w.Run(ctx)
+}
+
+// schemaWait is how often a worker tries to open a database that a newer worker has migrated.
+const schemaWait = 10 * time.Second
+
+// buildWhenCurrent makes the worker. A worker that is older than the database waits, because it is about to be replaced: if it
+// ended, its supervisor would only start it again. The worker is nil if the context has ended.
+func (s Setup) buildWhenCurrent(ctx context.Context) (*Worker, error) {
+	for {
+		w, err := s.Build()
+		if !errors.Is(err, state.ErrNewerSchema) {
+			return w, err
+		}
+		s.Logger.Warn("the worker waits until it is replaced", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(schemaWait):
+		}
+	}
 }
 
 func loadAgents(path string, getenv func(string) string) (file string, cfg agent.Config, err error) {

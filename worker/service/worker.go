@@ -66,6 +66,8 @@ type Setup struct {
 	WebUI string
 	// StateDir is the store's directory. The store is created if it does not exist.
 	StateDir string
+	// Location is where the store is besides its directory.
+	Location store.Location
 	// Connection to Temporal. The caller closes it.
 	Connection *temporalutil.Connection
 	// Getenv reads the worker's environment. Agents get parts of it.
@@ -114,7 +116,7 @@ type Worker struct {
 // Build makes the worker: its store, its agents and its slot among the store's
 // workers. It starts nothing.
 func (s Setup) Build() (*Worker, error) {
-	st, err := store.Create(s.StateDir, store.Options{Clock: s.Clock})
+	st, err := store.Create(s.StateDir, store.Options{Clock: s.Clock, Location: s.Location})
 	if err == nil {
 		err = st.State.Check(context.Background())
 	}
@@ -130,7 +132,11 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.slot, err = acquireSlot(filepath.Join(st.Dir(), "workers"), s.Host); err != nil {
+	host := s.Host
+	if id := st.HostID(); id != "" { // hosts that share the database may have equal names
+		host += "-" + id
+	}
+	if w.slot, err = acquireSlot(filepath.Join(st.Dir(), "workers"), host); err != nil {
 		return nil, err
 	}
 	w.identity = identity(st.ID(), w.slot, s.Version)

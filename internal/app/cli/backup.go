@@ -20,6 +20,8 @@ func newBackup(a *app) *cobra.Command {
 		Long: "Copy the database, as it is at one moment, and everything that it names. Sessions may run meanwhile; nothing is " +
 			"pruned.\n\n" +
 			"A directory that has a backup of this store gets what is missing, and one more copy of the database. " +
+			"A PostgreSQL database is left out: back it up with pg_dump or pg_basebackup before this. Content in a bucket is backed " +
+			"up with the bucket's versioning.\n\n" +
 			"A FILE that ends in .tar.zst is an archive with one backup. A backup that was interrupted can be repeated.",
 		Example: "  maestro backup /backup/maestro\n  maestro backup maestro.tar.zst",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,8 +32,6 @@ func newBackup(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&o.Keep, "keep", backup.DefaultKeep, "copies of the database to keep in DIR")
-	cmd.Flags().BoolVar(&o.Content, "content", false, "leave out the database: PostgreSQL is backed up with pg_dump or "+
-		"pg_basebackup, before this")
 	return a.addStoreFlags(cmd)
 }
 

@@ -81,7 +81,15 @@ func (c *connector) openStore() (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(dir, store.Options{Clock: c.now})
+	o, err := c.storeOptions()
+	if err != nil {
+		return nil, err
+	}
+	open := store.Open
+	if o.Database != "" { // the directory only has what belongs to this host
+		open = store.Create
+	}
+	s, err := open(dir, o)
 	return s, storeError(err)
 }
 
@@ -91,11 +99,24 @@ func (c *connector) createStore(find func() (string, error)) (*store.Store, erro
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Create(dir, store.Options{Clock: c.now})
+	o, err := c.storeOptions()
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Create(dir, o)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
 	return s, nil
+}
+
+// storeOptions are the options of the store that flags and environment name.
+func (c *connector) storeOptions() (store.Options, error) {
+	at, err := c.store.Location(c.environ.get)
+	if err != nil {
+		return store.Options{}, usagef("%w", err)
+	}
+	return store.Options{Clock: c.now, Location: at}, nil
 }
 
 // findStore opens the store if there is one; nil without an error if there is

@@ -11,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/app/project"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -206,7 +208,12 @@ func (c *runCommand) startBackground(ctx context.Context, stateDir, agents strin
 	}
 	defer log.Close() //nolint:errcheck // the other process writes it
 	cmd := exec.Command(c.env.Executable, "dev", "--port", "0", "--ui-port", "0", "--agents", agents, "--state-dir", stateDir)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = stateDir, c.env.Environ, log, log
+	o, err := c.storeOptions()
+	if err != nil {
+		return err
+	}
+	environ := append(slices.Clone(c.env.Environ), config.StoreEnv+"="+o.Database, config.ContentEnv+"="+o.Content)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = stateDir, environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return failf("start Maestro in the background: %w", err)

@@ -83,7 +83,11 @@ func otherDefinitions(t spec.Team, cfg agent.Config, offers []spec.Offer, sameFi
 
 // offersIn are those of the live workers of a state directory.
 func (c *runCommand) offersIn(ctx context.Context, stateDir string) ([]spec.Offer, error) {
-	s, err := store.Open(stateDir, store.Options{Clock: c.now})
+	o, err := c.storeOptions()
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(stateDir, o)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	// StateDir is the given state directory; empty: the environment
 	// or the default is used.
 	StateDir string
+	// Location is where the store is besides the directory.
+	Location store.Location
 	// Agents is a worker file; empty: none is given.
 	Agents string
 	// Team is the team whose needs are checked; without a name: none.
@@ -99,6 +101,7 @@ var checks = []check{
 	},
 	{"store writable", aStore, writable, "mount the store's volume writable, for the user of the container"},
 	{"store private", aStore, private, ""},
+	{"store commits", aStore, commits, ""},
 	{"store space", aStore, space, ""},
 	{
 		"temporal", nothing, connect,

@@ -60,8 +60,13 @@ func openStore(_ context.Context, h *host) []control.Finding {
 		return nil
 	}
 	var err error
-	if h.store == nil {
-		h.store, err = store.Open(h.dir, store.Options{Clock: h.Now})
+	switch {
+	case h.store != nil:
+		h.Location = h.store.Location()
+	case h.Location.Database != "": // the directory only has what belongs to this host
+		h.store, err = store.Create(h.dir, store.Options{Clock: h.Now, Location: h.Location})
+	default:
+		h.store, err = store.Open(h.dir, store.Options{Clock: h.Now, Location: h.Location})
 	}
 	switch {
 	case errors.Is(err, session.ErrNotFound):
@@ -69,8 +74,29 @@ func openStore(_ context.Context, h *host) []control.Finding {
 	case err != nil:
 		remedy, what := remedyOf(err, "check that the directory exists and is yours, or give another with --state-dir")
 		return bad(remedy, "%s (%s)", what, h.why)
+	case h.Location.Database != "":
+		return ok("%s in a PostgreSQL database, this host's directory is %s, %s", h.store.ID(), h.dir, h.why)
 	}
 	return ok("%s in %s, %s", h.store.ID(), h.dir, h.why)
+}
+
+// commits checks whether the database keeps what it has committed.
+func commits(ctx context.Context, h *host) []control.Finding {
+	risks, err := h.store.State.Risks(ctx)
+	switch {
+	case err != nil:
+		return bad("check that the database answers", "%s", err)
+	case !h.store.State.Shared():
+		return nil
+	}
+	var found []control.Finding
+	for _, r := range risks {
+		found = append(found, warn(r.Remedy, "%s", r.What)...)
+	}
+	if len(found) == 0 {
+		return ok("a commit is on disk when it is confirmed")
+	}
+	return found
 }
 
 // noStore says how the store is created that there is not.

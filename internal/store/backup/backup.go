@@ -38,8 +38,6 @@ type Options struct {
 	Keep int
 	// Every: nothing is done if the directory has a copy that is younger than this.
 	Every time.Duration
-	// Content: the database is left out.
-	Content bool
 }
 
 // Report is that of a backup.
@@ -53,7 +51,7 @@ type Report struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Run copies a store, while sessions run: the database as it is at one moment, then every blob, which are therefore those
+// Run copies a store, while sessions run: the SQLite database as it is at one moment, then every blob, which are therefore those
 // that the database names, and more. to is an archive if its name ends in .tar.zst, and else a directory.
 // A directory that has a backup of the store gets the missing blobs and one more copy of the database, which has its name only
 // once everything that it needs is there. Each blob is verified while it is copied. With damaged blobs, the others are copied
@@ -117,12 +115,16 @@ func (b *backup) due() bool {
 }
 
 func (b *backup) run(ctx context.Context) (err error) {
+	if b.store.Location().Content != "" {
+		return errors.New("the content is in a bucket, and nothing has to be copied: back the database up with pg_dump or " +
+			"pg_basebackup, and let the bucket keep old versions")
+	}
 	if b.target, err = openTarget(b.to, b.store.ID(), b.at); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.target.close(err == nil)) }()
 	database := b.target.scratch()
-	if !b.options.Content {
+	if !b.store.State.Shared() {
 		if err := b.store.State.CopyTo(ctx, database); err != nil {
 			return err
 		}
@@ -133,7 +135,7 @@ func (b *backup) run(ctx context.Context) (err error) {
 	if err := b.blobs(ctx); err != nil {
 		return err
 	}
-	if err := b.target.flush(); err != nil || b.options.Content {
+	if err := b.target.flush(); err != nil || b.store.State.Shared() {
 		return err
 	}
 	name := "state-" + b.at.Format(copyTime) + ".db"

@@ -18,15 +18,8 @@ import (
 // ErrRestored means that a backup was restored after this process had opened the database. Nothing was changed.
 var ErrRestored = errors.New("a backup was restored after this process had opened the database; restart this process")
 
-// errNotSQLite says how a database is backed up that Maestro cannot copy.
-var errNotSQLite = errors.New("the database is PostgreSQL; back it up with pg_dump or pg_basebackup, and then the content with " +
-	"`maestro backup --content`")
-
-// CopyTo copies the database, as it is at one moment, to a new file. Other processes may write meanwhile.
+// CopyTo copies a SQLite database, as it is at one moment, to a new file. Other processes may write meanwhile.
 func (d *DB) CopyTo(ctx context.Context, path string) error {
-	if d.turn == nil {
-		return errNotSQLite
-	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) // SQLite takes an empty file
 	if err != nil {
 		return err

@@ -21,6 +21,17 @@ func (d *DB) Name(ctx context.Context) (name string, err error) {
 	return strings.ToLower(name[:min(len(name), 8)]), err
 }
 
+// ClaimContent says where the blobs are that rows name, unless it was said before. It returns where they are.
+func (d *DB) ClaimContent(ctx context.Context, where string) (known string, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		if _, err := t.exec(`update installation set content = $1 where content = ''`, where); err != nil {
+			return err
+		}
+		return t.row(`select content from installation`).Scan(&known)
+	})
+	return known, err
+}
+
 // Acquire takes a lease for some time. ok is false while another host has it. The caller has the local lock of the same name,
 // so another holder on its host has ended. Leases that have ended long ago are deleted.
 func (d *DB) Acquire(ctx context.Context, l Lease, lasts time.Duration) (ok bool, err error) {

@@ -76,7 +76,7 @@ func (d *DB) migrate(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err = t.exec(`insert into installation values (1, $1, 1, $2) on conflict do nothing`, rand.Text(), now)
+		_, err = t.exec(`insert into installation values (1, $1, 1, '', $2) on conflict do nothing`, rand.Text(), now)
 		return err
 	})
 }

@@ -59,10 +59,11 @@ var errCommitted = errors.New("the transaction has committed; its reply was lost
 // beginWrite notes in a transaction that it commits. The error is [errCommitted] if one with this id has committed. The insert
 // waits for one that has not ended: no transaction of a lost connection commits after it was repeated.
 func (t *Tx) beginWrite(id string, opened int64) error {
-	var generation, inserted int64
+	var generation, schema, inserted int64
 	err := t.row(`with w as (insert into writes (id, at) values ($1, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
 			on conflict do nothing returning 1)
-		select generation, (select count(*) from w) from installation`, id).Scan(&generation, &inserted)
+		select generation, (select max(version) from migrations), (select count(*) from w) from installation`, id).
+		Scan(&generation, &schema, &inserted)
 	switch {
 	case err != nil:
 		return err
@@ -70,17 +71,14 @@ func (t *Tx) beginWrite(id string, opened int64) error {
 		return errCommitted
 	case generation != opened:
 		return classed(ErrUnavailable, ErrRestored)
+	case schema > int64(len(migrations)):
+		return classed(ErrUnavailable, ErrNewerSchema)
 	}
 	return nil
 }
 
-// ForgetWrites deletes the ids of transactions that nobody repeats any more.
-func (d *DB) ForgetWrites(ctx context.Context) error {
-	if d.turn != nil {
-		return nil
-	}
-	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		_, err := t.exec(`delete from writes where at < $1`, now-time.Hour.Microseconds())
-		return err
-	})
+// forgetWrites deletes the ids of transactions that nobody repeats any more.
+func (t *Tx) forgetWrites(now int64) error {
+	_, err := t.exec(`delete from writes where at < $1`, now-time.Hour.Microseconds())
+	return err
 }

@@ -3,97 +3,70 @@
 package state_test
 
 import (
-	"fmt"
+	"context"
 	"net/url"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
 )
 
 // TestPostgreSQL runs the suite on a server of its own, with a database for each test.
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t)
-	var n atomic.Int64
+	server := postgrestest.Start(t)
 	statetest.Run(t, func(t *testing.T, _ *statetest.Clock) *state.DB {
 		t.Helper()
-		name := "d" + strconv.FormatInt(n.Add(1), 10)
-		server.run(t, "psql", "--host", server.socket, "--dbname", "postgres", "--command", "create database "+name)
-		db, err := state.OpenPostgres(t.Context(), server.url(name))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		return db
+		return openPostgres(t, server.NewDatabase())
 	})
 }
 
-// postgres is a server of a test, on a socket.
-type postgres struct {
-	socket string
-	who    *syscall.SysProcAttr
-}
-
-// startPostgres starts a server with its default settings, as another user if this is root: PostgreSQL refuses to run as root.
-func startPostgres(t *testing.T) *postgres {
+func openPostgres(t *testing.T, address string) *state.DB {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "maestro-postgres-*") // the path of a socket is short
+	db, err := state.OpenPostgres(t.Context(), address)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	p := &postgres{socket: dir, who: &syscall.SysProcAttr{}}
-	if os.Geteuid() == 0 {
-		u, err := user.Lookup("postgres")
-		require.NoError(t, err)
-		uid, err := strconv.Atoi(u.Uid)
-		require.NoError(t, err)
-		gid, err := strconv.Atoi(u.Gid)
-		require.NoError(t, err)
-		require.NoError(t, os.Chown(dir, uid, gid))
-		p.who.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ids are not negative
-	}
-	data := filepath.Join(dir, "data")
-	p.run(t, program(t, "initdb"), "--pgdata", data, "--auth", "trust", "--username", "postgres", "--no-sync")
-	options := fmt.Sprintf("-c listen_addresses= -c unix_socket_directories=%s -c max_connections=300", dir)
-	p.run(t, program(t, "pg_ctl"), "--pgdata", data, "--log", filepath.Join(dir, "log"), "--options", options, "--wait", "start")
-	t.Cleanup(func() { p.run(t, program(t, "pg_ctl"), "--pgdata", data, "--mode", "immediate", "--wait", "stop") })
-	return p
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
 }
 
-// program finds a program of the server, which Debian keeps outside of PATH.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+// TestALostCommitIsFoundAndNotRepeated cuts connections around COMMIT: what it changes is changed once, and the
+// caller learns that it was.
+func TestALostCommitIsFoundAndNotRepeated(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	u, err := url.Parse(server.NewDatabase())
 	require.NoError(t, err)
-	if len(found) == 0 {
-		path, err := exec.LookPath(name)
-		require.NoError(t, err, "install PostgreSQL")
-		return path
+	proxy := postgrestest.StartProxy(t, server.Address)
+	db := openPostgres(t, server.URL(proxy.Address, u.Path[1:]))
+	add := func(text string) (changed bool, err error) {
+		changed, _, err = db.AddTeamVersion(t.Context(), state.TeamVersion{Team: "t", Digest: cas.DigestOf([]byte(text)), By: "ann"})
+		return changed, err
 	}
-	return found[len(found)-1]
-}
-
-func (p *postgres) run(t *testing.T, argv ...string) {
-	t.Helper()
-	cmd := exec.Command(argv[0], argv[1:]...) // not of the test's context: it stops the server at the test's end
-	cmd.SysProcAttr, cmd.Dir = p.who, p.socket
-	cmd.Env = append(os.Environ(), "PGUSER=postgres")
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, cmd.Run(), "%s: %s", argv[0], &out)
-}
-
-func (p *postgres) url(database string) string {
-	return (&url.URL{
-		Scheme: "postgres", User: url.User("postgres"), Path: "/" + database,
-		RawQuery: url.Values{"host": {p.socket}}.Encode(),
-	}).String()
+	for i, cut := range []postgrestest.Cut{postgrestest.AfterCommit, postgrestest.BeforeCommit, postgrestest.AfterCommit} {
+		proxy.CutNext(cut)
+		changed, err := add(strconv.Itoa(i))
+		require.NoError(t, err)
+		require.Equal(t, i+1, proxy.Cuts())
+		require.True(t, changed, "it was done once")
+	}
+	proxy.SetDown(true)
+	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = db.Name(bounded)
+	require.ErrorIs(t, err, state.ErrUnavailable)
+	require.NoError(t, bounded.Err())
+	proxy.SetDown(false)
+	server.Kill()
+	_, err = add("killed")
+	require.ErrorIs(t, err, state.ErrUnavailable)
+	server.Resume()
+	changed, err := add("killed")
+	require.NoError(t, err)
+	require.True(t, changed)
 }

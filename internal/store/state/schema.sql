@@ -28,6 +28,7 @@ create table installation (
   one        integer primary key check (one = 1),
   id         text    not null,         -- random; names the task queues and is stated in every checkpoint
   generation bigint  not null,
+  content    text    not null,         -- where the blobs are, if several hosts share the database; empty: not known yet
   created_at bigint  not null
 );
 
@@ -36,6 +37,7 @@ create table writes (
   id text   primary key,               -- random
   at bigint not null
 );
+create index writes_old on writes (at);
 
 -- Who executes an assignment or a merge, where several hosts share the database. The assignment's lock on the host of the
 -- holder says the same; another host waits until the lease has ended.
