@@ -34,15 +34,6 @@ type Options struct {
 	Location
 }
 
-// Location is where a store is that several hosts may share. Each host has a directory of its own beside it. The zero
-// Location is the directory alone.
-type Location struct {
-	// Database is the URL of a PostgreSQL database; empty: a SQLite file in the directory.
-	Database string
-	// Content is the URL of a bucket; empty: the directory.
-	Content string
-}
-
 // Store is an open store. Its methods are safe for concurrent use by many goroutines and many processes.
 type Store struct {
 	// State is the database.

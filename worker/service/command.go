@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
@@ -45,7 +46,7 @@ func (p Process) Getenv(name string) string {
 type serving struct {
 	connection                                  temporalutil.Options
 	stateDir, agents, metricsServed, healthPort string
-	store                                       config.StoreFlags
+	location                                    store.Location
 	log                                         logs.Options
 	drain                                       time.Duration
 	connectTimeout                              time.Duration
@@ -74,13 +75,17 @@ uses it; if not, the error is logged and nothing changes.`,
 			if s.drain < 0 {
 				return fmt.Errorf("--drain: %s is less than 0", s.drain)
 			}
+			var err error
+			if s.location, err = s.location.OrFrom(p.Getenv); err != nil {
+				return err
+			}
 			return p.serve(cmd.Context(), s)
 		},
 	}
 	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, s.connection.AddFlags)
 	cmd.Flags().StringVar(&s.stateDir, "state-dir", "",
 		"the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
-	s.store.Add(cmd.Flags())
+	s.location.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
 	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain,
 		"how long attempts may continue after a stop before they are handed over")
@@ -111,10 +116,6 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	dir, note, err := config.WorkerStateDir(s.stateDir, p.Getenv, false)
-	if err != nil {
-		return err
-	}
-	at, err := s.store.Location(p.Getenv)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	}
 	defer conn.Close()
 	setup := Setup{
-		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Location: at, Connection: conn, Getenv: p.Getenv,
+		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Location: s.location, Connection: conn, Getenv: p.Getenv,
 		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now,
 		Logger: logger, health: health,
 	}

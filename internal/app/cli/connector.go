@@ -112,7 +112,7 @@ func (c *connector) createStore(find func() (string, error)) (*store.Store, erro
 
 // storeOptions are the options of the store that flags and environment name.
 func (c *connector) storeOptions() (store.Options, error) {
-	at, err := c.store.Location(c.environ.get)
+	at, err := c.location.OrFrom(c.environ.get)
 	if err != nil {
 		return store.Options{}, usagef("%w", err)
 	}

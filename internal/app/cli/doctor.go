@@ -52,7 +52,7 @@ func (a *app) doctor(ctx context.Context, team, agents string) error {
 		return err
 	}
 	server, _ := localdev.FindServer(a.env.Executable) // a missing one is a finding
-	at, err := a.store.Location(a.environ.get)
+	at, err := a.location.OrFrom(a.environ.get)
 	if err != nil {
 		return usagef("%w", err)
 	}

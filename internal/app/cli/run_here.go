@@ -17,7 +17,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/app/project"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -212,7 +211,7 @@ func (c *runCommand) startBackground(ctx context.Context, stateDir, agents strin
 	if err != nil {
 		return err
 	}
-	environ := append(slices.Clone(c.env.Environ), config.StoreEnv+"="+o.Database, config.ContentEnv+"="+o.Content)
+	environ := slices.Concat(c.env.Environ, o.Environ())
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = stateDir, environ, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

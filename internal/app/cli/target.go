@@ -8,16 +8,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/maestro-hive/maestro/internal/models/agent"
-	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // target is the Temporal and the store that a command's flags name.
 type target struct {
 	temporal temporalutil.Options
 	stateDir string
-	store    config.StoreFlags
+	location store.Location
 	// ownersDir is the state directory whose owner this process of root has become; empty: it has not.
 	ownersDir string
 	server    serverFlags
@@ -33,7 +33,7 @@ func (t *target) addTemporalFlags(cmd *cobra.Command) *cobra.Command {
 func (t *target) addStateDirFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&t.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of "+
 		"the user)")
-	t.store.Add(cmd.Flags())
+	t.location.AddFlags(cmd.Flags())
 	return cmd
 }
 
@@ -59,15 +59,15 @@ type namedFlag struct{ name, value string }
 
 // places are the flags that name a Temporal or a store, without credentials.
 func (t *target) places() []namedFlag {
-	database, content := t.store.Named()
+	at := t.location.Printable()
 	return []namedFlag{
 		{"address", t.temporal.Address},
 		{"namespace", t.temporal.Namespace},
 		{"profile", t.temporal.Profile},
 		{"config-file", t.temporal.ConfigFile},
 		{"state-dir", t.stateDir},
-		{"store", database},
-		{"content", content},
+		{"store", at.Database},
+		{"content", at.Content},
 	}
 }
 

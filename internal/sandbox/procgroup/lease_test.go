@@ -29,7 +29,7 @@ func TestAProcessEndsWithItsLease(t *testing.T) {
 	run := func(extend bool) Result {
 		f, err := os.Create(filepath.Join(t.TempDir(), "lock"))
 		require.NoError(t, err)
-		defer f.Close() //nolint:errcheck // it has nothing
+		defer f.Close()
 		lock := &leased{File: f}
 		lock.lease.Extend(time.Now().Add(2 * time.Second))
 		if extend {

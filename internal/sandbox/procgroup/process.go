@@ -212,7 +212,7 @@ func (l *Launcher) orders(p Process) room.Orders {
 	}
 	if p.Lock != nil && p.Lock.Lease() != nil {
 		until, _ := p.Lock.Lease().Until()
-		o.Lease = max(time.Until(until), time.Second)
+		o.Lease = max(time.Until(until), time.Second) //nolint:forbidigo // leases last in real time
 	}
 	if l.Cgroups == nil {
 		o.MaxMemory = l.MaxMemory
@@ -400,7 +400,8 @@ func (s *running) extend(lock session.Lock, ended <-chan struct{}) {
 		if until, lost := lock.Lease().Until(); !lost && until.After(told) {
 			told = until
 			_ = s.orders.SetWriteDeadline(deadlineIn(extendEvery))
-			_ = room.WriteExtension(s.orders, time.Until(until)) // a shim that does not read has ended or will end
+			more := time.Until(until)               //nolint:forbidigo // leases last in real time
+			_ = room.WriteExtension(s.orders, more) // a shim that does not read has ended or will end
 		}
 	}
 }

@@ -87,8 +87,10 @@ func (s *supervisor) run() Report {
 	ended, over := s.await(checks)
 	killed, survivors := proctree.EndDescendants(s.pid, s.reap)
 	delete(killed, s.pid)
-	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory, Immeasurable: over.slow,
-		LeaseEnded: over.lease}
+	r := Report{
+		Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory, Immeasurable: over.slow,
+		LeaseEnded: over.lease,
+	}
 	if ended {
 		r.Leftover = len(killed)
 	}

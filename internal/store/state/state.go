@@ -87,7 +87,7 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 	if d.turn == nil && d.generation != 0 {
 		id = rand.Text()
 	}
-	freed, begun := false, time.Now() //nolint:forbidigo // a connection is lost in real time
+	freed, patience := false, time.After(lostFor)
 	for tries := 1; ; tries++ {
 		err := d.run(ctx, d.write, nil, func(t *Tx) error {
 			if err := t.begin(id, d.generation); err != nil {
@@ -100,7 +100,7 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 			return nil
 		case conflicts(err) && tries < maxConflicts:
 			continue
-		case id != "" && isLost(err) && time.Since(begun) < lostFor && pause(ctx, time.Duration(tries)*openPause):
+		case id != "" && isLost(err) && pause(ctx, patience, time.Duration(tries)*openPause):
 			continue
 		case sqliteCode(err) == sqlite3.SQLITE_FULL && !freed && d.options.FreeReserve != nil && d.options.FreeReserve():
 			freed = true
@@ -121,11 +121,13 @@ func (t *Tx) begin(id string, generation int64) error {
 	return t.beginWrite(id, generation)
 }
 
-// pause waits, and reports whether the context goes on.
-func pause(ctx context.Context, d time.Duration) bool {
+// pause waits, and reports whether the context goes on and there is patience.
+func pause(ctx context.Context, patience <-chan time.Time, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true
+	case <-patience:
+		return false
 	case <-ctx.Done():
 		return false
 	}
