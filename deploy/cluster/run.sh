@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs Maestro as it is deployed, without containers: PostgreSQL, Temporal on it,
-# and workers on one store, all on 127.0.0.1. Stays until Ctrl-C, or for as long
+# and workers, all on 127.0.0.1. Each worker is a host of its own: it shares only the
+# database and the content with the others. Stays until Ctrl-C, or for as long
 # as a command takes. What it keeps is in one directory, and a second run goes on
 # with it: sessions too.
 set -euo pipefail
@@ -99,7 +100,7 @@ find_programs() {
 
 make_directory() {
 	local refused
-	if ! refused=$(mkdir -p "$dir/log" "$dir/store" "$dir/postgresql" 2>&1 && chmod 700 "$dir/store" "$dir/log" 2>&1); then
+	if ! refused=$(mkdir -p "$dir/log" "$dir/content" "$dir/postgresql" 2>&1 && chmod 700 "$dir/content" "$dir/log" 2>&1); then
 		fail "$dir cannot be used: ${refused%%$'\n'*}; choose a --dir that user $(id -un) owns"
 	fi
 	# Children do not inherit the lock: it is free when the script is gone.
@@ -232,6 +233,15 @@ start_postgresql() {
 	await PostgreSQL "$last" "$postgresql/pg_isready" -q -h "$host" -p "${ports[DB_PORT]}" -U temporal
 }
 
+# create_database makes the database of Maestro's state.
+create_database() {
+	export PGPASSWORD=$password
+	if ! "$postgresql/psql" -qAt -h "$host" -p "${ports[DB_PORT]}" -U temporal -d postgres \
+		-c "select 1 from pg_database where datname = 'maestro'" 2>>"$dir/log/postgresql.log" | grep -q 1; then
+		"$postgresql/createdb" -h "$host" -p "${ports[DB_PORT]}" -U temporal maestro
+	fi
+}
+
 # start_temporal starts the server by the variables that its image takes, too.
 start_temporal() {
 	local name settings=(
@@ -250,13 +260,15 @@ start_temporal() {
 start_worker() {
 	local health
 	health=$(free_port)
-	MAESTRO_HEALTH_PORT=$health launch "worker-$1" TERM maestro-worker --agents "$agents" --drain "$drain"
+	MAESTRO_STATE_DIR=$dir/host-$1 MAESTRO_HEALTH_PORT=$health launch "worker-$1" TERM maestro-worker --agents "$agents" --drain "$drain"
 	await "worker $1" "$last" maestro-worker health --health-port "$health"
 }
 
 start_all() {
 	start_postgresql
-	export TEMPORAL_ADDRESS=$host:${ports[FRONTEND_GRPC_PORT]} MAESTRO_STATE_DIR=$dir/store MAESTRO_AGENTS=$agents
+	create_database
+	export TEMPORAL_ADDRESS=$host:${ports[FRONTEND_GRPC_PORT]} MAESTRO_AGENTS=$agents MAESTRO_CONTENT=file://$dir/content \
+		MAESTRO_STORE="postgres://temporal@$host:${ports[DB_PORT]}/maestro?sslmode=disable" MAESTRO_STATE_DIR=$dir/commands
 	start_temporal
 	local n
 	for n in $(seq "$workers"); do start_worker "$n"; done
@@ -265,7 +277,7 @@ start_all() {
 	(
 		umask 077
 		printf 'export %s=%q\n' TEMPORAL_ADDRESS "$TEMPORAL_ADDRESS" MAESTRO_STATE_DIR "$MAESTRO_STATE_DIR" \
-			MAESTRO_AGENTS "$MAESTRO_AGENTS" PATH "$PATH" >"$dir/environment"
+			MAESTRO_STORE "$MAESTRO_STORE" MAESTRO_CONTENT "$MAESTRO_CONTENT" PGPASSWORD "$PGPASSWORD" MAESTRO_AGENTS "$MAESTRO_AGENTS" PATH "$PATH" >"$dir/environment"
 	)
 }
 
@@ -273,7 +285,8 @@ describe() {
 	say "Maestro is running"
 	say "  Temporal    $TEMPORAL_ADDRESS, namespace default, HTTP on $host:${ports[FRONTEND_HTTP_PORT]}"
 	say "  PostgreSQL  $host:${ports[DB_PORT]}, user temporal, password in $dir/postgresql/password"
-	say "  store       $MAESTRO_STATE_DIR, workers: $workers"
+	say "  store       $MAESTRO_STORE, $MAESTRO_CONTENT"
+	say "  workers     $workers, each with a directory of its own: $dir/host-*"
 	say "  logs        $dir/log"
 	say "  elsewhere   . $dir/environment"
 }

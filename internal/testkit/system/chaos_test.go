@@ -195,7 +195,11 @@ func (c *chaos) settle(deadline time.Time) {
 
 func (w *world) open() *store.Store {
 	w.t.Helper()
-	s, err := store.Open(w.state, store.Options{Clock: time.Now})
+	o, open := store.Options{Clock: time.Now, Location: w.location}, store.Open
+	if o.Database != "" {
+		open = store.Create // the directory has only what belongs to this host
+	}
+	s, err := open(w.state, o)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = s.Close() })
 	return s

@@ -87,6 +87,8 @@ type world struct {
 	cwd string
 	// variables are those that programs have besides the usual ones.
 	variables []string
+	// location is where the store is besides its directory.
+	location store.Location
 	// credential is who programs run as; nil: who runs the tests.
 	credential *syscall.Credential
 	// without is a feature of the kernel that workers lack; empty: none.
@@ -173,7 +175,7 @@ func (w *world) environment() []string {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir(),
 		"TEMPORAL_ADDRESS=" + w.address, "TEMPORAL_NAMESPACE=" + w.namespace,
 		"MAESTRO_STATE_DIR=" + w.state, "MAESTRO_AGENTS=" + filepath.Join(w.dir, "agents.yaml"),
-	}, w.variables...)
+	}, slices.Concat(w.location.Environ(), w.variables)...)
 }
 
 // startServer starts the server, or starts it again after a kill, on the same
