@@ -40,9 +40,12 @@ type Store struct {
 	State *state.DB
 	// Content stores the blobs that rows name.
 	Content *cas.Store
-	files   *storage.Directory
-	id      string
-	now     func() time.Time
+	// blobs are the same blobs, unverified.
+	blobs storage.Content
+	// files has the mirror, the store's id and locks.
+	files *storage.Directory
+	id    string
+	now   func() time.Time
 }
 
 type identity struct {
@@ -96,7 +99,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
-	return &Store{State: db, Content: content, files: d, id: id, now: o.Clock}, nil
+	return &Store{State: db, Content: content, blobs: d, files: d, id: id, now: o.Clock}, nil
 }
 
 // Close closes the database.
@@ -144,7 +147,7 @@ func (s *Store) Dir() string { return s.files.Root() }
 func (s *Store) KeepReserve() error { return s.files.KeepReserve() }
 
 // Blobs are the blobs of Content as they are stored. Reading them verifies nothing.
-func (s *Store) Blobs() *storage.Directory { return s.files }
+func (s *Store) Blobs() storage.Content { return s.blobs }
 
 // Lock takes the lock of an assignment's executor. ok is false while another goroutine or process
 // holds it. The lock ends when it is unlocked, or when its process and all processes that have

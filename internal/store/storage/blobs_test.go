@@ -17,7 +17,7 @@ import (
 
 func contentOf(t *testing.T, s *storage.Directory, digest spec.Digest) string {
 	t.Helper()
-	r, err := s.OpenBlob(digest)
+	r, err := s.OpenBlob(t.Context(), digest)
 	require.NoError(t, err)
 	defer r.Close()
 	data, err := io.ReadAll(r)
@@ -29,7 +29,7 @@ func contentOf(t *testing.T, s *storage.Directory, digest spec.Digest) string {
 func listed(t *testing.T, s *storage.Directory) (all []spec.Digest) {
 	t.Helper()
 	require.NoError(t, s.ListBlobs(t.Context(),
-		func(digest spec.Digest) { all = append(all, digest) },
+		func(digest spec.Digest, _ storage.BlobInfo) { all = append(all, digest) },
 		func(key, _ string) { require.Fail(t, "not a blob", key) }))
 	slices.Sort(all)
 	return all
@@ -45,7 +45,7 @@ func TestABatchIsStoredAsAWhole(t *testing.T) {
 		require.NoError(t, err)
 		for i := range 100 {
 			content := bytes.Repeat([]byte{byte(i)}, i)
-			require.NoError(t, b.Put(storage.DigestOf(content), content))
+			require.NoError(t, b.Put(t.Context(), storage.DigestOf(content), content))
 		}
 		w, err := b.NewBlob()
 		require.NoError(t, err)
@@ -70,42 +70,45 @@ func TestDamagedBlobsAreRepairedOrMoved(t *testing.T) {
 	t.Parallel()
 	s := opener(t)()
 	digest := storage.DigestOf([]byte("as it was"))
-	require.NoError(t, s.PutBlob(digest, []byte("as it was")))
+	require.NoError(t, s.PutBlob(t.Context(), digest, []byte("as it was")))
 	for _, wrong := range []string{"", "as it is!", "longer than it was"} {
 		path := filepath.Join(s.Root(), storage.BlobKey(digest))
 		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o600))
-		moved, err := s.MoveDamaged(digest)
+		moved, err := s.MoveDamaged(t.Context(), digest)
 		require.NoError(t, err)
 		data, err := s.Read(moved)
 		require.NoError(t, err)
 		require.Equal(t, wrong, string(data))
 		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o600))
-		require.NoError(t, s.PutBlob(digest, []byte("as it was")))
-		moved, err = s.MoveDamaged(digest)
+		require.NoError(t, s.PutBlob(t.Context(), digest, []byte("as it was")))
+		moved, err = s.MoveDamaged(t.Context(), digest)
 		require.NoError(t, err)
 		require.Empty(t, moved, "it is not damaged any more")
 		require.Equal(t, "as it was", contentOf(t, s, digest))
 	}
 }
 
-// TestSweepingExcludesUsing: no blob can be marked as used while a sweep removes blobs.
-func TestSweepingExcludesUsing(t *testing.T) {
+// TestSweepingKeepsWhatWasUsed: nothing that was used since a time is removed, and as a whole nothing is removed beside it.
+func TestSweepingKeepsWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	open := opener(t)
 	s, gone, kept := open(), storage.DigestOf([]byte("gone")), storage.DigestOf([]byte("kept"))
-	require.NoError(t, s.PutBlob(gone, []byte("gone")))
-	require.NoError(t, s.PutBlob(kept, []byte("kept")))
-	used := make(chan error, 1)
-	require.NoError(t, s.SweepBlobs(func(remove func(spec.Digest) error) error {
-		go func() { used <- open().UseBlob(gone) }()
-		select {
-		case err := <-used:
-			require.FailNow(t, "used in the middle of a sweep", "%v", err)
-		case <-time.After(50 * time.Millisecond):
-		}
-		require.NoError(t, remove(gone))
-		return remove(gone)
-	}))
-	require.ErrorIs(t, <-used, storage.ErrNotFound)
+	require.NoError(t, s.PutBlob(t.Context(), gone, []byte("gone")))
+	require.NoError(t, s.PutBlob(t.Context(), kept, []byte("kept")))
+	long := time.Now().Add(-time.Hour)
+	for _, digest := range []spec.Digest{gone, kept} {
+		require.NoError(t, os.Chtimes(filepath.Join(s.Root(), storage.BlobKey(digest)), long, long))
+	}
+	require.NoError(t, open().UseBlob(t.Context(), kept))
+	both, since := []spec.Digest{gone, kept}, time.Now().Add(-time.Minute)
+	swept, used, err := s.SweepBlobs(t.Context(), both, since, true)
+	require.NoError(t, err)
+	require.Equal(t, []spec.Digest{kept}, used)
+	require.Zero(t, swept)
+	swept, used, err = s.SweepBlobs(t.Context(), both, since, false)
+	require.NoError(t, err)
+	require.Equal(t, []spec.Digest{kept}, used)
+	require.Equal(t, storage.Swept{Blobs: 1, Bytes: 4}, swept)
 	require.Equal(t, []spec.Digest{kept}, listed(t, s))
+	require.ErrorIs(t, s.UseBlob(t.Context(), gone), storage.ErrNotFound)
 }
