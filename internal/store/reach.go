@@ -208,8 +208,18 @@ var beginnings = map[state.RootKind][]byte{
 	state.RootCheckpoint: []byte(`{"schema":"` + session.CheckpointSchema + `"`),
 }
 
-// kindOf returns the kind of a blob, judged by its first bytes.
+// kindOf returns the kind of a blob.
 func kindOf(ctx context.Context, in storage.Blobs, name spec.Digest) (state.RootKind, error) {
+	found, err := in.StatBlobs(ctx, name)
+	info, ok := found[name]
+	switch {
+	case err != nil:
+		return state.RootBlob, err
+	case !ok:
+		return state.RootBlob, storage.ErrNotFound
+	case info.KindKnown:
+		return info.Kind, nil
+	}
 	f, err := in.OpenBlob(ctx, name)
 	if err != nil {
 		return state.RootBlob, err
@@ -220,10 +230,15 @@ func kindOf(ctx context.Context, in storage.Blobs, name spec.Digest) (state.Root
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return state.RootBlob, err
 	}
+	return kindOfHead(head[:n]), nil
+}
+
+// kindOfHead returns the kind of a blob with these first bytes.
+func kindOfHead(head []byte) state.RootKind {
 	for k, beginning := range beginnings {
-		if bytes.HasPrefix(head[:n], beginning) {
-			return k, nil
+		if bytes.HasPrefix(head, beginning) {
+			return k
 		}
 	}
-	return state.RootBlob, nil
+	return state.RootBlob
 }

@@ -32,6 +32,10 @@ type Options struct {
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits cas.Limits
+	// Content is the address of a bucket, like s3://bucket/prefix; empty: the content is in the directory.
+	Content string
+	// CacheBytes bounds the copies of a bucket's content in the directory; zero: 20 GB.
+	CacheBytes int64
 }
 
 // Store is an open store. Its methods are safe for concurrent use by many goroutines and many processes.
@@ -42,6 +46,8 @@ type Store struct {
 	Content *cas.Store
 	// blobs are the same blobs, unverified.
 	blobs storage.Content
+	// bucket is the same, if it is in a bucket; else nil.
+	bucket *storage.Bucket
 	// files has the mirror, the store's id and locks.
 	files *storage.Directory
 	id    string
@@ -98,12 +104,26 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
-	return &Store{State: db, Content: content, blobs: d, files: d, id: id, now: o.Clock}, nil
+	s := &Store{State: db, blobs: d, files: d, id: id, now: o.Clock}
+	if o.Content != "" {
+		if s.bucket, err = storage.OpenBucket(context.Background(), storage.BucketOptions{
+			Address: o.Content, Cache: d, CacheBytes: o.CacheBytes, Rows: db, KindOf: kindOfHead,
+		}); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		s.blobs = s.bucket
+	}
+	s.Content = cas.New(s.blobs, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
+	return s, nil
 }
 
-// Close closes the database.
-func (s *Store) Close() error { return s.State.Close() }
+// Close closes the database, and the connections to a bucket.
+func (s *Store) Close() error {
+	if s.bucket != nil {
+		return errors.Join(s.bucket.Close(), s.State.Close())
+	}
+	return s.State.Close()
+}
 
 // IDIn returns the id of the store in a directory, or of its backup. The error is [session.ErrNotFound] if there is none.
 func IDIn(dir string) (string, error) {

@@ -104,10 +104,17 @@ func (s *Store) BlobSize(ctx context.Context, name spec.Digest) (int64, error) {
 
 // readError returns the error for a blob that could not be opened or read.
 func (s *Store) readError(name spec.Digest, err error) error {
+	var damaged *storage.DamagedError
 	switch {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80),
 			session.ErrNotFound)
+	case errors.As(err, &damaged):
+		kind := session.ErrCorrupt
+		if damaged.Missing {
+			kind = session.ErrNotFound
+		}
+		return &Fault{Path: storage.BlobKey(name), What: damaged.Error(), Kind: kind}
 	case errors.Is(err, storage.ErrNotFound):
 		what := "the store " + s.options.StoreDir + " has no such blob"
 		return &Fault{Path: storage.BlobKey(name), What: what, Kind: session.ErrNotFound}

@@ -62,6 +62,11 @@ func (b *batch) Put(ctx context.Context, digest spec.Digest, content []byte) err
 	if same || err != nil {
 		return err
 	}
+	return b.write(digest, content)
+}
+
+// write writes a blob to a temporary file of the batch.
+func (b *batch) write(digest spec.Digest, content []byte) error {
 	f, err := os.CreateTemp(b.dir, "blob-")
 	if err != nil {
 		return err

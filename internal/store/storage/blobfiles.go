@@ -118,6 +118,9 @@ func (d *Directory) StatBlobs(ctx context.Context, digests ...spec.Digest) (map[
 	return statFiles(ctx, digests, d.blobPath)
 }
 
+// Fetch implements [Blobs]: every blob is on this host.
+func (d *Directory) Fetch(context.Context, []spec.Digest) error { return nil }
+
 // statFiles returns the metadata of the files of blobs, as far as they exist.
 func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest) (string, error)) (map[spec.Digest]BlobInfo, error) {
 	found := map[spec.Digest]BlobInfo{}
@@ -128,7 +131,7 @@ func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest
 		}
 		info, err := os.Lstat(path)
 		if err == nil {
-			found[digest] = BlobInfo{info.Size(), info.ModTime()}
+			found[digest] = BlobInfo{Size: info.Size(), Used: info.ModTime()}
 		} else if IgnoreMissing(err) != nil {
 			return nil, err
 		}
@@ -181,7 +184,7 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest,
 				return err
 			}
 			if err == nil {
-				blob(digest, BlobInfo{info.Size(), info.ModTime()})
+				blob(digest, BlobInfo{Size: info.Size(), Used: info.ModTime()})
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // Blobs stores immutable content under its SHA-256 in lower-case hex. An invalid digest is an
@@ -21,6 +22,8 @@ type Blobs interface {
 	OpenBlob(ctx context.Context, digest spec.Digest) (*os.File, error)
 	// StatBlobs returns the metadata of those of the blobs that exist.
 	StatBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]BlobInfo, error)
+	// Fetch makes the next OpenBlob of many blobs fast. It ignores those that do not exist.
+	Fetch(ctx context.Context, digests []spec.Digest) error
 	// UseBlob marks a blob as used now, so that no sweep removes it afterwards.
 	UseBlob(ctx context.Context, digest spec.Digest) error
 	// MoveDamaged moves a damaged blob to the directory damaged and returns its new key. If the blob
@@ -66,6 +69,9 @@ type BlobInfo struct {
 	Size int64
 	// Used is the time of the last put or use.
 	Used time.Time
+	// Kind says what the blob refers to, if KindKnown; else its first bytes do.
+	Kind      state.RootKind
+	KindKnown bool
 }
 
 const (
