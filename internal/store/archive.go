@@ -51,7 +51,7 @@ func (a ArchiveFile) Write(ctx context.Context, w io.Writer, document []byte, co
 		return total, err
 	}
 	for _, name := range slices.Sorted(slices.Values(blobs)) {
-		size, err := content.BlobSize(name)
+		size, err := content.BlobSize(ctx, name)
 		if err == nil {
 			err = header(storage.BlobKey(name), size)
 		}

@@ -104,7 +104,7 @@ func (s *Store) readOrMend(ctx context.Context, row state.Checkpoint) (session.C
 // [session.ErrNotFound]. The checkpoint is marked as used, so that nothing that it refers to is
 // pruned for a day.
 func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
-	_ = s.files.UseBlob(name) // if the store cannot be written, nothing can be pruned either
+	_ = s.blobs.UseBlob(ctx, name) // if the store cannot be written, nothing can be pruned either
 	return s.PeekCheckpoint(ctx, name)
 }
 

@@ -52,7 +52,7 @@ func (o *DurabilityOrder) check(what string, data []byte) {
 	defer o.mu.Unlock()
 	for _, found := range digestPattern.FindAllString(string(data), -1) {
 		digest := spec.Digest(found)
-		if _, err := o.StatBlob(digest); err != nil {
+		if found, err := o.StatBlobs(context.Background(), digest); err != nil || len(found) == 0 {
 			continue // a digest of something else
 		}
 		o.Named++
@@ -70,7 +70,7 @@ func (o *DurabilityOrder) became(digests ...spec.Digest) error {
 	}
 	o.mu.Unlock()
 	for _, digest := range digests {
-		r, err := o.OpenBlob(digest)
+		r, err := o.OpenBlob(context.Background(), digest)
 		if err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ func (o *DurabilityOrder) became(digests ...spec.Digest) error {
 	return nil
 }
 
-func (o *DurabilityOrder) PutBlob(digest spec.Digest, data []byte) error {
-	err := o.Blobs.PutBlob(digest, data)
+func (o *DurabilityOrder) PutBlob(ctx context.Context, digest spec.Digest, data []byte) error {
+	err := o.Blobs.PutBlob(ctx, digest, data)
 	if err == nil {
 		err = o.became(digest)
 	}
@@ -107,11 +107,11 @@ type batchOrder struct {
 	put   []spec.Digest
 }
 
-func (b *batchOrder) Put(digest spec.Digest, content []byte) error {
+func (b *batchOrder) Put(ctx context.Context, digest spec.Digest, content []byte) error {
 	b.mu.Lock()
 	b.put = append(b.put, digest)
 	b.mu.Unlock()
-	return b.BlobBatch.Put(digest, content)
+	return b.BlobBatch.Put(ctx, digest, content)
 }
 
 func (b *batchOrder) Commit(ctx context.Context) error {

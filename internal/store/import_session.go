@@ -26,7 +26,7 @@ var ErrSessionExists = state.ErrSessionExists
 // The session's checkpoints stay the same, byte for byte. The imported session belongs to this store and is
 // closed: a session that was running counts as failed.
 func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessionID string) (out Archive, err error) {
-	batch, err := s.files.NewBatch()
+	batch, err := s.blobs.NewBatch()
 	if err != nil {
 		return out, err
 	}

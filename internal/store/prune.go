@@ -59,8 +59,12 @@ func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.Prun
 	}
 	defer held.Unlock()
 	o.Keep, o.OlderThan, o.Young = cmp.Or(o.Keep, DefaultKeep), cmp.Or(o.OlderThan, DefaultOlderThan), cmp.Or(o.Young, youngBlob)
+	now, err := s.blobs.Now(ctx)
+	if err != nil {
+		return session.PruneReport{}, fmt.Errorf("prune: %w", err)
+	}
 	p := &pruning{
-		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young), listed: s.now(),
+		store: s, options: o, marks: newVerification(s), horizon: now.Add(-o.Young), listed: s.now(),
 		report: session.PruneReport{DryRun: o.DryRun, Pruned: []session.PrunedSession{}, Spared: []session.SparedSession{}},
 	}
 	for _, step := range []func(context.Context) error{p.plan, p.clear, p.mark, p.drop, p.sweep} {
@@ -118,7 +122,7 @@ func (p *pruning) plan(ctx context.Context) (err error) {
 		case !one.Status.Closed():
 			p.keepAll(one.Key, fmt.Sprintf("it is %s according to the store", one.Status), since)
 		default:
-			if err := p.planClosed(one.Key, rows); err != nil {
+			if err := p.planClosed(ctx, one.Key, rows); err != nil {
 				return err
 			}
 		}
@@ -145,7 +149,7 @@ func (p *pruning) keepAll(key session.Key, reason string, since time.Time) {
 }
 
 // planClosed decides which checkpoints of a closed session are removed. rows are those that are kept, newest first.
-func (p *pruning) planClosed(key session.Key, rows []state.Checkpoint) error {
+func (p *pruning) planClosed(ctx context.Context, key session.Key, rows []state.Checkpoint) error {
 	limit := p.store.now().Add(-p.options.OlderThan).UnixMicro()
 	gone := session.PrunedSession{Key: key}
 	for _, c := range rows[min(p.options.Keep, len(rows)):] {
@@ -153,8 +157,8 @@ func (p *pruning) planClosed(key session.Key, rows []state.Checkpoint) error {
 			continue
 		}
 		// A checkpoint that was read recently may be about to be used.
-		young, err := p.isYoung(c.Digest)
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		young, err := p.isYoung(ctx, c.Digest)
+		if err != nil {
 			return err
 		}
 		if young {

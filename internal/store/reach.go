@@ -36,7 +36,7 @@ type verification struct {
 
 func newVerification(s *Store) *verification {
 	return &verification{
-		store: s, blobs: s.files, content: s.Content,
+		store: s, blobs: s.blobs, content: s.Content,
 		faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{}, visited: map[spec.Digest]bool{},
 		without: map[spec.Digest]bool{},
 	}
@@ -187,7 +187,7 @@ func (v *verification) named(ctx context.Context, text []byte, by string) error 
 
 // below records a blob of any kind, and everything that it refers to. The error is [storage.ErrNotFound] if there is none.
 func (v *verification) below(ctx context.Context, name spec.Digest, by string) error {
-	kind, err := kindOf(v.blobs, name)
+	kind, err := kindOf(ctx, v.blobs, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
@@ -208,9 +208,19 @@ var beginnings = map[state.RootKind][]byte{
 	state.RootCheckpoint: []byte(`{"schema":"` + session.CheckpointSchema + `"`),
 }
 
-// kindOf returns the kind of a blob, judged by its first bytes.
-func kindOf(in storage.Blobs, name spec.Digest) (state.RootKind, error) {
-	f, err := in.OpenBlob(name)
+// kindOf returns the kind of a blob.
+func kindOf(ctx context.Context, in storage.Blobs, name spec.Digest) (state.RootKind, error) {
+	found, err := in.StatBlobs(ctx, name)
+	info, ok := found[name]
+	switch {
+	case err != nil:
+		return state.RootBlob, err
+	case !ok:
+		return state.RootBlob, storage.ErrNotFound
+	case info.KindKnown:
+		return info.Kind, nil
+	}
+	f, err := in.OpenBlob(ctx, name)
 	if err != nil {
 		return state.RootBlob, err
 	}
@@ -220,10 +230,15 @@ func kindOf(in storage.Blobs, name spec.Digest) (state.RootKind, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return state.RootBlob, err
 	}
+	return kindOfHead(head[:n]), nil
+}
+
+// kindOfHead returns the kind of a blob with these first bytes.
+func kindOfHead(head []byte) state.RootKind {
 	for k, beginning := range beginnings {
-		if bytes.HasPrefix(head[:n], beginning) {
-			return k, nil
+		if bytes.HasPrefix(head, beginning) {
+			return k
 		}
 	}
-	return state.RootBlob, nil
+	return state.RootBlob
 }

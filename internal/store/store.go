@@ -32,6 +32,8 @@ type Options struct {
 	Limits cas.Limits
 	// Location is where the store is besides its directory.
 	Location
+	// CacheBytes bounds the copies of a bucket's content in the directory; zero: 20 GB.
+	CacheBytes int64
 }
 
 // Store is an open store. Its methods are safe for concurrent use by many goroutines and many processes.
@@ -40,8 +42,13 @@ type Store struct {
 	State *state.DB
 	// Content stores the blobs that rows name.
 	Content *cas.Store
-	files   *storage.Directory
-	id      string
+	// blobs are the same blobs, unverified.
+	blobs storage.Content
+	// bucket is the same, if it is in a bucket; else nil.
+	bucket *storage.Bucket
+	// files has the mirror, the store's id and locks.
+	files *storage.Directory
+	id    string
 	// host identifies this host among those that share the database.
 	host     string
 	location Location
@@ -108,70 +115,26 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	d.RemoveOldTemp()
-	content := cas.New(d, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
-	return &Store{State: db, Content: content, files: d, id: id.ID, host: id.Host, location: o.Location, now: o.Clock}, nil
-}
-
-// openOwn opens the SQLite database in the directory.
-func openOwn(ctx context.Context, d *storage.Directory, id identity, o Options) (*state.DB, error) {
-	if id.Host != "" {
-		return nil, fmt.Errorf("the state of %s is in a PostgreSQL database; give its URL with --store or MAESTRO_STORE", d.Root())
-	}
-	return state.OpenSQLite(ctx, d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
-}
-
-// openShared opens a PostgreSQL database. The directory becomes this host's, if it is none yet.
-func openShared(ctx context.Context, d *storage.Directory, o Location) (*state.DB, identity, error) {
-	db, err := state.OpenPostgres(ctx, o.Database)
-	if err != nil {
-		return nil, identity{}, err
-	}
-	id, err := hostIn(ctx, d, db)
-	if err == nil {
-		err = claimContent(ctx, db, id, o.Content)
-	}
-	if err != nil {
-		return nil, id, errors.Join(err, db.Close())
-	}
-	return db, id, nil
-}
-
-// claimContent refuses another place for the content than that of the other hosts: they would not find the blobs.
-func claimContent(ctx context.Context, db *state.DB, id identity, content string) error {
-	where, _, _ := strings.Cut(content, "?") // the rest says how the place is reached
-	if where == "" {
-		where = "the state directory of host " + id.Host
-	}
-	known, err := db.ClaimContent(ctx, where)
-	if err == nil && known != where {
-		err = fmt.Errorf("the content of store %s is in %s, not in %s; several hosts need a bucket, which each gets with --content or "+
-			"MAESTRO_CONTENT", id.ID, known, where)
-	}
-	return err
-}
-
-// hostIn reads the identity of this host for a database, or makes it.
-func hostIn(ctx context.Context, d *storage.Directory, db *state.DB) (identity, error) {
-	name, err := db.Name(ctx)
-	if err != nil {
-		return identity{}, err
-	}
-	id, err := readIdentity(d)
-	if errors.Is(err, session.ErrNotFound) {
-		if err := createIdentity(d, identity{ID: name, Host: randomID()}); err != nil {
-			return id, err
+	s := &Store{State: db, blobs: d, files: d, id: id.ID, host: id.Host, location: o.Location, now: o.Clock}
+	if o.Content != "" {
+		if s.bucket, err = storage.OpenBucket(context.Background(), storage.BucketOptions{
+			Address: o.Content, Cache: d, CacheBytes: o.CacheBytes, Rows: db, KindOf: kindOfHead,
+		}); err != nil {
+			return nil, errors.Join(err, db.Close())
 		}
-		id, err = readIdentity(d)
+		s.blobs = s.bucket
 	}
-	if err == nil && (id.ID != name || id.Host == "") {
-		err = fmt.Errorf("the state directory %s belongs to store %s, but the database is that of store %s; give this host another "+
-			"--state-dir for it", d.Root(), id.ID, name)
-	}
-	return id, err
+	s.Content = cas.New(s.blobs, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
+	return s, nil
 }
 
-// Close closes the database.
-func (s *Store) Close() error { return s.State.Close() }
+// Close closes the database, and the connections to a bucket.
+func (s *Store) Close() error {
+	if s.bucket != nil {
+		return errors.Join(s.bucket.Close(), s.State.Close())
+	}
+	return s.State.Close()
+}
 
 // IDIn returns the id of the store in a directory, or of its backup. The error is [session.ErrNotFound] if there is none.
 func IDIn(dir string) (string, error) {
@@ -220,5 +183,4 @@ func (s *Store) Location() Location { return s.location }
 // KeepReserve reserves disk space for small writes on a full disk.
 func (s *Store) KeepReserve() error { return s.files.KeepReserve() }
 
-// Blobs are the blobs of Content as they are stored. Reading them verifies nothing.
-func (s *Store) Blobs() *storage.Directory { return s.files }
+func (s *Store) Blobs() storage.Content { return s.blobs }

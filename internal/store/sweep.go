@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
-// sweepBatch is how many blobs are removed before the sweep lock is released for a moment.
+// sweepBatch is how many blobs are removed at a time: others wait meanwhile.
 const sweepBatch = 5000
 
 // mark records every blob that rows need.
@@ -28,28 +29,34 @@ func (p *pruning) mark(ctx context.Context) error {
 	return p.refuse(p.marks.joined())
 }
 
+// candidate is a blob that may be removed.
+type candidate struct {
+	name spec.Digest
+	size int64
+}
+
 // sweep removes the blobs that are neither needed nor young. Blobs that refer to others are
-// removed first, so that the others cannot be reached any more. Each blob is checked again under
-// the sweep lock.
+// removed first, so that the others cannot be reached any more.
 func (p *pruning) sweep(ctx context.Context) error {
 	structured, plain, err := p.candidates(ctx)
 	if err != nil {
 		return err
 	}
 	if p.options.DryRun {
-		return p.remove(append(structured, plain...), func(spec.Digest) error { return nil })
+		for _, c := range p.unneeded(append(structured, plain...)) {
+			p.report.Blobs++
+			p.report.Bytes += c.size
+		}
+		return nil
 	}
-	if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error {
-		return p.sweepTrees(ctx, structured,
-			remove)
-	}); err != nil {
+	if err := p.sweepTrees(ctx, structured); err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(plain, sweepBatch) {
+	for batch := range slices.Chunk(p.unneeded(plain), sweepBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.store.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(batch, remove) }); err != nil {
+		if _, err := p.remove(ctx, batch, false); err != nil {
 			return err
 		}
 	}
@@ -58,52 +65,60 @@ func (p *pruning) sweep(ctx context.Context) error {
 
 // candidates lists the blobs that may be removed: those that refer to others, and the rest. Blobs
 // that a young blob refers to are needed.
-func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Digest, err error) {
-	var all []spec.Digest
-	err = p.store.files.ListBlobs(ctx, func(name spec.Digest) { all = append(all, name) }, func(string, string) {})
+func (p *pruning) candidates(ctx context.Context) (structured, plain []candidate, err error) {
+	var loose []candidate
+	var young []spec.Digest
+	err = p.store.blobs.ListBlobs(ctx, func(name spec.Digest, info storage.BlobInfo) {
+		switch {
+		case p.marks.needed[name] != "":
+		case info.Used.Before(p.horizon):
+			loose = append(loose, candidate{name, info.Size})
+		default:
+			young = append(young, name)
+		}
+	}, func(string, string) {})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the blobs: %w", err)
 	}
-	slices.Sort(all)
-	var loose []spec.Digest
-	for _, name := range all {
-		if p.marks.needed[name] != "" {
-			continue
-		}
-		young, err := p.isYoung(name)
-		if err == nil && young {
-			err = p.markNamed(ctx, name)
-		} else if err == nil {
-			loose = append(loose, name)
-		}
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+	for _, name := range young {
+		if err := p.markNamed(ctx, name); err != nil {
 			return nil, nil, err
 		}
 	}
-	var trees []spec.Digest // after what names them: no remaining checkpoint refers to a removed tree if a removal is interrupted
-	for _, name := range loose {
-		if p.marks.needed[name] != "" {
-			continue
-		}
-		k, err := kindOf(p.store.files, name)
+	slices.SortFunc(loose, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+	var trees []candidate // after what names them: no remaining checkpoint refers to a removed tree if a removal is interrupted
+	for _, c := range p.unneeded(loose) {
+		k, err := kindOf(ctx, p.store.blobs, c.name)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 		case err != nil:
-			return nil, nil, fmt.Errorf("read blob %s: %w", name.Short(), err)
+			return nil, nil, fmt.Errorf("read blob %s: %w", c.name.Short(), err)
 		case k == state.RootBlob:
-			plain = append(plain, name)
+			plain = append(plain, c)
 		case k == state.RootTree:
-			trees = append(trees, name)
+			trees = append(trees, c)
 		default:
-			structured = append(structured, name)
+			structured = append(structured, c)
 		}
 	}
 	return append(structured, trees...), plain, nil
 }
 
-func (p *pruning) isYoung(name spec.Digest) (bool, error) {
-	info, err := p.store.files.StatBlob(name)
-	return err == nil && !info.Used.Before(p.horizon), err
+// unneeded are those of the candidates that nothing needs.
+func (p *pruning) unneeded(all []candidate) (left []candidate) {
+	for _, c := range all {
+		if p.marks.needed[c.name] == "" {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// isYoung reports whether a blob exists and is too young to be removed.
+func (p *pruning) isYoung(ctx context.Context, name spec.Digest) (bool, error) {
+	found, err := p.store.blobs.StatBlobs(ctx, name)
+	info, ok := found[name]
+	return ok && !info.Used.Before(p.horizon), err
 }
 
 // markNamed marks everything that a blob refers to as needed: the row that names the blob may not be written yet. A damaged
@@ -112,45 +127,38 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	found := maps.Clone(p.marks.faults)
 	err := p.marks.below(ctx, name, "blob "+string(name))
 	p.marks.faults = found
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
 	return err
 }
 
-// sweepTrees removes blobs that refer to others. It keeps those that were used since they were
-// listed, and everything that they refer to.
-func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(spec.Digest) error) error {
-	var old []spec.Digest
-	for _, name := range names {
-		young, err := p.isYoung(name)
-		if err == nil && young {
-			err = p.markNamed(ctx, name)
-		} else if err == nil {
-			old = append(old, name)
-		}
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+// sweepTrees removes blobs that refer to others. If one was used since they were listed, none is removed, and what the used
+// one refers to is kept: the rest is tried again.
+func (p *pruning) sweepTrees(ctx context.Context, names []candidate) error {
+	for {
+		names = p.unneeded(names)
+		used, err := p.remove(ctx, names, true)
+		if err != nil || len(used) == 0 {
 			return err
 		}
+		for _, name := range used {
+			p.marks.need(name, "its use")
+			if err := p.markNamed(ctx, name); err != nil {
+				return err
+			}
+		}
 	}
-	return p.remove(old, remove)
 }
 
-// remove removes those of the blobs that are not needed and still old.
-func (p *pruning) remove(names []spec.Digest, remove func(spec.Digest) error) error {
-	for _, name := range names {
-		info, err := p.store.files.StatBlob(name)
-		if errors.Is(err, storage.ErrNotFound) || p.marks.needed[name] != "" {
-			continue
-		}
-		if err == nil && !info.Used.Before(p.horizon) {
-			continue
-		}
-		if err == nil {
-			err = remove(name)
-		}
-		if err != nil {
-			return fmt.Errorf("remove blob %s: %w", name.Short(), err)
-		}
-		p.report.Blobs++
-		p.report.Bytes += info.Size
+// remove removes those of the blobs that are still old. With whole, it removes none if one is not.
+func (p *pruning) remove(ctx context.Context, blobs []candidate, whole bool) (used []spec.Digest, err error) {
+	names := make([]spec.Digest, len(blobs))
+	for i, c := range blobs {
+		names[i] = c.name
 	}
-	return nil
+	swept, used, err := p.store.blobs.SweepBlobs(ctx, names, p.horizon, whole)
+	p.report.Blobs += swept.Blobs
+	p.report.Bytes += swept.Bytes
+	return used, err
 }

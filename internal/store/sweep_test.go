@@ -1,7 +1,9 @@
 package store
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,27 +49,27 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	p := &pruning{store: s, marks: newVerification(s), horizon: now.Add(-youngBlob)}
 	structured, loose, err := p.candidates(t.Context())
 	require.NoError(t, err)
-	require.ElementsMatch(t, []spec.Digest{tree, read, delta, checkpoint}, structured)
+	var names []spec.Digest
+	for _, c := range structured {
+		names = append(names, c.name)
+	}
+	require.ElementsMatch(t, []spec.Digest{tree, read, delta, checkpoint}, names)
 	require.Len(t, loose, 4)
 
 	manifest(inTree)
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
-	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error {
-		return p.sweepTrees(t.Context(), structured,
-			remove)
-	}))
+	require.NoError(t, p.sweepTrees(t.Context(), structured))
 	put("used again itself")
-	require.NoError(t, s.files.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(loose, remove) }))
+	_, err = p.remove(t.Context(), p.unneeded(loose), false)
+	require.NoError(t, err)
 
-	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inRead.SHA256, tree, read, delta, checkpoint} {
-		_, err := s.files.StatBlob(name)
-		require.NoError(t, err)
-	}
-	_, err = s.files.StatBlob(waste.SHA256)
-	require.ErrorIs(t, err, storage.ErrNotFound)
+	kept := []spec.Digest{plain.SHA256, inTree.SHA256, inRead.SHA256, tree, read, delta, checkpoint}
+	found, err := s.blobs.StatBlobs(t.Context(), append(kept, waste.SHA256)...)
+	require.NoError(t, err)
+	require.ElementsMatch(t, kept, slices.Collect(maps.Keys(found)))
 	require.Equal(t, 1, p.report.Blobs)
 
 	// A blob that is gone is not taken for stored.
-	require.ErrorIs(t, s.files.UseBlob(waste.SHA256), storage.ErrNotFound)
+	require.ErrorIs(t, s.blobs.UseBlob(t.Context(), waste.SHA256), storage.ErrNotFound)
 }

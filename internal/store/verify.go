@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
 // Report is the result of a verification.
@@ -156,8 +157,8 @@ func (v *verification) verified(ctx context.Context) (Report, error) {
 
 // allBlobs records every blob, and files among them that are not blobs.
 func (v *verification) allBlobs(ctx context.Context) error {
-	err := v.store.files.ListBlobs(ctx,
-		func(name spec.Digest) { v.needed[name] = "" },
+	err := v.store.blobs.ListBlobs(ctx,
+		func(name spec.Digest, _ storage.BlobInfo) { v.needed[name] = "" },
 		func(key, what string) { v.faults[key] = cas.Fault{Path: key, What: what, Kind: session.ErrCorrupt} })
 	if err != nil {
 		return fmt.Errorf("list the blobs: %w", err)

@@ -83,7 +83,7 @@ func (a Attempts) Read(ctx context.Context, in AttemptInput) (AttemptDetail, err
 		return doc, err
 	}
 	if found.Log != "" {
-		if doc.Size, err = a.Store.Content.BlobSize(found.Log); err != nil {
+		if doc.Size, err = a.Store.Content.BlobSize(ctx, found.Log); err != nil {
 			doc.Damage.Damage = err.Error()
 		}
 	}

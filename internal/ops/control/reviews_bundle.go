@@ -62,7 +62,7 @@ func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 		Commit: result.Source.Commit,
 	})
 	if err == nil {
-		err = checkBundle(content, head, needed)
+		err = checkBundle(ctx, content, head, needed)
 	}
 	return Download{Name: in.Session + ".bundle.tar.gz", WriteTo: func(ctx context.Context, w io.Writer) error {
 		_, err := bundleFile.Write(ctx, w, head, content, needed)
@@ -71,14 +71,14 @@ func (r Reviews) Bundle(ctx context.Context, in BundleInput) (Download, error) {
 }
 
 // checkBundle rejects a bundle that [ReadBundle] would reject.
-func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
+func checkBundle(ctx context.Context, content *cas.Store, head []byte, needed []spec.Digest) error {
 	total := int64(len(head))
 	if total > bundleFile.MaxDocument {
 		return invalidf("", "the document of the result is larger than %d MiB; work on the host of the store instead",
 			bundleFile.MaxDocument>>20)
 	}
 	for _, name := range needed {
-		size, err := content.BlobSize(name)
+		size, err := content.BlobSize(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ type backup struct {
 	at      time.Time
 	report  Report
 	target  target
-	present map[spec.Digest]bool
+	present map[spec.Digest]storage.BlobInfo
 }
 
 // target is a directory or an archive.
@@ -169,25 +169,18 @@ func (b *backup) file(name, from string) error {
 
 // blobs copies the blobs.
 func (b *backup) blobs(ctx context.Context) error {
-	b.present = map[spec.Digest]bool{}
-	if err := b.store.Blobs().ListBlobs(ctx, func(name spec.Digest) { b.present[name] = true },
+	b.present = map[spec.Digest]storage.BlobInfo{}
+	if err := b.store.Blobs().ListBlobs(ctx, func(name spec.Digest, info storage.BlobInfo) { b.present[name] = info },
 		func(string, string) {}); err != nil {
 		return err
 	}
 	var damaged []error
-	for name := range b.present {
-		info, err := b.store.Blobs().StatBlob(name)
-		if errors.Is(err, storage.ErrNotFound) { // it was found damaged
-			continue
-		}
-		if err != nil {
-			return err
-		}
+	for name, info := range b.present {
 		b.report.Blobs++
 		if b.target.has(storage.BlobKey(name), info.Size) {
 			continue
 		}
-		err = b.target.add(storage.BlobKey(name), info.Size, func(w io.Writer) error {
+		err := b.target.add(storage.BlobKey(name), info.Size, func(w io.Writer) error {
 			_, err := b.store.Content.CopyBlob(ctx, name, w)
 			return err
 		})
@@ -220,7 +213,9 @@ func (b *backup) forget(d *directoryTarget) error {
 		}
 	}
 	return eachFile(d.dir, "blobs", func(name string, info fs.FileInfo) error {
-		if digest, ok := storage.BlobOf(name); !ok || b.present[digest] || !info.ModTime().Before(oldest) {
+		digest, ok := storage.BlobOf(name)
+		_, present := b.present[digest]
+		if !ok || present || !info.ModTime().Before(oldest) {
 			return nil
 		}
 		return os.Remove(filepath.Join(d.dir, name))

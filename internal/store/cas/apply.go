@@ -60,11 +60,11 @@ func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest,
 			_ = a.root.Close()
 		}
 	}()
+	if err := s.present(ctx, after); err != nil {
+		return nil, err
+	}
 	for _, p := range paths {
 		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := s.present(p, after[p]); err != nil {
 			return nil, err
 		}
 		l, err := a.planPath(ctx, p)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -24,7 +25,7 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 		return "", err
 	}
 	name := DigestOf(data)
-	if err := s.backend.PutBlob(name, data); err != nil {
+	if err := s.backend.PutBlob(ctx, name, data); err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
 	}
 	return name, nil
@@ -34,39 +35,54 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 // blob, and [session.ErrCorrupt] if its content does not match its digest; the damaged file is
 // then in the directory damaged.
 func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
-	size, err := s.BlobSize(name)
+	return s.blobUpTo(ctx, name, math.MaxInt64, "")
+}
+
+// blobUpTo is [Store.Blob] for a blob of at most so many bytes: a larger one is not of the wanted kind.
+func (s *Store) blobUpTo(ctx context.Context, name spec.Digest, most int64, kind string) ([]byte, error) {
+	f, err := s.openBlob(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
-	if _, err := s.CopyBlob(ctx, name, buf); err != nil {
-		return nil, err
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, s.readError(name, err)
 	}
-	return buf.Bytes(), nil
+	if info.Size() > most {
+		return nil, s.WrongKind(name, kind, fmt.Errorf("it has %d bytes", info.Size()))
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
+	_, err = s.copyBlob(ctx, name, buf, f)
+	return buf.Bytes(), err
 }
 
 // CopyBlob writes a blob to w and returns its size in bytes. Damage is detected only after the
 // content was written: after an error, the content in w must not be used. Errors are those of
 // [Store.Blob], and w's own.
 func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
-	f, err := s.openBlob(name)
+	f, err := s.openBlob(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	return s.copyBlob(ctx, name, w, f)
+}
+
+func (s *Store) copyBlob(ctx context.Context, name spec.Digest, w io.Writer, f *os.File) (int64, error) {
 	n, found, err := storage.Copy(ctx, w, f)
 	if err != nil {
 		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
 	if found != name {
-		return n, s.moveDamaged(name)
+		return n, s.moveDamaged(ctx, name)
 	}
 	return n, nil
 }
 
 // openBlob opens a blob for reading.
-func (s *Store) openBlob(name spec.Digest) (*os.File, error) {
-	r, err := s.backend.OpenBlob(name)
+func (s *Store) openBlob(ctx context.Context, name spec.Digest) (*os.File, error) {
+	r, err := s.backend.OpenBlob(ctx, name)
 	if err != nil {
 		return nil, s.readError(name, err)
 	}
@@ -74,8 +90,12 @@ func (s *Store) openBlob(name spec.Digest) (*os.File, error) {
 }
 
 // BlobSize returns the size of a blob in bytes. Errors are those of [Store.Blob].
-func (s *Store) BlobSize(name spec.Digest) (int64, error) {
-	info, err := s.backend.StatBlob(name)
+func (s *Store) BlobSize(ctx context.Context, name spec.Digest) (int64, error) {
+	found, err := s.backend.StatBlobs(ctx, name)
+	info, ok := found[name]
+	if err == nil && !ok {
+		err = storage.ErrNotFound
+	}
 	if err != nil {
 		return 0, s.readError(name, err)
 	}
@@ -84,10 +104,17 @@ func (s *Store) BlobSize(name spec.Digest) (int64, error) {
 
 // readError returns the error for a blob that could not be opened or read.
 func (s *Store) readError(name spec.Digest, err error) error {
+	var damaged *storage.DamagedError
 	switch {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80),
 			session.ErrNotFound)
+	case errors.As(err, &damaged):
+		kind := session.ErrCorrupt
+		if damaged.Missing {
+			kind = session.ErrNotFound
+		}
+		return &Fault{Path: storage.BlobKey(name), What: damaged.Error(), Kind: kind}
 	case errors.Is(err, storage.ErrNotFound):
 		what := "the store " + s.options.StoreDir + " has no such blob"
 		return &Fault{Path: storage.BlobKey(name), What: what, Kind: session.ErrNotFound}
@@ -96,9 +123,9 @@ func (s *Store) readError(name spec.Digest, err error) error {
 }
 
 // moveDamaged moves a damaged blob to the directory damaged and returns the error to report.
-func (s *Store) moveDamaged(name spec.Digest) error {
+func (s *Store) moveDamaged(ctx context.Context, name spec.Digest) error {
 	key := storage.BlobKey(name)
-	moved, err := s.backend.MoveDamaged(name)
+	moved, err := s.backend.MoveDamaged(ctx, name)
 	switch {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the directory damaged: " + err.Error(), Kind: session.ErrCorrupt}

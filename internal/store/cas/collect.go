@@ -111,7 +111,7 @@ func (in *ingestion) save(ctx context.Context, delta Delta, target *Tree) (spec.
 		return "", fmt.Errorf("write a delta: %w", err)
 	}
 	name := DigestOf(data)
-	if err := in.blobs.Put(name, data); err != nil {
+	if err := in.blobs.Put(ctx, name, data); err != nil {
 		return "", fmt.Errorf("store a delta: %w", err)
 	}
 	return name, in.saveTree(ctx, target)
@@ -119,7 +119,7 @@ func (in *ingestion) save(ctx context.Context, delta Delta, target *Tree) (spec.
 
 // saveTree stores a tree durably, in one commit with the ingested files.
 func (in *ingestion) saveTree(ctx context.Context, t *Tree) error {
-	if err := t.top.store(in.blobs.Put); err != nil {
+	if err := t.top.store(ctx, in.blobs.Put); err != nil {
 		return fmt.Errorf("store a tree: %w", err)
 	}
 	if err := in.blobs.Commit(ctx); err != nil {

@@ -292,14 +292,7 @@ func (s *Store) load(ctx context.Context, d *treeDir) (err error) {
 
 // decodeBlob reads one blob of a directory.
 func (s *Store) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
-	size, err := s.BlobSize(name)
-	if err == nil && size > maxDirBlob {
-		err = s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	data, err := s.Blob(ctx, name)
+	data, err := s.blobUpTo(ctx, name, maxDirBlob, notADir)
 	if err != nil {
 		return nil, nil, err
 	}

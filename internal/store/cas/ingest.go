@@ -144,7 +144,7 @@ func (in *ingestion) content(ctx context.Context, src io.Reader, f *found) (Entr
 	if name, found := in.secrets.Find(data); found {
 		return e, holdsSecret(f.path, name)
 	}
-	return e, in.blobs.Put(e.SHA256, data)
+	return e, in.blobs.Put(ctx, e.SHA256, data)
 }
 
 // stream is content by way of a temporary file.

@@ -64,6 +64,18 @@ func (m Manifest) sorted() iter.Seq2[string, Entry] {
 	}
 }
 
+// blobs are the digests of the manifest's files, each once.
+func (m Manifest) blobs() []spec.Digest {
+	names := make([]spec.Digest, 0, len(m))
+	for _, e := range m {
+		if e.SHA256 != "" {
+			names = append(names, e.SHA256)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Check returns an error if no directory could hold the manifest's files.
 func (m Manifest) Check() error {
 	for p, e := range m {

@@ -205,7 +205,7 @@ func (f *filler) finish(dst *os.File, mode fs.FileMode) error {
 func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry, mode fs.FileMode,
 	finish func(*os.File) error,
 ) (err error) {
-	src, err := s.openBlob(e.SHA256)
+	src, err := s.openBlob(ctx, e.SHA256)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s *Store) writeFile(ctx context.Context, in *os.Root, name string, e Entry
 	case err != nil:
 		return err
 	case digest != e.SHA256:
-		return s.moveDamaged(e.SHA256)
+		return s.moveDamaged(ctx, e.SHA256)
 	case n != e.Size:
 		return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(),
 			e.Size, n)

@@ -2,14 +2,10 @@ package cas
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
 // Overlay puts the files of one manifest over the tree of another. It returns the delta, the
@@ -48,7 +44,11 @@ func (s *Store) Intact(ctx context.Context, manifest spec.Digest) error {
 	if err != nil {
 		return err
 	}
-	return t.walk(ctx, ".", s.present)
+	files, err := t.Manifest(ctx)
+	if err != nil {
+		return err
+	}
+	return s.present(ctx, files)
 }
 
 // IntactDelta is [Store.Intact] for the files that a delta sets.
@@ -57,27 +57,28 @@ func (s *Store) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Sorted(maps.Keys(d)) {
-		if err := s.present(p, d[p].Entry); err != nil {
-			return err
-		}
+	files := Manifest{}
+	for p, c := range d {
+		files[p] = c.Entry
 	}
-	return nil
+	return s.present(ctx, files)
 }
 
-func (s *Store) present(p string, e Entry) error {
-	if e.SHA256 == "" {
-		return nil
-	}
-	info, err := s.backend.StatBlob(e.SHA256)
-	switch {
-	case errors.Is(err, storage.ErrNotFound):
-		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)
-	case err != nil:
+// present checks whether the store has the content of all files.
+func (s *Store) present(ctx context.Context, files Manifest) error {
+	found, err := s.backend.StatBlobs(ctx, files.blobs()...)
+	if err != nil {
 		return err
-	case info.Size != e.Size:
-		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size, e.Size,
-			session.ErrCorrupt)
+	}
+	for p, e := range files.sorted() {
+		switch info, ok := found[e.SHA256]; {
+		case e.SHA256 == "":
+		case !ok:
+			return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)
+		case info.Size != e.Size:
+			return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size, e.Size,
+				session.ErrCorrupt)
+		}
 	}
 	return nil
 }

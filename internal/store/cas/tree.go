@@ -280,7 +280,7 @@ func (d *treeDir) digest() spec.Digest {
 }
 
 // store stores a directory that is not stored yet, after everything that it refers to.
-func (d *treeDir) store(put func(name spec.Digest, data []byte) error) error {
+func (d *treeDir) store(ctx context.Context, put func(ctx context.Context, name spec.Digest, data []byte) error) error {
 	d.digest()
 	if d.stored {
 		return nil
@@ -289,12 +289,12 @@ func (d *treeDir) store(put func(name spec.Digest, data []byte) error) error {
 		if e.sub == nil {
 			continue
 		}
-		if err := e.sub.store(put); err != nil {
+		if err := e.sub.store(ctx, put); err != nil {
 			return err
 		}
 	}
 	for _, doc := range d.docs {
-		if err := put(doc.name, doc.data); err != nil {
+		if err := put(ctx, doc.name, doc.data); err != nil {
 			return err
 		}
 	}
@@ -307,10 +307,10 @@ func (s *Store) putTree(ctx context.Context, t *Tree) (_ spec.Digest, err error)
 	batch, err := s.backend.NewBatch()
 	if err == nil {
 		defer func() { err = errors.Join(err, batch.Close()) }()
-		err = t.top.store(func(name spec.Digest, data []byte) error {
-			err := batch.Put(name, data)
+		err = t.top.store(ctx, func(ctx context.Context, name spec.Digest, data []byte) error {
+			err := batch.Put(ctx, name, data)
 			if diskspace.IsFull(err) { // it may use the reserve
-				err = s.backend.PutBlob(name, data)
+				err = s.backend.PutBlob(ctx, name, data)
 			}
 			return errors.Join(err, ctx.Err())
 		})

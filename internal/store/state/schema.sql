@@ -737,6 +737,18 @@ create table uploads (
 );
 create index uploads_old on uploads (at);
 
+-- Where the content is, if it is in a bucket: an object has one blob, or many one after the other. An object is written once,
+-- before its rows, and never changed. With a directory, the table is empty.
+create table blobs (
+  digest  text    primary key,
+  size    bigint  not null,
+  object  text    not null,            -- its name in the bucket: when it was begun by this database's clock, and random letters
+  start   bigint  not null,            -- where the blob begins in the object
+  kind    integer not null,            -- what it refers to, judged by its first bytes: 0 nothing, 1 a tree, 2 a delta, 3 a checkpoint
+  used_at bigint  not null             -- when it was last put or used, to the hour
+);
+create index blobs_of_object on blobs (object);
+
 -- When a session was last changed, for live pages and for what is derived from rows: readers ask for what has a higher
 -- number than the last one that they saw.
 create table changes (

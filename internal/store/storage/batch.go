@@ -50,18 +50,23 @@ func (b *batch) file(digest spec.Digest) (string, error) {
 }
 
 // Put implements [BlobBatch]. A damaged blob is replaced.
-func (b *batch) Put(digest spec.Digest, content []byte) error {
+func (b *batch) Put(ctx context.Context, digest spec.Digest, content []byte) error {
 	has, err := b.file(digest)
 	if err != nil || has != "" {
 		return err
 	}
-	same, err := b.holds(digest, content)
+	same, err := b.holds(ctx, digest, content)
 	if same {
 		b.note(digest, "")
 	}
 	if same || err != nil {
 		return err
 	}
+	return b.write(digest, content)
+}
+
+// write writes a blob to a temporary file of the batch.
+func (b *batch) write(digest spec.Digest, content []byte) error {
 	f, err := os.CreateTemp(b.dir, "blob-")
 	if err != nil {
 		return err
@@ -96,7 +101,7 @@ func (w *BlobWriter) Add(digest spec.Digest) error {
 }
 
 // OpenBlob implements [BlobBatch].
-func (b *batch) OpenBlob(digest spec.Digest) (*os.File, error) {
+func (b *batch) OpenBlob(_ context.Context, digest spec.Digest) (*os.File, error) {
 	file, err := b.file(digest)
 	if err != nil {
 		return nil, err
@@ -104,13 +109,9 @@ func (b *batch) OpenBlob(digest spec.Digest) (*os.File, error) {
 	return openBlobFile(file)
 }
 
-// StatBlob implements [BlobBatch].
-func (b *batch) StatBlob(digest spec.Digest) (BlobInfo, error) {
-	file, err := b.file(digest)
-	if err != nil {
-		return BlobInfo{}, err
-	}
-	return statBlobFile(file)
+// StatBlobs implements [BlobBatch].
+func (b *batch) StatBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]BlobInfo, error) {
+	return statFiles(ctx, digests, b.file)
 }
 
 // Commit implements [BlobBatch]. While it holds the lock, no sweep removes a blob that it replaces.

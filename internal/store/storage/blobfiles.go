@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -33,12 +34,12 @@ func wrongDigest(digest spec.Digest) error {
 func (d *Directory) blobFile(digest spec.Digest) string { return d.root + "/" + BlobKey(digest) }
 
 // PutBlob implements [Blobs]. It may use the reserved disk space.
-func (d *Directory) PutBlob(digest spec.Digest, data []byte) error {
+func (d *Directory) PutBlob(ctx context.Context, digest spec.Digest, data []byte) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return err
 	}
-	there, err := d.holds(digest, data)
+	there, err := d.holds(ctx, digest, data)
 	switch {
 	case err != nil:
 		return err
@@ -50,12 +51,12 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte) error {
 
 // holds reports whether a blob is stored with exactly this content. If it is, it is marked as used,
 // so that no sweep removes it.
-func (d *Directory) holds(digest spec.Digest, content []byte) (bool, error) {
+func (d *Directory) holds(ctx context.Context, digest spec.Digest, content []byte) (bool, error) {
 	stored, err := os.ReadFile(d.blobFile(digest))
 	if err != nil || !bytes.Equal(stored, content) {
 		return false, IgnoreMissing(err)
 	}
-	err = d.UseBlob(digest)
+	err = d.UseBlob(ctx, digest)
 	if errors.Is(err, ErrNotFound) { // a sweep has removed it
 		return false, nil
 	}
@@ -96,7 +97,7 @@ func (d *Directory) flushBlobs(digests []spec.Digest) error {
 }
 
 // OpenBlob implements [Blobs].
-func (d *Directory) OpenBlob(digest spec.Digest) (*os.File, error) {
+func (d *Directory) OpenBlob(_ context.Context, digest spec.Digest) (*os.File, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
@@ -112,28 +113,34 @@ func openBlobFile(path string) (*os.File, error) {
 	return f, err
 }
 
-// StatBlob implements [Blobs].
-func (d *Directory) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
-	path, err := d.blobPath(digest)
-	if err != nil {
-		return info, err
-	}
-	return statBlobFile(path)
+// StatBlobs implements [Blobs].
+func (d *Directory) StatBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]BlobInfo, error) {
+	return statFiles(ctx, digests, d.blobPath)
 }
 
-func statBlobFile(path string) (info BlobInfo, err error) {
-	file, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return info, ErrNotFound
+// Fetch implements [Blobs]: every blob is on this host.
+func (d *Directory) Fetch(context.Context, []spec.Digest) error { return nil }
+
+// statFiles returns the metadata of the files of blobs, as far as they exist.
+func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest) (string, error)) (map[spec.Digest]BlobInfo, error) {
+	found := map[spec.Digest]BlobInfo{}
+	for _, digest := range digests {
+		path, err := path(digest)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		info, err := os.Lstat(path)
+		if err == nil {
+			found[digest] = BlobInfo{Size: info.Size(), Used: info.ModTime()}
+		} else if IgnoreMissing(err) != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return info, err
-	}
-	return BlobInfo{file.Size(), file.ModTime()}, nil
+	return found, nil
 }
 
 // UseBlob implements [Blobs]. The modification time of a blob's file is the time of its last use.
-func (d *Directory) UseBlob(digest spec.Digest) error {
+func (d *Directory) UseBlob(_ context.Context, digest spec.Digest) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return err
@@ -147,9 +154,8 @@ func (d *Directory) UseBlob(digest spec.Digest) error {
 	})
 }
 
-// ListBlobs calls blob for each blob, at least once. It calls stray with the key of anything
-// else that is stored among the blobs, and with what is wrong with it.
-func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error {
+// ListBlobs implements [Content].
+func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest, info BlobInfo), stray func(key, what string)) error {
 	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
 	dirs, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +179,13 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 				stray(blobDir+"/"+dir.Name()+"/"+f.Name(), notBlob)
 				continue
 			}
-			blob(digest)
+			info, err := f.Info()
+			if IgnoreMissing(err) != nil {
+				return err
+			}
+			if err == nil {
+				blob(digest, BlobInfo{Size: info.Size(), Used: info.ModTime()})
+			}
 		}
 	}
 	return nil
@@ -182,23 +194,46 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 // notBlob is the message for other files among the blobs.
 const notBlob = "not a blob; remove it, or move it elsewhere"
 
-// SweepBlobs runs sweep while no blob can be marked as used. When it returns, the blobs for
-// which remove was called are removed.
-func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error {
-	return d.withSweepLock(unix.LOCK_EX, func() error {
-		return sweep(func(digest spec.Digest) error {
-			path, err := d.blobPath(digest)
-			if err == nil {
-				err = os.Remove(path)
+// SweepBlobs implements [Content]. While it runs, no blob can be marked as used.
+func (d *Directory) SweepBlobs(ctx context.Context, digests []spec.Digest, since time.Time, whole bool) (swept Swept,
+	used []spec.Digest, err error,
+) {
+	err = d.withSweepLock(unix.LOCK_EX, func() error {
+		found, err := d.StatBlobs(ctx, digests...)
+		if err != nil {
+			return err
+		}
+		for digest, info := range found {
+			if !info.Used.Before(since) {
+				used = append(used, digest)
+				delete(found, digest)
 			}
-			return IgnoreMissing(err)
-		})
+		}
+		if whole && len(used) > 0 {
+			return nil
+		}
+		for _, digest := range digests { // in their order
+			info, ok := found[digest]
+			if !ok {
+				continue
+			}
+			if err := IgnoreMissing(os.Remove(d.blobFile(digest))); err != nil {
+				return fmt.Errorf("remove blob %s: %w", digest.Short(), err)
+			}
+			swept.Blobs++
+			swept.Bytes += info.Size
+		}
+		return nil
 	})
+	return swept, used, err
 }
+
+// Now implements [Content].
+func (d *Directory) Now(context.Context) (time.Time, error) { return d.now(), nil }
 
 // MoveDamaged implements [Blobs]. Another process may have repaired the blob in the meantime.
 // So the moved file is verified again, and moved back if it is undamaged.
-func (d *Directory) MoveDamaged(digest spec.Digest) (string, error) {
+func (d *Directory) MoveDamaged(_ context.Context, digest spec.Digest) (string, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return "", err

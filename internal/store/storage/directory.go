@@ -30,7 +30,7 @@ func NewDirectory(root string, now func() time.Time) (*Directory, error) {
 // Root returns the absolute path of the directory.
 func (d *Directory) Root() string { return d.root }
 
-var _ Blobs = (*Directory)(nil)
+var _ Content = (*Directory)(nil)
 
 func (d *Directory) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )

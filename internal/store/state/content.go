@@ -1,0 +1,210 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/core/spec"
+)
+
+const (
+	// blobsAtOnce is how many blobs one statement is about.
+	blobsAtOnce = 1000
+	// useEvery is how old the time of a blob's last use may be: marks within it are not written.
+	useEvery = time.Hour
+	// MaxUpload is the time from the begin of an object's upload in which its rows can be added. Afterwards it may be removed.
+	MaxUpload = 12 * time.Hour
+)
+
+// ErrLate means that an object's upload has taken too long. Its blobs are put again, in another object.
+var ErrLate = errors.New("the upload has taken too long; it is repeated")
+
+// Blob is the row of a blob in a bucket.
+type Blob struct {
+	Digest spec.Digest
+	Size   int64
+	// Object has the blob from Start on.
+	Object string
+	Start  int64
+	Kind   RootKind
+	UsedAt int64
+}
+
+// Used is when the blob was last put or used.
+func (b Blob) Used() time.Time { return timeOf(b.UsedAt) }
+
+const ofDigests = "from blobs where digest in "
+
+// eachChunk calls do with some of the texts at a time as arguments after others, and with the list of their places.
+func eachChunk[S ~string](texts []S, do func(places string, args []any) error, others ...any) error {
+	for some := range slices.Chunk(texts, blobsAtOnce) {
+		args := slices.Clone(others)
+		for _, text := range some {
+			args = append(args, string(text))
+		}
+		if err := do(placesOf(len(others), len(args)), args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placesOf is a list like "($3, $4)" of the arguments after some.
+func placesOf(after, last int) string {
+	places := make([]string, 0, last-after)
+	for i := after + 1; i <= last; i++ {
+		places = append(places, "$"+strconv.Itoa(i))
+	}
+	return "(" + strings.Join(places, ", ") + ")"
+}
+
+// FindBlobs returns the rows of those of the blobs that exist.
+func (d *DB) FindBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]Blob, error) {
+	found := make(map[spec.Digest]Blob, len(digests))
+	err := d.Read(ctx, func(t *Tx) error {
+		return eachChunk(digests, func(places string, args []any) error {
+			rows, err := query[Blob](t, "select "+columnsOf(&Blob{}).names()+" "+ofDigests+places, args...)
+			for _, b := range rows {
+				found[b.Digest] = b
+			}
+			return err
+		})
+	})
+	return found, err
+}
+
+// BlobsAfter lists blobs in the order of their digests, those after one.
+func (d *DB) BlobsAfter(ctx context.Context, last spec.Digest) ([]Blob, error) {
+	return list[Blob](ctx, d, "blobs", "where digest > $1 order by digest limit $2", string(last), 10*blobsAtOnce)
+}
+
+// UseBlobs marks those of the blobs that exist as used now, and returns them: no sweep removes them for a day.
+func (d *DB) UseBlobs(ctx context.Context, digests []spec.Digest) (live map[spec.Digest]bool, now time.Time, err error) {
+	digests = slices.Sorted(slices.Values(digests))
+	err = d.writeAt(ctx, func(t *Tx, at int64) error {
+		live, now = make(map[spec.Digest]bool, len(digests)), timeOf(at)
+		if err := eachChunk(digests, func(places string, args []any) error {
+			_, err := t.exec("update blobs set used_at = $1 where used_at < $2 and digest in "+places, args...)
+			return err
+		}, at, at-useEvery.Microseconds()); err != nil {
+			return err
+		}
+		return eachChunk(digests, func(places string, args []any) error {
+			there, err := t.texts("select digest "+ofDigests+places, args...)
+			for _, digest := range there {
+				live[spec.Digest(digest)] = true
+			}
+			return err
+		})
+	})
+	return live, now, err
+}
+
+// AddBlobs adds the rows of the blobs of an object whose upload began at a time of the database. A blob that exists stays as it
+// is, and is marked as used. The error is [ErrLate] if the object may have been removed as one that nobody uses.
+func (d *DB) AddBlobs(ctx context.Context, began time.Time, blobs []Blob) error {
+	blobs = slices.SortedFunc(slices.Values(blobs), func(a, b Blob) int { return strings.Compare(string(a.Digest), string(b.Digest)) })
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		if now-began.UnixMicro() > MaxUpload.Microseconds() {
+			return ErrLate
+		}
+		for some := range slices.Chunk(blobs, blobsAtOnce) {
+			var rows []string
+			var args []any
+			for _, b := range some {
+				b.UsedAt = now
+				before := len(args)
+				args = append(args, columnsOf(&b).values()...)
+				rows = append(rows, placesOf(before, len(args)))
+			}
+			if _, err := t.exec("insert into blobs ("+columnsOf(&Blob{}).names()+") values "+strings.Join(rows, ", ")+
+				" on conflict (digest) do update set used_at = excluded.used_at", args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SweepBlobs removes the rows of those of the blobs that were not used since a time, and returns them. With whole, it removes
+// none if one was used: used has these then. The condition is that of the statement: a use that commits first is seen, and one
+// that comes later finds no row.
+func (d *DB) SweepBlobs(ctx context.Context, digests []spec.Digest, since time.Time, whole bool) (removed []Blob, used []spec.Digest,
+	err error,
+) {
+	err = d.Write(ctx, func(t *Tx) error {
+		removed, used = nil, nil
+		if err := t.lock("blobs"); err != nil {
+			return err
+		}
+		if err := eachChunk(digests, func(places string, args []any) error {
+			young, err := t.texts("select digest from blobs where used_at >= $1 and digest in "+places, args...)
+			for _, digest := range young {
+				used = append(used, spec.Digest(digest))
+			}
+			return err
+		}, since.UnixMicro()); err != nil || whole && len(used) > 0 {
+			return err
+		}
+		return eachChunk(digests, func(places string, args []any) error {
+			rows, err := query[Blob](t, "delete from blobs where used_at < $1 and digest in "+places+" returning "+
+				columnsOf(&Blob{}).names(), args...)
+			removed = append(removed, rows...)
+			return err
+		}, since.UnixMicro())
+	})
+	return removed, used, err
+}
+
+// RemoveBlob removes the row of a blob whose object is damaged, unless the blob is in another object by now.
+func (d *DB) RemoveBlob(ctx context.Context, b Blob) error {
+	_, err := d.exec(ctx, "delete from blobs where digest = $1 and object = $2 and start = $3", string(b.Digest), b.Object, b.Start)
+	return err
+}
+
+// UnusedObjects returns those of the objects that have no blob. It waits for transactions that add some: an object whose upload
+// began longer ago than [MaxUpload] stays unused.
+func (d *DB) UnusedObjects(ctx context.Context, objects []string) (unused []string, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		if err := t.lock("blobs"); err != nil {
+			return err
+		}
+		used := map[string]bool{}
+		if err := eachChunk(objects, func(places string, args []any) error {
+			some, err := t.texts("select distinct object from blobs where object in "+places, args...)
+			for _, object := range some {
+				used[object] = true
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		unused = slices.DeleteFunc(slices.Clone(objects), func(object string) bool { return used[object] })
+		return nil
+	})
+	return unused, err
+}
+
+// Clock is the database's time.
+func (d *DB) Clock(ctx context.Context) (now time.Time, err error) {
+	err = d.readAt(ctx, func(_ *Tx, at int64) error {
+		now = timeOf(at)
+		return nil
+	})
+	return now, err
+}
+
+// Installation is the id of the installation, and whether it has blobs in a bucket.
+func (d *DB) Installation(ctx context.Context) (id string, hasBlobs bool, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		var n int
+		err := t.row("select id, (select count(*) from (select 1 from blobs limit 1) b) from installation").Scan(&id, &n)
+		hasBlobs = n > 0
+		return err
+	})
+	return id, hasBlobs, err
+}
