@@ -50,6 +50,9 @@ func (a ArchiveFile) Write(ctx context.Context, w io.Writer, document []byte, co
 	if _, err := t.Write(document); err != nil {
 		return total, err
 	}
+	if err := content.Fetch(ctx, blobs...); err != nil {
+		return total, err
+	}
 	for _, name := range slices.Sorted(slices.Values(blobs)) {
 		size, err := content.BlobSize(ctx, name)
 		if err == nil {

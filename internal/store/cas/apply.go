@@ -60,7 +60,11 @@ func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest,
 			_ = a.root.Close()
 		}
 	}()
-	if err := s.present(ctx, after); err != nil {
+	err = s.present(ctx, after)
+	if err == nil {
+		err = s.Fetch(ctx, append(before.blobs(), after.blobs()...)...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, p := range paths {

@@ -38,8 +38,19 @@ func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	return s.blobUpTo(ctx, name, math.MaxInt64, "")
 }
 
+// errRepaired says that a damaged blob was repaired, or a damaged copy of it removed.
+var errRepaired = errors.New("was damaged and has been repaired; try again")
+
 // blobUpTo is [Store.Blob] for a blob of at most so many bytes: a larger one is not of the wanted kind.
-func (s *Store) blobUpTo(ctx context.Context, name spec.Digest, most int64, kind string) ([]byte, error) {
+func (s *Store) blobUpTo(ctx context.Context, name spec.Digest, most int64, kind string) (data []byte, err error) {
+	data, err = s.tryBlob(ctx, name, most, kind)
+	if errors.Is(err, errRepaired) {
+		data, err = s.tryBlob(ctx, name, most, kind)
+	}
+	return data, err
+}
+
+func (s *Store) tryBlob(ctx context.Context, name spec.Digest, most int64, kind string) ([]byte, error) {
 	f, err := s.openBlob(ctx, name)
 	if err != nil {
 		return nil, err
@@ -56,6 +67,9 @@ func (s *Store) blobUpTo(ctx context.Context, name spec.Digest, most int64, kind
 	_, err = s.copyBlob(ctx, name, buf, f)
 	return buf.Bytes(), err
 }
+
+// Fetch brings many blobs to this host at once, if they are elsewhere. It ignores those that do not exist.
+func (s *Store) Fetch(ctx context.Context, names ...spec.Digest) error { return s.backend.Fetch(ctx, names) }
 
 // CopyBlob writes a blob to w and returns its size in bytes. Damage is detected only after the
 // content was written: after an error, the content in w must not be used. Errors are those of
@@ -130,7 +144,7 @@ func (s *Store) moveDamaged(ctx context.Context, name spec.Digest) error {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the directory damaged: " + err.Error(), Kind: session.ErrCorrupt}
 	case moved == "":
-		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
+		return fmt.Errorf("blob %s %w", name, errRepaired)
 	}
 	return &Fault{Path: key, What: "the blob's content does not match its name", MovedTo: moved, Kind: session.ErrCorrupt}
 }

@@ -274,6 +274,9 @@ func (s *Store) load(ctx context.Context, d *treeDir) (err error) {
 	if d.entries, d.parts, err = s.decodeBlob(ctx, d.blob); err != nil {
 		return err
 	}
+	if err := s.backend.Fetch(ctx, d.parts); err != nil {
+		return err
+	}
 	for _, part := range d.parts {
 		more, _, err := s.decodeBlob(ctx, part)
 		if err != nil {

@@ -56,6 +56,9 @@ func (s *Store) exportTo(ctx context.Context, m Manifest, dir string, prepare fu
 	if err := prepare(root); err != nil {
 		return fmt.Errorf("write to %s: %w", dir, err)
 	}
+	if err := s.Fetch(ctx, m.blobs()...); err != nil {
+		return fmt.Errorf("write to %s: %w", dir, err)
+	}
 	for p, e := range m.sorted() {
 		if err := s.export(ctx, root, p, e); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)

@@ -43,10 +43,10 @@ func (s *Store) Materialise(ctx context.Context, manifest spec.Digest, dir strin
 
 func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir string) (err error) {
 	want, err := s.Tree(ctx, manifest)
-	if err != nil {
-		return err
+	if err == nil {
+		err = want.fetch(ctx) // fail before anything is removed
 	}
-	if err := want.walk(ctx, ".", func(string, Entry) error { return nil }); err != nil { // fail before anything is removed
+	if err != nil {
 		return err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -80,6 +80,9 @@ func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ i
 		return 0, err
 	}
 	defer closing(top, &err)
+	if err := want.fetch(ctx); err != nil {
+		return 0, fmt.Errorf("fill %s: %w", dir, err)
+	}
 	f := &filler{store: s, root: top, want: want, owner: o}
 	if err := errors.Join(o.chown(top, "."), f.fill(ctx)); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)

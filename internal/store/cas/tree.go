@@ -53,6 +53,41 @@ func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	return nil
 }
 
+// fetch reads all directories, level by level, and brings their blobs and those of the files to this host.
+func (t *Tree) fetch(ctx context.Context) error {
+	type dir struct {
+		*treeDir
+		at string
+	}
+	var files []spec.Digest
+	for level := []dir{{t.top, "."}}; len(level) > 0; {
+		var unread []spec.Digest
+		for _, d := range level {
+			if !d.read {
+				unread = append(unread, d.blob)
+			}
+		}
+		if err := t.in.backend.Fetch(ctx, unread); err != nil {
+			return err
+		}
+		var next []dir
+		for _, d := range level {
+			if err := t.read(ctx, d.treeDir, d.at); err != nil {
+				return err
+			}
+			for _, e := range d.entries {
+				if e.sub != nil {
+					next = append(next, dir{e.sub, below(d.at, e.name)})
+				} else if e.SHA256 != "" {
+					files = append(files, e.SHA256)
+				}
+			}
+		}
+		level = next
+	}
+	return t.in.backend.Fetch(ctx, files)
+}
+
 // Files returns the number of files and links.
 func (t *Tree) Files() int { return t.top.sum().files }
 

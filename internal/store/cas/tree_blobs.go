@@ -37,6 +37,15 @@ func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.D
 			if err != nil {
 				return yield(TreeBlob{at, d.blob, true}, err)
 			}
+			var dirs []spec.Digest
+			for _, e := range d.entries {
+				if e.sub != nil && !seen[e.sub.blob] {
+					dirs = append(dirs, e.sub.blob)
+				}
+			}
+			if err := s.backend.Fetch(ctx, dirs); err != nil {
+				return yield(TreeBlob{at, d.blob, true}, err)
+			}
 			for _, e := range d.entries {
 				p := at + e.name
 				if e.sub == nil {

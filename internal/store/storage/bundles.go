@@ -181,7 +181,7 @@ func (b *bucketBatch) Commit(ctx context.Context) error {
 	}
 	_ = b.withSweepLock(unix.LOCK_SH, func() error { // what fails is downloaded when it is read
 		for digest, file := range b.put {
-			if b.install(file, b.blobFile(digest)) == nil {
+			if b.cacheFile(file, digest) == nil {
 				b.put[digest] = b.blobFile(digest)
 			}
 		}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -219,10 +221,22 @@ func (b *Bucket) toCache(ctx context.Context, digest spec.Digest, write func(*os
 	if err != nil || !ok {
 		return err
 	}
-	if err := b.cache.withSweepLock(unix.LOCK_SH, func() error { return b.cache.install(f.Name(), b.cache.blobFile(digest)) }); err != nil {
+	if err := b.cache.withSweepLock(unix.LOCK_SH, func() error { return b.cache.cacheFile(f.Name(), digest) }); err != nil {
 		return localError{err}
 	}
 	return nil
+}
+
+// cacheFile renames a file to that of a blob. Unlike those of a store without a bucket, it need not survive a power loss.
+func (d *Directory) cacheFile(temp string, digest spec.Digest) error {
+	err := os.Rename(temp, d.blobFile(digest))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(d.blobFile(digest)), dirMode); err != nil {
+			return err
+		}
+		err = os.Rename(temp, d.blobFile(digest))
+	}
+	return err
 }
 
 // trimEvery is how many bytes are added to the cache between two looks at its size.
