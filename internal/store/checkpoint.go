@@ -89,7 +89,7 @@ func (s *Store) readOrMend(ctx context.Context, row state.Checkpoint) (session.C
 	if !errors.Is(err, session.ErrCorrupt) && !errors.Is(err, session.ErrNotFound) {
 		return c, err
 	}
-	data, failed := s.files.Read(mirrorFile(row.Key, row.Phase))
+	data, failed := s.mirror.Read(ctx, mirrorFile(row.Key, row.Phase))
 	if failed != nil || cas.DigestOf(data) != row.Digest {
 		return c, err
 	}

@@ -117,7 +117,7 @@ func (s *Store) updateMirror(ctx context.Context, key session.Key, compare bool)
 		if err := m.read(ctx, rows); err != nil {
 			return nil, err
 		}
-		if err := s.putMirror(key, m.write); err != nil {
+		if err := s.putMirror(ctx, key, m.write); err != nil {
 			return nil, fmt.Errorf("write the mirror of session %s: %w", key.Session, err)
 		}
 		faults, compare = append(faults, m.faults...), false
@@ -131,9 +131,9 @@ func (s *Store) updateMirror(ctx context.Context, key session.Key, compare bool)
 }
 
 // putMirror replaces files of the mirror of a session, by their names.
-func (s *Store) putMirror(key session.Key, files map[string][]byte) error {
+func (s *Store) putMirror(ctx context.Context, key session.Key, files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := s.files.Replace(mirrorDir(key)+"/"+name, files[name]); err != nil {
+		if err := s.mirror.Replace(ctx, mirrorDir(key)+"/"+name, files[name]); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func (m *mirrorUpdate) read(ctx context.Context, rows []state.Checkpoint) error 
 		}
 	}
 	if m.compare {
-		return m.removeOthers()
+		return m.removeOthers(ctx)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (m *mirrorUpdate) addStatus(ctx context.Context) (revision int64, mirrored 
 		return e.Revision, mirrored, err
 	}
 	if mirrored {
-		there, err := m.files.Read(mirrorDir(m.key) + "/" + executionFile)
+		there, err := m.mirror.Read(ctx, mirrorDir(m.key)+"/"+executionFile)
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return 0, false, err
 		}
@@ -221,7 +221,7 @@ func (m *mirrorUpdate) addStatus(ctx context.Context) (revision int64, mirrored 
 func (m *mirrorUpdate) add(ctx context.Context, row state.Checkpoint) error {
 	what, kind := "", error(nil)
 	if row.MirroredAt.Valid {
-		data, err := m.files.Read(mirrorFile(m.key, row.Phase))
+		data, err := m.mirror.Read(ctx, mirrorFile(m.key, row.Phase))
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			what, kind = "the file is missing", session.ErrNotFound
@@ -258,8 +258,8 @@ func (m *mirrorUpdate) isAhead(phase string, data []byte) bool {
 }
 
 // removeOthers removes the files of phases without a checkpoint that is kept.
-func (m *mirrorUpdate) removeOthers() error {
-	names, err := m.files.List(mirrorDir(m.key))
+func (m *mirrorUpdate) removeOthers(ctx context.Context) error {
+	names, err := m.mirror.List(ctx, mirrorDir(m.key))
 	if err != nil {
 		return err
 	}
@@ -269,12 +269,12 @@ func (m *mirrorUpdate) removeOthers() error {
 			continue
 		}
 		key := mirrorDir(m.key) + "/" + name
-		data, err := m.files.Read(key)
+		data, err := m.mirror.Read(ctx, key)
 		if errors.Is(err, storage.ErrNotFound) || err == nil && m.isAhead(phase, data) {
 			continue
 		}
 		if err == nil {
-			err = m.files.Remove(key)
+			err = m.mirror.Remove(ctx, key)
 		}
 		if err != nil {
 			return err

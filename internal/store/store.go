@@ -46,7 +46,9 @@ type Store struct {
 	blobs storage.Content
 	// bucket is the same, if it is in a bucket; else nil.
 	bucket *storage.Bucket
-	// files has the mirror, the store's id and locks.
+	// mirror has the mirror of sessions.
+	mirror storage.Files
+	// files has the store's id and locks.
 	files *storage.Directory
 	id    string
 	// host identifies this host among those that share the database.
@@ -115,14 +117,14 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	d.RemoveOldTemp()
-	s := &Store{State: db, blobs: d, files: d, id: id.ID, host: id.Host, location: o.Location, now: o.Clock}
+	s := &Store{State: db, blobs: d, mirror: d, files: d, id: id.ID, host: id.Host, location: o.Location, now: o.Clock}
 	if o.Content != "" {
 		if s.bucket, err = storage.OpenBucket(context.Background(), storage.BucketOptions{
 			Address: o.Content, Cache: d, CacheBytes: o.CacheBytes, Rows: db, KindOf: kindOfHead,
 		}); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
-		s.blobs = s.bucket
+		s.blobs, s.mirror = s.bucket, s.bucket
 	}
 	s.Content = cas.New(s.blobs, cas.Options{Limits: o.Limits, StoreDir: d.Root()})
 	return s, nil
@@ -148,7 +150,7 @@ func IDIn(dir string) (string, error) {
 
 func readIdentity(d *storage.Directory) (id identity, err error) {
 	dir := d.Root()
-	data, err := d.Read(IdentityFile)
+	data, err := d.Read(context.Background(), IdentityFile)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return id, fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the "+

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -135,17 +135,17 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 
 // verified verifies the recorded blobs and returns the report.
 func (v *verification) verified(ctx context.Context) (Report, error) {
-	for name, by := range v.needed {
-		n, err := v.content.CopyBlob(ctx, name, io.Discard)
+	if err := v.content.VerifyBlobs(ctx, slices.Sorted(maps.Keys(v.needed)), func(name spec.Digest, n int64, err error) error {
+		by := v.needed[name]
 		v.report.Blobs++
 		v.report.Bytes += n
 		// A blob that is not needed may have been pruned since it was listed.
 		if by == "" && errors.Is(err, session.ErrNotFound) {
-			continue
+			return nil
 		}
-		if err := v.fault(err, by); err != nil {
-			return Report{}, err
-		}
+		return v.fault(err, by)
+	}); err != nil {
+		return Report{}, err
 	}
 	v.report.Faults = make([]cas.Fault, 0, len(v.faults))
 	for _, f := range v.faults {

@@ -69,7 +69,9 @@ func (s *Store) tryBlob(ctx context.Context, name spec.Digest, most int64, kind 
 }
 
 // Fetch brings many blobs to this host at once, if they are elsewhere. It ignores those that do not exist.
-func (s *Store) Fetch(ctx context.Context, names ...spec.Digest) error { return s.backend.Fetch(ctx, names) }
+func (s *Store) Fetch(ctx context.Context, names ...spec.Digest) error {
+	return s.backend.Fetch(ctx, names)
+}
 
 // CopyBlob writes a blob to w and returns its size in bytes. Damage is detected only after the
 // content was written: after an error, the content in w must not be used. Errors are those of
@@ -92,6 +94,26 @@ func (s *Store) copyBlob(ctx context.Context, name spec.Digest, w io.Writer, f *
 		return n, s.moveDamaged(ctx, name)
 	}
 	return n, nil
+}
+
+// VerifyBlobs reads blobs where they are stored, and calls report with the size of each, or with the error of [Store.Blob].
+// It ends with the first error of report.
+func (s *Store) VerifyBlobs(ctx context.Context, names []spec.Digest, report func(spec.Digest, int64, error) error) error {
+	if b, ok := s.backend.(*storage.Bucket); ok {
+		return b.VerifyBlobs(ctx, names, func(name spec.Digest, size int64, err error) error {
+			if err != nil {
+				err = s.readError(name, err)
+			}
+			return report(name, size, err)
+		})
+	}
+	for _, name := range names {
+		n, err := s.CopyBlob(ctx, name, io.Discard)
+		if err := report(name, n, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openBlob opens a blob for reading.

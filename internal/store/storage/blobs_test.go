@@ -34,7 +34,7 @@ func TestDamagedBlobsAreRepairedOrMoved(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o600))
 		moved, err := s.MoveDamaged(t.Context(), digest)
 		require.NoError(t, err)
-		data, err := s.Read(moved)
+		data, err := s.Read(t.Context(), moved)
 		require.NoError(t, err)
 		require.Equal(t, wrong, string(data))
 		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o600))

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,12 +31,15 @@ func NewDirectory(root string, now func() time.Time) (*Directory, error) {
 // Root returns the absolute path of the directory.
 func (d *Directory) Root() string { return d.root }
 
-var _ Content = (*Directory)(nil)
+var (
+	_ Content = (*Directory)(nil)
+	_ Files   = (*Directory)(nil)
+)
 
 func (d *Directory) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// Read returns the content of a file.
-func (d *Directory) Read(key string) ([]byte, error) {
+// Read implements [Files].
+func (d *Directory) Read(_ context.Context, key string) ([]byte, error) {
 	f, err := os.Open(d.path(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
@@ -51,13 +55,13 @@ func (d *Directory) Read(key string) ([]byte, error) {
 	return data, err
 }
 
-// Replace writes a file atomically and durably. If the disk is full, it uses the reserved disk space.
-func (d *Directory) Replace(key string, data []byte) error {
+// Replace implements [Files]. If the disk is full, it uses the reserved disk space.
+func (d *Directory) Replace(_ context.Context, key string, data []byte) error {
 	return d.withReserve(func() error { return d.writeFile(d.path(key), data) })
 }
 
-// Remove removes a file, if it exists.
-func (d *Directory) Remove(key string) error {
+// Remove implements [Files].
+func (d *Directory) Remove(_ context.Context, key string) error {
 	return IgnoreMissing(os.Remove(d.path(key)))
 }
 
@@ -69,8 +73,8 @@ func IgnoreMissing(err error) error {
 	return err
 }
 
-// List returns the names of the files in a directory, sorted. The list of a directory that does not exist is empty.
-func (d *Directory) List(key string) ([]string, error) {
+// List implements [Files].
+func (d *Directory) List(_ context.Context, key string) ([]string, error) {
 	entries, err := os.ReadDir(d.path(key))
 	if IgnoreMissing(err) != nil {
 		return nil, err

@@ -28,20 +28,20 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	t.Parallel()
 	open := opener(t)
 	s, reader := open(), open()
-	_, err := s.Read("a/doc")
+	_, err := s.Read(t.Context(), "a/doc")
 	require.ErrorIs(t, err, storage.ErrNotFound)
 	one, two := bytes.Repeat([]byte("1"), 1<<16), bytes.Repeat([]byte("2"), 1<<15)
-	require.NoError(t, s.Replace("a/doc", one))
+	require.NoError(t, s.Replace(t.Context(), "a/doc", one))
 	done := make(chan error, 1)
 	go func() {
 		var err error
 		for i := 0; i < 50 && err == nil; i++ {
-			err = s.Replace("a/doc", [][]byte{two, one}[i%2])
+			err = s.Replace(t.Context(), "a/doc", [][]byte{two, one}[i%2])
 		}
 		done <- err
 	}()
 	for {
-		data, err := reader.Read("a/doc")
+		data, err := reader.Read(t.Context(), "a/doc")
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(data, one) || bytes.Equal(data, two))
 		select {

@@ -1,11 +1,12 @@
 // Package storage has the files of a store beside its database: the mirror's, which are replaced as a whole, and blobs, which
-// are immutable. Several processes may use one [Directory] at once.
+// are immutable. They are in a [Directory] or in a [Bucket], which several processes may use at once.
 //
 // A key is a relative path of names that are separated by slashes; callers check what they make it of. They compare the errors
 // below with errors.Is. Any other error means that the storage cannot be used at the moment.
 package storage
 
 import (
+	"context"
 	"errors"
 )
 
@@ -14,6 +15,18 @@ var (
 	ErrNotFound = errors.New("no such file")
 	ErrKey      = errors.New("invalid digest")
 )
+
+// Files are files that are replaced as a whole.
+type Files interface {
+	// Read returns the content of a file.
+	Read(ctx context.Context, key string) ([]byte, error)
+	// Replace writes a file atomically and durably.
+	Replace(ctx context.Context, key string, data []byte) error
+	// Remove removes a file, if it exists.
+	Remove(ctx context.Context, key string) error
+	// List returns the names of the files in a directory, sorted. The list of a directory that does not exist is empty.
+	List(ctx context.Context, key string) ([]string, error)
+}
 
 // maxFile is the size of the largest file that is read, in bytes.
 const maxFile = 256 << 20
