@@ -27,7 +27,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && groupadd --gid 10001 maestro \
  && useradd --uid 10001 --gid 10001 --home-dir /var/maestro --no-create-home --shell /usr/sbin/nologin maestro \
- && install -d -o maestro -g maestro -m 0700 /var/maestro /var/maestro/state
+ && install -d -o maestro -g maestro -m 0700 /var/maestro /var/maestro/state /var/maestro/content
 COPY --from=build /out/ /usr/local/bin/
 # Numbers, so that an orchestrator sees that it is not root.
 USER 10001:10001
@@ -37,7 +37,7 @@ ENV MAESTRO_STATE_DIR=/var/maestro/state \
     MAESTRO_HEALTH_PORT=8081 \
     MAESTRO_METRICS_ADDRESS=0.0.0.0:9464
 # No VOLUME: it would hide what is mounted at /var/maestro. A named volume that is
-# mounted at the state directory takes its owner from this directory. A directory of the host that
+# mounted at the state directory or at /var/maestro/content takes its owner from these directories. A directory of the host that
 # is mounted here has to belong to user 10001, with mode 0700.
 EXPOSE 8081 9464
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["maestro-worker", "health"]

@@ -41,7 +41,7 @@ func TestKubeScoreFindsNoFault(t *testing.T) {
 		"--exit-one-on-warning",
 		"--ignore-test", "container-image-pull-policy,deployment-has-host-podantiaffinity", "--enable-optional-test",
 		"container-seccomp-profile",
-		"kubernetes/agents.yaml", "kubernetes/store.yaml", "kubernetes/network.yaml", "kubernetes/worker.yaml",
+		"kubernetes/agents.yaml", "kubernetes/network.yaml", "kubernetes/worker.yaml",
 		"kubernetes/dashboard.yaml", "kubernetes/namespace.yaml")
 	require.Contains(t, said, "[OK] maestro-worker apps/v1/Deployment")
 	require.Contains(t, said, "[OK] maestro-dashboard apps/v1/Deployment")

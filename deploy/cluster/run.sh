@@ -233,15 +233,6 @@ start_postgresql() {
 	await PostgreSQL "$last" "$postgresql/pg_isready" -q -h "$host" -p "${ports[DB_PORT]}" -U temporal
 }
 
-# create_database makes the database of Maestro's state.
-create_database() {
-	export PGPASSWORD=$password
-	if ! "$postgresql/psql" -qAt -h "$host" -p "${ports[DB_PORT]}" -U temporal -d postgres \
-		-c "select 1 from pg_database where datname = 'maestro'" 2>>"$dir/log/postgresql.log" | grep -q 1; then
-		"$postgresql/createdb" -h "$host" -p "${ports[DB_PORT]}" -U temporal maestro
-	fi
-}
-
 # start_temporal starts the server by the variables that its image takes, too.
 start_temporal() {
 	local name settings=(
@@ -266,8 +257,7 @@ start_worker() {
 
 start_all() {
 	start_postgresql
-	create_database
-	export TEMPORAL_ADDRESS=$host:${ports[FRONTEND_GRPC_PORT]} MAESTRO_AGENTS=$agents MAESTRO_CONTENT=file://$dir/content \
+	export PGPASSWORD=$password TEMPORAL_ADDRESS=$host:${ports[FRONTEND_GRPC_PORT]} MAESTRO_AGENTS=$agents MAESTRO_CONTENT=file://$dir/content \
 		MAESTRO_STORE="postgres://temporal@$host:${ports[DB_PORT]}/maestro?sslmode=disable" MAESTRO_STATE_DIR=$dir/commands
 	start_temporal
 	local n

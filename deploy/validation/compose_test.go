@@ -153,28 +153,37 @@ func TestServicesAreConfined(t *testing.T) {
 	}
 }
 
-func TestTwoWorkersShareAStore(t *testing.T) {
+// TestTwoWorkersAreTwoHosts: they share a database and a volume with the content, and nothing else.
+func TestTwoWorkersAreTwoHosts(t *testing.T) {
 	t.Parallel()
 	all := workers(t)
 	require.Len(t, all, 2)
-	var hosts, stores []string
+	var hosts, own, shared []string
 	for name, worker := range all {
 		hosts = append(hosts, worker.Hostname)
 		for _, v := range worker.Volumes {
-			if v.Target == *worker.Environment["MAESTRO_STATE_DIR"] {
-				require.Equal(t, types.VolumeTypeVolume, v.Type, name)
-				require.False(t, v.ReadOnly, name)
-				stores = append(stores, v.Source)
+			switch v.Target {
+			case *worker.Environment["MAESTRO_STATE_DIR"]:
+				own = append(own, v.Source)
+			case strings.TrimPrefix(*worker.Environment["MAESTRO_CONTENT"], "file://"):
+				shared = append(shared, v.Source)
+			default:
+				continue
 			}
+			require.Equal(t, types.VolumeTypeVolume, v.Type, name)
+			require.False(t, v.ReadOnly, name)
+			require.Contains(t, project(t).Volumes, v.Source)
 		}
 		require.GreaterOrEqual(t, time.Duration(*worker.StopGracePeriod), 30*time.Second, "%s: drain and what a stop needs besides",
 			name)
 	}
 	slices.Sort(hosts)
-	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "slots in the store go by host names")
-	require.Len(t, stores, 2)
-	require.Equal(t, stores[0], stores[1])
-	require.Contains(t, project(t).Volumes, stores[0])
+	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "a worker takes up its own work by the name of its host")
+	require.Len(t, own, 2)
+	require.NotEqual(t, own[0], own[1])
+	require.Len(t, shared, 2)
+	require.Equal(t, shared[0], shared[1])
+	require.Equal(t, all["worker-1"].Environment["MAESTRO_STORE"], all["worker-2"].Environment["MAESTRO_STORE"])
 }
 
 func TestPrometheusHasItsConfigurationAndTheWorkers(t *testing.T) {

@@ -24,7 +24,6 @@ type cluster struct {
 	yaml       []byte
 	accounts   []corev1.ServiceAccount
 	configs    []corev1.ConfigMap
-	claims     []corev1.PersistentVolumeClaim
 	networks   []networkingv1.NetworkPolicy
 	budgets    []policyv1.PodDisruptionBudget
 	services   []corev1.Service
@@ -55,8 +54,6 @@ func buildFrom(t *testing.T, dir string) cluster {
 			c.accounts = append(c.accounts, strictly[corev1.ServiceAccount](t, document))
 		case "v1 ConfigMap":
 			c.configs = append(c.configs, strictly[corev1.ConfigMap](t, document))
-		case "v1 PersistentVolumeClaim":
-			c.claims = append(c.claims, strictly[corev1.PersistentVolumeClaim](t, document))
 		case "networking.k8s.io/v1 NetworkPolicy":
 			c.networks = append(c.networks, strictly[networkingv1.NetworkPolicy](t, document))
 		case "policy/v1 PodDisruptionBudget":
@@ -100,8 +97,8 @@ func TestManifestsNameEachOther(t *testing.T) {
 	for _, v := range pod.Spec.Volumes {
 		require.Contains(t, mounts, v.Name, "nothing mounts volume %s", v.Name)
 		switch {
-		case v.PersistentVolumeClaim != nil:
-			require.Equal(t, c.claims[0].Name, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			require.Equal(t, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, v.Ephemeral.VolumeClaimTemplate.Spec.AccessModes)
 		case v.ConfigMap != nil:
 			require.Equal(t, c.configs[0].Name, v.ConfigMap.Name)
 			require.Contains(t, c.configs[0].Data, "agents.yaml")
@@ -109,9 +106,8 @@ func TestManifestsNameEachOther(t *testing.T) {
 	}
 	require.Len(t, mounts, len(pod.Spec.Volumes))
 	require.Greater(t, *c.deployment.Spec.Replicas, int32(1))
-	require.Equal(t, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, c.claims[0].Spec.AccessModes)
-	together := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
-	require.Equal(t, "kubernetes.io/hostname", together.TopologyKey, "the pods that share the store are on one node")
+	apart := pod.Spec.TopologySpreadConstraints[0]
+	require.Equal(t, "kubernetes.io/hostname", apart.TopologyKey, "the pods share no volume, and may be on different nodes")
 
 	named := map[string]bool{}
 	for _, p := range pod.Spec.Containers[0].Ports {
@@ -123,7 +119,7 @@ func TestManifestsNameEachOther(t *testing.T) {
 	for what, selector := range map[string]*metav1.LabelSelector{
 		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector,
 		"network":  &c.network(t, "maestro-worker").Spec.PodSelector,
-		"affinity": together.LabelSelector,
+		"spread":   apart.LabelSelector,
 	} {
 		chosen, err := metav1.LabelSelectorAsSelector(selector)
 		require.NoError(t, err)
@@ -171,7 +167,7 @@ func TestTheDashboardAndTheJobReachWhatTheWorkersReach(t *testing.T) {
 	}
 	pod := c.dashboard.Spec.Template
 	require.Equal(t, want["MAESTRO_STATE_DIR"], variables(pod.Spec)["MAESTRO_STATE_DIR"])
-	require.Equal(t, worker.Volumes[0], pod.Spec.Volumes[0], "the store")
+	require.Equal(t, worker.Containers[0].EnvFrom[0], pod.Spec.Containers[0].EnvFrom[0], "where the store is")
 	require.Equal(t, worker.Containers[0].VolumeMounts[0], pod.Spec.Containers[0].VolumeMounts[0])
 	require.Len(t, c.services, 1)
 	require.True(t, labels.SelectorFromSet(c.services[0].Spec.Selector).Matches(labels.Set(pod.Labels)))

@@ -219,7 +219,14 @@ func (w *world) startWorker() *process {
 
 func (w *world) serves(worker *process) *process {
 	w.t.Helper()
-	w.eventually("the worker serves", func() bool { return strings.Contains(worker.output.String(), "worker serves") })
+	w.eventually("the worker serves", func() bool {
+		select {
+		case <-worker.done:
+			require.Fail(w.t, "the worker has ended")
+		default:
+		}
+		return strings.Contains(worker.output.String(), "worker serves")
+	})
 	return worker
 }
 

@@ -20,8 +20,9 @@ import (
 
 // tickingAgent notes every 100 ms that it is at work, for longer than a lease lasts.
 const tickingAgent = `version: 1
+isolation: none
 agents:
-  coder: {kind: command, isolation: none, timeout: 10m, argv: [/bin/sh, -c, "for i in $(seq 800); do echo $$ >> $LEDGER/ticks; sleep 0.1; done; echo made > made.txt"], env: {LEDGER: %s}}
+  coder: {kind: command, timeout: 10m, argv: [/bin/sh, -c, "for i in $(seq 800); do echo $$ >> LEDGER; sleep 0.1; done; echo made > made.txt"]}
 `
 
 const oneTeam = `version: 1
@@ -49,7 +50,7 @@ func newHosts(t *testing.T, postgres *postgrestest.Server) *hosts {
 	t.Helper()
 	w := newWorldAlone(t)
 	h := &hosts{world: w, postgres: postgres, database: postgres.NewDatabase()}
-	w.write("agents.yaml", strings.Replace(tickingAgent, "%s", filepath.Dir(w.ledger("x")), 1))
+	w.write("agents.yaml", strings.Replace(tickingAgent, "LEDGER", w.ledger("ticks"), 1))
 	content := filepath.Join(w.dir, "content")
 	require.NoError(t, os.Mkdir(content, 0o700))
 	w.location = store.Location{Database: h.database, Content: "file://" + content}
