@@ -9,11 +9,11 @@ import (
 // LeaseHolds, and of what an extension takes to reach the process and the process to end the agent, is less than LeaseLasts.
 const (
 	// LeaseLasts is how long after its last renewal another host may take a lease, by the database's clock.
-	LeaseLasts = time.Minute
+	LeaseLasts = 40 * time.Second
 	// LeaseRenewEvery is how often the holder renews it.
 	LeaseRenewEvery = 5 * time.Second
 	// LeaseHolds is how long a renewal lets the work go on.
-	LeaseHolds = 45 * time.Second
+	LeaseHolds = 28 * time.Second
 	// HeartbeatHolds is how long a heartbeat that Temporal has accepted lets the work go on: until Temporal's timeout of
 	// heartbeats, nobody else is asked to do the work.
 	HeartbeatHolds = 20 * time.Second

@@ -3,6 +3,7 @@
 package system
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,26 +19,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
 )
 
-// tickingAgent notes every 100 ms that it is at work, for longer than a lease lasts.
-const tickingAgent = `version: 1
-isolation: none
-agents:
-  coder: {kind: command, timeout: 10m, argv: [/bin/sh, -c, "for i in $(seq 800); do echo $$ >> LEDGER; sleep 0.1; done; echo made > made.txt"]}
-`
-
-const oneTeam = `version: 1
-name: one
-personas: {builder: {role: Builder, agent: coder, instructions: Build it.}}
-phases: [{name: build, personas: [builder], produces: [made.txt]}]
-`
-
-// hosts is a world with two hosts, which have nothing in common but a database and content, and reach the database and Temporal
-// by proxies of their own.
+// hosts is a world with several hosts, which have nothing in common but a database and content, and reach the database and
+// Temporal by proxies of their own.
 type hosts struct {
 	*world
 	postgres *postgrestest.Server
-	database string
-	first    *host
 }
 
 // host is a host with one worker.
@@ -46,89 +32,90 @@ type host struct {
 	database, temporal *postgrestest.Proxy
 }
 
-func newHosts(t *testing.T, postgres *postgrestest.Server) *hosts {
+func newHosts(t *testing.T) *hosts {
 	t.Helper()
-	w := newWorldAlone(t)
-	h := &hosts{world: w, postgres: postgres, database: postgres.NewDatabase()}
-	w.write("agents.yaml", strings.Replace(tickingAgent, "LEDGER", w.ledger("ticks"), 1))
-	content := filepath.Join(w.dir, "content")
-	require.NoError(t, os.Mkdir(content, 0o700))
-	w.location = store.Location{Database: h.database, Content: "file://" + content}
-	h.first = h.start("first")
+	h := &hosts{newWorldAlone(t), postgrestest.Start(t)}
+	h.location = store.Location{Database: h.postgres.NewDatabase(), Content: "file://" + filepath.Join(h.dir, "content")}
 	return h
 }
 
-// start starts a host with its worker.
-func (h *hosts) start(name string) *host {
+// start starts a host whose worker offers agents. Each notes every 100 ms that it is at work, for longer than a lease lasts.
+func (h *hosts) start(name string, agents ...string) *host {
 	h.t.Helper()
+	file := "version: 1\nisolation: none\n" + h.mounts() + "\nagents:\n"
+	for _, agent := range agents {
+		file += fmt.Sprintf("  %s: {kind: command, timeout: 10m, argv: [/bin/sh, -c, 'for i in $(seq 600); do echo $$ >> %s; sleep 0.1; "+
+			"done; echo made > made.txt']}\n", agent, h.ledger(agent))
+	}
 	one := &host{database: postgrestest.StartProxy(h.t, h.postgres.Address), temporal: postgrestest.StartProxy(h.t, h.address)}
 	one.worker = h.serves(h.startWith([]string{
+		"MAESTRO_AGENTS=" + h.write(name+".yaml", file),
 		"MAESTRO_STATE_DIR=" + filepath.Join(h.dir, name), "TEMPORAL_ADDRESS=" + one.temporal.Address,
-		"MAESTRO_STORE=" + strings.Replace(h.database, h.postgres.Address, one.database.Address, 1),
+		"MAESTRO_STORE=" + strings.Replace(h.location.Database, h.postgres.Address, one.database.Address, 1),
 	}, filepath.Join(programs, "maestro-worker"), "--drain", "1s"))
 	return one
 }
 
-// ticks are the processes of agents that were at work, in the order in which they noted it.
-func (h *hosts) ticks() (agents []string, count int) {
+// processes are those of an agent that were at work, in the order in which they noted it.
+func (h *hosts) processesOf(agent string) []string {
 	h.t.Helper()
-	data, err := os.ReadFile(h.ledger("ticks"))
+	data, err := os.ReadFile(h.ledger(agent))
 	if os.IsNotExist(err) {
-		return nil, 0
+		return nil
 	}
 	require.NoError(h.t, err)
-	all := strings.Fields(string(data))
-	return slices.Compact(slices.Clone(all)), len(all)
+	return slices.Compact(strings.Fields(string(data)))
 }
 
-// TestNoTwoHostsExecuteAnAssignment lets the host of an agent fail in different ways while a second host serves the same queue.
+// TestNoTwoHostsExecuteAnAssignment lets hosts fail in different ways while their agents work, and another host serves the same
+// queues: an agent has ended before another one begins.
 func TestNoTwoHostsExecuteAnAssignment(t *testing.T) {
 	t.Parallel()
-	postgres := postgrestest.Start(t)
-	for name, c := range map[string]struct {
-		fail func(*hosts)
-		heal func(*hosts)
-		// agents is how many agents do the work, one after the other.
-		agents int
+	h := newHosts(t)
+	failures := map[string]struct {
+		fail, heal func(*host)
+		// processes is how many do the work, one after the other.
+		processes int
 	}{
-		"its worker is killed":                  {func(h *hosts) { h.first.worker.kill() }, nil, 2},
-		"it is stopped for longer than a lease": {func(h *hosts) { h.first.worker.signal(syscall.SIGSTOP) }, func(h *hosts) { h.first.worker.signal(syscall.SIGCONT) }, 2},
-		"it does not reach the database": {
-			func(h *hosts) { h.first.database.SetDown(true) },
-			func(h *hosts) { h.first.database.SetDown(false) }, 1,
+		"killed":  {func(o *host) { o.worker.kill() }, func(*host) {}, 2},
+		"stopped": {func(o *host) { o.worker.signal(syscall.SIGSTOP) }, func(o *host) { o.worker.signal(syscall.SIGCONT) }, 2},
+		"no-database": {
+			func(o *host) { o.database.SetDown(true) },
+			func(o *host) { o.database.SetDown(false) }, 1,
 		},
-		"it does not reach Temporal": {
-			func(h *hosts) { h.first.temporal.SetDown(true) },
-			func(h *hosts) { h.first.temporal.SetDown(false) }, 1,
+		"no-temporal": {
+			func(o *host) { o.temporal.SetDown(true) },
+			func(o *host) { o.temporal.SetDown(false) }, 1,
 		},
-		"it reaches neither": {
-			func(h *hosts) { h.first.database.SetDown(true); h.first.temporal.SetDown(true) },
-			func(h *hosts) { h.first.database.SetDown(false); h.first.temporal.SetDown(false) }, 2,
+		"neither": {
+			func(o *host) { o.database.SetDown(true); o.temporal.SetDown(true) },
+			func(o *host) { o.database.SetDown(false); o.temporal.SetDown(false) }, 2,
 		},
-		"Temporal is killed": {func(h *hosts) { h.server.kill() }, func(h *hosts) { h.startServer() }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newHosts(t, postgres)
-			h.must("run", h.write("team.yaml", oneTeam), "Build it.", "--session", "one")
-			h.eventually("the agent works", func() bool { _, n := h.ticks(); return n > 0 })
-			second := h.start("second")
-			c.fail(h)
-			if c.heal != nil {
-				failed := time.Now()
-				h.eventually("the failure lasts", func() bool {
-					agents, _ := h.ticks()
-					return len(agents) > 1 || time.Since(failed) > session.LeaseLasts+15*time.Second
-				})
-				c.heal(h)
-			}
-			s := h.completes("one")
-			agents, _ := h.ticks()
-			require.Len(t, agents, c.agents, "agents, each of which had ended before the next began")
-			require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
-			require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
-			h.must("checkpoints", "verify", "--all")
-			_ = second
-		})
 	}
+	first, agents := map[string]*host{}, []string{}
+	for name := range failures {
+		first[name], agents = h.start("host-"+name, name), append(agents, name)
+		team := fmt.Sprintf("version: 1\nname: one\npersonas: {builder: {role: Builder, agent: %s, instructions: Build it.}}\n"+
+			"phases: [{name: build, personas: [builder], produces: [made.txt]}]\n", name)
+		h.must("run", h.write(name+"-team.yaml", team), "Build it.", "--session", name)
+	}
+	for name := range failures {
+		h.eventually("the agent works", func() bool { return len(h.processesOf(name)) > 0 })
+	}
+	h.start("other", agents...)
+	failed := time.Now()
+	for name, f := range failures {
+		f.fail(first[name])
+	}
+	h.eventually("the failure lasts", func() bool { return time.Since(failed) > session.LeaseLasts+15*time.Second })
+	for name, f := range failures {
+		f.heal(first[name])
+	}
+	for name, f := range failures {
+		s := h.completes(name)
+		require.Len(t, h.processesOf(name), f.processes, "%s: processes, each of which had ended before the next began", name)
+		require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts, name)
+		require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds, name)
+	}
+	h.must("checkpoints", "verify", "--all")
 }
