@@ -154,7 +154,7 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 	case delivery.Push:
 		err = r.push(ctx, false)
 	case delivery.Merge:
-		return out, false, r.merge(ctx)
+		err = r.merge(ctx)
 	}
 	failpoint.Here("pull request changed, not recorded")
 	return out, false, err
