@@ -179,6 +179,8 @@ type Edit struct {
 	// Ready: it is a draft no more, and the reviewers are asked for a review. Names that the host does not know are left out.
 	Ready     bool
 	Reviewers []string
+	// Reopen: it was closed.
+	Reopen bool
 }
 
 // Host is a host of repositories and their pull requests, like GitHub, with the credentials of one account. An error is a

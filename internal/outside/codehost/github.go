@@ -208,8 +208,11 @@ func (g *GitHub) create(ctx context.Context, r githubRepo, p delivery.New) (int,
 // Edit changes a pull request.
 func (g *GitHub) Edit(ctx context.Context, repository string, number int, e delivery.Edit) error {
 	return g.do(ctx, repository, fmt.Sprintf("change pull request %d", number), func(ctx context.Context, r githubRepo) error {
-		if e.Title+e.Body != "" {
+		if e.Title+e.Body != "" || e.Reopen {
 			change := &github.PullRequest{Title: set(e.Title), Body: set(e.Body)}
+			if e.Reopen {
+				change.State = set("open")
+			}
 			if _, _, err := g.api.PullRequests.Edit(ctx, r.owner, r.name, number, change); err != nil {
 				return err
 			}

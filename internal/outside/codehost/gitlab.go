@@ -229,6 +229,9 @@ func (g *GitLab) Edit(ctx context.Context, repository string, number int, e deli
 	if e.Body != "" {
 		change.Description = gitlab.Ptr(withoutActions(e.Body))
 	}
+	if e.Reopen {
+		change.StateEvent = gitlab.Ptr("reopen")
+	}
 	if e.Title != "" || e.Ready { // the title has the mark of a draft, and all reviewers are set at once
 		mr, err := got(g.api.MergeRequests.GetMergeRequest(repository, int64(number), nil, in(ctx)))
 		if err != nil {

@@ -176,7 +176,7 @@ func (r *Repository) getPull(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
-	var in struct{ Title, Body *string }
+	var in struct{ Title, Body, State *string }
 	p := r.ofPull(w, req)
 	if p == nil || !decode(w, req, &in) {
 		return
@@ -186,6 +186,14 @@ func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
 	}
 	if in.Body != nil {
 		p.Body = *in.Body
+	}
+	if in.State != nil && *in.State == "open" && p.State == "closed" {
+		if p.Merged || r.sha(p.Branch) == "" {
+			why := "state cannot be changed. The " + p.Branch + " branch has been deleted."
+			failure{http.StatusUnprocessableEntity, "Validation Failed", []string{why}}.write(w)
+			return
+		}
+		p.State, p.head = "open", r.sha(p.Branch)
 	}
 	p.changed = r.s.tick()
 	r.s.event("pull_request", "edited", r, r.s.login(), doc{"number": p.Number, "pull_request": r.pullDoc(p)})
