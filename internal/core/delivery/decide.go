@@ -148,6 +148,8 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 		return wait("%s waits for another review by %s", p.URL, textfmt.FirstOf(objectors(p), 3))
 	case r.Approvals == 0 && len(o.Reviewers) > 0:
 		return wait("%s waits for a review by %s", p.URL, textfmt.FirstOf(o.Reviewers, 3))
+	case p.Mergeable == MergeBehind && o.Merge != spec.MergeNever: // last, because its checks begin anew
+		return Step{Act: MergeBase, Why: "the base has new commits, which the branch has to contain"}
 	case p.Mergeable == MergeUnknown:
 		return wait("waits for the host to say whether %s can be merged", p.URL)
 	case o.Merge == spec.MergeAuto || agreed:
@@ -157,6 +159,8 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 			Act: Ask, Question: AskMerge,
 			Why: fmt.Sprintf("%s can be merged: retry merges it, skip goes on without a merge", p.URL),
 		}
+	case p.Mergeable == MergeBehind:
+		return wait("%s waits for a person to update its branch, and to merge it", p.URL)
 	}
 	return wait("%s is ready, and waits for a person to merge it", p.URL)
 }

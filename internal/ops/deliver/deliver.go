@@ -247,6 +247,11 @@ func (r *run) load(ctx context.Context) error {
 		return err
 	}
 	r.record = row.Record
+	ordered := r.order.Repository + " " + r.order.Base
+	if r.record.State == delivery.Merged && r.record.Ordered != ordered { // it is to be merged elsewhere, too
+		r.record = delivery.Record{}
+	}
+	r.record.Ordered = ordered
 	name, err := r.repository(ctx)
 	if err != nil {
 		return err

@@ -213,7 +213,7 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	b.waits("further comments")
 	b.passes(2 * time.Minute)
 	reasons = b.sendsBack()
-	require.Len(t, reasons, 1)
+	require.Len(t, reasons, 2)
 	require.Contains(t, reasons[0], "ben comments on shout.go:1")
 	require.Contains(t, reasons[0], "> Say why.")
 
@@ -237,6 +237,28 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	again, failure := b.tries()
 	require.Nil(t, failure)
 	require.Equal(t, out.Summary, again.Summary)
+}
+
+// A question is answered by what the agent says, without a commit, and its thread stays open for the person who asked.
+func TestAQuestionGetsAnAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fixing(spec.MergeNever))
+	b.waits("waits for the checks")
+	b.repo.LineComment(1, "ben", "MEMBER", "shout.go", 1, "Why a comment?", 0)
+	b.waits("further comments")
+	b.passes(time.Minute)
+	reasons := b.sendsBack()
+	require.Contains(t, reasons[0], "> Why a comment?")
+	require.Contains(t, reasons[1], "answers a question in its summary")
+	before := b.head()
+	b.does(2, "It says what the flag does.", map[string]string{
+		"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // shout\n",
+	})
+	b.waits("waits for a person to merge it")
+	require.Equal(t, before, b.head())
+	require.Len(t, b.pull().LineComments, 2)
+	require.Regexp(t, `^ben: It says what the flag does\.\n<!-- `, b.pull().LineComments[1])
+	require.Empty(t, b.pull().ResolvedThreads)
 }
 
 // Whatever reply is lost, the effect happens once.
@@ -380,6 +402,19 @@ func TestWhatPeopleDo(t *testing.T) {
 		require.Nil(t, failure)
 		require.Contains(t, out.Summary, "without the rework since then")
 		require.Equal(t, before, b.head())
+	})
+	t.Run("it is merged, and to be delivered into another base, too", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		b.git.Commit(shop, "stable", map[string]string{"CHANGES": "none\n"}, "stable")
+		ready(b)
+		_, failure := b.tries()
+		require.Nil(t, failure)
+		b.order.Base = "stable"
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "pull/2")
+		require.Equal(t, "package main // shout\n", b.git.Files(shop, "stable")["shout.go"])
 	})
 	t.Run("who requests changes sees the rework", func(t *testing.T) {
 		t.Parallel()

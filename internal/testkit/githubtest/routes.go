@@ -44,6 +44,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /check-runs/{id}/annotations":         (*Repository).listAnnotations,
 		"POST /check-suites/{id}/rerequest":        (*Repository).rerequest,
 		"GET /actions/runs":                        (*Repository).listRuns,
+		"GET /actions/runs/{id}/jobs":              (*Repository).listJobs,
 		"GET /actions/jobs/{id}":                   (*Repository).getJob,
 		"GET /actions/jobs/{id}/logs":              (*Repository).getLog,
 		"POST /actions/jobs/{id}/rerun":            (*Repository).rerun,
@@ -129,7 +130,9 @@ func (r *Repository) listPulls(w http.ResponseWriter, req *http.Request) {
 	for _, p := range slices.Backward(r.pulls) {
 		// GitHub ignores a filter that it does not understand.
 		if (!ok || owner == r.owner && branch == p.Branch) && (q.Get("state") == "all" || p.State == "open") {
-			docs = append(docs, r.pullDoc(p))
+			if base := q.Get("base"); base == "" || base == p.Base {
+				docs = append(docs, r.pullDoc(p))
+			}
 		}
 	}
 	writePage(w, req, docs, list[doc])
