@@ -305,7 +305,9 @@ func (a *attempt) basis(ctx context.Context) (session.Basis, error) {
 	if err != nil {
 		return session.Basis{}, err
 	}
-	return session.BasisOf(a.in.AssignmentID, persona, own, a.session.checkpoint.Requirement, a.in.Input, a.decisions()), nil
+	phase, _ := a.session.team.Phase(a.in.Phase)
+	return session.BasisOf(a.in.AssignmentID, persona, own, a.session.checkpoint.Requirement, a.in.Input, a.decisions()).
+		DeliveredTo(phase.Deliver), nil
 }
 
 // decisions returns the decisions that are passed to the attempt.

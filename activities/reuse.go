@@ -75,7 +75,8 @@ func (v *reuse) stale(a finished, id spec.AssignmentID) (string, error) {
 		return "", nil
 	}
 	persona := v.team.Personas[id.Persona]
-	now := session.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, v.decisions(v.withAbove()))
+	now := session.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, v.decisions(v.withAbove())).
+		DeliveredTo(v.phase.Deliver)
 	if parts := now.Changed(*a.Basis); len(parts) > 0 {
 		return "changed: " + strings.Join(parts, ", "), nil
 	}

@@ -178,6 +178,8 @@ func (s *sessionRun) openRequest(ctx workflow.Context, r *request) *request {
 	if r.Kind.OfPhase() {
 		who = string(r.Kind)
 	}
+	phase, _ := s.Team.Phase(r.Phase)
+	r.Actions = answersOf(phase, r.Actions)
 	base := r.Phase + "." + who
 	s.opened[base]++
 	r.ID = fmt.Sprintf("%s.%d%s", base, s.opened[base], requestSuffix(workflow.GetInfo(ctx), s.Status.Run))
@@ -193,6 +195,14 @@ func (s *sessionRun) openRequest(ctx workflow.Context, r *request) *request {
 	s.showRequests()
 	s.watchRequest(ctx, r)
 	return r
+}
+
+// answersOf are those of some answers that a request about a phase takes: a delivery has no files of its own.
+func answersOf(p spec.Phase, actions []session.Action) []session.Action {
+	if p.Deliver == nil {
+		return actions
+	}
+	return slices.DeleteFunc(slices.Clone(actions), func(a session.Action) bool { return a.Rule().NeedsFiles })
 }
 
 // findHandedOver finds a request of an earlier run that nothing waits for yet; nil if there is

@@ -164,3 +164,15 @@ func TestTheNextRunHasTheWholeState(t *testing.T) {
 	require.Same(t, next.Requests[1], got.Assignments[1].notice)
 	require.Len(t, next.Status.Help, 2)
 }
+
+// TestADeliveryTakesNoFiles: the request says which answers it takes.
+func TestADeliveryTakesNoFiles(t *testing.T) {
+	t.Parallel()
+	all := session.ForHelp.Rule().Actions
+	require.Equal(t, all, answersOf(spec.Phase{Name: "build"}, all))
+	r := &request{Request: session.Request{ID: "ship.delivery.1", Kind: session.ForHelp}}
+	r.Actions = answersOf(spec.Phase{Name: "ship", Deliver: &spec.Deliver{}}, all)
+	err := r.checkAnswer(session.Answer{Action: session.AnswerSupply, Files: "f"}, "s")
+	require.ErrorContains(t, err, `request ship.delivery.1 cannot be answered with action "supply"; it takes retry, skip, abort`)
+	require.Contains(t, session.ForHelp.Rule().Actions, session.AnswerSupply)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/ops/deliver"
@@ -79,6 +80,7 @@ func (c *codeHosts) host(name string) (delivery.Host, error) {
 	if known, ok := c.known[name]; ok && known.settings == sum {
 		return known.host, nil
 	}
+	c.worker.mask(secrets.Secret{Name: "the credentials of agent " + name, Value: settings.Token + settings.Key})
 	made, err := c.worker.newCodeHost(settings)
 	if err != nil {
 		return nil, failures.Failf(failures.Auth, "agent %s: %v", name, err)

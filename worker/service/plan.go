@@ -57,7 +57,7 @@ func (w *Worker) newPlan(cfg agent.Config) (*plan, error) {
 	if p.set, err = agent.New(cfg, o); err != nil {
 		return nil, fmt.Errorf("worker file: %w", err)
 	}
-	w.mask(p.set.Secrets())
+	w.mask(p.set.Secrets().Secrets()...)
 	if p.agents = w.Agents; p.agents == nil {
 		p.agents = p.set
 	}
@@ -153,8 +153,9 @@ func (w *Worker) use(p *plan) {
 }
 
 // mask adds secrets to those that are masked.
-func (w *Worker) mask(more *secrets.Set) {
-	all := more.Secrets()
+func (w *Worker) mask(all ...secrets.Secret) {
+	w.masking.Lock()
+	defer w.masking.Unlock()
 	if known := w.secrets.Load(); known != nil {
 		all = append(all, known.Secrets()...)
 	}

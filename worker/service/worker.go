@@ -107,10 +107,12 @@ type Worker struct {
 	stopping chan struct{}
 	// refused receives the error that stopped the polling of a queue; it ends the worker.
 	refused chan error
-	// plan is the newest one, and secrets are those of all plans so far: running work may still have those of an older
-	// one. Only the main loop changes them.
-	plan    atomic.Pointer[plan]
+	// plan is the newest one. Only the main loop changes it.
+	plan atomic.Pointer[plan]
+	// secrets are those of all plans so far, because running work may still have those of an older one, and the renewed ones of
+	// deliveries. They change under masking.
 	secrets atomic.Pointer[secrets.Set]
+	masking sync.Mutex
 }
 
 // Build makes the worker: its store, its agents and its slot among the store's

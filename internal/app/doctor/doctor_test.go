@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -157,5 +158,23 @@ func TestRemediesInAContainer(t *testing.T) {
 		f := (&host{Options: Options{Container: true}}).examine(t.Context(), table)[0]
 		require.Equal(t, c.remedy, f.Remedy)
 		require.Equal(t, c.left, f.Command)
+	}
+}
+
+// TestAnOldGitIsNamedWhereWorkIsDelivered looks at versions as git says them.
+func TestAnOldGitIsNamedWhereWorkIsDelivered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for version, old := range map[string]bool{
+		"git version 2.37.4": true, "git version 1.9": true, "git version 2.39.5 (Apple Git-154)": false, "git version 3.0.0": false,
+		"something else": false,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\necho '"+version+"'\n"), 0o700))
+		h := &host{Options: Options{Getenv: func(name string) string { return map[string]string{"PATH": dir, "TOKEN": "x"}[name] }}}
+		h.config = &agent.Config{Agents: map[string]agent.Definition{"github": {Kind: agent.KindDelivery, TokenEnv: "TOKEN"}}}
+		found := programs(t.Context(), h)
+		require.Len(t, found, 1, version)
+		require.Equal(t, old, found[0].Result == Bad, version)
+		require.Equal(t, old, strings.Contains(found[0].Message, version+" is older than 2.38"), found[0].Message)
 	}
 }

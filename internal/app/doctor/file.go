@@ -80,7 +80,7 @@ func webhook(_ context.Context, h *host) []control.Finding {
 }
 
 // programs checks the programs and variables that the file needs.
-func programs(_ context.Context, h *host) (found []control.Finding) {
+func programs(ctx context.Context, h *host) (found []control.Finding) {
 	short := map[string]bool{}
 	for _, lack := range h.config.Shortages(h.Getenv) {
 		result := Warning
@@ -90,11 +90,26 @@ func programs(_ context.Context, h *host) (found []control.Finding) {
 		short[lack.Of] = true
 		found = append(found, about(lack.Of+" in file", with(finding(result, lack.Remedy, "%s", lack.Message), lack.Command))...)
 	}
+	for name, d := range h.config.Agents {
+		version, err := h.versionOf(ctx, "git")
+		if d.Kind == agent.KindDelivery && err == nil && isOld(version) {
+			short["agent "+name] = true
+			found = append(found, about("agent "+name+" in file", bad("install a newer one", "%s is older than 2.38, so that nothing can be "+
+				"delivered", version))...)
+		}
+	}
 	fine := slices.DeleteFunc(slices.Sorted(maps.Keys(h.config.Agents)), func(name string) bool { return short["agent "+name] })
 	if len(fine) > 0 {
 		found = append(found, ok("programs of agents %s are installed, and their variables are set", strings.Join(fine, ", "))...)
 	}
 	return found
+}
+
+// isOld reports whether a git cannot merge without a working tree.
+func isOld(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "git version %d.%d", &major, &minor)
+	return n == 2 && (major < 2 || major == 2 && minor < 38)
 }
 
 // presets names the versions of the programs of presets.

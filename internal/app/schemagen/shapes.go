@@ -75,9 +75,9 @@ var shapes = map[string]shape{
 	}},
 	"repository": {"repository", []check{
 		{not, `://|^git@`, "is an address; write the name alone, like acme/shop"},
-		{not, `\.git$|\.\.`, "ends in .git or has .. in it, which no repository's name does; leave that out"},
+		{not, `\.git$|\.\.|/\.(/|$)`, "ends in .git, or has . or .. in it, which no repository's name does; leave that out"},
 		{
-			must, `^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)+$`,
+			must, `^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_.][A-Za-z0-9_.\-]*)+$`,
 			"is not the name of a repository; write it like acme/shop, or group/subgroup/shop on GitLab",
 		},
 	}},

@@ -80,15 +80,16 @@ func Decide(o Order, p PullRequest, r Record, now time.Time) Step {
 	switch {
 	case p.State == Merged:
 		return Step{Act: Finish}
-	case p.State == Closed:
-		return Step{Act: Ask, Question: AskReopen, Why: closedText(p)}
 	case p.Head == "" && agreed(AskBranch):
 		return Step{Act: Push}
-	case p.Head == "":
+	case p.Head == "": // GitHub has closed it then, too
 		return Step{
 			Act: Ask, Question: AskBranch,
-			Why: fmt.Sprintf("branch %s of %s was deleted; retry pushes it again", p.Branch, p.URL),
+			Why: fmt.Sprintf("branch %s of %s was deleted; retry pushes it again, and reopens what was closed; skip goes on without a "+
+				"merge", p.Branch, p.URL),
 		}
+	case p.State == Closed:
+		return Step{Act: Ask, Question: AskReopen, Why: closedText(p)}
 	}
 	feedback := findFeedback(p, r)
 	pending := count(p.Checks, CheckPending)
@@ -143,8 +144,12 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 		return wait("%s is in the merge queue", p.URL)
 	case len(p.Blocked) > 0:
 		return wait("%s waits: %s", p.URL, textfmt.Shorten(safetext.Line(strings.Join(p.Blocked, "; ")), 400))
+	case len(objectors(p)) > 0:
+		return wait("%s waits for another review by %s", p.URL, textfmt.FirstOf(objectors(p), 3))
 	case r.Approvals == 0 && len(o.Reviewers) > 0:
 		return wait("%s waits for a review by %s", p.URL, textfmt.FirstOf(o.Reviewers, 3))
+	case p.Mergeable == MergeBehind && o.Merge != spec.MergeNever: // last, because its checks begin anew
+		return Step{Act: MergeBase, Why: "the base has new commits, which the branch has to contain"}
 	case p.Mergeable == MergeUnknown:
 		return wait("waits for the host to say whether %s can be merged", p.URL)
 	case o.Merge == spec.MergeAuto || agreed:
@@ -154,8 +159,20 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 			Act: Ask, Question: AskMerge,
 			Why: fmt.Sprintf("%s can be merged: retry merges it, skip goes on without a merge", p.URL),
 		}
+	case p.Mergeable == MergeBehind:
+		return wait("%s waits for a person to update its branch, and to merge it", p.URL)
 	}
 	return wait("%s is ready, and waits for a person to merge it", p.URL)
+}
+
+// objectors are the trusted persons whose newest review requests changes. That was sent back, and they have to see the rework.
+func objectors(p PullRequest) (names []string) {
+	for _, review := range p.Reviews {
+		if review.Verdict == ChangesRequested && review.By.Trusted && !review.By.Self {
+			names = append(names, name(review.By))
+		}
+	}
+	return names
 }
 
 // untilLook returns the time until the next look.

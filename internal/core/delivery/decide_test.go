@@ -153,6 +153,7 @@ func TestFeedbackOfPeople(t *testing.T) {
 	reasons := Feedback(p, step, nil)
 	require.Equal(t, []string{
 		"ann requests changes:\n> Use a table.", "ann comments on a.go:3:\n> +x := 1\n> Name it.", "ann writes:\n> why two loops?",
+		"The work answers a question in its summary, and changes files only where a change is asked for.",
 	}, reasons)
 
 	fresh := known(nil) // a restored database does not know what was sent

@@ -25,6 +25,8 @@ const (
 	MergeUnknown   Mergeable = ""
 	MergeClean     Mergeable = "clean"
 	MergeConflicts Mergeable = "conflicts"
+	// MergeBehind: the host wants the newest commits of the base in the branch first.
+	MergeBehind Mergeable = "behind"
 )
 
 // PullRequest is a pull request as one look at it found it. All texts are what others have written: data, and never
@@ -179,6 +181,8 @@ type Edit struct {
 	// Ready: it is a draft no more, and the reviewers are asked for a review. Names that the host does not know are left out.
 	Ready     bool
 	Reviewers []string
+	// Reopen: it was closed.
+	Reopen bool
 }
 
 // Host is a host of repositories and their pull requests, like GitHub, with the credentials of one account. An error is a
@@ -195,8 +199,9 @@ type Host interface {
 	Repository(ctx context.Context, name string) (Repository, error)
 	// Remote returns how git reaches the repository.
 	Remote(ctx context.Context, repository string) (Remote, error)
-	// Find returns the number of the newest pull request of a branch of the repository itself, never of a fork; 0: there is none.
-	Find(ctx context.Context, repository, branch string) (number int, err error)
+	// Find returns the number of the newest pull request of a branch of the repository itself, never of a fork, into a base; 0:
+	// there is none.
+	Find(ctx context.Context, repository, branch, base string) (number int, err error)
 	Open(ctx context.Context, repository string, p New) (number int, err error)
 	// Look returns the pull request with all that [Decide] needs. It uses conditional requests.
 	Look(ctx context.Context, repository string, number int) (PullRequest, error)

@@ -10,6 +10,8 @@ import (
 type Record struct {
 	// Host is the agent that delivers, Repository where to.
 	Host, Repository string
+	// Ordered is the repository and the base that the team named.
+	Ordered string
 	// Number and URL are those of the pull request; zero and empty: it is not open yet.
 	Number       int
 	URL          string

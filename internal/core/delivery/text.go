@@ -118,14 +118,14 @@ func answeredItems(sessionID string, p PullRequest) (items []string) {
 	return items
 }
 
-// ReplyText answers a comment after its rework. commit is empty if no file has changed.
+// ReplyText answers a comment after its rework. commit is empty if no file has changed: the summary is the answer then.
 func ReplyText(to, commit, summary string) string {
-	text := "No file had to change."
-	if commit != "" {
-		text = "Done in " + commit + "."
-	}
-	if summary = safetext.Line(summary); summary != "" {
-		text += " " + Markdown(summary)
+	text := Markdown(safetext.Line(summary))
+	switch {
+	case commit != "":
+		text = strings.TrimSpace("Done in " + commit + ". " + text)
+	case text == "":
+		text = "No file had to change."
 	}
 	if to == "" {
 		return text
@@ -151,7 +151,9 @@ func Feedback(p PullRequest, s Step, logs map[string]CheckLog) []string {
 		}
 		reasons = append(reasons, text)
 	}
-	reasons = append(reasons, s.Notes...)
+	if reasons = append(reasons, s.Notes...); len(s.Notes) > 0 {
+		reasons = append(reasons, "The work answers a question in its summary, and changes files only where a change is asked for.")
+	}
 	left := session.MaxReasons - 200
 	for i, text := range reasons {
 		share := left / (len(reasons) - i)

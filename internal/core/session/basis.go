@@ -24,6 +24,16 @@ type Basis struct {
 	Input spec.Digest `json:"input"`
 	// Decisions are the decisions that were passed to the work.
 	Decisions spec.Digest `json:"decisions"`
+	// Target is the repository and the base that work is delivered to; empty for other work.
+	Target spec.Digest `json:"target,omitempty"`
+}
+
+// DeliveredTo returns the basis of work in a phase that may deliver; d is nil if it does not.
+func (b Basis) DeliveredTo(d *spec.Deliver) Basis {
+	if d != nil {
+		b.Target = digestOf([]string{d.Repository, d.Base})
+	}
+	return b
 }
 
 // BasisOf computes the basis of an assignment's work.
@@ -65,6 +75,7 @@ func (b Basis) Changed(from Basis) []string {
 		{"requirement", b.Requirement, from.Requirement},
 		{"input files", b.Input, from.Input},
 		{"decisions", b.Decisions, from.Decisions},
+		{"repository or base", b.Target, from.Target},
 	} {
 		if part.now != part.then {
 			parts = append(parts, part.name)

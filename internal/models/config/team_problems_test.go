@@ -92,13 +92,13 @@ func TestRepositoriesAndBranches(t *testing.T) {
 		text := aTeam("", "", "") + "  - {name: ship, deliver: {to: github, " + field + ": " + string(quoted) + "}}\n"
 		return strings.Join(said(t, text, true)["phases[1].deliver."+field], "\n")
 	}
-	for _, good := range []string{"acme/shop", "Acme_2/shop.js", "group/sub-group/deep/shop", "a/b-.c"} {
+	for _, good := range []string{"acme/shop", "Acme_2/shop.js", "group/sub-group/deep/shop", "a/b-.c", "acme/.github"} {
 		require.Empty(t, on("repository", good), good)
 	}
 	for bad, want := range map[string]string{
 		"": "is empty", "shop": "write it like acme/shop", "/acme/shop": "write it like", "acme/shop/": "write it like",
-		"acme//shop": "write it like", "acme/..": "has .. in it", "../acme/shop": "has .. in it", "acme/a..b": "has .. in it",
-		"-acme/shop": "write it like", "acme/-shop": "write it like", "acme/.git": "ends in .git", "acme/.x": "write it like",
+		"acme//shop": "write it like", "acme/..": "has . or .. in it", "../acme/shop": "has . or .. in it", "acme/a..b": "has . or .. in it",
+		"-acme/shop": "write it like", "acme/-shop": "write it like", "acme/.git": "ends in .git", "acme/.": "has . or .. in it", "acme/./x": "has . or .. in it", ".x/acme": "write it like",
 		"acme/sh op": "write it like", "acme/shop\n": "write it like", "acme/shöp": "write it like", "acme/shop.git": "leave that out",
 		"https://github.com/acme/shop": "is an address", "git@github.com:acme/shop": "is an address", "acme/shop?x": "write it like",
 		"a/" + strings.Repeat("b", 254): "has 256 characters",

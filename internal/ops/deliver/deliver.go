@@ -93,7 +93,14 @@ func (r *run) deliver(ctx context.Context) (out session.Outcome, err error) {
 	if r.record.Sending.Pass == r.order.Pass { // the reply of this pass was lost
 		return out, &sentBackError{r.record.Sending.Reasons}
 	}
-	if r.record.Work != string(r.job.Input) {
+	push := r.record.Work != string(r.job.Input)
+	if push && r.record.Number != 0 { // nothing is added to what is merged, closed or gone
+		if err := r.look(ctx); err != nil {
+			return out, err
+		}
+		push = r.pull.State == delivery.Open && r.pull.Head != ""
+	}
+	if push {
 		if err := r.push(ctx, false); err != nil {
 			return out, err
 		}
@@ -152,9 +159,11 @@ func (r *run) take(ctx context.Context, step delivery.Step) (out session.Outcome
 	case delivery.MergeBase:
 		err = r.push(ctx, true)
 	case delivery.Push:
-		err = r.push(ctx, false)
+		if err = r.push(ctx, false); err == nil && r.pull.State == delivery.Closed {
+			err = r.host.Edit(ctx, repository, number, delivery.Edit{Reopen: true})
+		}
 	case delivery.Merge:
-		return out, false, r.merge(ctx)
+		err = r.merge(ctx)
 	}
 	failpoint.Here("pull request changed, not recorded")
 	return out, false, err
@@ -167,6 +176,9 @@ func (r *run) finished() session.Outcome {
 	if r.pull.MergedAs != "" {
 		text += " as " + apply.Short(r.pull.MergedAs)
 		decisions["merge-commit"] = r.pull.MergedAs
+	}
+	if r.record.Work != string(r.job.Input) {
+		text += ", without the rework since then"
 	}
 	return session.Outcome{Summary: textfmt.Shorten(text, session.MaxSummary), Decisions: decisions}
 }
@@ -235,6 +247,11 @@ func (r *run) load(ctx context.Context) error {
 		return err
 	}
 	r.record = row.Record
+	ordered := r.order.Repository + " " + r.order.Base
+	if r.record.State == delivery.Merged && r.record.Ordered != ordered { // it is to be merged elsewhere, too
+		r.record = delivery.Record{}
+	}
+	r.record.Ordered = ordered
 	name, err := r.repository(ctx)
 	if err != nil {
 		return err

@@ -47,13 +47,27 @@ type bench struct {
 
 func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
 	t.Helper()
-	b := &bench{t: t, git: gittest.New(t), key: session.Key{Namespace: "default", Session: "shout-1"}}
-	started := b.git.Create(shop, map[string]string{"main.go": "package main\n", "README": "a shop\n"})
+	b := newWork(t, deliverTo)
 	b.github = githubtest.New(t, githubtest.Options{
 		Git: b.git, GitUser: gittest.User, GitPassword: gittest.Password,
 		Dir: b.git.Dir,
 	})
 	b.repo = b.github.Create(shop)
+	b.order.Source.Remote = b.github.URL + "/" + shop + ".git"
+	host, err := codehost.NewGitHub(codehost.GitHubOptions{
+		URL: b.github.URL, Token: githubtest.Token, Clock: b.now,
+		Version: "test",
+	})
+	require.NoError(t, err)
+	b.d.Host = func(string) (delivery.Host, error) { return host, nil }
+	return b
+}
+
+// newWork is a session with work to deliver, and a repository that no host serves yet.
+func newWork(t *testing.T, deliverTo spec.Deliver) *bench {
+	t.Helper()
+	b := &bench{t: t, git: gittest.New(t), key: session.Key{Namespace: "default", Session: "shout-1"}}
+	started := b.git.Create(shop, map[string]string{"main.go": "package main\n", "README": "a shop\n"})
 	var err error
 	b.store, err = store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: b.now})
 	require.NoError(t, err)
@@ -65,7 +79,7 @@ func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
 	workspace := b.files(map[string]string{"main.go": "package main\n", "README": "a shop\n"})
 	b.order = session.DeliveryJob{
 		AssignmentID: spec.AssignmentID{Phase: "ship", Persona: spec.DeliveryPersona}, Deliver: deliverTo, Key: b.key, Run: b.run,
-		Source: &session.Source{Commit: started, Remote: b.github.URL + "/" + shop + ".git"}, Pass: 1, Head: "h1",
+		Source: &session.Source{Commit: started}, Pass: 1, Head: "h1",
 		Checkpoint: session.Checkpoint{
 			Session: b.key.Session, Team: session.Ref{Name: "web"}, Requirement: "Add a shout flag\n\nLoud.", CurrentPhase: "build",
 			Workspace: workspace, CreatedAt: b.now(),
@@ -75,14 +89,8 @@ func newBench(t *testing.T, deliverTo spec.Deliver) *bench {
 		"main.go": "package main\n", "README": "a shop\n",
 		"shout.go": "package main // shout\n",
 	})
-	host, err := codehost.NewGitHub(codehost.GitHubOptions{
-		URL: b.github.URL, Token: githubtest.Token, Clock: b.now,
-		Version: "test",
-	})
-	require.NoError(t, err)
 	b.d = &deliver.Deliverer{
-		Store: b.store, Host: func(string) (delivery.Host, error) { return host, nil }, Dir: t.TempDir(),
-		Environ:   []string{"PATH=" + os.Getenv("PATH")},
+		Store: b.store, Dir: t.TempDir(), Environ: []string{"PATH=" + os.Getenv("PATH")},
 		Dashboard: func(context.Context) string { return "" },
 		Mask:      func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") },
 		Clock:     b.now,
@@ -205,7 +213,7 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	b.waits("further comments")
 	b.passes(2 * time.Minute)
 	reasons = b.sendsBack()
-	require.Len(t, reasons, 1)
+	require.Len(t, reasons, 2)
 	require.Contains(t, reasons[0], "ben comments on shout.go:1")
 	require.Contains(t, reasons[0], "> Say why.")
 
@@ -229,6 +237,28 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	again, failure := b.tries()
 	require.Nil(t, failure)
 	require.Equal(t, out.Summary, again.Summary)
+}
+
+// A question is answered by what the agent says, without a commit, and its thread stays open for the person who asked.
+func TestAQuestionGetsAnAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fixing(spec.MergeNever))
+	b.waits("waits for the checks")
+	b.repo.LineComment(1, "ben", "MEMBER", "shout.go", 1, "Why a comment?", 0)
+	b.waits("further comments")
+	b.passes(time.Minute)
+	reasons := b.sendsBack()
+	require.Contains(t, reasons[0], "> Why a comment?")
+	require.Contains(t, reasons[1], "answers a question in its summary")
+	before := b.head()
+	b.does(2, "It says what the flag does.", map[string]string{
+		"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // shout\n",
+	})
+	b.waits("waits for a person to merge it")
+	require.Equal(t, before, b.head())
+	require.Len(t, b.pull().LineComments, 2)
+	require.Regexp(t, `^ben: It says what the flag does\.\n<!-- `, b.pull().LineComments[1])
+	require.Empty(t, b.pull().ResolvedThreads)
 }
 
 // Whatever reply is lost, the effect happens once.
@@ -347,9 +377,61 @@ func TestWhatPeopleDo(t *testing.T) {
 		b := newBench(t, fixing(spec.MergeAuto))
 		ready(b)
 		b.repo.DeleteBranch("maestro/shout-1")
+		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
+		b.asks("was deleted; retry pushes it again")
+		require.Empty(t, b.head())
+		b.order.Pass, b.order.Because = 3, session.BecauseRetried
+		b.waits("waits for the checks")
+		b.repo.SetCheck(b.head(), "test", "success", "")
+		b.repo.DeleteBranch("maestro/shout-1")
+		b.asks("was deleted") // the answer was for one push
+		b.order.Pass = 4
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
+		require.Equal(t, "package main // more\n", b.git.Files(shop, "main")["shout.go"])
+	})
+	t.Run("a person merges it while work is done again", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.repo.Merge(1, "ben", "merge")
+		before := b.head()
+		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "without the rework since then")
+		require.Equal(t, before, b.head())
+	})
+	t.Run("it is merged, and to be delivered into another base, too", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		b.git.Commit(shop, "stable", map[string]string{"CHANGES": "none\n"}, "stable")
+		ready(b)
 		_, failure := b.tries()
-		require.NotNil(t, failure)
-		require.Equal(t, failures.NeedsPerson, failure.Category)
+		require.Nil(t, failure)
+		b.order.Base = "stable"
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "pull/2")
+		require.Equal(t, "package main // shout\n", b.git.Files(shop, "stable")["shout.go"])
+	})
+	t.Run("who requests changes sees the rework", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fixing(spec.MergeAuto))
+		ready(b)
+		b.repo.Review(1, "ben", "MEMBER", "CHANGES_REQUESTED", "Louder.")
+		b.waits("further comments")
+		b.passes(time.Minute)
+		b.sendsBack()
+		b.does(2, "louder", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // LOUD\n"})
+		b.waits("waits for the checks")
+		b.repo.SetCheck(b.head(), "test", "success", "")
+		b.waits("waits for another review by ben")
+		b.repo.Review(1, "ben", "MEMBER", "APPROVED", "")
+		out, failure := b.tries()
+		require.Nil(t, failure)
+		require.Contains(t, out.Summary, "merged")
 	})
 	t.Run("the repository is archived", func(t *testing.T) {
 		t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // open opens the pull request, unless an earlier attempt has.
 func (r *run) open(ctx context.Context) error {
-	number, err := r.host.Find(ctx, r.record.Repository, r.record.Branch)
+	number, err := r.host.Find(ctx, r.record.Repository, r.record.Branch, r.record.Base)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (r *run) answer(ctx context.Context, to delivery.Reply) error {
 		}
 		failpoint.Here("comment answered, not recorded")
 	}
-	if to.Thread == "" {
+	if to.Thread == "" || r.doneIn() == "" { // who has got an answer only may ask again there
 		return nil
 	}
 	return r.host.Resolve(ctx, repository, number, to.Thread)

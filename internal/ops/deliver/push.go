@@ -60,6 +60,9 @@ func (r *run) push(ctx context.Context, onBase bool) error {
 		r.record.Pushed, r.record.PushedAt = pushed.Head, r.Clock().UTC()
 	}
 	r.record.Work, r.record.Head = string(r.job.Input), pushed.Head
+	if r.record.Asked == delivery.AskBranch { // a person has agreed to one push
+		r.record.Asked = ""
+	}
 	return r.save(ctx)
 }
 

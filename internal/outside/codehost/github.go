@@ -150,19 +150,19 @@ func (g *GitHub) Remote(ctx context.Context, repository string) (remote delivery
 	return remote, err
 }
 
-// Find returns the newest pull request of a branch of the repository itself.
-func (g *GitHub) Find(ctx context.Context, repository, branch string) (number int, err error) {
+// Find returns the newest pull request of a branch of the repository itself into a base.
+func (g *GitHub) Find(ctx context.Context, repository, branch, base string) (number int, err error) {
 	present, err := g.Repository(ctx, repository) // GitHub filters by the owner's present name
 	if err != nil {
 		return 0, err
 	}
 	err = g.do(ctx, present.Name, "list the pull requests", func(ctx context.Context, r githubRepo) error {
 		all, _, err := g.api.PullRequests.List(ctx, r.owner, r.name, &github.PullRequestListOptions{
-			State: "all", Head: r.owner + ":" + branch, Sort: "created", Direction: "desc",
+			State: "all", Head: r.owner + ":" + branch, Base: base, Sort: "created", Direction: "desc",
 			ListOptions: github.ListOptions{PerPage: perPage},
 		})
 		i := slices.IndexFunc(all, func(p *github.PullRequest) bool {
-			return p.GetHead().GetRef() == branch && p.GetHead().GetRepo().GetID() == p.GetBase().GetRepo().GetID()
+			return p.GetHead().GetRef() == branch && p.GetBase().GetRef() == base && p.GetHead().GetRepo().GetID() == p.GetBase().GetRepo().GetID()
 		})
 		if i >= 0 {
 			number = all[i].GetNumber()
@@ -198,7 +198,7 @@ func (g *GitHub) create(ctx context.Context, r githubRepo, p delivery.New) (int,
 		p.Draft = false
 		return g.create(ctx, r, p)
 	case says(err, http.StatusUnprocessableEntity, "already exists"):
-		if number, err := g.Find(ctx, r.String(), p.Branch); number != 0 || err != nil {
+		if number, err := g.Find(ctx, r.String(), p.Branch, p.Base); number != 0 || err != nil {
 			return number, err
 		}
 	}
@@ -208,8 +208,11 @@ func (g *GitHub) create(ctx context.Context, r githubRepo, p delivery.New) (int,
 // Edit changes a pull request.
 func (g *GitHub) Edit(ctx context.Context, repository string, number int, e delivery.Edit) error {
 	return g.do(ctx, repository, fmt.Sprintf("change pull request %d", number), func(ctx context.Context, r githubRepo) error {
-		if e.Title+e.Body != "" {
+		if e.Title+e.Body != "" || e.Reopen {
 			change := &github.PullRequest{Title: set(e.Title), Body: set(e.Body)}
+			if e.Reopen {
+				change.State = set("open")
+			}
 			if _, _, err := g.api.PullRequests.Edit(ctx, r.owner, r.name, number, change); err != nil {
 				return err
 			}

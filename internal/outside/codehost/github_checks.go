@@ -50,6 +50,11 @@ func (l *look) checks(ctx context.Context) error {
 			&github.ListCheckRunsOptions{Filter: &latest, ListOptions: page})
 		return got.GetCheckRuns(), resp, err
 	})
+	hidden := false
+	if denied, ok := errors.AsType[*failures.Failure](l.fail(err, "read the checks")); ok && denied.Category == failures.Auth {
+		hidden = true
+		runs, err = l.jobs(ctx, workflows)
+	}
 	if err != nil {
 		return err
 	}
@@ -78,8 +83,35 @@ func (l *look) checks(ctx context.Context) error {
 	if err := l.statuses(ctx); err != nil {
 		return err
 	}
+	passed := func(c delivery.Check) bool { return c.State == delivery.CheckPassed }
+	if hidden && l.found.GetMergeableState() == "unstable" && !slices.ContainsFunc(l.pr.Checks, func(c delivery.Check) bool { return !passed(c) }) {
+		l.pr.Checks = append(l.pr.Checks, delivery.Check{
+			ID: "hidden", Name: "one that the credentials may not read", URL: l.pr.URL + "/checks", State: delivery.CheckPending,
+		})
+	}
 	slices.SortFunc(l.pr.Checks, func(a, b delivery.Check) int { return strings.Compare(a.Name+" "+a.ID, b.Name+" "+b.ID) })
 	return nil
+}
+
+// jobs returns the jobs of GitHub Actions in place of check runs, which fine-grained tokens may not read. Of the checks of other
+// apps it is known then only whether all have passed.
+func (l *look) jobs(ctx context.Context, workflows map[int64]*github.WorkflowRun) (runs []*github.CheckRun, err error) {
+	for suite, w := range workflows {
+		jobs, _, err := newest(func(page github.ListOptions) ([]*github.WorkflowJob, *github.Response, error) {
+			got, resp, err := l.api.Actions.ListWorkflowJobs(ctx, l.owner, l.name, w.GetID(), &github.ListWorkflowJobsOptions{ListOptions: page})
+			return got.GetJobs(), resp, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs {
+			runs = append(runs, &github.CheckRun{
+				ID: j.ID, Name: j.Name, Status: j.Status, Conclusion: j.Conclusion, HTMLURL: j.HTMLURL,
+				App: &github.App{Slug: github.Ptr(actionsApp)}, CheckSuite: &github.CheckSuite{ID: &suite},
+			})
+		}
+	}
+	return runs, nil
 }
 
 // workflows returns the runs of GitHub Actions by their check suites; none where Actions may not be read.
@@ -172,7 +204,8 @@ func (g *GitHub) jobLog(ctx context.Context, r githubRepo, id int64, log *delive
 	if i >= 0 {
 		log.Step = safetext.Clip(job.Steps[i].GetName(), maxSentence)
 	}
-	if log.Annotations, err = g.annotations(ctx, r, id); err != nil {
+	log.Annotations, err = g.annotations(ctx, r, id)
+	if err := g.fail(err, "read the annotations of a job"); mayPass(err) { // where they may not be read, the log is there
 		return err
 	}
 	log.Tail, err = g.logTail(ctx, r, id)

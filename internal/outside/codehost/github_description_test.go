@@ -278,7 +278,7 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 			require.NoError(t, g.Rerun(ctx, shop, c))
 		}
 	}
-	_, err = g.Find(ctx, shop, "work")
+	_, err = g.Find(ctx, shop, "work", "main")
 	require.NoError(t, err)
 	s.repo.Close(number, "ben")
 	s.look(g, number)

@@ -139,9 +139,6 @@ func (l *look) blocked(e extras) {
 	say := func(format string, args ...any) {
 		l.pr.Blocked = append(l.pr.Blocked, l.line(fmt.Sprintf(format, args...)))
 	}
-	if state == "behind" {
-		say("The branch %s has to contain the newest commits of %s.", l.pr.Branch, l.pr.Base)
-	}
 	switch e.ReviewDecision {
 	case "REVIEW_REQUIRED":
 		say("A required review is missing.")

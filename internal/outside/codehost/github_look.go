@@ -84,6 +84,8 @@ func (l *look) describe() {
 		l.pr.MergedAs, l.pr.MergedBy = cut(p.GetMergeCommitSHA()), cut(p.GetMergedBy().GetLogin())
 	case p.GetState() == "closed":
 		l.pr.State = delivery.Closed
+	case p.GetMergeableState() == "behind":
+		l.pr.Mergeable = delivery.MergeBehind
 	case p.Mergeable != nil && p.GetMergeable():
 		l.pr.Mergeable = delivery.MergeClean
 	case p.Mergeable != nil || p.GetMergeableState() == "dirty":

@@ -159,9 +159,52 @@ func TestChecks(t *testing.T) {
 
 	s.repo.Deny("GET /actions/runs", "actions=read")
 	require.Len(t, s.look(g, number).Checks, 7, "without Actions the newest of two jobs with one name is taken")
+}
+
+// Fine-grained tokens may not read checks: jobs of Actions and statuses are read, and what GitHub says of all together.
+func TestChecksThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	head := s.repo.Head("work")
 	s.repo.Deny("GET /commits/{sha}/check-runs", "checks=read")
-	_, err = g.Look(ctx, shop, number)
-	requireFailure(t, err, failures.Auth, "checks=read")
+	s.repo.Deny("GET /check-runs/{id}/annotations", "checks=read")
+	list := func() (out []string) {
+		for _, c := range s.look(g, number).Checks {
+			out = append(out, fmt.Sprint(c.Name, " ", c.State, " ", c.Runs, " ", c.Rerunnable))
+		}
+		return out
+	}
+	require.NoError(t, g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true}))
+	s.repo.SetCheck(head, "test", "failure", "want LOUD")
+	s.repo.SetStatus(head, "ci/build", "success", "")
+	require.Equal(t, []string{"ci/build passed 0 false", "test failed 1 true"}, list())
+	log, err := g.CheckLog(t.Context(), shop, s.look(g, number).Checks[1])
+	require.NoError(t, err)
+	require.Equal(t, delivery.CheckLog{Step: "Run test", Tail: "want LOUD"}, log)
+	s.repo.SetCheck(head, "test", "success", "")
+	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "failure"})
+	require.Equal(t, []string{
+		"ci/build passed 0 false", "one that the credentials may not read pending 0 false", "test passed 2 true",
+	}, list())
+	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "success"})
+	require.Equal(t, []string{"ci/build passed 0 false", "test passed 2 true"}, list())
+}
+
+// A branch that only lacks commits of the base is brought up to date.
+func TestABranchThatIsBehind(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, githubtest.Options{})
+	g := s.driver()
+	number := open(s, g)
+	require.NoError(t, g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true}))
+	s.repo.Protect(githubtest.Protection{UpToDate: true})
+	require.Equal(t, delivery.MergeClean, s.look(g, number).Mergeable)
+	s.commit("main", "main", "other.go", "package main")
+	p := s.look(g, number)
+	require.Equal(t, delivery.MergeBehind, p.Mergeable)
+	require.Empty(t, p.Blocked)
 }
 
 func TestAWorkflowWithoutJobsIsPending(t *testing.T) {
@@ -279,7 +322,7 @@ func TestStrangeAnswers(t *testing.T) {
 				for range 2 {
 					_, _ = g.Look(ctx, shop, 1)
 					_, _ = g.Repository(ctx, shop)
-					_, _ = g.Find(ctx, shop, "work")
+					_, _ = g.Find(ctx, shop, "work", "main")
 					_, _ = g.Open(ctx, shop, with)
 					_, _ = g.Merge(ctx, shop, 1, "a", "merge")
 					_ = g.Resolve(ctx, shop, 1, "1")

@@ -126,14 +126,14 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, delivery.Remote{URL: s.URL + "/acme/shop.git", User: "x-access-token", Password: githubtest.Token}, remote)
 
-	number, err := g.Find(ctx, shop, "work")
+	number, err := g.Find(ctx, shop, "work", "main")
 	require.NoError(t, err)
 	require.Zero(t, number)
 	number, err = g.Open(ctx, shop, delivery.New{
 		Branch: "work", Base: "main", Title: "Shout", Body: "What was done.", Draft: true, Labels: []string{"maestro"},
 	})
 	require.NoError(t, err)
-	found, err := g.Find(ctx, shop, "work")
+	found, err := g.Find(ctx, shop, "work", "main")
 	require.NoError(t, err)
 	require.Equal(t, number, found)
 	made := s.repo.Pulls()[0]
@@ -225,7 +225,7 @@ func TestARepositoryThatWasRenamed(t *testing.T) {
 	repository, err := g.Repository(ctx, shop)
 	require.NoError(t, err)
 	require.Equal(t, "globex/store", repository.Name)
-	found, err := g.Find(ctx, shop, "work")
+	found, err := g.Find(ctx, shop, "work", "main")
 	require.NoError(t, err)
 	require.Equal(t, number, found)
 	require.NoError(t, g.Comment(ctx, shop, number, "", "still here"), "a redirect of a POST keeps its body")
@@ -290,7 +290,7 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	require.Equal(t, []string{"A reviewer requests changes."}, s.look(g, number).Blocked)
 	s.repo.Review(number, "ben", "MEMBER", "APPROVED", "")
 	s.commit("main", "main", "other", "x")
-	require.Equal(t, []string{"The branch work has to contain the newest commits of main."}, s.look(g, number).Blocked)
+	require.Equal(t, delivery.MergeBehind, s.look(g, number).Mergeable)
 	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
 	require.Empty(t, s.look(g, number).Blocked)
 

@@ -136,23 +136,23 @@ func (g *GitLab) Remote(_ context.Context, repository string) (delivery.Remote, 
 	return delivery.Remote{URL: g.web.JoinPath(repository + ".git").String(), User: "oauth2", Password: g.options.Token}, nil
 }
 
-// Find returns the newest merge request of a branch of the project itself.
-func (g *GitLab) Find(ctx context.Context, repository, branch string) (int, error) {
-	number, err := g.find(ctx, repository, branch, "all")
+// Find returns the newest merge request of a branch of the project itself into a base.
+func (g *GitLab) Find(ctx context.Context, repository, branch, base string) (int, error) {
+	number, err := g.find(ctx, repository, branch, base, "all")
 	return number, g.fail(err, "list the merge requests of %s", repository)
 }
 
 // find returns the newest merge request of a branch in a state. Forks may have a branch of the same name.
-func (g *GitLab) find(ctx context.Context, project, branch, state string) (int, error) {
+func (g *GitLab) find(ctx context.Context, project, branch, base, state string) (int, error) {
 	options := &gitlab.ListProjectMergeRequestsOptions{
-		ListOptions: gitlab.ListOptions{PerPage: perPage}, SourceBranch: &branch, State: &state, Scope: gitlab.Ptr("all"),
+		ListOptions: gitlab.ListOptions{PerPage: perPage}, SourceBranch: &branch, TargetBranch: &base, State: &state, Scope: gitlab.Ptr("all"),
 		OrderBy: gitlab.Ptr("created_at"), Sort: gitlab.Ptr("desc"),
 	}
 	all, err := pages(func(page gitlab.RequestOptionFunc) ([]*gitlab.BasicMergeRequest, *gitlab.Response, error) {
 		return g.api.MergeRequests.ListProjectMergeRequests(project, options, page, in(ctx))
 	})
 	for _, mr := range all {
-		if mr.SourceProjectID == mr.TargetProjectID && mr.SourceBranch == branch {
+		if mr.SourceProjectID == mr.TargetProjectID && mr.SourceBranch == branch && mr.TargetBranch == base {
 			return int(mr.IID), err
 		}
 	}
@@ -163,7 +163,7 @@ func (g *GitLab) find(ctx context.Context, project, branch, state string) (int, 
 func (g *GitLab) Open(ctx context.Context, repository string, n delivery.New) (int, error) {
 	number, err := g.open(ctx, repository, n)
 	if gitlab.HasStatusCode(err, http.StatusConflict) {
-		found, failed := g.find(ctx, repository, n.Branch, "opened")
+		found, failed := g.find(ctx, repository, n.Branch, n.Base, "opened")
 		if number = found; number != 0 || failed != nil {
 			err = failed
 		}
@@ -228,6 +228,9 @@ func (g *GitLab) Edit(ctx context.Context, repository string, number int, e deli
 	var change gitlab.UpdateMergeRequestOptions
 	if e.Body != "" {
 		change.Description = gitlab.Ptr(withoutActions(e.Body))
+	}
+	if e.Reopen {
+		change.StateEvent = gitlab.Ptr("reopen")
 	}
 	if e.Title != "" || e.Ready { // the title has the mark of a draft, and all reviewers are set at once
 		mr, err := got(g.api.MergeRequests.GetMergeRequest(repository, int64(number), nil, in(ctx)))

@@ -416,7 +416,7 @@ func TestGitLabSurvivesEmptyAnswers(t *testing.T) {
 				}
 				_, _ = l.host.Look(ctx, labProject, 1)
 				_, _ = l.host.Repository(ctx, labProject)
-				_, _ = l.host.Find(ctx, labProject, branch)
+				_, _ = l.host.Find(ctx, labProject, branch, "main")
 				_, _ = l.host.Open(ctx, labProject, delivery.New{Branch: branch})
 				_, _ = l.host.Merge(ctx, labProject, 1, "a", "merge")
 				_ = l.host.Resolve(ctx, labProject, 1, "x")

@@ -89,7 +89,7 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	l.Block("old")
 	l.Open(labProject, branch, "From a fork", true)
 
-	number, err := l.host.Find(t.Context(), labProject, branch)
+	number, err := l.host.Find(t.Context(), labProject, branch, "main")
 	require.NoError(t, err)
 	require.Zero(t, number, "that of a fork is another one")
 
@@ -102,7 +102,7 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	again, err := l.host.Open(t.Context(), labProject, order)
 	require.NoError(t, err)
 	require.Equal(t, number, again)
-	found, err := l.host.Find(t.Context(), labProject, branch)
+	found, err := l.host.Find(t.Context(), labProject, branch, "main")
 	require.NoError(t, err)
 	require.Equal(t, number, found)
 
@@ -117,7 +117,7 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	newer, err := l.host.Open(t.Context(), labProject, order)
 	require.NoError(t, err)
 	require.NotEqual(t, number, newer)
-	found, err = l.host.Find(t.Context(), labProject, branch)
+	found, err = l.host.Find(t.Context(), labProject, branch, "main")
 	require.NoError(t, err)
 	require.Equal(t, newer, found)
 

@@ -207,6 +207,7 @@ create table rounds (
   basis_requirement  text    not null,
   basis_input        text    not null, -- the manifest that the work started from
   basis_decisions    text    not null,
+  basis_target       text    not null, -- where it was delivered to; empty: it was not
   -- Its result, once it has succeeded.
   input              text    not null, -- manifest that the work started from
   delta              text    not null, -- blob of what it changed
@@ -277,6 +278,7 @@ create table deliveries (
   phase          text    not null,
   host           text    not null,     -- the agent that has the host's address and credentials
   repository     text    not null,
+  ordered        text    not null,     -- the repository and the base that the team named
   number         bigint  not null,     -- 0: it is not open yet
   url            text    not null,
   state          text    not null check (state in ('', 'open', 'closed', 'merged')),

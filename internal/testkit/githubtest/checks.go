@@ -48,6 +48,16 @@ func (r *Repository) listRuns(w http.ResponseWriter, req *http.Request) {
 	writePage(w, req, runs, func(page []doc) any { return doc{"total_count": len(runs), "workflow_runs": page} })
 }
 
+func (r *Repository) listJobs(w http.ResponseWriter, req *http.Request) {
+	var of []*check
+	for _, c := range r.checks {
+		if strconv.FormatInt(c.run, 10) == req.PathValue("id") {
+			of = append(of, c)
+		}
+	}
+	writePage(w, req, of, func(page []*check) any { return doc{"total_count": len(of), "jobs": docsOf(page, r.jobDoc)} })
+}
+
 // ofCheck finds the check run of a path, and answers 404 if there is none.
 func (r *Repository) ofCheck(w http.ResponseWriter, req *http.Request) *check {
 	for _, c := range r.checks {

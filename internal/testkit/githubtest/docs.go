@@ -193,7 +193,7 @@ func (r *Repository) jobDoc(c *check) doc {
 	state, conclusion := c.conclude()
 	return doc{
 		"id": c.id, "run_id": c.run, "name": c.name, "workflow_name": c.workflow, "head_sha": c.sha, "status": state,
-		"conclusion": conclusion, "run_attempt": c.attempt,
+		"conclusion": conclusion, "run_attempt": c.attempt, "html_url": fmt.Sprintf("%s/%s/runs/%d", r.s.URL, r.full(), c.id),
 		"steps": []doc{
 			{"name": "Set up job", "status": "completed", "conclusion": "success", "number": 1},
 			{"name": "Run " + c.name, "status": state, "conclusion": conclusion, "number": 2},

@@ -44,6 +44,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /check-runs/{id}/annotations":         (*Repository).listAnnotations,
 		"POST /check-suites/{id}/rerequest":        (*Repository).rerequest,
 		"GET /actions/runs":                        (*Repository).listRuns,
+		"GET /actions/runs/{id}/jobs":              (*Repository).listJobs,
 		"GET /actions/jobs/{id}":                   (*Repository).getJob,
 		"GET /actions/jobs/{id}/logs":              (*Repository).getLog,
 		"POST /actions/jobs/{id}/rerun":            (*Repository).rerun,
@@ -129,7 +130,9 @@ func (r *Repository) listPulls(w http.ResponseWriter, req *http.Request) {
 	for _, p := range slices.Backward(r.pulls) {
 		// GitHub ignores a filter that it does not understand.
 		if (!ok || owner == r.owner && branch == p.Branch) && (q.Get("state") == "all" || p.State == "open") {
-			docs = append(docs, r.pullDoc(p))
+			if base := q.Get("base"); base == "" || base == p.Base {
+				docs = append(docs, r.pullDoc(p))
+			}
 		}
 	}
 	writePage(w, req, docs, list[doc])
@@ -176,7 +179,7 @@ func (r *Repository) getPull(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
-	var in struct{ Title, Body *string }
+	var in struct{ Title, Body, State *string }
 	p := r.ofPull(w, req)
 	if p == nil || !decode(w, req, &in) {
 		return
@@ -186,6 +189,14 @@ func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
 	}
 	if in.Body != nil {
 		p.Body = *in.Body
+	}
+	if in.State != nil && *in.State == "open" && p.State == "closed" {
+		if p.Merged || r.sha(p.Branch) == "" {
+			why := "state cannot be changed. The " + p.Branch + " branch has been deleted."
+			failure{http.StatusUnprocessableEntity, "Validation Failed", []string{why}}.write(w)
+			return
+		}
+		p.State, p.head = "open", r.sha(p.Branch)
 	}
 	p.changed = r.s.tick()
 	r.s.event("pull_request", "edited", r, r.s.login(), doc{"number": p.Number, "pull_request": r.pullDoc(p)})

@@ -366,8 +366,8 @@ func (s *Server) execute(mr *mergeRequest, text string) {
 func (s *Server) listMergeRequests(c *call) (int, any) {
 	var all []map[string]any
 	for _, mr := range slices.Backward(c.project.mergeRequests) {
-		branch, state := c.text("source_branch"), c.text("state")
-		if (branch == "" || branch == mr.source) && (state == "" || state == "all" || state == mr.state) {
+		branch, state, base := c.text("source_branch"), c.text("state"), c.text("target_branch")
+		if (base == "" || base == mr.target) && (branch == "" || branch == mr.source) && (state == "" || state == "all" || state == mr.state) {
 			all = append(all, s.json(mr))
 		}
 	}
@@ -412,8 +412,11 @@ func (s *Server) setReviewers(mr *mergeRequest, ids []any) {
 }
 
 func (s *Server) updateMergeRequest(c *call) (int, any) {
-	if !c.has("title") && !c.has("description") && !c.has("reviewer_ids") {
+	if !c.has("title") && !c.has("description") && !c.has("reviewer_ids") && !c.has("state_event") {
 		return refuse(http.StatusBadRequest, "title, description, reviewer_ids are missing, at least one parameter must be provided")
+	}
+	if c.text("state_event") == "reopen" && c.mr.state == closed {
+		c.mr.state, c.mr.closedBy = opened, nil
 	}
 	if ids, ok := c.body["reviewer_ids"].([]any); ok {
 		s.setReviewers(c.mr, ids)
