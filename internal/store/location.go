@@ -50,14 +50,13 @@ func (l Location) Environ() []string {
 }
 
 // Secrets is the password of the database.
-func (l Location) Secrets() *secrets.Set {
-	var all []secrets.Secret
+func (l Location) Secrets() (all []secrets.Secret) {
 	if u, err := url.Parse(l.Database); err == nil {
 		if password, ok := u.User.Password(); ok {
 			all = append(all, secrets.Secret{Name: "the password in " + DatabaseVariable, Value: password})
 		}
 	}
-	return secrets.New(all)
+	return all
 }
 
 // Printable is the location without a password, for printed commands.

@@ -130,7 +130,7 @@ func (s Setup) Build() (*Worker, error) {
 		queues:   queues{polled: map[string]*queue{}, slots: map[string]*slots{}},
 		stopping: make(chan struct{}), refused: make(chan error, 1),
 	}
-	w.mask(s.Location.Secrets())
+	w.mask(s.Location.Secrets()...)
 	p, err := w.newPlan(s.Config.WithDefaults())
 	if err != nil {
 		return nil, err
