@@ -94,7 +94,7 @@ func TestMakingABranchIsLeftWhileAFilterWorks(t *testing.T) {
 	begun, enough := filepath.Join(d.dir, "begun"), filepath.Join(d.dir, "enough")
 	t.Cleanup(func() { d.file("enough", "") })
 	d.file("gitconfig", "[core]\n\tattributesFile = "+d.file("attributes", "*.md filter=slow\n")+
-		"\n[filter \"slow\"]\n\tclean = \"touch "+begun+"; while [ ! -e "+enough+" ]; do sleep 0.05; done\"\n")
+		"\n[filter \"slow\"]\n\tclean = \"touch "+begun+"; while [ -e "+begun+" ] && [ ! -e "+enough+" ]; do sleep 0.05; done\"\n")
 	c := d.begin("apply", "s", "--branch", "team/s")
 	until(t, func() bool { _, err := os.Stat(begun); return err == nil }, "the filter does not begin")
 	c.interrupt()
