@@ -70,3 +70,19 @@ func TestALostCommitIsFoundAndNotRepeated(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, changed)
 }
+
+// BenchmarkCalls prints what the books of one call cost on each engine.
+func BenchmarkCalls(b *testing.B) {
+	server := postgrestest.Start(b)
+	for name, open := range map[string]func() (*state.DB, error){
+		"SQLite":     func() (*state.DB, error) { return state.OpenSQLite(b.Context(), b.TempDir(), state.Options{Now: time.Now}) },
+		"PostgreSQL": func() (*state.DB, error) { return state.OpenPostgres(b.Context(), server.NewDatabase()) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			db, err := open()
+			require.NoError(b, err)
+			defer db.Close() //nolint:errcheck // of a benchmark
+			statetest.BenchmarkCalls(b, db)
+		})
+	}
+}

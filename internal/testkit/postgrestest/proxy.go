@@ -83,11 +83,14 @@ func (p *Proxy) SetDown(down bool) {
 
 func (p *Proxy) pass(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
-	if err != nil || !p.add(client, server) {
+	if err != nil {
 		_ = client.Close()
 		return
 	}
 	defer p.remove(client, server)
+	if !p.add(client, server) {
+		return
+	}
 	replies := make(chan Cut, 1)
 	go func() {
 		defer client.Close() //nolint:errcheck // it is cut

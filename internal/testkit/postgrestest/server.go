@@ -21,7 +21,7 @@ import (
 
 // Server is a PostgreSQL server of a test on a port of 127.0.0.1, with its default settings.
 type Server struct {
-	t *testing.T
+	t testing.TB
 	// Address is its host and port.
 	Address string
 	dir     string
@@ -30,7 +30,7 @@ type Server struct {
 }
 
 // Start starts a server that ends with the test, as another user if this is root: PostgreSQL refuses to run as root.
-func Start(t *testing.T) *Server {
+func Start(t testing.TB) *Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "maestro-postgres-*") // the path of a socket is short
 	require.NoError(t, err)

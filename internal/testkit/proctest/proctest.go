@@ -26,7 +26,7 @@ const (
 
 // FreePort returns a TCP port of 127.0.0.1 that no process listens on. Until the test ends,
 // no other test gets it, so that a server can start on it later, and restart.
-func FreePort(t *testing.T) string {
+func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		port := least + rand.IntN(most-least) //nolint:gosec // any will do
