@@ -88,6 +88,7 @@ var cases = map[string]func(*testing.T, *bench){
 	"requests are opened and closed":                           requestsAreOpenedAndClosed,
 	"rounds are read as they were written":                     roundsAreReadAsWritten,
 	"statuses are read as they were written":                   statusesAreReadAsWritten,
+	"blobs of a bucket are found":                              blobsAreFound,
 }
 
 // Run runs the suite.
