@@ -32,7 +32,7 @@ func TestATreeIsFilledOnAnotherHost(t *testing.T) {
 	require.NoError(t, err)
 	objects, err := filepath.Glob(filepath.Join(bucket, "content/*/*"))
 	require.NoError(t, err)
-	require.Len(t, objects, 4, "the installation's id, the large file, the delta, and all other files and directories")
+	require.Len(t, objects, 4, "whose they are, the large file, the delta, and all other files and directories")
 
 	require.NoError(t, other.Intact(t.Context(), out.Output))
 	require.NoError(t, other.Materialise(t.Context(), out.Output, to))

@@ -3,12 +3,12 @@ package storage
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,13 +75,8 @@ func (b *Bucket) Cache() *Directory { return b.cache }
 // Close releases the connections.
 func (b *Bucket) Close() error { return b.remote.bucket.Close() }
 
-// identity is the object that says whose objects are beside it.
-type identity struct {
-	Installation string `json:"installation"`
-}
-
-// prefix returns the prefix of the objects of this installation. It refuses a bucket in which the objects of the rows cannot be:
-// no row may be removed because of a wrong address, and no object of another installation.
+// prefix returns the prefix of the objects of this installation. An object there says whose they are: without it, the objects of
+// the rows cannot be in this bucket. No row may be removed because of a wrong address, and no object of another installation.
 func (b *Bucket) prefix(ctx context.Context, again bool) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,27 +87,19 @@ func (b *Bucket) prefix(ctx context.Context, again bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects := "content/" + id + "/"
-	name := objects + "installation.json"
-	data, err := b.readObject(ctx, name)
+	name := "content/" + id + "/installation"
+	_, err = b.readObject(ctx, name)
 	switch {
 	case errors.Is(err, ErrNotFound) && hasBlobs:
-		return "", fmt.Errorf("%w: it has no %s, but the database has blobs in a bucket: is this another bucket or prefix?", ErrUnavailable, name)
+		err = fmt.Errorf("%w: it has no %s, but the database has blobs in a bucket: is this another bucket or prefix?", ErrUnavailable, name)
 	case errors.Is(err, ErrNotFound):
-		if data, err = json.Marshal(identity{id}); err == nil {
-			err = b.putObject(ctx, name, data)
-		}
-	case err == nil:
-		var found identity
-		if json.Unmarshal(data, &found) != nil || found.Installation != id {
-			err = fmt.Errorf("%w: %s is damaged", ErrUnavailable, name)
-		}
+		err = b.putObject(ctx, name, []byte(id+"\n"))
 	}
 	if err != nil {
 		return "", err
 	}
-	b.objects = objects
-	return objects, nil
+	b.objects = strings.TrimSuffix(name, "installation")
+	return b.objects, nil
 }
 
 // readObject reads a small object.
@@ -143,11 +130,12 @@ func (b *Bucket) PutBlob(ctx context.Context, digest spec.Digest, data []byte) e
 	if !digest.Valid() {
 		return wrongDigest(digest)
 	}
-	err := b.store(ctx, []source{{digest, int64(len(data)), func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(data)), nil
-	}}})
+	size := int64(len(data))
+	err := b.store(ctx, []source{{digest, size, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}})
 	if err == nil {
-		_ = b.keep(ctx, digest, data) // it is stored, and can be downloaded
+		// It is stored: if this fails, it is downloaded when it is read.
+		_, _ = b.receive(ctx, state.Blob{Digest: digest, Size: size}, bytes.NewReader(data))
+		b.trimAfter(ctx, size)
 	}
 	return err
 }
@@ -155,11 +143,7 @@ func (b *Bucket) PutBlob(ctx context.Context, digest spec.Digest, data []byte) e
 // OpenBlob implements [Blobs]. It opens the copy on this host, and downloads it if there is none.
 func (b *Bucket) OpenBlob(ctx context.Context, digest spec.Digest) (*os.File, error) {
 	const tries = 3
-	var wrong []damage
-	for n := range tries {
-		if len(wrong) > 0 && pause(ctx, time.Duration(n)*time.Second) != nil {
-			return nil, ctx.Err()
-		}
+	for range tries {
 		f, err := b.cache.OpenBlob(ctx, digest)
 		if err == nil {
 			b.touch(digest)
@@ -167,21 +151,23 @@ func (b *Bucket) OpenBlob(ctx context.Context, digest spec.Digest) (*os.File, er
 		if !errors.Is(err, ErrNotFound) {
 			return f, err
 		}
-		found, err := b.rows.FindBlobs(ctx, digest)
-		if err == nil && len(found) == 0 {
+		rows, err := b.rows.FindBlobs(ctx, digest)
+		if err == nil && len(rows) == 0 {
 			err = ErrNotFound
 		}
+		var damaged []*DamagedError
 		if err == nil {
-			wrong, err = b.download(ctx, found)
+			damaged, err = b.readOrForget(ctx, rows, b.receive)
 		}
 		if err != nil {
 			return nil, err
 		}
+		if len(damaged) > 0 {
+			return nil, damaged[0]
+		}
+		b.trimAfter(ctx, rows[digest].Size)
 	}
-	if len(wrong) == 0 {
-		return nil, fmt.Errorf("blob %s was removed from the cache %d times while it was read", digest.Short(), tries)
-	}
-	return nil, b.forget(ctx, wrong[0])
+	return nil, fmt.Errorf("blob %s was removed from the cache %d times before it was read", digest.Short(), tries)
 }
 
 // StatBlobs implements [Blobs].

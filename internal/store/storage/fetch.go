@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,18 +32,11 @@ const (
 	recent = 10 * time.Minute
 )
 
-// damage is a blob whose bytes are not in its object.
-type damage struct {
-	row     state.Blob
-	what    string
-	missing bool
-}
-
 // DamagedError says that the bucket does not have the bytes of a blob.
 type DamagedError struct {
-	Digest spec.Digest
-	// Object should have the blob. What says what is wrong.
-	Object, What string
+	state.Blob
+	// What is wrong with the object.
+	What string
 	// Missing: the object does not exist.
 	Missing bool
 }
@@ -52,17 +46,6 @@ func (e *DamagedError) Error() string {
 	return "object " + e.Object + " of the bucket " + e.What + "; what is put again is stored in another object"
 }
 
-// forget removes the row of a blob whose bytes are not in the bucket, so that it can be put again.
-func (b *Bucket) forget(ctx context.Context, d damage) error {
-	if _, err := b.prefix(ctx, true); err != nil { // nothing is missing because the address is wrong
-		return err
-	}
-	if err := b.rows.RemoveBlob(ctx, d.row); err != nil {
-		return err
-	}
-	return &DamagedError{d.row.Digest, d.row.Object, d.what, d.missing}
-}
-
 // Fetch implements [Blobs].
 func (b *Bucket) Fetch(ctx context.Context, digests []spec.Digest) error {
 	missing := slices.DeleteFunc(slices.Clone(digests), func(digest spec.Digest) bool {
@@ -70,9 +53,15 @@ func (b *Bucket) Fetch(ctx context.Context, digests []spec.Digest) error {
 	})
 	slices.Sort(missing)
 	found, err := b.rows.FindBlobs(ctx, slices.Compact(missing)...)
-	if err == nil {
-		_, err = b.download(ctx, found) // who opens a damaged one gets the error
+	if err != nil {
+		return err
 	}
+	size := int64(0)
+	for _, row := range found {
+		size += row.Size
+	}
+	_, err = b.eachSpan(ctx, found, b.receive) // who opens a damaged one gets the error
+	b.trimAfter(ctx, size)
 	return err
 }
 
@@ -95,13 +84,13 @@ type span struct {
 	rows       []state.Blob
 }
 
-// spansOf are the parts of objects that have the blobs, with gaps of at most so many bytes.
-func spansOf(rows map[spec.Digest]state.Blob, gap int64) (spans []span) {
+// spansOf are the parts of objects that have the blobs, with small gaps.
+func spansOf(rows map[spec.Digest]state.Blob) (spans []span) {
 	for _, row := range slices.SortedFunc(maps.Values(rows), func(a, b state.Blob) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Start, b.Start), cmp.Compare(a.Size, b.Size))
 	}) {
 		last := len(spans) - 1
-		if last < 0 || spans[last].object != row.Object || row.Start > spans[last].end+gap {
+		if last < 0 || spans[last].object != row.Object || row.Start > spans[last].end+wasted {
 			spans = append(spans, span{object: row.Object, start: row.Start})
 			last++
 		}
@@ -111,120 +100,120 @@ func spansOf(rows map[spec.Digest]state.Blob, gap int64) (spans []span) {
 	return spans
 }
 
-// download stores blobs in the cache, and returns those whose bytes are not in the bucket.
-func (b *Bucket) download(ctx context.Context, rows map[spec.Digest]state.Blob) (wrong []damage, err error) {
-	wrong, err = b.eachSpan(ctx, rows, b.receive)
-	size := int64(0)
-	for _, row := range rows {
-		size += row.Size
+// taker is called with the bytes of a blob, and reports whether they are right. It may be called again.
+type taker func(ctx context.Context, row state.Blob, body io.Reader) (bool, error)
+
+// readOrForget calls take with the bytes of each blob. A blob whose bytes are not in the bucket loses its row, so that it can be
+// put again. Nothing is called damaged because of one answer.
+func (b *Bucket) readOrForget(ctx context.Context, rows map[spec.Digest]state.Blob, take taker) (damaged []*DamagedError, err error) {
+	const tries = 3
+	for n := range tries {
+		if err := pause(ctx, time.Duration(n)*time.Second); err != nil {
+			return nil, err
+		}
+		if damaged, err = b.eachSpan(ctx, rows, take); err != nil || len(damaged) == 0 {
+			return nil, err
+		}
+		rows = map[spec.Digest]state.Blob{}
+		for _, d := range damaged {
+			rows[d.Digest] = d.Blob
+		}
 	}
-	b.trimAfter(ctx, size)
-	return wrong, err
+	if _, err := b.prefix(ctx, true); err != nil { // nothing is missing because the address is wrong
+		return nil, err
+	}
+	for _, d := range damaged {
+		if err := b.rows.RemoveBlob(ctx, d.Blob); err != nil {
+			return nil, err
+		}
+	}
+	return damaged, nil
 }
 
-// eachSpan calls take with the bytes of each blob. It reports whether they are those of the blob.
-func (b *Bucket) eachSpan(ctx context.Context, rows map[spec.Digest]state.Blob,
-	take func(ctx context.Context, row state.Blob, body io.Reader) (bool, error),
-) (wrong []damage, err error) {
+// eachSpan calls take with the bytes of each blob, several at a time.
+func (b *Bucket) eachSpan(ctx context.Context, rows map[spec.Digest]state.Blob, take taker) (damaged []*DamagedError, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(downloads)
-	for _, s := range spansOf(rows, wasted) {
+	for _, s := range spansOf(rows) {
 		g.Go(func() error {
-			bad, err := b.readSpan(ctx, s, take)
+			found, err := b.readSpan(ctx, s, take)
 			mu.Lock()
 			defer mu.Unlock()
-			wrong = append(wrong, bad...)
+			damaged = append(damaged, found...)
 			return err
 		})
 	}
-	return wrong, g.Wait()
+	return damaged, g.Wait()
 }
 
-func (b *Bucket) readSpan(ctx context.Context, s span, take func(context.Context, state.Blob, io.Reader) (bool, error)) (wrong []damage,
-	err error,
-) {
-	if s.start == s.end { // empty blobs need no request
-		_, err := take(ctx, s.rows[0], io.LimitReader(nil, 0))
+func (b *Bucket) readSpan(ctx context.Context, s span, take taker) (damaged []*DamagedError, err error) {
+	if s.start == s.end { // an empty blob needs no request
+		_, err := take(ctx, s.rows[0], strings.NewReader(""))
 		return nil, err
 	}
 	err = b.remote.get(ctx, s.object, s.start, s.end-s.start, func(whole int64, body io.Reader) error {
-		wrong = nil // of an earlier try
+		damaged = nil // of an earlier try
 		at := s.start
 		for _, row := range s.rows {
-			if row.Start+row.Size > whole {
-				wrong = append(wrong, damage{row, fmt.Sprintf("has %d bytes; the blob ends after %d", whole, row.Start+row.Size), false})
+			end := row.Start + row.Size
+			if end > whole {
+				damaged = append(damaged, &DamagedError{row, fmt.Sprintf("has %d bytes; the blob ends after %d", whole, end), false})
 				continue
 			}
 			if _, err := io.CopyN(io.Discard, body, row.Start-at); err != nil {
 				return err
 			}
-			part := &io.LimitedReader{R: body, N: row.Size}
-			same, err := take(ctx, row, part)
+			right, err := take(ctx, row, io.LimitReader(body, row.Size))
 			if err != nil {
 				return err
 			}
-			if at = row.Start + row.Size - part.N; !same {
-				wrong = append(wrong, damage{row, fmt.Sprintf("has other bytes than the blob's from %d to %d", row.Start, at), false})
+			if at = end; !right {
+				damaged = append(damaged, &DamagedError{row, fmt.Sprintf("has other bytes than the blob's from %d to %d", row.Start, end), false})
 			}
 		}
 		return nil
 	})
 	if errors.Is(err, ErrNotFound) {
-		wrong = nil
 		for _, row := range s.rows {
-			wrong = append(wrong, damage{row, "does not exist", true})
+			damaged = append(damaged, &DamagedError{row, "does not exist", true})
 		}
 		err = nil
 	}
-	return wrong, err
+	return damaged, err
 }
 
-// receive stores a blob in the cache if its bytes are right.
-func (b *Bucket) receive(ctx context.Context, row state.Blob, body io.Reader) (same bool, err error) {
-	err = b.toCache(ctx, row.Digest, func(f *os.File) (bool, error) {
-		n, found, err := Copy(ctx, f, body)
-		if err == nil && n < row.Size {
-			err = io.ErrUnexpectedEOF // cut: it is read again
-		}
-		same = found == row.Digest
-		return same, err
-	})
-	return same, err
-}
-
-// keep stores a blob in the cache.
-func (b *Bucket) keep(ctx context.Context, digest spec.Digest, data []byte) error {
-	err := b.toCache(ctx, digest, func(f *os.File) (bool, error) {
-		_, err := f.Write(data)
-		return true, err
-	})
-	b.trimAfter(ctx, int64(len(data)))
-	return err
-}
-
-// toCache makes a file of the cache of what write writes, if write says so. It is not flushed: readers verify it.
-func (b *Bucket) toCache(ctx context.Context, digest spec.Digest, write func(*os.File) (bool, error)) error {
+// receive is the [taker] that stores a blob in the cache. The file is not flushed: its readers verify it.
+func (b *Bucket) receive(ctx context.Context, row state.Blob, body io.Reader) (right bool, err error) {
 	f, err := b.cache.temp()
 	if err != nil {
-		return localError{err}
+		return false, localError{err}
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // it has another name by then, or is not wanted
-	ok, err := write(f)
+	right, err = copied(ctx, f, row, body)
 	if closed := f.Close(); err == nil && closed != nil {
-		err = localError{closed}
+		err = closed
 	}
 	if diskspace.IsFull(err) {
 		b.trim(ctx, true)
-		err = localError{err}
+		return false, localError{err}
 	}
-	if err != nil || !ok {
-		return err
+	if err != nil || !right {
+		return right, err
 	}
-	if err := b.cache.withSweepLock(unix.LOCK_SH, func() error { return b.cache.cacheFile(f.Name(), digest) }); err != nil {
-		return localError{err}
+	if err := b.cache.withSweepLock(unix.LOCK_SH, func() error { return b.cache.cacheFile(f.Name(), row.Digest) }); err != nil {
+		return false, localError{err}
 	}
-	return nil
+	return true, nil
+}
+
+// copied copies a blob, and reports whether its bytes are right. A part that was cut is an error: it is read again.
+func copied(ctx context.Context, to io.Writer, row state.Blob, body io.Reader) (right bool, err error) {
+	n, found, err := Copy(ctx, to, body)
+	if err == nil && n < row.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	return found == row.Digest, err
 }
 
 // cacheFile renames a file to that of a blob. Unlike those of a store without a bucket, it need not survive a power loss.

@@ -2,13 +2,11 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gocloud.dev/blob"
@@ -63,7 +61,7 @@ func begunAt(name string) (time.Time, bool) {
 	return time.UnixMicro(at), ok && err == nil
 }
 
-// VerifyBlobs reads blobs from the bucket itself, and calls report with the size of each and with what is wrong. A blob whose
+// VerifyBlobs reads blobs from the bucket itself, and calls report with the size of each, or with what is wrong. A blob whose
 // bytes are not there loses its row, so that it can be put again. An error of report, or of the bucket, ends it.
 func (b *Bucket) VerifyBlobs(ctx context.Context, digests []spec.Digest, report func(spec.Digest, int64, error) error) error {
 	for some := range slices.Chunk(digests, listPage) {
@@ -71,65 +69,26 @@ func (b *Bucket) VerifyBlobs(ctx context.Context, digests []spec.Digest, report 
 		if err != nil {
 			return err
 		}
-		for _, digest := range some {
-			if _, ok := rows[digest]; !ok {
-				if err := report(digest, 0, ErrNotFound); err != nil {
-					return err
-				}
-			}
-		}
-		if err := b.verifyRows(ctx, rows, report); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *Bucket) verifyRows(ctx context.Context, rows map[spec.Digest]state.Blob, report func(spec.Digest, int64, error) error) error {
-	var wrong []damage
-	const tries = 3 // nothing is called damaged because of one answer
-	left := rows
-	for n := range tries {
-		if err := pause(ctx, time.Duration(n)*time.Second); err != nil {
-			return err
-		}
-		var mu sync.Mutex
-		right := map[spec.Digest]bool{}
-		var err error
-		wrong, err = b.eachSpan(ctx, left, func(ctx context.Context, row state.Blob, body io.Reader) (bool, error) {
-			n, found, err := Copy(ctx, io.Discard, body)
-			if err == nil && n < row.Size {
-				err = io.ErrUnexpectedEOF
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			right[row.Digest] = found == row.Digest
-			return found == row.Digest, err
+		damaged, err := b.readOrForget(ctx, rows, func(ctx context.Context, row state.Blob, body io.Reader) (bool, error) {
+			return copied(ctx, io.Discard, row, body)
 		})
 		if err != nil {
 			return err
 		}
-		for digest, row := range left {
-			if right[digest] {
-				if err := report(digest, row.Size, nil); err != nil {
-					return err
-				}
+		wrong := map[spec.Digest]error{}
+		for _, d := range damaged {
+			wrong[d.Digest] = d
+		}
+		for _, digest := range some {
+			row, ok := rows[digest]
+			if err := wrong[digest]; err != nil {
+				row.Size = 0
+			} else if !ok {
+				wrong[digest] = ErrNotFound
 			}
-		}
-		if left = map[spec.Digest]state.Blob{}; len(wrong) == 0 {
-			return nil
-		}
-		for _, d := range wrong {
-			left[d.row.Digest] = d.row
-		}
-	}
-	for _, d := range wrong {
-		err := b.forget(ctx, d)
-		if _, damaged := errors.AsType[*DamagedError](err); !damaged {
-			return err
-		}
-		if err := report(d.row.Digest, 0, err); err != nil {
-			return err
+			if err := report(digest, row.Size, wrong[digest]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // put writes an object. The body is opened for each try, and has to have a digest, if one is given.
 func (r *remote) put(ctx context.Context, name string, size int64, digest spec.Digest, open func() (io.ReadCloser, error)) error {
-	err := r.try(ctx, "put "+name, size, func(ctx context.Context) error {
+	return r.try(ctx, "put "+name, size, func(ctx context.Context) error {
 		body, err := open()
 		if err != nil {
 			return localError{err}
@@ -135,12 +135,11 @@ func (r *remote) put(ctx context.Context, name string, size int64, digest spec.D
 			_ = w.Close()
 			return err
 		}
-		return ofBucket(w.Close())
+		if err := w.Close(); err != nil || r.dir == "" {
+			return ofBucket(err)
+		}
+		return syncUpTo(r.dir, filepath.Join(r.dir, filepath.FromSlash(name)))
 	})
-	if err == nil && r.dir != "" {
-		err = syncUpTo(r.dir, filepath.Join(r.dir, filepath.FromSlash(name)))
-	}
-	return err
 }
 
 // ofBucket makes an error that is not [ErrNotFound] of the answer that something is not found: it is the bucket.
