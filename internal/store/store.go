@@ -185,4 +185,5 @@ func (s *Store) Location() Location { return s.location }
 // KeepReserve reserves disk space for small writes on a full disk.
 func (s *Store) KeepReserve() error { return s.files.KeepReserve() }
 
+// Blobs are the blobs of Content as they are stored. Reading them verifies nothing.
 func (s *Store) Blobs() storage.Content { return s.blobs }
