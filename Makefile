@@ -7,9 +7,10 @@ export CGO_ENABLED := 0
 # Without it programs and their tests would be compiled from two sets of packages.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 GOBUILD := $(GO) build -buildvcs=auto -ldflags='-s -w'
-MODULES := . server deploy/validation .ci/bench .ci/size .ci/release
+MODULES := . server deploy/validation .ci/bench .ci/size .ci/release .ci/s3
 # deploy/validation needs the packages of Kubernetes, Compose and BuildKit to compile, and
-# .ci/release those of packages and images, so make test-system tests them.
+# .ci/release those of packages and images, so make test-system tests them. .ci/s3 has no code: it names the S3 servers that the
+# system tests build into bin/s3.
 TESTED := . server .ci/bench .ci/size
 
 GOLANGCI_LINT := v2.15.0

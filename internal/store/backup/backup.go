@@ -65,8 +65,8 @@ func Run(ctx context.Context, s *store.Store, to string, o Options) (Report, err
 		return b.report, fmt.Errorf("back up to %s: it is in the store itself", to)
 	}
 	if s.Location().Content != "" {
-		return b.report, fmt.Errorf("back up to %s: the content is in a bucket, which `maestro backup` does not copy; back up the database with "+
-			"its own tools, and keep versions of the bucket's objects for as long as you keep a backup of the database", to)
+		return b.report, fmt.Errorf("back up to %s: the content is in a bucket, which `maestro backup` does not copy; back up the "+
+			"database with its own tools, and keep versions of the bucket's objects for as long as you keep a backup of the database", to)
 	}
 	if !b.due() {
 		return b.report, nil

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -107,7 +108,7 @@ func (d *DB) UseBlobs(ctx context.Context, digests []spec.Digest) (live map[spec
 // AddBlobs adds the rows of the blobs of an object whose upload began at a time of the database. A blob that exists stays as it
 // is, and is marked as used. The error is [ErrLate] if the object may have been removed as one that nobody uses.
 func (d *DB) AddBlobs(ctx context.Context, began time.Time, blobs []Blob) error {
-	blobs = slices.SortedFunc(slices.Values(blobs), func(a, b Blob) int { return strings.Compare(string(a.Digest), string(b.Digest)) })
+	blobs = slices.SortedFunc(slices.Values(blobs), func(a, b Blob) int { return cmp.Compare(a.Digest, b.Digest) })
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if now-began.UnixMicro() > MaxUpload.Microseconds() {
 			return ErrLate
@@ -133,8 +134,8 @@ func (d *DB) AddBlobs(ctx context.Context, began time.Time, blobs []Blob) error 
 // SweepBlobs removes the rows of those of the blobs that were not used since a time, and returns them. With whole, it removes
 // none if one was used: used has these then. The condition is that of the statement: a use that commits first is seen, and one
 // that comes later finds no row.
-func (d *DB) SweepBlobs(ctx context.Context, digests []spec.Digest, since time.Time, whole bool) (removed []Blob, used []spec.Digest,
-	err error,
+func (d *DB) SweepBlobs(ctx context.Context, digests []spec.Digest, since time.Time, whole bool) (removed []Blob,
+	used []spec.Digest, err error,
 ) {
 	err = d.Write(ctx, func(t *Tx) error {
 		removed, used = nil, nil

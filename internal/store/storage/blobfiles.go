@@ -122,7 +122,9 @@ func (d *Directory) StatBlobs(ctx context.Context, digests ...spec.Digest) (map[
 func (d *Directory) Fetch(context.Context, []spec.Digest) error { return nil }
 
 // statFiles returns the metadata of the files of blobs, as far as they exist.
-func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest) (string, error)) (map[spec.Digest]BlobInfo, error) {
+func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest) (string, error)) (map[spec.Digest]BlobInfo,
+	error,
+) {
 	found := map[spec.Digest]BlobInfo{}
 	for _, digest := range digests {
 		path, err := path(digest)
@@ -155,7 +157,7 @@ func (d *Directory) UseBlob(_ context.Context, digest spec.Digest) error {
 }
 
 // ListBlobs implements [Content].
-func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest, info BlobInfo), stray func(key, what string)) error {
+func (d *Directory) ListBlobs(ctx context.Context, blob func(spec.Digest, BlobInfo), stray func(key, what string)) error {
 	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
 	dirs, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -91,7 +91,8 @@ func (b *Bucket) prefix(ctx context.Context, again bool) (string, error) {
 	_, err = b.readObject(ctx, name)
 	switch {
 	case errors.Is(err, ErrNotFound) && hasBlobs:
-		err = fmt.Errorf("%w: it has no %s, but the database has blobs in a bucket: is this another bucket or prefix?", ErrUnavailable, name)
+		err = fmt.Errorf("%w: it has no %s, but the database has blobs in a bucket: is this another bucket or prefix?",
+			ErrUnavailable, name)
 	case errors.Is(err, ErrNotFound):
 		err = b.putObject(ctx, name, []byte(id+"\n"))
 	}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -123,7 +122,6 @@ func (b *Bucket) upload(ctx context.Context, prefix string, now time.Time, some 
 			return err
 		}
 	}
-	failpoint.Here("bucket: object stored")
 	return b.rows.AddBlobs(ctx, now, rows)
 }
 

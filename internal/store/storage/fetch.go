@@ -105,7 +105,9 @@ type taker func(ctx context.Context, row state.Blob, body io.Reader) (bool, erro
 
 // readOrForget calls take with the bytes of each blob. A blob whose bytes are not in the bucket loses its row, so that it can be
 // put again. Nothing is called damaged because of one answer.
-func (b *Bucket) readOrForget(ctx context.Context, rows map[spec.Digest]state.Blob, take taker) (damaged []*DamagedError, err error) {
+func (b *Bucket) readOrForget(ctx context.Context, rows map[spec.Digest]state.Blob, take taker) (damaged []*DamagedError,
+	err error,
+) {
 	const tries = 3
 	for n := range tries {
 		if err := pause(ctx, time.Duration(n)*time.Second); err != nil {
@@ -169,7 +171,8 @@ func (b *Bucket) readSpan(ctx context.Context, s span, take taker) (damaged []*D
 				return err
 			}
 			if at = end; !right {
-				damaged = append(damaged, &DamagedError{row, fmt.Sprintf("has other bytes than the blob's from %d to %d", row.Start, end), false})
+				what := fmt.Sprintf("has other bytes than the blob's from %d to %d", row.Start, end)
+				damaged = append(damaged, &DamagedError{row, what, false})
 			}
 		}
 		return nil

@@ -49,7 +49,8 @@ type remote struct {
 func openRemote(ctx context.Context, address string) (*remote, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" {
-		return nil, fmt.Errorf("%.80q is not the address of a bucket; give s3://BUCKET/PREFIX, gs://, azblob:// or file:///DIRECTORY", address)
+		return nil, fmt.Errorf("%.80q is not the address of a bucket; give s3://BUCKET/PREFIX, gs://, azblob:// or file:///DIRECTORY",
+			address)
 	}
 	r, query := &remote{}, u.Query()
 	if u.Scheme == "file" {

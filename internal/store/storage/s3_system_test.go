@@ -150,5 +150,6 @@ func fewRequests(t *testing.T, address string) {
 		require.True(t, bytes.Equal(contents[i], read))
 	}
 	require.Empty(t, proxy.Requests(), "all is on this host")
-	require.NoError(t, other.(*storage.Bucket).VerifyBlobs(t.Context(), digests, func(_ spec.Digest, _ int64, err error) error { return err }))
+	right := func(_ spec.Digest, _ int64, err error) error { return err }
+	require.NoError(t, other.(*storage.Bucket).VerifyBlobs(t.Context(), digests, right))
 }

@@ -23,7 +23,8 @@ func blobsAreFound(t *testing.T, b *bench) {
 	var all []spec.Digest
 	for i := range blobs {
 		digest := spec.Digest(fmt.Sprintf("%064x", i))
-		rows = append(rows, state.Blob{Digest: digest, Size: int64(i), Object: fmt.Sprint("o", i%3), Start: int64(i), Kind: state.RootTree})
+		at := int64(i)
+		rows = append(rows, state.Blob{Digest: digest, Size: at, Object: fmt.Sprint("o", i%3), Start: at, Kind: state.RootTree})
 		all = append(all, digest)
 	}
 	require.ErrorIs(t, b.AddBlobs(t.Context(), now.Add(-state.MaxUpload-time.Minute), rows), state.ErrLate)
@@ -31,7 +32,8 @@ func blobsAreFound(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.Empty(t, live)
 	require.NoError(t, b.AddBlobs(t.Context(), now, rows))
-	require.NoError(t, b.AddBlobs(t.Context(), now, []state.Blob{{Digest: all[7], Size: 7, Object: "another"}}), "a row that exists stays")
+	again := []state.Blob{{Digest: all[7], Size: 7, Object: "another"}}
+	require.NoError(t, b.AddBlobs(t.Context(), now, again), "a row that exists stays")
 	_, has, err = b.Installation(t.Context())
 	require.NoError(t, err)
 	require.True(t, has)

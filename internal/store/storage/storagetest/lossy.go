@@ -56,14 +56,14 @@ func (l *Lossy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	trouble := -1
-	if rand.Int64N(100) < l.Percent.Load() {
-		trouble = rand.IntN(9)
+	if rand.Int64N(100) < l.Percent.Load() { //nolint:gosec // any will do
+		trouble = rand.IntN(9) //nolint:gosec // any will do
 	}
 	switch trouble {
 	case 0: // the request is lost
 		panic(http.ErrAbortHandler)
 	case 1, 2, 3, 4: // it is refused
-		w.WriteHeader([]int{500, 503, 429, 409}[trouble-1])
+		w.WriteHeader(map[int]int{1: 500, 2: 503, 3: 429, 4: 409}[trouble])
 		return
 	case 5: // it is cut on its way
 		_, _ = l.send(r, body[:len(body)/2], len(body))
@@ -71,7 +71,7 @@ func (l *Lossy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case 6: // it is repeated some time later, whatever has happened meanwhile
 		again := r.Clone(context.Background())
 		l.late.Go(func() {
-			time.Sleep(time.Duration(rand.Int64N(int64(5 * time.Second)))) //nolint:forbidigo // it is late
+			time.Sleep(time.Duration(rand.Int64N(int64(5 * time.Second)))) //nolint:gosec,forbidigo // it is late
 			if answer, err := l.send(again, body, len(body)); err == nil {
 				_ = answer.Body.Close()
 			}
