@@ -94,8 +94,8 @@ func programs(ctx context.Context, h *host) (found []control.Finding) {
 		version, err := h.versionOf(ctx, "git")
 		if d.Kind == agent.KindDelivery && err == nil && isOld(version) {
 			short["agent "+name] = true
-			found = append(found, about("agent "+name+" in file", bad("install a newer one", "%s is older than 2.38, so that nothing can be "+
-				"delivered", version))...)
+			found = append(found, about("agent "+name+" in file",
+				bad("install a newer one", "%s is older than 2.38, so that nothing can be delivered", version))...)
 		}
 	}
 	fine := slices.DeleteFunc(slices.Sorted(maps.Keys(h.config.Agents)), func(name string) bool { return short["agent "+name] })

@@ -194,6 +194,9 @@ func findFeedback(p PullRequest, r Record) (f Step) {
 	for _, review := range p.Reviews {
 		if review.Verdict == ChangesRequested && review.By.Trusted && !review.By.Self && !r.sent(review.ID) {
 			f.add(review.ID, "", review.By, fmt.Sprintf("%s requests changes:\n%s", name(review.By), quote(review.Body)))
+			if review.Body == "" { // what it says is in its threads, which are answered
+				f.Replies = f.Replies[:len(f.Replies)-1]
+			}
 		}
 	}
 	for _, t := range p.Threads {

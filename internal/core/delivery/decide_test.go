@@ -201,11 +201,13 @@ func TestTextsOfOthersAreNoMarkup(t *testing.T) {
 	for _, forbidden := range []string{"@everyone", "#12", "<img", "](https://", "://evil", "\x1b", "**done**"} {
 		require.NotContains(t, body, forbidden)
 	}
-	d.Files = 2
+	d.Checks = []string{"go-test"}
 	edited := "By ann.\n" + body + "\nMore by ann."
 	again := d.Body(edited)
 	require.True(t, strings.HasPrefix(again, "By ann.\n"+bodyBegins))
 	require.True(t, strings.HasSuffix(again, bodyEnds+"\nMore by ann."))
 	require.Equal(t, 1, strings.Count(again, bodyBegins))
-	require.Contains(t, again, "2 files changed")
+	require.Contains(t, again, "Checked before this: go-test.")
+	full := strings.Repeat("x", 65_000)
+	require.Equal(t, full, d.Body(full), "a description that a host would refuse is left as it is")
 }

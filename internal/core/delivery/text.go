@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -46,7 +47,6 @@ type Description struct {
 	// Work has the finished assignments, Checks the names of the checks that the work has passed.
 	Work   []session.CheckpointAssignment
 	Checks []string
-	Files  int
 	Usage  cost.Usage
 	// Address is that of the session's page; empty: unknown.
 	Address string
@@ -54,21 +54,33 @@ type Description struct {
 	Issue string
 }
 
-// Body returns a description in which the part of Maestro is replaced.
+const (
+	// maxWork and maxSaid bound what the description says of the work: its summaries, and the bytes of each.
+	maxWork = 20
+	maxSaid = 300
+	// maxAnswer bounds what an answer says of the work, in bytes.
+	maxAnswer = 1500
+	// maxBody is the length of a description that every host takes, in bytes.
+	maxBody = 60_000
+)
+
+// Body returns a description in which the part of Maestro is replaced. One that would be too long stays as it is.
 func (d Description) Body(before string) string {
 	var b strings.Builder
 	b.WriteString(bodyBegins + "\n")
 	fmt.Fprintf(&b, "%s\n\n", Markdown(textfmt.Shorten(strings.TrimSpace(d.Requirement), 2000)))
-	for _, a := range d.Work {
-		if a.Summary != "" && a.Files > 0 {
-			fmt.Fprintf(&b, "- **%s**: %s\n", Markdown(a.String()), Markdown(safetext.Line(a.Summary)))
-		}
+	said := slices.DeleteFunc(slices.Clone(d.Work), func(a session.CheckpointAssignment) bool {
+		return a.Summary == "" || a.Files == 0
+	})
+	for _, a := range said[max(0, len(said)-maxWork):] {
+		text := textfmt.Shorten(safetext.Line(a.Summary), maxSaid)
+		fmt.Fprintf(&b, "- **%s**: %s\n", Markdown(safetext.Clip(a.String(), 100)), Markdown(text))
 	}
-	fmt.Fprintf(&b, "\n%s changed.", textfmt.Count(d.Files, "file"))
+	b.WriteString("\n")
 	if len(d.Checks) > 0 {
-		fmt.Fprintf(&b, " Checked before this: %s.", Markdown(strings.Join(d.Checks, ", ")))
+		fmt.Fprintf(&b, "Checked before this: %s. ", Markdown(safetext.Clip(textfmt.FirstOf(d.Checks, maxWork), maxSaid)))
 	}
-	fmt.Fprintf(&b, " Cost so far: %s.\n\nMade by team %s in ", spent(d.Usage), Markdown(d.Team))
+	fmt.Fprintf(&b, "Cost so far: %s. Made by team %s in ", spent(d.Usage), Markdown(safetext.Clip(d.Team, 100)))
 	if d.Address != "" {
 		fmt.Fprintf(&b, "[session %s](%s)", d.Session, d.Address)
 	} else {
@@ -82,13 +94,14 @@ func (d Description) Body(before string) string {
 	b.WriteString(bodyEnds)
 	head, rest, begun := strings.Cut(before, bodyBegins)
 	_, tail, ended := strings.Cut(rest, bodyEnds)
+	whole := head + b.String() + tail
 	if !begun || !ended {
-		if before == "" {
-			return b.String()
-		}
-		return b.String() + "\n\n" + before
+		whole = strings.TrimSpace(b.String() + "\n\n" + before)
 	}
-	return head + b.String() + tail
+	if before != "" && len(whole) > maxBody {
+		return before
+	}
+	return whole
 }
 
 // ReplyMark marks the answer to a comment, so that it is written once.
@@ -120,7 +133,7 @@ func answeredItems(sessionID string, p PullRequest) (items []string) {
 
 // ReplyText answers a comment after its rework. commit is empty if no file has changed: the summary is the answer then.
 func ReplyText(to, commit, summary string) string {
-	text := Markdown(safetext.Line(summary))
+	text := Markdown(textfmt.Shorten(safetext.Line(summary), maxAnswer))
 	switch {
 	case commit != "":
 		text = strings.TrimSpace("Done in " + commit + ". " + text)
@@ -187,7 +200,12 @@ func short(commit string) string { return commit[:min(len(commit), 10)] }
 
 // Markdown is a text of others as it looks in Markdown: nothing in it is markup, a link, an image, a mention of a person or a
 // reference to an issue.
-func Markdown(text string) string { return inMarkdown.Replace(safetext.Block(text)) }
+func Markdown(text string) string {
+	return command.ReplaceAllString(inMarkdown.Replace(safetext.Block(text)), `$1\/`)
+}
+
+// command is how a line begins that hosts and their bots execute.
+var command = regexp.MustCompile(`(?m)^(\s*)/`)
 
 // A zero-width space ends what a host would make a link of.
 var inMarkdown = strings.NewReplacer(

@@ -97,8 +97,9 @@ func TestRepositoriesAndBranches(t *testing.T) {
 	}
 	for bad, want := range map[string]string{
 		"": "is empty", "shop": "write it like acme/shop", "/acme/shop": "write it like", "acme/shop/": "write it like",
-		"acme//shop": "write it like", "acme/..": "has . or .. in it", "../acme/shop": "has . or .. in it", "acme/a..b": "has . or .. in it",
-		"-acme/shop": "write it like", "acme/-shop": "write it like", "acme/.git": "ends in .git", "acme/.": "has . or .. in it", "acme/./x": "has . or .. in it", ".x/acme": "write it like",
+		"acme//shop": "write it like", "acme/..": ".. in it", "../acme/shop": ".. in it", "acme/a..b": ".. in it",
+		"-acme/shop": "write it like", "acme/-shop": "write it like", "acme/.git": "ends in .git", "acme/.": ".. in it",
+		"acme/./x": ".. in it", ".x/acme": "write it like",
 		"acme/sh op": "write it like", "acme/shop\n": "write it like", "acme/shöp": "write it like", "acme/shop.git": "leave that out",
 		"https://github.com/acme/shop": "is an address", "git@github.com:acme/shop": "is an address", "acme/shop?x": "write it like",
 		"a/" + strings.Repeat("b", 254): "has 256 characters",

@@ -318,7 +318,8 @@ func (b *branching) message(title, body string) string {
 		body += "\n\n"
 	}
 	return fmt.Sprintf("%s\n\n%sThe work of session %s of team %s, after phase %s.\n\n%s: %s\nMaestro-Checkpoint: %s\n",
-		cmp.Or(subject, "The work of session "+w.Session), body, w.Session, w.Team.Name, w.CurrentPhase, sessionTrailer, w.Session,
+		cmp.Or(subject, "The work of session "+w.Session), body, w.Session, safetext.Clip(w.Team.Name, 100),
+		safetext.Clip(w.CurrentPhase, 100), sessionTrailer, w.Session,
 		w.Name)
 }
 

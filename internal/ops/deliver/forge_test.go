@@ -182,3 +182,13 @@ func (f *gitlabForge) seen() (count int, open, merged bool, texts []string) {
 	}
 	return count, open, merged, texts
 }
+
+func (f *githubForge) texts() (title, body string) {
+	p := f.repo.Pulls()[0]
+	return p.Title, p.Body
+}
+
+func (f *gitlabForge) texts() (title, body string) {
+	m := f.s.MergeRequests(f.name)[0]
+	return m.Title, m.Description
+}

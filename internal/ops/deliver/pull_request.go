@@ -8,7 +8,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 // open opens the pull request, unless an earlier attempt has.
@@ -18,13 +17,9 @@ func (r *run) open(ctx context.Context) error {
 		return err
 	}
 	if number == 0 {
-		body, err := r.body(ctx, "")
-		if err != nil {
-			return err
-		}
 		number, err = r.host.Open(ctx, r.record.Repository, delivery.New{
 			Branch: r.record.Branch, Base: r.record.Base, Draft: true, Labels: r.order.Labels,
-			Title: r.Mask(delivery.Title(r.order.Checkpoint.Requirement, r.order.Key.Session)), Body: body,
+			Title: r.Mask(delivery.Title(r.order.Checkpoint.Requirement, r.order.Key.Session)), Body: r.body(ctx, ""),
 		})
 		if err != nil {
 			return err
@@ -36,7 +31,7 @@ func (r *run) open(ctx context.Context) error {
 }
 
 // body returns the description of the pull request, with what people have written into it.
-func (r *run) body(ctx context.Context, before string) (string, error) {
+func (r *run) body(ctx context.Context, before string) string {
 	c := r.order.Checkpoint
 	d := delivery.Description{
 		Session: r.order.Key.Session, Team: c.Team.Name, Requirement: c.Requirement, Work: c.Assignments, Usage: c.Usage,
@@ -48,20 +43,14 @@ func (r *run) body(ctx context.Context, before string) (string, error) {
 	if at := r.Dashboard(ctx); at != "" {
 		d.Address = strings.TrimRight(at, "/") + "/sessions/" + r.order.Key.Session
 	}
-	for _, err := range r.Store.Content.Patch(ctx, c.Workspace, r.job.Input, cas.PatchOptions{}) {
-		if err != nil {
-			return "", err
-		}
-		d.Files++
-	}
-	return r.Mask(d.Body(before)), nil
+	return r.Mask(d.Body(before))
 }
 
 // update writes the description anew after a push.
 func (r *run) update(ctx context.Context) error {
-	body, err := r.body(ctx, r.pull.Body)
-	if err != nil || body == r.pull.Body {
-		return err
+	body := r.body(ctx, r.pull.Body)
+	if body == r.pull.Body {
+		return nil
 	}
 	return r.host.Edit(ctx, r.record.Repository, r.record.Number, delivery.Edit{Body: body})
 }
@@ -90,7 +79,11 @@ func (r *run) reply(ctx context.Context) error {
 func (r *run) answer(ctx context.Context, to delivery.Reply) error {
 	repository, number := r.record.Repository, r.record.Number
 	if !delivery.Answered(r.order.Key.Session, r.pull, to.Item) {
-		text := delivery.ReplyText(to.To, r.doneIn(), r.summary()) + "\n" + delivery.ReplyMark(r.order.Key.Session, to.Item)
+		summary := ""
+		if len(r.record.Replies) == 1 || r.doneIn() == "" { // one rework is described once
+			summary = r.summary()
+		}
+		text := delivery.ReplyText(to.To, r.doneIn(), summary) + "\n" + delivery.ReplyMark(r.order.Key.Session, to.Item)
 		if err := r.host.Comment(ctx, repository, number, to.Thread, r.Mask(text)); err != nil {
 			return err
 		}

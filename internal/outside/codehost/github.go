@@ -162,7 +162,8 @@ func (g *GitHub) Find(ctx context.Context, repository, branch, base string) (num
 			ListOptions: github.ListOptions{PerPage: perPage},
 		})
 		i := slices.IndexFunc(all, func(p *github.PullRequest) bool {
-			return p.GetHead().GetRef() == branch && p.GetBase().GetRef() == base && p.GetHead().GetRepo().GetID() == p.GetBase().GetRepo().GetID()
+			return p.GetHead().GetRef() == branch && p.GetBase().GetRef() == base &&
+				p.GetHead().GetRepo().GetID() == p.GetBase().GetRepo().GetID()
 		})
 		if i >= 0 {
 			number = all[i].GetNumber()

@@ -83,8 +83,8 @@ func (l *look) checks(ctx context.Context) error {
 	if err := l.statuses(ctx); err != nil {
 		return err
 	}
-	passed := func(c delivery.Check) bool { return c.State == delivery.CheckPassed }
-	if hidden && l.found.GetMergeableState() == "unstable" && !slices.ContainsFunc(l.pr.Checks, func(c delivery.Check) bool { return !passed(c) }) {
+	open := slices.ContainsFunc(l.pr.Checks, func(c delivery.Check) bool { return c.State != delivery.CheckPassed })
+	if hidden && !open && l.found.GetMergeableState() == "unstable" {
 		l.pr.Checks = append(l.pr.Checks, delivery.Check{
 			ID: "hidden", Name: "one that the credentials may not read", URL: l.pr.URL + "/checks", State: delivery.CheckPending,
 		})
@@ -98,7 +98,8 @@ func (l *look) checks(ctx context.Context) error {
 func (l *look) jobs(ctx context.Context, workflows map[int64]*github.WorkflowRun) (runs []*github.CheckRun, err error) {
 	for suite, w := range workflows {
 		jobs, _, err := newest(func(page github.ListOptions) ([]*github.WorkflowJob, *github.Response, error) {
-			got, resp, err := l.api.Actions.ListWorkflowJobs(ctx, l.owner, l.name, w.GetID(), &github.ListWorkflowJobsOptions{ListOptions: page})
+			got, resp, err := l.api.Actions.ListWorkflowJobs(ctx, l.owner, l.name, w.GetID(),
+				&github.ListWorkflowJobsOptions{ListOptions: page})
 			return got.GetJobs(), resp, err
 		})
 		if err != nil {

@@ -145,7 +145,8 @@ func (g *GitLab) Find(ctx context.Context, repository, branch, base string) (int
 // find returns the newest merge request of a branch in a state. Forks may have a branch of the same name.
 func (g *GitLab) find(ctx context.Context, project, branch, base, state string) (int, error) {
 	options := &gitlab.ListProjectMergeRequestsOptions{
-		ListOptions: gitlab.ListOptions{PerPage: perPage}, SourceBranch: &branch, TargetBranch: &base, State: &state, Scope: gitlab.Ptr("all"),
+		ListOptions: gitlab.ListOptions{PerPage: perPage}, SourceBranch: &branch, TargetBranch: &base, State: &state,
+		Scope:   gitlab.Ptr("all"),
 		OrderBy: gitlab.Ptr("created_at"), Sort: gitlab.Ptr("desc"),
 	}
 	all, err := pages(func(page gitlab.RequestOptionFunc) ([]*gitlab.BasicMergeRequest, *gitlab.Response, error) {

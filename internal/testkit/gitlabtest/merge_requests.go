@@ -367,7 +367,8 @@ func (s *Server) listMergeRequests(c *call) (int, any) {
 	var all []map[string]any
 	for _, mr := range slices.Backward(c.project.mergeRequests) {
 		branch, state, base := c.text("source_branch"), c.text("state"), c.text("target_branch")
-		if (base == "" || base == mr.target) && (branch == "" || branch == mr.source) && (state == "" || state == "all" || state == mr.state) {
+		if (base == "" || base == mr.target) && (branch == "" || branch == mr.source) &&
+			(state == "" || state == "all" || state == mr.state) {
 			all = append(all, s.json(mr))
 		}
 	}
