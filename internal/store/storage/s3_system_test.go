@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -26,12 +23,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
-// servers are S3 servers of different make, built from the module .ci/s3: their packages and their arguments.
+// servers are S3 servers of different make, built from the module .ci/s3: their packages, and their arguments to have a bucket
+// in a directory.
 var servers = map[string]func(address, dir string) (pkg string, args []string){
-	"minio": func(address, dir string) (string, []string) {
-		return "github.com/minio/minio", []string{"server", "--address", address, dir}
+	"gofakes3": func(address, dir string) (string, []string) {
+		return "github.com/johannesboyne/gofakes3/cmd/gofakes3", []string{
+			"-host", address, "-backend", "bolt", "-bolt.db", dir + "/db", "-initialbucket", bucketName,
+		}
 	},
 	"versitygw": func(address, dir string) (string, []string) {
+		_ = os.Mkdir(filepath.Join(dir, bucketName), 0o700)
 		return "github.com/versity/versitygw/cmd/versitygw", []string{"--quiet", "--port", address, "posix", dir}
 	},
 }
@@ -63,8 +64,7 @@ func startS3(t *testing.T, name string) string {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+access, "ROOT_SECRET_KEY="+secret, "MINIO_ROOT_USER="+access,
-		"MINIO_ROOT_PASSWORD="+secret, "MINIO_BROWSER=off", "HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+access, "ROOT_SECRET_KEY="+secret)
 	output := &proctest.Output{}
 	cmd.Stdout, cmd.Stderr = output, output
 	require.NoError(t, cmd.Start())
@@ -72,13 +72,9 @@ func startS3(t *testing.T, name string) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	client := s3.New(s3.Options{
-		BaseEndpoint: aws.String("http://" + address), UsePathStyle: true, Region: "us-east-1", RetryMaxAttempts: 1,
-		Credentials: credentials.NewStaticCredentialsProvider(access, secret, ""),
-	})
 	require.Eventually(t, func() bool {
-		_, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucketName)})
-		return err == nil
+		answer, err := http.Get("http://" + address)
+		return err == nil && answer.Body.Close() == nil
 	}, time.Minute, 100*time.Millisecond, "%s", output)
 	return address
 }
