@@ -188,9 +188,9 @@ func (k *Stack) startTelemetry(ctx context.Context) (err error) {
 func (k *Stack) startWorker(ctx context.Context) error {
 	o, build := k.options, buildinfo.This()
 	w, err := service.Setup{
-		Config: k.Agents, File: k.File, Reloads: o.Reloads, StateDir: o.Store.Dir(), Location: o.Store.Location(), Connection: k.Conn, Getenv: o.Getenv,
-		Host: o.Host, PID: o.PID, Version: build.String(), Commit: build.Commit, Drain: drainOnOneMachine,
-		Telemetry: k.Telemetry, WebUI: k.server.ui, Clock: o.Now, Logger: o.Log.Logger,
+		Config: k.Agents, File: k.File, Reloads: o.Reloads, StateDir: o.Store.Dir(), Location: o.Store.Location(),
+		Connection: k.Conn, Getenv: o.Getenv, Host: o.Host, PID: o.PID, Version: build.String(), Commit: build.Commit,
+		Drain: drainOnOneMachine, Telemetry: k.Telemetry, WebUI: k.server.ui, Clock: o.Now, Logger: o.Log.Logger,
 	}.Build()
 	if err != nil {
 		return setup(err)

@@ -75,13 +75,15 @@ func TestALostCommitIsFoundAndNotRepeated(t *testing.T) {
 func BenchmarkCalls(b *testing.B) {
 	server := postgrestest.Start(b)
 	for name, open := range map[string]func() (*state.DB, error){
-		"SQLite":     func() (*state.DB, error) { return state.OpenSQLite(b.Context(), b.TempDir(), state.Options{Now: time.Now}) },
+		"SQLite": func() (*state.DB, error) {
+			return state.OpenSQLite(b.Context(), b.TempDir(), state.Options{Now: time.Now})
+		},
 		"PostgreSQL": func() (*state.DB, error) { return state.OpenPostgres(b.Context(), server.NewDatabase()) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			db, err := open()
 			require.NoError(b, err)
-			defer db.Close() //nolint:errcheck // of a benchmark
+			defer db.Close()
 			statetest.BenchmarkCalls(b, db)
 		})
 	}

@@ -28,7 +28,7 @@ create table installation (
   one        integer primary key check (one = 1),
   id         text    not null,         -- random; names the task queues and is stated in every checkpoint
   generation bigint  not null,
-  content    text    not null,         -- where the blobs are, if several hosts share the database; empty: not known yet
+  content    text    not null,         -- the bucket or host with the content, if several hosts share the database
   created_at bigint  not null
 );
 

@@ -22,8 +22,8 @@ func offerColumns(o *spec.Offer) columns {
 	}
 }
 
-// PutOffer stores a worker's offer in place of its previous one, and deletes those of workers that ended long ago, and other rows that
-// nobody needs any more.
+// PutOffer stores a worker's offer in place of its previous one, and deletes those of workers that ended long ago, and other
+// rows that nobody needs any more.
 func (d *DB) PutOffer(ctx context.Context, o spec.Offer) error {
 	return d.Write(ctx, func(t *Tx) error {
 		if _, err := t.exec(`delete from workers where renewed_at < $1`, o.RenewedAt.Add(-offersKept).UnixMicro()); err != nil {

@@ -44,8 +44,8 @@ func (h *hosts) start(name string, agents ...string) *host {
 	h.t.Helper()
 	file := "version: 1\nisolation: none\n" + h.mounts() + "\nagents:\n"
 	for _, agent := range agents {
-		file += fmt.Sprintf("  %s: {kind: command, timeout: 10m, argv: [/bin/sh, -c, 'for i in $(seq 600); do echo $$ >> %s; sleep 0.1; "+
-			"done; echo made > made.txt']}\n", agent, h.ledger(agent))
+		file += fmt.Sprintf("  %s: {kind: command, timeout: 10m, argv: [/bin/sh, -c, 'for i in $(seq 600); do echo $$ >> %s; "+
+			"sleep 0.1; done; echo made > made.txt']}\n", agent, h.ledger(agent))
 	}
 	one := &host{database: postgrestest.StartProxy(h.t, h.postgres.Address), temporal: postgrestest.StartProxy(h.t, h.address)}
 	one.worker = h.serves(h.startWith([]string{
