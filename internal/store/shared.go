@@ -23,7 +23,7 @@ func openOwn(ctx context.Context, d *storage.Directory, id identity, o Options) 
 func openShared(ctx context.Context, d *storage.Directory, o Location) (*state.DB, identity, error) {
 	db, err := state.OpenPostgres(ctx, o.Database)
 	if err != nil {
-		return nil, identity{}, err
+		return nil, identity{}, fmt.Errorf("open the database that --store or %s names: %w", DatabaseVariable, err)
 	}
 	id, err := hostIn(ctx, d, db)
 	if err == nil {
