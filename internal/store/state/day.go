@@ -62,13 +62,15 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 
 // UnsettledOf finds the unsettled calls that a budget of a session pays for, on a day if it is that of a team.
 func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (u budget.UnsettledCalls, err error) {
+	var w where
 	which, args := paidBy(s, b, day)
+	w.add(which, args...)
 	err = d.Read(ctx, func(t *Tx) error {
 		sessions, err := query[struct {
 			Calls         int
 			Session, Call string
-		}](t, `select count(*), session, min(id) from calls where `+which+` and state = 'unsettled'
-			group by session order by sum(estimated_nano_usd) desc, sum(estimated_tokens) desc, session`, args...)
+		}](t, `select count(*), session, min(id) from calls where `+w.String()+` and state = 'unsettled'
+			group by session order by sum(estimated_nano_usd) desc, sum(estimated_tokens) desc, session`, w.args...)
 		if u = (budget.UnsettledCalls{Sessions: len(sessions)}); len(sessions) > 0 {
 			u.Calls, u.Session, u.Call = sessions[0].Calls, sessions[0].Session, sessions[0].Call
 		}

@@ -62,8 +62,9 @@ func (t *Tx) beginWrite(id string, opened int64) error {
 	var generation, schema, inserted int64
 	err := t.row(`with w as (insert into writes (id, at) values ($1, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
 			on conflict do nothing returning 1)
-		select generation, (select max(version) from migrations), (select count(*) from w) from installation`, id).
-		Scan(&generation, &schema, &inserted)
+		select generation, (select max(version) from migrations), (select count(*) from w),
+			(extract(epoch from clock_timestamp()) * 1000000)::bigint from installation`, id).
+		Scan(&generation, &schema, &inserted, &t.now)
 	switch {
 	case err != nil:
 		return err
