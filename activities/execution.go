@@ -35,9 +35,10 @@ type execution struct {
 	// background has goroutines that the execution waits for at its end.
 	background sync.WaitGroup
 
-	mu sync.Mutex
 	// stop ends the execution's work.
 	stop context.CancelCauseFunc
+
+	mu sync.Mutex
 	// held is the assignment's lock; nil until this is its executor.
 	held session.Lock
 	// progress is the line that people see of the work.
@@ -81,7 +82,7 @@ func (e *execution) start(ctx context.Context, port Heartbeats, current func() H
 	if port == nil {
 		return work, func() { stop(context.Canceled) }
 	}
-	h := heartbeats{port: port, current: current, replaced: func() { e.abortIfReplaced(stop) }, accepted: e.heartbeatAccepted}
+	h := heartbeats{port: port, current: current, replaced: e.abortIfReplaced, accepted: e.heartbeatAccepted}
 	halt := h.start(ctx)
 	return work, func() {
 		stop(context.Canceled)
@@ -97,7 +98,7 @@ func (e *execution) untilStopped(ctx context.Context) (context.Context, context.
 	work, cancel := context.WithCancelCause(ctx)
 	e.stop = cancel
 	if e.id.Persona != "" {
-		go e.watchFence(work, cancel)
+		go e.watchFence(work)
 	}
 	go func() {
 		select {
@@ -118,21 +119,21 @@ func (e *execution) untilStopped(ctx context.Context) (context.Context, context.
 
 // watchFence checks at intervals whether the session has a later run. Otherwise an
 // executor that Temporal has lost would continue to work and to pay.
-func (e *execution) watchFence(ctx context.Context, cancel context.CancelCauseFunc) {
+func (e *execution) watchFence(ctx context.Context) {
 	for sleep(ctx, fenceEvery) == nil {
 		if later, err := e.state.IsFenced(ctx, e.key, e.info.WorkflowExecution.RunID); err == nil && later {
-			cancel(session.ErrFenced)
+			e.stop(session.ErrFenced)
 		}
 	}
 }
 
 // abortIfReplaced ends an execution that Temporal has replaced while it waited for the
 // assignment's lock: its replacement waits for the lock, too, and the slot is needed.
-func (e *execution) abortIfReplaced(end context.CancelCauseFunc) {
+func (e *execution) abortIfReplaced() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.held == nil {
-		end(errReplaced)
+		e.stop(errReplaced)
 	}
 }
 
@@ -250,7 +251,7 @@ func executionEnd(ctx context.Context, err error, details ...any) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(cause, errHandedOver), errors.Is(cause, errReplaced), errors.Is(cause, errLeaseEnded),
+	case continuesElsewhere(cause),
 		errors.Is(cause, activity.ErrActivityPaused), errors.Is(cause, activity.ErrActivityReset):
 		return newHandedOver(cause)
 	case errors.Is(cause, session.ErrFenced):
@@ -263,11 +264,16 @@ func executionEnd(ctx context.Context, err error, details ...any) error {
 	return storeError(err)
 }
 
+// continuesElsewhere reports whether another execution does the work from now on.
+func continuesElsewhere(cause error) bool {
+	return errors.Is(cause, errHandedOver) || errors.Is(cause, errReplaced) || errors.Is(cause, errLeaseEnded)
+}
+
 // resumesAfter reports whether another execution of the activity continues at once after
 // this one has ended with err.
 func resumesAfter(ctx context.Context, err error) bool {
 	if cause := context.Cause(ctx); ctx.Err() != nil {
-		return errors.Is(cause, errHandedOver) || errors.Is(cause, errReplaced) || errors.Is(cause, errLeaseEnded)
+		return continuesElsewhere(cause)
 	}
 	return isApplicationError(err) || !isPermanent(err)
 }

@@ -118,8 +118,8 @@ func TestManifestsNameEachOther(t *testing.T) {
 	}
 	for what, selector := range map[string]*metav1.LabelSelector{
 		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector,
-		"network":  &c.network(t, "maestro-worker").Spec.PodSelector,
-		"spread":   apart.LabelSelector,
+		"network": &c.network(t, "maestro-worker").Spec.PodSelector,
+		"spread":  apart.LabelSelector,
 	} {
 		chosen, err := metav1.LabelSelectorAsSelector(selector)
 		require.NoError(t, err)

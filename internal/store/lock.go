@@ -39,7 +39,7 @@ func (s *Store) Lock(ctx context.Context, key session.Key, id spec.AssignmentID)
 type leasedLock struct {
 	*storage.Hold
 	db    *state.DB
-	of    state.Lease
+	of    state.LeaseHolder
 	lease session.Lease
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -47,7 +47,7 @@ type leasedLock struct {
 
 // lease takes the lease of a lock that this host holds.
 func (s *Store) lease(ctx context.Context, held *storage.Hold, name string) (session.Lock, bool, error) {
-	l := &leasedLock{Hold: held, db: s.State, of: state.Lease{Name: name, Host: s.host, Holder: rand.Text()}}
+	l := &leasedLock{Hold: held, db: s.State, of: state.LeaseHolder{Name: name, Host: s.host, Holder: rand.Text()}}
 	asked := time.Now() //nolint:forbidigo // leases last in real time
 	if ok, err := s.State.Acquire(ctx, l.of, session.LeaseLasts); err != nil || !ok {
 		held.Unlock()

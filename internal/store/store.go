@@ -97,7 +97,8 @@ func createIdentity(d *storage.Directory, id identity) error {
 	return d.Create(IdentityFile, append(data, '\n'))
 }
 
-// Open opens the store in dir. The error is [session.ErrNotFound] if there is none.
+// Open opens the store in dir. The error is [session.ErrNotFound] if there is none. With a database, dir has only what belongs to
+// this host, and is made if it does not exist.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Clock == nil {
 		return nil, errors.New("a store needs a clock")

@@ -85,11 +85,7 @@ func (c *connector) openStore() (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := store.Open
-	if o.Database != "" { // the directory only has what belongs to this host
-		open = store.Create
-	}
-	s, err := open(dir, o)
+	s, err := store.Open(dir, o)
 	return s, storeError(err)
 }
 

@@ -52,12 +52,12 @@ func (a *app) doctor(ctx context.Context, team, agents string) error {
 		return err
 	}
 	server, _ := localdev.FindServer(a.env.Executable) // a missing one is a finding
-	at, err := a.location.OrFrom(a.environ.get)
+	o, err := a.storeOptions()
 	if err != nil {
-		return usagef("%w", err)
+		return err
 	}
 	found, err := doctor.Examine(ctx, doctor.Options{
-		StateDir: a.stateDir, Location: at, Agents: agents, Server: server,
+		StateDir: a.stateDir, Location: o.Location, Agents: agents, Server: server,
 		Team: t, Dial: a.dial, Again: a.commandLine, Environ: a.environ, Getenv: a.environ.get,
 		Now: a.now, Container: room.InContainer(),
 	})

@@ -90,9 +90,11 @@ func programs(ctx context.Context, h *host) (found []control.Finding) {
 		short[lack.Of] = true
 		found = append(found, about(lack.Of+" in file", with(finding(result, lack.Remedy, "%s", lack.Message), lack.Command))...)
 	}
-	for name, d := range h.config.Agents {
-		version, err := h.versionOf(ctx, "git")
-		if d.Kind == agent.KindDelivery && err == nil && isOld(version) {
+	for _, name := range slices.Sorted(maps.Keys(h.config.Agents)) {
+		if h.config.Agents[name].Kind != agent.KindDelivery {
+			continue
+		}
+		if version, err := h.versionOf(ctx, "git"); err == nil && isOld(version) {
 			short["agent "+name] = true
 			found = append(found, about("agent "+name+" in file",
 				bad("install a newer one", "%s is older than 2.38, so that nothing can be delivered", version))...)

@@ -60,12 +60,7 @@ func openStore(_ context.Context, h *host) []control.Finding {
 		return nil
 	}
 	var err error
-	switch {
-	case h.store != nil:
-		h.Location = h.store.Location()
-	case h.Location.Database != "": // the directory only has what belongs to this host
-		h.store, err = store.Create(h.dir, store.Options{Clock: h.Now, Location: h.Location})
-	default:
+	if h.store == nil {
 		h.store, err = store.Open(h.dir, store.Options{Clock: h.Now, Location: h.Location})
 	}
 	switch {
@@ -74,7 +69,7 @@ func openStore(_ context.Context, h *host) []control.Finding {
 	case err != nil:
 		remedy, what := remedyOf(err, "check that the directory exists and is yours, or give another with --state-dir")
 		return bad(remedy, "%s (%s)", what, h.why)
-	case h.Location.Database != "":
+	case h.store.State.Shared():
 		return ok("%s in a PostgreSQL database, this host's directory is %s, %s", h.store.ID(), h.dir, h.why)
 	}
 	return ok("%s in %s, %s", h.store.ID(), h.dir, h.why)

@@ -121,6 +121,7 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 	wait := func(format string, args ...any) Step {
 		return Step{Act: Wait, Why: fmt.Sprintf(format, args...), Wait: untilLook(r, now)}
 	}
+	against := objectors(p)
 	switch known := len(p.Checks) > 0 || now.Sub(r.PushedAt) > ChecksAppear; {
 	case pending > 0:
 		var names []Check
@@ -144,8 +145,8 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 		return wait("%s is in the merge queue", p.URL)
 	case len(p.Blocked) > 0:
 		return wait("%s waits: %s", p.URL, textfmt.Shorten(safetext.Line(strings.Join(p.Blocked, "; ")), 400))
-	case len(objectors(p)) > 0:
-		return wait("%s waits for another review by %s", p.URL, textfmt.FirstOf(objectors(p), 3))
+	case len(against) > 0:
+		return wait("%s waits for another review by %s", p.URL, textfmt.FirstOf(against, 3))
 	case r.Approvals == 0 && len(o.Reviewers) > 0:
 		return wait("%s waits for a review by %s", p.URL, textfmt.FirstOf(o.Reviewers, 3))
 	case p.Mergeable == MergeBehind && o.Merge != spec.MergeNever: // last, because its checks begin anew
@@ -168,11 +169,16 @@ func decideReady(o Order, p PullRequest, r Record, now time.Time, pending int, a
 // objectors are the trusted persons whose newest review requests changes. That was sent back, and they have to see the rework.
 func objectors(p PullRequest) (names []string) {
 	for _, review := range p.Reviews {
-		if review.Verdict == ChangesRequested && review.By.Trusted && !review.By.Self {
+		if review.requestsChanges() {
 			names = append(names, name(review.By))
 		}
 	}
 	return names
+}
+
+// requestsChanges reports whether a trusted person wants other work.
+func (r Review) requestsChanges() bool {
+	return r.Verdict == ChangesRequested && r.By.Trusted && !r.By.Self
 }
 
 // untilLook returns the time until the next look.
@@ -192,7 +198,7 @@ func closedText(p PullRequest) string {
 // anybody may comment.
 func findFeedback(p PullRequest, r Record) (f Step) {
 	for _, review := range p.Reviews {
-		if review.Verdict == ChangesRequested && review.By.Trusted && !review.By.Self && !r.sent(review.ID) {
+		if review.requestsChanges() && !r.sent(review.ID) {
 			f.add(review.ID, "", review.By, fmt.Sprintf("%s requests changes:\n%s", name(review.By), quote(review.Body)))
 			if review.Body == "" { // what it says is in its threads, which are answered
 				f.Replies = f.Replies[:len(f.Replies)-1]

@@ -119,10 +119,6 @@ func (b *backup) due() bool {
 }
 
 func (b *backup) run(ctx context.Context) (err error) {
-	if b.store.Location().Content != "" {
-		return errors.New("the content is in a bucket, and nothing has to be copied: back the database up with pg_dump or " +
-			"pg_basebackup, and let the bucket keep old versions")
-	}
 	if b.target, err = openTarget(b.to, b.store.ID(), b.at); err != nil {
 		return err
 	}

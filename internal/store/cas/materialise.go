@@ -67,22 +67,27 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if err := makeDir(above, name, nil); err != nil {
 		return err
 	}
-	_, err = s.Fill(ctx, want, dir, nil)
+	_, err = s.fill(ctx, want, dir, nil)
 	return err
 }
 
 // Fill writes a tree's files and links into an empty directory, with the modes of
 // [Store.Materialise]. It returns the disk space of the files and directories, in bytes. The
 // directory and all in it get the owner; nil: the caller.
-func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ int64, err error) {
+func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (int64, error) {
+	if err := want.fetch(ctx); err != nil {
+		return 0, fmt.Errorf("fill %s: %w", dir, err)
+	}
+	return s.fill(ctx, want, dir, o)
+}
+
+// fill is [Store.Fill] for a tree that was fetched.
+func (s *Store) fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ int64, err error) {
 	top, err := openTop(dir)
 	if err != nil {
 		return 0, err
 	}
 	defer closing(top, &err)
-	if err := want.fetch(ctx); err != nil {
-		return 0, fmt.Errorf("fill %s: %w", dir, err)
-	}
 	f := &filler{store: s, root: top, want: want, owner: o}
 	if err := errors.Join(o.chown(top, "."), f.fill(ctx)); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)

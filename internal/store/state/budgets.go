@@ -82,6 +82,9 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budge
 
 // fill reads the raises and sums of budgets, in one query: a call's books read them twice.
 func (t *Tx) fill(budgets []budget.Budget, s session.Key, day string) error {
+	if len(budgets) == 0 {
+		return nil
+	}
 	const raised = `(select coalesce(sum(%s), 0) from raises where namespace = ? and session = ? and scope = ? and name = ? and day = ?)`
 	var each where
 	for i, b := range budgets {
@@ -95,9 +98,6 @@ func (t *Tx) fill(budgets []budget.Budget, s session.Key, day string) error {
 		each.add(fmt.Sprintf(`select %d, `+raised+`, `+raised+`, coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), %s,
 				coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0) from %s where %s`,
 			i, "tokens", "nano_usd", unsettled, from, which), slices.Concat(raises, raises, args)...)
-	}
-	if len(budgets) == 0 {
-		return nil
 	}
 	return t.each(func(r *sql.Rows) error {
 		var i int

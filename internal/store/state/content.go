@@ -199,13 +199,27 @@ func (d *DB) Clock(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
+// Name is the id of the installation in the names of task queues.
+func (d *DB) Name(ctx context.Context) (name string, err error) {
+	err = d.Read(ctx, func(t *Tx) error { return t.row(`select id from installation`).Scan(&name) })
+	return strings.ToLower(name[:min(len(name), 8)]), err
+}
+
+// ClaimContent says where the blobs are that rows name, unless it was said before. It returns where they are.
+func (d *DB) ClaimContent(ctx context.Context, where string) (known string, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		if _, err := t.exec(`update installation set content = $1 where content = ''`, where); err != nil {
+			return err
+		}
+		return t.row(`select content from installation`).Scan(&known)
+	})
+	return known, err
+}
+
 // Installation is the id of the installation, and whether it has blobs in a bucket.
 func (d *DB) Installation(ctx context.Context) (id string, hasBlobs bool, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
-		var n int
-		err := t.row("select id, (select count(*) from (select 1 from blobs limit 1) b) from installation").Scan(&id, &n)
-		hasBlobs = n > 0
-		return err
+		return t.row("select id, exists (select 1 from blobs) from installation").Scan(&id, &hasBlobs)
 	})
 	return id, hasBlobs, err
 }

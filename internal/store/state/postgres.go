@@ -20,13 +20,16 @@ const (
 	connections = 2 * readers
 )
 
+// microseconds is PostgreSQL's clock.
+const microseconds = `(extract(epoch from clock_timestamp()) * 1000000)::bigint`
+
 var postgresEngine = engine{
 	lockRows:   " for update",
 	shareRows:  " for share",
 	lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
 	day:        "to_char(to_timestamp(s.started_at / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
 	lockTable:  "lock table %s in exclusive mode",
-	now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+	now:        "select " + microseconds,
 	limit:      time.Minute,
 }
 
@@ -60,10 +63,10 @@ var errCommitted = errors.New("the transaction has committed; its reply was lost
 // waits for one that has not ended: no transaction of a lost connection commits after it was repeated.
 func (t *Tx) beginWrite(id string, opened int64) error {
 	var generation, schema, inserted int64
-	err := t.row(`with w as (insert into writes (id, at) values ($1, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
+	err := t.row(`with w as (insert into writes (id, at) values ($1, `+microseconds+`)
 			on conflict do nothing returning 1)
 		select generation, (select max(version) from migrations), (select count(*) from w),
-			(extract(epoch from clock_timestamp()) * 1000000)::bigint from installation`, id).
+			`+microseconds+` from installation`, id).
 		Scan(&generation, &schema, &inserted, &t.now)
 	switch {
 	case err != nil:

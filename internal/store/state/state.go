@@ -84,10 +84,11 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 		}
 	}
 	id := ""
+	var patience <-chan time.Time
 	if d.turn == nil && d.generation != 0 {
-		id = rand.Text()
+		id, patience = rand.Text(), time.After(lostFor)
 	}
-	freed, patience := false, time.After(lostFor)
+	freed := false
 	for tries := 1; ; tries++ {
 		err := d.run(ctx, d.write, nil, func(t *Tx) error {
 			if err := t.begin(id, d.generation); err != nil {

@@ -195,11 +195,7 @@ func (c *chaos) settle(deadline time.Time) {
 
 func (w *world) open() *store.Store {
 	w.t.Helper()
-	o, open := store.Options{Clock: time.Now, Location: w.location}, store.Open
-	if o.Database != "" {
-		open = store.Create // the directory has only what belongs to this host
-	}
-	s, err := open(w.state, o)
+	s, err := store.Open(w.state, store.Options{Clock: time.Now, Location: w.location})
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = s.Close() })
 	return s
