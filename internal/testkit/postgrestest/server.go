@@ -63,7 +63,8 @@ func (s *Server) Kill() {
 
 // Resume starts the server again.
 func (s *Server) Resume() {
-	options := fmt.Sprintf("-p %s -c listen_addresses=127.0.0.1 -c unix_socket_directories=%s -c max_connections=300", s.port(), s.dir)
+	options := fmt.Sprintf("-p %s -c listen_addresses=127.0.0.1 -c unix_socket_directories=%s -c max_connections=300",
+		s.port(), s.dir)
 	s.run("pg_ctl", "--pgdata", s.data(), "--log", filepath.Join(s.dir, "log"), "--options", options, "--wait", "start")
 }
 
