@@ -2,10 +2,12 @@ package cli_test
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -225,9 +227,16 @@ func keys(m map[string]any) []string {
 
 func TestInterruptedBeforeAnythingHappened(t *testing.T) {
 	t.Parallel()
+	silent, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	require.NoError(t, silent.SetDeadline(time.Now().Add(time.Minute)))
+	defer silent.Close()
 	d := newDesk(t)
-	d.set("TEMPORAL_ADDRESS", "192.0.2.1:7233") // an address that nobody has
+	d.set("TEMPORAL_ADDRESS", silent.Addr().String())
 	c := d.begin("list")
+	conn, err := silent.Accept() // now it waits for an answer
+	require.NoError(t, err)
+	defer conn.Close()
 	c.interrupt()
 	require.Equal(t, 130, c.wait(), "not the connection's own timeout")
 }
