@@ -48,6 +48,8 @@ type Notices struct {
 	WebUI string
 	// Dashboard returns the address of the dashboard; empty, or nil, where none has been served.
 	Dashboard func(context.Context) string
+	// PullRequests returns the addresses of a session's pull requests; may be nil.
+	PullRequests func(context.Context, session.Key) []string
 }
 
 // The bounds of a notice's texts: histories contain it until it is delivered.
@@ -122,6 +124,9 @@ func (n *Notices) prepare(ctx context.Context, notice session.Notice) session.No
 			}
 			notice.Dashboard = at + access.PagePath(notice.Session, phase)
 		}
+	}
+	if n.PullRequests != nil {
+		notice.PullRequests = n.PullRequests(ctx, session.Key{Namespace: notice.Namespace, Session: notice.Session})
 	}
 	return notice
 }

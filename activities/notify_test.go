@@ -96,6 +96,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	o := &recipients{}
 	n := &activities.Notices{
 		Recipients: o, WebUI: "http://localhost:8233/", Dashboard: func(context.Context) string { return "https://maestro.example" },
+		PullRequests: func(_ context.Context, k session.Key) []string { return []string{"https://git.example/" + k.Session} },
 		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
 	in := session.Notice{
@@ -111,6 +112,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	require.Equal(t, session.NoticeSchema, o.notice.Schema)
 	require.Equal(t, "http://localhost:8233/namespaces/default/workflows/s/r", o.notice.WebUI)
 	require.Equal(t, "https://maestro.example/sessions/s", o.notice.Dashboard)
+	require.Equal(t, []string{"https://git.example/s"}, o.notice.PullRequests)
 	require.Equal(t, "key ***", o.notice.Reason)
 	require.Equal(t, "*** is wrong", o.notice.Request.Message)
 	require.Equal(t, "use ***", o.notice.Request.Suggestion)

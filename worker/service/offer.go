@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/diskspace"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -36,6 +37,9 @@ func (w *Worker) publish(ctx context.Context) error {
 		return nil
 	}
 	w.offer.RenewedAt = w.Clock().UTC()
+	if left, err := diskspace.Of(w.store.Dir()); err == nil {
+		w.offer.Disk = spec.Disk{FreeBytes: left.Bytes, Full: left.IsLow()}
+	}
 	if err := w.store.State.PutOffer(ctx, w.offer.Offer); err != nil {
 		return err
 	}

@@ -60,10 +60,24 @@ const callSlots = 4
 func (w *Worker) notices(p *plan) *activities.Notices {
 	return &activities.Notices{
 		Recipients: &Recipients{Temporal: w.Connection, Store: w.store.ID()}, Mask: w.Mask, WebUI: p.webUI,
-		Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, w.store.State) },
+		Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, w.store.State) }, PullRequests: w.pullRequests,
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", w.Connection.Address, w.Connection.Namespace,
 			w.store.Dir(), w.Host),
 	}
+}
+
+// pullRequests returns the addresses of a session's pull requests. A notice that cannot have them is sent without.
+func (w *Worker) pullRequests(ctx context.Context, key session.Key) (addresses []string) {
+	deliveries, err := w.store.State.Deliveries(ctx, key)
+	if err != nil {
+		w.Logger.Warn("a notice does not name the pull requests", "session", key.Session, "error", err)
+	}
+	for _, d := range deliveries {
+		if d.URL != "" {
+			addresses = append(addresses, d.URL)
+		}
+	}
+	return addresses
 }
 
 // ticketQueue serves the calls of the ticket system.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
 )
@@ -77,7 +78,7 @@ func (a *app) writeRoster(doc workerpool.Roster) {
 
 // writeOffers prints the workers and their agents.
 func (a *app) writeOffers(doc workerpool.Roster) {
-	workers := a.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "ISOLATION", "CHECKS", "NOTIFIES")
+	workers := a.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "ISOLATION", "USER", "FREE", "CHECKS", "NOTIFIES")
 	agents := a.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK", "GATEWAY", "NETWORK")
 	for _, w := range doc.Workers {
 		var notifies []string
@@ -87,8 +88,8 @@ func (a *app) writeOffers(doc workerpool.Roster) {
 		if w.Webhook {
 			notifies = append(notifies, "webhook")
 		}
-		workers.Add(w.Worker, w.Host, w.PID, terminal.Dash(w.Version), terminal.Moment(&w.Since), isolation(w.Isolation),
-			terminal.Dash(strings.Join(w.Checks, ", ")), terminal.Dash(strings.Join(notifies, ", ")))
+		workers.Add(w.Worker, w.Host, w.PID, terminal.Dash(w.Version), terminal.Moment(&w.Since), isolation(w.Isolation), w.Isolation.User,
+			free(w.Disk), terminal.Dash(strings.Join(w.Checks, ", ")), terminal.Dash(strings.Join(notifies, ", ")))
 		for _, o := range w.Agents {
 			agents.Add(o.Agent, w.Worker, o.Kind, terminal.Dash(o.Model), o.Concurrency,
 				terminal.Dash(o.Breaker), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Dash(o.Fallback),
@@ -107,6 +108,14 @@ func (a *app) writeOffers(doc workerpool.Roster) {
 	}
 	a.print("")
 	agents.Write(a.stdout)
+}
+
+// free is a cell of the table of workers: the free space on the disk of its host.
+func free(d spec.Disk) terminal.Cell {
+	if d.Full {
+		return terminal.Painted(textfmt.Size(d.FreeBytes)+", full", terminal.Red)
+	}
+	return terminal.Painted(textfmt.Size(d.FreeBytes), "")
 }
 
 // isolation is a cell of the table of workers.

@@ -93,7 +93,7 @@ webhook: {url_env: HOOK}
 	table := d.must(0, "agents", "--team", d.file("one.yaml", oneTeam))
 	require.Regexp(t, `spare +desk-\d+ +command +- +4 +shared +open`, table)
 	require.Contains(t, table, "nothing is missing for team solo")
-	require.Regexp(t, ` `+isolation+`[^ ]* +has-code +webhook\n`, table)
+	require.Regexp(t, ` `+isolation+`.* [0-9.]+ [MGT]iB +has-code +webhook\n`, table)
 	require.Regexp(t, `coder .* `+networks[0]+`\n`, table)
 	require.Regexp(t, `spare .* `+networks[1]+`\n`, table)
 
@@ -141,12 +141,15 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	d.environ = elsewhere.environ
 	d.set("MAESTRO_STATE_DIR", d.state)
 	offers[0].RenewedAt = time.Now()
+	offers[0].Host, offers[0].Disk = "faraway", spec.Disk{FreeBytes: 5 << 20, Full: true}
 	require.NoError(t, s.State.PutOffer(t.Context(), offers[0]))
 	lost, code := d.agents()
 	require.Equal(t, 1, code)
 	require.Len(t, lost.Workers, 1)
 	require.Len(t, lost.Missing, 2)
 	require.Contains(t, lost.Missing[1].Message, "for agent coder")
+	require.Regexp(t, "faraway .* [0-9.]+ MiB, full ", d.must(1, "agents"))
+	require.Regexp(t, "faraway is full: [0-9.]+ MiB free", d.must(1, "doctor"))
 }
 
 func TestRegisteredTeamsAreTakenByTheirNames(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/workerpool"
@@ -63,6 +64,9 @@ func (h *host) liveWorker(o spec.Offer) []control.Finding {
 	if why := o.Isolation.WithoutRooms; why != "" {
 		found = append(found, about(name+" rooms", warn("do what the message says, or write `isolation: none` in its worker file",
 			"its agents and checks work without rooms: %s", why))...)
+	}
+	if o.Disk.Full {
+		found = append(found, about(name+" disk", warn("free space on its host", "%s is full: %s free", o.Host, textfmt.Size(o.Disk.FreeBytes)))...)
 	}
 	return append(found, slowly(name+" ", o.Isolation)...)
 }

@@ -66,6 +66,8 @@ type Notice struct {
 	// Dashboard is the address of the session's page in the dashboard, or of the phase's page if
 	// the phase is to be approved; empty if no dashboard has been served.
 	Dashboard string `json:"dashboard,omitempty"`
+	// PullRequests are the addresses of the session's pull requests.
+	PullRequests []string `json:"pull_requests,omitempty"`
 }
 
 // Asks reports whether the notice is about a session that waits for a person.

@@ -24,7 +24,9 @@ type Offer struct {
 	// Isolation is how its agents and checks are separated from the host.
 	Isolation Isolation `json:"isolation"`
 	// Work is the directory on the host below which its agents work.
-	Work      string    `json:"work,omitempty"`
+	Work string `json:"work,omitempty"`
+	// Disk is the free space on its host.
+	Disk      Disk      `json:"disk"`
 	StartedAt time.Time `json:"-"`
 	RenewedAt time.Time `json:"-"`
 }
@@ -68,6 +70,13 @@ type Isolation struct {
 	User string `json:"user"`
 	// Limits are what each attempt may use, and what enforces them.
 	Limits []Limit `json:"limits"`
+}
+
+// Disk is the free space of a worker's disk at the last renewal of its offer.
+type Disk struct {
+	FreeBytes int64 `json:"free_bytes"`
+	// Full: less than 256 MB or a sixteenth of it is free. The worker removes what can be made again.
+	Full bool `json:"full,omitempty"`
 }
 
 // Limit is what an attempt may use of a resource, and what enforces it.

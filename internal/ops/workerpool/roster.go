@@ -50,6 +50,7 @@ type Worker struct {
 	Checks    []string  `json:"checks"`
 	// Isolation is how its agents and checks are separated from the host.
 	Isolation spec.Isolation `json:"isolation"`
+	Disk      spec.Disk      `json:"disk"`
 	// Jira and Webhook: it makes tickets, and calls a webhook.
 	Jira    bool `json:"jira"`
 	Webhook bool `json:"webhook"`
@@ -121,7 +122,7 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 func offering(o spec.Offer, states map[string]session.BreakerState) Worker {
 	w := Worker{
 		Worker: o.Worker, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
-		Since: o.StartedAt, RenewedAt: o.RenewedAt, Isolation: o.Isolation, Jira: o.Jira, Webhook: o.Webhook,
+		Since: o.StartedAt, RenewedAt: o.RenewedAt, Isolation: o.Isolation, Disk: o.Disk, Jira: o.Jira, Webhook: o.Webhook,
 		Agents: []Agent{}, Checks: append([]string{}, slices.Sorted(maps.Keys(o.Checks))...),
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Agents)) {

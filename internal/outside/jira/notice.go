@@ -29,6 +29,8 @@ const (
 	maxLine  = 300
 	// maxAttempts is how many attempts a ticket reports, the newest.
 	maxAttempts = 12
+	// maxPullRequests is how many pull requests a text links.
+	maxPullRequests = 3
 )
 
 // summary is the ticket's title: whose work it is about and what is wrong.
@@ -254,7 +256,13 @@ func artifacts(n session.Notice) document {
 	if r := n.Request; r != nil && r.Persona != "" {
 		commands += fmt.Sprintf("\nmaestro logs %s %s", n.Session, subject(*r))
 	}
-	return document{heading("Artifacts"), plain(where + ":"), verbatim(commands)}
+	d := document{heading("Artifacts")}
+	for _, address := range n.PullRequests[:min(len(n.PullRequests), maxPullRequests)] {
+		if len(address) <= maxLine { // a longer one is none that a person would open
+			d = append(d, link("Pull request", address))
+		}
+	}
+	return append(d, plain(where+":"), verbatim(commands))
 }
 
 // wentOn says who answered what to which request, when and why.

@@ -68,6 +68,7 @@ func notice(event session.Event) session.Notice {
 	case session.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = session.ForApproval, "", "", nil
 		n.Request.Actions = []session.Action{session.AnswerApprove, session.AnswerReject}
+		n.PullRequests = []string{"https://git.example/acme/web/pull/7|!x!"}
 	}
 	return n
 }
@@ -96,6 +97,7 @@ func TestTheLongestCommentFits(t *testing.T) {
 	long := strings.Repeat(`\`, 10_000)
 	n.Request.Message, n.Request.Suggestion, n.Reason, n.Commands = long, long, long, []string{long}
 	n.Request.Attempts = slices.Repeat([]session.AttemptFailure{{Message: long}}, 100)
+	n.PullRequests = slices.Repeat([]string{long[:maxLine], long}, 100)
 	got := comment(session.TicketComment{Notice: n, Occurrences: 2, Omitted: 4})
 	require.LessOrEqual(t, len(got), maxText)
 	require.True(t, isComment(got, n.ID))

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/failures"
 )
 
 // TestCodexDoesNotAskForRefusedTools: its web search is a part of each request otherwise.
@@ -20,4 +22,13 @@ func TestCodexDoesNotAskForRefusedTools(t *testing.T) {
 			require.NotContains(t, argv, "web_search=disabled")
 		}
 	}
+}
+
+// TestAnErrorDocumentIsNotShownAsJSON: Codex repeats the body of an answer with 400.
+func TestAnErrorDocumentIsNotShownAsJSON(t *testing.T) {
+	t.Parallel()
+	f := codexFailure(`{"error": {"message": "Unknown parameter: 'x'.", "type": "invalid_request_error", "code": null}}`)
+	require.Equal(t, "Unknown parameter: 'x'.", f.Message)
+	require.Equal(t, failures.InvalidRequest, f.Category)
+	require.Equal(t, "stream {disconnected}", codexFailure("stream {disconnected}").Message)
 }

@@ -1,6 +1,8 @@
 package preset
 
 import (
+	"cmp"
+	"encoding/json"
 	"regexp"
 	"strconv"
 	"time"
@@ -60,7 +62,7 @@ func unpaid(text string) bool {
 // failureOfText makes a failure from a program's message about its provider. otherwise is the
 // category of unknown messages.
 func failureOfText(text string, otherwise failures.Category) *failures.Failure {
-	f := failures.Failf(otherwise, "%s", text)
+	f := failures.Failf(otherwise, "%s", plain(text))
 	if unpaid(text) {
 		f.Category = failures.Auth
 		return f
@@ -78,6 +80,17 @@ func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 		}
 	}
 	return f
+}
+
+// plain returns the sentence in a provider's error document, which Codex repeats as it is for an answer with 400.
+func plain(text string) string {
+	var document struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal([]byte(text), &document) // another text stays as it is
+	return cmp.Or(document.Error.Message, text)
 }
 
 // statusCategory returns the category of a provider's HTTP status alone.
