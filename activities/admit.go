@@ -6,8 +6,10 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // SearchAttributes finds out whether the namespace has Maestro's search attributes.
@@ -171,4 +173,12 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 
 func temporalIDs(info activity.Info) session.TemporalIDs {
 	return session.TemporalIDs{Namespace: info.Namespace, Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
+}
+
+// admissionOf is the admission of an activity's run in the state.
+func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
+	return state.Admission{
+		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name,
+		Caps: budget.Caps(t),
+	}
 }

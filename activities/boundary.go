@@ -348,3 +348,13 @@ func (b *Boundaries) failed(ctx context.Context, err error) error {
 func (at *Boundary) end(state session.State) {
 	at.Status.Status, at.Status.ClosedAt = state, &at.At
 }
+
+// Raise adds to a budget of the session. The calls that wait for it see it at once.
+func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
+	out := Raised{Scope: in.Scope}
+	raised, err := b.State.AddRaise(ctx, sessionKey(activity.GetInfo(ctx)), in.Raise, "update")
+	if raised != nil {
+		out.Cap, out.Spent = raised.Cap, raised.Held()
+	}
+	return out, storeError(err)
+}

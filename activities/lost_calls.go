@@ -7,22 +7,11 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
-
-// Raise adds to a budget of the session. The calls that wait for it see it at once.
-func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
-	out := Raised{Scope: in.Scope}
-	raised, err := b.State.AddRaise(ctx, sessionKey(activity.GetInfo(ctx)), in.Raise, "update")
-	if raised != nil {
-		out.Cap, out.Spent = raised.Cap, raised.Held()
-	}
-	return out, storeError(err)
-}
 
 // lostCalls ends the calls that were in flight when their worker was lost: their cost is unsettled.
 type lostCalls struct {
@@ -105,12 +94,4 @@ func (l lostCalls) end(c state.Call) state.CallEnd {
 		end.State = state.CallFailed // an agent that has never cost anything
 	}
 	return end
-}
-
-// admissionOf is the admission of an activity's run in the state.
-func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
-	return state.Admission{
-		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name,
-		Caps: budget.Caps(t),
-	}
 }

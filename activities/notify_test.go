@@ -97,7 +97,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	n := &activities.Notices{
 		Recipients: o, WebUI: "http://localhost:8233/", Dashboard: func(context.Context) string { return "https://maestro.example" },
 		PullRequests: func(_ context.Context, k session.Key) []string { return []string{"https://git.example/" + k.Session} },
-		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
+		Mask:         func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
 	in := session.Notice{
 		ID: "1", Session: "s", Namespace: "default", RunID: "r", Reason: "key hunter22",

@@ -44,10 +44,6 @@ type SessionInput struct {
 	Continued *SessionState `json:"continued,omitempty"`
 }
 
-// ApprovePhaseUpdate is the update, and the signal, that approves a phase that waits for it. Its
-// argument is a [ApprovePhase].
-const ApprovePhaseUpdate = "approve-phase"
-
 // ResolveUpdate is the update, and the signal, that answers a request of the
 // session. Its argument is a [session.Answer]. The update returns the accepted
 // answer, after the session's visible status has changed.
@@ -66,15 +62,6 @@ type TicketNews struct {
 // NotAwaited is the type of the error that refuses an answer: it is stale or repeated,
 // or the request does not accept it.
 const NotAwaited = "NotAwaited"
-
-// ApprovePhase approves a phase.
-type ApprovePhase struct {
-	// Phase is its name.
-	Phase string `json:"phase"`
-	// By is who says so; Note is why.
-	By   string `json:"by,omitempty"`
-	Note string `json:"note,omitempty"`
-}
 
 // RaiseUpdate is the update, and the signal, that adds to a budget of a running
 // session. Its argument is a [Raise]. A session that waits because the budget is spent

@@ -10,7 +10,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // leaves is a team of two phases side by side.
@@ -30,11 +29,7 @@ func leaves() spec.Team {
 func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left"}}}
-	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "left"})
-		}, time.Hour)
-	})
+	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.advanced, 2)
 	for _, in := range s.advanced {

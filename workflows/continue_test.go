@@ -80,7 +80,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	require.ElementsMatch(t, []string{"help.a.1-default-", "approval.approval.1-default-", "money.c.1-default-"}, open)
 	require.Len(t, s.told, 3)
 
-	answer, word := &reply{}, &reply{}
+	answer, approval := &reply{}, &reply{}
 	second := s.playFrom(t, in, func(env *testsuite.TestWorkflowEnvironment) {
 		env.SetStartTime(first.Now().Add(time.Hour))
 		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
@@ -88,7 +88,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
 		s.admitting = func() { // people do not wait for the new run's first checkpoint
 			answer = resolve(env, session.Answer{Request: "help.a.1", Action: session.AnswerSkip, By: "ann"})
-			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "approve-phase", word, workflows.ApprovePhase{Phase: "approval"})
+			approval = resolve(env, session.Answer{Request: "approval.approval.1", Action: session.AnswerApprove})
 		}
 		env.RegisterDelayedCallback(func() {
 			got := status(t, env)
@@ -102,7 +102,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	require.NoError(t, second.GetWorkflowError())
 	require.NoError(t, answer.refused)
 	require.NoError(t, answer.failed)
-	require.NoError(t, word.refused)
+	require.NoError(t, approval.refused)
 	require.Len(t, s.continued, 1)
 	require.Equal(t, in.Base, s.continued[0].Base)
 	require.Equal(t, []string{"money/c.1", "rounds/d.2", "last/e.1"}, s.order()[4:],

@@ -36,9 +36,8 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	s.team.Budget = spec.Budget{Tokens: 100}
 	var raised []cost.Amount
 	updates := map[string]any{
-		workflows.ResolveUpdate:      session.Answer{Request: "build.approval.1", Action: session.AnswerApprove},
-		workflows.ApprovePhaseUpdate: workflows.ApprovePhase{Phase: "build"},
-		workflows.RaiseUpdate:        workflows.Raise{Tokens: 1},
+		workflows.ResolveUpdate: session.Answer{Request: "build.approval.1", Action: session.AnswerApprove},
+		workflows.RaiseUpdate:   workflows.Raise{Tokens: 1},
 	}
 	refused := map[string]error{}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
@@ -54,9 +53,7 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 			raised = append(raised, in.Added)
 			return activities.Raised{Scope: in.Scope}, nil
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
-		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "build"}) },
-			time.Hour)
-	})
+	}, says(time.Hour, session.Answer{Request: "build.approval.1", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	for name := range updates {
 		require.ErrorContains(t, refused[name], "not admitted yet", name)

@@ -55,52 +55,6 @@ func (s *sessionRun) awaitStored(ctx workflow.Context, r *request, taken *sessio
 	return nil
 }
 
-// registerApprovals registers the handlers that approve a phase by its name, the short form of
-// an answer to its request.
-func (s *sessionRun) registerApprovals(ctx workflow.Context) error {
-	onSignal(ctx, &s.signals, ApprovePhaseUpdate, s.admitted, func(ctx workflow.Context, approval ApprovePhase) {
-		if err := s.validateApproval(approval); err != nil {
-			workflow.GetLogger(ctx).Warn("a signal to approve a phase is ignored", "error", err)
-			return
-		}
-		s.approvePhase(ctx, approval)
-	})
-	return workflow.SetUpdateHandlerWithOptions(ctx, ApprovePhaseUpdate,
-		func(ctx workflow.Context, approval ApprovePhase) error {
-			r, taken := s.approvePhase(ctx, approval)
-			return s.awaitStored(ctx, r, taken)
-		},
-		workflow.UpdateHandlerOptions{
-			Validator:   s.validateApproval,
-			Description: `Approves a phase, like resolve with the action approve. The argument names the phase: {"phase": "design", "by": "your name"}`,
-		})
-}
-
-func (s *sessionRun) approvePhase(ctx workflow.Context, approval ApprovePhase) (*request, *session.Answer) {
-	return s.acceptAnswer(ctx, session.Answer{
-		Request: s.Schedule.approval(approval.Phase).ID, Action: session.AnswerApprove,
-		By: approval.By, Note: approval.Note,
-	})
-}
-
-// validateApproval refuses the approval of a phase that does not wait for one.
-func (s *sessionRun) validateApproval(approval ApprovePhase) error {
-	if !s.admitted() {
-		return notAwaited(notAdmittedYet)
-	}
-	if r := s.Schedule.approval(approval.Phase); s.isAwaited(r) {
-		return r.checkAnswer(session.Answer{Request: r.ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note},
-			s.Status.Session)
-	}
-	waiting := "no phase waits for approval"
-	for _, p := range s.Schedule.Phases {
-		if s.isAwaited(p.approval) {
-			waiting = "phase " + p.Name + " does"
-		}
-	}
-	return notAwaited("phase %q does not wait for approval: %s", approval.Phase, waiting)
-}
-
 // validateAnswer refuses an answer without an open request, or an empty one.
 func (s *sessionRun) validateAnswer(a session.Answer) error {
 	r := s.findRequest(a.Request)

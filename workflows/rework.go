@@ -23,7 +23,7 @@ func (s *sessionRun) sendBack(ctx workflow.Context, p *phase, sender *assignment
 	runs := s.Schedule.course.Selects(rework.To)
 	for {
 		rework.Reasons = reasons(sender, p.Work)
-		if runs && rework.Pass <= rework.Of {
+		if runs && s.Schedule.sendBacksLeft(p) > 0 {
 			break
 		}
 		bound := "may be sent back only " + textfmt.Count(rework.Of, "time")

@@ -113,14 +113,6 @@ func (s *schedule) assignment(id spec.AssignmentID) *assignmentState {
 	return nil
 }
 
-// approval returns the request for the approval of a phase; nil if none is open.
-func (s *schedule) approval(name string) *request {
-	if p := s.byName[name]; p != nil {
-		return p.approval
-	}
-	return nil
-}
-
 // recalled reports whether the work of a phase is being cancelled, to be repeated.
 func (s *schedule) recalled(name string) bool {
 	p := s.byName[name]

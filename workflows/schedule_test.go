@@ -188,5 +188,4 @@ func TestReworksOfEarlierRunsCount(t *testing.T) {
 	require.Nil(t, s.byName["right"].Rework, "it was done again")
 	require.Equal(t, "mind the edges", s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).Note)
 	require.True(t, s.hasWork(s.byName["left"]))
-	require.Nil(t, s.approval("gone"))
 }

@@ -84,7 +84,7 @@ func (s *sessionRun) registerHandlers(ctx workflow.Context) error {
 	); err != nil {
 		return err
 	}
-	for _, register := range []func(workflow.Context) error{s.registerApprovals, s.registerRaises, s.registerAnswers} {
+	for _, register := range []func(workflow.Context) error{s.registerRaises, s.registerAnswers} {
 		if err := register(ctx); err != nil {
 			return err
 		}

@@ -75,13 +75,23 @@ func (r Roles) capped(most Roles) Roles {
 	both := Roles{}
 	for _, team := range slices.AppendSeq(slices.Collect(maps.Keys(r)), maps.Keys(most)) {
 		both[team] = nil
-		for i, p := range []Permission{View, Approve, Operate, Admin} { // what each of AllRoles permits
-			if r.Allow(p, team) && most.Allow(p, team) {
-				both[team] = append(both[team], AllRoles[i])
+		for _, role := range AllRoles {
+			if r.covers(role, team) && most.covers(role, team) {
+				both[team] = append(both[team], role)
 			}
 		}
 	}
 	return both
+}
+
+// covers reports whether the roles have each permission of a role.
+func (r Roles) covers(role Role, team string) bool {
+	for p, roles := range permitted {
+		if slices.Contains(roles, role) && !r.Allow(p, team) {
+			return false
+		}
+	}
+	return true
 }
 
 // Allow reports whether the roles have a permission for a team, [NoTeam] or [AllTeams].

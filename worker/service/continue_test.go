@@ -57,7 +57,8 @@ func TestSessionOverManyRuns(t *testing.T) {
 	require.Equal(t, "approval.approval.1", s.asks().ID)
 	stop()
 	require.NoError(t, <-stale)
-	require.NoError(t, s.update(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "approval", By: "ann"}))
+	require.NoError(t, s.update(workflows.ResolveUpdate,
+		session.Answer{Request: "approval.approval.1", Action: session.AnswerApprove, By: "ann"}))
 
 	var result workflows.SessionResult
 	require.NoError(t, run.Get(t.Context(), &result), "who waits for the first run has the result of the last one")

@@ -280,10 +280,10 @@ var scenarios = []scenario{
 				})
 			}
 			waitsAfter(0)
-			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ApprovePhaseUpdate,
-				workflows.ApprovePhase{Phase: "one"}))
+			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ResolveUpdate,
+				session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}))
 			waitsAfter(2)
-			require.NoError(s.t, s.update(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "three"}))
+			require.NoError(s.t, s.update(workflows.ResolveUpdate, session.Answer{Request: "three.approval.1", Action: session.AnswerApprove}))
 		},
 	},
 	{

@@ -52,7 +52,7 @@ func (a *app) showStatus(ctx context.Context, p *plane, sessionID string) error 
 		for _, note := range notesOf(v) {
 			a.printErr("%s", safetext.Line(note))
 		}
-		return a.printJSON(v.Document())
+		return a.printJSON(v)
 	}
 	a.writeStatus(v)
 	if at := p.dashboard(ctx, sessionID); at != "" {

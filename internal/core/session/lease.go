@@ -19,7 +19,8 @@ const (
 	HeartbeatHolds = 20 * time.Second
 )
 
-// Lease is the right to do some work while no other host begins it. It is safe for concurrent use.
+// Lease is the right to do some work while no other host begins it. It is safe for concurrent use. The store renews it, the
+// execution of a round watches it, and the supervisor of the agent's process ends that when it is over.
 type Lease struct {
 	mu    sync.Mutex
 	until time.Time

@@ -46,7 +46,7 @@ type waitInput struct {
 
 // waited is the state of a session after a wait.
 type waited struct {
-	sessionstatus.Document
+	sessionstatus.Session
 	// Ready: the session has ended, or waits for a person. Otherwise the time was over.
 	Ready bool `json:"ready"`
 }
@@ -84,7 +84,7 @@ func wait(ctx context.Context, s control.Sessions, sessionID string, limit time.
 		}
 		if ready(v.Status) || bounded.Err() != nil {
 			v, err = s.Status(ctx, sessionID)
-			return waited{v.Document(), ready(v.Status)}, err
+			return waited{v, ready(v.Status)}, err
 		}
 		select {
 		case <-bounded.Done():

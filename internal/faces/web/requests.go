@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -111,11 +110,7 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 
 // isForOthers reports whether others than the person who looks have to answer a request.
 func isForOthers(ctx context.Context, e control.InboxEntry) bool {
-	permission := access.Operate
-	if e.Kind.OfPhase() {
-		permission = access.Approve
-	}
-	return !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
+	return !may(ctx, control.PermissionToAnswer(e.Kind.OfPhase()), e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
 }
 
 // pageOf is the page on which a request is answered.

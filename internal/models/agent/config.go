@@ -101,7 +101,7 @@ type Definition struct {
 	// Timeout is the longest time that an attempt may take, without waits for a budget or for the store.
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// IdleTimeout is the longest time in which the agent may print nothing or, during a model's
-	// call, in which nothing may be received.
+	// call, in which nothing may be received. The supervisor of the process enforces it, or the client of the model.
 	IdleTimeout textfmt.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h" only:"kind=command model"`
 	// Network is the network of the agent in a room: host is the host's network, none is only the
 	// room's own loopback device. A list permits HTTP and TLS to these hosts, through a proxy.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -357,4 +359,55 @@ func (g *Gateway) scaleFor(agent string, p *provider, model string) *wire.Scale 
 		g.scales[name] = &wire.Scale{}
 	}
 	return g.scales[name]
+}
+
+// serve answers a request. A request that is not a known call of a provider of the attempt is
+// refused before anything is sent.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	// The path as it was received: servers differ in how they decode it.
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	name, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	access := r.Context().Value(accessKey{}).(*Access) //nolint:forcetypeassert // of each connection
+	if subtle.ConstantTimeCompare([]byte(wire.Credential(r)), []byte(access.Token)) == 0 {
+		refuse(w, g.api(name), wire.Unauthorized, "the token is not that of this attempt", 0)
+		return
+	}
+	leave, ok := access.enter()
+	if !ok {
+		refuse(w, g.api(name), wire.Unauthorized, "the attempt has ended", 0)
+		return
+	}
+	defer leave()
+	// A program that neither sends nor reads data must not delay the end of its attempt.
+	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	p := g.providerFor(access, name)
+	if p == nil || r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
+		refuse(w, g.api(name), wire.NotFound, "the attempt has no provider at this address", 0)
+		return
+	}
+	to, ok := p.API.Route(r.Method, "/"+rest)
+	if !ok {
+		refuse(w, p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models", 0)
+		return
+	}
+	select {
+	case access.slots <- struct{}{}:
+		defer func() { <-access.slots }()
+	case <-r.Context().Done():
+		return
+	}
+	size := g.o.MaxRequest
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	if access.bodies.Acquire(access.ctx, size) != nil {
+		return
+	}
+	defer access.bodies.Release(size)
+	one := &request{Access: access, gateway: g, provider: p, route: to, w: w, r: r}
+	if to.Format == "" {
+		one.serveFree()
+		return
+	}
+	one.servePaid()
 }

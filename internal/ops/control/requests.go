@@ -374,6 +374,14 @@ func (in AnswerInput) Answer() session.Answer {
 	}
 }
 
+// PermissionToAnswer is what an answer needs: one about a finished phase, or one about work that is stuck.
+func PermissionToAnswer(ofPhase bool) access.Permission {
+	if ofPhase {
+		return access.Approve
+	}
+	return access.Operate
+}
+
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
 // kind [Conflict] have the reason [Lost] or [Ended], or name who has answered before.
 func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) {
@@ -387,12 +395,8 @@ func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) 
 	if err != nil {
 		return doc, err
 	}
-	p := access.Operate
-	if answer.Action.OfPhase() {
-		p = access.Approve
-	}
 	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
-	err = r.change(ctx, p, in.Session, event, func(ctx context.Context) error {
+	err = r.change(ctx, PermissionToAnswer(answer.Action.OfPhase()), in.Session, event, func(ctx context.Context) error {
 		if _, err := r.running(ctx, w); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// Session is the known state of a session at one moment.
+// Session is the known state of a session at one moment: what `status -o json`, the API and MCP return.
 type Session struct {
 	session.Status
 	// Notes lists, a sentence each, facts that a person needs besides the status: for example that
@@ -37,20 +37,9 @@ type Session struct {
 	Spent cost.Amount `json:"spent,omitzero"`
 	// Interventions are what people, and agents that send work back, did to its course, oldest first:
 	// the newest 100. [Watcher.Look] leaves them out.
-	Interventions []Intervention `json:"interventions,omitempty"`
+	Interventions []Intervention `json:"interventions"`
 	// Live has the attempts at work, from Temporal.
 	Live Live `json:"live,omitempty"`
-}
-
-// Document is the document of a session for programs.
-type Document struct {
-	session.Status
-	Interventions []Intervention `json:"interventions"`
-}
-
-// Document returns what programs get of a session.
-func (s Session) Document() Document {
-	return Document{s.Status, append([]Intervention{}, s.Interventions...)}
 }
 
 // Live has attempts at work by their assignments. As JSON it is an object by PHASE/PERSONA.

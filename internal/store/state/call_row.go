@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"crypto/rand"
 	"database/sql"
 	"fmt"
@@ -109,19 +108,6 @@ func (t *Tx) call(id, lock string) (Call, error) {
 		return Call{}, fmt.Errorf("call %s: %w", id, err)
 	}
 	return found.checked()
-}
-
-// insertCall writes a new call and adds it to the totals.
-func (t *Tx) insertCall(c Call) error {
-	return cmp.Or(t.insert("calls", c.columns()), t.addToTotals(c.ID, "+"), t.changed(c.Key))
-}
-
-// updateCall writes a call, and changes the totals by the difference.
-func (t *Tx) updateCall(c Call) error {
-	if err := t.addToTotals(c.ID, "-"); err != nil {
-		return err
-	}
-	return cmp.Or(t.writeCall(c), t.changed(c.Key))
 }
 
 // writeCall writes a call that is not in the totals, and adds it.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -66,6 +67,11 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 		})
 	})
 	return v, err
+}
+
+// insertCall writes a new call and adds it to the totals.
+func (t *Tx) insertCall(c Call) error {
+	return cmp.Or(t.insert("calls", c.columns()), t.addToTotals(c.ID, "+"), t.changed(c.Key))
 }
 
 // complete numbers a call, and guesses what is not stated of its cost.

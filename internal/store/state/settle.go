@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -137,4 +138,12 @@ func (d *DB) change(ctx context.Context, id string, do func(c *Call, now int64) 
 		}
 		return t.updateCall(c)
 	})
+}
+
+// updateCall writes a call, and changes the totals by the difference.
+func (t *Tx) updateCall(c Call) error {
+	if err := t.addToTotals(c.ID, "-"); err != nil {
+		return err
+	}
+	return cmp.Or(t.writeCall(c), t.changed(c.Key))
 }
