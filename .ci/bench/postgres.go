@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -120,12 +121,15 @@ func (p *postgres) transactions(ctx context.Context, database string) (float64, 
 	return p.query(ctx, "postgres", "select (xact_commit + xact_rollback)::float8 from pg_stat_database where datname = '"+database+"'")
 }
 
-// freePorts are ports of 127.0.0.1 that nobody listens on.
+// freePorts are ports of 127.0.0.1 that nobody listens on, and that the kernel gives to no outgoing connection. Temporal keeps
+// some of them in columns that end at 32767.
 func freePorts(n int) (ports []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	for tries := 100; len(ports) < n; tries-- {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000))) //nolint:gosec // no secret
+		if err != nil && tries == 0 {
 			return nil, err
+		} else if err != nil {
+			continue
 		}
 		defer l.Close() //nolint:errcheck,revive // all are held until the last is found, so that none is found twice
 		_, port, _ := net.SplitHostPort(l.Addr().String())
