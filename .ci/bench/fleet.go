@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -28,7 +29,8 @@ type fleet struct {
 	address  string
 	location store.Location
 	conn     *temporalutil.Connection
-	hosts    []*exec.Cmd
+	hosts    []*exec.Cmd // those alive
+	started  int
 	log      *os.File
 }
 
@@ -154,7 +156,9 @@ func (f *fleet) environ(host string) []string {
 
 // addHosts starts hosts until there are so many, and waits until all say what they offer.
 func (f *fleet) addHosts(ctx context.Context, hosts int) error {
-	for i := len(f.hosts); i < hosts; i++ {
+	for len(f.hosts) < hosts {
+		i := f.started
+		f.started++
 		program := agent.Definition{Kind: agent.KindCommand, Argv: []string{"/bin/sh", "-c", stay}, Concurrency: hostSlots}
 		data, err := json.Marshal(agent.Config{
 			Version: 1, Isolation: agent.IsolationRequired, Agents: map[string]agent.Definition{anyAgent: program, agentOf(i): program},
@@ -177,19 +181,27 @@ func (f *fleet) addHosts(ctx context.Context, hosts int) error {
 		return err
 	}
 	defer c.store.Close() //nolint:errcheck // read only
-	if err := c.offered(ctx, hosts); err != nil {
-		return f.failed("start the workers", err)
+	for _, w := range f.hosts {
+		if err := c.offered(ctx, w.Process.Pid); err != nil {
+			return f.failed("start a worker", err)
+		}
 	}
 	return nil
 }
 
-// kill ends a host at once, with all that runs on it.
-func (f *fleet) kill(host int) {
-	for _, pid := range tree(f.hosts[host].Process.Pid) {
+// killBusiest ends the host with the most rooms at once, with all that runs on it.
+func (f *fleet) killBusiest() {
+	host, busiest := 0, []int(nil)
+	for i, w := range f.hosts {
+		if all := tree(w.Process.Pid); len(all) > len(busiest) {
+			host, busiest = i, all
+		}
+	}
+	for _, pid := range busiest {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	_ = f.hosts[host].Wait()
-	f.hosts = append(f.hosts[:host:host], f.hosts[host+1:]...)
+	f.hosts = slices.Delete(f.hosts, host, host+1)
 }
 
 // crew starts sessions of one phase, of an agent that is told what to do. It is a host of its own, without agents.

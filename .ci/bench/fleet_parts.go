@@ -30,8 +30,8 @@ func waitingSessions(ctx context.Context, f *fleet) error {
 	if _, err := f.stays(ctx, c, "first", 4, nil); err != nil {
 		return err
 	}
-	printHead("sessions that wait for a person", "to park one, ms", "a worker, MB", "Temporal, MB", "PostgreSQL, MB", "Maestro's database, kB each",
-		"Temporal's, kB each", "bucket, kB each", "at rest: transactions a second of Maestro", "of Temporal", "processor, % of one",
+	printHead("sessions that wait for a person", "to park one, processor: workers, ms", "Temporal, ms", "PostgreSQL, ms", "a worker, MB", "Temporal, MB", "PostgreSQL, MB", "Maestro's database, kB each",
+		"Temporal's, kB each", "bucket, kB each", "at rest: transactions a second of Maestro", "of Temporal", "workers, % of a processor", "Temporal, %", "PostgreSQL, %",
 		"an answer until the session's end, ms", "slowest", "a new session, ms")
 	before, err := f.sizes(ctx)
 	if err != nil {
@@ -39,11 +39,13 @@ func waitingSessions(ctx context.Context, f *fleet) error {
 	}
 	done := 0
 	for _, size := range []int{0, f.settings.waiting / 10, f.settings.waiting} {
-		began := time.Now()
+		cells, used := []string{fmt.Sprint(size)}, f.cpu()
 		if err := parking.park(ctx, done, size); err != nil {
 			return f.failed("park sessions", err)
 		}
-		cells := []string{fmt.Sprint(size), number(milliseconds(time.Since(began)) / float64(max(size-done, 1)))}
+		for i, now := range f.cpu() {
+			cells = append(cells, number(milliseconds(now-used[i])/float64(max(size-done, 1))))
+		}
 		row, err := f.atRest(ctx, before, size)
 		if err != nil {
 			return err
@@ -91,32 +93,41 @@ func (f *fleet) atRest(ctx context.Context, before [3]float64, sessions int) (ce
 	for i, size := range sizes {
 		cells = append(cells, number((size-before[i])/1000/float64(max(sessions, 1))))
 	}
-	look := func() (counts [2]float64, cpu time.Duration, err error) {
+	look := func() (counts [2]float64, err error) {
 		for i, database := range []string{"maestro", "temporal"} {
 			if counts[i], err = f.postgres.transactions(ctx, database); err != nil {
-				return counts, 0, err
+				return counts, err
 			}
 		}
-		cpu = cpuBelow(f.temporal.Process.Pid) + cpuBelow(f.postgres.cmd.Process.Pid)
-		for _, w := range f.hosts {
-			cpu += cpuBelow(w.Process.Pid)
-		}
-		return counts, cpu, nil
+		return counts, nil
 	}
-	counts, cpu, err := look()
+	counts, err := look()
 	if err != nil {
 		return nil, err
 	}
+	used := f.cpu()
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(f.settings.rest):
 	}
-	after, used, err := look()
+	after, err := look()
 	for i := range counts {
 		cells = append(cells, number((after[i]-counts[i])/f.settings.rest.Seconds()))
 	}
-	return append(cells, number(100*(used-cpu).Seconds()/f.settings.rest.Seconds())), err
+	for i, now := range f.cpu() {
+		cells = append(cells, number(100*(now-used[i]).Seconds()/f.settings.rest.Seconds()))
+	}
+	return cells, err
+}
+
+// cpu is the processor time that the workers, Temporal and PostgreSQL have used.
+func (f *fleet) cpu() (used [3]time.Duration) {
+	for _, w := range f.hosts {
+		used[0] += cpuBelow(w.Process.Pid)
+	}
+	used[1], used[2] = cpuBelow(f.temporal.Process.Pid), cpuBelow(f.postgres.cmd.Process.Pid)
+	return used
 }
 
 // answered approves some of the sessions that have parked last, by the command that a person uses, and returns how long it takes
@@ -279,7 +290,7 @@ func (f *fleet) roomsRow(ctx context.Context, hosts, rooms int, kill bool) error
 	var killed time.Time
 	all, err := f.stays(ctx, c, prefix, rooms, func() error {
 		if each = (used() - before) / float64(rooms); kill {
-			f.kill(0)
+			f.killBusiest()
 			killed = time.Now()
 		}
 		return nil

@@ -184,7 +184,7 @@ func (st *stand) maestro(ctx context.Context, name string, phases int, dir strin
 	if err != nil {
 		return err
 	}
-	if err := c.offered(ctx, 1); err != nil {
+	if err := c.offered(ctx, setup.PID); err != nil {
 		return err
 	}
 	k.start, k.crew = c.start, c
@@ -251,13 +251,13 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, at 
 	return c, nil
 }
 
-// offered waits until so many workers have said what they offer.
-func (c *crew) offered(ctx context.Context, workers int) error {
+// offered waits until the worker that is this process has said what it offers.
+func (c *crew) offered(ctx context.Context, pid int) error {
 	var err error
 	return errors.Join(within(ctx, time.Minute, func() bool {
 		var offers []spec.Offer
 		offers, err = c.store.State.Offers(ctx)
-		return err != nil || len(offers) >= workers
+		return err != nil || slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.PID == pid })
 	}), err)
 }
 
