@@ -187,7 +187,7 @@ func (f *fleet) stays(ctx context.Context, c *crew, prefix string, sessions int,
 	}
 	if atWork != nil {
 		g.Go(func() error {
-			err := within(ctx, time.Hour, func() bool {
+			err := within(ctx, time.Hour, 100*time.Millisecond, func() bool {
 				select {
 				case <-ended:
 					return true

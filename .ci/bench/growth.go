@@ -331,7 +331,7 @@ func (c *crew) park(ctx context.Context, from, to int) error {
 		if i-at < from {
 			continue
 		}
-		if err := within(ctx, time.Minute, func() bool { return parked(i - at) }); err != nil {
+		if err := within(ctx, time.Minute, 50*time.Millisecond, func() bool { return parked(i - at) }); err != nil {
 			return fmt.Errorf("%s does not park: %w", waitingName(i-at), err)
 		}
 	}

@@ -66,7 +66,7 @@ func startPostgres(ctx context.Context) (p *postgres, err error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	if err := within(ctx, time.Minute, func() bool { _, err := p.query(ctx, "postgres", "select 1"); return err == nil }); err != nil {
+	if err := within(ctx, time.Minute, 10*time.Millisecond, func() bool { _, err := p.query(ctx, "postgres", "select 1"); return err == nil }); err != nil {
 		return nil, errors.Join(fmt.Errorf("PostgreSQL does not answer: %w", err), p.stop())
 	}
 	return p, nil
@@ -138,11 +138,11 @@ func freePorts(n int) (ports []string, err error) {
 	return ports, nil
 }
 
-// within waits until a condition holds.
-func within(ctx context.Context, limit time.Duration, holds func() bool) error {
+// within waits until a condition holds, which it looks at every so often.
+func within(ctx context.Context, limit, every time.Duration, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for !holds() {
 		select {

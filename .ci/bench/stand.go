@@ -254,7 +254,7 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, at 
 // offered waits until the worker that is this process has said what it offers.
 func (c *crew) offered(ctx context.Context, pid int) error {
 	var err error
-	return errors.Join(within(ctx, time.Minute, func() bool {
+	return errors.Join(within(ctx, time.Minute, 10*time.Millisecond, func() bool {
 		var offers []spec.Offer
 		offers, err = c.store.State.Offers(ctx)
 		return err != nil || slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.PID == pid })
