@@ -170,7 +170,8 @@ func (f *fleet) addHosts(ctx context.Context, hosts int) error {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			return err
 		}
-		w := f.command(f.environ(agentOf(i)), filepath.Join(f.programs, "maestro-worker"), "--agents", file, "--drain", "0s", "--log-level", "error")
+		w := f.command(f.environ(agentOf(i)), filepath.Join(f.programs, "maestro-worker"),
+			"--agents", file, "--drain", "0s", "--log-level", "error")
 		if err := w.Start(); err != nil {
 			return err
 		}

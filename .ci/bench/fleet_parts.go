@@ -30,8 +30,11 @@ func waitingSessions(ctx context.Context, f *fleet) error {
 	if _, err := f.stays(ctx, c, "first", 4, nil); err != nil {
 		return err
 	}
-	printHead("sessions that wait for a person", "to park one, processor: workers, ms", "Temporal, ms", "PostgreSQL, ms", "a worker, MB", "Temporal, MB", "PostgreSQL, MB", "Maestro's database, kB each",
-		"Temporal's, kB each", "bucket, kB each", "at rest: transactions a second of Maestro", "of Temporal", "workers, % of a processor", "Temporal, %", "PostgreSQL, %",
+	printHead("sessions that wait for a person",
+		"to park one, processor: workers, ms", "Temporal, ms", "PostgreSQL, ms",
+		"a worker, MB", "Temporal, MB", "PostgreSQL, MB",
+		"Maestro's database, kB each", "Temporal's, kB each", "bucket, kB each",
+		"at rest: transactions a second of Maestro", "of Temporal", "workers, % of a processor", "Temporal, %", "PostgreSQL, %",
 		"an answer until the session's end, ms", "slowest", "a new session, ms")
 	before, err := f.sizes(ctx)
 	if err != nil {
@@ -193,8 +196,8 @@ func (f *fleet) stays(ctx context.Context, c *crew, prefix string, sessions int,
 					return true
 				default:
 				}
-				n, err := f.postgres.query(ctx, "maestro", "select count(*)::float8 from attempts where state = 'started' and session like '"+
-					prefix+"-%'")
+				n, err := f.postgres.query(ctx, "maestro",
+					"select count(*)::float8 from attempts where state = 'started' and session like '"+prefix+"-%'")
 				return err == nil && int(n) == sessions
 			})
 			if err != nil {
@@ -246,8 +249,9 @@ func atOnce(all []stayed) (most int) {
 // roomsAtOnce measures how long rooms take to start that are asked for at once, over two and four hosts, and what a host leaves
 // behind that dies with its rooms at work.
 func roomsAtOnce(ctx context.Context, f *fleet) error {
-	printHead("hosts", "rooms asked for at once", "at work at once", "start, median, s", "start, 99th percentile, s", "room alone, median, s",
-		"99th percentile, s", "memory of a room, MB", "sessions completed", "lost", "host killed: rooms begun again", "all at work again after, s")
+	printHead("hosts", "rooms asked for at once", "at work at once", "start, median, s", "start, 99th percentile, s",
+		"room alone, median, s", "99th percentile, s", "memory of a room, MB", "sessions completed", "lost",
+		"host killed: rooms begun again", "all at work again after, s")
 	for _, hosts := range []int{2, 4} {
 		if err := f.addHosts(ctx, hosts); err != nil {
 			return err
@@ -322,8 +326,8 @@ func (f *fleet) roomsRow(ctx context.Context, hosts, rooms int, kill bool) error
 		}
 		cells = append(cells, number(alone))
 	}
-	completed, err := f.postgres.query(ctx, "maestro", "select count(*)::float8 from sessions where status = 'completed' and session like '"+
-		prefix+"-%'")
+	completed, err := f.postgres.query(ctx, "maestro",
+		"select count(*)::float8 from sessions where status = 'completed' and session like '"+prefix+"-%'")
 	if err != nil {
 		return err
 	}
@@ -371,8 +375,8 @@ func roomsOverFiles(ctx context.Context, f *fleet) error {
 	if err := copied.Run(); err != nil {
 		return err
 	}
-	fmt.Printf("%d files: taken and put into the bucket in %.2f s; cp -r takes %.2f s. Each figure is the time from the request for the "+
-		"session to its agent's first line.\n\n", f.settings.files, put.Seconds(), time.Since(start).Seconds())
+	fmt.Printf("%d files: taken and put into the bucket in %.2f s; cp -r takes %.2f s. Each figure is the time from the request "+
+		"for the session to its agent's first line.\n\n", f.settings.files, put.Seconds(), time.Since(start).Seconds())
 	printHead("host", "without files, ms", "first session over the files, ms", "later ones, ms")
 	rows := [hosts][]string{}
 	for round := range 3 {

@@ -66,7 +66,8 @@ func startPostgres(ctx context.Context) (p *postgres, err error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	if err := within(ctx, time.Minute, 10*time.Millisecond, func() bool { _, err := p.query(ctx, "postgres", "select 1"); return err == nil }); err != nil {
+	answers := func() bool { _, err := p.query(ctx, "postgres", "select 1::float8"); return err == nil }
+	if err := within(ctx, time.Minute, 10*time.Millisecond, answers); err != nil {
 		return nil, errors.Join(fmt.Errorf("PostgreSQL does not answer: %w", err), p.stop())
 	}
 	return p, nil
@@ -118,7 +119,8 @@ func (p *postgres) size(ctx context.Context, database string) (float64, error) {
 
 // transactions counts those of a database so far; a statement outside of a transaction is one of its own.
 func (p *postgres) transactions(ctx context.Context, database string) (float64, error) {
-	return p.query(ctx, "postgres", "select (xact_commit + xact_rollback)::float8 from pg_stat_database where datname = '"+database+"'")
+	return p.query(ctx, "postgres",
+		"select (xact_commit + xact_rollback)::float8 from pg_stat_database where datname = '"+database+"'")
 }
 
 // freePorts are ports of 127.0.0.1 that nobody listens on, and that the kernel gives to no outgoing connection. Temporal keeps

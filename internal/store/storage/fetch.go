@@ -51,9 +51,6 @@ func (b *Bucket) Fetch(ctx context.Context, digests []spec.Digest) error {
 	missing := slices.DeleteFunc(slices.Clone(digests), func(digest spec.Digest) bool {
 		return !digest.Valid() || b.touch(digest)
 	})
-	if len(missing) == 0 {
-		return nil
-	}
 	slices.Sort(missing)
 	found, err := b.rows.FindBlobs(ctx, slices.Compact(missing)...)
 	if err != nil {
