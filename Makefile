@@ -118,7 +118,7 @@ bench-growth: build ## how a session's cost grows: sessions, files, phases, wait
 	@bin/bench -growth all -largest $(LARGEST)
 
 WAITING ?= 10000
-ROOMS ?= 400
+ROOMS ?= 100
 FILES ?= 20000
 REST ?= 1m
 

@@ -172,22 +172,15 @@ type stayed struct{ asked, began, ended, closed time.Time }
 // start is how long the room took, from the request for the session to the agent's first line.
 func (s stayed) start() time.Duration { return s.began.Sub(s.asked) }
 
-// stays runs so many sessions of one room at once. When all rooms are at work it calls a function.
+// pace lies between the starts of rooms that are to be at work at once: a burst measures how busy the processors are.
+const pace = 250 * time.Millisecond
+
+// stays runs so many sessions of one room side by side. With a function it starts them at a pace, and calls it when all rooms are at
+// work.
 func (f *fleet) stays(ctx context.Context, c *crew, prefix string, sessions int, atWork func() error) (all []stayed, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})
-	for i := range sessions {
-		g.Go(func() error {
-			s, err := c.stay(ctx, fmt.Sprintf("%s-%04d", prefix, i))
-			mu.Lock()
-			defer mu.Unlock()
-			if all = append(all, s); len(all) == sessions {
-				close(ended)
-			}
-			return err
-		})
-	}
 	if atWork != nil {
 		g.Go(func() error {
 			err := within(ctx, time.Hour, 100*time.Millisecond, func() bool {
@@ -204,6 +197,23 @@ func (f *fleet) stays(ctx context.Context, c *crew, prefix string, sessions int,
 				return err
 			}
 			return atWork()
+		})
+	}
+	for i := range sessions {
+		if atWork != nil && i > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pace):
+			}
+		}
+		g.Go(func() error {
+			s, err := c.stay(ctx, fmt.Sprintf("%s-%04d", prefix, i))
+			mu.Lock()
+			defer mu.Unlock()
+			if all = append(all, s); len(all) == sessions {
+				close(ended)
+			}
+			return err
 		})
 	}
 	return all, g.Wait()
@@ -246,10 +256,10 @@ func atOnce(all []stayed) (most int) {
 	return most
 }
 
-// roomsAtOnce measures how long rooms take to start that are asked for at once, over two and four hosts, and what a host leaves
+// roomsAtOnce measures how long rooms take to start until all are at work at once, over two and four hosts, and what a host leaves
 // behind that dies with its rooms at work.
 func roomsAtOnce(ctx context.Context, f *fleet) error {
-	printHead("hosts", "rooms asked for at once", "at work at once", "start, median, s", "start, 99th percentile, s",
+	printHead("hosts", "rooms", "at work at once", "start, median, s", "start, 99th percentile, s",
 		"room alone, median, s", "99th percentile, s", "memory of a room, MB", "sessions completed", "lost",
 		"host killed: rooms begun again", "all at work again after, s")
 	for _, hosts := range []int{2, 4} {
@@ -263,7 +273,7 @@ func roomsAtOnce(ctx context.Context, f *fleet) error {
 		if _, err := f.stays(ctx, c, fmt.Sprintf("warm-%d", hosts), 4*hosts, nil); err != nil {
 			return err
 		}
-		for _, rooms := range []int{f.settings.rooms / 4, f.settings.rooms / 2, f.settings.rooms} {
+		for _, rooms := range []int{f.settings.rooms / 2, f.settings.rooms} {
 			if err := f.roomsRow(ctx, hosts, rooms, false); err != nil {
 				return err
 			}
@@ -276,9 +286,9 @@ func roomsAtOnce(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// roomsRow has rooms started at once, each of which stays until all are at work, and a host killed then.
+// roomsRow has rooms started, each of which stays until all are at work, and a host killed then.
 func (f *fleet) roomsRow(ctx context.Context, hosts, rooms int, kill bool) error {
-	c, err := f.crew(ctx, anyAgent, fmt.Sprintf("Stay %d seconds.", 5+rooms/8))
+	c, err := f.crew(ctx, anyAgent, fmt.Sprintf("Stay %.0f seconds.", 10+(time.Duration(rooms)*pace).Seconds()))
 	if err != nil {
 		return err
 	}
