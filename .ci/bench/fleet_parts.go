@@ -175,8 +175,8 @@ func (s stayed) start() time.Duration { return s.began.Sub(s.asked) }
 // pace lies between the starts of rooms that are to be at work at once: a burst measures how busy the processors are.
 const pace = 250 * time.Millisecond
 
-// stays runs so many sessions of one room side by side. With a function it starts them at a pace, and calls it when all rooms are at
-// work.
+// stays runs so many sessions of one room side by side. With a function it starts them at a pace, and calls it when all rooms
+// are at work.
 func (f *fleet) stays(ctx context.Context, c *crew, prefix string, sessions int, atWork func() error) (all []stayed, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -256,8 +256,8 @@ func atOnce(all []stayed) (most int) {
 	return most
 }
 
-// roomsAtOnce measures how long rooms take to start until all are at work at once, over two and four hosts, and what a host leaves
-// behind that dies with its rooms at work.
+// roomsAtOnce measures how long rooms take to start until all are at work at once, over two and four hosts, and what a host
+// leaves behind that dies with its rooms at work.
 func roomsAtOnce(ctx context.Context, f *fleet) error {
 	printHead("hosts", "rooms", "at work at once", "start, median, s", "start, 99th percentile, s",
 		"room alone, median, s", "99th percentile, s", "memory of a room, MB", "sessions completed", "lost",
@@ -329,13 +329,11 @@ func (f *fleet) roomsRow(ctx context.Context, hosts, rooms int, kill bool) error
 		fmt.Sprint(hosts), fmt.Sprint(rooms), fmt.Sprint(atOnce(all)), number(quantile(starts, 0.5).Seconds()),
 		number(quantile(starts, 0.99).Seconds()),
 	}
-	for _, q := range []float64{0.5, 0.99} {
-		alone, err := f.roomAlone(ctx, prefix, q)
-		if err != nil {
-			return err
-		}
-		cells = append(cells, number(alone))
+	alone, err := f.roomAlone(ctx, prefix, kill)
+	if err != nil {
+		return err
 	}
+	cells = append(cells, alone...)
 	completed, err := f.postgres.query(ctx, "maestro",
 		"select count(*)::float8 from sessions where status = 'completed' and session like '"+prefix+"-%'")
 	if err != nil {
@@ -349,12 +347,23 @@ func (f *fleet) roomsRow(ctx context.Context, hosts, rooms int, kill bool) error
 	return nil
 }
 
-// roomAlone is a quantile of the time from the start of an attempt, which makes the room, to the agent's first line, in seconds.
-func (f *fleet) roomAlone(ctx context.Context, prefix string, q float64) (float64, error) {
-	return f.postgres.query(ctx, "maestro", fmt.Sprintf(`select percentile_cont(%g) within group
-			(order by split_part(r.summary, ' ', 1)::float8 / 1e9 - a.started_at / 1e6)
-		from rounds r join attempts a using (namespace, session, phase, persona, pass, round)
-		where a.state = 'recorded' and session like '%s-%%'`, q, prefix))
+// roomAlone returns the median and the 99th percentile of the time from the start of an attempt, which makes the room, to the
+// agent's first line, in seconds. After a kill it is not known: an attempt that begins again keeps its first start.
+func (f *fleet) roomAlone(ctx context.Context, prefix string, killed bool) (cells []string, err error) {
+	if killed {
+		return []string{"-", "-"}, nil
+	}
+	for _, q := range []float64{0.5, 0.99} {
+		seconds, err := f.postgres.query(ctx, "maestro", fmt.Sprintf(`select percentile_cont(%g) within group
+				(order by split_part(r.summary, ' ', 1)::float8 / 1e9 - a.started_at / 1e6)
+			from rounds r join attempts a using (namespace, session, phase, persona, pass, round)
+			where a.state = 'recorded' and session like '%s-%%'`, q, prefix))
+		if err != nil {
+			return nil, err
+		}
+		cells = append(cells, number(seconds))
+	}
+	return cells, nil
 }
 
 // roomsOverFiles measures rooms over a tree that a third host has put into the bucket, on two hosts that do not have it.
