@@ -320,14 +320,13 @@ func (f *fleet) roomsRow(ctx context.Context, hosts, rooms int, kill bool) error
 			if s.began.After(last) {
 				last = s.began
 			}
-			continue // how long it took at first is not known
 		}
 		starts = append(starts, s.start())
 	}
 	slices.Sort(starts)
-	cells := []string{
-		fmt.Sprint(hosts), fmt.Sprint(rooms), fmt.Sprint(atOnce(all)), number(quantile(starts, 0.5).Seconds()),
-		number(quantile(starts, 0.99).Seconds()),
+	cells := []string{fmt.Sprint(hosts), fmt.Sprint(rooms), fmt.Sprint(atOnce(all)), "-", "-"}
+	if !kill { // else how long some took at first is not known
+		cells[3], cells[4] = number(quantile(starts, 0.5).Seconds()), number(quantile(starts, 0.99).Seconds())
 	}
 	alone, err := f.roomAlone(ctx, prefix, kill)
 	if err != nil {
