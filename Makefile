@@ -108,7 +108,7 @@ ROUNDS ?= 3
 LARGEST ?= 1000000
 
 .PHONY: bench
-bench: build ## compare a session with bare Temporal (AT, ROUNDS)
+bench: build ## compare a session with bare Temporal (AT, ROUNDS), on PostgreSQL, too, if it is installed
 	@cd .ci/bench && $(GOBUILD) -o ../../bin/bench . # beside the shim that it starts, and with the same flags
 	@bin/bench -at $(AT) -rounds $(ROUNDS)
 
@@ -116,6 +116,16 @@ bench: build ## compare a session with bare Temporal (AT, ROUNDS)
 bench-growth: build ## how a session's cost grows: sessions, files, phases, waiting; up to LARGEST of each
 	@cd .ci/bench && $(GOBUILD) -o ../../bin/bench .
 	@bin/bench -growth all -largest $(LARGEST)
+
+WAITING ?= 10000
+ROOMS ?= 100
+FILES ?= 20000
+REST ?= 1m
+
+.PHONY: bench-fleet
+bench-fleet: build bin/temporal-server bin/temporal-sql-tool ## several hosts on one PostgreSQL: WAITING sessions, ROOMS at once, FILES in a tree
+	@cd .ci/bench && $(GOBUILD) -o ../../bin/bench .
+	@bin/bench -fleet-waiting $(WAITING) -fleet-rooms $(ROOMS) -fleet-files $(FILES) -fleet-rest $(REST)
 
 .PHONY: lint
 lint: bin/golangci-lint ## hold the code against .golangci.yml

@@ -16,8 +16,8 @@ type batch struct {
 	sessions  int
 	wall      time.Duration
 	latencies []time.Duration
-	// worker and server are processor time.
-	worker, server time.Duration
+	// worker, server and postgres are processor time.
+	worker, server, postgres time.Duration
 	// events and history, in bytes, are one session's.
 	events, history int64
 	// temporal is what the server's database has grown by, in bytes; left what
@@ -34,7 +34,7 @@ func (st *stand) batch(ctx context.Context, name string, sessions, at int) (b ba
 		return b, err
 	}
 	runtime.GC() // what measuring leaves is no part of the sessions
-	size, worker, server := st.server.size(), ownCPU(), st.server.cpu()
+	size, worker, server, postgres := st.server.size(), ownCPU(), cpuBelow(st.server.cmd.Process.Pid), st.postgresCPU()
 	b.sessions = sessions
 	start := time.Now()
 	ids, err := st.together(ctx, name, sessions, at, &b)
@@ -42,7 +42,7 @@ func (st *stand) batch(ctx context.Context, name string, sessions, at int) (b ba
 		return b, err
 	}
 	b.wall = time.Since(start)
-	b.worker, b.server = ownCPU()-worker, st.server.cpu()-server
+	b.worker, b.server, b.postgres = ownCPU()-worker, cpuBelow(st.server.cmd.Process.Pid)-server, st.postgresCPU()-postgres
 	b.temporal = st.server.size() - size
 	after, err := st.usageOf(ctx, k)
 	if err != nil {
@@ -86,11 +86,24 @@ func (st *stand) together(ctx context.Context, name string, sessions, at int, b 
 	return ids, g.Wait()
 }
 
-func (st *stand) usageOf(ctx context.Context, k kind) (usage, error) {
+func (st *stand) usageOf(ctx context.Context, k kind) (u usage, err error) {
 	if k.dir == "" {
-		return usage{}, nil
+		return u, nil
 	}
-	return usageOf(ctx, k.dir)
+	if u, err = usageOf(ctx, k.dir); err != nil || k.database == "" {
+		return u, err
+	}
+	size, err := st.postgres.size(ctx, k.database)
+	u.bytes += int64(size)
+	return u, err
+}
+
+// postgresCPU is the processor time that PostgreSQL has used, if it runs.
+func (st *stand) postgresCPU() time.Duration {
+	if st.postgres == nil {
+		return 0
+	}
+	return cpuBelow(st.postgres.cmd.Process.Pid)
 }
 
 // largeBatch bounds a batch, so that the whole takes minutes.
@@ -109,8 +122,8 @@ func compare(ctx context.Context, s settings, dir string) error {
 		}
 	}
 	fmt.Printf("Sessions of %d phases; medians of %d batches of each kind, taken in turn.\n", s.phases, s.rounds)
-	fmt.Printf("maestro: the agent is a function, so this is the cost of the bookkeeping; shim: the agent is a shell script " +
-		"behind the shim; room: the same in a room.\n")
+	fmt.Printf("maestro: the agent is a function, so this is the cost of the bookkeeping; shim: the agent is a shell script "+
+		"behind the shim; room: the same in a room; %s: the store is a PostgreSQL database and a bucket.\n", onPostgres)
 	for _, at := range s.at {
 		sessions := max(s.sessions, min(2*at, largeBatch), at)
 		taken := map[string][]batch{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -96,8 +97,7 @@ func (sr series) run(ctx context.Context, s settings, dir string) (err error) {
 	if _, err := st.batch(ctx, kind, 2, 1); err != nil {
 		return err
 	}
-	printRow(append([]string{sr.of}, sr.head...))
-	printRow(slices.Repeat([]string{"---"}, 1+len(sr.head)))
+	printHead(append([]string{sr.of}, sr.head...)...)
 	g := &growing{stand: st, settings: s}
 	for _, size := range sr.sizes {
 		if size > s.largest {
@@ -274,7 +274,7 @@ func inRooms(ctx context.Context, g *growing, size int) ([]string, error) {
 // withPhases measures with a team of so many phases, one after the other.
 func withPhases(ctx context.Context, g *growing, size int) ([]string, error) {
 	k := g.kinds[maestroKind]
-	c, err := newCrew(ctx, g.conn, k.dir, lineOf(size))
+	c, err := newCrew(ctx, g.conn, filepath.Join(k.dir, "state"), store.Location{}, lineOf(size))
 	if err != nil {
 		return nil, err
 	}
@@ -301,37 +301,38 @@ func besideWaiting(ctx context.Context, g *growing, size int) ([]string, error) 
 		return nil, err
 	}
 	const look = 3 * time.Second
-	cpu := ownCPU() + g.server.cpu()
+	cpu := ownCPU() + cpuBelow(g.server.cmd.Process.Pid)
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(look):
 	}
-	idle := 100 * (ownCPU() + g.server.cpu() - cpu).Seconds() / look.Seconds()
+	idle := 100 * (ownCPU() + cpuBelow(g.server.cmd.Process.Pid) - cpu).Seconds() / look.Seconds()
 	megabytes := func(pid int) string { return number(float64(memory(pid)) / 1e6) }
 	return append(cells, number(each), megabytes(os.Getpid()), megabytes(g.server.cmd.Process.Pid), number(idle)), nil
 }
 
+// waitingName is the name of a session that park starts.
+func waitingName(i int) string { return fmt.Sprintf("waiting-%06d", i) }
+
 // park starts sessions, 16 at a time, and waits until all have parked.
 func (c *crew) park(ctx context.Context, from, to int) error {
-	name := func(i int) string { return fmt.Sprintf("waiting-%06d", i) }
 	parked := func(i int) bool {
-		e, err := c.store.State.Execution(ctx, session.Key{Namespace: "default", Session: name(i)})
+		e, err := c.store.State.Execution(ctx, session.Key{Namespace: "default", Session: waitingName(i)})
 		return err == nil && e.Status.Status == session.AwaitingApproval
 	}
 	const at = 16
 	for i := from; i < to+at; i++ {
 		if i < to {
-			if _, err := c.start(ctx, name(i)); err != nil {
+			if _, err := c.start(ctx, waitingName(i)); err != nil {
 				return err
 			}
 		}
-		for i-at >= from && !parked(i-at) {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(5 * time.Millisecond):
-			}
+		if i-at < from {
+			continue
+		}
+		if err := within(ctx, time.Minute, 50*time.Millisecond, func() bool { return parked(i - at) }); err != nil {
+			return fmt.Errorf("%s does not park: %w", waitingName(i-at), err)
 		}
 	}
 	return nil

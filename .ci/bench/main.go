@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
@@ -38,6 +39,18 @@ type settings struct {
 	growth   string
 	largest  int
 	profile  string
+	// waiting, rooms and files are how large the fleet's parts are; zero leaves one out.
+	waiting, rooms, files int
+	rest                  time.Duration
+}
+
+// defaultKinds leaves out the kinds on PostgreSQL if this machine has none.
+func defaultKinds() string {
+	kinds := []string{bareKind, shapeKind, maestroKind, shimKind, roomKind}
+	if postgresProgram("initdb") != "" {
+		kinds = append(kinds, maestroKind+onPostgres, roomKind+onPostgres)
+	}
+	return strings.Join(kinds, ",")
 }
 
 func parse() (settings, error) {
@@ -48,11 +61,15 @@ func parse() (settings, error) {
 	flag.IntVar(&s.sessions, "sessions", 12, "sessions in a batch; more where many are at work at a time")
 	flag.IntVar(&s.rounds, "rounds", 5, "batches of each kind, in turn")
 	flag.IntVar(&s.phases, "phases", 5, "phases of a session, and activities of a bare workflow")
-	flag.StringVar(&kinds, "kinds", "bare,shape,maestro,shim,room",
-		"what to compare, of bare, shape, maestro, shim and room; the first is what the others are compared with")
+	flag.StringVar(&kinds, "kinds", defaultKinds(), "what to compare, of bare, shape, maestro, shim, room, and the last three with "+
+		onPostgres+"; the first is what the others are compared with")
 	flag.StringVar(&s.growth, "growth", "", "measure how the cost grows instead, with: sessions, files, phases, rooms, "+
 		"waiting, or all")
 	flag.IntVar(&s.largest, "largest", 1<<30, "growth: leave out sizes above this one")
+	flag.IntVar(&s.waiting, "fleet-waiting", 0, "measure a fleet instead: so many sessions that wait for a person")
+	flag.IntVar(&s.rooms, "fleet-rooms", 0, "measure a fleet instead: up to so many rooms at once, over two and four hosts")
+	flag.IntVar(&s.files, "fleet-files", 0, "measure a fleet instead: rooms over so many files, on two hosts")
+	flag.DurationVar(&s.rest, "fleet-rest", time.Minute, "how long waiting sessions are watched")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of this process to a file")
 	flag.Parse()
 	s.kinds = strings.Split(kinds, ",")
@@ -96,8 +113,11 @@ func run(ctx context.Context) (err error) {
 	}
 	fmt.Printf("%d processors, %s; %s; to start /bin/true takes %.2f ms of the processors\n\n", runtime.NumCPU(), runtime.Version(),
 		busyness(), started)
-	if s.growth != "" {
+	switch {
+	case s.growth != "":
 		return grow(ctx, s, dir)
+	case s.waiting+s.rooms+s.files > 0:
+		return measureFleet(ctx, s, dir)
 	}
 	return compare(ctx, s, dir)
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -34,6 +36,8 @@ const (
 	maestroKind = "maestro"
 	shimKind    = "shim"
 	roomKind    = "room"
+	// onPostgres ends the name of a kind whose store is a PostgreSQL database and a bucket.
+	onPostgres = "-postgres"
 )
 
 const (
@@ -48,11 +52,12 @@ const (
 
 // stand is a server and a worker for each kind of work.
 type stand struct {
-	server *server
-	conn   *temporalutil.Connection
-	kinds  map[string]kind
-	stops  []func() error
-	serial int
+	server   *server
+	postgres *postgres // nil: no kind needs it
+	conn     *temporalutil.Connection
+	kinds    map[string]kind
+	stops    []func() error
+	serial   int
 }
 
 // kind starts work of one kind and says where it leaves its files.
@@ -60,6 +65,8 @@ type kind struct {
 	start func(ctx context.Context, id string) (client.WorkflowRun, error)
 	dir   string // empty: it leaves none
 	crew  *crew
+	// database is the name of its PostgreSQL database; empty: it has none.
+	database string
 }
 
 func newStand(ctx context.Context, s settings, dir string) (*stand, error) {
@@ -90,10 +97,11 @@ func (st *stand) open(ctx context.Context, s settings, dir string) (err error) {
 			err = st.bare(s.phases)
 		case shapeKind:
 			err = st.shape(s.phases)
-		case maestroKind, shimKind, roomKind:
+		case maestroKind, shimKind, roomKind, maestroKind + onPostgres, shimKind + onPostgres, roomKind + onPostgres:
 			err = st.maestro(ctx, name, s.phases, filepath.Join(dir, name))
 		default:
-			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, shape, maestro, shim and room", name)
+			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, shape, maestro, shim and room, and the last three with %s",
+				name, onPostgres)
 		}
 		if err != nil {
 			return err
@@ -150,11 +158,19 @@ func (st *stand) maestro(ctx context.Context, name string, phases int, dir strin
 		StateDir: filepath.Join(dir, "state"), Connection: st.conn, Getenv: os.Getenv,
 		Host: "bench", PID: os.Getpid(), Version: "bench", Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
-	switch name {
+	engine, shared := strings.CutSuffix(name, onPostgres)
+	switch engine {
 	case maestroKind:
 		setup.Agents = instant{}
 	case roomKind:
 		setup.Config.Isolation = agent.IsolationRequired
+	}
+	k := kind{dir: dir}
+	if shared {
+		k.database = strings.ReplaceAll(name, "-", "_")
+		if err := st.share(ctx, k.database, &setup); err != nil {
+			return err
+		}
 	}
 	w, err := setup.Build()
 	if err != nil {
@@ -164,15 +180,34 @@ func (st *stand) maestro(ctx context.Context, name string, phases int, dir strin
 	done := make(chan error, 1)
 	go func() { done <- w.Run(serving) }()
 	st.stops = append(st.stops, func() error { stop(); return <-done })
-	c, err := newCrew(ctx, st.conn, setup.StateDir, lineOf(phases))
+	c, err := newCrew(ctx, st.conn, setup.StateDir, setup.Location, lineOf(phases))
 	if err != nil {
 		return err
 	}
-	if err := c.offered(ctx); err != nil {
+	if err := c.offered(ctx, setup.PID); err != nil {
 		return err
 	}
-	st.kinds[name] = kind{start: c.start, dir: setup.StateDir, crew: c}
+	k.start, k.crew = c.start, c
+	st.kinds[name] = k
 	return nil
+}
+
+// share places a worker's store in a database of its own, beside a bucket that is a directory.
+func (st *stand) share(ctx context.Context, database string, setup *service.Setup) (err error) {
+	if st.postgres == nil {
+		if st.postgres, err = startPostgres(ctx); err != nil {
+			return err
+		}
+		// Workers stop before it does.
+		st.stops = slices.Insert(st.stops, 0, st.postgres.stop)
+	}
+	bucket := filepath.Join(setup.Config.Dir, "bucket")
+	if err := os.MkdirAll(bucket, 0o700); err != nil {
+		return err
+	}
+	setup.Location.Content = "file://" + bucket
+	setup.Location.Database, err = st.postgres.makeDatabase(ctx, database)
+	return err
 }
 
 // lineOf is a team with phases one after the other, of one persona each.
@@ -194,8 +229,8 @@ type crew struct {
 	input workflows.SessionInput
 }
 
-func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t spec.Team) (*crew, error) {
-	s, err := store.Open(dir, store.Options{Clock: time.Now})
+func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, at store.Location, t spec.Team) (*crew, error) {
+	s, err := store.Create(dir, store.Options{Clock: time.Now, Location: at})
 	if err != nil {
 		return nil, err
 	}
@@ -216,20 +251,14 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t s
 	return c, nil
 }
 
-// offered waits until the worker has said what it offers.
-func (c *crew) offered(ctx context.Context) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		if offers, err := c.store.State.Offers(ctx); err != nil || len(offers) > 0 {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
+// offered waits until the worker that is this process has said what it offers.
+func (c *crew) offered(ctx context.Context, pid int) error {
+	var err error
+	return errors.Join(within(ctx, time.Minute, 10*time.Millisecond, func() bool {
+		var offers []spec.Offer
+		offers, err = c.store.State.Offers(ctx)
+		return err != nil || slices.ContainsFunc(offers, func(o spec.Offer) bool { return o.PID == pid })
+	}), err)
 }
 
 // start starts a session as `maestro run` does: its requirement goes into the

@@ -25,7 +25,8 @@ func measures() []measure {
 		{name: "history, kB", of: func(b batch) float64 { return float64(b.history) / 1000 }},
 		{name: "worker's processor time, ms", of: func(b batch) float64 { return each(b, milliseconds(b.worker)) }},
 		{name: "server's processor time, ms", of: func(b batch) float64 { return each(b, milliseconds(b.server)) }},
-		{name: "both, ms", of: func(b batch) float64 { return each(b, milliseconds(b.worker+b.server)) }},
+		{name: "PostgreSQL's processor time, ms", own: true, of: func(b batch) float64 { return each(b, milliseconds(b.postgres)) }},
+		{name: "all, ms", of: func(b batch) float64 { return each(b, milliseconds(b.worker+b.server+b.postgres)) }},
 		{name: "Temporal's database, kB", of: func(b batch) float64 { return each(b, float64(b.temporal)/1000) }},
 		{name: "store on disk, kB", own: true, of: func(b batch) float64 { return each(b, float64(b.left.bytes)/1000) }},
 		{name: "store, files", own: true, of: func(b batch) float64 { return each(b, float64(b.left.files)) }},
@@ -98,6 +99,12 @@ func number(v float64) string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// printHead writes the head of a Markdown table.
+func printHead(cells ...string) {
+	printRow(cells)
+	printRow(slices.Repeat([]string{"---"}, len(cells)))
+}
 
 // printRow writes a line of a Markdown table.
 func printRow(cells []string) { fmt.Println("| " + strings.Join(cells, " | ") + " |") }

@@ -38,8 +38,6 @@ type Blob struct {
 // Used is when the blob was last put or used.
 func (b Blob) Used() time.Time { return timeOf(b.UsedAt) }
 
-const ofDigests = "from blobs where digest in "
-
 // eachChunk calls do with some of the texts at a time as arguments after others, and with the list of their places.
 func eachChunk[S ~string](texts []S, do func(places string, args []any) error, others ...any) error {
 	for some := range slices.Chunk(texts, blobsAtOnce) {
@@ -63,19 +61,16 @@ func placesOf(after, last int) string {
 	return "(" + strings.Join(places, ", ") + ")"
 }
 
-// FindBlobs returns the rows of those of the blobs that exist.
+// FindBlobs returns the rows of those of the blobs that exist. For none it asks nothing.
 func (d *DB) FindBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]Blob, error) {
 	found := make(map[spec.Digest]Blob, len(digests))
-	err := d.Read(ctx, func(t *Tx) error {
-		return eachChunk(digests, func(places string, args []any) error {
-			rows, err := query[Blob](t, "select "+columnsOf(&Blob{}).names()+" "+ofDigests+places, args...)
-			for _, b := range rows {
-				found[b.Digest] = b
-			}
-			return err
-		})
+	return found, eachChunk(digests, func(places string, args []any) error {
+		rows, err := list[Blob](ctx, d, "blobs", "where digest in "+places, args...)
+		for _, b := range rows {
+			found[b.Digest] = b
+		}
+		return err
 	})
-	return found, err
 }
 
 // BlobsAfter lists blobs in the order of their digests, those after one.
@@ -95,7 +90,7 @@ func (d *DB) UseBlobs(ctx context.Context, digests []spec.Digest) (live map[spec
 			return err
 		}
 		return eachChunk(digests, func(places string, args []any) error {
-			there, err := t.texts("select digest "+ofDigests+places, args...)
+			there, err := t.texts("select digest from blobs where digest in "+places, args...)
 			for _, digest := range there {
 				live[spec.Digest(digest)] = true
 			}

@@ -70,6 +70,25 @@ func TestAnUploadThatTakesADayIsRepeated(t *testing.T) {
 	require.Equal(t, "content", string(read))
 }
 
+// TestWhatAHostHasIsFetchedWithoutTheDatabase: each room fetches its whole tree, and almost always has it.
+func TestWhatAHostHasIsFetchedWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	clock := &storagetest.Clock{}
+	db, err := state.OpenSQLite(t.Context(), t.TempDir(), state.Options{Now: clock.Now})
+	require.NoError(t, err)
+	cache, err := storage.NewDirectory(t.TempDir(), clock.Now)
+	require.NoError(t, err)
+	b, err := storage.OpenBucket(t.Context(), storage.BucketOptions{
+		Address: "file://" + t.TempDir(), Cache: cache, Rows: db, KindOf: func([]byte) state.RootKind { return state.RootBlob },
+	})
+	require.NoError(t, err)
+	digests, err := storagetest.Put(t.Context(), b, []byte("content"))
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	require.NoError(t, b.Fetch(t.Context(), digests))
+	require.Error(t, b.Fetch(t.Context(), append(digests, storage.DigestOf([]byte("not here")))))
+}
+
 // TestTheCacheIsBounded: what was not used for the longest time goes, and what was used in the last minutes stays.
 func TestTheCacheIsBounded(t *testing.T) {
 	t.Parallel()
