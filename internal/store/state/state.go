@@ -197,7 +197,13 @@ func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do fun
 	if err != nil {
 		return err
 	}
-	if err := do(&Tx{engine: &d.engine, ctx: ctx, tx: tx, clock: d.options.Now}); err != nil {
+	if d.bound != "" {
+		_, err = tx.ExecContext(ctx, d.bound)
+	}
+	if err == nil {
+		err = do(&Tx{engine: &d.engine, ctx: ctx, tx: tx, clock: d.options.Now})
+	}
+	if err != nil {
 		_ = tx.Rollback() // the first error says why
 		return err
 	}

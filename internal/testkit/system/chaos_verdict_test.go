@@ -18,7 +18,7 @@ import (
 
 // verdict is what a chaos has come to.
 type verdict struct {
-	assignments, calls, twice, lost, attempts, money, stored, processes int
+	assignments, calls, twice, atOnce, lost, attempts, money, stored, processes int
 	// what says each fault.
 	what []string
 	// lostWorkers is how many executions were cut off.
@@ -41,6 +41,7 @@ func (v *verdict) String() string {
 		{"assignments", v.assignments},
 		{"executions cut off", v.lostWorkers},
 		{"assignments executed twice", v.twice},
+		{"two agents at once", v.atOnce},
 		{"assignments lost", v.lost},
 		{"attempts or rounds wrongly used", v.attempts},
 		{"answers of the provider", v.calls},
@@ -55,9 +56,9 @@ func (v *verdict) String() string {
 
 // entry is a line of the chaos' ledger.
 type entry struct {
-	at                      time.Time
-	begins                  bool
-	session, phase, persona string
+	at                               time.Time
+	begins                           bool
+	session, phase, persona, process string
 }
 
 func (e entry) id() string { return e.session + "/" + e.phase + "/" + e.persona }
@@ -68,10 +69,10 @@ func (c *chaos) entries() (all []entry) {
 	require.NoError(c.t, err)
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
-		require.Len(c.t, f, 5, line)
+		require.Len(c.t, f, 6, line)
 		ns, err := strconv.ParseInt(f[0], 10, 64)
 		require.NoError(c.t, err)
-		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4]})
+		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4], f[5]})
 	}
 	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
 	return all
@@ -82,6 +83,7 @@ func (c *chaos) judge() *verdict {
 	c.t.Helper()
 	v := &verdict{}
 	entries := c.entries()
+	judgeAtOnce(v, entries)
 	for _, sessionID := range c.sessions {
 		c.judgeSession(v, sessionID, entries)
 	}
@@ -121,6 +123,19 @@ func (c *chaos) judgeSession(v *verdict, sessionID string, entries []entry) {
 			if !strings.HasSuffix(sessionID, "-model") {
 				c.judgeExecutions(v, sessionID, id, a, entries)
 			}
+		}
+	}
+}
+
+// judgeAtOnce looks for an agent that notes something of an assignment after another one has begun it.
+func judgeAtOnce(v *verdict, entries []entry) {
+	at := map[string]string{}
+	for _, e := range entries {
+		switch {
+		case e.begins:
+			at[e.id()] = e.process
+		case at[e.id()] != e.process:
+			v.fault(&v.atOnce, "%s: %s is at work at %s, after %s has begun", e.id(), e.process, e.at, at[e.id()])
 		}
 	}
 }
