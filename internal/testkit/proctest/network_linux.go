@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,8 @@ const networkVariable = "MAESTRO_TEST_NETWORK"
 
 // InNetwork reports whether this process has a network of its own, in which it may make others with `ip netns`. If not, it runs
 // the top-level test again in a process that has, with more variables and with those flags of this process whose names begin
-// with a text, and reports its result; the caller must return then. All of it is gone when that process and its children have ended.
+// with a text, and reports its result; the caller must return then. The networks are gone when that process and its children
+// have ended.
 // Without root, the test is skipped: some of its programs are another user's.
 func InNetwork(t *testing.T, flags string, variables ...string) bool {
 	t.Helper()
@@ -37,7 +39,9 @@ func InNetwork(t *testing.T, flags string, variables ...string) bool {
 	})
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)               //nolint:gosec // the test itself
 	cmd.Env = append(append(os.Environ(), networkVariable+"=1"), variables...) //nolint:forbidigo // the same environment
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the process ends with the thread that starts it
+	defer runtime.UnlockOSThread()
 	out := &Output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {

@@ -47,7 +47,7 @@ const busyAgent = `#!/bin/sh
 brief=$(cat)
 field() { printf '%s\n' "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
 who="$(field session) $(field phase) $(field persona)"
-id="$(date +%s%N)-$$-$3"
+id="$(date +%s%N)-$$"
 note() { echo "$(date +%s%N) $1 $who $id" >> "$ledger"; }
 ledger=$1
 note begin

@@ -94,7 +94,12 @@ func (n *network) schedule() (events []event) {
 		h := n.hosts[n.random.IntN(len(n.hosts))]
 		var heal func()
 		what := fmt.Sprintf("%s (of host %s, for %s)", f.name, h.name, lasts.Round(time.Millisecond))
-		add(at, what, func() { heal = f.strike(n, h) })
+		add(at, what, func() {
+			if h.down > 0 { // nothing else can happen to it
+				h = n.hosts[1-slices.Index(n.hosts, h)]
+			}
+			heal = f.strike(n, h)
+		})
 		add(at+lasts, "end: "+what, func() { heal() })
 	}
 	for i := range *networkSessions {

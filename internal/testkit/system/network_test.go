@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +55,7 @@ func newNetwork(t *testing.T, c *chaos) *network {
 	t.Helper()
 	n := &network{chaos: c}
 	n.world = emptyWorld(t)
+	n.variables = s3test.Environment
 	ip(t, "link", "add", "services", "type", "bridge")
 	for _, address := range []string{poolerAt, temporalAt, bucketAt, providerAt} {
 		ip(t, "address", "add", address+"/24", "dev", "services")
@@ -73,6 +73,14 @@ func newNetwork(t *testing.T, c *chaos) *network {
 	l, err := net.Listen("tcp", providerAt+":80")
 	require.NoError(t, err)
 	providertest.NewOn(t, l, c.provider.answer)
+	n.write("agents.yaml", fmt.Sprintf(`version: 1
+%s
+agents:
+  busy: {kind: command, argv: [%q, %q, "%d"], concurrency: 100}
+  model: {kind: model, provider: p, model: m, concurrency: 100}
+providers: {p: {format: anthropic, base_url: "http://%s", breaker: {cooldown: 2s, max_cooldown: 4s}}}
+checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
+`, n.mounts(), n.write("busy.sh", busyAgent), n.ledger("chaos"), networkBeats, providerAt))
 	n.write("team.yaml", chaosTeam)
 	n.write("model.yaml", chaosModelTeam)
 	return n
@@ -124,14 +132,7 @@ func (n *network) addHost(workers int) *networkHost {
 		chain in { type filter hook input priority 0; ip saddr @cut drop; }
 		chain out { type filter hook output priority 0; ip daddr @cut drop; }
 	}`)
-	h.write("agents.yaml", fmt.Sprintf(`version: 1
-%s
-agents:
-  busy: {kind: command, argv: [%q, %q, "%d", %s], concurrency: 100}
-  model: {kind: model, provider: p, model: m, concurrency: 100}
-providers: {p: {format: anthropic, base_url: "http://%s", breaker: {cooldown: 2s, max_cooldown: 4s}}}
-checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
-`, n.mounts(), n.write("busy.sh", busyAgent), n.ledger("chaos"), networkBeats, name, providerAt))
+	h.variables = append(slices.Clone(n.variables), "MAESTRO_AGENTS="+filepath.Join(n.dir, "agents.yaml"))
 	n.hosts = append(n.hosts, h)
 	return h
 }
@@ -220,5 +221,3 @@ func (n *network) serving() {
 		})
 	})
 }
-
-var _ = time.Second
