@@ -70,7 +70,7 @@ func classify(ctx context.Context, err error) error {
 // isLost reports whether PostgreSQL could not be reached, or has ended the connection.
 func isLost(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// connection, a server that starts or ends, and idleLimit
+		// connection, a server that starts or ends, and one that has waited for too long in a transaction
 		return pg.Code[:2] == "08" || strings.HasPrefix(pg.Code, "57P") || pg.Code == "25P03"
 	}
 	_, network := errors.AsType[net.Error](err)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -18,9 +19,6 @@ const (
 	connectionAge = 30 * time.Minute
 	// connections is how many are open at a time.
 	connections = 2 * readers
-	// idleLimit is how long the database waits for the next statement of a transaction. The locks of a host that is stopped, or
-	// whose packets are lost, would else last until the database's own connection ends, which takes hours.
-	idleLimit = 10 * time.Second
 )
 
 // microseconds is PostgreSQL's clock.
@@ -34,7 +32,9 @@ var postgresEngine = engine{
 	lockTable:  "lock table %s in exclusive mode",
 	now:        "select " + microseconds,
 	limit:      time.Minute,
-	bound:      fmt.Sprintf("set local idle_in_transaction_session_timeout = %d", idleLimit.Milliseconds()),
+	// The locks of a host that is stopped, or whose packets are lost, would else last for hours, as its connection does.
+	bound:    "set local idle_in_transaction_session_timeout = '10s'",
+	snapshot: sql.LevelRepeatableRead,
 }
 
 // OpenPostgres opens a PostgreSQL database by its connection URL, and makes or migrates its tables. What the URL does not have

@@ -136,13 +136,22 @@ func pause(ctx context.Context, patience <-chan time.Time, d time.Duration) bool
 
 // writeAt is Write with the database's time.
 func (d *DB) writeAt(ctx context.Context, do func(t *Tx, now int64) error) error {
-	return d.Write(ctx, func(t *Tx) error {
+	return d.Write(ctx, withNow(do))
+}
+
+// readAt is Read with the database's time.
+func (d *DB) readAt(ctx context.Context, do func(t *Tx, now int64) error) error {
+	return d.Read(ctx, withNow(do))
+}
+
+func withNow(do func(t *Tx, now int64) error) func(*Tx) error {
+	return func(t *Tx) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
 		}
 		return do(t, now)
-	})
+	}
 }
 
 // exec runs one statement in a transaction, and returns how many rows it has changed.
@@ -154,20 +163,9 @@ func (d *DB) exec(ctx context.Context, statement string, args ...any) (changed i
 	return changed, err
 }
 
-// readAt is Read with the database's time.
-func (d *DB) readAt(ctx context.Context, do func(t *Tx, now int64) error) error {
-	return d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
-		return do(t, now)
-	})
-}
-
 // Read runs a function in a transaction that sees one state of the database and changes nothing.
 func (d *DB) Read(ctx context.Context, do func(*Tx) error) error {
-	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot()}, do))
+	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot}, do))
 }
 
 // read returns what a function reads in a transaction.
@@ -177,14 +175,6 @@ func read[V any](ctx context.Context, d *DB, do func(*Tx) (V, error)) (value V, 
 		return err
 	})
 	return value, err
-}
-
-// snapshot is the isolation at which all statements of a transaction see one state.
-func (d *DB) snapshot() sql.IsolationLevel {
-	if d.turn != nil {
-		return sql.LevelDefault
-	}
-	return sql.LevelRepeatableRead
 }
 
 func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do func(*Tx) error) error {
@@ -211,15 +201,14 @@ func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do fun
 }
 
 // Now is the database's time in microseconds, the same in the whole transaction.
-func (t *Tx) Now() (int64, error) {
-	if t.now != 0 {
-		return t.now, nil
-	}
-	if t.engine.now == "" {
+func (t *Tx) Now() (now int64, err error) {
+	switch {
+	case t.now != 0:
+	case t.engine.now == "":
 		t.now = t.clock().UnixMicro()
-		return t.now, nil
+	default:
+		err = t.tx.QueryRowContext(t.ctx, t.engine.now).Scan(&t.now)
 	}
-	err := t.tx.QueryRowContext(t.ctx, t.engine.now).Scan(&t.now)
 	return t.now, err
 }
 

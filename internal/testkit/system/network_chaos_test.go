@@ -53,8 +53,9 @@ func cuts(addresses ...string) func(*network, *networkHost) func() {
 }
 
 var networkFailures = []failure{
-	{"kill a worker", 0, 0, func(n *network, h *networkHost) func() {
-		h.workers[n.random.IntN(len(h.workers))].signal(syscall.SIGKILL)
+	{"kill a worker", 0, 0, func(_ *network, h *networkHost) func() {
+		worker, _ := h.busiest()
+		worker.signal(syscall.SIGKILL)
 		return func() {}
 	}},
 	{"kill a host", 0, pastLease, func(_ *network, h *networkHost) func() {
@@ -62,8 +63,8 @@ var networkFailures = []failure{
 		h.kill()
 		return func() { h.down-- }
 	}},
-	{"stop a worker", pastLease, pastLease + 5*time.Second, func(n *network, h *networkHost) func() {
-		worker := h.workers[n.random.IntN(len(h.workers))]
+	{"stop a worker", pastLease, pastLease + 5*time.Second, func(_ *network, h *networkHost) func() {
+		worker, _ := h.busiest()
 		worker.signal(syscall.SIGSTOP)
 		return func() { worker.signal(syscall.SIGCONT) }
 	}},
@@ -84,22 +85,17 @@ type event struct {
 	do   func()
 }
 
-// schedule draws when each failure happens, to which host, and for how long, and when sessions start.
+// schedule draws when each failure happens, to which host if both have agents, and for how long, and when sessions start.
 func (n *network) schedule() (events []event) {
 	add := func(at time.Duration, what string, do func()) { events = append(events, event{at, what, do}) }
 	for i, f := range n.random.Perm(len(networkFailures)) {
 		f := networkFailures[f]
 		at := (time.Duration(i)*startsWithin + rand64(n.random, startsWithin)) / time.Duration(len(networkFailures))
 		lasts := f.least + rand64(n.random, f.most-f.least)
-		h := n.hosts[n.random.IntN(len(n.hosts))]
+		first := n.random.IntN(len(n.hosts))
 		var heal func()
-		what := fmt.Sprintf("%s (of host %s, for %s)", f.name, h.name, lasts.Round(time.Millisecond))
-		add(at, what, func() {
-			if h.down > 0 { // nothing else can happen to it
-				h = n.hosts[1-slices.Index(n.hosts, h)]
-			}
-			heal = f.strike(n, h)
-		})
+		what := fmt.Sprintf("%s (for %s)", f.name, lasts.Round(time.Millisecond))
+		add(at, what, func() { heal = f.strike(n, n.victim(first)) })
 		add(at+lasts, "end: "+what, func() { heal() })
 	}
 	for i := range *networkSessions {
@@ -107,6 +103,19 @@ func (n *network) schedule() (events []event) {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return int(a.at - b.at) })
 	return events
+}
+
+// victim is a host that is up; one with agents at work if there is one.
+func (n *network) victim(first int) (victim *networkHost) {
+	most := -1
+	for i := range n.hosts {
+		h := n.hosts[(first+i)%len(n.hosts)]
+		if _, agents := h.busiest(); h.down == 0 && min(agents, 1) > most {
+			victim, most = h, min(agents, 1)
+		}
+	}
+	fmt.Printf("        host %s, with agents: %t\n", victim.name, most > 0)
+	return victim
 }
 
 func rand64(r *rand.Rand, d time.Duration) time.Duration {

@@ -149,6 +149,16 @@ func (n *network) supervise() {
 	}
 }
 
+// busiest is the worker with the most processes at work.
+func (h *networkHost) busiest() (worker *process, processes int) {
+	for _, p := range h.workers {
+		if below := proctree.Below(p.cmd.Process.Pid); worker == nil || !ended(p) && len(below) > processes {
+			worker, processes = p, len(below)
+		}
+	}
+	return worker, processes
+}
+
 func ended(p *process) bool {
 	select {
 	case <-p.done:
