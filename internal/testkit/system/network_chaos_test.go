@@ -138,7 +138,7 @@ func (n *network) play(events []event) {
 	}
 }
 
-// TestHostsLoseEachOther runs sessions on two hosts that share nothing but PostgreSQL behind pgbouncer, Temporal and a bucket.
+// TestHostsLoseEachOther runs sessions on three hosts that share nothing but PostgreSQL behind pgbouncer, Temporal and a bucket.
 // Every one of these, the hosts and their workers are killed or stopped, and each host loses its way to each service alone, so
 // that packets vanish. What comes of it is held against the promises.
 func TestHostsLoseEachOther(t *testing.T) {
@@ -152,16 +152,19 @@ func TestHostsLoseEachOther(t *testing.T) {
 		random:   rand.New(rand.NewPCG(*chaosSeed, 2)),
 		provider: &provider{random: rand.New(rand.NewPCG(*chaosSeed, 3)), answers: map[string]map[string]int{}},
 	})
-	for range 2 {
-		n.addHost(2)
+	for _, workers := range []int{2, 1, 1} {
+		n.addHost(workers)
 	}
 	n.serving()
 	n.play(n.schedule())
 	n.serving()
+	healed := time.Since(began)
 	n.settle(began.Add(limit))
+	settled := time.Since(began)
 	v := n.judge()
 	n.judgeHosts(v)
-	fmt.Printf("hosts: seed %d, %d sessions, %s\n%s", *chaosSeed, len(n.sessions), time.Since(began).Round(time.Second), v)
+	fmt.Printf("hosts: seed %d, %d sessions, healed after %s, all ended after %s\n%s", *chaosSeed, len(n.sessions),
+		healed.Round(time.Second), settled.Round(time.Second), v)
 	require.Zero(t, v.faults(), "%s", strings.Join(v.what, "\n"))
 }
 

@@ -152,8 +152,12 @@ func (n *network) supervise() {
 // busiest is the worker with the most processes at work.
 func (h *networkHost) busiest() (worker *process, processes int) {
 	for _, p := range h.workers {
-		if below := proctree.Below(p.cmd.Process.Pid); worker == nil || !ended(p) && len(below) > processes {
-			worker, processes = p, len(below)
+		below := 0
+		if !ended(p) {
+			below = len(proctree.Below(p.cmd.Process.Pid))
+		}
+		if worker == nil || below > processes {
+			worker, processes = p, below
 		}
 	}
 	return worker, processes
