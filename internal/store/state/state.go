@@ -64,10 +64,7 @@ const openPause = 20 * time.Millisecond
 
 // Close closes all connections.
 func (d *DB) Close() error {
-	if d.read == d.write {
-		return d.write.Close()
-	}
-	return errors.Join(d.read.Close(), d.write.Close())
+	return errors.Join(d.read.Close(), d.write.Close()) // the second call for the same pool does nothing
 }
 
 // Write runs a function in a transaction, and commits unless it returns an error. The function may run more than once, and
