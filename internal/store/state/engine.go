@@ -44,7 +44,7 @@ type engine struct {
 	now string
 	// limit bounds a transaction; zero: it is bounded by the driver.
 	limit time.Duration
-	// bound is the first statement of a transaction, with which the database bounds it; empty: there is none.
+	// bound is the first statement of a transaction that reads, with which the database bounds it; empty: there is none.
 	bound string
 	// snapshot is the isolation at which all statements of a transaction see one state.
 	snapshot sql.IsolationLevel

@@ -184,7 +184,7 @@ func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do fun
 	if err != nil {
 		return err
 	}
-	if d.bound != "" {
+	if d.bound != "" && options != nil { // beginWrite bounds those that write
 		_, err = tx.ExecContext(ctx, d.bound)
 	}
 	if err == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -67,6 +68,8 @@ type chaos struct {
 	sessions []string
 	kills    int
 	provider *provider
+	// logs are what the workers of hosts have written.
+	logs []*proctest.Output
 }
 
 // TestChaos kills workers and the server at random moments while sessions run,

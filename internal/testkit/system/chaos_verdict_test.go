@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ type verdict struct {
 	what []string
 	// lostWorkers is how many executions were cut off.
 	lostWorkers int
+	// handedOver is how many ended because their host could not hold its lease.
+	handedOver int
 }
 
 func (v *verdict) fault(count *int, format string, args ...any) {
@@ -40,6 +43,7 @@ func (v *verdict) String() string {
 	}{
 		{"assignments", v.assignments},
 		{"executions cut off", v.lostWorkers},
+		{"executions handed over", v.handedOver},
 		{"assignments executed twice", v.twice},
 		{"two agents at once", v.atOnce},
 		{"assignments lost", v.lost},
@@ -159,11 +163,24 @@ func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.Assignment
 			v.fault(&v.twice, "%s: executed again after it was recorded", e.id())
 		}
 	}
-	if executions > a.Attempts+a.LostWorkers {
-		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", sessionID, id, executions, a.Attempts,
-			a.LostWorkers)
+	handedOver := c.handedOver(sessionID, id)
+	v.handedOver += handedOver
+	if executions > a.Attempts+a.LostWorkers+handedOver {
+		v.fault(&v.twice, "%s/%s: %d executions for %d attempts, %d lost workers and %d handed over", sessionID, id, executions,
+			a.Attempts, a.LostWorkers, handedOver)
 	}
 	if executions == 0 {
 		v.fault(&v.lost, "%s/%s was never executed", sessionID, id)
 	}
+}
+
+// handedOver counts the executions of an assignment that ended because their host could not hold its lease: they are neither
+// attempts nor lost workers.
+func (c *chaos) handedOver(sessionID string, id spec.AssignmentID) (count int) {
+	of := regexp.MustCompile(`round handed over to another worker.* session=` + sessionID + ` .*phase=` + id.Phase +
+		` persona=` + id.Persona + ` `)
+	for _, log := range c.logs {
+		count += len(of.FindAllString(log.String(), -1))
+	}
+	return count
 }

@@ -144,6 +144,7 @@ func (n *network) supervise() {
 		for i, worker := range h.workers {
 			if h.down == 0 && (worker == nil || ended(worker)) {
 				h.workers[i] = h.start(filepath.Join(programs, "maestro-worker"), "--drain", "1s")
+				n.logs = append(n.logs, h.workers[i].output)
 			}
 		}
 	}
