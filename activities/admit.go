@@ -58,6 +58,9 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	agents, faults := t.Admissible(offers, a.Clock())
+	if agents == nil { // this worker lives, but its offer could not be renewed in time: the database was away
+		return Admission{}, storeError(fmt.Errorf("no worker has renewed its offer within %s", spec.OfferLifetime))
+	}
 	if faults = append(faults, in.Course.Problems(t)...); len(faults) > 0 {
 		return Admission{Problems: faults}, nil
 	}

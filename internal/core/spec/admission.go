@@ -26,7 +26,7 @@ func lackf(remedy, message string, args ...any) Lack {
 }
 
 // Admissible lists, a sentence each, what of the team the live workers cannot do, and returns the
-// agents that they offer for it. The team must be resolved.
+// agents that they offer for it, nil if no worker is live. The team must be resolved.
 func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]OfferedAgent, faults []string) {
 	agents, lacks := t.Lacks(offers, now)
 	for _, l := range lacks {

@@ -44,6 +44,10 @@ type engine struct {
 	now string
 	// limit bounds a transaction; zero: it is bounded by the driver.
 	limit time.Duration
+	// bound is the first statement of a transaction that reads, with which the database bounds it; empty: there is none.
+	bound string
+	// snapshot is the isolation at which all statements of a transaction see one state.
+	snapshot sql.IsolationLevel
 }
 
 var sqliteEngine = engine{day: "strftime('%Y-%m-%d', s.started_at / 1000000, 'unixepoch')"}

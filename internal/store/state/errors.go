@@ -53,17 +53,16 @@ func classify(ctx context.Context, err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return classed(ErrDamaged, err)
 	}
+	if isLost(err) {
+		return classed(ErrUnavailable, err)
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code[:2] {
-		case "08", "53", "57", "58": // connection, resources, operator, system
+		case "53", "57", "58": // resources, operator, system
 			return classed(ErrUnavailable, err)
 		case "XX": // internal: among others a damaged page
 			return classed(ErrDamaged, err)
 		}
-		return err
-	}
-	if isLost(err) {
-		return classed(ErrUnavailable, err)
 	}
 	return err
 }
@@ -71,7 +70,8 @@ func classify(ctx context.Context, err error) error {
 // isLost reports whether PostgreSQL could not be reached, or has ended the connection.
 func isLost(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pg.Code[:2] == "08" || strings.HasPrefix(pg.Code, "57P") // connection, and a server that starts or ends
+		// connection, a server that starts or ends, and one that has waited for too long in a transaction
+		return pg.Code[:2] == "08" || strings.HasPrefix(pg.Code, "57P") || pg.Code == "25P03"
 	}
 	_, network := errors.AsType[net.Error](err)
 	_, connect := errors.AsType[*pgconn.ConnectError](err)

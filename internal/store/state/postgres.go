@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -23,6 +24,10 @@ const (
 // microseconds is PostgreSQL's clock.
 const microseconds = `(extract(epoch from clock_timestamp()) * 1000000)::bigint`
 
+// boundIdle bounds how long PostgreSQL waits for the next statement of a transaction. The locks of a host that is stopped, or whose
+// packets are lost, would else last for hours, as its connection does.
+const boundIdle = `set_config('idle_in_transaction_session_timeout', '10s', true)`
+
 var postgresEngine = engine{
 	lockRows:   " for update",
 	shareRows:  " for share",
@@ -31,6 +36,8 @@ var postgresEngine = engine{
 	lockTable:  "lock table %s in exclusive mode",
 	now:        "select " + microseconds,
 	limit:      time.Minute,
+	bound:      "select " + boundIdle,
+	snapshot:   sql.LevelRepeatableRead,
 }
 
 // OpenPostgres opens a PostgreSQL database by its connection URL, and makes or migrates its tables. What the URL does not have
@@ -63,11 +70,12 @@ var errCommitted = errors.New("the transaction has committed; its reply was lost
 // waits for one that has not ended: no transaction of a lost connection commits after it was repeated.
 func (t *Tx) beginWrite(id string, opened int64) error {
 	var generation, schema, inserted int64
+	var bound string
 	err := t.row(`with w as (insert into writes (id, at) values ($1, `+microseconds+`)
 			on conflict do nothing returning 1)
 		select generation, (select max(version) from migrations), (select count(*) from w),
-			`+microseconds+` from installation`, id).
-		Scan(&generation, &schema, &inserted, &t.now)
+			`+microseconds+`, `+boundIdle+` from installation`, id).
+		Scan(&generation, &schema, &inserted, &t.now, &bound)
 	switch {
 	case err != nil:
 		return err

@@ -4,6 +4,7 @@ package state_test
 
 import (
 	"context"
+	"database/sql"
 	"net/url"
 	"strconv"
 	"testing"
@@ -69,6 +70,45 @@ func TestALostCommitIsFoundAndNotRepeated(t *testing.T) {
 	changed, err := add("killed")
 	require.NoError(t, err)
 	require.True(t, changed)
+}
+
+// TestALostHostHoldsNoLocks loses the packets of a host in the middle of a transaction. The database ends the transaction, so
+// other hosts go on.
+func TestALostHostHoldsNoLocks(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	u, err := url.Parse(server.NewDatabase())
+	require.NoError(t, err)
+	proxy := postgrestest.StartProxy(t, server.Address)
+	lost, other := openPostgres(t, server.URL(proxy.Address, u.Path[1:])), openPostgres(t, u.String())
+	raw, err := sql.Open("pgx", u.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, raw.Close()) })
+	for name, run := range map[string]func(context.Context, func(*state.Tx) error) error{"read": lost.Read, "write": lost.Write} {
+		reached, ended := make(chan struct{}), make(chan error, 1)
+		var end func()
+		go func() {
+			ended <- run(t.Context(), func(tx *state.Tx) error {
+				if _, err := tx.Now(); err != nil {
+					return err
+				}
+				end = proxy.Silence()
+				close(reached)
+				return nil
+			})
+		}()
+		<-reached
+		require.Eventually(t, func() bool {
+			var held int
+			require.NoError(t, raw.QueryRowContext(t.Context(),
+				"select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'").Scan(&held))
+			return held == 0
+		}, 30*time.Second, 100*time.Millisecond, name)
+		_, err := other.UnusedObjects(t.Context(), []string{"locks the table"})
+		require.NoError(t, err)
+		end()
+		require.ErrorIs(t, <-ended, state.ErrUnavailable, "callers try again")
+	}
 }
 
 // BenchmarkCalls prints what the books of one call cost on each engine.

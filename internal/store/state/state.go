@@ -64,10 +64,7 @@ const openPause = 20 * time.Millisecond
 
 // Close closes all connections.
 func (d *DB) Close() error {
-	if d.read == d.write {
-		return d.write.Close()
-	}
-	return errors.Join(d.read.Close(), d.write.Close())
+	return errors.Join(d.read.Close(), d.write.Close()) // the second call for the same pool does nothing
 }
 
 // Write runs a function in a transaction, and commits unless it returns an error. The function may run more than once, and
@@ -136,13 +133,22 @@ func pause(ctx context.Context, patience <-chan time.Time, d time.Duration) bool
 
 // writeAt is Write with the database's time.
 func (d *DB) writeAt(ctx context.Context, do func(t *Tx, now int64) error) error {
-	return d.Write(ctx, func(t *Tx) error {
+	return d.Write(ctx, withNow(do))
+}
+
+// readAt is Read with the database's time.
+func (d *DB) readAt(ctx context.Context, do func(t *Tx, now int64) error) error {
+	return d.Read(ctx, withNow(do))
+}
+
+func withNow(do func(t *Tx, now int64) error) func(*Tx) error {
+	return func(t *Tx) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
 		}
 		return do(t, now)
-	})
+	}
 }
 
 // exec runs one statement in a transaction, and returns how many rows it has changed.
@@ -154,20 +160,9 @@ func (d *DB) exec(ctx context.Context, statement string, args ...any) (changed i
 	return changed, err
 }
 
-// readAt is Read with the database's time.
-func (d *DB) readAt(ctx context.Context, do func(t *Tx, now int64) error) error {
-	return d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
-		return do(t, now)
-	})
-}
-
 // Read runs a function in a transaction that sees one state of the database and changes nothing.
 func (d *DB) Read(ctx context.Context, do func(*Tx) error) error {
-	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot()}, do))
+	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot}, do))
 }
 
 // read returns what a function reads in a transaction.
@@ -177,14 +172,6 @@ func read[V any](ctx context.Context, d *DB, do func(*Tx) (V, error)) (value V, 
 		return err
 	})
 	return value, err
-}
-
-// snapshot is the isolation at which all statements of a transaction see one state.
-func (d *DB) snapshot() sql.IsolationLevel {
-	if d.turn != nil {
-		return sql.LevelDefault
-	}
-	return sql.LevelRepeatableRead
 }
 
 func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do func(*Tx) error) error {
@@ -197,7 +184,13 @@ func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do fun
 	if err != nil {
 		return err
 	}
-	if err := do(&Tx{engine: &d.engine, ctx: ctx, tx: tx, clock: d.options.Now}); err != nil {
+	if d.bound != "" && options != nil { // beginWrite bounds those that write
+		_, err = tx.ExecContext(ctx, d.bound)
+	}
+	if err == nil {
+		err = do(&Tx{engine: &d.engine, ctx: ctx, tx: tx, clock: d.options.Now})
+	}
+	if err != nil {
 		_ = tx.Rollback() // the first error says why
 		return err
 	}
@@ -205,15 +198,14 @@ func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do fun
 }
 
 // Now is the database's time in microseconds, the same in the whole transaction.
-func (t *Tx) Now() (int64, error) {
-	if t.now != 0 {
-		return t.now, nil
-	}
-	if t.engine.now == "" {
+func (t *Tx) Now() (now int64, err error) {
+	switch {
+	case t.now != 0:
+	case t.engine.now == "":
 		t.now = t.clock().UnixMicro()
-		return t.now, nil
+	default:
+		err = t.tx.QueryRowContext(t.ctx, t.engine.now).Scan(&t.now)
 	}
-	err := t.tx.QueryRowContext(t.ctx, t.engine.now).Scan(&t.now)
 	return t.now, err
 }
 

@@ -6,11 +6,9 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,78 +19,23 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/storage"
 	"github.com/maestro-hive/maestro/internal/store/storage/storagetest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
-)
-
-// servers are S3 servers of different make, built from the module .ci/s3: their packages, and their arguments to have a bucket
-// in a directory.
-var servers = map[string]func(address, dir string) (pkg string, args []string){
-	"gofakes3": func(address, dir string) (string, []string) {
-		return "github.com/johannesboyne/gofakes3/cmd/gofakes3", []string{
-			"-host", address, "-backend", "bolt", "-bolt.db", dir + "/db", "-initialbucket", bucketName,
-		}
-	},
-	"versitygw": func(address, dir string) (string, []string) {
-		_ = os.Mkdir(filepath.Join(dir, bucketName), 0o700)
-		return "github.com/versity/versitygw/cmd/versitygw", []string{"--quiet", "--port", address, "posix", dir}
-	},
-}
-
-const (
-	bucketName = "maestro"
-	access     = "an-access-key"
-	secret     = "a-secret-key"
+	"github.com/maestro-hive/maestro/internal/testkit/s3test"
 )
 
 func init() { //nolint:gochecknoinits // tests that run in parallel cannot set variables
-	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret, "AWS_EC2_METADATA_DISABLED": "true",
-	} {
+	for _, variable := range s3test.Environment {
+		name, value, _ := strings.Cut(variable, "=")
 		_ = os.Setenv(name, value)
 	}
-}
-
-// startS3 starts a server with a bucket, and returns its address.
-func startS3(t *testing.T, name string) string {
-	t.Helper()
-	dir, address := t.TempDir(), "127.0.0.1:"+proctest.FreePort(t)
-	pkg, args := servers[name](address, dir)
-	root, err := filepath.Abs("../../..")
-	require.NoError(t, err)
-	program := filepath.Join(root, "bin", "s3", name)
-	build := exec.Command("go", "build", "-o", program, pkg)
-	build.Dir = filepath.Join(root, ".ci", "s3")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+access, "ROOT_SECRET_KEY="+secret)
-	output := &proctest.Output{}
-	cmd.Stdout, cmd.Stderr = output, output
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	require.Eventually(t, func() bool {
-		answer, err := http.Get("http://" + address)
-		return err == nil && answer.Body.Close() == nil
-	}, time.Minute, 100*time.Millisecond, "%s", output)
-	return address
-}
-
-// s3Address is the address of content of its own, by way of a server or a proxy.
-func s3Address(server, prefix string) string {
-	return "s3://" + bucketName + "/" + prefix + "?" + url.Values{
-		"endpoint": {"http://" + server}, "use_path_style": {"true"}, "region": {"us-east-1"},
-	}.Encode()
 }
 
 // TestS3 runs the suite on servers of different make, behind a proxy that loses, cuts, refuses and repeats requests.
 func TestS3(t *testing.T) {
 	t.Parallel()
-	for name := range servers {
+	for _, name := range s3test.Names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := startS3(t, name)
+			address := s3test.Start(t, name, "127.0.0.1:"+proctest.FreePort(t)).Address
 			var n atomic.Int64
 			t.Run("group", func(t *testing.T) { // ends before the server
 				for _, percent := range []int64{0, 20} {
@@ -100,7 +43,7 @@ func TestS3(t *testing.T) {
 					proxy.Percent.Store(percent)
 					open := func(t *testing.T, clock *storagetest.Clock) storagetest.Host {
 						prefix := "suite/" + strconv.FormatInt(n.Add(1), 10)
-						return storagetest.Hosts(t, clock, s3Address(proxy.Listener.Addr().String(), prefix), 0)
+						return storagetest.Hosts(t, clock, s3test.URL(proxy.Listener.Addr().String(), prefix), 0)
 					}
 					t.Run(fmt.Sprint(percent, " percent of the requests fail"), func(t *testing.T) { storagetest.Run(t, open) })
 					t.Run(fmt.Sprint("races, ", percent, " percent fail"), func(t *testing.T) {
@@ -118,7 +61,7 @@ func TestS3(t *testing.T) {
 func fewRequests(t *testing.T, address string) {
 	const files, size = 20_000, 4000
 	proxy := storagetest.NewLossy(t, address)
-	host := storagetest.Hosts(t, &storagetest.Clock{}, s3Address(proxy.Listener.Addr().String(), "few"), 0)
+	host := storagetest.Hosts(t, &storagetest.Clock{}, s3test.URL(proxy.Listener.Addr().String(), "few"), 0)
 	contents := make([][]byte, files)
 	for i := range contents {
 		contents[i] = storagetest.Random(size)

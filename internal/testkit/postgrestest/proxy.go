@@ -20,7 +20,7 @@ const (
 	AfterCommit
 )
 
-// Proxy passes connections on to a server, and cuts them.
+// Proxy passes connections on to a server, cuts them, and loses their packets.
 type Proxy struct {
 	// Address is its host and port.
 	Address string
@@ -30,7 +30,9 @@ type Proxy struct {
 	next Cut
 	cuts int
 	down bool
-	open map[net.Conn]bool
+	// silent is held to write while bytes are kept back.
+	silent sync.RWMutex
+	open   map[net.Conn]bool
 }
 
 // StartProxy starts a proxy to an address, which ends with the test.
@@ -81,6 +83,21 @@ func (p *Proxy) SetDown(down bool) {
 	}
 }
 
+// Silence keeps back what both sides send, and closes nothing, until the returned function is called: as a network that loses
+// packets.
+func (p *Proxy) Silence() (end func()) {
+	p.silent.Lock()
+	return p.silent.Unlock
+}
+
+// write passes bytes on.
+func (p *Proxy) write(to net.Conn, b []byte) error {
+	p.silent.RLock()
+	defer p.silent.RUnlock()
+	_, err := to.Write(b)
+	return err
+}
+
 func (p *Proxy) pass(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {
@@ -102,7 +119,7 @@ func (p *Proxy) pass(client net.Conn) {
 				return
 			default:
 			}
-			if _, failed := client.Write(buf[:n]); err != nil || failed != nil {
+			if failed := p.write(client, buf[:n]); err != nil || failed != nil {
 				return
 			}
 		}
@@ -116,7 +133,7 @@ func (p *Proxy) pass(client net.Conn) {
 		case AfterCommit:
 			replies <- cut
 		}
-		if _, failed := server.Write(buf[:n]); err != nil || failed != nil {
+		if failed := p.write(server, buf[:n]); err != nil || failed != nil {
 			return
 		}
 	}

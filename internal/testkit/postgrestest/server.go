@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -27,6 +29,7 @@ type Server struct {
 	dir     string
 	who     *syscall.SysProcAttr
 	made    atomic.Int64
+	killed  bool
 }
 
 // Start starts a server that ends with the test, as another user if this is root: PostgreSQL refuses to run as root.
@@ -48,17 +51,37 @@ func Start(t testing.TB) *Server {
 	}
 	s.run("initdb", "--pgdata", s.data(), "--auth", "trust", "--username", "postgres", "--no-sync")
 	s.Resume()
-	t.Cleanup(s.Kill)
+	t.Cleanup(func() {
+		if !s.killed {
+			s.run("pg_ctl", "--pgdata", s.data(), "--mode", "immediate", "--wait", "stop")
+		}
+	})
 	return s
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Kill ends the server as a crash of it does. It does nothing if it has ended.
+// Kill kills the server and all of its processes with SIGKILL.
 func (s *Server) Kill() {
-	if _, err := os.Stat(filepath.Join(s.data(), "postmaster.pid")); err == nil {
-		s.run("pg_ctl", "--pgdata", s.data(), "--mode", "immediate", "--wait", "stop")
+	s.t.Helper()
+	file := filepath.Join(s.data(), "postmaster.pid")
+	data, err := os.ReadFile(file)
+	require.NoError(s.t, err)
+	line, _, _ := strings.Cut(string(data), "\n")
+	pid, err := strconv.Atoi(line)
+	require.NoError(s.t, err)
+	left := proctree.KillAll(func() []proctree.Process {
+		all := proctree.Below(pid)
+		if server, ok := proctree.Read(pid); ok {
+			all = append(all, server)
+		}
+		return slices.DeleteFunc(all, func(p proctree.Process) bool { return p.Zombie })
+	}, proctree.KillLimit)
+	require.Empty(s.t, left)
+	for _, stale := range []string{file, filepath.Join(s.dir, ".s.PGSQL."+s.port()+".lock")} {
+		require.NoError(s.t, os.Remove(stale)) // another process may have the id that it names, or nobody has reaped the old one
 	}
+	s.killed = true
 }
 
 // Resume starts the server again.
@@ -66,6 +89,7 @@ func (s *Server) Resume() {
 	options := fmt.Sprintf("-p %s -c listen_addresses=127.0.0.1 -c unix_socket_directories=%s -c max_connections=300",
 		s.port(), s.dir)
 	s.run("pg_ctl", "--pgdata", s.data(), "--log", filepath.Join(s.dir, "log"), "--options", options, "--wait", "start")
+	s.killed = false
 }
 
 // NewDatabase makes a database, and returns its URL.

@@ -1,4 +1,4 @@
-// Package providertest serves the HTTP APIs of model providers on 127.0.0.1, so
+// Package providertest serves the HTTP APIs of model providers, so
 // that tests talk to them over a real socket, in the real formats: Anthropic's
 // Messages, OpenAI's Chat Completions and Responses, Gemini's generateContent,
 // streamed or not.
@@ -74,13 +74,27 @@ func NewDialect(t testing.TB, script Script, dialect Dialect) *Server {
 	return s
 }
 
+// NewOn starts a server on a listener, for clients in another network, until the test ends.
+func NewOn(t testing.TB, l net.Listener, script Script) *Server {
+	t.Helper()
+	s := newServer(script, Dialect{})
+	s.http = &httptest.Server{Listener: l, Config: &http.Server{Handler: s.routes()}} //nolint:gosec // a test's own clients
+	s.http.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
 // Start starts a server outside of a test. The caller closes it.
 func Start(script Script) *Server { return start(script, Dialect{}) }
 
 func start(script Script, dialect Dialect) *Server {
-	s := &Server{script: script, dialect: dialect, closing: make(chan struct{}), served: map[int]Served{}}
+	s := newServer(script, dialect)
 	s.http = httptest.NewServer(s.routes())
 	return s
+}
+
+func newServer(script Script, dialect Dialect) *Server {
+	return &Server{script: script, dialect: dialect, closing: make(chan struct{}), served: map[int]Served{}}
 }
 
 // Close ends the server and every answer that it has under way.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
@@ -41,19 +42,22 @@ phases:
   - {name: ship, personas: [architect], produces: [ship-architect.md]}
 `
 
-// busyAgent works for up to a second, and writes down when it began and ended.
-// In flaky sessions its first attempt does not pass.
+// busyAgent works for up to as many tenths of a second as its second argument says, and writes down in the file of the first
+// when it began, each 100 ms that it is at work, and when it ended. In flaky sessions its first attempt does not pass.
 const busyAgent = `#!/bin/sh
 brief=$(cat)
 field() { printf '%s\n' "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
 who="$(field session) $(field phase) $(field persona)"
-echo "$(date +%s%N) begin $who" >> "$1"
-sleep "0.$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')"
+id="$(date +%s%N)-$$"
+note() { echo "$(date +%s%N) $1 $who $id" >> "$ledger"; }
+ledger=$1
+note begin
+for i in $(seq $(($(od -An -N1 -tu1 /dev/urandom) * $2 / 255))); do sleep 0.1; note beat; done
 file="$(field phase)-$(field persona).md"
 echo "the work of $who" > "$file"
 case "$(field session)-$(field phase)-$(field attempt)" in *flaky-design-1) echo bad >> "$file";; esac
 printf '{"summary":"did it","usage":{"input_tokens":1}}' > "$MAESTRO_RESULT"
-echo "$(date +%s%N) end $who" >> "$1"
+note end
 `
 
 // chaos kills what runs sessions, again and again.
@@ -64,6 +68,8 @@ type chaos struct {
 	sessions []string
 	kills    int
 	provider *provider
+	// logs are what the workers of hosts have written.
+	logs []*proctest.Output
 }
 
 // TestChaos kills workers and the server at random moments while sessions run,
@@ -79,7 +85,7 @@ func TestChaos(t *testing.T) {
 	script := c.write("busy.sh", busyAgent)
 	c.write("agents.yaml", "version: 1\n"+c.mounts()+`
 agents:
-  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}
+  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`, "3"], concurrency: 100}
   model: {kind: model, provider: p, model: m, concurrency: 100}
 providers: {p: {format: anthropic, base_url: "`+model.URL()+`", breaker: {cooldown: 2s, max_cooldown: 4s}}}
 checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}

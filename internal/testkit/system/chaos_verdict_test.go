@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +19,13 @@ import (
 
 // verdict is what a chaos has come to.
 type verdict struct {
-	assignments, calls, twice, lost, attempts, money, stored, processes int
+	assignments, calls, twice, atOnce, lost, attempts, money, stored, processes int
 	// what says each fault.
 	what []string
 	// lostWorkers is how many executions were cut off.
 	lostWorkers int
+	// handedOver is how many ended because their host could not hold its lease.
+	handedOver int
 }
 
 func (v *verdict) fault(count *int, format string, args ...any) {
@@ -40,7 +43,9 @@ func (v *verdict) String() string {
 	}{
 		{"assignments", v.assignments},
 		{"executions cut off", v.lostWorkers},
+		{"executions handed over", v.handedOver},
 		{"assignments executed twice", v.twice},
+		{"two agents at once", v.atOnce},
 		{"assignments lost", v.lost},
 		{"attempts or rounds wrongly used", v.attempts},
 		{"answers of the provider", v.calls},
@@ -55,9 +60,9 @@ func (v *verdict) String() string {
 
 // entry is a line of the chaos' ledger.
 type entry struct {
-	at                      time.Time
-	begins                  bool
-	session, phase, persona string
+	at                               time.Time
+	begins                           bool
+	session, phase, persona, process string
 }
 
 func (e entry) id() string { return e.session + "/" + e.phase + "/" + e.persona }
@@ -68,10 +73,10 @@ func (c *chaos) entries() (all []entry) {
 	require.NoError(c.t, err)
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
-		require.Len(c.t, f, 5, line)
+		require.Len(c.t, f, 6, line)
 		ns, err := strconv.ParseInt(f[0], 10, 64)
 		require.NoError(c.t, err)
-		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4]})
+		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4], f[5]})
 	}
 	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
 	return all
@@ -82,6 +87,7 @@ func (c *chaos) judge() *verdict {
 	c.t.Helper()
 	v := &verdict{}
 	entries := c.entries()
+	judgeAtOnce(v, entries)
 	for _, sessionID := range c.sessions {
 		c.judgeSession(v, sessionID, entries)
 	}
@@ -125,6 +131,19 @@ func (c *chaos) judgeSession(v *verdict, sessionID string, entries []entry) {
 	}
 }
 
+// judgeAtOnce looks for an agent that notes something of an assignment after another one has begun it.
+func judgeAtOnce(v *verdict, entries []entry) {
+	at := map[string]string{}
+	for _, e := range entries {
+		switch {
+		case e.begins:
+			at[e.id()] = e.process
+		case at[e.id()] != e.process:
+			v.fault(&v.atOnce, "%s: %s is at work at %s, after %s has begun", e.id(), e.process, e.at, at[e.id()])
+		}
+	}
+}
+
 // judgeExecutions holds the executions of an assignment against its record: none
 // may begin after the result was recorded, and none may be unaccounted for.
 func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.AssignmentID, a session.AssignmentStatus, entries []entry) {
@@ -144,11 +163,24 @@ func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.Assignment
 			v.fault(&v.twice, "%s: executed again after it was recorded", e.id())
 		}
 	}
-	if executions > a.Attempts+a.LostWorkers {
-		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", sessionID, id, executions, a.Attempts,
-			a.LostWorkers)
+	handedOver := c.handedOver(sessionID, id)
+	v.handedOver += handedOver
+	if executions > a.Attempts+a.LostWorkers+handedOver {
+		v.fault(&v.twice, "%s/%s: %d executions for %d attempts, %d lost workers and %d handed over", sessionID, id, executions,
+			a.Attempts, a.LostWorkers, handedOver)
 	}
 	if executions == 0 {
 		v.fault(&v.lost, "%s/%s was never executed", sessionID, id)
 	}
+}
+
+// handedOver counts the executions of an assignment that ended because their host could not hold its lease: they are neither
+// attempts nor lost workers.
+func (c *chaos) handedOver(sessionID string, id spec.AssignmentID) (count int) {
+	of := regexp.MustCompile(`round handed over to another worker.* session=` + sessionID + ` .*phase=` + id.Phase +
+		` persona=` + id.Persona + ` `)
+	for _, log := range c.logs {
+		count += len(of.FindAllString(log.String(), -1))
+	}
+	return count
 }

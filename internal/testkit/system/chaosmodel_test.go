@@ -99,7 +99,9 @@ func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 			}
 		}
 	}
-	for _, call := range c.calls(sessionID, spec.AssignmentID{}) {
+	calls := c.calls(sessionID, spec.AssignmentID{})
+	late := c.judgeRepeated(v, sessionID, calls)
+	for _, call := range calls {
 		switch call.State {
 		case state.CallAnswered:
 			settled++
@@ -124,11 +126,35 @@ func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 		v.fault(&v.money, "%s: the provider has answered %d calls, and there are %d settled and %d others", sessionID, answers, settled,
 			unsettled)
 	}
-	if again > unsettled {
-		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls", sessionID, again, unsettled)
+	if again > unsettled+late {
+		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls and %d answers that came late", sessionID, again,
+			unsettled, late)
 	}
 	if sum := c.costs(sessionID); sum.Reserved != (cost.Amount{}) || sum.Usage.Tokens() != int64(settled)*callCost.Tokens() {
 		v.fault(&v.money, "%s: %d tokens are spent and %+v reserved, for %d settled calls", sessionID, sum.Usage.Tokens(), sum.Reserved,
 			settled)
 	}
+}
+
+// judgeRepeated holds the calls with the same request against each other: none may begin after another one's answer was stored.
+// late is how many answers came after their call had been begun again: that of a worker that was stopped, for example.
+func (*chaos) judgeRepeated(v *verdict, sessionID string, calls []state.Call) (late int) {
+	for _, first := range calls {
+		repeated := false
+		for _, again := range calls {
+			if first.State != state.CallAnswered || again.ID == first.ID || again.AssignmentID != first.AssignmentID ||
+				again.Request != first.Request || again.BegunAt < first.BegunAt {
+				continue
+			}
+			repeated = true
+			if again.BegunAt > first.EndedAt.V {
+				v.fault(&v.money, "%s/%s: call %s was begun %d ms after the answer of call %s was stored", sessionID, first.AssignmentID,
+					again.ID, (again.BegunAt-first.EndedAt.V)/1000, first.ID)
+			}
+		}
+		if repeated {
+			late++
+		}
+	}
+	return late
 }

@@ -36,6 +36,9 @@ import (
 // programs is where TestMain leaves the built maestro.
 var programs string
 
+// programsVariable names that directory to a test that runs itself again.
+const programsVariable = "MAESTRO_TEST_PROGRAMS"
+
 // fragileWorker is a worker with failpoints.
 const fragileWorker = "fragile"
 
@@ -52,6 +55,9 @@ func TestMain(m *testing.M) {
 }
 
 func buildAndRun(m *testing.M) int {
+	if programs = os.Getenv(programsVariable); programs != "" {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "maestro-system-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -95,6 +101,8 @@ type world struct {
 	credential *syscall.Credential
 	// without is a feature of the kernel that workers lack; empty: none.
 	without proctest.Feature
+	// network is the network namespace of programs; empty: that of the test.
+	network string
 }
 
 // process is a program that a test has started and may kill.
@@ -145,7 +153,7 @@ func (w *world) start(name string, args ...string) *process {
 // startWith starts a program with more variables than the others have.
 func (w *world) startWith(variables []string, name string, args ...string) *process {
 	w.t.Helper()
-	p := &process{cmd: exec.Command(name, args...), output: &proctest.Output{}, done: make(chan struct{})}
+	p := &process{cmd: w.command(context.Background(), name, args...), output: &proctest.Output{}, done: make(chan struct{})}
 	if w.without != "" && filepath.Base(name) == "maestro-worker" {
 		p.cmd = proctest.Without(w.without, name, args...)
 	}
@@ -162,6 +170,14 @@ func (w *world) startWith(variables []string, name string, args ...string) *proc
 		}
 	})
 	return p
+}
+
+// command is a command in the world's network.
+func (w *world) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	if w.network != "" {
+		name, args = "nsenter", append([]string{"--net=" + w.network, "--", name}, args...) // it becomes the program
+	}
+	return exec.CommandContext(ctx, name, args...)
 }
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
@@ -187,10 +203,10 @@ func (w *world) startServer() {
 	server, err := filepath.Abs("../../../bin/maestro-server")
 	require.NoError(w.t, err)
 	require.FileExists(w.t, server, "run `make build` first")
-	_, port, err := net.SplitHostPort(w.address)
+	host, port, err := net.SplitHostPort(w.address)
 	require.NoError(w.t, err)
 	w.server = w.start(server, append([]string{
-		"server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless", "--db-filename", filepath.Join(w.dir, "temporal.db"),
+		"server", "start-dev", "--ip", host, "--port", port, "--headless", "--db-filename", filepath.Join(w.dir, "temporal.db"),
 	}, searchAttributes...)...)
 	w.eventually("the server answers", func() bool {
 		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet})
@@ -274,7 +290,7 @@ func (w *world) maestro(args ...string) answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "maestro"), args...)
+	cmd := w.command(ctx, filepath.Join(programs, "maestro"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &stdout, &stderr, w.environment(), cmp.Or(w.cwd, w.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.credential}
