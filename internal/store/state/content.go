@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,18 @@ func eachChunk[S ~string](texts []S, do func(places string, args []any) error, o
 	return nil
 }
 
+// among returns those of some texts that a query finds. What follows the query is the list of their places.
+func among[S ~string](t *Tx, query string, texts []S, others ...any) (map[S]bool, error) {
+	found := make(map[S]bool, len(texts))
+	return found, eachChunk(texts, func(places string, args []any) error {
+		some, err := t.texts(query+places, args...)
+		for _, text := range some {
+			found[S(text)] = true
+		}
+		return err
+	}, others...)
+}
+
 // placesOf is a list like "($3, $4)" of the arguments after some.
 func placesOf(after, last int) string {
 	places := make([]string, 0, last-after)
@@ -81,21 +94,16 @@ func (d *DB) BlobsAfter(ctx context.Context, last spec.Digest) ([]Blob, error) {
 // UseBlobs marks those of the blobs that exist as used now, and returns them: no sweep removes them for a day.
 func (d *DB) UseBlobs(ctx context.Context, digests []spec.Digest) (live map[spec.Digest]bool, now time.Time, err error) {
 	digests = slices.Sorted(slices.Values(digests))
-	err = d.writeAt(ctx, func(t *Tx, at int64) error {
-		live, now = make(map[spec.Digest]bool, len(digests)), timeOf(at)
+	err = d.writeAt(ctx, func(t *Tx, at int64) (err error) {
+		now = timeOf(at)
 		if err := eachChunk(digests, func(places string, args []any) error {
 			_, err := t.exec("update blobs set used_at = $1 where used_at < $2 and digest in "+places, args...)
 			return err
 		}, at, at-useEvery.Microseconds()); err != nil {
 			return err
 		}
-		return eachChunk(digests, func(places string, args []any) error {
-			there, err := t.texts("select digest from blobs where digest in "+places, args...)
-			for _, digest := range there {
-				live[spec.Digest(digest)] = true
-			}
-			return err
-		})
+		live, err = among(t, "select digest from blobs where digest in ", digests)
+		return err
 	})
 	return live, now, err
 }
@@ -133,17 +141,12 @@ func (d *DB) SweepBlobs(ctx context.Context, digests []spec.Digest, since time.T
 	used []spec.Digest, err error,
 ) {
 	err = d.Write(ctx, func(t *Tx) error {
-		removed, used = nil, nil
 		if err := t.lock("blobs"); err != nil {
 			return err
 		}
-		if err := eachChunk(digests, func(places string, args []any) error {
-			young, err := t.texts("select digest from blobs where used_at >= $1 and digest in "+places, args...)
-			for _, digest := range young {
-				used = append(used, spec.Digest(digest))
-			}
-			return err
-		}, since.UnixMicro()); err != nil || whole && len(used) > 0 {
+		young, err := among(t, "select digest from blobs where used_at >= $1 and digest in ", digests, since.UnixMicro())
+		removed, used = nil, slices.Sorted(maps.Keys(young))
+		if err != nil || whole && len(used) > 0 {
 			return err
 		}
 		return eachChunk(digests, func(places string, args []any) error {
@@ -169,18 +172,9 @@ func (d *DB) UnusedObjects(ctx context.Context, objects []string) (unused []stri
 		if err := t.lock("blobs"); err != nil {
 			return err
 		}
-		used := map[string]bool{}
-		if err := eachChunk(objects, func(places string, args []any) error {
-			some, err := t.texts("select distinct object from blobs where object in "+places, args...)
-			for _, object := range some {
-				used[object] = true
-			}
-			return err
-		}); err != nil {
-			return err
-		}
+		used, err := among(t, "select distinct object from blobs where object in ", objects)
 		unused = slices.DeleteFunc(slices.Clone(objects), func(object string) bool { return used[object] })
-		return nil
+		return err
 	})
 	return unused, err
 }
