@@ -8,13 +8,14 @@
 //	               decided in start.go, what it is told in feedback.go, how it continues after its agent has ended in ended.go
 //	spender        reserves and books the paid calls of an attempt, and finds stored answers (calls.go)
 //	lostCalls      books calls that died with a worker
-//	outageWait     waits for a provider or a host that fails
+//	outageWait     waits for a provider or a host that fails: its maySitOut decides whether a failure is waited out or counted as
+//	               an attempt, by the categories of internal/models/wire/classify.go (outage.go)
 //	agentBreaker   permits, leases and reports of the agent's breaker (breaker.go)
 //	checks         runs checks, collects files
 //	roundRows      the rows of the round and its attempts: their only reader and writer
 //	execution      lock, fence, stop of the worker, heartbeats, retries of the store
 //	directory      the assignment's directory, and its use of the disk (disk.go)
 //
-// Beside rounds: admit.go lets a session begin, and restore.go and reuse.go decide which of its earlier work counts;
+// Beside rounds: waits.go waits for a breaker or a budget before a round begins; admit.go lets a session begin, and restore.go and reuse.go decide which of its earlier work counts;
 // merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint.
 package activities

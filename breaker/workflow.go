@@ -23,7 +23,7 @@ type Input struct {
 	Applied []string `json:"applied,omitempty"`
 }
 
-// Workflow is a breaker: one machine's state, for all sessions of a store.
+// Workflow is a breaker: one machine's state, for all sessions of a store. machine.go decides when it opens and closes.
 //
 // Only updates change it. The effect of an acknowledged update is in the memo, which [Client.Read]
 // reads. A repeated update with the same id, also one that is sent to a later run, is answered

@@ -259,7 +259,7 @@ func (c *connector) describeError(err error) string {
 		return c.noNamespace(err)
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
-	case temporalutil.Lost(err):
+	case temporalutil.Unreachable(err):
 		return fmt.Sprintf("the connection to Temporal was lost (%s); check that it runs, and try again",
 			textfmt.FirstLine(err.Error()))
 	}

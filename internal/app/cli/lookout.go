@@ -55,7 +55,7 @@ func (l *lookout) whom() string {
 
 // lostConnection reports whether an error is only a missing answer.
 func lostConnection(err error) bool {
-	return temporalutil.Lost(err) || client.Away(err) || control.ProblemOf(err).Reason == control.NoTemporal
+	return temporalutil.Unreachable(err) || client.Away(err) || control.ProblemOf(err).Reason == control.NoTemporal
 }
 
 // work is the progress of assignments which have started.

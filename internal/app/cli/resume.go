@@ -50,6 +50,7 @@ func newResume(a *app) *cobra.Command {
 	return a.addServedFlags(cmd)
 }
 
+// run asks for the operation [control.Starts.Resume], here or of a server.
 func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	in := control.Resume{PhaseSelection: c.course.PhaseSelection, Force: c.force}
 	server, err := c.client()

@@ -51,7 +51,7 @@ var tools = []Tool{
 			{Name: "go-test", Argv: []string{"go", "test", "./..."}},
 		},
 		Caches: []Cache{{"go-build", "GOCACHE"}, {"go-mod", "GOMODCACHE"}},
-		Env:    []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOSUMDB", "GONOPROXY", "GOFLAGS", "GOTOOLCHAIN", "CGO_ENABLED"},
+		Env:    []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOSUMDB", "GONOPROXY", "GOFLAGS", "GOTOOLCHAIN", "GOROOT", "CGO_ENABLED"},
 	},
 	{
 		Program: "cargo", files: []string{"Cargo.toml"},
@@ -75,11 +75,13 @@ var tools = []Tool{
 	{
 		Program: "pytest", kind: "python", files: []string{"pytest.ini", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"},
 		Checks: []Check{{Name: "pytest", Argv: []string{"pytest", "-p", "no:cacheprovider"}}},
+		Env:    []string{"PYENV_ROOT"},
 	},
 	{
 		Program: "python3", kind: "python", files: []string{"test*.py", "tests/test*.py"}, uses: has(`^\s*(import|from) unittest`),
 		Checks: []Check{{Name: "unittest", Argv: []string{"sh", "-c", "if [ -d tests ]; then python3 -m unittest discover -s tests; " +
 			"else python3 -m unittest; fi"}}},
+		Env: []string{"PYENV_ROOT"},
 	},
 	{
 		Program: "mvn", files: []string{"pom.xml"},
@@ -87,12 +89,12 @@ var tools = []Tool{
 			Name: "maven",
 			Argv: []string{"sh", "-c", `mvn --batch-mode --quiet -Dmaven.repo.local="$MAVEN_REPOSITORY" verify`},
 		}},
-		Caches: []Cache{{"maven", "MAVEN_REPOSITORY"}}, Env: []string{"JAVA_HOME"},
+		Caches: []Cache{{"maven", "MAVEN_REPOSITORY"}}, Env: []string{"JAVA_HOME", "MAVEN_HOME"},
 	},
 	{
 		Program: "gradle", files: []string{"build.gradle", "build.gradle.kts"},
 		Checks: []Check{{Name: "gradle", Argv: []string{"gradle", "--no-daemon", "check"}}},
-		Caches: []Cache{{"gradle", "GRADLE_USER_HOME"}}, Env: []string{"JAVA_HOME"},
+		Caches: []Cache{{"gradle", "GRADLE_USER_HOME"}}, Env: []string{"JAVA_HOME", "GRADLE_HOME"},
 	},
 	{
 		Program: "make", kind: fallback, files: []string{"Makefile", "makefile", "GNUmakefile"}, uses: has(`^test\s*:`),

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -99,6 +100,15 @@ func (p Project) TeamFile() ([]byte, error) {
 		Project
 		Cap int
 	}{p, DefaultCap})
+}
+
+// Env are the variables of the tools, for the agents that use them.
+func (p Project) Env() (names []string) {
+	for _, t := range p.Tools {
+		names = append(names, t.Env...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // WorkerFile has all agents and checks of this machine, so that one worker serves all of its repositories.

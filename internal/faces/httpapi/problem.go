@@ -78,7 +78,7 @@ func modelOf(ctx context.Context, err error) *Problem {
 		return fault(http.StatusRequestEntityTooLarge, "the body of the request is too large")
 	case errors.Is(err, session.ErrNotFound):
 		return fault(http.StatusNotFound, text)
-	case temporalutil.Lost(err):
+	case temporalutil.Unreachable(err):
 		return fault(http.StatusServiceUnavailable, "Temporal cannot be reached; try again")
 	case ctx.Err() != nil:
 		return fault(http.StatusServiceUnavailable, "the request was cancelled, or the server stops; try again")

@@ -43,7 +43,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		return session.Outcome{}, hostFailure(subject, err)
 	}
 	defer release()
-	at := s.place(dirs, needs{argv: d.Argv, caches: views, network: d.Network})
+	at := s.place(dirs, needs{argv: d.Argv, env: d.Env, caches: views, network: d.Network})
 	env, err := s.environment(at, d.Env, views)
 	if err != nil {
 		return session.Outcome{}, hostFailure(subject, err)

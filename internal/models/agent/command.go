@@ -83,7 +83,7 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gat
 	session.Outcome, error,
 ) {
 	subject, dirs := "agent "+job.Agent, job.WorkDir
-	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: caches, network: d.Network, mounts: d.mounts()})
+	at := s.place(dirs, needs{argv: s.resolve(d.Argv), env: d.Env, caches: caches, network: d.Network, mounts: d.mounts()})
 	if via != nil {
 		err := s.connect(&at, d, via)
 		if program := preset.For(d.Preset); program != nil && err == nil {

@@ -48,7 +48,7 @@ func (s *Set) environment(at place, names []string, caches []view) ([]string, er
 		"GIT_CEILING_DIRECTORIES": filepath.Dir(at.inside.Tree),
 	}
 	for _, name := range names {
-		if v := s.o.Getenv(name); v != "" {
+		if v := s.variable(name); v != "" {
 			values[name] = v
 		}
 	}

@@ -40,6 +40,7 @@ func (s *Set) chown(dirs session.WorkDir) error {
 // needs is what a process needs in its room.
 type needs struct {
 	argv    []string
+	env     []string
 	caches  []view
 	network Network
 	// mounts: its program creates a sandbox with mounts.
@@ -87,6 +88,7 @@ func (s *Set) shown(n needs) (mounts []room.Mount) {
 	for _, dir := range s.programDirs(n.argv) {
 		mounts = append(mounts, room.Mount{Source: dir, Target: dir})
 	}
+	mounts = append(mounts, s.toolchainMounts(n.env)...)
 	for _, m := range s.config.Mounts {
 		mounts = append(mounts, room.Mount{Source: m.Path, Target: m.Path, Writable: m.Writable})
 	}

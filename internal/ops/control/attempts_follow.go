@@ -172,7 +172,7 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 		case err == nil && f.lost:
 			f.lost = false
 			return v.Status, f.emit(Event{Kind: TemporalBack})
-		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
+		case err == nil || ctx.Err() != nil || !temporalutil.Unreachable(err):
 			return v.Status, looked(f.key.Session, err)
 		case !f.lost:
 			f.lost = true

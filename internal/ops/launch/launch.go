@@ -184,7 +184,7 @@ func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus
 			return v, &RefusedError{v.Faults}
 		case err == nil && w.Admitted(v, started.RunID):
 			return v, nil
-		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalutil.Lost(err):
+		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalutil.Unreachable(err):
 			return v, err
 		}
 		select {

@@ -47,7 +47,7 @@ func TestDialSaysInTimeThatNobodyAnswers(t *testing.T) {
 			require.ErrorAs(t, err, &unreachable)
 			require.Equal(t, address, unreachable.Address)
 			require.ErrorContains(t, err, "cannot reach Temporal at "+address)
-			require.True(t, temporalutil.Lost(err))
+			require.True(t, temporalutil.Unreachable(err))
 		})
 	}
 }

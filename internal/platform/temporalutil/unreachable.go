@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Lost reports whether a call failed because the connection did, or the server is
+// Unreachable reports whether a call failed because the connection did, or the server is
 // not there or not ready: the same call may succeed a moment later.
-func Lost(err error) bool {
+func Unreachable(err error) bool {
 	return is[*serviceerror.Unavailable](err) || is[*serviceerror.DeadlineExceeded](err) || is[*UnreachableError](err) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
