@@ -1,6 +1,3 @@
-// Package workflows has the team workflow, which is the control state of a session.
-// It decides what runs next and when to retry. Activities do everything with files,
-// agents and clocks.
 package workflows
 
 import (
