@@ -60,7 +60,7 @@ func prepareNetwork() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	if err := os.MkdirAll("/run/netns", 0o755); err != nil { //nolint:gosec // as ip makes it
+	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
 		return err
 	}
 	if err := unix.Mount("none", "/run/netns", "tmpfs", 0, ""); err != nil {

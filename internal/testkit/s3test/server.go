@@ -76,7 +76,7 @@ func (s *Server) Resume() {
 	s.t.Helper()
 	output := &proctest.Output{}
 	s.process = exec.Command(s.command[0], s.command[1:]...)
-	s.process.Env = append(os.Environ(), "ROOT_ACCESS_KEY=an-access-key", "ROOT_SECRET_KEY=a-secret-key")
+	s.process.Env = []string{"ROOT_ACCESS_KEY=an-access-key", "ROOT_SECRET_KEY=a-secret-key"}
 	s.process.Stdout, s.process.Stderr = output, output
 	require.NoError(s.t, s.process.Start())
 	require.Eventually(s.t, func() bool {
