@@ -53,7 +53,7 @@ func startPostgres(ctx context.Context) (p *postgres, err error) {
 		uid, _ := strconv.ParseUint(u.Uid, 10, 32)
 		gid, _ := strconv.ParseUint(u.Gid, 10, 32)
 		p.who = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		if err := os.Chown(p.dir, int(uid), int(gid)); err != nil { //nolint:gosec // 32 bits
+		if err := os.Chown(p.dir, int(uid), int(gid)); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(p.dir))
 		}
 	}
@@ -133,7 +133,7 @@ func freePorts(n int) (ports []string, err error) {
 		} else if err != nil {
 			continue
 		}
-		defer l.Close() //nolint:errcheck,revive // all are held until the last is found, so that none is found twice
+		defer l.Close() //nolint:errcheck // all are held until the last is found, so that none is found twice
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		ports = append(ports, port)
 	}
