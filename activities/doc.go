@@ -16,6 +16,7 @@
 //	execution      lock, fence, stop of the worker, heartbeats, retries of the store
 //	directory      the assignment's directory, and its use of the disk (disk.go)
 //
-// Beside rounds: waits.go waits for a breaker or a budget before a round begins; admit.go lets a session begin, and restore.go and reuse.go decide which of its earlier work counts;
+// Beside rounds: waits.go waits for a breaker or a budget before a round begins; admit.go lets a session begin, and restore.go
+// and reuse.go decide which of its earlier work counts;
 // merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint.
 package activities

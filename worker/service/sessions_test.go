@@ -283,7 +283,8 @@ var scenarios = []scenario{
 			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), sessionID, "", workflows.ResolveUpdate,
 				session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}))
 			waitsAfter(2)
-			require.NoError(s.t, s.update(workflows.ResolveUpdate, session.Answer{Request: "three.approval.1", Action: session.AnswerApprove}))
+			require.NoError(s.t, s.update(workflows.ResolveUpdate,
+				session.Answer{Request: "three.approval.1", Action: session.AnswerApprove}))
 		},
 	},
 	{

@@ -88,8 +88,8 @@ func (a *app) writeOffers(doc workerpool.Roster) {
 		if w.Webhook {
 			notifies = append(notifies, "webhook")
 		}
-		workers.Add(w.Worker, w.Host, w.PID, terminal.Dash(w.Version), terminal.Moment(&w.Since), isolation(w.Isolation), w.Isolation.User,
-			free(w.Disk), terminal.Dash(strings.Join(w.Checks, ", ")), terminal.Dash(strings.Join(notifies, ", ")))
+		workers.Add(w.Worker, w.Host, w.PID, terminal.Dash(w.Version), terminal.Moment(&w.Since), isolation(w.Isolation),
+			w.Isolation.User, free(w.Disk), terminal.Dash(strings.Join(w.Checks, ", ")), terminal.Dash(strings.Join(notifies, ", ")))
 		for _, o := range w.Agents {
 			agents.Add(o.Agent, w.Worker, o.Kind, terminal.Dash(o.Model), o.Concurrency,
 				terminal.Dash(o.Breaker), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Dash(o.Fallback),

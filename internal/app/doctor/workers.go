@@ -66,7 +66,8 @@ func (h *host) liveWorker(o spec.Offer) []control.Finding {
 			"its agents and checks work without rooms: %s", why))...)
 	}
 	if o.Disk.Full {
-		found = append(found, about(name+" disk", warn("free space on its host", "%s is full: %s free", o.Host, textfmt.Size(o.Disk.FreeBytes)))...)
+		found = append(found, about(name+" disk", warn("free space on its host", "%s is full: %s free", o.Host,
+			textfmt.Size(o.Disk.FreeBytes)))...)
 	}
 	return append(found, slowly(name+" ", o.Isolation)...)
 }

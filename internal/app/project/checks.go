@@ -51,7 +51,9 @@ var tools = []Tool{
 			{Name: "go-test", Argv: []string{"go", "test", "./..."}},
 		},
 		Caches: []Cache{{"go-build", "GOCACHE"}, {"go-mod", "GOMODCACHE"}},
-		Env:    []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOSUMDB", "GONOPROXY", "GOFLAGS", "GOTOOLCHAIN", "GOROOT", "CGO_ENABLED"},
+		Env: []string{
+			"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOSUMDB", "GONOPROXY", "GOFLAGS", "GOTOOLCHAIN", "GOROOT", "CGO_ENABLED",
+		},
 	},
 	{
 		Program: "cargo", files: []string{"Cargo.toml"},

@@ -110,7 +110,8 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 
 // isForOthers reports whether others than the person who looks have to answer a request.
 func isForOthers(ctx context.Context, e control.InboxEntry) bool {
-	return !may(ctx, control.PermissionToAnswer(e.Kind.OfPhase()), e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
+	return !may(ctx, control.PermissionToAnswer(e.Kind.OfPhase()), e.Team) ||
+		e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
 }
 
 // pageOf is the page on which a request is answered.

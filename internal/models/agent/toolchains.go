@@ -7,8 +7,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/sandbox/room"
 )
 
-// toolchains are the variables that name the directory of a toolchain, with its default below a user's HOME. Agents and checks have
-// another HOME: those that list the variable get its value, or the default if that exists, and rooms show the directory.
+// toolchains are the variables that name the directory of a toolchain, with its default below a user's HOME. Agents and checks
+// have another HOME: those that list the variable get its value, or the default if that exists, and rooms show the directory.
 var toolchains = map[string]string{
 	"RUSTUP_HOME": ".rustup", "PYENV_ROOT": ".pyenv", "JAVA_HOME": "", "MAVEN_HOME": "", "GRADLE_HOME": "", "GOROOT": "",
 }

@@ -24,8 +24,8 @@ const (
 // microseconds is PostgreSQL's clock.
 const microseconds = `(extract(epoch from clock_timestamp()) * 1000000)::bigint`
 
-// boundIdle bounds how long PostgreSQL waits for the next statement of a transaction. The locks of a host that is stopped, or whose
-// packets are lost, would else last for hours, as its connection does.
+// boundIdle bounds how long PostgreSQL waits for the next statement of a transaction. The locks of a host that is stopped, or
+// whose packets are lost, would else last for hours, as its connection does.
 const boundIdle = `set_config('idle_in_transaction_session_timeout', '10s', true)`
 
 var postgresEngine = engine{
