@@ -157,8 +157,13 @@ func TestPasskeysSignIn(t *testing.T) {
 		copied := d.keys()[0]
 		_, err := chromedp.Call(d.ctx, webauthn.ClearCredentials, webauthn.ClearCredentialsParams{AuthenticatorID: d.key})
 		require.NoError(t, err)
-		copied.SignCount = 1
-		_, err = chromedp.Call(d.ctx, webauthn.AddCredential, webauthn.AddCredentialParams{AuthenticatorID: d.key, Credential: copied})
+		// The type of the protocol always sends a property that this authenticator does not know.
+		_, err = chromedp.Call(d.ctx, cdp.Command[map[string]any, cdp.Empty]{Method: webauthn.CommandAddCredential}, map[string]any{
+			"authenticatorId": d.key, "credential": map[string]any{
+				"credentialId": copied.CredentialID, "isResidentCredential": true, "rpId": copied.RpID, "privateKey": copied.PrivateKey,
+				"userHandle": copied.UserHandle, "signCount": 1,
+			},
+		})
 		require.NoError(t, err)
 		d.forget()
 		d.visit("/login")
