@@ -3,11 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 )
 
 // clockTick is the unit of /proc/PID/stat: a hundredth of a second on Linux.
@@ -25,18 +26,9 @@ func statOf(pid int) []string {
 
 // tree is a process and all below it.
 func tree(root int) []int {
-	below := map[int][]int{}
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, e := range entries {
-		pid, _ := strconv.Atoi(filepath.Base(e))
-		if fields := statOf(pid); fields != nil {
-			parent, _ := strconv.Atoi(fields[1])
-			below[parent] = append(below[parent], pid)
-		}
-	}
 	all := []int{root}
-	for i := 0; i < len(all); i++ {
-		all = append(all, below[all[i]]...)
+	for _, p := range proctree.Below(root) {
+		all = append(all, p.PID)
 	}
 	return all
 }

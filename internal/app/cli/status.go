@@ -52,7 +52,6 @@ func (a *app) showStatus(ctx context.Context, p *plane, sessionID string) error 
 		for _, note := range notesOf(v) {
 			a.printErr("%s", safetext.Line(note))
 		}
-		v.Course.Source = nil // as in a server's answer: it is a directory of one host
 		return a.printJSON(v)
 	}
 	a.writeStatus(v)

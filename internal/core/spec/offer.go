@@ -75,7 +75,7 @@ type Isolation struct {
 // Disk is the free space of a worker's disk at the last renewal of its offer.
 type Disk struct {
 	FreeBytes int64 `json:"free_bytes"`
-	// Full: less than 256 MB or a sixteenth of it is free. The worker removes what can be made again.
+	// Full: so little is free that the worker removes what can be made again.
 	Full bool `json:"full,omitempty"`
 }
 

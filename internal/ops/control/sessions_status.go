@@ -23,9 +23,7 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 		return v, err
 	}
 	v.Status = v.Clone()
-	if s.Serves {
-		v.Course.Source = nil // a directory of somebody's machine
-	}
+	v.Course.Source, v.Interventions = nil, []sessionstatus.Intervention{} // a source is a directory of one host
 	s.addTickets(ctx, &v)
 	s.addDurations(ctx, &v)
 	s.addInterventions(ctx, &v)

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -70,14 +68,7 @@ func (s *Server) Kill() {
 	line, _, _ := strings.Cut(string(data), "\n")
 	pid, err := strconv.Atoi(line)
 	require.NoError(s.t, err)
-	left := proctree.KillAll(func() []proctree.Process {
-		all := proctree.Below(pid)
-		if server, ok := proctree.Read(pid); ok {
-			all = append(all, server)
-		}
-		return slices.DeleteFunc(all, func(p proctree.Process) bool { return p.Zombie })
-	}, proctree.KillLimit)
-	require.Empty(s.t, left)
+	proctest.KillTrees(s.t, pid)
 	for _, stale := range []string{file, filepath.Join(s.dir, ".s.PGSQL."+s.port()+".lock")} {
 		require.NoError(s.t, os.Remove(stale)) // another process may have the id that it names, or nobody has reaped the old one
 	}

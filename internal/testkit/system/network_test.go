@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 	"github.com/maestro-hive/maestro/internal/testkit/s3test"
 )
@@ -176,22 +177,13 @@ func ended(p *process) bool {
 // kill ends all processes of a host as a power failure does.
 func (h *networkHost) kill() {
 	h.t.Helper()
-	roots := map[int]bool{}
+	var roots []int
 	for _, worker := range h.workers {
 		if worker != nil && !ended(worker) {
-			roots[worker.cmd.Process.Pid] = true
+			roots = append(roots, worker.cmd.Process.Pid)
 		}
 	}
-	left := proctree.KillAll(func() (found []proctree.Process) {
-		for pid := range roots {
-			if p, ok := proctree.Read(pid); ok {
-				found = append(found, p)
-			}
-			found = append(found, proctree.Below(pid)...)
-		}
-		return slices.DeleteFunc(found, func(p proctree.Process) bool { return p.Zombie })
-	}, proctree.KillLimit)
-	require.Empty(h.t, left)
+	proctest.KillTrees(h.t, roots...)
 }
 
 // disconnect drops every packet between the host and addresses, until the returned function is called.
