@@ -114,7 +114,6 @@ func (r *Repository) rerun(w http.ResponseWriter, req *http.Request) {
 // again starts a check anew.
 func (r *Repository) again(c *check) {
 	c.conclusion, c.id, c.attempt, c.at = "", r.s.id(), c.attempt+1, r.s.tick()
-	r.s.event("check_run", "created", r, r.s.login(), doc{"check_run": r.checkDoc(c)})
 }
 
 func (r *Repository) rerequest(w http.ResponseWriter, req *http.Request) {

@@ -170,11 +170,6 @@ func (r *Repository) pullsOf(sha string) []doc {
 	return out
 }
 
-func (r *Repository) suiteDoc(c *check) doc {
-	state, conclusion := c.conclude()
-	return doc{"id": c.suite, "head_sha": c.sha, "status": state, "conclusion": conclusion, "pull_requests": r.pullsOf(c.sha)}
-}
-
 func (r *Repository) runDoc(c *check) doc {
 	state, conclusion := c.conclude()
 	id := int64(1)

@@ -58,7 +58,6 @@ func (s *Server) graphql(w http.ResponseWriter, r *http.Request) {
 		data = doc{"node": doc{"isInMergeQueue": p.Queued, "isMergeQueueEnabled": repo.protect.Queue}}
 	case "MaestroReady":
 		p.Draft, p.changed = false, s.tick()
-		s.event("pull_request", "ready_for_review", repo, s.login(), doc{"number": p.Number, "pull_request": repo.pullDoc(p)})
 	case "MaestroResolve":
 		p.resolved[root] = true
 	case "MaestroEnqueue":

@@ -169,7 +169,7 @@ func (r *Repository) createPull(w http.ResponseWriter, req *http.Request) {
 		failure{http.StatusUnprocessableEntity, "Validation Failed", []string{why}}.write(w)
 		return
 	}
-	write(w, http.StatusCreated, r.wholePullDoc(r.open(r.s.login(), in.Head, in.Base, in.Title, in.Body, in.Draft)))
+	write(w, http.StatusCreated, r.wholePullDoc(r.open(in.Head, in.Base, in.Title, in.Body, in.Draft)))
 }
 
 func (r *Repository) getPull(w http.ResponseWriter, req *http.Request) {
@@ -199,7 +199,6 @@ func (r *Repository) editPull(w http.ResponseWriter, req *http.Request) {
 		p.State, p.head = "open", r.sha(p.Branch)
 	}
 	p.changed = r.s.tick()
-	r.s.event("pull_request", "edited", r, r.s.login(), doc{"number": p.Number, "pull_request": r.pullDoc(p)})
 	write(w, 200, r.wholePullDoc(p))
 }
 

@@ -2,8 +2,7 @@
 // does: below /api/v3 and /api/graphql. Its repositories are bare ones of git, whose branches are the heads of pull requests,
 // and a merge merges there. Paths, status codes and error bodies are those that GitHub publishes.
 //
-// A [Fault] makes an answer go wrong: lost after the work was done, cut, slow, limited, or another one than GitHub's. Webhooks
-// are signed, and tests decide whether they are lost, doubled or reordered.
+// A [Fault] makes an answer go wrong: lost after the work was done, cut, slow, limited, or another one than GitHub's.
 package githubtest
 
 import (
@@ -131,9 +130,6 @@ type Server struct {
 	requests []Request
 	tokens   map[string]time.Time
 	computed map[string]mergeable
-	hook     *Hook
-	events   []Delivery
-	sending  sync.WaitGroup
 }
 
 // New starts a server that the test closes at its end.
@@ -153,7 +149,6 @@ func New(t testing.TB, o Options) *Server {
 		close(s.closing)
 		server.CloseClientConnections()
 		server.Close()
-		s.sending.Wait()
 	})
 	return s
 }

@@ -189,19 +189,18 @@ func (r *Repository) Pulls() (out []Pull) {
 }
 
 // Open opens a pull request by a person.
-func (r *Repository) Open(login, branch, base, title string) (number int) {
-	r.do(func() { number = r.open(login, branch, base, title, "", false).Number })
+func (r *Repository) Open(_, branch, base, title string) (number int) {
+	r.do(func() { number = r.open(branch, base, title, "", false).Number })
 	return number
 }
 
-func (r *Repository) open(login, branch, base, title, body string, draft bool) *pull {
+func (r *Repository) open(branch, base, title, body string, draft bool) *pull {
 	now := r.s.tick()
 	p := &pull{
 		Pull: Pull{Number: len(r.pulls) + 1, Branch: branch, Base: base, Title: title, Body: body, State: "open", Draft: draft},
 		id:   r.s.id(), head: r.sha(branch), created: now, changed: now, resolved: map[int64]bool{},
 	}
 	r.pulls = append(r.pulls, p)
-	r.s.event("pull_request", "opened", r, login, map[string]any{"number": p.Number, "pull_request": r.pullDoc(p)})
 	return p
 }
 
@@ -224,7 +223,6 @@ func (r *Repository) comment(p *pull, login, association, body string) *comment 
 	c := &comment{id: r.s.id(), login: login, association: association, body: body, at: r.s.tick()}
 	p.comments = append(p.comments, c)
 	p.changed = c.at
-	r.s.event("issue_comment", "created", r, login, map[string]any{"issue": r.issueDoc(p), "comment": r.commentDoc(p, c)})
 	return c
 }
 
@@ -243,8 +241,6 @@ func (r *Repository) lineComment(p *pull, c *comment) *comment {
 	c.id, c.at = r.s.id(), r.s.tick()
 	p.lines = append(p.lines, c)
 	p.changed = c.at
-	r.s.event("pull_request_review_comment", "created", r, c.login,
-		map[string]any{"pull_request": r.pullDoc(p), "comment": r.lineDoc(p, c)})
 	return c
 }
 
@@ -257,7 +253,6 @@ func (r *Repository) Review(number int, login, association, verdict, body string
 		}
 		id, p.changed = v.id, v.at
 		p.reviews = append(p.reviews, v)
-		r.s.event("pull_request_review", "submitted", r, login, doc{"pull_request": r.pullDoc(p), "review": r.reviewDoc(p, v)})
 	})
 	return id
 }
@@ -280,15 +275,13 @@ func (r *Repository) Close(number int, login string) {
 
 func (r *Repository) end(p *pull, login string) {
 	p.State, p.endedBy, p.changed, p.Queued = "closed", login, r.s.tick(), false
-	r.s.event("pull_request", "closed", r, login, map[string]any{"number": p.Number, "pull_request": r.pullDoc(p)})
 }
 
-// Reopen opens a closed pull request again.
-func (r *Repository) Reopen(number int, login string) {
+// Reopen opens a closed pull request again, by a person.
+func (r *Repository) Reopen(number int, _ string) {
 	r.do(func() {
 		p := r.pull(number)
 		p.State, p.changed = "open", r.s.tick()
-		r.s.event("pull_request", "reopened", r, login, map[string]any{"number": number, "pull_request": r.pullDoc(p)})
 	})
 }
 
@@ -367,14 +360,6 @@ func (r *Repository) SetRun(run Run) (id int64) {
 		}
 		r.checks = append(r.checks, c)
 		id = c.id
-		action := "created"
-		if c.conclusion != "" {
-			action = "completed"
-		}
-		r.s.event("check_run", action, r, Login, map[string]any{"check_run": r.checkDoc(c)})
-		if c.conclusion != "" {
-			r.s.event("check_suite", action, r, Login, map[string]any{"check_suite": r.suiteDoc(c)})
-		}
 	})
 	return id
 }
@@ -387,7 +372,6 @@ func (r *Repository) SetStatus(sha, context, state, description string) {
 			id: r.s.id(), sha: sha, context: context, state: state, description: description, to: "https://ci.example.com/" + context,
 			at: r.s.tick(),
 		})
-		r.s.event("status", state, r, Login, map[string]any{"sha": sha, "context": context, "state": state})
 	})
 }
 
@@ -428,7 +412,6 @@ func (s *Server) settle() {
 				r.end(p, "")
 			default:
 				p.head, p.changed = head, s.tick()
-				s.event("pull_request", "synchronize", r, Login, map[string]any{"number": p.Number, "pull_request": r.pullDoc(p)})
 			}
 		}
 	}

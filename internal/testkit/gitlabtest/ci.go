@@ -64,7 +64,6 @@ func (s *Server) SetJob(name, branch string, j Job) (id int64) {
 			of = s.startPipeline(p, Pipeline{SHA: sha, Ref: branch})
 		}
 		id = s.setJob(p, of, j).id
-		s.emitPipeline(p, of)
 	})
 	return id
 }
@@ -98,7 +97,6 @@ func (s *Server) SetStatus(name, branch, check, state, url string) {
 		p.statuses = append(p.statuses, &status{
 			Job: Job{Name: check, Stage: "external", Status: state}, id: s.id(), pipeline: of, external: true, url: url,
 		})
-		s.emitPipeline(p, of)
 	})
 }
 
@@ -218,7 +216,6 @@ func (s *Server) retryJob(c *call) (int, any) {
 		return refuse(http.StatusForbidden, "403 Forbidden - Job is not retryable")
 	}
 	again := s.setJob(c.project, j.pipeline, Job{Name: j.Name, Stage: j.Stage, Status: "pending", AllowFailure: j.AllowFailure})
-	s.emitPipeline(c.project, j.pipeline)
 	return http.StatusCreated, s.jobJSON(again)
 }
 

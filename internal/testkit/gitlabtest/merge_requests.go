@@ -114,7 +114,6 @@ func (s *Server) open(p *project, mr *mergeRequest) int {
 	p.mergeRequests = append(p.mergeRequests, mr)
 	s.refresh(mr)
 	s.execute(mr, mr.description)
-	s.emitMergeRequest(mr, s.user(Self), "open")
 	return mr.number
 }
 
@@ -147,7 +146,6 @@ func (s *Server) Approve(name string, number int, by string) {
 			mr.reviewers[u] = "approved"
 		}
 		s.told(mr, u, "approved this merge request")
-		s.emitMergeRequest(mr, u, "approved")
 	})
 }
 
@@ -157,7 +155,6 @@ func (s *Server) Unapprove(name string, number int, by string) {
 		u := s.user(by)
 		mr.approvals = slices.DeleteFunc(mr.approvals, func(o *user) bool { return o == u })
 		s.told(mr, u, "unapproved this merge request")
-		s.emitMergeRequest(mr, u, "unapproved")
 	})
 }
 
@@ -168,7 +165,6 @@ func (s *Server) RequestChanges(name string, number int, by string) {
 		mr.approvals = slices.DeleteFunc(mr.approvals, func(o *user) bool { return o == u })
 		mr.reviewers[u] = "requested_changes"
 		s.told(mr, u, "requested changes")
-		s.emitMergeRequest(mr, u, "update")
 	})
 }
 
@@ -176,7 +172,6 @@ func (s *Server) RequestChanges(name string, number int, by string) {
 func (s *Server) SetTitle(name string, number int, title string) {
 	s.at(name, number, func(_ *project, mr *mergeRequest) {
 		mr.title = title
-		s.emitMergeRequest(mr, s.user(Self), "update")
 	})
 }
 
@@ -188,14 +183,12 @@ func (s *Server) CloseMergeRequest(name string, number int, by string) {
 func (s *Server) closeBy(mr *mergeRequest, by *user) {
 	mr.state, mr.closedBy = closed, by
 	s.told(mr, by, "closed")
-	s.emitMergeRequest(mr, by, "close")
 }
 
-// Reopen opens a closed merge request again.
-func (s *Server) Reopen(name string, number int, by string) {
+// Reopen opens a closed merge request again, by a person.
+func (s *Server) Reopen(name string, number int, _ string) {
 	s.at(name, number, func(_ *project, mr *mergeRequest) {
 		mr.state, mr.closedBy = opened, nil
-		s.emitMergeRequest(mr, s.user(by), "reopen")
 	})
 }
 
@@ -226,7 +219,6 @@ func (s *Server) merge(mr *mergeRequest, by *user, squash bool) {
 	}
 	mr.state, mr.mergedBy, mr.autoMerge = merged, by, false
 	s.told(mr, by, "merged")
-	s.emitMergeRequest(mr, by, "merge")
 }
 
 var draftTitle = regexp.MustCompile(`(?i)^\s*(draft:|\[draft\]|\(draft\))`)
@@ -429,7 +421,6 @@ func (s *Server) updateMergeRequest(c *call) (int, any) {
 		c.mr.description = c.text("description")
 		s.execute(c.mr, c.mr.description)
 	}
-	s.emitMergeRequest(c.mr, s.user(Self), "update")
 	return http.StatusOK, s.json(c.mr)
 }
 

@@ -3,7 +3,7 @@
 // repositories of git: a merge request is merged there.
 //
 // A [Fault] makes an answer go wrong: lost before or after the work was done, slow, or another one than GitLab's. Methods of
-// [Server] do what people and CI do on the web pages. Each of them makes the [Event] of a webhook.
+// [Server] do what people and CI do on the web pages.
 package gitlabtest
 
 import (
@@ -13,17 +13,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
-// Token is the access token that a server knows unless told otherwise, and Self the name of its account.
+// Token is the access token that a server knows, and Self the name of its account.
 const (
 	Token = "glpat-gitlab-test-token-0123" //nolint:gosec // nobody else knows it
 	Self  = "maestro"
@@ -40,89 +39,44 @@ type Options struct {
 	Path string
 }
 
-// Request is a request that the server got.
-type Request struct {
-	Method string
-	// Path is the escaped one below /api/v4.
-	Path   string
-	Query  url.Values
-	Header http.Header
-	Body   []byte
-}
-
 // Server is a GitLab at an address of its own.
 type Server struct {
+	faulttest.Server
+
 	options Options
 	http    *httptest.Server
 	mux     *http.ServeMux
 	closing chan struct{}
-	close   sync.Once
+	close   func()
 	dir     string
 
 	mu       sync.Mutex
-	token    string
 	lastID   int64
 	projects []*project
 	users    []*user
-	requests []Request
-	faults   []*armed
-	events   []Event
-	hooks    []chan Event
-	senders  sync.WaitGroup
 }
 
 // New starts a server that the test closes at its end.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
-	s := Start(o)
-	t.Cleanup(s.Close)
-	return s
-}
-
-// Start starts a server outside of a test. The caller closes it.
-func Start(o Options) *Server {
-	dir, err := os.MkdirTemp("", "gitlabtest")
-	check(err)
-	s := &Server{options: o, closing: make(chan struct{}), token: Token, dir: dir, lastID: 100}
+	s := &Server{options: o, closing: make(chan struct{}), dir: t.TempDir(), lastID: 100}
 	s.user(Self)
 	s.routes()
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
-	return s
-}
-
-// Close ends the server and what is still asked of it, and removes the repositories that it has made.
-func (s *Server) Close() {
-	s.close.Do(func() {
+	s.close = sync.OnceFunc(func() {
 		close(s.closing)
 		s.http.CloseClientConnections()
 		s.http.Close()
-		s.mu.Lock()
-		for _, h := range s.hooks {
-			close(h)
-		}
-		s.hooks = nil
-		s.mu.Unlock()
-		s.senders.Wait()
-		_ = os.RemoveAll(s.dir)
 	})
+	t.Cleanup(s.close)
+	return s
 }
+
+// Close ends the server and what is still asked of it.
+func (s *Server) Close() { s.close() }
 
 // URL is the address of the server.
 func (s *Server) URL() string { return s.http.URL + s.options.Path }
-
-// Revoke makes the server know another token.
-func (s *Server) Revoke(token string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.token = token
-}
-
-// Requests lists the requests of the API, oldest first.
-func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
 
 // Count is how many requests of the API had a method and the end of a path.
 func (s *Server) Count(method, path string) (n int) {
@@ -154,23 +108,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	req := Request{Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body}
-	s.mu.Lock()
-	s.requests = append(s.requests, req)
-	fault := s.fault(req)
-	s.mu.Unlock()
-	if fault != nil && !s.before(w, r, *fault) {
-		return
-	}
-	out := httptest.NewRecorder()
-	s.mux.ServeHTTP(out, r)
-	if fault != nil && !s.after(w, *fault) {
-		return
-	}
-	for name, values := range out.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(out.Code)
-	_, _ = w.Write(out.Body.Bytes())
+	s.Answer(w, r, req, s.closing, func(out http.ResponseWriter) { s.mux.ServeHTTP(out, r) })
 }
 
 // call is a request of the API.
@@ -220,7 +158,7 @@ func (s *Server) on(method, path string, h handler) {
 }
 
 func (s *Server) call(c *call, h handler) (int, any) {
-	if given := c.r.Header.Get("Private-Token"); given != s.token && c.r.Header.Get("Authorization") != "Bearer "+s.token {
+	if given := c.r.Header.Get("Private-Token"); given != Token && c.r.Header.Get("Authorization") != "Bearer "+Token {
 		return refuse(http.StatusUnauthorized, "401 Unauthorized")
 	}
 	if data, _ := io.ReadAll(c.r.Body); len(data) > 0 && json.Unmarshal(data, &c.body) != nil {

@@ -143,7 +143,6 @@ func (s *Server) Push(name, branch string, files map[string]string) (sha string)
 		for _, mr := range p.mergeRequests {
 			if mr.source == branch && mr.state == opened {
 				s.refresh(mr)
-				s.emitMergeRequest(mr, s.user(Self), "update")
 			}
 		}
 	})
@@ -204,9 +203,6 @@ func (s *Server) talk(mr *mergeRequest, by *user, body string, individual, syste
 	n := &note{id: s.id(), by: by, body: body, system: system, position: position}
 	sum := sha1.Sum(fmt.Appendf(nil, "discussion %d", n.id)) //nolint:gosec // as above
 	mr.discussions = append(mr.discussions, &discussion{id: hex.EncodeToString(sum[:]), individual: individual, notes: []*note{n}})
-	if !system {
-		s.emitNote(mr, n)
-	}
 	return n
 }
 
@@ -263,7 +259,6 @@ func (s *Server) Reply(name string, number int, thread, by, body string) {
 func (s *Server) reply(mr *mergeRequest, d *discussion, by *user, body string) *note {
 	n := &note{id: s.id(), by: by, body: body, position: d.notes[0].position}
 	d.notes, d.individual = append(d.notes, n), false
-	s.emitNote(mr, n)
 	return n
 }
 

@@ -21,7 +21,7 @@ func (s *Server) create(w http.ResponseWriter, r Request) {
 	var sent struct {
 		Fields map[string]json.RawMessage `json:"fields"`
 	}
-	if err := r.JSON(&sent); err != nil {
+	if err := json.Unmarshal(r.Body, &sent); err != nil {
 		refuse(w, http.StatusBadRequest, nil, "Invalid request payload. Refer to the REST API documentation and try again.")
 		return
 	}

@@ -75,13 +75,6 @@ func (s *Server) Add(project string, fields map[string]any, files ...Attachment)
 	return issue.Key
 }
 
-// Delete takes an issue away.
-func (s *Server) Delete(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.issues = slices.DeleteFunc(s.issues, func(i *Issue) bool { return i.Key == key })
-}
-
 // Comment adds a comment of somebody else to an issue.
 func (s *Server) Comment(key, body string) {
 	data, err := json.Marshal(body)
@@ -202,7 +195,7 @@ func (s *Server) addComment(w http.ResponseWriter, r Request, key string) {
 	var sent struct {
 		Body json.RawMessage `json:"body"`
 	}
-	if err := r.JSON(&sent); err != nil {
+	if err := json.Unmarshal(r.Body, &sent); err != nil {
 		refuse(w, http.StatusBadRequest, nil, "Invalid request payload. Refer to the REST API documentation and try again.")
 		return
 	}

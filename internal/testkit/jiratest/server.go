@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
 // The account that a server knows unless told otherwise.
@@ -70,47 +72,26 @@ type Field struct {
 	Options []string
 }
 
-// Request is a request that the server got.
-type Request struct {
-	Method string
-	// Path is without the server's address and context path.
-	Path   string
-	Query  url.Values
-	Header http.Header
-	Body   []byte
-}
-
-// JSON decodes the request's body.
-func (r Request) JSON(into any) error { return json.Unmarshal(r.Body, into) }
-
 // Server is a Jira at an address of its own.
 type Server struct {
+	faulttest.Server
+
 	options Options
 	http    *httptest.Server
 	media   *httptest.Server
 	closing chan struct{}
-	close   sync.Once
 
-	mu       sync.Mutex
-	token    string
-	issues   []*Issue
-	files    map[string]Attachment
-	nextID   int
-	requests []Request
-	fetched  []Request
-	faults   []*armed
+	mu      sync.Mutex
+	token   string
+	issues  []*Issue
+	files   map[string]Attachment
+	nextID  int
+	fetched []Request
 }
 
 // New starts a server that the test closes at its end.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
-	s := Start(o)
-	t.Cleanup(s.Close)
-	return s
-}
-
-// Start starts a server outside of a test. The caller closes it.
-func Start(o Options) *Server {
 	if o.Projects == nil {
 		o.Projects = []Project{{
 			Key:        "MD",
@@ -122,17 +103,13 @@ func Start(o Options) *Server {
 	s := &Server{options: o, closing: make(chan struct{}), token: Token, files: map[string]Attachment{}, nextID: 10_000}
 	s.media = httptest.NewServer(http.HandlerFunc(s.serveMedia))
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
-	return s
-}
-
-// Close ends the server and what is still asked of it.
-func (s *Server) Close() {
-	s.close.Do(func() {
+	t.Cleanup(func() {
 		close(s.closing)
 		s.http.CloseClientConnections()
 		s.http.Close()
 		s.media.Close()
 	})
+	return s
 }
 
 // URL is the address that Jira has in a worker file.
@@ -143,13 +120,6 @@ func (s *Server) Revoke(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = token
-}
-
-// Requests lists what the server was asked, oldest first.
-func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
 }
 
 // Fetched lists what the host of Cloud's attachments was asked.
@@ -166,31 +136,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	path, ok := strings.CutPrefix(r.URL.EscapedPath(), s.options.ContextPath)
 	req := Request{Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body}
-	s.mu.Lock()
-	s.requests = append(s.requests, req)
-	fault := s.fault(req)
-	s.mu.Unlock()
-	if fault != nil && !s.before(w, r, *fault) {
-		return
-	}
-	out := httptest.NewRecorder()
-	if ok {
+	s.Answer(w, r, req, s.closing, func(out http.ResponseWriter) {
+		if !ok {
+			deadLink(out)
+			return
+		}
 		s.route(out, req)
-	} else {
-		deadLink(out)
-	}
-	if fault != nil && !s.after(w, *fault, out) {
-		return
-	}
-	send(w, out)
-}
-
-func send(w http.ResponseWriter, out *httptest.ResponseRecorder) {
-	for name, values := range out.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(out.Code)
-	_, _ = w.Write(out.Body.Bytes())
+	})
 }
 
 // route answers a request as Jira does.

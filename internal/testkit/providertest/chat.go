@@ -7,7 +7,7 @@ import (
 )
 
 // chatAPI is OpenAI's Chat Completions.
-type chatAPI struct{ dialect Dialect }
+type chatAPI struct{}
 
 type chatMessage struct {
 	Role       string          `json:"role"`
@@ -22,7 +22,7 @@ type chatMessage struct {
 	} `json:"tool_calls"`
 }
 
-func (c chatAPI) parse(body []byte, into *Request) error {
+func (chatAPI) parse(body []byte, into *Request) error {
 	var in struct {
 		Model               string `json:"model"`
 		Stream              bool   `json:"stream"`
@@ -104,20 +104,15 @@ func openaiUsage(r Reply, input, output string) any {
 	}
 }
 
-func (c chatAPI) finishReason(r Reply) string {
-	if r.stop() == Calls && c.dialect.StopForCalls {
-		return "stop"
-	}
+func (chatAPI) finishReason(r Reply) string {
 	return map[Stop]string{Done: "stop", Calls: "tool_calls", Truncated: "length", Refused: "content_filter"}[r.stop()]
 }
 
 // toolCall is a call as a message has it.
-func (c chatAPI) toolCall(of Request, r Reply, i int, arguments string) map[string]any {
-	call := map[string]any{"type": "function", "function": map[string]any{"name": r.Calls[i].Name, "arguments": arguments}}
-	if !c.dialect.NoIDs {
-		call["id"] = r.id("call_", of, i)
+func (chatAPI) toolCall(of Request, r Reply, i int, arguments string) map[string]any {
+	return map[string]any{
+		"type": "function", "id": r.id("call_", of, i), "function": map[string]any{"name": r.Calls[i].Name, "arguments": arguments},
 	}
-	return call
 }
 
 func (c chatAPI) whole(of Request, r Reply) any {
@@ -158,22 +153,15 @@ func (c chatAPI) stream(of Request, r Reply) []event {
 		}
 	}
 	for i, call := range r.Calls {
-		parts := append([]string{""}, pieces(call.Arguments)...)
-		if c.dialect.WholeArguments {
-			parts = []string{call.Arguments}
-		}
-		first := c.toolCall(of, r, i, parts[0])
+		first := c.toolCall(of, r, i, "")
 		first["index"] = i
-		if c.dialect.SameIndex {
-			first["index"] = 0
-		}
 		delta(map[string]any{"tool_calls": []any{first}})
-		for _, p := range parts[1:] {
+		for _, p := range pieces(call.Arguments) {
 			delta(map[string]any{"tool_calls": []any{map[string]any{"index": i, "function": map[string]any{"arguments": p}}}})
 		}
 	}
 	chunk([]any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": c.finishReason(r)}}, nil)
-	if of.IncludeUsage && !c.dialect.NoUsage && !r.Fault.NoUsage {
+	if of.IncludeUsage && !r.Fault.NoUsage {
 		chunk([]any{}, openaiUsage(r, "prompt_tokens", "completion_tokens"))
 	}
 	return append(out, event{data: "[DONE]"})

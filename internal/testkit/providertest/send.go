@@ -78,9 +78,6 @@ func (a answer) stream(w *cutWriter, format api, request Request, reply Reply) {
 		_ = http.NewResponseController(a.w).Flush() // a recorder cannot
 		panic(http.ErrAbortHandler)
 	}
-	if a.server.dialect.NoEnd {
-		events = events[:len(events)-1]
-	}
 	for i, e := range events {
 		if fault.Hold != nil && !a.held(fault.Hold(i)) {
 			panic(http.ErrAbortHandler)

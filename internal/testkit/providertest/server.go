@@ -32,7 +32,6 @@ type Script func(Request) Reply
 // Server is a provider at an address of its own.
 type Server struct {
 	script  Script
-	dialect Dialect
 	http    *httptest.Server
 	closing chan struct{}
 	close   sync.Once
@@ -43,33 +42,11 @@ type Server struct {
 	others   []string
 }
 
-// Dialect is how a server that is only compatible departs from the original.
-// What says nothing else is about Chat Completions.
-type Dialect struct {
-	// NoUsage leaves out the chunk with the usage, even if it is asked for.
-	NoUsage bool
-	// NoIDs leaves out the ids of tool calls.
-	NoIDs bool
-	// WholeArguments sends a tool call's arguments in one chunk.
-	WholeArguments bool
-	// SameIndex numbers every tool call 0; it needs WholeArguments.
-	SameIndex bool
-	// StopForCalls ends an answer with tool calls with the reason "stop".
-	StopForCalls bool
-	// NoEnd leaves out the last event of a stream, in any format.
-	NoEnd bool
-}
-
 // New starts a server that the test closes at its end.
 func New(t testing.TB, script Script) *Server {
 	t.Helper()
-	return NewDialect(t, script, Dialect{})
-}
-
-// NewDialect starts a server that is only compatible.
-func NewDialect(t testing.TB, script Script, dialect Dialect) *Server {
-	t.Helper()
-	s := start(script, dialect)
+	s := newServer(script)
+	s.http = httptest.NewServer(s.routes())
 	t.Cleanup(s.Close)
 	return s
 }
@@ -77,24 +54,15 @@ func NewDialect(t testing.TB, script Script, dialect Dialect) *Server {
 // NewOn starts a server on a listener, for clients in another network, until the test ends.
 func NewOn(t testing.TB, l net.Listener, script Script) *Server {
 	t.Helper()
-	s := newServer(script, Dialect{})
+	s := newServer(script)
 	s.http = &httptest.Server{Listener: l, Config: &http.Server{Handler: s.routes()}} //nolint:gosec // a test's own clients
 	s.http.Start()
 	t.Cleanup(s.Close)
 	return s
 }
 
-// Start starts a server outside of a test. The caller closes it.
-func Start(script Script) *Server { return start(script, Dialect{}) }
-
-func start(script Script, dialect Dialect) *Server {
-	s := newServer(script, dialect)
-	s.http = httptest.NewServer(s.routes())
-	return s
-}
-
-func newServer(script Script, dialect Dialect) *Server {
-	return &Server{script: script, dialect: dialect, closing: make(chan struct{}), served: map[int]Served{}}
+func newServer(script Script) *Server {
+	return &Server{script: script, closing: make(chan struct{}), served: map[int]Served{}}
 }
 
 // Close ends the server and every answer that it has under way.
@@ -182,23 +150,12 @@ func (s *Server) Log() string {
 	return b.String()
 }
 
-// RefusingURL is an address at which nobody listens.
-func RefusingURL(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("reserve a port: %v", err)
-	}
-	defer l.Close() //nolint:errcheck // nobody connects to it
-	return "http://" + l.Addr().String()
-}
-
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/messages", s.call(anthropicAPI{}))
 	mux.HandleFunc("POST /v1/messages/count_tokens", s.countTokens)
-	mux.HandleFunc("POST /v1/chat/completions", s.call(chatAPI{s.dialect}))
-	mux.HandleFunc("POST /chat/completions", s.call(chatAPI{s.dialect}))
+	mux.HandleFunc("POST /v1/chat/completions", s.call(chatAPI{}))
+	mux.HandleFunc("POST /chat/completions", s.call(chatAPI{}))
 	mux.HandleFunc("POST /v1/responses", s.call(responsesAPI{}))
 	mux.HandleFunc("POST /responses", s.call(responsesAPI{}))
 	mux.HandleFunc("POST /v1/responses/input_tokens", s.countTokens)
