@@ -58,6 +58,49 @@ func (f Fault) Once() Fault {
 	return f
 }
 
+// Answer is the answer to a request, as serve or the fault has it; nil: the client has gone, or the server closes.
+func (f Fault) Answer(r *http.Request, closing <-chan struct{}, serve func(out http.ResponseWriter)) *httptest.ResponseRecorder {
+	if f.Delay > 0 {
+		select {
+		case <-time.After(f.Delay):
+		case <-r.Context().Done():
+			return nil
+		case <-closing:
+			return nil
+		}
+	}
+	out := httptest.NewRecorder()
+	switch {
+	case f.Cut:
+	case f.Status != 0:
+		out.Header().Set("Content-Type", "application/json")
+		for name, value := range f.Header {
+			out.Header().Set(name, value)
+		}
+		out.WriteHeader(f.Status)
+		_, _ = io.WriteString(out, f.Body)
+	default:
+		serve(out)
+	}
+	return out
+}
+
+// Send sends an answer, or as much of it as the fault lets through.
+func (f Fault) Send(w http.ResponseWriter, out *httptest.ResponseRecorder) {
+	switch {
+	case f.Cut, f.Lost:
+		cut(w, nil)
+	case f.Half:
+		cut(w, out)
+	default:
+		for name, values := range out.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(out.Code)
+		_, _ = w.Write(out.Body.Bytes())
+	}
+}
+
 // Server is the part of a stand-in that has faults. The zero value has none.
 type Server struct {
 	mu       sync.Mutex
@@ -97,41 +140,8 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request, req Request, clo
 	serve func(out http.ResponseWriter),
 ) {
 	f := s.fault(req)
-	if f.Delay > 0 {
-		select {
-		case <-time.After(f.Delay):
-		case <-r.Context().Done():
-			return
-		case <-closing:
-			return
-		}
-	}
-	out := httptest.NewRecorder()
-	switch {
-	case f.Cut:
-		cut(w, nil)
-		return
-	case f.Status != 0:
-		out.Header().Set("Content-Type", "application/json")
-		for name, value := range f.Header {
-			out.Header().Set(name, value)
-		}
-		out.WriteHeader(f.Status)
-		_, _ = io.WriteString(out, f.Body)
-	default:
-		serve(out)
-	}
-	switch {
-	case f.Lost:
-		cut(w, nil)
-	case f.Half:
-		cut(w, out)
-	default:
-		for name, values := range out.Header() {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(out.Code)
-		_, _ = w.Write(out.Body.Bytes())
+	if out := f.Answer(r, closing, serve); out != nil {
+		f.Send(w, out)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
 // The account that a server knows unless told otherwise.
@@ -74,18 +76,7 @@ type Request struct {
 }
 
 // Fault is how the answer to a request goes wrong. The zero value is none.
-type Fault struct {
-	// Delay is how long the server does nothing first.
-	Delay time.Duration
-	// Cut closes the connection instead of doing what is asked.
-	Cut bool
-	// Lost does what is asked and closes the connection instead of answering.
-	Lost bool
-	// Status is another answer's, which comes instead of GitHub's; zero: GitHub's own.
-	Status int
-	Header map[string]string
-	Body   string
-}
+type Fault = faulttest.Fault
 
 // SecondaryLimit is the fault of too many requests at once.
 func SecondaryLimit(after time.Duration) Fault {
@@ -239,37 +230,18 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 	if fault != nil {
 		f = fault(request)
 	}
-	select {
-	case <-time.After(f.Delay):
-	case <-r.Context().Done():
-	case <-s.closing:
+	if r.Method == http.MethodGet && (f.Cut || f.Lost) { // clients would repeat it by themselves if there were no answer at all
+		f.Cut, f.Lost, f.Half = false, false, true
 	}
-	out := httptest.NewRecorder()
-	switch {
-	case f.Cut:
-	case f.Status != 0:
-		out.Header().Set("Content-Type", "application/json; charset=utf-8")
-		for name, value := range f.Header {
-			out.Header().Set(name, value)
-		}
-		out.WriteHeader(f.Status)
-		_, _ = io.WriteString(out, f.Body)
-	default:
-		s.answer(out, r)
+	out := f.Answer(r, s.closing, func(out http.ResponseWriter) { s.answer(out, r) })
+	if out == nil {
+		return
 	}
 	request.Status, request.Answer, request.Counted = out.Code, out.Body.Bytes(), out.Code != http.StatusNotModified
 	s.mu.Lock()
 	s.requests = append(s.requests, request)
 	s.mu.Unlock()
-	if f.Cut || f.Lost {
-		cut(w, r.Method == http.MethodGet)
-		return
-	}
-	for name, values := range out.Header() {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(out.Code)
-	_, _ = w.Write(out.Body.Bytes())
+	f.Send(w, out)
 }
 
 // answer does what is asked, and answers 304 if the caller has the answer already.
@@ -342,19 +314,6 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	http.NotFound(w, r)
-}
-
-// cut closes the connection: within an answer if clients would repeat the request by themselves after an end before one.
-func cut(w http.ResponseWriter, within bool) {
-	conn, out, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic("githubtest: " + err.Error())
-	}
-	if within {
-		_, _ = out.WriteString("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"id\":")
-		_ = out.Flush()
-	}
-	_ = conn.Close()
 }
 
 // failure is an error as GitHub answers it.

@@ -9,11 +9,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
-// Fault and Request are those of the server.
-type (
-	Fault   = faulttest.Fault
-	Request = faulttest.Request
-)
+// Fault is how the answers to some requests go wrong.
+type Fault = faulttest.Fault
+
+// Request is a request that the server got.
+type Request = faulttest.Request
 
 // RateLimited is the fault of too many requests; after is the stated wait, zero: none is stated.
 func RateLimited(after time.Duration) Fault {

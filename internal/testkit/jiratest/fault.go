@@ -10,11 +10,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 )
 
-// Fault and Request are those of the server.
-type (
-	Fault   = faulttest.Fault
-	Request = faulttest.Request
-)
+// Fault is how the answers to some requests go wrong.
+type Fault = faulttest.Fault
+
+// Request is a request that the server got.
+type Request = faulttest.Request
 
 // RateLimited is the fault of too many requests.
 func RateLimited(after time.Duration) Fault {
