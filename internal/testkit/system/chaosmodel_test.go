@@ -14,6 +14,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
+// callCost is what a provider says that each call costs.
+var callCost = cost.Usage{InputTokens: 100, OutputTokens: 10}
+
 // chaosTurns is how many calls each conversation of a model session takes.
 const chaosTurns = 5
 

@@ -23,6 +23,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
 )
 
+// providerKey is the key of the providers in these tests.
+const providerKey = "sk-the-key-of-the-provider"
+
 // meteredCLI is an agent program that reaches its provider through the gateway.
 type meteredCLI struct {
 	preset, model string

@@ -106,63 +106,6 @@ func (w *world) noted(what *regexp.Regexp) bool {
 	return found
 }
 
-// TestConversationOutlivesItsWorker kills a worker whose agent program waits for
-// its model's third answer. The next worker's program continues the conversation:
-// nothing that was answered is asked for again, and nothing is done twice.
-func TestConversationOutlivesItsWorker(t *testing.T) {
-	t.Parallel()
-	for preset, c := range conversingCLIs {
-		t.Run(preset, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			waiting := make(chan struct{})
-			var once sync.Once
-			server := providertest.New(t, func(r providertest.Request) providertest.Reply {
-				for _, step := range []string{"one", "two", "three"} {
-					command := "echo " + step + " | tee -a made.txt"
-					if strings.Contains(string(r.Body), command) {
-						continue
-					}
-					reply := providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: callCost}
-					if step == "three" {
-						once.Do(func() {
-							close(waiting)
-							reply.Fault.Delay = limit // it ends with the program
-						})
-					}
-					return reply
-				}
-				return providertest.Reply{Text: "All is done.", Usage: callCost}
-			})
-			teamFile, start := w.converse(c, server.URL(), "")
-			worker := start()
-			w.must("run", teamFile, "parts", "--session", "talk")
-			select {
-			case <-waiting:
-			case <-time.After(limit):
-				require.Fail(t, "the program has not come to its third call", w.must("status", "talk"))
-			}
-			// What a program has not written down when it dies, it does again.
-			w.eventually("the program has noted its second step", func() bool { return w.noted(stepNoted("two")) })
-			worker.kill()
-			before := len(server.Requests())
-			start()
-			s := w.completes("talk")
-			a := s.Phases[0].Assignments[0]
-			require.Equal(t, 1, a.Attempts)
-			require.Equal(t, 1, a.LostWorkers)
-			require.Len(t, server.Requests(), before+2, "the answer that was lost, and the last")
-			require.Contains(t, string(server.Requests()[before].Body), "You were interrupted")
-			out := filepath.Join(w.dir, "out")
-			w.must("artifacts", "get", "talk", "--out", out)
-			w.must("checkpoints", "verify", "--all")
-			data, err := os.ReadFile(filepath.Join(out, "made.txt"))
-			require.NoError(t, err)
-			require.Equal(t, "one\ntwo\nthree\n", string(data))
-		})
-	}
-}
-
 // TestKilledProgramsAreBooked kills the worker three times while its agent program
 // waits for an answer. Every answer that was delivered is spent, to the token, and each
 // request that was under way is estimated.

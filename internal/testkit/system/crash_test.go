@@ -92,7 +92,7 @@ func (w *world) held(sessionID, phase string) int {
 		}
 		// In a room it knows itself by another process id than the host does. A child is
 		// called like it until it starts its own program.
-		all := w.processes()
+		all := processes()
 		for id, process := range all {
 			self, ok := proctree.Read(id)
 			if ok && strings.HasSuffix(process, " "+note) && all[self.Parent] != process {
@@ -122,50 +122,6 @@ func TestFivePhasesCostFewEvents(t *testing.T) {
 	updates := s.ClosedAt.Sub(*s.StartedAt) / (10 * time.Second) // of the search attributes while phases work
 	require.LessOrEqual(t, s.HistoryEvents, 52+6*int64(updates))
 	require.Equal(t, int64(55), s.Usage.Tokens())
-}
-
-// TestCrashInTheThirdPhase kills the worker and then the server in the middle
-// of the third phase, and expects the session to continue as if nothing had been.
-func TestCrashInTheThirdPhase(t *testing.T) {
-	t.Parallel()
-	w := newWorldAlone(t)
-	teamFile := w.withHoldingAgent()
-	worker := w.startWorker()
-	w.hold("implementation")
-	w.must("run", teamFile, "survive", "--session", "crash")
-	agent := w.held("crash", "implementation")
-
-	worker.kill()
-	w.eventually("the agent dies with its worker", func() bool { return syscall.Kill(agent, 0) != nil })
-	w.server.kill()
-	w.release("implementation")
-	w.startServer()
-	w.startWorker()
-
-	s := w.completes("crash")
-	require.Equal(t, map[string]int{
-		"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1,
-	}, w.executed("crash"), "what was recorded is not executed again")
-	w.sound(s)
-}
-
-// TestKilledServerCostsNothing kills the server alone in the middle of a phase:
-// the agent works on, and its work counts.
-func TestKilledServerCostsNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorldAlone(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	w.hold("design")
-	w.must("run", teamFile, "work on", "--session", "outage")
-	agent := w.held("outage", "design")
-	w.server.kill()
-	w.release("design")
-	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
-	w.startServer()
-	s := w.completes("outage")
-	require.Equal(t, 1, w.executed("outage")["design"])
-	w.sound(s)
 }
 
 // TestKilledCommandsChangeNothing kills the commands that follow a session.

@@ -45,9 +45,6 @@ const fragileWorker = "fragile"
 func TestMain(m *testing.M) {
 	room.Shim()
 	proctest.RunWithout()
-	if len(os.Args) == 2 && os.Args[1] == askArgument {
-		os.Exit(askForParts())
-	}
 	if signal.Ignored(syscall.SIGINT) { // as shells start what they have in the background
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT) // programs get the default again
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 )
 
 // sound holds what a crash has left against what is promised: every execution
@@ -30,18 +31,11 @@ func (w *world) sound(s session.Status) {
 }
 
 // processes are those of the host: their command lines, by process id.
-func (w *world) processes() map[int]string {
-	w.t.Helper()
-	entries, err := os.ReadDir("/proc")
-	require.NoError(w.t, err)
+func processes() map[int]string {
 	found := map[int]string{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if command, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && len(command) > 0 {
-			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
+	for _, p := range proctree.All() {
+		if command, err := os.ReadFile(filepath.Join(p.Dir(), "cmdline")); err == nil && len(command) > 0 {
+			found[p.PID] = strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
 	return found
@@ -53,7 +47,7 @@ func (w *world) agents() (found []string) {
 	w.t.Helper()
 	state, err := filepath.EvalSymlinks(w.state)
 	require.NoError(w.t, err)
-	for pid, command := range w.processes() {
+	for pid, command := range processes() {
 		of := filepath.Join("/proc", strconv.Itoa(pid))
 		dir, _ := os.Readlink(filepath.Join(of, "cwd"))
 		mounted, _ := os.ReadFile(filepath.Join(of, "mountinfo"))

@@ -3,7 +3,6 @@ package system
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,15 +47,6 @@ func (s started) reason(phase string) string {
 	return ""
 }
 
-// states is where each phase stands.
-func states(s session.Status) map[string]session.State {
-	out := map[string]session.State{}
-	for _, p := range s.Phases {
-		out[p.Name] = p.Status
-	}
-	return out
-}
-
 // TestResumeOnAnEmptyCluster loses Temporal's database in the third phase: the
 // session continues from the store alone, and what had finished is not done again.
 func TestResumeOnAnEmptyCluster(t *testing.T) {
@@ -93,69 +83,6 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 	require.Equal(t, session.Restored, s.Phases[0].Status)
 	w.must("checkpoints", "verify", "--all")
 	require.Contains(t, w.maestro("resume", "lost").stderr, "nothing is left to run")
-}
-
-// TestWhatIsStaleRunsAgain edits, forces and forks a finished session.
-func TestWhatIsStaleRunsAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	w.must("run", teamFile, "all of it", "--session", "s")
-	w.completes("s")
-	first := w.executed("s")
-
-	// A person's edit: what builds on it runs again.
-	edited := filepath.Join(w.dir, "edited")
-	w.must("artifacts", "get", "s", "--out", edited)
-	require.Equal(t, 2, w.maestro("resume", "s", "--edit", "testing="+edited).code, "nothing was edited")
-	require.NoError(t, os.WriteFile(filepath.Join(edited, "testing.md"), []byte("by hand\n"), 0o600))
-	doc := w.begin("resume", "s", "--edit", "testing="+edited)
-	require.Equal(t, "depends on testing, which was edited", doc.reason("deployment"), "%+v", doc.Plan)
-	s := w.completes("s")
-	require.Equal(t, session.Supplied, states(s)["testing"])
-	require.Equal(t, first["testing"], w.executed("s")["testing"])
-	require.Equal(t, 2, w.executed("s")["deployment"])
-	out := filepath.Join(w.dir, "out")
-	w.must("artifacts", "get", "s", "testing.md", "--out", out)
-	data, err := os.ReadFile(filepath.Join(out, "testing.md"))
-	require.NoError(t, err)
-	require.Equal(t, "by hand\n", string(data))
-	require.Equal(t, int64(66), s.Usage.Tokens(), "the deployment that ran again was paid twice")
-
-	// A fork: the original is not touched.
-	before := w.must("status", "s", "-o", "json")
-	doc = w.begin("fork", "s", "--from", "testing", "--as", "fork")
-	require.Equal(t, "forced", doc.reason("testing"), "%+v", doc.Plan)
-	require.Equal(t, session.Restore, doc.plan()["implementation"])
-	s = w.completes("fork")
-	require.Equal(t, int64(22), s.Usage.Tokens(), "a fork pays for what it runs")
-	require.Equal(t, "s", s.Origin.Session)
-	require.JSONEq(t, before, w.must("status", "s", "-o", "json"))
-	w.must("checkpoints", "verify", "--all")
-	require.Equal(t, 2, w.maestro("fork", "s", "--from", "testing", "--as", "fork").code, "the id is taken")
-}
-
-// TestOutsideOrchestrator runs the script that docs/resuming.md shows.
-func TestOutsideOrchestrator(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	page, err := os.ReadFile("../../../docs/resuming.md")
-	require.NoError(t, err)
-	_, script, found := strings.Cut(string(page), "```sh\n#!/bin/sh\n# orchestrate.sh")
-	require.True(t, found)
-	script, _, _ = strings.Cut(script, "```")
-	require.NoError(t, os.Symlink(filepath.Join(programs, "maestro"), filepath.Join(w.dir, "maestro")))
-	cmd := exec.Command(w.write("orchestrate.sh", "#!/bin/sh\n# orchestrate.sh"+script), teamFile, "one by one", "s", "requirements",
-		"design", "implementation")
-	cmd.Env = append(w.environment(), "PATH="+w.dir+":"+os.Getenv("PATH"))
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s", out)
-	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1}, w.executed("s"))
-	require.Contains(t, string(out), `"action": "restore"`)
-	require.Contains(t, string(out), `"run": 3`)
 }
 
 // TestDamageCostsOnlyWhatItHits damages the newest checkpoint and, later, a file

@@ -2,16 +2,13 @@ package system
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,49 +118,4 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 			w.must("checkpoints", "verify", "--all")
 		})
 	}
-}
-
-// TestManyOnOneStore runs two workers, several commands and prunes on one store
-// at once.
-func TestManyOnOneStore(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withEarlyAgent()
-	w.startWorker()
-	w.startWorker()
-	var all, pruner sync.WaitGroup
-	done := make(chan struct{})
-	pruner.Go(func() {
-		for {
-			a := w.maestro("checkpoints", "prune", "--keep", "1", "--older-than", "1ms")
-			assert.Zero(t, a.code, a.stderr)
-			select {
-			case <-done:
-				return
-			default:
-			}
-		}
-	})
-	for n := range 2 {
-		all.Go(func() {
-			for i := range 3 {
-				sessionID := fmt.Sprintf("many-%d-%d", n, i)
-				a := w.maestro("run", teamFile, "all at once", "--session", sessionID, "--watch")
-				assert.Zero(t, a.code, a.stderr)
-				a = w.maestro("checkpoints", "verify", sessionID)
-				assert.Zero(t, a.code, a.stdout)
-			}
-		})
-	}
-	all.Wait()
-	close(done)
-	pruner.Wait()
-	for n := range 2 {
-		for i := range 3 {
-			require.Equal(t, map[string]int{
-				"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 1,
-			}, w.executed(fmt.Sprintf("many-%d-%d", n, i)))
-		}
-	}
-	w.must("checkpoints", "verify", "--all")
 }
