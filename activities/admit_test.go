@@ -22,12 +22,9 @@ func TestAdmissionWaitsForOffers(t *testing.T) {
 		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now().Add(-spec.OfferLifetime),
 		Agents: map[string]spec.OfferedAgent{"a": {Kind: "command"}},
 	}))
-	admissions := &activities.Admissions{
-		Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{}, Clock: time.Now,
-	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivityWithOptions(admissions.Admit, activity.RegisterOptions{Name: "admit"})
+	env.RegisterActivityWithOptions(admissions(p.store, p.db()).Admit, activity.RegisterOptions{Name: "admit"})
 	_, err := env.ExecuteActivity("admit", activities.AdmitInput{Start: session.Start{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte("why")), Workspace: p.workspace, Run: 1,
 	}})

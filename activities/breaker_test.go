@@ -27,8 +27,6 @@ type breakers struct {
 	seen    map[string]bool
 	reports []session.BreakerReport
 	leases  int
-	// leased is called with each lease, if it is set.
-	leased func()
 }
 
 func (b *breakers) apply(given spec.Breaker, e breaker.Event) breaker.Answer {
@@ -69,9 +67,6 @@ func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, hold
 	answer := b.apply(given, breaker.AcquireRequest{Holder: holder})
 	if answer.Effect == breaker.Leased {
 		b.leases++
-		if b.leased != nil {
-			b.leased()
-		}
 	}
 	return answer, nil
 }
@@ -84,21 +79,6 @@ func (b *breakers) Renew(_ context.Context, _ string, given spec.Breaker, holder
 
 func open(d time.Duration) breaker.State {
 	return breaker.State{Open: true, OpenUntil: time.Now().UTC().Add(d), Generation: 1, Trips: 1, Failures: 5}
-}
-
-func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.breakers = &breakers{state: open(time.Hour)}
-	_, err := d.round()
-	app := requireType(t, err, session.BreakerOpen)
-	require.True(t, app.NonRetryable())
-	var turned activities.BreakerStop
-	require.NoError(t, app.Details(&turned))
-	require.Equal(t, "a", turned.Wait.Breaker)
-	require.WithinDuration(t, time.Now().Add(time.Hour), *turned.Wait.Until, time.Minute)
-	require.Empty(t, d.agents.runs)
-	require.Empty(t, d.record().Rounds)
 }
 
 func TestSuccessIsReportedWhereItMatters(t *testing.T) {
@@ -119,56 +99,11 @@ func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 	require.Empty(t, quiet.reports)
 }
 
-func TestProbe(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		run  func(context.Context, session.Job) (session.Outcome, error)
-		want session.BreakerState
-		gone bool
-	}{
-		"that works closes the breaker":        {leave("a.txt", "x"), session.BreakerClosed, true},
-		"that delivers wrong work closes it":   {final(failures.TestFailure), session.BreakerClosed, true},
-		"that fails opens it again":            {final(failures.Timeout), session.BreakerIsOpen, true},
-		"that says nothing gives its lease up": {final(failures.Auth), session.BreakerHalfOpen, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, lease := range []string{"", "the wait's"} {
-				d := newDesk(t)
-				b := &breakers{state: open(-time.Second)}
-				d.breakers, d.agents.run, d.lease = b, c.run, lease
-				_, _ = d.round()
-				require.Len(t, d.agents.runs, 1)
-				require.Equal(t, 1, b.leases)
-				require.Equal(t, c.want, b.state.At(time.Now()))
-				require.Empty(t, b.state.Probes)
-				if lease != "" {
-					require.Equal(t, lease, b.reports[0].Holder)
-				}
-			}
-		})
-	}
-}
-
 func final(c failures.Category) func(context.Context, session.Job) (session.Outcome, error) {
 	return func(context.Context, session.Job) (session.Outcome, error) {
 		f := failures.Failf(c, "no good")
 		f.Final = true
 		return session.Outcome{}, f
-	}
-}
-
-func TestTakenProbeAndSilentBreakerTurnTheRoundAway(t *testing.T) {
-	t.Parallel()
-	taken := &breakers{state: open(-time.Second)}
-	taken.apply(spec.Breaker{}.For("a"), breaker.AcquireRequest{Holder: "another"})
-	silent := &breakers{state: open(-time.Second), err: errors.New("nobody answers")}
-	for _, b := range []*breakers{taken, silent} {
-		d := newDesk(t)
-		d.breakers = b
-		_, err := d.round()
-		requireType(t, err, session.BreakerOpen)
-		require.Empty(t, d.agents.runs)
 	}
 }
 
@@ -232,17 +167,4 @@ func await(waits *activities.BreakerWaits, stop chan struct{}) (activities.Await
 		return awaited, err
 	}
 	return awaited, value.Get(&awaited)
-}
-
-func TestWaitEndsWithALease(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	b := &breakers{state: open(2 * time.Second)}
-	waits := d.waits(b)
-	before := d.revision()
-	awaited, err := await(waits, make(chan struct{}))
-	require.NoError(t, err)
-	require.NotEmpty(t, awaited.Lease)
-	require.Equal(t, awaited.Lease.Holder, b.state.Probes[0].Holder)
-	require.Equal(t, before, d.revision(), "the session itself writes that it waits")
 }

@@ -33,20 +33,6 @@ func withDay(t *testing.T, limit int64) *desk {
 	return d
 }
 
-func TestWhatACallDoesNotSpendIsGivenBackToTheDay(t *testing.T) {
-	t.Parallel()
-	d := withDay(t, 100)
-	work := d.agents.run
-	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.Equal(t, cost.Amount{Tokens: 60}, d.day().Reserved)
-		return work(ctx, job)
-	}
-	_, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, cost.Amount{Tokens: 50}, d.day().Held())
-	require.Zero(t, d.day().Reserved)
-}
-
 func TestASpentDayFailsTheAttempt(t *testing.T) {
 	t.Parallel()
 	d := withDay(t, 100)

@@ -155,23 +155,6 @@ func TestNewConversationEndsTheStoredOne(t *testing.T) {
 	require.Equal(t, &heard{tree: []string{}}, h)
 }
 
-// TestConversationOnItsHostIsUsedAsItIs: what was not stored yet is not lost where it is.
-func TestConversationOnItsHostIsUsedAsItIs(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.agents.run = d.talks("one", errCheck)
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	h := d.hears(d.talks("two", errKilled))
-	_, err = d.round()
-	require.Error(t, err)
-	require.Equal(t, &heard{true, "one ", []string{"login", "talk"}, []string{"one.txt"}}, h)
-	h = d.hears(d.talks("three", nil))
-	_, err = d.round()
-	require.NoError(t, err)
-	require.Equal(t, &heard{true, "one two ", []string{"login", "talk"}, []string{"one.txt", "two.txt"}}, h)
-}
-
 // TestConversationThatCannotBeStoredStaysOnItsHost, which is said once.
 func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 	t.Parallel()

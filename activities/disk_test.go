@@ -109,25 +109,6 @@ func (k *disk) Collect(ctx context.Context, req session.Collect) (session.Collec
 	return k.Files.Collect(ctx, req)
 }
 
-// TestAnAgentThatHidesWhatItWritesIsStopped by what the disk has lost since it started.
-func TestAnAgentThatHidesWhatItWritesIsStopped(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	k := onDisk(d)
-	k.becomes(9000, session.Written{})
-	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
-		k.becomes(9000-5001, session.Written{Hidden: true})
-		<-ctx.Done()
-		return session.Outcome{}, context.Cause(ctx)
-	}
-	_, err := d.round()
-	requireType(t, err, session.RecoverableError)
-	f := d.record().Rounds[0].Attempts[0].Failure
-	require.Equal(t, failures.InvalidOutput, f.Category)
-	require.Contains(t, f.Message, "limits.disk_bytes: it hides files from measuring, and the disk has 4.9 KiB less than at its "+
-		"start; at most 4.9 KiB are allowed")
-}
-
 // TestAnAgentThatFillsTheDiskIsStopped: while it works, by what it has written itself.
 func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 	t.Parallel()

@@ -90,12 +90,8 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	w.Usage = cost.Usage{InputTokens: 7}
 	p.sendBack("pair", []string{"pair"}, w.CheckpointAssignment)
 	require.Equal(t, int64(17), p.checkpoint().Usage.Tokens())
-	admissions := &activities.Admissions{
-		Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{},
-		Clock: time.Now,
-	}
 	var a activities.Admission
-	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
+	admitAs(t, "fork", admissions(p.store, p.db()).Admit, activities.AdmitInput{
 		Start: session.Start{
 			Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
 			Run: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},

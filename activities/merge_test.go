@@ -16,16 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
-// checks are agents whose check is given its context.
-type checks struct {
-	*agents
-	check func(ctx context.Context) error
-}
-
-func (c *checks) Check(ctx context.Context, _ session.CheckJob) (session.Outcome, error) {
-	return session.Outcome{}, c.check(ctx)
-}
-
 // merge executes the merge of the desk's phase, whose checks are check.
 func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
@@ -34,8 +24,9 @@ func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeRes
 
 func (d *desk) mergeOf(order activities.OutageStance, check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
+	d.agents.checkIn = check
 	merges := &activities.Merges{Rounds: &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: &checks{d.agents, check},
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.db(), Agents: d.agents,
 		Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
 	}}
 	var suite testsuite.WorkflowTestSuite

@@ -2,9 +2,6 @@ package activities_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,121 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
-
-// retried is a session whose rounds are spent before a person has them begin
-// afresh: a model that gets it right once it has heard the person's note twice.
-type retried struct {
-	*desk
-	paid   int
-	checks int
-}
-
-func newRetried(t *testing.T) *retried {
-	r := &retried{desk: newDesk(t)}
-	r.team.Phases[0].Checks = []string{"good"}
-	r.team.Retry.Attempts, r.team.Retry.Rounds = 2, 2
-	r.team.Personas["dev"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 2}
-	r.admit()
-	r.agents.conversation, r.agents.run = spec.InCalls, r.answer
-	r.agents.check = func(job session.CheckJob) error {
-		r.checks++
-		if text, err := os.ReadFile(filepath.Join(job.Tree, "a.txt")); err != nil || string(text) != "good" {
-			return failures.Failf(failures.TestFailure, "no good at %d", r.checks) // never in the same words
-		}
-		return nil
-	}
-	return r
-}
-
-// answer asks once, for what the brief says, and pays unless the answer is stored.
-func (r *retried) answer(ctx context.Context, job session.Job) (session.Outcome, error) {
-	said, err := json.Marshal(job.Brief.Feedback)
-	if err != nil {
-		return session.Outcome{}, err
-	}
-	sum := sha256.Sum256(said)
-	request := spec.Digest(hex.EncodeToString(sum[:]))
-	stored, err := job.Calls.Stored(ctx, request)
-	if err != nil {
-		return session.Outcome{}, err
-	}
-	if stored == nil {
-		r.paid++
-		stored = &session.StoredTurn{Answer: []byte("bad"), Usage: cost.Usage{OutputTokens: 5}}
-		if f := job.Brief.Feedback; f != nil && f.Note != "" && job.Brief.Attempt == 2 {
-			stored.Answer = []byte("good")
-		}
-		plan := session.CallPlan{Agent: job.Agent, Request: request, Want: cost.Amount{Tokens: 9}, Least: cost.Amount{Tokens: 9}}
-		call, err := job.Calls.Begin(ctx, plan)
-		if err != nil {
-			return session.Outcome{}, err
-		}
-		if err := call.Settle(ctx, stored.Answer, stored.Usage); err != nil {
-			return session.Outcome{}, err
-		}
-	}
-	return session.Outcome{Usage: stored.Usage}, os.WriteFile(filepath.Join(job.Tree, "a.txt"), stored.Answer, 0o600)
-}
-
-// session executes what the workflow would: two rounds of two attempts, and then
-// one of the order that a person has made.
-func (r *retried) session() session.RoundResult {
-	r.t.Helper()
-	in := r.roundInput()
-	r.earlier = 0
-	for _, in.Round = range []int{1, 2} {
-		_, err := r.roundOf(in)
-		requireType(r.t, err, session.RecoverableError)
-		_, err = r.roundOf(in)
-		requireType(r.t, err, session.UnrecoverableError)
-		r.earlier++
-	}
-	in.Round, in.Ordered, in.Because, in.Note = 1, 1, session.BecauseRetried, "it is to be good"
-	_, err := r.roundOf(in)
-	requireType(r.t, err, session.RecoverableError)
-	result, err := r.roundOf(in)
-	require.NoError(r.t, err)
-	return result
-}
-
-// TestResetRepeatsEveryOrderForNothing is a reset of a session in which a person has had an assignment tried again: by then there
-// is a later pass, and the model's answers of the first one are what the session has to find.
-func TestResetRepeatsEveryOrderForNothing(t *testing.T) {
-	t.Parallel()
-	r := newRetried(t)
-	first := r.session()
-	require.Equal(t, 6, r.paid)
-	var passes []int64
-	for _, call := range r.calls() {
-		passes = append(passes, call.Pass)
-	}
-	require.Equal(t, []int64{1, 1, 1, 1, 2, 2}, passes, "the model is asked anew in the second pass")
-
-	r.run = 2
-	second := r.session()
-	require.Equal(t, 6, r.paid, "no answer is paid for again")
-	require.Equal(t, first.Delta, second.Delta)
-	require.Equal(t, first.Total, second.Total)
-	require.Equal(t, r.agents.runs[:6], r.agents.runs[6:], "every attempt is told what it was told before")
-	var orders []session.Order
-	for _, round := range r.record().Rounds {
-		orders = append(orders, round.Order)
-	}
-	require.Equal(t, []session.Order{
-		{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart},
-		{Pass: 1, AnswersFrom: 1, Run: 1, Because: session.BecauseStart},
-		{Pass: 2, AnswersFrom: 2, Run: 1, Because: session.BecauseRetried},
-		{Pass: 3, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed},
-		{Pass: 3, AnswersFrom: 1, Run: 2, Because: session.BecauseResumed},
-		{Pass: 4, AnswersFrom: 2, Run: 2, Because: session.BecauseResumed},
-	}, orders)
-}
 
 // TestWhoPaysAnew: an answer that led to work which a person does not want, or which failed by its own fault, is not used
 // again. Every other one is.

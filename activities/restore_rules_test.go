@@ -91,10 +91,6 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	fork.team = relay().Resolved()
 	fork.reword(1, "q")
 	data := fork.encoded()
-	admissions := &activities.Admissions{
-		Files: p.store.Content, Sessions: p.store, State: p.db(), SearchAttributes: none{},
-		Clock: time.Now,
-	}
 	in := activities.AdmitInput{
 		Start: session.Start{
 			Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
@@ -102,15 +98,15 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 		},
 	}
 	var a activities.Admission
-	admitAs(t, "fork", admissions.Admit, in, &a)
+	admitAs(t, "fork", admissions(p.store, p.db()).Admit, in, &a)
 	require.Empty(t, a.Problems)
 	require.Len(t, a.Partial, 1)
 	require.Zero(t, a.Status.Phases[1].Assignments[0].Usage, "it was paid for by the origin")
 
-	in.Run, in.Base, in.Origin, in.At, admissions.State = 2, a.Status.Checkpoint, nil, time.Now(), runs{p.store.State, 2}
+	in.Run, in.Base, in.Origin, in.At = 2, a.Status.Checkpoint, nil, time.Now()
 	in.OriginalRun = runs{nil, 2}.id(testRun)
 	var again activities.Admission
-	admitAs(t, "fork", admissions.Admit, in, &again)
+	admitAs(t, "fork", admissions(p.store, runs{p.store.State, 2}).Admit, in, &again)
 	require.Empty(t, again.Problems)
 	require.Len(t, again.Partial, 1, "it is not forgotten by the next run")
 	require.Equal(t, a.Partial[0].Delta, again.Partial[0].Delta)

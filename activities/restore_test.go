@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,12 +98,8 @@ func (p *past) admit(course session.Course) activities.Admission {
 		Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
 	p.run++
-	admissions := &activities.Admissions{
-		Files: p.store.Content, Sessions: p.store, State: &racing{p.db(), p.meanwhile},
-		SearchAttributes: none{}, Clock: time.Now,
-	}
 	var a activities.Admission
-	execute(p.t, admissions.Admit, activities.AdmitInput{
+	execute(p.t, admissions(p.store, &racing{p.db(), p.meanwhile}).Admit, activities.AdmitInput{
 		Start: session.Start{
 			Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
 			Run: p.run, Base: p.head, Course: course,
@@ -340,22 +335,4 @@ func TestUnfinishedPhases(t *testing.T) {
 	a = p.admit(session.Course{})
 	require.Contains(t, p.plan(), "run pair/p: not finished")
 	require.Equal(t, int64(10), a.Status.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
-}
-
-// TestDamagedWorkRunsAgain removes a file of finished work from the store.
-func TestDamagedWorkRunsAgain(t *testing.T) {
-	t.Parallel()
-	p := newPast(t)
-	p.all()
-	c, err := p.store.Checkpoint(t.Context(), p.head)
-	require.NoError(t, err)
-	for _, a := range c.Artifacts {
-		if a.Path == "side-q.txt" {
-			require.NoError(t, os.Remove(filepath.Join(p.dir, "blobs", "sha256", string(a.SHA256[:2]), string(a.SHA256[2:]))))
-		}
-	}
-	// All files of this session have the same content, so all are damaged.
-	a := p.admit(session.Course{})
-	require.Contains(t, p.plan(), "run root/p: its work is damaged: the content of root-p.txt")
-	require.Equal(t, []string{"root", "pair", "chain", "side"}, a.Todo)
 }

@@ -1,29 +1,14 @@
 package activities_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
-
-// lose has executions of the round end in the middle of the agent's work, without a
-// word of how.
-func (d *desk) lose(times int) {
-	d.t.Helper()
-	before := d.agents.run
-	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) { return session.Outcome{}, errKilled }
-	for range times {
-		_, err := d.round()
-		require.ErrorContains(d.t, err, "killed")
-	}
-	d.agents.run = before
-}
 
 // TestLossesAfterStoredAnswersAreForgiven: a conversation that gets further each time is not
 // given up, though more workers are lost than may be in a row.
@@ -55,12 +40,8 @@ func TestLossesAfterStoredAnswersAreForgiven(t *testing.T) {
 func TestForeignStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	admissions := &activities.Admissions{
-		Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{},
-		Clock: time.Now,
-	}
 	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{Start: session.Start{Store: "another"}}, &a)
+	d.execute(admissions(d.store, d.db()).Admit, activities.AdmitInput{Start: session.Start{Store: "another"}}, &a)
 	require.Len(t, a.Problems, 1)
 	require.Contains(t, a.Problems[0], "belongs to store another")
 }

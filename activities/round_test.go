@@ -42,11 +42,10 @@ type desk struct {
 	team   spec.Team
 	head   spec.Digest
 	input  spec.Digest
-	// breakers is nil where every round passes; lease is what the round brings.
+	// breakers is nil where every round passes.
 	breakers activities.Breakers
 	// state is nil where it is the store's.
 	state      activities.State
-	lease      string
 	heartbeats activities.Heartbeats
 	// logger is nil where no line matters.
 	logger *slog.Logger
@@ -108,12 +107,8 @@ func (d *desk) admit() {
 		Worker: "w", StartedAt: time.Now(), RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}},
 		Checks: map[string]spec.Digest{"good": "d"},
 	}))
-	admissions := &activities.Admissions{
-		Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{},
-		Clock: time.Now,
-	}
 	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{Start: session.Start{
+	d.execute(admissions(d.store, d.db()).Admit, activities.AdmitInput{Start: session.Start{
 		Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Run: 1,
 	}}, &a)
 	require.Empty(d.t, a.Problems)
@@ -131,12 +126,8 @@ func (d *desk) resume(course session.Course) {
 	requirement, err := d.store.Content.PutBlob(d.t.Context(), []byte(c.Requirement))
 	require.NoError(d.t, err)
 	d.run = max(d.run, 1) + 1
-	admissions := &activities.Admissions{
-		Files: d.store.Content, Sessions: d.store, State: d.db(), SearchAttributes: none{},
-		Clock: time.Now,
-	}
 	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{
+	d.execute(admissions(d.store, d.db()).Admit, activities.AdmitInput{
 		Start: session.Start{
 			Store: d.store.ID(), Team: c.Team.Blob, Requirement: requirement, Workspace: c.Workspace, Run: d.run, Base: d.head,
 			Course: course,
@@ -145,6 +136,11 @@ func (d *desk) resume(course session.Course) {
 	}, &a)
 	require.Empty(d.t, a.Problems)
 	d.head = a.Status.Checkpoint
+}
+
+// admissions admit sessions of a store.
+func admissions(st *store.Store, db activities.State) *activities.Admissions {
+	return &activities.Admissions{Files: st.Content, Sessions: st, State: db, SearchAttributes: none{}, Clock: time.Now}
 }
 
 type none struct{}
@@ -172,7 +168,6 @@ func (d *desk) round(options ...func(*testsuite.TestActivityEnvironment)) (sessi
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
 		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Head: d.head, Input: d.input,
-		Lease:      session.BreakerPermit{Holder: d.lease},
 		OnExceeded: d.onExceeded,
 	}
 }
@@ -329,21 +324,6 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 	require.Equal(t, []string{"the last attempt: " + note, "build/writer: left out by ignore rules: b"}, d.agents.runs[1].LeftOut)
 }
 
-// TestRecordedResultIsNotWorkedOutAgain is the crash between an assignment's
-// record and its completion: the next execution finds the record.
-func TestRecordedResultIsNotWorkedOutAgain(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	first, err := d.round()
-	require.NoError(t, err)
-	second, err := d.round()
-	require.NoError(t, err)
-	require.Equal(t, first, second)
-	require.Len(t, d.agents.runs, 1)
-	require.Equal(t, 1, first.Attempts)
-	require.Equal(t, 1, first.Files)
-}
-
 func TestFailuresAreCountedAndTold(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -376,17 +356,6 @@ func TestWorkThatLacksWhatItMustProduceFails(t *testing.T) {
 	d.agents.run = leave("a.md", "x")
 	_, err := d.round()
 	require.ErrorContains(t, err, "contract_violation: *.txt was neither created nor changed")
-}
-
-func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.lose(5)
-	_, err := d.round()
-	app := requireType(t, err, session.UnrecoverableError)
-	require.Contains(t, app.Error(), "worker_lost: the worker was lost 5 times in a row")
-	require.Len(t, d.agents.runs, 5)
-	require.Equal(t, 5, d.record().Rounds[0].Lost)
 }
 
 // putCheckpoint stores a checkpoint with its row.

@@ -14,46 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-func TestConversationOfARunThatWasCutOffGoesOnOnce(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name        string
-		failed      bool
-		requirement string
-		goesOn      bool
-	}{
-		{"at the beginning", false, "why", true},
-		{"not in the round after a failed one", true, "why", false},
-		{"not for another requirement", false, "why not", false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			d := newDesk(t)
-			d.agents.conversation, d.agents.continuable = spec.InDirectory, true
-			persona, in := d.team.Personas["dev"], d.roundInput()
-			basis := session.BasisOf(in.AssignmentID, persona, d.agents.Offered(persona.Agent), test.requirement, d.input, nil)
-			d.putRound(session.RoundRecord{Round: 1, RoundLog: session.RoundLog{
-				ContinuableAttempt: 1, AttemptAt: time.Now(),
-				Basis: &basis,
-			}})
-			d.resume(session.Course{})
-			in.Head = d.head
-			if test.failed {
-				d.putRound(session.RoundRecord{Round: 1, GaveUp: true, RoundLog: session.RoundLog{Basis: &basis}})
-				in.Round = 2
-			}
-			goesOn := false
-			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				goesOn = job.Continues
-				return leave("a.txt", "x")(ctx, job)
-			}
-			_, err := d.roundOf(in)
-			require.NoError(t, err)
-			require.Equal(t, test.goesOn, goesOn)
-		})
-	}
-}
-
 func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

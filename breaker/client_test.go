@@ -91,32 +91,6 @@ func failureOf(b spec.Breaker, id string, generation int64) session.BreakerRepor
 	}
 }
 
-func TestOpensOnExactlyTheFifthFailureOverTwoWorkers(t *testing.T) {
-	t.Parallel()
-	s := newStand(t)
-	clients := []*breaker.Client{s.connect(), s.connect()}
-	s.work(clients[0])
-	s.work(clients[1])
-	for n := 1; n <= 5; n++ {
-		view, err := s.Read(t.Context(), "coder")
-		require.NoError(t, err)
-		require.False(t, view.State.Open)
-		require.Equal(t, n-1, view.State.Failures, "acknowledged means visible")
-		answer := s.must(clients[n%2].Report(t.Context(), failureOf(five(), fmt.Sprint("r", n), 0)))
-		require.Equal(t, n == 5, answer.State.Open, "after failure %d", n)
-	}
-	view, err := s.Read(t.Context(), "coder")
-	require.NoError(t, err)
-	require.True(t, view.State.Open)
-	require.Equal(t, int64(1), view.State.Generation)
-	require.Equal(t, failures.RateLimited, view.State.LastFailure.Category)
-	require.Equal(t, breaker.Refused, s.must(s.Acquire(t.Context(), "a1", five(), "p")).Effect)
-	require.Eventually(t, func() bool {
-		views, err := s.List(t.Context())
-		return err == nil && len(views) == 1 && views[0].Name == "coder" && views[0].State.Open
-	}, time.Minute, 50*time.Millisecond)
-}
-
 func TestTwentyAtOnceMakeOneTransition(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

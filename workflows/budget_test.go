@@ -19,6 +19,16 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
+// raises answers for the raises of budgets, and keeps what was asked for.
+func raises(env *testsuite.TestWorkflowEnvironment, to spec.Cap) *[]activities.RaiseInput {
+	raised := &[]activities.RaiseInput{}
+	env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
+		*raised = append(*raised, in)
+		return activities.Raised{Scope: in.Scope, Cap: to}, nil
+	}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+	return raised
+}
+
 // spent is how a round ends whose session has spent its budget.
 func spent() error {
 	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
@@ -39,17 +49,14 @@ func TestRaisesBySignalOfDifferentRunsAreDifferent(t *testing.T) {
 		}
 		return session.RoundResult{}, nil
 	}
-	var raised []activities.RaiseInput
+	var raised *[]activities.RaiseInput
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-			raised = append(raised, in)
-			return activities.Raised{Scope: in.Scope}, nil
-		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+		raised = raises(env, spec.Cap{})
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 50}) }, time.Minute)
 	})
 	require.NoError(t, env.GetWorkflowError())
-	require.Len(t, raised, 1)
-	require.NotEqual(t, "signal-1", raised[0].ID, "raises of all runs are kept")
+	require.Len(t, *raised, 1)
+	require.NotEqual(t, "signal-1", (*raised)[0].ID, "raises of all runs are kept")
 }
 
 func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
@@ -115,13 +122,10 @@ func TestARaiseThatNamesNoBudgetIsForTheOneThatIsWaitedFor(t *testing.T) {
 				}
 				return session.RoundResult{}, nil
 			}
-			var raised []activities.RaiseInput
+			var raised *[]activities.RaiseInput
 			refusal := ""
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-				env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-					raised = append(raised, in)
-					return activities.Raised{Scope: in.Scope}, nil
-				}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+				raised = raises(env, spec.Cap{})
 				env.RegisterActivityWithOptions(func(context.Context, activities.AwaitBudgetInput) error { return nil },
 					activity.RegisterOptions{Name: string(activities.AwaitBudgetName)})
 				env.OnActivity(string(activities.AwaitBudgetName), mock.Anything, mock.Anything).After(time.Hour).Return(nil).Maybe()
@@ -136,36 +140,14 @@ func TestARaiseThatNamesNoBudgetIsForTheOneThatIsWaitedFor(t *testing.T) {
 			})
 			if c.raised == "" {
 				require.Contains(t, refusal, c.why)
-				require.Empty(t, raised)
+				require.Empty(t, *raised)
 				return
 			}
 			require.NoError(t, env.GetWorkflowError())
-			require.Len(t, raised, 1)
-			require.Equal(t, c.raised, raised[0].Scope)
+			require.Len(t, *raised, 1)
+			require.Equal(t, c.raised, (*raised)[0].Scope)
 		})
 	}
-}
-
-func TestARaiseOfASessionThatEndsIsRefused(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a"))}
-	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
-	s.round = func(activities.RoundInput) (session.RoundResult, error) { return session.RoundResult{}, spent() }
-	refusal := ""
-	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {
-			if info.ActivityType.Name != string(activities.CloseName) {
-				return
-			}
-			env.UpdateWorkflow(workflows.RaiseUpdate, "r", &testsuite.TestUpdateCallback{
-				OnAccept: func() { refusal = "it was accepted" }, OnComplete: func(any, error) {},
-				OnReject: func(err error) { refusal = err.Error() },
-			}, workflows.Raise{Tokens: 50})
-		})
-		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
-	})
-	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
-	require.Contains(t, refusal, "the session ends")
 }
 
 // TestOneSpentBudgetIsOneRequest of eight personas. What a person says of the work of one is not said of the others.
@@ -206,9 +188,7 @@ func TestOneSpentBudgetIsOneRequest(t *testing.T) {
 				return open
 			}
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-				env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-					return activities.Raised{Scope: in.Scope}, nil
-				}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+				raises(env, spec.Cap{})
 				env.RegisterDelayedCallback(func() {
 					got := status(t, env)
 					require.Equal(t, []string{"build.a.1-default-"}, ids(env))

@@ -1,13 +1,11 @@
 package workflows_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -83,9 +81,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	answer, approval := &reply{}, &reply{}
 	second := s.playFrom(t, in, func(env *testsuite.TestWorkflowEnvironment) {
 		env.SetStartTime(first.Now().Add(time.Hour))
-		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-			return activities.Raised{Scope: in.Scope, Cap: spec.Cap{Tokens: 150}}, nil
-		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+		raises(env, spec.Cap{Tokens: 150})
 		s.admitting = func() { // people do not wait for the new run's first checkpoint
 			answer = resolve(env, session.Answer{Request: "help.a.1", Action: session.AnswerSkip, By: "ann"})
 			approval = resolve(env, session.Answer{Request: "approval.approval.1", Action: session.AnswerApprove})

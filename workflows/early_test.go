@@ -1,13 +1,11 @@
 package workflows_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
@@ -34,7 +32,7 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	p.Approve = spec.Approval{Count: 1}
 	s := &stage{team: patient(p)}
 	s.team.Budget = spec.Budget{Tokens: 100}
-	var raised []cost.Amount
+	var raised *[]activities.RaiseInput
 	updates := map[string]any{
 		workflows.ResolveUpdate: session.Answer{Request: "build.approval.1", Action: session.AnswerApprove},
 		workflows.RaiseUpdate:   workflows.Raise{Tokens: 1},
@@ -49,16 +47,14 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 			}
 			env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 7})
 		}
-		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-			raised = append(raised, in.Added)
-			return activities.Raised{Scope: in.Scope}, nil
-		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+		raised = raises(env, spec.Cap{})
 	}, says(time.Hour, session.Answer{Request: "build.approval.1", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	for name := range updates {
 		require.ErrorContains(t, refused[name], "not admitted yet", name)
 	}
-	require.Equal(t, []cost.Amount{{Tokens: 7}}, raised)
+	require.Len(t, *raised, 1)
+	require.Equal(t, cost.Amount{Tokens: 7}, (*raised)[0].Added)
 }
 
 // TestAStepThatAWorkerCancelsIsDoneAgain: a worker that stops cancels its local

@@ -1,12 +1,10 @@
 package workflows_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -38,9 +36,7 @@ func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 		return session.RoundResult{}, nil
 	}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-			return activities.Raised{Scope: in.Scope, Cap: spec.Cap{Tokens: 1000}}, nil
-		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+		raises(env, spec.Cap{Tokens: 1000})
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 900}) }, time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())

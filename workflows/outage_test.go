@@ -28,6 +28,13 @@ func outage() error {
 	})
 }
 
+// turnedAway is how a round ends at an open breaker.
+func turnedAway(stop activities.BreakerStop) error {
+	stop.Breaker = spec.Breaker{}.For("provider")
+	return temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
+}
+
 // lasting has the activity of a name take its time, in the workflow's own clock.
 func lasting(name activities.Name, d time.Duration, result any) func(*testsuite.TestWorkflowEnvironment) {
 	return func(env *testsuite.TestWorkflowEnvironment) {
@@ -52,13 +59,9 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 			return session.RoundResult{}, nil
 		}
 		turned = true
-		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
-			temporal.ApplicationErrorOptions{
-				NonRetryable: true, Details: []any{activities.BreakerStop{
-					Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"},
-					PatienceUntil: s.began.Add(30 * time.Minute),
-				}},
-			})
+		return session.RoundResult{}, turnedAway(activities.BreakerStop{
+			Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
+		})
 	}
 	var early, late session.Status
 	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}),
@@ -91,12 +94,7 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 		if in.Outage == activities.OutageOver {
 			return session.RoundResult{}, failedRound(failures.APIError, "away")
 		}
-		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
-			temporal.ApplicationErrorOptions{
-				NonRetryable: true, Details: []any{activities.BreakerStop{
-					Breaker: spec.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{},
-				}},
-			})
+		return session.RoundResult{}, turnedAway(activities.BreakerStop{PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{}})
 	}
 	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}),
 		func(env *testsuite.TestWorkflowEnvironment) { s.began = env.Now() })
@@ -109,13 +107,9 @@ func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
 	s.round = func(activities.RoundInput) (session.RoundResult, error) {
-		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen,
-			temporal.ApplicationErrorOptions{
-				NonRetryable: true, Details: []any{activities.BreakerStop{
-					Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"},
-					PatienceUntil: s.began.Add(30 * time.Minute),
-				}},
-			})
+		return session.RoundResult{}, turnedAway(activities.BreakerStop{
+			Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
+		})
 	}
 	env := s.play(t, lasting(activities.AwaitBreakerName, 48*time.Hour, activities.Awaited{}),
 		func(env *testsuite.TestWorkflowEnvironment) {

@@ -37,7 +37,6 @@ type stage struct {
 	conflicts map[string][]session.Conflict
 	// laterWins: Advance has an input for these phases, with the later versions.
 	laterWins bool
-	faults    []string
 	// course is what the session is asked to do.
 	course session.Course
 	// partial is the work that is at hand in phases that have yet to run.
@@ -57,8 +56,6 @@ type stage struct {
 	approvals map[string][]session.Approval
 	// begun, if set, has the phases that are left to do, with what they start from.
 	begun map[string]spec.Digest
-	// fallbacks name, by agent, those that may work in their place.
-	fallbacks map[string]string
 
 	// admitting and advancing, if set, are called while the session is admitted, and
 	// while a phase is advanced, which fails with their error.
@@ -105,8 +102,8 @@ func (s *stage) admit(ctx context.Context, in activities.AdmitInput) (activities
 	first := session.NewStatus(activity.GetInfo(ctx).WorkflowExecution.ID, t)
 	first.Status, first.Checkpoint, first.Alerts, first.Starter = session.Running, "head-init", s.before, in.Starter
 	a := activities.Admission{
-		Problems: s.faults, Team: t.Outline(), Status: first,
-		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
+		Team: t.Outline(), Status: first,
+		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial,
 		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, SearchAttributes: s.attributes,
 	}
 	for _, p := range t.Phases {
@@ -365,22 +362,4 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 		require.Equal(t, dropped, phases[2].Assignments[0].Dropped)
 		require.Equal(t, dropped, s.advanced[2].Assignments[0].Dropped, "the checkpoint has it, too")
 	}
-}
-
-func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a"), phase("test", "b"))}
-	s.round = func(activities.RoundInput) (session.RoundResult, error) {
-		return session.RoundResult{}, failedRound(failures.TestFailure, "TestX fails")
-	}
-	env := s.play(t)
-	help := requireHelp(t, env, "build/a failed: test_failure: TestX fails")
-	require.Len(t, help[0].Attempts, 4, "two rounds of two attempts")
-	require.NotEmpty(t, help[0].Suggestion)
-	require.Equal(t, []string{"build/a.1", "build/a.2"}, s.order())
-	require.Len(t, s.closed, 1)
-	require.Equal(t, session.Failed, s.closed[0].Status.Status)
-	got := status(t, env)
-	require.Equal(t, session.Failed, got.Phases[0].Assignments[0].Status)
-	require.Equal(t, session.Pending, got.Phases[1].Status)
 }

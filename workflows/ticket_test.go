@@ -70,17 +70,6 @@ func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
 	}, b.heard)
 }
 
-func TestTicketThatIsThereAlreadyIsFoundAndCommented(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.jira.made = []made{{key: "MD-9", label: "maestro-f00", at: morning.Add(-time.Hour)}}
-	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
-	b.run(failure)
-	require.Len(t, b.jira.made, 1)
-	require.Len(t, b.jira.made[0].comments, 1)
-	require.Equal(t, 1, b.jira.made[0].comments[0].occurrences)
-}
-
 // TestLostAnswerOfACreation has the ticket made, or not, while nobody hears of it.
 func TestLostAnswerOfACreation(t *testing.T) {
 	t.Parallel()
@@ -194,32 +183,6 @@ func TestDeletedTicketIsMadeAnewForWhatHasToBeSeen(t *testing.T) {
 	require.Equal(t, "b/1", b.jira.made[1].of.ID, "nobody needs a ticket that says that a session went on")
 	require.Empty(t, b.jira.made[1].comments)
 	require.Equal(t, session.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
-}
-
-// TestManySessionsWithOneFailure have one ticket, with a comment for each notice.
-func TestManySessionsWithOneFailure(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.jira.fail = unreachable(0, 30*time.Second)
-	b.absent["s7"] = true
-	for n := range 20 {
-		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.HelpAsked, 1))
-	}
-	for n := range 20 {
-		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.RequestClosed, 2))
-	}
-	b.run(failure)
-	require.Len(t, b.jira.made, 1)
-	require.Equal(t, "s0", b.jira.made[0].of.Session)
-	comments := b.jira.made[0].comments
-	require.Len(t, comments, 39)
-	for n, c := range comments[:19] {
-		require.Equal(t, fmt.Sprint("s", n+1), c.Session)
-		require.Equal(t, n+2, c.occurrences)
-	}
-	require.Equal(t, 20, b.record().Ticket.Occurrences)
-	require.Empty(t, b.record().Followers, "all of them went on")
-	require.Equal(t, 1, b.completed)
 }
 
 func TestNoticesReachTheTicketInOrder(t *testing.T) {
