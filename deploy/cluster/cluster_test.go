@@ -7,23 +7,18 @@ package cluster_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 
+	"github.com/maestro-hive/maestro/internal/sandbox/proctree"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -62,7 +57,6 @@ func TestATeamWorksThroughKillsAndARestartOfTheCluster(t *testing.T) {
 	second := start(t, dir)
 	second.up()
 	require.Zero(t, run.wait(), "who watches has seen it through: %s", run.output)
-	bothTakePart(t, dir, holders(t, dir, "s1"))
 	require.Empty(t, findings(t, dir))
 
 	all = second.children("")
@@ -70,22 +64,6 @@ func TestATeamWorksThroughKillsAndARestartOfTheCluster(t *testing.T) {
 	second.signal(syscall.SIGKILL)
 	require.Equal(t, -1, second.wait())
 	gone(t, all)
-}
-
-// bothTakePart starts sessions until the second worker has had a part in one:
-// which worker gets a task is for Temporal to say.
-func bothTakePart(t *testing.T, dir string, seen []string) {
-	t.Helper()
-	for n, deadline := 0, time.Now().Add(limit); len(seen) < 2 && time.Now().Before(deadline); n++ {
-		session := fmt.Sprintf("small-%d", n)
-		run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --only "+
-			"requirements --watch --session "+session)
-		require.Zero(t, run.wait(), "%s", run.output)
-		seen = slices.Concat(seen, holders(t, dir, session))
-		slices.Sort(seen)
-		seen = slices.Compact(seen)
-	}
-	require.Len(t, seen, 2)
 }
 
 func TestACommandHasTheClusterForItsTime(t *testing.T) {
@@ -141,7 +119,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		p := start(t, dir, c.flags...)
 		require.Equal(t, c.code, p.wait(), "%s: %s", c.flags, p.output)
 		require.Contains(t, p.output.String(), c.says)
-		require.Empty(t, inDirectory(t, dir), "%s left processes", c.flags)
+		require.Empty(t, inDirectory(dir), "%s left processes", c.flags)
 	}
 }
 
@@ -232,34 +210,15 @@ func (p *process) up() {
 	p.says("Maestro is running")
 }
 
-var statFields = regexp.MustCompile(`^\d+ \((.*)\) (\S) (\d+) `)
-
 // children lists the processes that a process has started, and that are called
 // like that; an empty name stands for all.
-func (p *process) children(name string) []int {
-	p.t.Helper()
-	var found []int
-	for _, pid := range processes(p.t) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		fields := statFields.FindStringSubmatch(string(stat))
-		if fields != nil && fields[3] == strconv.Itoa(p.cmd.Process.Pid) && fields[2] != "Z" && strings.HasPrefix(fields[1], name) {
-			found = append(found, pid)
+func (p *process) children(name string) (found []int) {
+	for _, child := range proctree.Below(p.cmd.Process.Pid) {
+		if child.Parent == p.cmd.Process.Pid && !child.Zombie && strings.HasPrefix(child.Name, name) {
+			found = append(found, child.PID)
 		}
 	}
 	return found
-}
-
-func processes(t *testing.T) []int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	require.NoError(t, err)
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // gone waits until processes have ended, and with them PostgreSQL's own.
@@ -268,19 +227,16 @@ func gone(t *testing.T, pids []int) {
 	require.NotEmpty(t, pids)
 	require.Eventually(t, func() bool {
 		return !slices.ContainsFunc(pids, func(pid int) bool {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			fields := statFields.FindStringSubmatch(string(stat))
-			return err == nil && fields != nil && fields[2] != "Z"
+			p, ok := proctree.Read(pid)
+			return ok && !p.Zombie
 		})
 	}, limit, 50*time.Millisecond, "some of %v still run", pids)
 }
 
 // inDirectory lists the processes that name a directory in their arguments.
-func inDirectory(t *testing.T, dir string) []string {
-	t.Helper()
-	var found []string
-	for _, pid := range processes(t) {
-		argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+func inDirectory(dir string) (found []string) {
+	for _, p := range proctree.All() {
+		argv, _ := os.ReadFile(filepath.Join(p.Dir(), "cmdline"))
 		if strings.Contains(string(argv), dir) {
 			found = append(found, strings.ReplaceAll(string(argv), "\x00", " "))
 		}
@@ -306,31 +262,4 @@ func findings(t *testing.T, dir string) []string {
 		}
 	}
 	return odd
-}
-
-// holders lists the workers that a session's history names.
-func holders(t *testing.T, dir, session string) []string {
-	t.Helper()
-	address := shell(t, dir, `printenv TEMPORAL_ADDRESS`)
-	require.Zero(t, address.wait())
-	c, err := client.Dial(client.Options{
-		HostPort: strings.TrimSpace(address.output.String()),
-		Logger:   log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-	})
-	require.NoError(t, err)
-	defer c.Close()
-	var found []string
-	history := c.GetWorkflowHistory(t.Context(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for history.HasNext() {
-		event, err := history.Next()
-		require.NoError(t, err)
-		for _, identity := range []string{
-			event.GetActivityTaskStartedEventAttributes().GetIdentity(), event.GetWorkflowTaskStartedEventAttributes().GetIdentity(),
-		} {
-			if identity != "" && !slices.Contains(found, identity) {
-				found = append(found, identity)
-			}
-		}
-	}
-	return found
 }
