@@ -17,15 +17,7 @@ import (
 // attempt is one try of an agent, or of a person's files, at an assignment: a directory
 // filled from the manifest that it starts from, work in it, and the difference collected.
 type attempt struct {
-	exec    *execution
-	files   Files
-	checks  checks
-	rows    *roundRows
-	spender *spender
-	breaker *agentBreaker
-	session sessionContext
-	in      RoundInput
-	clock   Clock
+	*round
 	// merge is the report that the round works on; zero: it works on none.
 	merge mergeReport
 	// given are the conflicts of the input that the round settles.
@@ -102,7 +94,7 @@ func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemp
 	if !start.continues {
 		a.rows.setConversation(nil)
 	}
-	if err := a.rows.noteStart(ctx, start.begun, a.clock().UTC(), a.hasConversation(), basis); err != nil {
+	if err := a.rows.noteStart(ctx, start.begun, a.Clock().UTC(), a.hasConversation(), basis); err != nil {
 		return end, err
 	}
 	a.spender.begin(a.rows.attemptKey(), start.earlier)
@@ -175,7 +167,7 @@ func (a *attempt) refused(o session.Outcome) *failures.Failure {
 func (a *attempt) readConflicts(ctx context.Context) (err error) {
 	switch {
 	case a.in.Feedback != "":
-		a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.files, a.in.Feedback) })
+		a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.Files, a.in.Feedback) })
 	case a.in.Settles:
 		err = a.exec.retryStore(ctx, func() error { return a.findGiven(ctx) })
 	}
@@ -189,11 +181,11 @@ func (a *attempt) findGiven(ctx context.Context) (err error) {
 		base: a.session.checkpoint.Workspace, steps: session.Steps(a.session.team, above, a.session.done(nil)),
 		of: "phases",
 	}
-	if a.given, err = findConflicts(ctx, a.files, a.given, "", nil); err != nil {
+	if a.given, err = findConflicts(ctx, a.Files, a.given, "", nil); err != nil {
 		return err
 	}
 	if f := a.given.unsettled(false); f != nil {
-		a.merge, err = a.given.report(ctx, a.files, *f)
+		a.merge, err = a.given.report(ctx, a.Files, *f)
 	}
 	return err
 }
@@ -204,7 +196,7 @@ func (a *attempt) settle(ctx context.Context, result spec.Digest, o session.Outc
 		return nil, nil
 	}
 	found, err := fromStore(ctx, a.exec.retryStore, func() (conflicts, error) {
-		return findConflicts(ctx, a.files, a.given, result, []session.Work{{Decisions: o.Decisions, Kept: o.Kept}})
+		return findConflicts(ctx, a.Files, a.given, result, []session.Work{{Decisions: o.Decisions, Kept: o.Kept}})
 	})
 	if err != nil {
 		return nil, err
@@ -247,7 +239,7 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (session.WorkDir, error) {
 	dirs, files := a.exec.dir.workDirs, s.files
 	if a.merge.Sides != "" {
-		shown, err := a.files.Overlay(ctx, s.files, a.merge.Sides)
+		shown, err := a.Files.Overlay(ctx, s.files, a.merge.Sides)
 		if err != nil {
 			return dir, err
 		}
@@ -264,7 +256,7 @@ func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (sessi
 	if err := dirs.ForgetLayers(dir); err != nil {
 		return dir, err
 	}
-	return dir, a.files.Materialise(ctx, files, dir.Tree)
+	return dir, a.Files.Materialise(ctx, files, dir.Tree)
 }
 
 // near lists trees of the session that are similar to that of the attempt: its input, the
@@ -278,7 +270,7 @@ func (a *attempt) near() []spec.Digest {
 }
 
 func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
-	inputs, err := a.files.List(ctx, a.in.Input, session.MaxInputs)
+	inputs, err := a.Files.List(ctx, a.in.Input, session.MaxInputs)
 	if err != nil {
 		return session.Brief{}, err
 	}
@@ -352,7 +344,7 @@ func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, wor
 	if dir.Layers != nil { // checks get trees of their own
 		return nil
 	}
-	return a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, work.Output, dir.Tree) })
+	return a.exec.retryStore(ctx, func() error { return a.Files.Materialise(ctx, work.Output, dir.Tree) })
 }
 
 // maxLeftOutTold is how many sentences of a brief say what was left out of results.
@@ -418,7 +410,7 @@ func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context
 		}
 		outcome, _, failed := a.checks.run(ctx, check, dir, collected.Output)
 		if !a.exec.dir.workDirs.HasLayers() {
-			err = a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, collected.Output, dir.Tree) })
+			err = a.exec.retryStore(ctx, func() error { return a.Files.Materialise(ctx, collected.Output, dir.Tree) })
 		}
 		return outcome.Log, errors.Join(failed, err)
 	}

@@ -21,25 +21,8 @@ import (
 
 // spender reserves and books the calls of an attempt. It implements [session.Calls] with the rows of the state.
 type spender struct {
-	files    Files
-	state    State
+	round    *round
 	observer *callObserver
-	round    callListener
-	of       state.Assignment
-	team     spec.Team
-	// retryState tries something with the state until it can be used.
-	retryState func(ctx context.Context, try func() error) error
-	// setProgress sets the progress line during a wait.
-	setProgress func(line string)
-	// waits has the time in which the attempt waits for others.
-	waits *session.PausedTime
-	clock Clock
-	// fence names this execution, and answersFrom is the first pass whose stored answers it may use.
-	fence       state.Fence
-	answersFrom int
-	// agent is the agent of the round. free: an attempt without a stated cost needs no reservation.
-	agent string
-	free  bool
 
 	mu sync.Mutex
 	// attempt is the running attempt; earlier are the attempts whose conversation it
@@ -57,22 +40,14 @@ type spender struct {
 	refusal *BudgetStop
 }
 
-// callListener is notified of the ends of calls, one at a time.
-type callListener interface {
-	// callEnded: all processes of the call have ended.
-	callEnded()
-	// callBooked: a call is booked. answered: the call's answer is stored.
-	callBooked(ctx context.Context, answered bool)
-}
-
 // load reads the assignment's calls. A call that an execution before this one did not end is unsettled from now on: its money
 // may be spent.
 func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call, err error) {
-	err = s.retryState(ctx, func() error {
-		if err := lost.settle(ctx, s.of); err != nil {
+	err = s.retry(ctx, func() error {
+		if err := lost.settle(ctx, s.round.rows.of); err != nil {
 			return err
 		}
-		calls, err = s.state.Calls(ctx, s.of)
+		calls, err = s.round.State.Calls(ctx, s.round.rows.of)
 		return err
 	})
 	s.ended = map[state.AttemptKey]cost.Usage{}
@@ -80,6 +55,11 @@ func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call,
 		s.add(c.AttemptKey, c.Usage)
 	}
 	return calls, err
+}
+
+// retry tries something with the state until it can be used.
+func (s *spender) retry(ctx context.Context, try func() error) error {
+	return s.round.exec.retryStore(ctx, try)
 }
 
 // add adds the cost of a call that has ended.
@@ -116,17 +96,17 @@ func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.Sto
 				stored.Tools = nil
 			}
 		}
-		s.observer.replayed(s.agent)
+		s.observer.replayed(s.round.agent)
 		return stored, nil
 	}
 }
 
 // find finds an answer and marks it as received, so that a concurrent equal request does not get it, too.
 func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.Call, err error) {
-	err = s.retryState(ctx, func() error {
+	err = s.retry(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		call, err := s.state.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.answersFrom), string(request),
+		call, err := s.round.State.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.round.rows.opened.Order.AnswersFrom), string(request),
 			s.received)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
@@ -171,17 +151,17 @@ func (s *spender) KeepTools(ctx context.Context, call string, doc []byte) error 
 	if err != nil {
 		return err
 	}
-	return s.retryState(ctx, func() error { return s.state.KeepTools(ctx, call, string(name)) })
+	return s.retry(ctx, func() error { return s.round.State.KeepTools(ctx, call, string(name)) })
 }
 
 // Put stores a blob. It waits while the store cannot be used.
 func (s *spender) Put(ctx context.Context, data []byte) (spec.Digest, error) {
-	return fromStore(ctx, s.retryState, func() (spec.Digest, error) { return s.files.PutBlob(ctx, data) })
+	return fromStore(ctx, s.retry, func() (spec.Digest, error) { return s.round.Files.PutBlob(ctx, data) })
 }
 
 // Get reads a blob.
 func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
-	return fromStore(ctx, s.retryState, func() ([]byte, error) { return s.files.Blob(ctx, name) })
+	return fromStore(ctx, s.retry, func() ([]byte, error) { return s.round.Files.Blob(ctx, name) })
 }
 
 // sleep waits for others: not for a call of the attempt itself, which could prolong it.
@@ -190,7 +170,7 @@ func (s *spender) sleep(ctx context.Context, d time.Duration) error {
 	own := len(s.open) > 0
 	s.mu.Unlock()
 	if !own {
-		defer s.waits.Begin()()
+		defer s.round.exec.waits.Begin()()
 	}
 	return sleep(ctx, d)
 }
@@ -217,12 +197,12 @@ func (s *spender) spentInAll() cost.Usage {
 func (s *spender) refuse(ctx context.Context, b budget.Budget, least cost.Amount) string {
 	stop := BudgetStop{Scope: b.Scope(), Least: least}
 	var calls budget.UnsettledCalls
-	day := budget.Date(s.clock())
+	day := budget.Date(s.round.Clock())
 	if b.Kind == session.BudgetOfDay {
 		stop.Date = day
 	}
 	if b.Unsettled != (cost.Amount{}) {
-		calls, _ = s.state.UnsettledOf(ctx, s.of.Key, b, day) // else the text does not name them
+		calls, _ = s.round.State.UnsettledOf(ctx, s.round.rows.of.Key, b, day) // else the text does not name them
 	}
 	stop.Unsettled = calls.Calls > 0
 	stop.Message = budget.Refusal(b, least, day, calls)
@@ -241,11 +221,11 @@ func (s *spender) lastRefusal() *BudgetStop {
 
 // warn logs the thresholds of budgets that are reached now.
 func (s *spender) warn(ctx context.Context) error {
-	if !s.team.Capped() {
+	if !s.round.session.team.Capped() {
 		return nil
 	}
-	return s.retryState(ctx, func() error {
-		due, budgets, err := s.state.Warn(ctx, s.of, s.team.Name, s.team.Budget.WarnAt)
+	return s.retry(ctx, func() error {
+		due, budgets, err := s.round.State.Warn(ctx, s.round.rows.of, s.round.session.team.Name, s.round.session.team.Budget.WarnAt)
 		if err != nil {
 			return err
 		}
@@ -296,7 +276,7 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 	waited := false
 	defer func() {
 		if waited {
-			s.setProgress("")
+			s.round.exec.setProgress("")
 		}
 	}()
 	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
@@ -316,7 +296,7 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 			c.plan.OnWait()
 		}
 		waited = true
-		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope())))
+		s.round.exec.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope())))
 		if err := s.sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -330,21 +310,21 @@ func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err e
 	estimated := c.plan.Estimate.Amount()
 	c.estimated = estimated
 	call := state.NewCall{
-		ID: c.id, CallKey: state.CallKey{AttemptKey: c.attempt, Call: state.NextCall}, Fence: s.fence,
-		Team: s.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model, Request: string(c.plan.Request),
-		Want: c.plan.Want, Least: c.plan.Least, Free: s.free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
+		ID: c.id, CallKey: state.CallKey{AttemptKey: c.attempt, Call: state.NextCall}, Fence: s.round.rows.opened.Fence,
+		Team: s.round.session.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model, Request: string(c.plan.Request),
+		Want: c.plan.Want, Least: c.plan.Least, Free: s.round.in.Free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
 	}
 	if c.plan.Whole {
 		call.Call = 0
 	}
-	err = s.retryState(ctx, func() (err error) {
-		verdict, err = s.state.Begin(ctx, call)
+	err = s.retry(ctx, func() (err error) {
+		verdict, err = s.round.State.Begin(ctx, call)
 		return err
 	})
 	if err != nil {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), progressLimit)
 		defer cancel()
-		_ = s.state.End(bounded, c.id, state.CallEnd{State: state.CallFailed}) // the next execution does it otherwise
+		_ = s.round.State.End(bounded, c.id, state.CallEnd{State: state.CallFailed}) // the next execution does it otherwise
 	}
 	return verdict, err
 }
@@ -384,7 +364,7 @@ func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 	c.mu.Lock()
 	end.Differs = c.differs
 	c.mu.Unlock()
-	err := s.retryState(ctx, func() error { return s.state.End(ctx, c.id, end) })
+	err := s.retry(ctx, func() error { return s.round.State.End(ctx, c.id, end) })
 	if err == nil {
 		failpoint.Here("call booked")
 		s.callEnded(c, end)
@@ -454,7 +434,7 @@ func (c *reservedCall) progress(used cost.Usage, p state.Progress) error {
 	c.noteSpending(used)
 	ctx, cancel := context.WithTimeout(context.Background(), progressLimit)
 	defer cancel()
-	held, refused, err := s.state.Report(ctx, c.id, p)
+	held, refused, err := s.round.State.Report(ctx, c.id, p)
 	if err != nil {
 		return nil //nolint:nilerr // the call is in flight, and its cost cannot be avoided; the next report tries again
 	}

@@ -65,13 +65,13 @@ func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
 func (a *attempt) collectConversation(ctx context.Context, preset string, end attemptEnd) (home, files spec.Digest, err error) {
 	a.exec.dir.restoreAccess()
 	if files = end.files; files == "" {
-		collected, err := a.files.Collect(ctx, a.collection(end.dir))
+		collected, err := a.Files.Collect(ctx, a.collection(end.dir))
 		if err != nil {
 			return "", "", err
 		}
 		files = collected.Output
 	}
-	collected, err := a.files.Collect(ctx, session.Collect{
+	collected, err := a.Files.Collect(ctx, session.Collect{
 		Dir: end.dir.Home, Only: a.exec.agents.ConversationFiles(a.rows.agent, preset), Secrets: a.exec.agents.Secrets(),
 	})
 	if err == nil && len(collected.LeftOut) > 0 { // a part of a conversation is none
@@ -95,7 +95,7 @@ func (a *attempt) noteConversation(dir session.WorkDir) {
 
 // restoreConversation gives HOME the files of a stored conversation, in place of all that it has.
 func (a *attempt) restoreConversation(ctx context.Context, dir session.WorkDir, c session.Conversation) error {
-	if err := a.files.Materialise(ctx, c.Home, dir.Home); err != nil {
+	if err := a.Files.Materialise(ctx, c.Home, dir.Home); err != nil {
 		return err
 	}
 	activity.GetLogger(ctx).Info("conversation restored from the store", "files", c.Home.Short())

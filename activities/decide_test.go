@@ -69,8 +69,9 @@ func TestWhatARoundDoesInAnOutage(t *testing.T) {
 		},
 	} {
 		patience := textfmt.Duration(30 * time.Minute)
-		o := &outageWait{retry: spec.Retry{Patience: &patience}, stance: c.order, hold: time.Minute}
-		step, left := o.next(c.outage, now)
+		r := &round{Rounds: &Rounds{HoldSlot: time.Minute}, in: RoundInput{Outage: c.order}}
+		r.session.team.Retry = spec.Retry{Patience: &patience}
+		step, left := r.nextInOutage(c.outage, now)
 		require.Equal(t, c.step, step, name)
 		require.Equal(t, c.left, left, name)
 	}

@@ -8,7 +8,7 @@
 //	               decided in start.go, what it is told in feedback.go, how it continues after its agent has ended in ended.go
 //	spender        reserves and books the paid calls of an attempt, and finds stored answers (calls.go)
 //	lostCalls      books calls that died with a worker
-//	outageWait     waits for a provider or a host that fails: its maySitOut decides whether a failure is waited out or counted as
+//	outage.go      waits for a provider or a host that fails: waitsOut decides whether a failure is waited out or counted as
 //	               an attempt, by the categories of internal/models/wire/classify.go (outage.go)
 //	agentBreaker   permits, leases and reports of the agent's breaker (breaker.go)
 //	checks         runs checks, collects files

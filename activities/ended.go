@@ -22,7 +22,7 @@ func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
 	outcome := end.outcome
 	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
 	err := a.rows.noteAgentEnded(ctx, session.AgentEnded{
-		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.files, a.exec.agents,
+		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.Files, a.exec.agents,
 			end.outcome.Log),
 	})
 	failpoint.Here("agent ended, not collected")
@@ -64,7 +64,7 @@ func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err
 	}
 	end.elsewhere = nameOf(end.dir) != ended.Directory
 	if ended.Transcript != "" {
-		end.outcome.Log, _ = a.files.Blob(ctx, ended.Transcript) // a lost transcript is no reason to work again
+		end.outcome.Log, _ = a.Files.Blob(ctx, ended.Transcript) // a lost transcript is no reason to work again
 	}
 	a.spender.begin(a.rows.attemptKey(), nil)
 	activity.GetLogger(ctx).Info("the agent has ended before; its work is collected and checked", "collected", ended.Files != "")
@@ -78,7 +78,7 @@ func (a *attempt) reopen(ctx context.Context, ended session.AgentEnded) (dir ses
 		return dir, false, err
 	}
 	from := start{files: ended.Files}
-	if ended.Files == "" || a.files.Intact(ctx, ended.Files) != nil { // else a check may have changed what is here
+	if ended.Files == "" || a.Files.Intact(ctx, ended.Files) != nil { // else a check may have changed what is here
 		if from.asLeft = nameOf(dir) == ended.Directory; !from.asLeft {
 			return dir, false, nil
 		}
@@ -112,7 +112,7 @@ func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDi
 		return ""
 	}
 	a.exec.dir.restoreAccess()
-	collected, err := a.files.Collect(ctx, req)
+	collected, err := a.Files.Collect(ctx, req)
 	if err != nil {
 		return ""
 	}

@@ -57,7 +57,7 @@ func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedba
 	feedback := session.FeedbackOn(&told.Failure)
 	feedback.Kept = s.kept
 	if told.Diff != "" {
-		diff, err := a.files.Blob(ctx, told.Diff)
+		diff, err := a.Files.Blob(ctx, told.Diff)
 		if err == nil {
 			feedback.Diff = string(diff)
 		}
@@ -102,7 +102,7 @@ func (a *attempt) formerWork(ctx context.Context) spec.Digest {
 			steps = append(steps, session.Step{By: a.in.AssignmentID, Work: w, On: maps.Clone(on)})
 		}
 	}
-	folded, err := fromStore(ctx, a.exec.retryStore, func() (session.Folded, error) { return a.files.Fold(ctx, a.in.Input, steps) })
+	folded, err := fromStore(ctx, a.exec.retryStore, func() (session.Folded, error) { return a.Files.Fold(ctx, a.in.Input, steps) })
 	if err != nil {
 		activity.GetLogger(ctx).Warn("the work that was sent back is lost; it starts from the input", "error", err)
 		return ""
@@ -140,7 +140,7 @@ func (a *attempt) sentBack(ctx context.Context, s start) *session.Feedback {
 		f.Advice = "Your earlier work is not in the directory. Do it again on the files as they are now, and resolve the reasons."
 	default:
 		f.Kept = true
-		diff, err := a.files.UnifiedDiff(ctx, a.in.Input, s.files, session.MaxDiff)
+		diff, err := a.Files.UnifiedDiff(ctx, a.in.Input, s.files, session.MaxDiff)
 		if err != nil {
 			activity.GetLogger(ctx).Warn("the attempt does not get the earlier changes", "error", err)
 		}

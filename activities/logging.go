@@ -24,7 +24,7 @@ func spending(u cost.Usage) []any {
 
 // runObserved does the attempt, and reports it to the observer and the log.
 func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
-	attempt, began := len(r.rows.snapshot().Attempts)+1, r.deps.Clock()
+	attempt, began := len(r.rows.snapshot().Attempts)+1, r.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)
 	activity.GetLogger(ctx).Info("attempt started")
 	watched, ended := r.exec.observer.AttemptBegun(ctx, AttemptInfo{
@@ -37,13 +37,13 @@ func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResu
 	switch {
 	case err == nil:
 		ended(AttemptOutcome{})
-	case failed && ctx.Err() == nil && !r.canRaiseBudget(*failure) && !r.outage.maySitOut(*failure):
+	case failed && ctx.Err() == nil && !r.canRaiseBudget(*failure) && !r.waitsOut(*failure):
 		ended(AttemptOutcome{Category: failure.Category})
 	default:
 		ended(AttemptOutcome{Interrupted: true})
 		interrupted = true
 	}
-	logAttempt(ctx, failure, interrupted, r.deps.Clock().Sub(began), r.spender.spent())
+	logAttempt(ctx, failure, interrupted, r.Clock().Sub(began), r.spender.spent())
 	return result, end, err
 }
 

@@ -18,7 +18,7 @@ type Merges struct {
 // phaseMerge is one execution of the merge of a phase. It works in the integrator's
 // directory, under the integrator's lock.
 type phaseMerge struct {
-	deps    *Rounds
+	*Rounds
 	in      MergeInput
 	session sessionContext
 	phase   spec.Phase
@@ -42,7 +42,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
 	})
 	defer end()
-	m := &phaseMerge{deps: ms.Rounds, in: in, exec: e}
+	m := &phaseMerge{Rounds: ms.Rounds, in: in, exec: e}
 	var err error
 	if err = e.retryStore(work, func() error { return m.load(work) }); err != nil {
 		return MergeResult{}, executionEnd(work, err)
@@ -64,11 +64,11 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 		f := *result.Failure
 		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
 		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) {
-			report, err := m.found.report(work, m.deps.Files, f)
+			report, err := m.found.report(work, m.Files, f)
 			if err != nil {
 				return "", err
 			}
-			return report.write(work, m.deps.Files)
+			return report.write(work, m.Files)
 		})
 	}
 	return result, executionEnd(work, err)
@@ -76,8 +76,8 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 
 // load reads the session and the work to merge.
 func (m *phaseMerge) load(ctx context.Context) (err error) {
-	if m.in.Assignments, err = m.in.Assignments.load(ctx, m.deps.Files); err == nil {
-		m.session, err = loadSessionContext(ctx, m.deps.Sessions, m.in.Head)
+	if m.in.Assignments, err = m.in.Assignments.load(ctx, m.Files); err == nil {
+		m.session, err = loadSessionContext(ctx, m.Sessions, m.in.Head)
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 	}
 	steps := session.Steps(m.session.team, []string{m.phase.Name}, done)
 	folded, err := fromStore(ctx, m.exec.retryStore,
-		func() (session.Folded, error) { return m.deps.Files.Fold(ctx, m.in.Input, steps) })
+		func() (session.Folded, error) { return m.Files.Fold(ctx, m.in.Input, steps) })
 	if err != nil {
 		return MergeResult{}, err
 	}
@@ -108,7 +108,7 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 // verify verifies the merged tree by the phase's contract.
 func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResult, error) {
 	changed, err := fromStore(ctx, m.exec.retryStore,
-		func() ([]string, error) { return m.deps.Files.Changed(ctx, m.in.Input, result.Tree) })
+		func() ([]string, error) { return m.Files.Changed(ctx, m.in.Input, result.Tree) })
 	if err != nil {
 		return result, err
 	}
@@ -120,10 +120,10 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 		if dir, err = m.exec.dir.openWithSpace(); err != nil {
 			return err
 		}
-		if m.deps.WorkDirs.HasLayers() { // each check gets the tree
+		if m.WorkDirs.HasLayers() { // each check gets the tree
 			return nil
 		}
-		return m.deps.Files.Materialise(ctx, result.Tree, dir.Tree)
+		return m.Files.Materialise(ctx, result.Tree, dir.Tree)
 	}); err != nil {
 		result.Failure, err = m.failed(ctx, err)
 		return result, err
@@ -132,7 +132,7 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 		result.Failure = f
 		return result, err
 	}
-	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.deps.Agents.Secrets()}
+	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.Agents.Secrets()}
 	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{Output: result.Tree},
 		&session.Outcome{})
 	if err != nil {
@@ -157,7 +157,7 @@ func (m *phaseMerge) start(ctx context.Context) (failure *failures.Failure, err 
 			log.Lost++
 			m.exec.observer.WorkerLost(m.agent())
 		}
-		log.Started = m.deps.LostLimit == 0 || log.Lost < m.deps.LostLimit
+		log.Started = m.LostLimit == 0 || log.Lost < m.LostLimit
 		if !log.Started {
 			failure = failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", log.Lost,
 				m.in.Phase)
@@ -189,7 +189,7 @@ func (m *phaseMerge) change(ctx context.Context, change func(*session.MergeLog))
 func (m *phaseMerge) put(ctx context.Context, change func(*session.MergeLog)) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // a stopping worker writes what it knows
 	defer cancel()
-	return m.deps.State.Merge(ctx, m.session.key, m.in.Phase, m.exec.info.WorkflowExecution.RunID, m.exec.info.ActivityID, change)
+	return m.State.Merge(ctx, m.session.key, m.in.Phase, m.exec.info.WorkflowExecution.RunID, m.exec.info.ActivityID, change)
 }
 
 // failed returns the failure of the work in err, or the activity's error. A failure of the
@@ -204,10 +204,10 @@ func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, 
 	case ctx.Err() != nil || !f.MayPass() || patience == 0:
 		return f, nil
 	}
-	now := m.deps.Clock().UTC()
+	now := m.Clock().UTC()
 	var o session.Outage
 	if err := m.change(ctx, func(log *session.MergeLog) {
-		o = log.Outage.After(maskedFailure(m.deps.Agents, *f), m.agent(), now, patience, m.deps.Random.next())
+		o = log.Outage.After(maskedFailure(m.Agents, *f), m.agent(), now, patience, m.Random.next())
 		log.Outage = &o
 	}); err != nil {
 		return nil, err

@@ -99,7 +99,7 @@ func (m *phaseMerge) conflicts(ctx context.Context, done map[spec.AssignmentID]s
 		own[id] = a
 	}
 	c.steps = session.Steps(m.session.team, []string{m.phase.Name}, own)
-	return findConflicts(ctx, m.deps.Files, c, result, integrated)
+	return findConflicts(ctx, m.Files, c, result, integrated)
 }
 
 // all lists the conflicts.

@@ -46,43 +46,28 @@ type OutageStop struct {
 	session.RoundReport
 }
 
-// outageWait waits for a provider or a host that fails. The wait uses up no attempt.
-type outageWait struct {
-	exec    *execution
-	rows    *roundRows
-	breaker *agentBreaker
-	signals Signals
-	retry   spec.Retry
-	// stance tells a round in an outage how to continue.
-	stance OutageStance
-	hold   time.Duration
-	clock  Clock
-	random Random
-	report func() session.RoundReport
-}
-
-// maySitOut reports whether the round waits out a failure: failures of the provider or of the
+// waitsOut reports whether the round waits out a failure: failures of the provider or of the
 // host use up no attempt.
-func (o *outageWait) maySitOut(f failures.Failure) bool {
+func (r *round) waitsOut(f failures.Failure) bool {
 	if f.Category == failures.Pending {
 		return true
 	}
-	return f.MayPass() && o.retry.PatienceOrDefault() > 0
+	return f.MayPass() && r.session.team.Retry.PatienceOrDefault() > 0
 }
 
-// begin notes durably a failure that is waited out, and reports it to the breaker. It returns
+// beginOutage notes durably a failure that is waited out, and reports it to the breaker. It returns
 // a BreakerOpen error if the breaker is open then. f has no secrets. filled: the directory has
 // the attempt's files; files is its manifest, if that is known.
-func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool, files spec.Digest) error {
+func (r *round) beginOutage(ctx context.Context, f failures.Failure, filled bool, files spec.Digest) error {
 	var outage session.Outage
-	o.rows.change(func(log *session.RoundLog) {
-		outage = log.Outage.After(f, o.rows.agent, o.clock().UTC(), o.retry.PatienceOrDefault(), o.random.next())
+	r.rows.change(func(log *session.RoundLog) {
+		outage = log.Outage.After(f, r.rows.agent, r.Clock().UTC(), r.session.team.Retry.PatienceOrDefault(), r.Random.next())
 		outage.FilesInPlace, outage.Files = filled, files
 		log.Outage, log.AtWork, log.LostAtProgress = &outage, false, log.Lost
-		log.Pause(o.clock().UTC(), f)
+		log.Pause(r.Clock().UTC(), f)
 	})
-	o.exec.setProgress(outage.String())
-	if err := o.rows.write(ctx); err != nil {
+	r.exec.setProgress(outage.String())
+	if err := r.rows.write(ctx); err != nil {
 		return err
 	}
 	if outage.Pending() {
@@ -91,34 +76,34 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 	}
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category,
 		"error", f.Message, "until", outage.Until, "since", outage.Since)
-	view := o.breaker.reportProvider(ctx, &f)
-	if view != nil && view.State.At(o.clock()) == session.BreakerIsOpen {
-		return o.breakerOpen(ctx, view)
+	view := r.breaker.reportProvider(ctx, &f)
+	if view != nil && view.State.At(r.Clock()) == session.BreakerIsOpen {
+		return r.breakerOpen(ctx, view)
 	}
 	return nil
 }
 
-// wait waits until an attempt in an outage may continue. In a short outage it keeps the agent's
+// waitInOutage waits until an attempt in an outage may continue. In a short outage it keeps the agent's
 // slot. In a longer one it returns a RecoverableError, which frees the slot; Temporal starts the
 // next execution after the wait. over: the team's patience is over, and people are not notified
 // yet.
-func (o *outageWait) wait(ctx context.Context, outage session.Outage) (over bool, err error) {
+func (r *round) waitInOutage(ctx context.Context, outage session.Outage) (over bool, err error) {
 	for {
-		next, left := o.next(outage, o.clock())
+		next, left := r.nextInOutage(outage, r.Clock())
 		switch next {
 		case notifyOrFail:
 			return true, nil
 		case tryAgain:
 			return false, nil
 		case giveSlotBack:
-			if o.signalLongOutage(ctx, &outage) { // the session is informed of a wait without a worker
-				o.breaker.giveBack(ctx)
+			if r.signalLongOutage(ctx, &outage) { // the session is informed of a wait without a worker
+				r.breaker.giveBack(ctx)
 				return false, recoverable(outage.Failure, left)
 			}
 			left = min(left, signalEvery)
 		case keepSlot:
 		}
-		o.exec.setProgress(outage.String())
+		r.exec.setProgress(outage.String())
 		if err := sleepUnlessStopped(ctx, left); err != nil {
 			return false, err
 		}
@@ -139,16 +124,16 @@ const (
 	notifyOrFail
 )
 
-// next decides what the round does about an outage, and how long it waits.
-func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, time.Duration) {
+// nextInOutage decides what the round does about an outage, and how long it waits.
+func (r *round) nextInOutage(outage session.Outage, now time.Time) (outageStep, time.Duration) {
 	if outage.Pending() {
 		if left := outage.Until.Sub(now); left > 0 {
 			return giveSlotBack, left
 		}
 		return tryAgain, 0
 	}
-	patienceEnds := outage.PatienceUntil(o.retry.PatienceOrDefault())
-	if !outage.Noticed && (o.stance == OutageOver || !now.Before(patienceEnds)) {
+	patienceEnds := outage.PatienceUntil(r.session.team.Retry.PatienceOrDefault())
+	if !outage.Noticed && (r.in.Outage == OutageOver || !now.Before(patienceEnds)) {
 		return notifyOrFail, 0
 	}
 	until := outage.Until
@@ -156,7 +141,7 @@ func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, tim
 		until = patienceEnds
 	}
 	left := until.Sub(now)
-	lasts := until.Sub(outage.Since) >= cmp.Or(o.hold, holdSlot)
+	lasts := until.Sub(outage.Since) >= cmp.Or(r.HoldSlot, holdSlot)
 	switch {
 	case left <= 0:
 		return tryAgain, 0
@@ -169,45 +154,45 @@ func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, tim
 // signalLongOutage signals an outage that lasts to the session, so that a session that ends can
 // end the round's wait. It also signals another cause later, for the notice to people. It returns
 // false if the signal must be repeated.
-func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outage) bool {
-	now, cause := o.clock().UTC(), outage.Failure.Category
-	if o.signals == nil || outage.Signalled == cause || outage.Signalled != "" && now.Sub(outage.SignalledAt) < noticeEvery {
+func (r *round) signalLongOutage(ctx context.Context, outage *session.Outage) bool {
+	now, cause := r.Clock().UTC(), outage.Failure.Category
+	if r.Signals == nil || outage.Signalled == cause || outage.Signalled != "" && now.Sub(outage.SignalledAt) < noticeEvery {
 		return true
 	}
-	o.exec.background.Wait() // the end of an earlier outage is signalled first
+	r.exec.background.Wait() // the end of an earlier outage is signalled first
 	news := OutageNews{Since: outage.Since, Failure: session.AttemptFailure{Category: cause, Message: outage.Failure.Message}}
-	if err := o.signal(ctx, news); err != nil {
+	if err := r.signalOutage(ctx, news); err != nil {
 		activity.GetLogger(ctx).Warn("the session could not be notified of a wait", "error", err)
 		return false
 	}
 	outage.Signalled, outage.SignalledAt = cause, now
-	o.rows.change(func(l *session.RoundLog) {
+	r.rows.change(func(l *session.RoundLog) {
 		told := *outage
 		l.Outage = &told
 	})
-	o.rows.tryPut(ctx, "the session's notification is not recorded yet") // it may be signalled again
+	r.rows.tryPut(ctx, "the session's notification is not recorded yet") // it may be signalled again
 	return true
 }
 
-// signal signals once that an outage lasts or is over.
-func (o *outageWait) signal(ctx context.Context, news OutageNews) error {
+// signalOutage signals once that an outage lasts or is over.
+func (r *round) signalOutage(ctx context.Context, news OutageNews) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalLimit)
 	defer cancel()
-	news.AssignmentID, news.RoundReport = o.exec.id, o.report()
-	return o.signals.Outage(bounded, news)
+	news.AssignmentID, news.RoundReport = r.exec.id, r.report()
+	return r.Signals.Outage(bounded, news)
 }
 
 // breakerOpen returns the error of a round whose breaker is open.
-func (o *outageWait) breakerOpen(ctx context.Context, view *breaker.View) error {
-	now, patience := o.clock().UTC(), o.retry.PatienceOrDefault()
-	t := BreakerStop{Breaker: o.breaker.settings, Wait: view.Status().WaitFor(now)}
-	if t.Outage = o.rows.outage(); t.Outage != nil {
+func (r *round) breakerOpen(ctx context.Context, view *breaker.View) error {
+	now, patience := r.Clock().UTC(), r.session.team.Retry.PatienceOrDefault()
+	t := BreakerStop{Breaker: r.breaker.settings, Wait: view.Status().WaitFor(now)}
+	if t.Outage = r.rows.outage(); t.Outage != nil {
 		t.Outage.Failure.Output = ""
 		t.PatienceUntil = t.Outage.PatienceUntil(patience)
 	} else if patience > 0 && view.State.Forced == nil {
 		t.PatienceUntil = now.Add(patience.Std())
 	}
-	if err := o.rows.recordNotBegun(ctx); err != nil {
+	if err := r.rows.recordNotBegun(ctx); err != nil {
 		return err
 	}
 	return temporal.NewApplicationErrorWithOptions(
@@ -215,29 +200,29 @@ func (o *outageWait) breakerOpen(ctx context.Context, view *breaker.View) error 
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{t}})
 }
 
-// end ends the outage, if there is one. answered: the provider has just answered.
-func (o *outageWait) end(ctx context.Context, answered bool) {
-	outage := o.rows.outage()
+// endOutage ends the outage, if there is one. answered: the provider has just answered.
+func (r *round) endOutage(ctx context.Context, answered bool) {
+	outage := r.rows.outage()
 	if outage == nil {
 		return
 	}
 	activity.GetLogger(ctx).Info("the wait for the "+outage.Failure.Category.Awaited()+" is over", "away_since", outage.Since,
 		"waits",
 		outage.Tries)
-	o.rows.change(func(l *session.RoundLog) { l.Outage = nil })
-	o.rows.tryPut(ctx, "the end of the outage is not recorded yet")
-	o.exec.background.Go(func() { o.announceEnd(ctx, *outage, answered) })
+	r.rows.change(func(l *session.RoundLog) { l.Outage = nil })
+	r.rows.tryPut(ctx, "the end of the outage is not recorded yet")
+	r.exec.background.Go(func() { r.announceOutageEnd(ctx, *outage, answered) })
 }
 
-// announceEnd reports the end of an outage to the breaker, and to the workflow if the outage was
+// announceOutageEnd reports the end of an outage to the breaker, and to the workflow if the outage was
 // signalled. The end of the round also reports it to the workflow.
-func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, answered bool) {
+func (r *round) announceOutageEnd(ctx context.Context, outage session.Outage, answered bool) {
 	if answered {
-		o.breaker.providerBack(ctx)
+		r.breaker.providerBack(ctx)
 	}
-	for wanted := (outage.Signalled != "" || outage.Noticed) && o.signals != nil; wanted; wanted = sleepUnlessStopped(ctx,
+	for wanted := (outage.Signalled != "" || outage.Noticed) && r.Signals != nil; wanted; wanted = sleepUnlessStopped(ctx,
 		signalEvery) == nil {
-		err := o.signal(ctx, OutageNews{Over: true})
+		err := r.signalOutage(ctx, OutageNews{Over: true})
 		if err == nil {
 			return
 		}
@@ -246,11 +231,11 @@ func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, ans
 }
 
 // filesCleared notes that the files of an attempt in an outage were removed.
-func (o *outageWait) filesCleared(ctx context.Context) {
-	if outage := o.rows.outage(); outage != nil && outage.FilesInPlace {
+func (r *round) filesCleared(ctx context.Context) {
+	if outage := r.rows.outage(); outage != nil && outage.FilesInPlace {
 		outage.FilesInPlace = false
-		o.rows.change(func(l *session.RoundLog) { l.Outage = outage })
-		o.rows.tryPut(ctx, "the removal of the agent's files is not recorded yet")
+		r.rows.change(func(l *session.RoundLog) { l.Outage = outage })
+		r.rows.tryPut(ctx, "the removal of the agent's files is not recorded yet")
 	}
 }
 

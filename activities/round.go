@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
-	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // Rounds does the rounds of assignments on a worker that offers their agent.
@@ -53,7 +52,7 @@ const maxShortWait = 5 * time.Second
 // round is an execution of a round's activity: Temporal starts one for each attempt, and
 // after a lost worker.
 type round struct {
-	deps    *Rounds
+	*Rounds
 	in      RoundInput
 	session sessionContext
 	// agent is the agent of the round: the persona's, or a substitute.
@@ -61,7 +60,7 @@ type round struct {
 	exec    *execution
 	rows    *roundRows
 	breaker *agentBreaker
-	outage  *outageWait
+	checks  checks
 	// spender books the round's calls; nil until the round is open. Heartbeats read it as paying.
 	spender *spender
 	paying  atomic.Pointer[spender]
@@ -90,7 +89,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 	e := rs.newExecution(ctx, in.AssignmentID)
 	defer e.dir.releaseLayers()
 	defer e.background.Wait()
-	r := &round{deps: rs, in: in, exec: e, rows: newRoundRows(e, rs.State, in)}
+	r := &round{Rounds: rs, in: in, exec: e, rows: newRoundRows(e, rs.State, in)}
 	work, end := e.start(ctx, rs.Heartbeats, r.heartbeat)
 	defer end()
 	unlock, err := e.acquireLock(work)
@@ -126,45 +125,36 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 // load reads the session and the state of earlier executions of the round. It returns the
 // round's result if the rows have one.
 func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err error) {
-	rs, e := r.deps, r.exec
+	e := r.exec
 	r.session, err = fromStore(ctx, e.retryStore, func() (s sessionContext, err error) {
-		if r.in.Beside, err = r.in.Beside.load(ctx, rs.Files); err != nil {
+		if r.in.Beside, err = r.in.Beside.load(ctx, r.Files); err != nil {
 			return s, err
 		}
-		return loadSessionContext(ctx, rs.Sessions, r.in.Head)
+		return loadSessionContext(ctx, r.Sessions, r.in.Head)
 	})
 	if err != nil {
 		return nil, err
 	}
 	r.agent = cmp.Or(r.in.Agent, r.session.team.Personas[r.in.Persona].Agent)
-	if recorded, err = r.rows.load(ctx, r.session, r.agent, rs.Clock().UTC()); err != nil {
+	if recorded, err = r.rows.load(ctx, r.session, r.agent, r.Clock().UTC()); err != nil {
 		return nil, err
 	}
+	r.checks = checks{e, r.Files, r.session}
 	r.breaker = &agentBreaker{
-		port: rs.Breakers, settings: rs.Agents.Breaker(r.agent), rows: r.rows, perCall: len(rs.Agents.Offered(r.agent).Gateway) > 0,
-		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)), clock: rs.Clock,
+		port: r.Breakers, settings: r.Agents.Breaker(r.agent), rows: r.rows, perCall: len(r.Agents.Offered(r.agent).Gateway) > 0,
+		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)), clock: r.Clock,
 		setProgress: e.setProgress,
 	}
-	r.outage = &outageWait{
-		exec: e, rows: r.rows, breaker: r.breaker, signals: rs.Signals, retry: r.session.team.Retry, stance: r.in.Outage,
-		hold:  rs.HoldSlot,
-		clock: rs.Clock, random: rs.Random, report: r.report,
-	}
-	e.dir.cleared = r.outage.filesCleared
+	e.dir.cleared = r.filesCleared
 	return recorded, nil
 }
 
 // openSpender reads the assignment's calls for those of the round.
 func (r *round) openSpender(ctx context.Context) error {
-	ports, e := r.deps, r.exec
-	observer := &callObserver{observer: e.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
-	r.spender = &spender{
-		files: ports.Files, state: ports.State, observer: observer, round: r, setProgress: e.setProgress, retryState: e.retryStore,
-		of: state.Assignment{Key: r.session.key, AssignmentID: r.in.AssignmentID}, team: r.session.team, waits: e.waits,
-		clock: ports.Clock,
-		agent: r.agent, free: r.in.Free, fence: r.rows.opened.Fence, answersFrom: r.rows.opened.Order.AnswersFrom,
-	}
-	calls, err := r.spender.load(ctx, lostCalls{ports.State, ports.Sessions, ports.Agents, ports.WorkDirs, r.rows.endedCost()})
+	r.spender = &spender{round: r, observer: &callObserver{
+		observer: r.exec.observer, agents: r.Agents, team: r.session.team.Name, session: r.session.key.Session,
+	}}
+	calls, err := r.spender.load(ctx, lostCalls{r.State, r.Sessions, r.Agents, r.WorkDirs, r.rows.endedCost()})
 	r.paying.Store(r.spender)
 	if err != nil {
 		return err
@@ -179,7 +169,7 @@ func (r *round) openSpender(ctx context.Context) error {
 func (r *round) heartbeat() Heartbeat {
 	beat := Heartbeat{Attempt: len(r.rows.snapshot().Attempts) + 1, Progress: r.exec.progressNow(), Waits: r.exec.waits.Waiting()}
 	if s := r.paying.Load(); s != nil && r.in.Supplied == "" {
-		beat.Agent, beat.Spent = s.agent, s.spent()
+		beat.Agent, beat.Spent = r.agent, s.spent()
 	}
 	return beat
 }
@@ -192,14 +182,14 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	}
 	open, err := r.breaker.allow(ctx)
 	if open != nil {
-		err = r.outage.breakerOpen(ctx, open)
+		err = r.breakerOpen(ctx, open)
 	}
 	if err != nil {
 		return result, false, r.interrupted(ctx, err)
 	}
 	defer r.breaker.keepLease(ctx)()
-	started := r.deps.Clock().UTC() // of an attempt that fails before it begins
-	attempt := r.nextAttempt()
+	started := r.Clock().UTC() // of an attempt that fails before it begins
+	attempt := &attempt{round: r}
 	work, end, err := r.runObserved(ctx, attempt)
 	attempt.storeConversation(ctx, end)
 	if !end.elsewhere {
@@ -210,8 +200,8 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	}
 	failure, failed := asFailure(err)
 	switch {
-	case failed && ctx.Err() == nil && r.outage.maySitOut(*failure):
-		err := r.outage.begin(ctx, maskedFailure(r.deps.Agents, *failure), end.dir.Tree != "", end.files)
+	case failed && ctx.Err() == nil && r.waitsOut(*failure):
+		err := r.beginOutage(ctx, maskedFailure(r.Agents, *failure), end.dir.Tree != "", end.files)
 		return result, err == nil, r.interrupted(ctx, err)
 	case err != nil:
 		return result, false, r.failed(ctx, end, err, started)
@@ -222,21 +212,12 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	return r.done(ctx, *work), false, nil
 }
 
-// nextAttempt returns the next attempt of the round.
-func (r *round) nextAttempt() *attempt {
-	return &attempt{
-		exec: r.exec, files: r.deps.Files, checks: checks{r.exec, r.deps.Files, r.session}, rows: r.rows, spender: r.spender,
-		breaker: r.breaker,
-		session: r.session, in: r.in, clock: r.deps.Clock,
-	}
-}
-
 // waitBeforeAttempt waits between two attempts if Temporal has not: its execution timed out, or its
 // worker was lost. For a long wait it returns a RecoverableError, because the round holds a slot of
 // its agent.
 func (r *round) waitBeforeAttempt(ctx context.Context) error {
 	if o := r.rows.outage(); o != nil {
-		over, err := r.outage.wait(ctx, *o)
+		over, err := r.waitInOutage(ctx, *o)
 		if over {
 			return r.patienceOver(ctx, *o)
 		}
@@ -252,7 +233,7 @@ func (r *round) waitBeforeAttempt(ctx context.Context) error {
 		return nil // a substitute need not wait for the agent that failed
 	}
 	wait := r.wait(last.Failure, n)
-	left := min(wait, last.EndedAt.Add(wait).Sub(r.deps.Clock())) // clocks differ
+	left := min(wait, last.EndedAt.Add(wait).Sub(r.Clock())) // clocks differ
 	switch {
 	case left <= 0:
 		return nil
@@ -281,7 +262,7 @@ func (r *round) refusal() *failures.Failure {
 			return &last
 		}
 	}
-	if inARow := log.Lost - log.LostAtProgress; r.deps.LostLimit > 0 && inARow >= r.deps.LostLimit {
+	if inARow := log.Lost - log.LostAtProgress; r.LostLimit > 0 && inARow >= r.LostLimit {
 		return failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during this work", inARow)
 	}
 	return nil
@@ -300,10 +281,10 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	if r.canRaiseBudget(*failure) {
 		return r.budgetSpent(ctx, *failure)
 	}
-	f := maskedFailure(r.deps.Agents, *failure)
+	f := maskedFailure(r.Agents, *failure)
 	attempts := r.countAttempt(ctx, f, session.AttemptReport{
 		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Files: end.files, Diff: r.diff(ctx, end.files),
-		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log),
+		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.Files, r.Agents, end.outcome.Log),
 	})
 	if attempts >= r.maxAttempts() || !f.RetryAttempt() {
 		return r.giveUp(ctx, f)
@@ -317,11 +298,11 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 // countAttempt adds a failed attempt to the round's log, and returns their number.
 func (r *round) countAttempt(ctx context.Context, f failures.Failure, report session.AttemptReport) (attempts int) {
 	if !f.MayPass() {
-		r.outage.end(ctx, false)
+		r.endOutage(ctx, false)
 	}
 	r.rows.change(func(l *session.RoundLog) {
 		attempts = len(l.Attempts) + 1
-		report.Attempt, report.Failure, report.EndedAt = attempts, f, r.deps.Clock().UTC()
+		report.Attempt, report.Failure, report.EndedAt = attempts, f, r.Clock().UTC()
 		l.Continue(report.EndedAt)
 		if !l.AttemptAt.IsZero() {
 			report.StartedAt = l.AttemptAt
@@ -362,7 +343,7 @@ func (r *round) canRaiseBudget(f failures.Failure) bool {
 func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 	r.rows.change(func(l *session.RoundLog) {
 		l.AtWork = false
-		l.Pause(r.deps.Clock().UTC(), f)
+		l.Pause(r.Clock().UTC(), f)
 	})
 	if err := r.rows.write(ctx); err != nil {
 		return r.interrupted(ctx, err)
@@ -395,14 +376,14 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 // succeed records the result before it is returned to Temporal.
 func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
 	log := r.rows.snapshot()
-	result.Summary = textfmt.Shorten(r.deps.Agents.Mask(end.outcome.Summary), session.MaxSummary)
+	result.Summary = textfmt.Shorten(r.Agents.Mask(end.outcome.Summary), session.MaxSummary)
 	result.LeftOut = end.outcome.LeftOut
 	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
 	result.From = end.from
 	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
 	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
-	result.StartedAt, result.EndedAt = log.AttemptAt, r.deps.Clock().UTC()
-	result.Log = storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log)
+	result.StartedAt, result.EndedAt = log.AttemptAt, r.Clock().UTC()
+	result.Log = storeLog(ctx, r.Files, r.Agents, end.outcome.Log)
 	if err := r.rows.recordResult(ctx, result); err != nil {
 		return err
 	}
@@ -445,12 +426,12 @@ func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 	if files == "" || files == r.in.Input {
 		return ""
 	}
-	text, err := r.deps.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
+	text, err := r.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("the next attempt does not get the changes of this one", "error", err)
 		return ""
 	}
-	return storeLog(ctx, r.deps.Files, r.deps.Agents, []byte(text))
+	return storeLog(ctx, r.Files, r.Agents, []byte(text))
 }
 
 // callEnded notes that the agent's process has ended.
@@ -459,6 +440,6 @@ func (r *round) callEnded() { r.exec.dir.idle() }
 // callBooked ends an outage if the call has an answer: that is progress.
 func (r *round) callBooked(ctx context.Context, answered bool) {
 	if answered {
-		r.outage.end(ctx, true)
+		r.endOutage(ctx, true)
 	}
 }

@@ -94,7 +94,7 @@ func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFact
 		agent:        a.rows.agent,
 		conversation: a.exec.agents.Offered(a.rows.agent).Conversation,
 		outage:       a.rows.outage(), former: a.formerWork(ctx),
-		intact: func(manifest spec.Digest) bool { return a.files.Intact(ctx, manifest) == nil },
+		intact: func(manifest spec.Digest) bool { return a.Files.Intact(ctx, manifest) == nil },
 	}
 	if f.conversation == spec.InDirectory {
 		f.findConversation(a)

@@ -16,7 +16,7 @@ import (
 // takeSupplied ends a round with a person's files. Only other files can fix a failure, so there
 // is one attempt.
 func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
-	started := r.deps.Clock().UTC()
+	started := r.Clock().UTC()
 	if attempts := r.rows.snapshot().Attempts; len(attempts) > 0 { // an execution before this one has come to its end
 		return session.RoundResult{}, r.supplyRefused(attempts[0].Failure)
 	}
@@ -25,8 +25,8 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	}
 	result, end, err := r.suppliedWhenPossible(ctx)
 	if err == nil {
-		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log), started,
-			r.deps.Clock().UTC()
+		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.Files, r.Agents, end.outcome.Log), started,
+			r.Clock().UTC()
 		if err := r.rows.recordResult(ctx, result); err != nil {
 			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
@@ -46,12 +46,12 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 // suppliedWhenPossible tries the files again while the host fails, which says nothing about them.
 func (r *round) suppliedWhenPossible(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
-		result, end, err := r.nextAttempt().supplied(ctx)
+		result, end, err := (&attempt{round: r}).supplied(ctx)
 		f, ok := asFailure(err)
 		if !ok || !f.MayPass() || ctx.Err() != nil {
 			return result, end, err
 		}
-		r.exec.setProgress(textfmt.Shorten(maskedFailure(r.deps.Agents, *f).Message, session.MaxMessage))
+		r.exec.setProgress(textfmt.Shorten(maskedFailure(r.Agents, *f).Message, session.MaxMessage))
 		if err := sleep(ctx, wait); err != nil {
 			return nil, end, err
 		}
@@ -81,7 +81,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 			"none of the supplied files differs from the input of %s; supply files that it would create or change", a.in.AssignmentID)
 	}
 	if len(contract.Checks) > 0 {
-		if err := a.rows.noteStart(ctx, time.Time{}, a.clock().UTC(), false, session.Basis{Input: a.in.Input}); err != nil {
+		if err := a.rows.noteStart(ctx, time.Time{}, a.Clock().UTC(), false, session.Basis{Input: a.in.Input}); err != nil {
 			return nil, end, err
 		}
 	}
@@ -105,7 +105,7 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 	err = a.exec.retryStore(ctx, func() error {
 		tree := a.in.Supplied
 		if !a.in.SuppliedWhole {
-			laid, err := a.files.Overlay(ctx, a.in.Input, tree)
+			laid, err := a.Files.Overlay(ctx, a.in.Input, tree)
 			if err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		if err := a.exec.dir.workDirs.ForgetLayers(dir); err != nil {
 			return err
 		}
-		if err := a.files.Materialise(ctx, tree, dir.Tree); err != nil {
+		if err := a.Files.Materialise(ctx, tree, dir.Tree); err != nil {
 			return err
 		}
 		return a.exec.agents.Forget(dir)
@@ -133,11 +133,11 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 
 // refuseSupplied records the failure of the files, and ends the round.
 func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end attemptEnd, started time.Time) error {
-	f = maskedFailure(r.deps.Agents, f)
+	f = maskedFailure(r.Agents, f)
 	f.Final = true
 	report := session.AttemptReport{
 		Attempt: 1, Failure: f, From: failures.FromFiles, Files: end.files, Diff: r.diff(ctx, end.files),
-		StartedAt: started, EndedAt: r.deps.Clock().UTC(), Log: storeLog(ctx, r.deps.Files, r.deps.Agents, end.outcome.Log),
+		StartedAt: started, EndedAt: r.Clock().UTC(), Log: storeLog(ctx, r.Files, r.Agents, end.outcome.Log),
 	}
 	r.rows.change(func(l *session.RoundLog) {
 		l.Attempts, l.AtWork, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
