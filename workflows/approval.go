@@ -85,6 +85,8 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 	if err != nil || s.ending.stopping() {
 		return cmp.Or(err, errStopped) // the session ends, or the phase is done again
 	}
+	p.deciding = true
+	defer func() { p.deciding = false }()
 	if r.Answer.Action == session.AnswerReject {
 		return s.reject(ctx, p, r)
 	}

@@ -52,3 +52,16 @@ func TestCancellingASessionIsNoApproval(t *testing.T) {
 	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 	require.Empty(t, s.marked)
 }
+
+// TestAnAnswerIsStoredBeforeTheNextPhaseStarts: the next phase starts from the checkpoint that has the answer, because a worker
+// may be lost between the two.
+func TestAnAnswerIsStoredBeforeTheNextPhaseStarts(t *testing.T) {
+	t.Parallel()
+	team := leaves()
+	team.Phases[1].Needs = []string{"left"}
+	s := &stage{team: team, course: session.Course{PauseAfter: []string{"left"}}}
+	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerApprove}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"left/a.1", "right/b.1"}, s.order())
+	require.EqualValues(t, "head-left.approval.1-default-", s.rounds[1].Head)
+}

@@ -49,8 +49,10 @@ type phase struct {
 	// cancel cancels its running work; nil if none runs. recalled: its work is being cancelled, to be repeated.
 	cancel   workflow.CancelFunc
 	recalled bool
-	// approval is the open request for its approval; nil if there is none.
+	// approval is the open request for its approval; nil if there is none. deciding: a person has answered it, and the answer
+	// is in no checkpoint yet.
 	approval *request
+	deciding bool
 }
 
 // mergeConflict has the conflicts of concurrent phases, in the input of a phase that
@@ -138,11 +140,12 @@ func (s *schedule) waiting() (out []*phase) {
 // open reports whether a phase is at work, may start, or waits for a person.
 func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) }
 
-// heldBack reports whether a phase depends on one that has yet to be approved.
+// heldBack reports whether a phase depends on one that has yet to be approved. After the answer it starts when the answer is in
+// a checkpoint.
 func (s *schedule) heldBack(p *phase) bool {
 	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
 		above := s.byName[name]
-		return above.approval != nil || above.Unapproved
+		return above.approval != nil || above.Unapproved || above.deciding
 	})
 }
 
