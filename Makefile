@@ -181,9 +181,8 @@ simulate-faults: ## put mended faults back one at a time, and tell how many seed
 	@$(GO) test -count=1 -timeout 0 -v -run '^TestFaultsAreFound$$' ./internal/testkit/simulator -args -simulate.faults -simulate.seeds 1000
 
 .PHONY: histories
-histories: build ## record the histories that the replay tests of workflows and breaker replay
+histories: build ## record the histories that the replay test of workflows replays
 	@$(GO) test -count=1 ./worker/service -args -histories $(CURDIR)/workflows/testdata/histories
-	@$(GO) test -count=1 ./breaker -args -histories $(CURDIR)/breaker/testdata/histories
 
 PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
 VERSION ?=

@@ -25,9 +25,6 @@ const (
 	AdvanceName Name = "advance-session"
 	// AwaitBreakerName waits for a breaker; see [BreakerWaits.Await].
 	AwaitBreakerName Name = "await-breaker"
-	// ReportBreakerName delivers delayed reports to breakers; see
-	// [Reports.Report].
-	ReportBreakerName Name = "report-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
 	// MarkName writes the session's status, and answers of people; see [Boundaries.Mark].
@@ -274,8 +271,6 @@ type AdvanceInput struct {
 	Completes bool `json:"completes,omitempty"`
 	// AwaitsApproval: the session waits for a person's answer after this phase.
 	AwaitsApproval bool `json:"awaits_approval,omitempty"`
-	// Unreported are outcomes of rounds that breakers have not received yet.
-	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 }
 
 // Advanced is the new checkpoint and the inputs of the next phases.
@@ -288,8 +283,6 @@ type Advanced struct {
 	// of these, with the later version of each conflict.
 	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
-	// Unreported are the reports of the input that could not be delivered.
-	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 	// Files is a short list of the phase's files, if the phase awaits an approval.
 	Files string `json:"files,omitempty"`
 }

@@ -22,9 +22,6 @@ type Boundaries struct {
 	// Programs reads in WorkDirs the usage of calls that were cut off; nil: nobody does.
 	Programs ProgramUsage
 	WorkDirs WorkDirs
-	// Breakers receives reports of earlier rounds that were not delivered; nil: there are no
-	// breakers.
-	Breakers Breakers
 	// Observer records sessions that end.
 	Observer Observer
 	Clock    Clock
@@ -73,9 +70,6 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	activity.GetLogger(ctx).Info("phase completed", "checkpoint", out.Head)
 	if completes {
 		b.ended(ctx, in.Status)
-	}
-	if len(in.Unreported) > 0 {
-		out.Unreported = deliverAll(ctx, b.Breakers, in.Unreported)
 	}
 	return out, nil
 }

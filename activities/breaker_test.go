@@ -1,10 +1,8 @@
 package activities_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -19,84 +17,73 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// breakers is one breaker in memory, which is silent while err is set.
+// breakers are those of the desk's store. While err is set, they take no report.
 type breakers struct {
-	mu      sync.Mutex
-	state   breaker.State
-	err     error
-	seen    map[string]bool
-	reports []session.BreakerReport
-	leases  int
-}
+	*breaker.Breakers
+	d *desk
 
-func (b *breakers) apply(given spec.Breaker, e breaker.Event) breaker.Answer {
-	var effect breaker.Effect
-	b.state, effect = breaker.Apply(b.state, given, e, time.Now().UTC(), 0)
-	return breaker.Answer{Effect: effect, View: breaker.View{Name: given.Name, Settings: given, State: b.state}}
-}
-
-func (b *breakers) Read(_ context.Context, name string) (breaker.View, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return breaker.View{Name: name, State: b.state}, nil
+	mu  sync.Mutex
+	err error
 }
 
 func (b *breakers) Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := cmp.Or(b.err, ctx.Err()); err != nil {
+	err := b.err
+	b.err = nil
+	b.mu.Unlock()
+	if err != nil {
 		return breaker.Answer{}, err
 	}
-	b.reports = append(b.reports, r)
-	if b.seen[r.ID] {
-		return breaker.Answer{Effect: breaker.Ignored}, nil
-	}
-	if b.seen == nil {
-		b.seen = map[string]bool{}
-	}
-	b.seen[r.ID] = true
-	return b.apply(r.Breaker, r), nil
+	return b.Breakers.Report(ctx, r)
 }
 
-func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil {
-		return breaker.Answer{}, b.err
-	}
-	answer := b.apply(given, breaker.AcquireRequest{Holder: holder})
-	if answer.Effect == breaker.Leased {
-		b.leases++
-	}
-	return answer, nil
+// now is the breaker of the desk's agent.
+func (b *breakers) now() session.BreakerStatus {
+	b.d.t.Helper()
+	s, err := b.Read(b.d.t.Context(), "a")
+	require.NoError(b.d.t, err)
+	return s
 }
 
-func (b *breakers) Renew(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.apply(given, breaker.RenewRequest{Holder: holder}), b.err
+// set changes the breaker.
+func (b *breakers) set(change func(*session.BreakerStatus)) {
+	b.d.t.Helper()
+	require.NoError(b.d.t, b.State.ChangeBreaker(b.d.t.Context(), "a", "",
+		func(s session.BreakerStatus, _ time.Time) (session.BreakerStatus, bool) {
+			change(&s)
+			return s, true
+		}))
 }
 
-func open(d time.Duration) breaker.State {
-	return breaker.State{Open: true, OpenUntil: time.Now().UTC().Add(d), Generation: 1, Trips: 1, Failures: 5}
+// open opens the breaker for some time, which may be over.
+func (b *breakers) open(d time.Duration) {
+	b.d.t.Helper()
+	b.set(func(s *session.BreakerStatus) {
+		s.State, s.OpenUntil, s.Generation, s.Trips, s.Failures = session.BreakerIsOpen, new(time.Now().UTC().Add(d)), 1, 1, 5
+	})
+}
+
+// withBreaker gives the agent of the desk a breaker.
+func (d *desk) withBreaker() *breakers {
+	b := &breakers{Breakers: &breaker.Breakers{State: d.store.State}, d: d}
+	d.breakers = b
+	return b
 }
 
 func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	b := &breakers{state: breaker.State{Failures: 3}}
-	d.breakers = b
+	b := d.withBreaker()
+	b.set(func(s *session.BreakerStatus) { s.Failures = 3 })
 	_, err := d.round()
 	require.NoError(t, err)
-	require.Len(t, b.reports, 1)
-	require.Zero(t, b.state.Failures)
+	require.Zero(t, b.now().Failures)
 
 	d = newDesk(t)
-	quiet := &breakers{}
-	d.breakers = quiet
+	quiet := d.withBreaker()
 	_, err = d.round()
 	require.NoError(t, err)
-	require.Empty(t, quiet.reports)
+	require.Equal(t, session.NewBreaker("a"), quiet.now(), "nothing is written")
 }
 
 func final(c failures.Category) func(context.Context, session.Job) (session.Outcome, error) {
@@ -107,49 +94,27 @@ func final(c failures.Category) func(context.Context, session.Job) (session.Outc
 	}
 }
 
-func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
+// TestOutcomeIsReportedWhenTheStoreIsBack: a round ends when its breaker knows how.
+func TestOutcomeIsReportedWhenTheStoreIsBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	b := &breakers{err: errors.New("nobody answers")}
-	d.breakers, d.agents.run = b, final(failures.Timeout)
+	b := d.withBreaker()
+	b.err, d.agents.run = errors.New("the database is away"), final(failures.Timeout)
 	_, err := d.round()
-	var failure activities.RoundFailure
-	require.NoError(t, requireType(t, err, session.UnrecoverableError).Details(&failure))
-	require.NotNil(t, failure.Unreported)
-
-	d = newDesk(t)
-	d.breakers = b
-	b.state.Failures = 2
-	result, err := d.round()
-	require.NoError(t, err)
-	require.NotNil(t, result.Unreported)
-	require.Nil(t, d.record().Rounds[0].Result.Unreported, "the record is not the place for it")
-
-	reports := &activities.Reports{Breakers: b}
-	var left []session.BreakerReport
-	d.execute(reports.Report, []session.BreakerReport{*failure.Unreported}, &left)
-	require.Len(t, left, 1)
-	b.err = nil
-	var none []session.BreakerReport
-	d.execute(reports.Report, []session.BreakerReport{*failure.Unreported}, &none)
-	require.Empty(t, none)
-	require.Equal(t, 3, b.state.Failures)
-}
-
-func (d *desk) waits(b activities.Breakers) *activities.BreakerWaits {
-	return &activities.BreakerWaits{Breakers: b, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
+	requireType(t, err, session.UnrecoverableError)
+	require.Equal(t, 1, b.now().Failures)
 }
 
 // TestWaitThatNobodyWantsTakesNoLease: its session has ended it, and the activity has yet to
 // hear of that.
 func TestWaitThatNobodyWantsTakesNoLease(t *testing.T) {
 	t.Parallel()
-	b := &breakers{state: open(-time.Second)}
-	waits := newDesk(t).waits(b)
-	waits.Heartbeats = &beats{answer: activities.ErrUnwanted}
+	b := newDesk(t).withBreaker()
+	b.open(-time.Second)
+	waits := &activities.BreakerWaits{Breakers: b, Clock: time.Now, Heartbeats: &beats{answer: activities.ErrUnwanted}}
 	_, err := await(waits, make(chan struct{}))
 	requireType(t, err, session.HandedOver)
-	require.Zero(t, b.leases)
+	require.Empty(t, b.now().Probes)
 }
 
 func await(waits *activities.BreakerWaits, stop chan struct{}) (activities.Awaited, error) {

@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -76,9 +75,9 @@ func (r *round) beginOutage(ctx context.Context, f failures.Failure, filled bool
 	}
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category,
 		"error", f.Message, "until", outage.Until, "since", outage.Since)
-	view := r.breaker.reportProvider(ctx, &f)
-	if view != nil && view.State.At(r.Clock()) == session.BreakerIsOpen {
-		return r.breakerOpen(ctx, view)
+	open := r.breaker.reportProvider(ctx, &f)
+	if open != nil && open.At(r.Clock()).State == session.BreakerIsOpen {
+		return r.breakerOpen(ctx, open)
 	}
 	return nil
 }
@@ -183,13 +182,13 @@ func (r *round) signalOutage(ctx context.Context, news OutageNews) error {
 }
 
 // breakerOpen returns the error of a round whose breaker is open.
-func (r *round) breakerOpen(ctx context.Context, view *breaker.View) error {
+func (r *round) breakerOpen(ctx context.Context, open *session.BreakerStatus) error {
 	now, patience := r.Clock().UTC(), r.session.team.Retry.PatienceOrDefault()
-	t := BreakerStop{Breaker: r.breaker.settings, Wait: view.Status().WaitFor(now)}
+	t := BreakerStop{Breaker: r.breaker.settings, Wait: open.WaitFor(now)}
 	if t.Outage = r.rows.outage(); t.Outage != nil {
 		t.Outage.Failure.Output = ""
 		t.PatienceUntil = t.Outage.PatienceUntil(patience)
-	} else if patience > 0 && view.State.Forced == nil {
+	} else if patience > 0 && open.Forced == nil {
 		t.PatienceUntil = now.Add(patience.Std())
 	}
 	if err := r.rows.recordNotBegun(ctx); err != nil {

@@ -102,7 +102,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 	case err != nil:
 		return result, executionEnd(work, err)
 	case recorded != nil:
-		return r.done(work, *recorded), nil
+		return r.done(work, *recorded)
 	}
 	e.dir.openIfLow()
 	if err := r.openSpender(work); err != nil {
@@ -141,9 +141,9 @@ func (r *round) load(ctx context.Context) (recorded *session.RoundResult, err er
 	}
 	r.checks = checks{e, r.Files, r.session}
 	r.breaker = &agentBreaker{
-		port: r.Breakers, settings: r.Agents.Breaker(r.agent), rows: r.rows, perCall: len(r.Agents.Offered(r.agent).Gateway) > 0,
-		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)), clock: r.Clock,
-		setProgress: e.setProgress,
+		port: r.Breakers, settings: r.Agents.Breaker(r.agent), rows: r.rows, retryStore: e.retryStore, clock: r.Clock,
+		perCall:  len(r.Agents.Offered(r.agent).Gateway) > 0,
+		activity: activityKey(e.info), holder: cmp.Or(r.in.Lease.Holder, activityKey(e.info)),
 	}
 	e.dir.cleared = r.filesCleared
 	return recorded, nil
@@ -209,7 +209,8 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	if err := r.succeed(ctx, work, end); err != nil {
 		return result, false, r.interrupted(ctx, err)
 	}
-	return r.done(ctx, *work), false, nil
+	result, err = r.done(ctx, *work)
+	return result, false, err
 }
 
 // waitBeforeAttempt waits between two attempts if Temporal has not: its execution timed out, or its
@@ -368,9 +369,10 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 	if last {
 		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Failed)
 	}
-	report := RoundFailure{Failure: f, Attempts: log.Failures(), RoundReport: r.report()}
-	report.Unreported = r.breaker.report(ctx, &f)
-	return unrecoverable(report, nil)
+	if err := r.breaker.reportEnd(ctx, &f); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	return unrecoverable(RoundFailure{Failure: f, Attempts: log.Failures(), RoundReport: r.report()}, nil)
 }
 
 // succeed records the result before it is returned to Temporal.
@@ -396,9 +398,8 @@ func (r *round) succeed(ctx context.Context, result *session.RoundResult, end at
 }
 
 // done returns a recorded result for the session, and reports to the breaker.
-func (r *round) done(ctx context.Context, result session.RoundResult) session.RoundResult {
-	result.Unreported = r.breaker.report(ctx, nil)
-	return result
+func (r *round) done(ctx context.Context, result session.RoundResult) (session.RoundResult, error) {
+	return result, r.interrupted(ctx, r.breaker.reportEnd(ctx, nil))
 }
 
 // report is what every end of the activity reports.

@@ -3,9 +3,6 @@ package activities
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -24,8 +21,6 @@ const (
 	// pollLeast and pollMost bound the time between two looks of a wait at its breaker or its budget.
 	pollLeast = 2 * time.Second
 	pollMost  = 5 * time.Second
-	// pollSoon is the shortest time, shortly before the end of the cooldown.
-	pollSoon = 100 * time.Millisecond
 	// waitBeat is how often a wait reports to Temporal, about.
 	waitBeat = 10 * time.Second
 )
@@ -44,8 +39,7 @@ type Awaited struct {
 	Lease session.BreakerPermit `json:"lease,omitzero"`
 }
 
-// BreakerWaits waits for breakers on behalf of sessions. All waits for one breaker in one process share what one of them
-// has read of it.
+// BreakerWaits waits for breakers on behalf of sessions.
 type BreakerWaits struct {
 	Breakers Breakers
 	// Heartbeats reports whether a wait is still wanted that is to get a lease; nil: it is.
@@ -53,38 +47,12 @@ type BreakerWaits struct {
 	Clock      Clock
 	// Random spreads the polls.
 	Random Random
-	Logger *slog.Logger
-
-	mu    sync.Mutex
-	views map[string]*sharedView
-}
-
-// sharedView is a breaker as one of its waits has read it.
-type sharedView struct {
-	// mu is held while the breaker is read or asked for a lease.
-	mu     sync.Mutex
-	view   breaker.View
-	readAt time.Time
-}
-
-// shared returns what is shared of a breaker.
-func (bw *BreakerWaits) shared(name string) *sharedView {
-	bw.mu.Lock()
-	defer bw.mu.Unlock()
-	if bw.views == nil {
-		bw.views = map[string]*sharedView{}
-	}
-	if bw.views[name] == nil {
-		bw.views[name] = &sharedView{}
-	}
-	return bw.views[name]
 }
 
 // Await returns when the breaker is closed, or when it is half-open and this wait
 // has got a lease; the other waits continue. The duration of the wait adds no
 // events to the session's history. A stopping worker hands the wait over.
 func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, error) {
-	shared := bw.shared(in.Breaker.Name)
 	var beaten time.Time
 	for {
 		if now := bw.Clock(); now.Sub(beaten) >= waitBeat {
@@ -94,9 +62,12 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 		if ctx.Err() != nil {
 			return Awaited{}, temporal.NewCanceledError()
 		}
-		awaited, wait, err := bw.look(ctx, shared, &in)
-		if err != nil || wait == 0 {
+		awaited, wait, err := bw.look(ctx, &in)
+		switch {
+		case err == nil && wait == 0, isApplicationError(err):
 			return awaited, err
+		case err != nil:
+			activity.GetLogger(ctx).Warn("a breaker that a session waits for cannot be read", "breaker", in.Breaker.Name, "error", err)
 		}
 		switch err := sleepUnlessStopped(ctx, wait); {
 		case ctx.Err() != nil:
@@ -107,67 +78,40 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 	}
 }
 
-// look reads the breaker, unless another wait has just done so, and asks a half-open one for a lease. It returns how long to
-// wait before the next look; zero: the wait is over.
-func (bw *BreakerWaits) look(ctx context.Context, s *sharedView, in *AwaitInput) (out Awaited, wait time.Duration, err error) {
+// look reads the breaker, and asks a half-open one for a lease. It returns how long to wait before the next look; zero: the wait
+// is over. Waits do not all look at the end of the cooldown: the first one gets the lease, and the others read that.
+func (bw *BreakerWaits) look(ctx context.Context, in *AwaitInput) (out Awaited, wait time.Duration, err error) {
 	wait = bw.Random.between(pollLeast, pollMost)
-	if !s.mu.TryLock() {
-		return out, wait, nil // another wait looks
-	}
-	defer s.mu.Unlock()
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit) // a lease that nobody uses blocks probes
-	defer cancel()
+	s, err := bw.Breakers.Read(ctx, in.Breaker.Name)
 	now := bw.Clock()
-	if now.Sub(s.readAt) >= pollLeast {
-		view, err := bw.Breakers.Read(bounded, in.Breaker.Name)
-		if err != nil {
-			bw.Logger.Warn("a breaker that sessions wait for cannot be read", "breaker", in.Breaker.Name, "error", err)
-			return out, wait, nil
-		}
-		s.view, s.readAt = view, now
-	}
-	status := s.view.Status().At(now)
-	switch {
-	case status.State == session.BreakerClosed:
+	switch s = s.At(now); {
+	case err != nil:
+		return out, wait, err
+	case s.State == session.BreakerClosed:
 		return out, 0, nil
-	case status.State == session.BreakerIsOpen:
-		in.Wait = status.WaitFor(in.Wait.Since)
-		if status.OpenUntil != nil {
-			wait = min(wait, max(status.OpenUntil.Sub(now), pollSoon))
+	case s.State == session.BreakerIsOpen:
+		in.Wait = s.WaitFor(in.Wait.Since)
+		if s.OpenUntil != nil {
+			wait = min(wait, s.OpenUntil.Sub(now)+bw.Random.between(0, pollLeast))
 		}
 		return out, wait, nil
-	case len(status.Probes) >= s.view.Settings.For(in.Breaker.Name).Probes:
+	case len(s.Probes) >= s.Settings.Probes:
 		return out, wait, nil
-	case !bw.wanted(bounded, in.Wait):
+	case !bw.wanted(ctx, in.Wait):
 		return out, 0, newHandedOver(ErrUnwanted)
 	}
-	return bw.probe(ctx, bounded, s, in.Breaker, wait)
-}
-
-// probe asks a half-open breaker for a lease. A wait that has ended meanwhile gives it back.
-func (bw *BreakerWaits) probe(
-	ctx, bounded context.Context, s *sharedView, b spec.Breaker, wait time.Duration,
-) (Awaited, time.Duration, error) {
 	holder := activityKey(activity.GetInfo(ctx))
-	answer, err := bw.Breakers.Acquire(bounded, fmt.Sprintf("%s/acquire/%d", holder, bw.Clock().UnixNano()), b, holder)
-	if err != nil {
-		bw.Logger.Warn("no lease from the breaker of an agent: no answer", "breaker", b.Name, "error", err)
-		return Awaited{}, wait, nil
-	}
-	s.view = answer.View
-	lease := session.BreakerPermit{Generation: answer.State.Generation, Holder: holder}
+	answer, err := bw.Breakers.Acquire(ctx, in.Breaker, holder)
 	switch {
+	case err != nil:
+		return out, wait, err
 	case answer.Effect == breaker.Passed:
-		return Awaited{}, 0, nil
-	case answer.Effect != breaker.Leased:
-		return Awaited{}, wait, nil
-	case ctx.Err() == nil:
-		return Awaited{Lease: lease}, 0, nil
+		return out, 0, nil
+	case answer.Effect == breaker.Leased:
+		out.Lease = session.BreakerPermit{Generation: answer.Generation, Holder: holder}
+		return out, 0, nil
 	}
-	if _, err := bw.Breakers.Report(bounded, lease.GiveBack(b, bw.Clock())); err != nil {
-		bw.Logger.Warn("an unused lease could not be released; it expires", "breaker", b.Name, "error", err)
-	}
-	return Awaited{}, 0, temporal.NewCanceledError()
+	return out, wait, nil
 }
 
 // wanted reports whether the session still waits. A session that has ended its wait does not

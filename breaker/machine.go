@@ -1,6 +1,6 @@
-// Package breaker is the circuit breaker of an agent: a pure state machine, an entity workflow that
-// keeps one machine's state for all sessions of a store, and a client that reads it and reports to
-// it.
+// Package breaker is the circuit breaker of an agent, or of a provider that several agents share. machine.go is pure: a state, an
+// event and a time give the next state. breakers.go keeps one state for all sessions of an installation, as a row of its
+// database.
 package breaker
 
 import (
@@ -16,55 +16,31 @@ import (
 // LeaseTime is how long a probe's lease is valid without a renewal.
 const LeaseTime = time.Minute
 
-// maxText limits the texts in a state, which has to fit into a memo, in bytes.
+// maxText limits the texts in a state, in bytes.
 const maxText = 200
-
-// State is the whole state of a breaker. The zero State is a closed breaker without any event.
-type State struct {
-	// Open: no round may start before OpenUntil, and then only probes.
-	Open bool `json:"open"`
-	// Failures counts the counted failures since the last success.
-	Failures int `json:"failures"`
-	// Generation counts the transitions. The outcome of a round that began in an earlier generation
-	// is ignored.
-	Generation int64 `json:"generation"`
-	// Trips counts the openings since the breaker was last closed, including those by hand while it
-	// was open. So Generation minus Trips is constant while the breaker is open.
-	Trips int `json:"trips"`
-	// OpenUntil is absolute, so a restart does not change it; zero for a closed breaker, and for
-	// one that is open until it is reset.
-	OpenUntil time.Time              `json:"open_until,omitzero"`
-	Probes    []session.BreakerLease `json:"probes,omitempty"`
-	// Forced records who opened the breaker by hand.
-	Forced *session.BreakerForced `json:"forced,omitempty"`
-	// Revision counts all changes, including those of leases.
-	Revision  int64     `json:"revision"`
-	ChangedAt time.Time `json:"changed_at,omitzero"`
-	ChangedBy string    `json:"changed_by,omitempty"`
-	Why       string    `json:"why,omitempty"`
-	// LastFailure is the last failure that counted.
-	LastFailure *session.AttemptFailure `json:"last_failure,omitempty"`
-}
-
-// HalfOpen reports whether the breaker is open and its cooldown is over.
-func (s State) HalfOpen(now time.Time) bool {
-	return s.Open && !s.OpenUntil.IsZero() && !now.Before(s.OpenUntil)
-}
-
-// At returns the breaker's state at a time.
-func (s State) At(now time.Time) session.BreakerState {
-	switch {
-	case !s.Open:
-		return session.BreakerClosed
-	case s.HalfOpen(now):
-		return session.BreakerHalfOpen
-	}
-	return session.BreakerIsOpen
-}
 
 // Event is an input of a breaker: a [session.BreakerReport], or an [AcquireRequest], [RenewRequest], [TripRequest] or
 // [ResetRequest].
 type Event any
+
+// AcquireRequest requests a lease, with the settings of the agent's worker.
+type AcquireRequest struct {
+	Holder  string
+	Breaker spec.Breaker
+}
+
+// RenewRequest extends a lease.
+type RenewRequest struct{ Holder string }
+
+// TripRequest opens a breaker by hand.
+type TripRequest struct {
+	By, Why string
+	// For is for how long; zero: until it is reset.
+	For textfmt.Duration
+}
+
+// ResetRequest closes a breaker by hand.
+type ResetRequest struct{ By, Why string }
 
 // Effect is the result of an event.
 type Effect string
@@ -84,16 +60,20 @@ const (
 	Refused Effect = "refused"
 )
 
-// Apply is the transition function: the state after an event at a time. random, in [0, 1), spreads
-// the cooldowns. The argument is not changed.
-func Apply(s State, set spec.Breaker, e Event, now time.Time, random float64) (State, Effect) {
-	m := machine{State: s, set: set.For(set.Name), now: now, random: random}
-	m.Probes = slices.DeleteFunc(slices.Clone(s.Probes), func(l session.BreakerLease) bool { return !now.Before(l.Until) })
+// Apply is the transition function: the stored state after an event at a time. The settings are those of the last event that
+// has some. random, in [0, 1), spreads the cooldowns. The argument is not changed.
+func Apply(s session.BreakerStatus, e Event, now time.Time, random float64) (session.BreakerStatus, Effect) {
+	m := machine{BreakerStatus: s, now: now, random: random}
+	m.Probes = slices.DeleteFunc(append([]session.BreakerLease{}, s.Probes...), func(l session.BreakerLease) bool {
+		return !now.Before(l.Until)
+	})
 	var effect Effect
 	switch e := e.(type) {
 	case session.BreakerReport:
+		m.Settings = e.Breaker.For(s.Name)
 		effect = m.report(e)
 	case AcquireRequest:
+		m.Settings = e.Breaker.For(s.Name)
 		effect = m.acquire(e.Holder)
 	case RenewRequest:
 		effect = m.renew(e.Holder)
@@ -108,28 +88,29 @@ func Apply(s State, set spec.Breaker, e Event, now time.Time, random float64) (S
 		return s, effect
 	}
 	m.Revision++
-	return m.State, effect
+	return m.BreakerStatus, effect
 }
 
 // machine is the application of one event.
 type machine struct {
-	State
-	set    spec.Breaker
+	session.BreakerStatus
 	now    time.Time
 	random float64
 }
+
+func (m *machine) isOpen() bool { return m.State == session.BreakerIsOpen }
 
 func (m *machine) report(r session.BreakerReport) Effect {
 	if r.Generation < m.Generation {
 		return Ignored
 	}
-	if m.Open {
+	if m.isOpen() {
 		return m.probed(r)
 	}
 	switch r.Outcome {
 	case failures.CountsAsFailure:
 		m.fail(r)
-		if m.Failures >= m.set.Threshold {
+		if m.Failures >= m.Settings.Threshold {
 			m.open(r)
 		}
 		return Applied
@@ -164,11 +145,11 @@ func (m *machine) probed(r session.BreakerReport) Effect {
 
 func (m *machine) acquire(holder string) Effect {
 	switch {
-	case !m.Open:
+	case !m.isOpen():
 		return Passed
 	case m.lease(holder) >= 0:
 		return m.renew(holder)
-	case !m.HalfOpen(m.now) || len(m.Probes) >= m.set.Probes:
+	case m.At(m.now).State != session.BreakerHalfOpen || len(m.Probes) >= m.Settings.Probes:
 		return Refused
 	}
 	m.Probes = append(m.Probes, session.BreakerLease{Holder: holder, Until: m.now.Add(LeaseTime)})
@@ -186,13 +167,13 @@ func (m *machine) renew(holder string) Effect {
 
 func (m *machine) trip(t TripRequest) Effect {
 	m.transition()
-	m.Open, m.OpenUntil = true, time.Time{}
+	m.State, m.OpenUntil = session.BreakerIsOpen, nil
 	m.Trips++
 	m.ChangedBy, m.Why = short(t.By), short(t.Why)
 	m.Forced = &session.BreakerForced{By: m.ChangedBy, Why: m.Why}
 	if t.For > 0 {
-		m.OpenUntil = m.now.Add(t.For.Std())
-		m.Forced.Until = &m.OpenUntil
+		m.OpenUntil = new(m.now.Add(t.For.Std()))
+		m.Forced.Until = m.OpenUntil
 	}
 	return Applied
 }
@@ -202,30 +183,30 @@ func (m *machine) fail(r session.BreakerReport) {
 	m.LastFailure = &session.AttemptFailure{Category: r.Category, Message: short(r.Message)}
 }
 
-// open opens the breaker for the cooldown, or for the wait that the provider states if that is longer.
+// open opens the breaker for the cooldown.
 func (m *machine) open(r session.BreakerReport) {
 	m.transition()
 	m.Trips++
-	m.Open, m.OpenUntil = true, m.now.Add(max(m.cooldown(), r.RetryAfter.Std()))
+	m.State, m.OpenUntil = session.BreakerIsOpen, new(m.now.Add(m.cooldown(r.RetryAfter.Std())))
 }
 
 func (m *machine) close() {
 	m.transition()
-	m.Open, m.OpenUntil, m.Failures, m.Trips = false, time.Time{}, 0, 0
+	m.State, m.OpenUntil, m.Failures, m.Trips = session.BreakerClosed, nil, 0, 0
 }
 
 // transition begins a new generation, in which outcomes of earlier ones are ignored.
 func (m *machine) transition() {
 	m.Generation++
-	m.Probes, m.Forced, m.ChangedAt = nil, nil, m.now
+	m.Probes, m.Forced, m.ChangedAt = []session.BreakerLease{}, nil, m.now
 	m.ChangedBy, m.Why = "", ""
 }
 
-// cooldown doubles with every trip and is spread by up to a tenth; it is never shorter than the
-// settings' cooldown, and never longer than their maximum.
-func (m *machine) cooldown() time.Duration {
-	wait := spec.Backoff(m.set.Cooldown, m.set.MaxCooldown, m.Trips).Std()
-	return min(wait+time.Duration(m.random*float64(wait)/10), m.set.MaxCooldown.Std())
+// cooldown doubles with every trip and is spread by up to a tenth, up to the settings' maximum. A wait that the provider states
+// wins if it is longer, also than the maximum.
+func (m *machine) cooldown(stated time.Duration) time.Duration {
+	wait := spec.Backoff(m.Settings.Cooldown, m.Settings.MaxCooldown, m.Trips).Std()
+	return max(min(wait+time.Duration(m.random*float64(wait)/10), m.Settings.MaxCooldown.Std()), stated)
 }
 
 func (m *machine) lease(holder string) int {

@@ -24,23 +24,36 @@ var (
 
 // story applies events one after another; a time.Duration lets time pass.
 type story struct {
-	state   breaker.State
+	state   session.BreakerStatus
 	now     time.Time
 	effects []breaker.Effect
 }
 
 func tell(set spec.Breaker, steps ...any) story {
-	s := story{now: epoch}
+	s := story{now: epoch, state: session.NewBreaker("coder")}
 	for _, step := range steps {
 		if d, ok := step.(time.Duration); ok {
 			s.now = s.now.Add(d)
 			continue
 		}
 		var effect breaker.Effect
-		s.state, effect = breaker.Apply(s.state, set, step.(breaker.Event), s.now, 0)
+		s.state, effect = breaker.Apply(s.state, with(set, step.(breaker.Event)), s.now, 0)
 		s.effects = append(s.effects, effect)
 	}
 	return s
+}
+
+// with gives an event of an agent the settings of its worker.
+func with(set spec.Breaker, e breaker.Event) breaker.Event {
+	switch e := e.(type) {
+	case session.BreakerReport:
+		e.Breaker = set
+		return e
+	case breaker.AcquireRequest:
+		e.Breaker = set
+		return e
+	}
+	return e
 }
 
 func failed(generation int64, holder ...string) session.BreakerReport {
@@ -166,16 +179,12 @@ func TestMachine(t *testing.T) {
 			t.Parallel()
 			s := tell(settings, c.steps...)
 			require.Equal(t, c.last, s.effects[len(s.effects)-1])
-			require.Equal(t, c.state, s.state.At(s.now))
+			require.Equal(t, c.state, s.state.At(s.now).State)
 			require.Equal(t, c.failures, s.state.Failures)
 			require.Equal(t, c.trips, s.state.Trips)
 			require.Equal(t, c.gen, s.state.Generation)
 			require.Len(t, s.state.Probes, c.probes)
-			if c.until == nil {
-				require.Zero(t, s.state.OpenUntil)
-			} else {
-				require.Equal(t, *c.until, s.state.OpenUntil)
-			}
+			require.Equal(t, c.until, s.state.OpenUntil)
 		})
 	}
 }
@@ -205,29 +214,29 @@ func TestAStatedWaitIsTheCooldown(t *testing.T) {
 		failure := failed(0)
 		failure.RetryAfter = textfmt.Duration(stated)
 		s := tell(set, failure)
-		require.Equal(t, epoch.Add(want), s.state.OpenUntil)
+		require.Equal(t, epoch.Add(want), *s.state.OpenUntil)
 		// A probe that fails opens it anew, for what it states.
 		s = tell(set, failure, want, acquire("a"),
 			func() session.BreakerReport { f := failed(1, "a"); f.RetryAfter = textfmt.Duration(stated); return f }())
-		require.Equal(t, epoch.Add(want+max(stated, time.Minute)), s.state.OpenUntil)
+		require.Equal(t, epoch.Add(want+max(stated, time.Minute)), *s.state.OpenUntil)
 	}
 }
 
 func TestCooldownIsSpreadBetweenItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, random := range []float64{0, 0.5, 0.999} {
-		var s breaker.State
+		s := session.NewBreaker("coder")
 		now := epoch
 		for trip := range 5 {
 			generation := s.Generation
 			if trip == 0 {
 				for range settings.Threshold {
-					s, _ = breaker.Apply(s, settings, failed(generation), now, random)
+					s, _ = breaker.Apply(s, with(settings, failed(generation)), now, random)
 				}
 			} else {
-				now = s.OpenUntil
-				s, _ = breaker.Apply(s, settings, acquire("p"), now, random)
-				s, _ = breaker.Apply(s, settings, failed(generation, "p"), now, random)
+				now = *s.OpenUntil
+				s, _ = breaker.Apply(s, with(settings, acquire("p")), now, random)
+				s, _ = breaker.Apply(s, with(settings, failed(generation, "p")), now, random)
 			}
 			least := min(time.Minute<<trip, 3*time.Minute)
 			require.GreaterOrEqual(t, s.OpenUntil.Sub(now), least)
@@ -254,8 +263,8 @@ func TestInvariantsOverAllSequences(t *testing.T) {
 			40 * time.Second,
 		}
 	}
-	var explore func(s breaker.State, now time.Time, left int)
-	explore = func(s breaker.State, now time.Time, left int) {
+	var explore func(s session.BreakerStatus, now time.Time, left int)
+	explore = func(s session.BreakerStatus, now time.Time, left int) {
 		if left == 0 {
 			return
 		}
@@ -265,7 +274,7 @@ func TestInvariantsOverAllSequences(t *testing.T) {
 				continue
 			}
 			before := frozen(s)
-			next, effect := breaker.Apply(s, set, step.(breaker.Event), now, 0)
+			next, effect := breaker.Apply(s, with(set, step.(breaker.Event)), now, 0)
 			if before != frozen(s) {
 				t.Fatalf("the argument was changed by %+v", step)
 			}
@@ -273,55 +282,60 @@ func TestInvariantsOverAllSequences(t *testing.T) {
 			explore(next, now, left-1)
 		}
 	}
-	explore(breaker.State{}, epoch, 5)
+	explore(session.NewBreaker("coder"), epoch, 5)
 	halfOpen := tell(set, failed(0), failed(0), 61*time.Second)
 	explore(halfOpen.state, halfOpen.now, 4)
 }
 
 // frozen is a value that differs when any part of a state does.
-func frozen(s breaker.State) [8]any {
+func frozen(s session.BreakerStatus) [8]any {
 	leases := ""
 	for _, l := range s.Probes {
 		leases += l.Holder + l.Until.String()
 	}
-	return [8]any{s.Open, s.Failures, s.Generation, s.Trips, s.OpenUntil, leases, s.Forced != nil, s.Revision}
+	until := time.Time{}
+	if s.OpenUntil != nil {
+		until = *s.OpenUntil
+	}
+	return [8]any{s.State, s.Failures, s.Generation, s.Trips, until, leases, s.Forced != nil, s.Revision}
 }
 
 // hold checks what is true of every application of an event.
-func hold(t *testing.T, set spec.Breaker, before, after breaker.State, e breaker.Event, effect breaker.Effect, now time.Time) {
+func hold(t *testing.T, set spec.Breaker, before, after session.BreakerStatus, e breaker.Event, effect breaker.Effect, now time.Time) {
 	t.Helper()
 	bad := func(what string) {
 		t.Fatalf("%s: %+v with %T%+v (%s) becomes %+v", what, before, e, e, effect, after)
 	}
+	wasOpen, isOpen := before.State == session.BreakerIsOpen, after.State == session.BreakerIsOpen
 	report, isReport := e.(session.BreakerReport)
 	_, byTrip := e.(breaker.TripRequest)
 	_, byReset := e.(breaker.ResetRequest)
 	switch {
 	case len(after.Probes) > set.Probes:
 		bad("more probes than allowed")
-	case len(after.Probes) > 0 && effect == breaker.Leased && after.At(now) != session.BreakerHalfOpen:
+	case len(after.Probes) > 0 && effect == breaker.Leased && after.At(now).State != session.BreakerHalfOpen:
 		bad("a probe outside half-open")
-	case !after.Open && (len(after.Probes) > 0 || !after.OpenUntil.IsZero() || after.Forced != nil || after.Trips != 0 ||
+	case !isOpen && (len(after.Probes) > 0 || after.OpenUntil != nil || after.Forced != nil || after.Trips != 0 ||
 		after.Failures >= set.Threshold):
 		bad("closed, with something of an open one")
-	case after.Open && after.OpenUntil.IsZero() && after.Forced == nil:
+	case isOpen && after.OpenUntil == nil && after.Forced == nil:
 		bad("open for ever, by nobody")
 	case after.Generation < before.Generation || after.Generation > before.Generation+1:
 		bad("the generation jumped")
-	case before.Open && after.Open && after.Generation-int64(after.Trips) != before.Generation-int64(before.Trips):
+	case wasOpen && isOpen && after.Generation-int64(after.Trips) != before.Generation-int64(before.Trips):
 		bad("another opening, without a closing between")
-	case before.Open != after.Open && after.Generation == before.Generation:
+	case wasOpen != isOpen && after.Generation == before.Generation:
 		bad("a transition without a generation")
 	case after.Revision == before.Revision && frozen(before) != frozen(after):
 		bad("changed without a revision")
-	case !before.Open && after.Open && !byTrip && (!isReport || report.Outcome != failures.CountsAsFailure ||
+	case !wasOpen && isOpen && !byTrip && (!isReport || report.Outcome != failures.CountsAsFailure ||
 		before.Failures != set.Threshold-1):
 		bad("opened by something else than the last failure of the threshold")
-	case before.Open && !after.Open && !byReset && (!isReport || report.Outcome != failures.CountsAsSuccess || report.Holder == ""):
+	case wasOpen && !isOpen && !byReset && (!isReport || report.Outcome != failures.CountsAsSuccess || report.Holder == ""):
 		bad("closed by something else than a probe")
 	case isReport && report.Generation < before.Generation && frozen(before) != frozen(after):
 		bad("an old outcome counted")
-	case isReport && before.Open && !before.HalfOpen(now) && effect != breaker.Ignored:
+	case isReport && wasOpen && before.At(now).State != session.BreakerHalfOpen && effect != breaker.Ignored:
 		bad("an outcome counted while cooling down")
 	}
 }

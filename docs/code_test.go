@@ -167,35 +167,35 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 	}
 	set := spec.Breaker{Name: "b", Threshold: 2}.For("b")
 	type moment struct {
-		state breaker.State
+		state session.BreakerStatus
 		now   time.Time
 	}
 	seen := map[[2]string]bool{}
-	moments := []moment{{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	moments := []moment{{state: session.NewBreaker("b"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	for range 5 {
 		var next []moment
 		for _, m := range moments {
-			from := string(m.state.At(m.now))
+			from := string(m.state.At(m.now).State)
 			events := []breaker.Event{
-				breaker.AcquireRequest{Holder: "h"},
+				breaker.AcquireRequest{Holder: "h", Breaker: set},
 				breaker.RenewRequest{Holder: "h"},
 				breaker.TripRequest{By: "b"},
 				breaker.ResetRequest{By: "b"},
 			}
 			for _, weight := range []failures.Weight{failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral} {
 				events = append(events, session.BreakerReport{
-					Outcome:       weight,
+					Outcome: weight, Breaker: set,
 					BreakerPermit: session.BreakerPermit{Generation: m.state.Generation, Holder: "h"},
 				})
 			}
 			for _, e := range events {
-				after, _ := breaker.Apply(m.state, set, e, m.now, 0.5)
+				after, _ := breaker.Apply(m.state, e, m.now, 0.5)
 				next = append(next, moment{after, m.now})
-				seen[[2]string{from, string(after.At(m.now))}] = true
+				seen[[2]string{from, string(after.At(m.now).State)}] = true
 			}
 			later := m.now.Add(2 * set.Cooldown.Std())
 			next = append(next, moment{m.state, later})
-			seen[[2]string{from, string(m.state.At(later))}] = true
+			seen[[2]string{from, string(m.state.At(later).State)}] = true
 		}
 		moments = next
 	}

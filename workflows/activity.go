@@ -39,7 +39,6 @@ var (
 	mergePhase     = newStub(activities.MergeName, (*activities.Merges).Merge)
 	awaitBreaker   = newStub(activities.AwaitBreakerName, (*activities.BreakerWaits).Await)
 	awaitBudget    = newStubNoResult(activities.AwaitBudgetName, (*activities.BudgetWaits).Await)
-	reportBreakers = newStub(activities.ReportBreakerName, (*activities.Reports).Report)
 	storeValue     = newStub(activities.StoreValueName, (*activities.Boundaries).StoreValue)
 	readValue      = newStub(activities.ReadValueName, (*activities.Boundaries).ReadValue)
 )

@@ -68,12 +68,12 @@ type assignment struct {
 type nextStep struct {
 	Due       bool              `json:"due,omitempty"`
 	NotBefore time.Time         `json:"not_before,omitzero"`
-	Next      *execution        `json:"next,omitempty"`
+	Next      *step             `json:"next,omitempty"`
 	Failure   *failures.Failure `json:"failure,omitempty"`
 }
 
 func nextRound(notBefore time.Time) nextStep { return nextStep{Due: true, NotBefore: notBefore} }
-func sameRound(next execution) nextStep      { return nextStep{Next: &next} }
+func sameRound(next step) nextStep           { return nextStep{Next: &next} }
 func askPerson(f failures.Failure) nextStep  { return nextStep{Failure: &f} }
 
 // pending reports whether the assignment has a round to do or to wait for, whatever work it

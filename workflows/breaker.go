@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -13,18 +12,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
-// lastReportLimit bounds how long a session that ends tries to deliver its pending
-// reports to breakers.
-const lastReportLimit = time.Minute
-
 // afterRefusal decides how a round continues that its breaker has refused: with the
 // agent's fallback if that is permitted, otherwise it waits. It returns the lease of
 // the probe, if the round is to be one.
-func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
+func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (session.BreakerPermit, error) {
 	other := s.fallbackOf(a)
 	if a.Substitute == "" && other != "" && s.Team.Personas[a.Persona].Fallback {
 		a.Substitute, a.Refused = other, &turned
-		return lease{}, nil
+		return session.BreakerPermit{}, nil
 	}
 	if a.Refused != nil { // the fallback's breaker is open, too
 		turned, a.Substitute, a.Refused = *a.Refused, "", nil
@@ -36,7 +31,7 @@ func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment, turned ac
 // whatever its duration. It returns the lease of the probe, if the round is to be one.
 // When the team's patience is over, people are notified; errPatienceOver means that the
 // round must fail then.
-func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
+func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (session.BreakerPermit, error) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	a.awaits = &turned.Wait
@@ -51,31 +46,29 @@ func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned 
 	if errors.Is(err, errTryNow) || errors.Is(err, errPatienceOver) {
 		a.Rounds++
 		s.updateWait(ctx, a, session.Running)
-		return lease{}, err
+		return session.BreakerPermit{}, err
 	}
 	var said *answeredError
 	switch {
 	case errors.Is(err, errStopped):
-		return lease{}, s.leaveBreaker(ctx, a)
+		return session.BreakerPermit{}, s.leaveBreaker(ctx, a)
 	case errors.As(err, &said):
 		a.Rounds++
-		return lease{}, err
+		return session.BreakerPermit{}, err
 	}
 	var awaited activities.Awaited
 	if err != nil || started.IsReady() {
 		var err error
 		if awaited, err = awaitBreaker.get(ctx, started); err != nil {
-			return lease{}, err
+			return session.BreakerPermit{}, err
 		}
 	}
-	got := lease{breaker: turned.Breaker, BreakerPermit: awaited.Lease}
-	if err == nil && s.ending.stopping() {
-		releaseLease(ctx, got)
-		return lease{}, s.leaveBreaker(ctx, a)
+	if err == nil && s.ending.stopping() { // the lease of a probe expires
+		return session.BreakerPermit{}, s.leaveBreaker(ctx, a)
 	}
 	a.Rounds++
 	s.updateWait(ctx, a, session.Running)
-	return got, nil
+	return awaited.Lease, nil
 }
 
 // leaveBreaker ends an assignment's wait for a breaker, because nothing new may start.
@@ -98,25 +91,6 @@ func (s *sessionRun) updateWait(ctx workflow.Context, a *assignment, state sessi
 	s.publish(ctx)
 	if err := s.mark(ctx, nil); err != nil { // the session is cancelled, or the phase is done again
 		workflow.GetLogger(ctx).Warn("a wait could not be stored", "error", err)
-	}
-}
-
-// lease is the lease of a breaker's probe, with which a round tries its agent; zero if the round
-// is no probe.
-type lease struct {
-	breaker spec.Breaker
-	session.BreakerPermit
-}
-
-// releaseLease ends a probe that may not have begun; one that has begun has ended its lease
-// itself. If the breaker cannot be reached, the lease expires.
-func releaseLease(ctx workflow.Context, l lease) {
-	if l.Holder == "" {
-		return
-	}
-	disconnected, _ := workflow.NewDisconnectedContext(ctx)
-	if _, err := sendReports(disconnected, []session.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
-		workflow.GetLogger(ctx).Warn("an unused lease could not be released; it expires", "breaker", l.breaker.Name, "error", err)
 	}
 }
 
@@ -150,40 +124,4 @@ func (s *sessionRun) untilAdmitted(ctx workflow.Context, a *assignment, turned a
 		return err
 	}
 	return workflow.Await(ctx, func() bool { return future.IsReady() || s.ending.stopping() })
-}
-
-// addReport keeps an outcome of a round that was not delivered to its breaker; nil if there is none.
-func (s *sessionRun) addReport(report *session.BreakerReport) {
-	if report != nil {
-		s.Unreported = append(s.Unreported, *report)
-	}
-}
-
-// removeReports removes the first n reports except those that could not be delivered.
-func (s *sessionRun) removeReports(n int, left []session.BreakerReport) {
-	s.Unreported = append(left, s.Unreported[n:]...)
-}
-
-// flushReports sends all before the session ends. What cannot be sent by then is lost, and logged.
-func (s *sessionRun) flushReports(ctx workflow.Context) {
-	for deadline := workflow.Now(ctx).Add(lastReportLimit); len(s.Unreported) > 0 && workflow.Now(ctx).Before(deadline); {
-		if left, err := sendReports(ctx, s.Unreported); err == nil {
-			s.Unreported = left
-		}
-		if len(s.Unreported) > 0 {
-			if err := pause(ctx, 10*time.Second, "reports of rounds to breakers are pending"); err != nil {
-				break
-			}
-		}
-	}
-	if len(s.Unreported) > 0 {
-		workflow.GetLogger(ctx).Warn("reports of rounds to breakers were not delivered", "rounds", len(s.Unreported))
-	}
-}
-
-// sendReports sends outcomes to breakers, and returns those that they did not get.
-func sendReports(ctx workflow.Context, outcomes []session.BreakerReport) ([]session.BreakerReport, error) {
-	return reportBreakers.local(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: localLimit, Summary: string(activities.ReportBreakerName),
-	}), outcomes)
 }

@@ -4,13 +4,14 @@
 // Start reading in session.go: a session from its start to its end. What it uses:
 //
 //	schedule.go    pure state: which phases may start, and which are repeated
-//	assignment.go  what follows a round: another one, a wait, a request
-//	rounds.go      one round: its activities, and the waits between them
+//	assignment.go  the state of one persona's work, and its next step
+//	rounds.go      one round: its activities, the waits between them, and what follows when it has failed
 //	merge.go       the merge of a phase, and the integrator's rounds
 //	rework.go      work that a persona or a person sends back
 //	boundary.go    status and checkpoint after each step
-//	requests.go    answers of people, and how long a request waits; request_type.go has its state. approval.go waits for
-//	               approvals, budget.go for raises, outage.go and breaker.go for providers, deliver.go for pull requests
+//	requests.go    questions to people, and how long each waits; request_type.go has their state, answers.go checks and takes
+//	               answers. approval.go waits for approvals, budget.go for raises, outage.go and breaker.go for providers;
+//	               pull_request.go ends the wait of a phase whose pull request has news
 //	details.go     what the Web UI shows; advice.go says what a person can do
 //	state.go       what a session hands over when it continues as new
 //	notify.go      who hears of what; ticket.go with outbox.go and webhook.go are workflows that deliver it

@@ -10,7 +10,6 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // request is a question to a person, of any kind:
@@ -65,31 +64,6 @@ func (r *request) hasUnsaved(a session.Answer) bool {
 type answeredError struct{ session.Answer }
 
 func (a *answeredError) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Action) }
-
-// checkAnswer refuses an answer that the request does not accept. The answer is for this request.
-func (r *request) checkAnswer(a session.Answer, sessionID string) error {
-	switch {
-	case !r.Takes(a.Action):
-		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40),
-			actionList(r.Actions))
-	case len(a.Note) > session.MaxNote:
-		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note),
-			session.MaxNote)
-	case len(a.By) > session.MaxMessage:
-		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
-	case max(len(a.Person), len(a.PersonID), len(a.Group)) > session.MaxMessage:
-		return notAwaited("person or group is longer than %d bytes", session.MaxMessage)
-	case a.Action.LacksNote(a.Note):
-		return notAwaited("a rejection needs a note: the personas get this text")
-	case a.Action.Rule().NeedsFiles && !a.Files.Valid():
-		return notAwaited("files: missing manifest; use `maestro resolve %s supply PATH`, which stores the files", sessionID)
-	case r.Quorum != nil:
-		if why := r.Quorum.Refuses(a); why != "" {
-			return notAwaited("request %s: %s", r.ID, why)
-		}
-	}
-	return nil
-}
 
 // notAdmittedYet is the message for updates before the session is admitted.
 const notAdmittedYet = "the session is not admitted yet: it is still loading its team from the store; try again in a moment"

@@ -100,7 +100,6 @@ func (s *sessionRun) isHandedOver(err error) bool {
 
 // finishRound takes over the result of an assignment's round.
 func (s *sessionRun) finishRound(ctx workflow.Context, a *assignment, result session.RoundResult) {
-	s.addReport(result.Unreported)
 	a.add(result)
 	s.countAttempts(ctx, len(result.Failures), result.Attempts-len(result.Failures))
 	s.setAssignment(ctx, a, a.Status)
@@ -111,7 +110,6 @@ func (s *sessionRun) finishRound(ctx workflow.Context, a *assignment, result ses
 func (s *sessionRun) afterFailure(ctx workflow.Context, a *assignment, report activities.RoundFailure) error {
 	a.charge(report)
 	s.countAttempts(ctx, len(report.Attempts), 0)
-	s.addReport(report.Unreported)
 	wait, again := afterRound(report.Failure, a.Round, s.Team.Retry)
 	if !again || a.Supplied != "" {
 		s.setAssignment(ctx, a, session.Failed)
@@ -140,20 +138,20 @@ func (s *sessionRun) pauseBeforeRound(ctx workflow.Context, a *assignment, wait 
 	return s.ending.pause(ctx, wait, summary)
 }
 
-// execution is one of the activities that a round may take.
-type execution struct {
+// step is one of the activities that a round may take.
+type step struct {
 	ID string `json:"id"`
 	// Outage is what to do about the previous activity's outage.
 	Outage activities.OutageStance `json:"outage,omitempty"`
-	// lease is set if the round probes the agent's breaker.
-	lease lease
+	// lease is set if the round probes the agent's breaker. A round that does not begin lets it expire.
+	lease session.BreakerPermit
 }
 
 // executeRound executes one round, with one activity or several: after a refusal by the breaker, an
 // exceeded budget or an outage of the provider, another activity continues the round, and no round
 // or attempt is counted. a.Next tells the session's next run where to continue.
 func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
-	e := execution{ID: a.roundID()}
+	e := step{ID: a.roundID()}
 	if a.Next != nil {
 		e, a.nextStep = *a.Next, nextStep{}
 	} else {
@@ -168,7 +166,6 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
 	}
 	for {
 		if s.ending.handsOver() {
-			releaseLease(ctx, e.lease)
 			a.nextStep = sameRound(e)
 			return stepEnd{kind: stepHandedOver, err: errStopped}
 		}
@@ -187,8 +184,8 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
 
 // waitAfter waits until another activity may continue a round, and returns that; nil: the round does not go on in this run, and
 // the end of the wait says why.
-func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEnd) (*execution, stepEnd) {
-	var probe lease
+func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEnd) (*step, stepEnd) {
+	var probe session.BreakerPermit
 	err := ended.err
 	a.Continuations++
 	switch ended.kind {
@@ -201,7 +198,7 @@ func (s *sessionRun) waitAfter(ctx workflow.Context, a *assignment, ended stepEn
 		err = s.afterOutage(ctx, a, ended.outage, session.ForOutage.Rule().Actions...)
 	default: // nothing is waited for
 	}
-	next := execution{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Continuations), lease: probe, Outage: s.outageStance(a, err)}
+	next := step{ID: fmt.Sprintf("%s.%d", a.roundID(), a.Continuations), lease: probe, Outage: s.outageStance(a, err)}
 	waited := s.endOf(err)
 	switch waited.kind {
 	case stepDone, stepTryNow, stepOutOfPatience:
@@ -223,32 +220,27 @@ func (s *sessionRun) endOutage(ctx workflow.Context, a *assignment) {
 }
 
 // executeActivity executes a round, or continues it, on a worker that offers its agent.
-func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e execution) stepEnd {
+func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e step) stepEnd {
 	agent := s.agentOf(a)
 	queue := spec.AgentQueue(s.in.Store, agent)
 	working, cancel := workflow.WithCancel(agentContext(ctx, queue, s.Team.Retry, e.ID, s.roundSummary(a, agent)))
 	defer cancel()
 	in, err := s.roundInput(working, a, e)
 	if err != nil {
-		releaseLease(ctx, e.lease)
 		return s.endOf(err)
 	}
 	started := runRound.start(working, in)
 	if err := s.awaitActivity(ctx, a, started, cancel); err != nil { // the activity was stopped
-		releaseLease(ctx, e.lease)
 		return s.endOf(err)
 	}
 	result, err := runRound.get(ctx, started)
-	if temporal.IsCanceledError(err) {
-		releaseLease(ctx, e.lease)
-	}
 	end := s.endOf(err)
 	end.result = result
 	return end
 }
 
 // roundInput returns the input of a round's activity.
-func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution) (activities.RoundInput, error) {
+func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e step) (activities.RoundInput, error) {
 	p := s.Schedule.byName[a.Phase]
 	beside, err := phaseWork(ctx, a.unrecorded)
 	var source *session.Source
@@ -262,7 +254,7 @@ func (s *sessionRun) roundInput(ctx workflow.Context, a *assignment, e execution
 		AssignmentID: a.AssignmentID, Round: a.Round, Rounds: s.Team.Retry.Rounds, Seq: a.RoundsOfRun + a.Continuations,
 		Head: s.Status.Checkpoint, Input: a.From, Beside: beside,
 		Feedback: a.Feedback, Integrating: a.Integrating, Settles: len(a.Given) > 0 && !a.Integrating,
-		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease.BreakerPermit, Outage: e.Outage,
+		Agent: a.Substitute, Free: a.Degraded, OnExceeded: s.onExceeded(a), Lease: e.lease, Outage: e.Outage,
 		Ordered: a.Ordered, Because: a.Because, Forced: slices.Contains(s.in.Course.Force, a.Phase),
 		Note: a.Note, Source: source, Rework: p.Rework, SendBacksLeft: s.Schedule.sendBacksLeft(p),
 		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole,

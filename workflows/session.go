@@ -140,11 +140,11 @@ func (s *sessionRun) begin(ctx workflow.Context, a activities.Admission) {
 	s.Status.StartedAt = &started
 	s.Schedule.load(&s.Team, s.in.Course, a)
 	for _, name := range a.Todo {
-		s.unlock(ctx, name, a.Inputs[name], a.Merged[name], a.Conflicts[name])
+		s.setInput(ctx, name, a.Inputs[name], a.Merged[name], a.Conflicts[name])
 	}
 	for _, p := range s.Schedule.Phases {
 		if !p.Todo { // all is done, and does not fit together
-			s.unlock(ctx, p.Name, "", "", a.Conflicts[p.Name])
+			s.setInput(ctx, p.Name, "", "", a.Conflicts[p.Name])
 		}
 	}
 	s.publish(ctx)
@@ -342,7 +342,7 @@ func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
 	}
 	defer s.boundaries.Unlock()
 	in := activities.AdvanceInput{
-		Phase: p.Name, Assignments: entries(p.Work), AwaitsApproval: s.in.Course.PausesAfter(p.Phase), Unreported: s.Unreported,
+		Phase: p.Name, Assignments: entries(p.Work), AwaitsApproval: s.in.Course.PausesAfter(p.Phase),
 	}
 	in.Unlocks, in.NoneLeft = s.Schedule.unlockedBy(p)
 	in.Completes = in.NoneLeft && !in.AwaitsApproval && s.Schedule.isOnlyRunning(p)
@@ -360,7 +360,6 @@ func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
 		return err
 	}
 	s.completeStored = in.Completes && len(out.Conflicts[p.Name]) == 0
-	s.removeReports(len(in.Unreported), out.Unreported)
 	s.Status.Checkpoint = out.Head
 	s.setPhase(p.Name, s.phaseStatus(p.Name).Done(session.Completed))
 	p.Todo, p.Rework, p.Work = false, nil, nil
@@ -369,7 +368,7 @@ func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
 		p.approval = approval
 	}
 	for _, name := range append(in.Unlocks, p.Name) {
-		s.unlock(ctx, name, out.Inputs[name], out.Merged[name], out.Conflicts[name])
+		s.setInput(ctx, name, out.Inputs[name], out.Merged[name], out.Conflicts[name])
 	}
 	s.publish(ctx)
 	return nil
@@ -389,8 +388,8 @@ func markDone(in *activities.AdvanceInput, name string) {
 	refresh(&in.Status)
 }
 
-// unlock sets the input of a phase, or the conflict because of which it cannot start.
-func (s *sessionRun) unlock(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
+// setInput sets the input of a phase, or the conflict because of which it cannot start.
+func (s *sessionRun) setInput(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
 	p := s.Schedule.byName[name]
 	p.Input = cmp.Or(input, p.Input)
 	if input != "" || merged != "" {
@@ -412,7 +411,6 @@ func (s *sessionRun) end(ctx workflow.Context) (SessionResult, error) {
 		return SessionResult{}, err
 	}
 	s.ending.closing = true
-	s.flushReports(disconnected)
 	if s.allDone() {
 		return s.complete(disconnected)
 	}

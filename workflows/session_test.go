@@ -63,8 +63,6 @@ type stage struct {
 	advancing func() error
 	// began is when the session has.
 	began time.Time
-	// deaf: Advance cannot tell breakers anything.
-	deaf bool
 
 	// logs, if set, gets the session's log.
 	logs io.Writer
@@ -212,9 +210,6 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 	out := activities.Advanced{
 		Head: spec.Digest("head-" + in.Phase), Inputs: map[string]spec.Digest{},
 		Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{},
-	}
-	if s.deaf {
-		out.Unreported = in.Unreported
 	}
 	for _, phase := range in.Unlocks {
 		if c := s.conflicts[phase]; len(c) > 0 {

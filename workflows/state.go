@@ -30,10 +30,8 @@ type SessionState struct {
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// LastAttempts are the results of the last attempts, the oldest first: true for each that failed. There
 	// are as many as the alert rules are about.
-	LastAttempts []bool `json:"last_attempts,omitempty"`
-	// Unreported are outcomes of rounds that were not delivered to breakers. The next boundary delivers them.
-	Unreported []session.BreakerReport `json:"unreported,omitempty"`
-	Schedule   schedule                `json:"schedule"`
+	LastAttempts []bool   `json:"last_attempts,omitempty"`
+	Schedule     schedule `json:"schedule"`
 	// Requests are the open ones, oldest first.
 	Requests []*request `json:"requests,omitempty"`
 }

@@ -47,8 +47,8 @@ func (w *Worker) updateGaugesOnce(ctx context.Context) {
 			continue
 		}
 		breakers[a.Breaker] = true
-		if view, err := w.breakers.Read(ctx, a.Breaker); err == nil {
-			w.recorder.Breaker(view.Status())
+		if b, err := w.breakers.Read(ctx, a.Breaker); err == nil {
+			w.recorder.Breaker(b)
 		}
 	}
 	polls, _ := w.polled(ctx)

@@ -83,12 +83,3 @@ type programUsage struct{ worker *Worker }
 func (p programUsage) Reported(name string, dir session.WorkDir, call string) (used, estimate cost.Usage, ok bool) {
 	return p.worker.plan.Load().agents.Reported(name, dir, call)
 }
-
-// keepBreaker copies the state of a breaker to the database and the metrics. The copy may be out of date, so a failure to
-// write it is only logged.
-func (w *Worker) keepBreaker(ctx context.Context, b session.BreakerStatus) {
-	w.recorder.Breaker(b)
-	if err := w.store.State.PutBreaker(ctx, b); err != nil {
-		w.Logger.Warn("the store's copy of a breaker is out of date", "breaker", b.Name, "error", err)
-	}
-}

@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
@@ -99,7 +98,7 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q := w.newQueue(spec.WorkflowQueue(w.store.ID()), p, options)
 	for name, fn := range map[string]any{
 		workflows.TeamSessionName: workflows.TeamSession, workflows.PruneStoreName: workflows.PruneStore,
-		workflows.TicketName: workflows.Ticket, workflows.WebhookName: workflows.Webhook, breaker.WorkflowName: breaker.Workflow,
+		workflows.TicketName: workflows.Ticket, workflows.WebhookName: workflows.Webhook,
 	} {
 		q.RegisterWorkflowWithOptions(fn, workflow.RegisterOptions{Name: name})
 	}
@@ -109,18 +108,18 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 		SearchAttributes: w.attributes, Observer: w.recorder, Clock: w.Clock,
 	}
 	boundaries := &activities.Boundaries{
-		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers,
+		Files: files, Sessions: w.store, State: w.store.State, Programs: programs, WorkDirs: p.workDirs,
 		Observer: w.recorder, Clock: w.Clock,
 	}
-	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: caller{w.Connection}, Clock: w.Clock, Logger: w.Logger}
+	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: caller{w.Connection}, Clock: w.Clock}
 	tickets := &activities.TicketRecords{Store: w.store.State, Namespace: w.Connection.Namespace}
 	for name, fn := range map[activities.Name]any{
 		activities.AdmitName: admissions.Admit, activities.AdvanceName: boundaries.Advance, activities.MarkName: boundaries.Mark,
 		activities.ReworkName: boundaries.Rework, activities.RaiseName: boundaries.Raise, activities.CloseName: boundaries.Close,
 		activities.StoreValueName: boundaries.StoreValue, activities.ReadValueName: boundaries.ReadValue,
-		activities.AwaitBreakerName: waits.Await, activities.ReportBreakerName: (&activities.Reports{Breakers: w.breakers}).Report,
-		activities.AwaitBudgetName: (&activities.BudgetWaits{State: w.store.State, Clock: w.Clock}).Await,
-		activities.LoadTicketName:  tickets.Load, activities.SaveTicketName: tickets.Save,
+		activities.AwaitBreakerName: waits.Await,
+		activities.AwaitBudgetName:  (&activities.BudgetWaits{State: w.store.State, Clock: w.Clock}).Await,
+		activities.LoadTicketName:   tickets.Load, activities.SaveTicketName: tickets.Save,
 		activities.PruneName:  withNewest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune),
 		activities.NotifyName: withNewest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify),
 	} {

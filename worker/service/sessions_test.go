@@ -361,7 +361,7 @@ var scenarios = []scenario{
 		meanwhile: func(s *stand) {
 			e := s.shows("it waits", func(e session.Execution) bool { return e.Status.Status == session.WaitingForBreaker })
 			require.Contains(s.t, e.Reason, "maintenance")
-			_, err := s.breakers().Reset(s.t.Context(), "reset", "a", breaker.ResetRequest{By: "ada"})
+			_, err := s.breakers().Set(s.t.Context(), "reset", "a", breaker.ResetRequest{By: "ada"})
 			require.NoError(s.t, err)
 		},
 		rounds: []int{1},
@@ -416,9 +416,7 @@ func help(s *stand) {
 	require.Error(s.t, s.update(workflows.ResolveUpdate, answer), "a repeated answer")
 }
 
-func (s *stand) breakers() *breaker.Client {
-	return &breaker.Client{Temporal: s.client, Store: s.store.ID()}
-}
+func (s *stand) breakers() *breaker.Breakers { return &breaker.Breakers{State: s.store.State} }
 
 // TestSessions runs one session of each kind over a real server. With -histories they are what
 // the workflows' replay test replays.
@@ -438,7 +436,7 @@ func TestSessions(t *testing.T) {
 			}
 			s := newStand(t, cfg, standOptions{})
 			if c.tripped {
-				_, err := s.breakers().Trip(t.Context(), "t", "a", breaker.TripRequest{By: "ada", Why: "maintenance"})
+				_, err := s.breakers().Set(t.Context(), "t", "a", breaker.TripRequest{By: "ada", Why: "maintenance"})
 				require.NoError(t, err)
 			}
 			c.run(s)

@@ -98,7 +98,7 @@ type Worker struct {
 	// identity is the worker's identity in Temporal.
 	identity   string
 	attributes activities.SearchAttributes
-	breakers   *breaker.Client
+	breakers   *breaker.Breakers
 	queues     queues
 	offer      publishedOffer
 	work       runningWork
@@ -144,7 +144,7 @@ func (s Setup) Build() (*Worker, error) {
 	}
 	w.identity = identity(st.ID(), w.slot, s.Version)
 	w.attributes = temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...)
-	w.breakers = &breaker.Client{Temporal: s.Connection.Client, Store: st.ID(), Changed: w.keepBreaker}
+	w.breakers = &breaker.Breakers{State: st.State, Changed: w.recorder.Breaker}
 	now := s.Clock().UTC()
 	w.offer.Offer = spec.Offer{
 		Worker: w.slot.name, Identity: w.identity, Host: s.Host, PID: s.PID, Version: s.Version,

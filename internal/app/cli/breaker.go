@@ -26,10 +26,9 @@ func newBreakerList(a *app) *cobra.Command {
 	return a.addSessionFlags(&cobra.Command{
 		Use:   "list",
 		Short: "List the store's breakers",
-		Long: "List the store's breakers: those with state in Temporal, and the others that workers define. " +
-			"If Temporal cannot be reached, the store's copy is shown.",
+		Long:  "List the store's breakers: those that have counted something, and the others that workers define.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(cmd.Context(), a, a.here(a.breakerBase), httpapi.ListBreakers, httpapi.None{}, a.writeBreakers)
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ListBreakers, httpapi.None{}, a.writeBreakers)
 		},
 	})
 }
@@ -38,17 +37,12 @@ func newBreakerShow(a *app) *cobra.Command {
 	return a.addSessionFlags(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a breaker: its state, since when, until when and why",
-		Long:  "Show a breaker. This needs no worker. If Temporal cannot be reached, the store's copy is shown.",
+		Long:  "Show a breaker.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := report(cmd.Context(), a, a.here(a.breakerBase), httpapi.ReadBreaker, httpapi.OfName{Name: args[0]}, a.writeBreaker)
-			return explainBreaker(args[0], err)
+			err := report(cmd.Context(), a, a.here(a.storeBase), httpapi.ReadBreaker, httpapi.OfName{Name: args[0]}, a.writeBreaker)
+			return explainBreaker(err)
 		},
 	})
-}
-
-// breakerBase is for commands that change no breaker.
-func (a *app) breakerBase(ctx context.Context) (*control.Base, func(), error) {
-	return a.lookBase(a.openStore, "showing the store's copy")(ctx)
 }
 
 func newBreakerTrip(a *app) *cobra.Command {
@@ -58,7 +52,7 @@ func newBreakerTrip(a *app) *cobra.Command {
 		Use:   "trip NAME --why TEXT",
 		Short: "Open a breaker manually: rounds of its agents wait",
 		Long: "Open a breaker manually. Running rounds continue; new rounds of its agents wait and cost nothing. " +
-			"It stays open for the duration of --for, or until `maestro breaker reset`. A worker must be running.",
+			"It stays open for the duration of --for, or until `maestro breaker reset`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lasting == 0 && cmd.Flags().Changed("for") {
 				return usagef("--for: %s is not positive; omit it to keep the breaker open until it is reset", lasting)
@@ -77,7 +71,7 @@ func newBreakerReset(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
 		Short: "Close a breaker manually: rounds of its agents continue",
-		Long:  "Close a breaker manually and reset its failure count. A worker must be running.",
+		Long:  "Close a breaker manually and reset its failure count.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return setBreaker(cmd.Context(), a, httpapi.ResetBreaker, args[0], in)
 		},
@@ -91,7 +85,7 @@ func setBreaker[B any](ctx context.Context, a *app, o httpapi.Operation[httpapi.
 	body B,
 ) error {
 	in := httpapi.NameBody[B]{Name: name, Body: body}
-	return explainBreaker(name, report(ctx, a, a.here(a.temporalBase(a.openStore)), o, in, a.writeBreaker))
+	return explainBreaker(report(ctx, a, a.here(a.storeBase), o, in, a.writeBreaker))
 }
 
 func (a *app) writeBreakers(doc control.BreakerList) {
@@ -159,16 +153,13 @@ func reason(why string) string {
 }
 
 // explainBreaker adds a remedy to an error.
-func explainBreaker(name string, err error) error {
+func explainBreaker(err error) error {
 	failed, ok := errors.AsType[*control.Error](err)
 	switch {
 	case !ok:
 		return err
 	case failed.Kind == control.NotFound:
 		return usagef("%w; `maestro breaker list` shows all", err)
-	case failed.Kind == control.Unavailable:
-		return failf("%w; start a worker with `maestro worker`, and check with `maestro breaker show %s` before you try again", err,
-			name)
 	}
 	return inputError(err)
 }

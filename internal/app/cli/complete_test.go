@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -49,8 +50,8 @@ func (b *bank) withCrew() *bank {
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
 		Actions: helpVerbs,
 	})
-	require.NoError(b.t, b.store.State.PutBreaker(b.t.Context(),
-		session.BreakerStatus{Name: "anthropic", State: session.BreakerClosed, Since: time.Now()}))
+	_, err := (&breaker.Breakers{State: b.store.State}).Set(b.t.Context(), "reset", "anthropic", breaker.ResetRequest{By: "ann"})
+	require.NoError(b.t, err)
 	return b
 }
 

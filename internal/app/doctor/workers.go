@@ -151,9 +151,9 @@ func (h *host) strangers(pool workerpool.Roster, offers []spec.Offer) (found []c
 
 // breakers checks for breakers that are not closed.
 func breakers(ctx context.Context, h *host) (found []control.Finding) {
-	known, err := workerpool.Breakers(ctx, h.store, h.conn, h.Now())
+	known, err := workerpool.Breakers(ctx, h.store, h.Now())
 	if err != nil {
-		return unreadable("check that the store and Temporal are reachable", "they cannot be listed", err)
+		return unreadable("check that the store is reachable", "they cannot be listed", err)
 	}
 	for _, b := range known {
 		if b.State == session.BreakerClosed {

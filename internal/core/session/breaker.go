@@ -81,8 +81,7 @@ type BreakerStatus struct {
 	Forced *BreakerForced `json:"forced"`
 	// LastFailure is the last failure that counted.
 	LastFailure *AttemptFailure `json:"last_failure"`
-	// Revision grows with every change. Since is when the breaker was created; one that was created
-	// later replaces an earlier one, whatever its revision is.
+	// Revision grows with every change. Since is when the breaker counted something for the first time.
 	Revision  int64     `json:"revision"`
 	Since     time.Time `json:"since"`
 	ChangedAt time.Time `json:"changed_at"`
@@ -105,6 +104,11 @@ type BreakerForced struct {
 	Why string `json:"why"`
 	// Until is when probes are let through again; nil: not before a reset.
 	Until *time.Time `json:"until"`
+}
+
+// NewBreaker is a breaker that has counted nothing.
+func NewBreaker(name string) BreakerStatus {
+	return BreakerStatus{Name: name, State: BreakerClosed, Probes: []BreakerLease{}, Settings: spec.Breaker{}.For(name)}
 }
 
 // At returns the status at a time: half-open after the cooldown, without expired leases.

@@ -334,8 +334,6 @@ type RoundReport struct {
 	// Total is the cost of the assignment so far, over all rounds and runs; zero: it is
 	// unknown to the activity.
 	Total cost.Usage `json:"total"`
-	// Unreported is the outcome that the breaker of the agent has not received yet.
-	Unreported *BreakerReport `json:"unreported,omitempty"`
 }
 
 // RoundResult is what a successful round returns to the session.

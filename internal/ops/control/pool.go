@@ -37,7 +37,7 @@ func (p Pool) Breakers(ctx context.Context) (BreakerList, error) {
 	if err != nil {
 		return BreakerList{}, err
 	}
-	all, err := workerpool.Breakers(ctx, s, p.conn(), p.Now())
+	all, err := workerpool.Breakers(ctx, s, p.Now())
 	return BreakerList{all}, err
 }
 
@@ -83,50 +83,25 @@ func (p Pool) Trip(ctx context.Context, name string, r Trip) (workerpool.Breaker
 			time.Duration(r.For))
 	}
 	event := access.Event{Action: "breaker.trip", Subject: name, Detail: r.Why}
-	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
-		return client.Trip(ctx, id, name, breaker.TripRequest{By: actor(ctx), Why: r.Why, For: r.For})
-	})
+	return p.setBreaker(ctx, name, event, breaker.TripRequest{By: actor(ctx), Why: r.Why, For: r.For})
 }
 
 // Reset closes a breaker and sets its count of failures to zero.
 func (p Pool) Reset(ctx context.Context, name string, r Reset) (workerpool.Breaker, error) {
 	event := access.Event{Action: "breaker.reset", Subject: name, Detail: r.Why}
-	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
-		return client.Reset(ctx, id, name, breaker.ResetRequest{By: actor(ctx), Why: r.Why})
-	})
+	return p.setBreaker(ctx, name, event, breaker.ResetRequest{By: actor(ctx), Why: r.Why})
 }
 
-// setBreaker changes a breaker. The id of the change is that of each try.
-func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client,
-	string) (breaker.Answer, error),
-) (workerpool.Breaker, error) {
+// setBreaker changes a breaker. A repetition with the same id changes nothing.
+func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, e breaker.Event) (changed workerpool.Breaker, err error) {
 	id := cmp.Or(changeID(ctx, event), rand.Text())
-	var answer breaker.Answer
-	var before workerpool.Breaker
-	err := p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
-		conn, err := p.connected()
-		if err != nil {
+	err = p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
+		if changed, err = p.Breaker(ctx, name); err != nil {
 			return err
 		}
-		if before, err = p.Breaker(ctx, name); err != nil {
-			return err
-		}
-		bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
-		defer cancel()
-		answer, err = change(bounded, &breaker.Client{Temporal: conn.Client, Store: p.Store.ID()}, id)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case unanswered(bounded, err):
-			return unavailablef("no worker answered for breaker %s within %s, and it may still process this request", name, AnswerTimeout)
-		case err != nil:
-			return conflictf("", "breaker %s: %w", name, err)
-		}
-		return nil
+		after, err := (&breaker.Breakers{State: p.Store.State}).Set(ctx, id, name, e)
+		changed.BreakerStatus = after.At(p.Now())
+		return err
 	})
-	if err != nil {
-		return before, err
-	}
-	_ = p.Store.State.PutBreaker(ctx, answer.Status()) // the change is made; workers write this copy, too
-	return workerpool.Breaker{BreakerStatus: answer.Status().At(p.Now()), Agents: before.Agents}, nil
+	return changed, err
 }

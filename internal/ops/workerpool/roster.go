@@ -83,7 +83,7 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 	if err != nil {
 		return doc, err
 	}
-	known, err := Breakers(ctx, s, conn, now)
+	known, err := Breakers(ctx, s, now)
 	if err != nil {
 		return doc, err
 	}

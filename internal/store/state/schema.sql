@@ -537,11 +537,11 @@ create table teams (
   primary key (team, digest)
 );
 
--- The state of the circuit breakers for an empty Temporal cluster. Their entity workflows have the truth.
+-- The circuit breakers of agents and providers. One without a row has never failed.
 create table breakers (
   name       text   primary key,
   revision   bigint not null,
-  since      bigint not null,          -- when its entity was made; a later one replaces an earlier one
+  since      bigint not null,          -- when it counted something for the first time
   state      text   not null check (state in ('closed', 'open')),
   failures   integer not null,         -- counted ones in a row
   generation bigint not null,          -- counts changes between closed and open
@@ -553,7 +553,8 @@ create table breakers (
   settings   text   not null,          -- json
   changed_by text   not null,          -- the last change by hand
   why        text   not null,
-  changed_at bigint                    -- null: it has not changed
+  changed_at bigint,                   -- null: it has not changed
+  applied    text   not null           -- json: ids of the last changes, so that a repeated report counts once
 );
 
 -- The state of tickets while their entity workflows do not run.

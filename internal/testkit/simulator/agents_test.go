@@ -285,53 +285,43 @@ func (w *world) outage(what string) *wire.Fault {
 	return nil
 }
 
-// breakers are the circuit breakers of the store: the real machine, reached through
-// Temporal.
+// breakers are the circuit breakers of the store.
 type breakers struct{ p *process }
 
-func (b breakers) ask(op, id string, set spec.Breaker, e breaker.Event) (breaker.Answer, error) {
-	w := b.p.world
+func (b breakers) of() *breaker.Breakers { return &breaker.Breakers{State: b.p.store.State} }
+
+func (b breakers) Read(ctx context.Context, name string) (session.BreakerStatus, error) {
+	return call(b.p, "ReadBreaker", false, func() (session.BreakerStatus, error) { return b.of().Read(ctx, name) })
+}
+
+func (b breakers) Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error) {
+	return b.change("ReportToBreaker", r.Breaker.Name, r, func() (breaker.Answer, error) { return b.of().Report(ctx, r) })
+}
+
+func (b breakers) Acquire(ctx context.Context, set spec.Breaker, holder string) (breaker.Answer, error) {
+	return b.change("AcquireBreaker", set.Name, nil, func() (breaker.Answer, error) { return b.of().Acquire(ctx, set, holder) })
+}
+
+func (b breakers) Renew(ctx context.Context, set spec.Breaker, holder string) (breaker.Answer, error) {
+	return b.change("RenewBreaker", set.Name, nil, func() (breaker.Answer, error) { return b.of().Renew(ctx, set, holder) })
+}
+
+// change changes a breaker, one change at a time, so that each is seen.
+func (b breakers) change(op, name string, e breaker.Event, change func() (breaker.Answer, error)) (breaker.Answer, error) {
 	return call(b.p, op, false, func() (breaker.Answer, error) {
-		if w.away("temporal") || w.away("breaker") {
-			return breaker.Answer{}, errAway
+		w := b.p.world
+		w.breakers.Lock()
+		defer w.breakers.Unlock()
+		before, err := b.of().Read(context.Background(), name)
+		if err != nil {
+			return breaker.Answer{}, err
 		}
-		return b.p.applyBreaker(id, set, e), nil
+		answer, err := change()
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.watchBreaker(name, before, answer, e)
+		}
+		return answer, err
 	})
-}
-
-func (b breakers) Read(_ context.Context, name string) (breaker.View, error) {
-	answer, err := b.ask("Breaker.Read", "", spec.Breaker{}.For(name), nil)
-	return answer.View, err
-}
-
-func (b breakers) Report(_ context.Context, r session.BreakerReport) (breaker.Answer, error) {
-	return b.ask("Breaker.Report", r.ID, r.Breaker, r)
-}
-
-func (b breakers) Acquire(_ context.Context, id string, set spec.Breaker, holder string) (breaker.Answer, error) {
-	return b.ask("Breaker.Acquire", id, set, breaker.AcquireRequest{Holder: holder})
-}
-
-func (b breakers) Renew(_ context.Context, id string, set spec.Breaker, holder string) (breaker.Answer, error) {
-	return b.ask("Breaker.Renew", id, set, breaker.RenewRequest{Holder: holder})
-}
-
-// applyBreaker changes a breaker, once for each id.
-func (p *process) applyBreaker(id string, set spec.Breaker, e breaker.Event) breaker.Answer {
-	w := p.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	state := w.breakers[set.Name]
-	answer := breaker.Answer{View: breaker.View{Name: set.Name, Since: w.began, Settings: set, State: state}}
-	if e == nil {
-		return answer
-	}
-	if before, ok := w.answered[id]; ok {
-		return before
-	}
-	before := state
-	answer.State, answer.Effect = breaker.Apply(state, set, e, time.Now(), 0.5)
-	w.breakers[set.Name], w.answered[id] = answer.State, answer
-	w.watchBreaker(set.Name, before, answer, e)
-	return answer
 }

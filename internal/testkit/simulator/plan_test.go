@@ -93,8 +93,7 @@ func (f Fault) String() string {
 	return s
 }
 
-// Window is a time in which something is away: "provider", "temporal", "store",
-// "breaker" or "workers".
+// Window is a time in which something is away: "provider", "temporal", "store" or "workers".
 type Window struct {
 	What string           `json:"what"`
 	From textfmt.Duration `json:"from"`
@@ -394,7 +393,7 @@ func (p *Plan) addLimited(r *rand.Rand, n int) {
 
 func (p *Plan) addOutage(r *rand.Rand) {
 	p.Windows = append(p.Windows, Window{
-		What: pick(r, "provider", "temporal", "breaker"), From: minutes(r, 0, 2),
+		What: pick(r, "provider", "temporal"), From: minutes(r, 0, 2),
 		For: minutes(r, 0, 25), Status: pick(r, 500, 503, 529),
 	})
 }

@@ -3,7 +3,6 @@ package simulator
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -38,7 +37,6 @@ type process struct {
 	admissions *activities.Admissions
 	boundaries *activities.Boundaries
 	waits      *activities.BreakerWaits
-	reports    *activities.Reports
 	notices    *activities.Notices
 	budgets    *activities.BudgetWaits
 }
@@ -70,12 +68,8 @@ func (w *world) newProcess() *process {
 	}
 	p.merges = &activities.Merges{Rounds: p.rounds}
 	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, State: db, SearchAttributes: attributes{}, Clock: clock}
-	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Breakers: bs, Clock: clock}
-	p.waits = &activities.BreakerWaits{
-		Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random,
-		Logger: slog.New(slog.DiscardHandler),
-	}
-	p.reports = &activities.Reports{Breakers: bs}
+	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Clock: clock}
+	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random}
 	p.budgets = &activities.BudgetWaits{State: db, Clock: clock, Random: random}
 	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}
 	return p
@@ -246,7 +240,7 @@ func call[T any](p *process, op string, quick bool, effect func() (T, error)) (T
 
 // isStore reports whether an operation is the store's.
 func isStore(op string) bool {
-	return !strings.HasPrefix(op, "Breaker.") && op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Program.") &&
+	return op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Program.") &&
 		!strings.HasPrefix(op, "Check.") && op != "Beat" && op != "Complete" && op != "Notify"
 }
 

@@ -194,8 +194,8 @@ func (w *world) agentStarted(ctx context.Context, p *process, id spec.Assignment
 }
 
 // watchBreaker looks at each change of a breaker.
-func (w *world) watchBreaker(name string, before breaker.State, answer breaker.Answer, e breaker.Event) {
-	v, after := &w.watch, answer.State
+func (w *world) watchBreaker(name string, before session.BreakerStatus, answer breaker.Answer, e breaker.Event) {
+	v, wasOpen, isOpen := &w.watch, before.State == session.BreakerIsOpen, answer.State == session.BreakerIsOpen
 	if r, ok := e.(session.BreakerReport); ok && answer.Effect == breaker.Applied {
 		if r.Outcome == failures.CountsAsFailure && r.Category == failures.TestFailure {
 			v.broken = append(v.broken, fmt.Sprintf("P5: wrong work counts against breaker %s", name))
@@ -205,7 +205,7 @@ func (w *world) watchBreaker(name string, before breaker.State, answer breaker.A
 			v.broken = append(v.broken, fmt.Sprintf("P5: a rejected request (%s) counts for breaker %s as %s", r.Category, name,
 				r.Outcome))
 		}
-		if before.Open && r.Outcome == failures.CountsAsSuccess && after.Open {
+		if wasOpen && r.Outcome == failures.CountsAsSuccess && isOpen {
 			v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays open after a probe's success", name))
 		}
 		if v.failures == nil {
@@ -215,23 +215,23 @@ func (w *world) watchBreaker(name string, before breaker.State, answer breaker.A
 		case failures.CountsAsFailure:
 			v.failures[name]++
 		case failures.CountsAsSuccess:
-			if !before.Open {
+			if !wasOpen {
 				v.failures[name] = 0
 			}
 		case failures.Neutral:
 		}
 	}
-	if !before.Open && after.Open && v.failures[name] < 5 {
+	if !wasOpen && isOpen && v.failures[name] < 5 {
 		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s opens after %d failures", name, v.failures[name]))
 	}
-	if !before.Open && !after.Open && v.failures[name] >= 5 {
+	if !wasOpen && !isOpen && v.failures[name] >= 5 {
 		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays closed after %d failures", name, v.failures[name]))
 	}
-	if before.Open != after.Open {
+	if wasOpen != isOpen {
 		v.failures[name] = 0
 	}
-	if len(after.Probes) > 1 {
-		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s has %d probes", name, len(after.Probes)))
+	if len(answer.Probes) > 1 {
+		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s has %d probes", name, len(answer.Probes)))
 	}
 }
 

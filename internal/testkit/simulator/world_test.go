@@ -27,7 +27,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
@@ -57,9 +56,9 @@ type world struct {
 	every     []*process
 	over      bool
 	// spent are the faults that have happened.
-	spent    map[string]bool
-	breakers map[string]breaker.State
-	answered map[string]breaker.Answer
+	spent map[string]bool
+	// breakers is held while a breaker is changed.
+	breakers sync.Mutex
 
 	// current is the run at work, and since when; holders are those that have
 	// the assignments' locks.
@@ -245,8 +244,7 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 	synctest.Test(t, func(*testing.T) {
 		w := &world{
 			plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{},
-			holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{},
-			answered: map[string]breaker.Answer{}, began: time.Now(),
+			holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, began: time.Now(),
 		}
 		w.watch = watch{
 			world: w, results: map[activityKey]bool{}, newest: map[spec.AssignmentID]*task{},
@@ -413,7 +411,6 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add(activities.RaiseName, in(boundaries, (*activities.Boundaries).Raise))
 	add(activities.AwaitBreakerName, in(func(p *process) *activities.BreakerWaits { return p.waits },
 		(*activities.BreakerWaits).Await))
-	add(activities.ReportBreakerName, in(func(p *process) *activities.Reports { return p.reports }, (*activities.Reports).Report))
 	add(activities.NotifyName, in(func(p *process) *activities.Notices { return p.notices }, (*activities.Notices).Notify))
 	add(activities.AwaitBudgetName, func(ctx context.Context, in activities.AwaitBudgetInput) error {
 		return executionOf(ctx).p.budgets.Await(ctx, in)

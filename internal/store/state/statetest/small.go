@@ -38,37 +38,34 @@ func offersAreRenewed(t *testing.T, b *bench) {
 	require.Len(t, all, 1)
 }
 
-// laterBreakersStay writes states of a breaker in any order.
-func laterBreakersStay(t *testing.T, b *bench) {
-	since := b.clock.Now().UTC()
-	until := since.Add(time.Minute)
-	status := func(since time.Time, revision int64) session.BreakerStatus {
-		return session.BreakerStatus{
-			Name: "coder", State: session.BreakerIsOpen, Failures: 5, Generation: 3, Trips: 2, OpenUntil: &until, Revision: revision,
-			Since: since, ChangedAt: since,
-			Probes: []session.BreakerLease{{Holder: "h", Until: until}}, Forced: &session.BreakerForced{By: "ann", Why: "w"},
-			LastFailure: &session.AttemptFailure{Category: "api_error", Message: "503"}, ChangedBy: "ann", Why: "w",
-			Settings: spec.Breaker{Name: "coder", Threshold: 5},
-		}
-	}
+// breakersAreChanged by several processes, each of which sees what the others have changed.
+func breakersAreChanged(t *testing.T, b *bench) {
 	_, err := b.Breaker(t.Context(), "coder")
 	require.ErrorIs(t, err, state.ErrNotFound)
-	atOnce(20, func(i int) { assert.NoError(t, b.PutBreaker(t.Context(), status(since, int64(i)))) })
-	require.NoError(t, b.PutBreaker(t.Context(), status(since, 3)))
-	require.NoError(t, b.PutBreaker(t.Context(), status(since.Add(-time.Hour), 30)))
-	stored, err := b.Breaker(t.Context(), "coder")
-	require.NoError(t, err)
-	require.Equal(t, status(since, 19), stored)
-	require.NoError(t, b.PutBreaker(t.Context(), session.BreakerStatus{
-		Name: "coder", State: session.BreakerClosed,
-		Since: since.Add(time.Hour), Revision: 1,
+	until := b.clock.Now().UTC().Add(time.Minute)
+	full := session.BreakerStatus{
+		Name: "coder", State: session.BreakerIsOpen, Generation: 3, Trips: 2, OpenUntil: &until, ChangedAt: until,
+		Probes: []session.BreakerLease{{Holder: "h", Until: until}}, Forced: &session.BreakerForced{By: "ann", Why: "w"},
+		LastFailure: &session.AttemptFailure{Category: "api_error", Message: "503"}, ChangedBy: "ann", Why: "w",
+		Settings: spec.Breaker{Name: "coder", Threshold: 5},
+	}
+	count := func(before session.BreakerStatus, now time.Time) (session.BreakerStatus, bool) {
+		after := full
+		after.Since, after.Failures = before.Since, before.Failures+1
+		return after, true
+	}
+	atOnce(20, func(int) { assert.NoError(t, b.ChangeBreaker(t.Context(), "coder", "", count)) })
+	require.NoError(t, b.ChangeBreaker(t.Context(), "coder", "id", count))
+	require.ErrorIs(t, b.ChangeBreaker(t.Context(), "coder", "id", count), state.ErrRepeated)
+	require.NoError(t, b.ChangeBreaker(t.Context(), "coder", "other", func(before session.BreakerStatus, _ time.Time) (session.BreakerStatus, bool) {
+		before.Failures = 100
+		return before, false
 	}))
 	all, err := b.Breakers(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []session.BreakerStatus{{
-		Name: "coder", State: session.BreakerClosed, Since: since.Add(time.Hour),
-		Revision: 1,
-	}}, all, "one that was made later begins anew")
+	require.Len(t, all, 1)
+	full.Since, full.Failures = all[0].Since, 21
+	require.Equal(t, full, all[0])
 }
 
 // laterTicketsStay writes states of a ticket in any order.

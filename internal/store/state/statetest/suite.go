@@ -75,7 +75,7 @@ var cases = map[string]func(*testing.T, *bench){
 	"the rows of a session move":                               sessionsMove,
 	"wrong rows are refused":                                   wrongRowsAreRefused,
 	"offers are renewed":                                       offersAreRenewed,
-	"the state of a later breaker stays":                       laterBreakersStay,
+	"breakers are changed by several processes":                breakersAreChanged,
 	"the state of a later ticket stays":                        laterTicketsStay,
 	"a restored backup excludes earlier processes":             laterGenerationsExclude,
 	"teams have versions":                                      teamsHaveVersions,
