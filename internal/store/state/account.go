@@ -101,7 +101,7 @@ func (a *Account) Budget(scope string) budget.Budget {
 // CheckTotals compares the totals with the calls that they sum. The error is [ErrDamaged] if they differ.
 func (d *DB) CheckTotals(ctx context.Context) error {
 	return d.Read(ctx, func(t *Tx) error {
-		sums := eachFigure(", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })
+		sums := eachFigure(figures, ", ", func(f figure) string { return "sum(" + f.ofCall + ") as " + f.name })
 		return t.each(func(r *sql.Rows) error {
 			var team, day, agent, model string
 			if err := r.Scan(&team, &day, &agent, &model); err != nil {
@@ -113,6 +113,6 @@ func (d *DB) CheckTotals(ctx context.Context) error {
 				select namespace, team, day, agent, model, `+sums+`
 				from calls group by namespace, team, day, agent, model) c
 			on c.namespace = t.namespace and c.team = t.team and c.day = t.day and c.agent = t.agent and c.model = t.model
-			where `+eachFigure(" or ", func(f figure) string { return "t." + f.name + " <> coalesce(c." + f.name + ", 0)" }))
+			where `+eachFigure(figures, " or ", func(f figure) string { return "t." + f.name + " <> coalesce(c." + f.name + ", 0)" }))
 	})
 }

@@ -121,10 +121,6 @@ func (d *DB) UseLink(ctx context.Context, hash string) (l Link, err error) {
 		return l, err
 	}
 	return l, d.writeAt(ctx, func(t *Tx, now int64) error {
-		used, err := t.exec(`update links set used_at = $2 where hash = $1 and used_at is null and expires_at > $2`, hash, now)
-		if err == nil && used == 0 {
-			err = ErrNotFound
-		}
-		return err
+		return t.execOne(`update links set used_at = $2 where hash = $1 and used_at is null and expires_at > $2`, hash, now)
 	})
 }

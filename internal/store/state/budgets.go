@@ -139,33 +139,20 @@ const unsettledSums = `coalesce(sum(case when state = 'unsettled' then estimated
 func (d *DB) Warn(ctx context.Context, a Assignment, team string, at []float64) (due []budget.Warning, budgets []budget.Budget,
 	err error,
 ) {
-	var now int64
-	find := func(t *Tx, lock string) (err error) {
-		if now, err = t.Now(); err != nil {
-			return err
-		}
-		if budgets, err = t.budgets(a, team, dayOf(now), lock); err != nil {
-			return err
-		}
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		due = nil
-		for _, b := range budgets {
-			due = append(due, b.Due(at, time.UnixMicro(now))...)
-		}
-		return nil
-	}
-	if err = d.Read(ctx, func(t *Tx) error { return find(t, "") }); err != nil || len(due) == 0 {
-		return nil, budgets, err
-	}
-	err = d.Write(ctx, func(t *Tx) error {
-		if err := find(t, t.lockRows); err != nil {
+		if budgets, err = t.budgets(a, team, dayOf(now), t.lockRows); err != nil {
 			return err
 		}
 		for _, b := range budgets {
-			if more := b.Due(at, time.UnixMicro(now)); len(more) > 0 {
-				if err := t.setWarnings(budgetOwner(a.Key, b.Kind), b, append(b.Warnings, more...)); err != nil {
-					return err
-				}
+			more := b.Due(at, time.UnixMicro(now))
+			if len(more) == 0 {
+				continue
 			}
+			if err := t.setWarnings(budgetOwner(a.Key, b.Kind), b, append(b.Warnings, more...)); err != nil {
+				return err
+			}
+			due = append(due, more...)
 		}
 		return nil
 	})

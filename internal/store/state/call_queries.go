@@ -97,40 +97,26 @@ func (t *Tx) largest(s session.Key, team, agent, day string) (most cost.Amount, 
 	return most, most != cost.Amount{}, err
 }
 
-// Cost is what some calls have cost. It has the keys by which they were summed.
+// Cost is what some calls have cost. It has the keys by which they were summed, and then the figures.
 type Cost struct {
 	Team, Session, Phase, Persona, Agent, Model, Day string
 	// Calls is the number of calls that have ended and cost something, or have an answer, and Usage the known cost.
 	Calls int
-	Usage cost.Usage
+	Usage cost.Usage `sql:"*"`
 	// Unsettled is the number of unsettled calls, and Estimated the sum of their estimates.
 	Unsettled int
-	Estimated cost.Amount
+	Estimated cost.Amount `sql:"estimated_*"`
 	// Begun is the number of calls in progress, and Reserved what is reserved for them.
 	Begun    int
-	Reserved cost.Amount
+	Reserved cost.Amount `sql:"reserved_*"`
 }
 
-// callSums are the sums of calls, and totalSums those of totals, in the order of Cost.sums.
-var (
-	callSums  = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.ofCall + "), 0)" })
-	totalSums = eachFigure(", ", func(f figure) string { return "coalesce(sum(" + f.name + "), 0)" })
-)
+// costKeys are the keys of a Cost, in the order of its fields.
+var costKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
 
-func (c *Cost) sums() []any {
-	u := &c.Usage
-	return []any{
-		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens,
-		&u.WebSearches, &u.CostUSD,
-		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD, new(int64),
-	}
-}
-
-func (c *Cost) key(name string) *string {
-	return map[string]*string{
-		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model,
-		"day": &c.Day,
-	}[name]
+// sums are the figures of a Cost, each summed over its expression.
+func sums(of func(f figure) string) string {
+	return eachFigure(figures[:len(figures)-1], ", ", func(f figure) string { return "coalesce(sum(" + of(f) + "), 0)" })
 }
 
 // Costs sums the calls of a session by keys, as [DB.Usage] does.

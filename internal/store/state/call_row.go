@@ -122,7 +122,7 @@ func (t *Tx) writeCall(c Call) error {
 // figure is a column of totals, and what a call adds to it.
 type figure struct{ name, ofCall string }
 
-// figures are those in the order of Cost.sums, and the tokens that budgets count.
+// figures are those in the order of the fields of a Cost, and the tokens that budgets count.
 var figures = []figure{
 	{"calls", "case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 else 0 end"},
 	{"input_tokens", "input_tokens"},
@@ -143,9 +143,9 @@ var figures = []figure{
 }
 
 // eachFigure is a list with an item for each figure.
-func eachFigure(separator string, item func(f figure) string) string {
-	items := make([]string, len(figures))
-	for i, f := range figures {
+func eachFigure(all []figure, separator string, item func(f figure) string) string {
+	items := make([]string, len(all))
+	for i, f := range all {
 		items[i] = item(f)
 	}
 	return strings.Join(items, separator)
@@ -153,9 +153,9 @@ func eachFigure(separator string, item func(f figure) string) string {
 
 // addToTotals adds a call to the totals of its team, day, agent and model. sign is + or, before the call is changed, -.
 func (t *Tx) addToTotals(id, sign string) error {
-	names := eachFigure(", ", func(f figure) string { return f.name })
-	added := eachFigure(", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })
-	sums := eachFigure(", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name })
+	names := eachFigure(figures, ", ", func(f figure) string { return f.name })
+	added := eachFigure(figures, ", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })
+	sums := eachFigure(figures, ", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name })
 	_, err := t.exec(`insert into totals (namespace, team, day, agent, model, largest_tokens, largest_nano_usd, `+names+`)
 		select namespace, team, day, agent, model, case when state = 'answered' then tokens else 0 end,
 			case when state = 'answered' then nano_usd else 0 end, `+added+` from calls where id = $1

@@ -77,9 +77,5 @@ func (d *DB) Hook(ctx context.Context, name string) (SecretHook, error) {
 
 // RemoveHook deletes the hook with a name and a secret. The error is [ErrNotFound] if there is none.
 func (d *DB) RemoveHook(ctx context.Context, name, secret string) error {
-	removed, err := d.exec(ctx, `delete from hooks where name = $1 and secret = $2`, name, secret)
-	if err == nil && removed == 0 {
-		err = ErrNotFound
-	}
-	return err
+	return d.Write(ctx, func(t *Tx) error { return t.execOne(`delete from hooks where name = $1 and secret = $2`, name, secret) })
 }

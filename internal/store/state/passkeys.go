@@ -34,12 +34,7 @@ func (d *DB) AddPasskey(ctx context.Context, k Passkey, most int) error {
 func (t *Tx) addPasskey(k Passkey, now int64) error {
 	k.CreatedAt = timeOf(now)
 	row := columnsOf(&k)
-	added, err := t.exec("insert into passkeys ("+row.names()+") values ("+row.places()+") on conflict (id) do nothing",
-		row.values()...)
-	if err == nil && added == 0 {
-		err = ErrNotFound
-	}
-	return err
+	return t.execOne("insert into passkeys ("+row.names()+") values ("+row.places()+") on conflict (id) do nothing", row.values()...)
 }
 
 // PasskeysOf lists the passkeys of a person, the oldest first.
@@ -51,12 +46,8 @@ func (d *DB) PasskeysOf(ctx context.Context, person string) ([]Passkey, error) {
 // it was removed.
 func (d *DB) UsePasskey(ctx context.Context, k Passkey, credential json.RawMessage) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		used, err := t.exec(`update passkeys set credential = $3, used_at = $4 where id = $1 and credential = $2`,
+		return t.execOne(`update passkeys set credential = $3, used_at = $4 where id = $1 and credential = $2`,
 			k.ID, string(k.Credential), string(credential), now)
-		if err == nil && used == 0 {
-			err = ErrNotFound
-		}
-		return err
 	})
 }
 
@@ -64,14 +55,10 @@ func (d *DB) UsePasskey(ctx context.Context, k Passkey, credential json.RawMessa
 // [ErrNotFound] if the person has none with the id.
 func (d *DB) RemovePasskey(ctx context.Context, person, id, keep string) error {
 	return d.Write(ctx, func(t *Tx) error {
-		removed, err := t.exec(`delete from passkeys where id = $1 and person = $2`, id, person)
-		if err == nil && removed == 0 {
-			err = ErrNotFound
+		if err := t.execOne(`delete from passkeys where id = $1 and person = $2`, id, person); err != nil {
+			return err
 		}
-		if err == nil {
-			err = t.signOut(person, keep)
-		}
-		return err
+		return t.signOut(person, keep)
 	})
 }
 

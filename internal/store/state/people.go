@@ -149,11 +149,8 @@ func (d *DB) Invitation(ctx context.Context, hash string) (inv Invitation, p Per
 // what the person had before, and a revocation. The error is [ErrNotFound] if the invitation is unknown, used or too old.
 func (d *DB) Join(ctx context.Context, inv Invitation, password string, key Passkey) error {
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		used, err := t.exec(`delete from invitations where hash = $1 and person = $2 and purpose = $3 and expires_at > $4`, inv.Hash,
+		err := t.execOne(`delete from invitations where hash = $1 and person = $2 and purpose = $3 and expires_at > $4`, inv.Hash,
 			inv.Person, string(inv.Purpose), now)
-		if err == nil && used == 0 {
-			err = ErrNotFound
-		}
 		if err == nil && inv.Purpose == ForRecovery {
 			err = t.forget(inv.Person, "", now)
 		}
@@ -254,15 +251,11 @@ func (d *DB) RevokePerson(ctx context.Context, id, by string) (p Person, err err
 // error is [ErrNotFound] if the one before is another meanwhile.
 func (d *DB) SetPassword(ctx context.Context, id, before, password, keep string) error {
 	return d.Write(ctx, func(t *Tx) error {
-		set, err := t.exec(`update people set password = $3 where id = $1 and password = $2 and revoked_at is null`, id, before,
-			password)
-		if err == nil && set == 0 {
-			err = ErrNotFound
+		if err := t.execOne(`update people set password = $3 where id = $1 and password = $2 and revoked_at is null`, id, before,
+			password); err != nil {
+			return err
 		}
-		if err == nil {
-			err = t.signOut(id, keep)
-		}
-		return err
+		return t.signOut(id, keep)
 	})
 }
 
@@ -277,10 +270,6 @@ func (t *Tx) signOut(person, keep string) error {
 
 // signIn notes a sign-in by what a person can sign in by now.
 func (t *Tx) signIn(person, proof string, now int64) error {
-	found, err := t.exec(`update people set signed_in_at = $3 where id = $1 and revoked_at is null and joined_at is not null and $2 <> ''
+	return t.execOne(`update people set signed_in_at = $3 where id = $1 and revoked_at is null and joined_at is not null and $2 <> ''
 		and (password = $2 or exists (select 1 from passkeys where passkeys.id = $2 and passkeys.person = people.id))`, person, proof, now)
-	if err == nil && found == 0 {
-		err = ErrNotFound
-	}
-	return err
 }

@@ -218,6 +218,15 @@ func (t *Tx) exec(statement string, args ...any) (changed int64, err error) {
 	return result.RowsAffected()
 }
 
+// execOne runs a statement. The error is [ErrNotFound] if it changes no row.
+func (t *Tx) execOne(statement string, args ...any) error {
+	changed, err := t.exec(statement, args...)
+	if err == nil && changed == 0 {
+		err = ErrNotFound
+	}
+	return err
+}
+
 // seeQuery sees every query: a test looks at how they are planned.
 var seeQuery = func(string, []any) {}
 

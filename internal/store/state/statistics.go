@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"strings"
 
@@ -21,8 +20,8 @@ type Statistic struct {
 	Model   string `json:"model,omitempty"`
 	Day     string `json:"day,omitempty"`
 	// Sessions are known by team and day only: in other groups a session can be in several.
-	Sessions    *SessionOutcomes   `json:"sessions,omitempty"`
-	Assignments AssignmentOutcomes `json:"assignments"`
+	Sessions    *SessionOutcomes   `json:"sessions,omitempty" sql:"-"`
+	Assignments AssignmentOutcomes `json:"assignments" sql:"*"`
 }
 
 // SessionOutcomes is the results of sessions.
@@ -71,140 +70,90 @@ func part(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// key is the field of one of [StatisticsKeys].
-func (s *Statistic) key(name string) *string {
-	return map[string]*string{
-		"team": &s.Team, "phase": &s.Phase, "persona": &s.Persona, "agent": &s.Agent, "model": &s.Model,
-		"day": &s.Day,
-	}[name]
-}
-
 // Statistics are the results of the sessions that the filter selects, grouped by keys of [StatisticsKeys]: days newest first,
 // the rest by name. The filter's After and Limit are ignored.
-func (d *DB) Statistics(ctx context.Context, by []string, f Filter) (out []Statistic, err error) {
-	groups := map[Statistic]*Statistic{}
-	err = d.Read(ctx, func(t *Tx) error {
-		clear(groups)
-		if err := t.assignmentOutcomes(by, f, groups); err != nil {
-			return err
+func (d *DB) Statistics(ctx context.Context, by []string, f Filter) ([]Statistic, error) {
+	return read(ctx, d, func(t *Tx) ([]Statistic, error) {
+		assignments, err := t.assignmentOutcomes(by, f)
+		if err != nil || slices.ContainsFunc(by, func(key string) bool { return key != "team" && key != "day" }) {
+			return assignments, err
 		}
-		if slices.ContainsFunc(by, func(key string) bool { return key != "team" && key != "day" }) {
-			return nil
+		of := map[[2]string]AssignmentOutcomes{}
+		for _, a := range assignments {
+			of[[2]string{a.Team, a.Day}] = a.Assignments
 		}
-		return t.sessionOutcomes(by, f, groups)
+		groups, err := t.sessionOutcomes(by, f)
+		for i, g := range groups {
+			groups[i].Assignments = of[[2]string{g.Team, g.Day}]
+		}
+		return groups, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	out = make([]Statistic, 0, len(groups))
-	for _, s := range groups {
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(a, b Statistic) int {
-		if order := strings.Compare(b.Day, a.Day); order != 0 {
-			return order
-		}
-		for _, key := range by {
-			if order := strings.Compare(*a.key(key), *b.key(key)); order != 0 {
-				return order
-			}
-		}
-		return 0
-	})
-	return out, nil
 }
 
-// group adds the fields of keys to a row's, and returns the group of the row once it is read.
-func group(by []string, groups map[Statistic]*Statistic, fields ...any) ([]any, func() *Statistic) {
-	var name Statistic
-	for _, key := range by {
-		fields = append(fields, name.key(key))
-	}
-	return fields, func() *Statistic {
-		s, ok := groups[name]
-		if !ok {
-			of := name
-			s = &of
-			groups[name] = s
+// keyColumns lists the columns of all keys, which are empty for those by which is not grouped, and the columns by which is.
+func keyColumns(all, by []string, column func(key string) string) (selected, groups string) {
+	columns, names := make([]string, len(all)), make([]string, len(by))
+	for i, key := range all {
+		if columns[i] = "''"; slices.Contains(by, key) {
+			columns[i] = column(key)
 		}
-		return s
 	}
-}
-
-// grouped lists columns to select and to group by; both are empty without keys.
-func (t *Tx) grouped(by []string, of map[string]string) (selected, groupBy string) {
-	if len(by) == 0 {
-		return "", ""
-	}
-	names := make([]string, len(by))
 	for i, key := range by {
-		names[i] = of[key]
+		names[i] = column(key)
 	}
-	list := strings.Join(names, ", ")
-	return ", " + list, " group by " + list
+	return strings.Join(columns, ", "), strings.Join(names, ", ")
 }
 
-func (t *Tx) assignmentOutcomes(by []string, f Filter, groups map[Statistic]*Statistic) error {
+// grouped is keyColumns with the columns as a map, and with the end of a query: its groups are the newest day first, then by
+// name. A query without groups has a row only if it finds something.
+func grouped(all, by []string, of map[string]string) (selected, end string) {
+	selected, groups := keyColumns(all, by, func(key string) string { return of[key] })
+	if groups == "" {
+		return selected, " having count(*) > 0"
+	}
+	order := make([]string, 0, len(by))
+	for _, key := range by {
+		if key == "day" {
+			order = slices.Insert(order, 0, of[key]+" desc")
+		} else {
+			order = append(order, of[key])
+		}
+	}
+	return selected, " group by " + groups + " order by " + strings.Join(order, ", ")
+}
+
+func (t *Tx) assignmentOutcomes(by []string, f Filter) ([]Statistic, error) {
 	w := f.where()
-	w.add("o.attempts > 0 and o.state not in ('restored', 'supplied')") // other sessions and people did the rest
-	selected, groupBy := t.grouped(by, map[string]string{
+	w.add("s.revision > 0 and o.attempts > 0 and o.state not in ('restored', 'supplied')") // other sessions and people did the rest
+	selected, groups := grouped(StatisticsKeys, by, map[string]string{
 		"team": "s.team", "phase": "o.phase", "persona": "o.persona", "agent": "o.agent", "model": "o.model", "day": t.day,
 	})
-	return t.each(func(r *sql.Rows) error {
-		var o AssignmentOutcomes
-		fields, of := group(by, groups, &o.All, &o.Finished, &o.Failed, &o.Attempts, &o.Failures, &o.LostWorkers)
-		if err := r.Scan(fields...); err != nil {
-			return err
-		}
-		if o.All > 0 {
-			of().Assignments = o
-		}
-		return nil
-	}, `select count(*), count(case when o.state in ('completed', 'restored', 'supplied', 'skipped') then 1 end),
-			count(case when o.state in ('failed', 'help_needed') then 1 end),
-			coalesce(sum(o.attempts), 0), coalesce(sum(o.failures), 0), coalesce(sum(o.lost_workers), 0)`+selected+`
-		from sessions s join outcomes o on o.namespace = s.namespace and o.session = s.session where `+w.String()+groupBy, w.args...)
+	return query[Statistic](t, `select `+selected+`, count(*), count(case when o.state in ('completed', 'skipped') then 1 end),
+			count(case when o.state in ('failed', 'help_needed') then 1 end), sum(o.attempts), sum(o.failures), sum(o.lost_workers)
+		from sessions s join outcomes o on o.namespace = s.namespace and o.session = s.session where `+w.String()+groups, w.args...)
 }
 
-func (t *Tx) sessionOutcomes(by []string, f Filter, groups map[Statistic]*Statistic) error {
+// sessionOutcomes are in groups by team and day only.
+func (t *Tx) sessionOutcomes(by []string, f Filter) (all []Statistic, err error) {
 	w := f.where()
 	w.add("s.revision > 0")
-	selected, groupBy := t.grouped(by, map[string]string{"team": "s.team", "day": t.day})
-	err := t.each(func(r *sql.Rows) error {
-		var o SessionOutcomes
-		var micros int64
-		fields, of := group(by, groups, &o.All, &o.Completed, &o.Failed, &o.Cancelled, &micros)
-		if err := r.Scan(fields...); err != nil {
-			return err
-		}
-		if o.Seconds = float64(micros) / 1e6; o.All > 0 {
-			of().Sessions = &o
-		}
-		return nil
-	}, `select count(*), count(case when s.status = 'completed' then 1 end), count(case when s.status = 'failed' then 1 end),
-			count(case when s.status = 'cancelled' then 1 end), coalesce(sum(case when s.ended_at > s.started_at then s.ended_at - s.started_at else 0 end), 0)`+selected+`
-		from sessions s where `+w.String()+groupBy, w.args...)
-	if err != nil {
-		return err
+	which := w.String()
+	oneOf(w, "action", session.ForApproval.Rule().Actions)
+	approves := w.conditions[len(w.conditions)-1]
+	selected, groups := grouped([]string{"team", "day"}, by, map[string]string{"team": "s.team", "day": t.day})
+	rows, err := query[struct {
+		Team, Day string
+		SessionOutcomes
+	}](t, `select `+selected+`, count(*), count(case when s.status = 'completed' then 1 end),
+			count(case when s.status = 'failed' then 1 end), count(case when s.status = 'cancelled' then 1 end),
+			coalesce(sum(case when s.ended_at > s.started_at then s.ended_at - s.started_at end), 0) / 1e6,
+			coalesce(sum(a.answers), 0), coalesce(sum(a.waited), 0) / 1e6, coalesce(sum(a.approvals), 0), coalesce(sum(a.approving), 0) / 1e6
+		from sessions s left join (select namespace, session, count(*) as answers, sum(at - opened_at) as waited,
+				count(case when `+approves+` then 1 end) as approvals, sum(case when `+approves+` then at - opened_at end) as approving
+			from answers where at > opened_at group by namespace, session) a on a.namespace = s.namespace and a.session = s.session
+		where `+which+groups, w.args...)
+	for _, r := range rows {
+		all = append(all, Statistic{Team: r.Team, Day: r.Day, Sessions: &r.SessionOutcomes})
 	}
-	w = f.where()
-	oneOf(w, "a.action", session.ForApproval.Rule().Actions)
-	approvals := w.conditions[len(w.conditions)-1]
-	w.conditions = w.conditions[:len(w.conditions)-1]
-	return t.each(func(r *sql.Rows) error {
-		var answers, approved int
-		var waited, approving int64
-		fields, of := group(by, groups, &answers, &waited, &approved, &approving)
-		if err := r.Scan(fields...); err != nil {
-			return err
-		}
-		if answers > 0 {
-			o := of().Sessions
-			o.Answers, o.WaitedSeconds, o.Approvals, o.ApprovalSeconds = answers, float64(waited)/1e6, approved, float64(approving)/1e6
-		}
-		return nil
-	}, `select count(*), coalesce(sum(a.at - a.opened_at), 0), count(case when `+approvals+` then 1 end),
-			coalesce(sum(case when `+approvals+` then a.at - a.opened_at else 0 end), 0)`+selected+`
-		from sessions s join answers a on a.namespace = s.namespace and a.session = s.session
-		where `+w.String()+` and s.revision > 0 and a.at > a.opened_at`+groupBy, w.args...)
+	return all, err
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"strings"
 )
@@ -15,11 +14,11 @@ func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) ([]
 	return read(ctx, d, func(t *Tx) ([]Cost, error) { return t.usage(by, since, f) })
 }
 
-func (t *Tx) usage(by []string, since string, f Filter) (costs []Cost, err error) {
-	w, from, figures := &where{}, `calls c`, callSums
+func (t *Tx) usage(by []string, since string, f Filter) ([]Cost, error) {
+	w, from, figures := &where{}, `calls c`, sums(func(f figure) string { return f.ofCall })
 	switch {
 	case onlyTotals(by, f):
-		from, figures = `totals c`, totalSums
+		from, figures = `totals c`, sums(func(f figure) string { return f.name })
 		w.add("c.namespace = ?", f.Namespace)
 		oneOf(w, "c.team", f.Teams)
 	case f.Session != "":
@@ -33,22 +32,11 @@ func (t *Tx) usage(by []string, since string, f Filter) (costs []Cost, err error
 	if since != "" {
 		w.add("c.day >= ?", since)
 	}
-	selected, grouped := "", ""
-	if len(by) > 0 {
-		selected = ", c." + strings.Join(by, ", c.")
-		grouped = " group by " + selected[2:] + order(by, f)
+	selected, grouped := keyColumns(costKeys, by, func(key string) string { return "c." + key })
+	if grouped != "" {
+		grouped = " group by " + grouped + order(by, f)
 	}
-	err = t.each(func(r *sql.Rows) error {
-		var c Cost
-		fields := c.sums()
-		for _, key := range by {
-			fields = append(fields, c.key(key))
-		}
-		err := r.Scan(fields...)
-		costs = append(costs, c)
-		return err
-	}, `select `+figures+selected+` from `+from+` where `+w.String()+grouped, w.args...)
-	return costs, err
+	return query[Cost](t, `select `+selected+`, `+figures+` from `+from+` where `+w.String()+grouped, w.args...)
 }
 
 // onlyTotals reports whether the totals have all that is asked for: they know neither sessions nor their parts.
