@@ -71,8 +71,7 @@ func (d *DB) ClaimRestart(ctx context.Context, namespace string, claim time.Dura
 
 // EndRestart says that the new run of a session was started, or that none can be.
 func (d *DB) EndRestart(ctx context.Context, s session.Key) error {
-	_, err := d.exec(ctx, `update sessions set restart_at = null where namespace = $1 and session = $2`, s.Namespace, s.Session)
-	return err
+	return d.exec(ctx, `update sessions set restart_at = null where namespace = $1 and session = $2`, s.Namespace, s.Session)
 }
 
 // sameGeneration refuses a change by a process that opened the database before a backup was restored.

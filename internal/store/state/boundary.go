@@ -113,13 +113,18 @@ func (t *Tx) putStatus(b Boundary, run, now int64) error {
 	return nil
 }
 
+// labelRow is a row of session_labels.
+type labelRow struct {
+	session.Key
+	Name, Value string
+}
+
 func (t *Tx) putLabels(b Boundary) error {
 	if _, err := t.exec(`delete from session_labels where namespace = $1 and session = $2`, b.Namespace, b.Session); err != nil {
 		return err
 	}
 	for name, value := range b.Status.Labels {
-		if _, err := t.exec(`insert into session_labels (namespace, session, name, value) values ($1, $2, $3, $4)`,
-			b.Namespace, b.Session, name, value); err != nil {
+		if err := t.insert("session_labels", columnsOf(&labelRow{b.Key, name, value})); err != nil {
 			return err
 		}
 	}
@@ -191,17 +196,19 @@ func (t *Tx) putRequests(b Boundary) error {
 
 func (t *Tx) putAlerts(b Boundary) error {
 	for _, a := range b.Status.Alerts {
-		row := append(columnsOf(&b.Key), alertColumns(&a)...)
-		if err := t.put("alerts", "namespace, session, rule", row, "true"); err != nil {
+		if err := t.put("alerts", "namespace, session, rule", columnsOf(&alertRow{b.Key, a.Rule, a, a.At}), "true"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// alertColumns are those of an alert. The detail has what no statement looks for.
-func alertColumns(a *session.Alert) columns {
-	return columns{{"rule", &a.Rule}, {"detail", document{a}}, {"at", moment{&a.At}}}
+// alertRow is a row of alerts. The detail has what no statement looks for.
+type alertRow struct {
+	session.Key
+	Rule   string
+	Detail session.Alert
+	At     time.Time
 }
 
 // putAnswers writes the answers that a session has applied. A repetition changes nothing.

@@ -60,15 +60,14 @@ func (d *DB) UseBrowser(ctx context.Context, hash string, idle, once time.Durati
 		return err
 	})
 	if err == nil && timeOf(now).Sub(b.SeenAt) > once {
-		_, _ = d.exec(ctx, `update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now) // the next use tries again
+		_ = d.exec(ctx, `update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now) // the next use tries again
 	}
 	return b, err
 }
 
 // RemoveBrowser signs a browser out.
 func (d *DB) RemoveBrowser(ctx context.Context, hash string) error {
-	_, err := d.exec(ctx, `delete from browsers where hash = $1`, hash)
-	return err
+	return d.exec(ctx, `delete from browsers where hash = $1`, hash)
 }
 
 // BrowsersOf lists the browsers of a person that are signed in, those that were used last first.

@@ -62,22 +62,19 @@ func (d *DB) listed(ctx context.Context, a Assignment, which string) ([]Call, er
 
 // calls lists calls of a session, verified. which has places from $3 on.
 func (t *Tx) calls(which string, s session.Key, args ...any) (calls []Call, err error) {
-	err = t.eachCall(func(c Call, intact error) error {
+	rows, err := t.storedCalls(which, s, args...)
+	for i := range rows {
+		c, err := rows[i].checked()
+		if err != nil {
+			return nil, err
+		}
 		calls = append(calls, c)
-		return intact
-	}, which, s, args...)
+	}
 	return calls, err
 }
 
-// eachCall reads calls of a session. intact is [ErrDamaged] if a row is not as it was written.
-func (t *Tx) eachCall(each func(c Call, intact error) error, which string, s session.Key, args ...any) error {
-	return t.each(func(r *sql.Rows) error {
-		var found storedCall
-		if err := r.Scan(columnsOf(&found).fields()...); err != nil {
-			return err
-		}
-		return each(found.checked())
-	}, `select `+columnsOf(new(storedCall)).names()+` from calls
+func (t *Tx) storedCalls(which string, s session.Key, args ...any) ([]storedCall, error) {
+	return query[storedCall](t, `select `+columnsOf(new(storedCall)).names()+` from calls
 		where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
 		append([]any{s.Namespace, s.Session}, args...)...)
 }

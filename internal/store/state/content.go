@@ -161,8 +161,7 @@ func (d *DB) SweepBlobs(ctx context.Context, digests []spec.Digest, since time.T
 
 // RemoveBlob removes the row of a blob whose object is damaged, unless the blob is in another object by now.
 func (d *DB) RemoveBlob(ctx context.Context, b Blob) error {
-	_, err := d.exec(ctx, "delete from blobs where digest = $1 and object = $2 and start = $3", string(b.Digest), b.Object, b.Start)
-	return err
+	return d.exec(ctx, "delete from blobs where digest = $1 and object = $2 and start = $3", string(b.Digest), b.Object, b.Start)
 }
 
 // UnusedObjects returns those of the objects that have no blob. It waits for transactions that add some: an object whose upload

@@ -52,7 +52,6 @@ func (d *DB) Claim(ctx context.Context, r Repeatable, kept, patience time.Durati
 
 // EndTry ends a try with its answer, or without one if the status is zero. A try that counts as lost changes nothing.
 func (d *DB) EndTry(ctx context.Context, r Repeatable) error {
-	_, err := d.exec(ctx, `update idempotency set tried_at = null, status = $4, content_type = $5, answer = $6
+	return d.exec(ctx, `update idempotency set tried_at = null, status = $4, content_type = $5, answer = $6
 		where key = $1 and change_id = $2 and tried_at = $3`, r.Key, r.Change, r.TriedAt.UnixMicro(), r.Status, r.ContentType, r.Answer)
-	return err
 }

@@ -42,6 +42,5 @@ func (d *DB) Renew(ctx context.Context, l LeaseHolder, lasts time.Duration) (ok 
 
 // Release gives a lease back, unless another holder has taken it.
 func (d *DB) Release(ctx context.Context, l LeaseHolder) error {
-	_, err := d.exec(ctx, `delete from leases where name = $1 and holder = $2`, l.Name, l.Holder)
-	return err
+	return d.exec(ctx, `delete from leases where name = $1 and holder = $2`, l.Name, l.Holder)
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"errors"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -27,17 +26,7 @@ func (d *DB) Records(ctx context.Context, s session.Key) ([]session.Record, erro
 	return read(ctx, d, func(t *Tx) ([]session.Record, error) { return t.records(Assignment{Key: s}) })
 }
 
-// recordReader puts the rows of records together.
-type recordReader struct {
-	*Tx
-	of  Assignment
-	all []session.Record
-	at  map[roundPlace]*session.RoundRecord
-	// costs are those of attempts.
-	costs map[AttemptKey]cost.Usage
-}
-
-// roundPlace is the place of a round in a session.
+// roundPlace is the place of a round in a session; of a pass, if round is zero.
 type roundPlace struct {
 	spec.AssignmentID
 	pass, round int
@@ -52,101 +41,87 @@ func rowsOf[R any](t *Tx, table string, of Assignment, order string) ([]R, error
 	return query[R](t, statement, of.Namespace, of.Session, of.Phase, of.Persona)
 }
 
-func (t *Tx) records(of Assignment) ([]session.Record, error) {
-	r := &recordReader{Tx: t, of: of, at: map[roundPlace]*session.RoundRecord{}, costs: map[AttemptKey]cost.Usage{}}
-	for _, read := range []func() error{r.readCosts, r.readRounds, r.readAttempts, r.readConversations} {
-		if err := read(); err != nil {
-			return nil, err
-		}
+// records puts the rows of records together. An assignment whose calls alone are left, because a database was restored, has no
+// record.
+func (t *Tx) records(of Assignment) (all []session.Record, err error) {
+	costs, err := t.attemptCosts(of)
+	if err != nil {
+		return nil, err
 	}
-	return r.all, nil
-}
-
-func (r *recordReader) readCosts() error {
-	usage := columnsOf(new(cost.Usage))
-	sums := usage.list(func(i int) string { return "sum(" + usage[i].name + ")" })
-	attempt := columnsOf(new(AttemptKey)).names()
-	costs, err := query[struct {
-		AttemptKey
-		cost.Usage
-	}](r.Tx, `select `+attempt+`, `+sums+` from calls`+ofAssignment+` group by `+attempt,
-		r.of.Namespace, r.of.Session, r.of.Phase, r.of.Persona)
-	for _, one := range costs {
-		r.costs[one.AttemptKey] = one.Usage
+	passes, err := rowsOf[assignmentRow](t, "assignments", of, "")
+	if err != nil {
+		return nil, err
 	}
-	return err
-}
-
-// readRounds reads the rounds of passes. An assignment whose calls alone are left, because a database was restored, has its
-// cost only.
-func (r *recordReader) readRounds() error {
 	orders := map[roundPlace]session.Order{}
-	passes, err := rowsOf[assignmentRow](r.Tx, "assignments", r.of, "")
-	for _, one := range passes {
-		orders[roundPlace{one.AssignmentID, one.Pass, 0}] = one.Order
+	for _, row := range passes {
+		orders[roundPlace{row.AssignmentID, row.Pass, 0}] = row.Order
 	}
+	attempts, err := rowsOf[attemptRow](t, "attempts", of, " order by phase, persona, pass, round, attempt")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rounds, err := rowsOf[roundRow](r.Tx, "rounds", r.of, " order by phase, persona, pass, round")
+	tried := map[roundPlace][]attemptRow{}
+	for _, row := range attempts {
+		row.Usage = costs[AttemptKey{row.Assignment, int64(row.Pass), int64(row.Round), int64(row.Attempt)}]
+		at := roundPlace{row.AssignmentID, row.Pass, row.Round}
+		tried[at] = append(tried[at], row)
+	}
+	rounds, err := rowsOf[roundRow](t, "rounds", of, " order by phase, persona, pass, round")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, one := range rounds {
-		if n := len(r.all); n == 0 || r.all[n-1].Assignment != one.AssignmentID {
-			r.all = append(r.all, session.Record{Assignment: one.AssignmentID})
+	for _, row := range rounds {
+		round := row.round(orders[roundPlace{row.AssignmentID, row.Pass, 0}])
+		for _, attempt := range tried[roundPlace{row.AssignmentID, row.Pass, row.Round}] {
+			attempt.addTo(&round)
 		}
-		last := &r.all[len(r.all)-1]
-		last.Rounds = append(last.Rounds, one.round(orders[roundPlace{one.AssignmentID, one.Pass, 0}]))
+		if round.Result == nil {
+			running := int64(len(round.Attempts) + 1)
+			round.Spent = costs[AttemptKey{row.Assignment, int64(row.Pass), int64(row.Round), running}]
+		}
+		if n := len(all); n == 0 || all[n-1].Assignment != row.AssignmentID {
+			all = append(all, session.Record{Assignment: row.AssignmentID})
+		}
+		last := &all[len(all)-1]
+		last.Rounds = append(last.Rounds, round)
 	}
-	for i := range r.all {
-		record := &r.all[i]
-		for j := range record.Rounds {
-			round := &record.Rounds[j]
-			r.at[roundPlace{record.Assignment, round.Pass, round.Round}] = round
-		}
-		for k, used := range r.costs {
+	return all, t.completeRecords(of, all, costs)
+}
+
+// completeRecords adds what records have besides rounds.
+func (t *Tx) completeRecords(of Assignment, all []session.Record, costs map[AttemptKey]cost.Usage) error {
+	conversations, err := rowsOf[conversationRow](t, "conversations", of, "")
+	for i := range all {
+		record := &all[i]
+		for k, used := range costs {
 			if k.AssignmentID == record.Assignment {
 				record.Total = record.Total.Add(used)
 			}
 		}
-	}
-	return nil
-}
-
-func (r *recordReader) readAttempts() error {
-	attempts, err := rowsOf[attemptRow](r.Tx, "attempts", r.of, " order by phase, persona, pass, round, attempt")
-	for _, one := range attempts {
-		round := r.at[roundPlace{one.AssignmentID, one.Pass, one.Round}]
-		if round == nil {
-			return errors.New("an attempt has no round")
-		}
-		one.Usage = r.costs[AttemptKey{one.Assignment, int64(one.Pass), int64(one.Round), int64(one.Attempt)}]
-		one.addTo(round)
-	}
-	for at, round := range r.at {
-		if round.Result != nil {
-			continue
-		}
-		round.Spent = r.costs[AttemptKey{
-			Assignment{r.of.Key, at.AssignmentID},
-			int64(at.pass), int64(at.round),
-			int64(len(round.Attempts) + 1),
-		}]
-	}
-	return err
-}
-
-func (r *recordReader) readConversations() error {
-	conversations, err := rowsOf[conversationRow](r.Tx, "conversations", r.of, "")
-	for _, c := range conversations {
-		for i := range r.all {
-			if r.all[i].Assignment == c.AssignmentID {
-				r.all[i].Conversation = &c.Conversation
+		for _, c := range conversations {
+			if c.AssignmentID == record.Assignment {
+				record.Conversation = &c.Conversation
 			}
 		}
 	}
 	return err
+}
+
+// attemptCosts are the costs of attempts.
+func (t *Tx) attemptCosts(of Assignment) (map[AttemptKey]cost.Usage, error) {
+	usage := columnsOf(new(cost.Usage))
+	sums := usage.list(func(i int) string { return "sum(" + usage[i].name + ")" })
+	attempt := columnsOf(new(AttemptKey)).names()
+	rows, err := query[struct {
+		AttemptKey
+		cost.Usage
+	}](t, `select `+attempt+`, `+sums+` from calls`+ofAssignment+` group by `+attempt,
+		of.Namespace, of.Session, of.Phase, of.Persona)
+	costs := make(map[AttemptKey]cost.Usage, len(rows))
+	for _, row := range rows {
+		costs[row.AttemptKey] = row.Usage
+	}
+	return costs, err
 }
 
 // conversationRow is a row of conversations.

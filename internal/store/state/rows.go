@@ -278,11 +278,12 @@ func (t *Tx) adopt(s session.Key, now int64) error {
 			return err
 		}
 	}
-	var calls []Call
-	if err := t.eachCall(func(c Call, _ error) error { calls = append(calls, c); return nil }, `true`, s); err != nil {
+	calls, err := t.storedCalls(`true`, s) // they have the digests of other rows
+	if err != nil {
 		return err
 	}
-	for i, c := range calls {
+	for i := range calls {
+		c := calls[i].Call
 		if err := c.check(); err != nil {
 			return fmt.Errorf("calls[%d]: %w", i, err)
 		}

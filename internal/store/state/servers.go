@@ -21,8 +21,7 @@ func (d *DB) AnnounceServer(ctx context.Context, address, host string, public bo
 
 // WithdrawServer deletes the server with an address.
 func (d *DB) WithdrawServer(ctx context.Context, address string) error {
-	_, err := d.exec(ctx, `delete from servers where address = $1`, address)
-	return err
+	return d.exec(ctx, `delete from servers where address = $1`, address)
 }
 
 // Server is the address of a server that was announced within the time lasts, on a host if one is named: those with a

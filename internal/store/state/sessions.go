@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,7 +33,7 @@ type Session struct {
 	WaitingSince *time.Time
 	// AlertedAt is when the session last raised an alert.
 	AlertedAt *time.Time
-	Labels    map[string]string
+	Labels    map[string]string `sql:"-"`
 }
 
 // Filter selects sessions. The zero value of a field selects all.
@@ -143,48 +142,36 @@ func (d *DB) Sessions(ctx context.Context, f Filter) (found []Session, err error
 	if f.Limit > 0 {
 		limit = " limit " + strconv.Itoa(f.Limit)
 	}
+	selected := ` from sessions s where ` + w.String() + ` order by s.started_at desc, s.session` + limit
 	err = d.Read(ctx, func(t *Tx) error {
-		found = []Session{}
-		at := map[session.Key]int{}
-		err := t.each(func(r *sql.Rows) error {
-			var s Session
-			var phases string
-			err := r.Scan(&s.Namespace, &s.Session, &s.Team, &s.Status, &phases, &s.Requirement, &s.Reason, optional{&s.StartedAt},
-				optional{&s.ClosedAt}, &s.Run, &s.FirstRun, &s.Requests, optional{&s.WaitingSince}, optional{&s.AlertedAt}, &s.Tokens,
-				&s.CostUSD)
-			s.Phases = append([]string{}, strings.Fields(phases)...)
-			at[s.Key] = len(found)
-			found = append(found, s)
-			return err
-		}, `select s.namespace, s.session, s.team, s.status,
-				(select coalesce(string_agg(p.phase, ' ' order by p.position), '') from phases p
+		rows, err := query[Session](t, `select s.namespace, s.session, s.team, s.status,
+				(select coalesce('["' || string_agg(p.phase, '","' order by p.position) || '"]', '[]') from phases p
 					where p.namespace = s.namespace and p.session = s.session and p.state in ('running', 'awaiting_approval')
-						and s.status not in (`+closedStates+`)), s.requirement, s.reason, s.started_at, s.ended_at, s.temporal_run, s.first_run,
+						and s.status not in (`+closedStates+`)), s.requirement, s.reason,
+				(select coalesce(sum(c.tokens), 0) from calls c where c.namespace = s.namespace and c.session = s.session),
+				(select coalesce(sum(c.nano_usd), 0) from calls c where c.namespace = s.namespace and c.session = s.session),
+				s.started_at, s.ended_at, s.temporal_run, s.first_run,
 				(select count(*) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null),
 				(select min(r.opened_at) from requests r where r.namespace = s.namespace and r.session = s.session and r.closed_at is null and r.opened_at > 0),
-				(select max(a.at) from alerts a where a.namespace = s.namespace and a.session = s.session),
-				(select coalesce(sum(c.tokens), 0) from calls c where c.namespace = s.namespace and c.session = s.session),
-				(select coalesce(sum(c.nano_usd), 0) from calls c where c.namespace = s.namespace and c.session = s.session)
-			from sessions s where `+w.String()+` order by s.started_at desc, s.session`+limit, w.args...)
+				(select max(a.at) from alerts a where a.namespace = s.namespace and a.session = s.session)`+selected, w.args...)
+		found = append([]Session{}, rows...)
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		return t.each(func(r *sql.Rows) error {
-			var key session.Key
-			var name, value string
-			if err := r.Scan(&key.Namespace, &key.Session, &name, &value); err != nil {
-				return err
-			}
-			if i, ok := at[key]; ok {
-				if found[i].Labels == nil {
-					found[i].Labels = map[string]string{}
-				}
-				found[i].Labels[name] = value
-			}
-			return nil
-		}, `select l.namespace, l.session, l.name, l.value from session_labels l
-			where exists (select 1 from (select s.namespace, s.session from sessions s where `+w.String()+` order by s.started_at desc, s.session`+limit+`) s
+		labels, err := query[labelRow](t, `select l.namespace, l.session, l.name, l.value from session_labels l
+			where exists (select 1 from (select s.namespace, s.session`+selected+`) s
 				where s.namespace = l.namespace and s.session = l.session)`, w.args...)
+		of := map[session.Key]map[string]string{}
+		for _, l := range labels {
+			if of[l.Key] == nil {
+				of[l.Key] = map[string]string{}
+			}
+			of[l.Key][l.Name] = l.Value
+		}
+		for i := range found {
+			found[i].Labels = of[found[i].Key]
+		}
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the sessions: %w", err)

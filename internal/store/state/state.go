@@ -151,13 +151,12 @@ func withNow(do func(t *Tx, now int64) error) func(*Tx) error {
 	}
 }
 
-// exec runs one statement in a transaction, and returns how many rows it has changed.
-func (d *DB) exec(ctx context.Context, statement string, args ...any) (changed int64, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
-		changed, err = t.exec(statement, args...)
+// exec runs one statement in a transaction.
+func (d *DB) exec(ctx context.Context, statement string, args ...any) error {
+	return d.Write(ctx, func(t *Tx) error {
+		_, err := t.exec(statement, args...)
 		return err
 	})
-	return changed, err
 }
 
 // Read runs a function in a transaction that sees one state of the database and changes nothing.

@@ -97,11 +97,10 @@ func (t *Tx) readRequests(e *session.Execution) error {
 }
 
 func (t *Tx) readAlerts(e *session.Execution) error {
-	return t.each(func(r *sql.Rows) error {
-		var a session.Alert
-		err := r.Scan(alertColumns(&a).fields()...)
-		e.Alerts = append(e.Alerts, a)
-		return err
-	}, `select rule, detail, at from alerts where namespace = $1 and session = $2 order by at, rule`,
-		e.Namespace, e.Session)
+	rows, err := query[alertRow](t, `select `+columnsOf(new(alertRow)).names()+` from alerts
+		where namespace = $1 and session = $2 order by at, rule`, e.Namespace, e.Session)
+	for _, r := range rows {
+		e.Alerts = append(e.Alerts, r.Detail)
+	}
+	return err
 }

@@ -56,6 +56,5 @@ func (d *DB) TeamVersions(ctx context.Context, team string) ([]TeamVersion, erro
 
 // RemoveTeam removes all versions of a registered team.
 func (d *DB) RemoveTeam(ctx context.Context, team string) error {
-	_, err := d.exec(ctx, `delete from teams where team = $1`, team)
-	return err
+	return d.exec(ctx, `delete from teams where team = $1`, team)
 }

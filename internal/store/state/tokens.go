@@ -114,7 +114,7 @@ func (d *DB) UseToken(ctx context.Context, hash string) (k Token, err error) {
 	})
 	if err == nil && k.LastUsed < today {
 		// the next use tries again
-		_, _ = d.exec(ctx, `update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today)
+		_ = d.exec(ctx, `update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today)
 	}
 	return k, err
 }

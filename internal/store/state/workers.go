@@ -38,8 +38,7 @@ func (d *DB) PutOffer(ctx context.Context, o spec.Offer) error {
 
 // RemoveOffer removes a worker's offer, if there is one.
 func (d *DB) RemoveOffer(ctx context.Context, worker string) error {
-	_, err := d.exec(ctx, `delete from workers where id = $1`, worker)
-	return err
+	return d.exec(ctx, `delete from workers where id = $1`, worker)
 }
 
 // Offers lists the offers of workers by id, including those of workers that have ended; see [spec.Offer.Live].

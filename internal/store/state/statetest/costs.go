@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -84,15 +85,10 @@ func costsAddUp(t *testing.T, b *bench) {
 	for _, key := range []string{"phase", "persona", "agent", "model", "day"} {
 		costs, err := b.Costs(t.Context(), sessionOf("s"), key)
 		require.NoError(t, err)
-		var sum state.Cost
-		for _, c := range costs {
-			sum.Calls, sum.Unsettled, sum.Begun = sum.Calls+c.Calls, sum.Unsettled+c.Unsettled, sum.Begun+c.Begun
-			sum.Usage, sum.Estimated, sum.Reserved = sum.Usage.Add(c.Usage), sum.Estimated.Add(c.Estimated), sum.Reserved.Add(c.Reserved)
-		}
 		require.Equal(t, state.Cost{
 			Calls: 3, Usage: cost.Usage{InputTokens: 4, OutputTokens: 5, CostUSD: 5}, Unsettled: 1, Estimated: tokens(20), Begun: 1,
 			Reserved: tokens(40),
-		}, sum, key)
+		}, state.Sum(costs, spec.AssignmentID{}), key)
 	}
 	day, err := b.Day(t.Context(), team)
 	require.NoError(t, err)

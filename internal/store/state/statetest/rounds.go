@@ -303,6 +303,7 @@ func earlierRunsChangeNothing(t *testing.T, b *bench) {
 	w := newWork(t, b)
 	w.succeeds()
 	fence, order, run, before := w.opened.Fence, w.order(), w.run, w.record()
+	paid := w.bench.begin(t, w.call(dev("s"), fence.Run, 9))
 	w.resume("r2")
 	writes := w.writes(fence, 1)
 	writes["open"] = func() error { _, err := w.OpenRound(t.Context(), order); return err }
@@ -323,6 +324,8 @@ func earlierRunsChangeNothing(t *testing.T, b *bench) {
 		require.ErrorIs(t, do(), state.ErrFenced, name)
 	}
 	require.Equal(t, before, w.record())
+	require.NoError(t, w.End(t.Context(), paid.ID, answered(5)), "what was paid is booked")
+	require.EqualValues(t, 5, w.record().Total.OutputTokens)
 	later, err := w.IsFenced(t.Context(), sessionOf("s"), run)
 	require.NoError(t, err)
 	require.True(t, later)

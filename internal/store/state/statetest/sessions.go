@@ -110,6 +110,9 @@ func sessionsAreListed(t *testing.T, b *bench) {
 		StartedAt:   &begun, Run: "asks-run", FirstRun: "asks-run", Requests: 1, WaitingSince: &since, AlertedAt: &since,
 		Labels: map[string]string{"area": "ui"},
 	}, asks)
+	ended, _, err := b.Session(t.Context(), sessionOf("failed"))
+	require.NoError(t, err)
+	require.Empty(t, ended.Phases, "none is in progress")
 }
 
 // continuedSessionsKeepTheirStart: a run that continues as new is admitted without what the session was started with.
@@ -128,25 +131,6 @@ func continuedSessionsKeepTheirStart(t *testing.T, b *bench) {
 	require.True(t, ok)
 	require.Equal(t, "a shop", s.Requirement)
 	require.Equal(t, session.Running, s.Status)
-}
-
-func olderStatusesChangeNothing(t *testing.T, b *bench) {
-	started := listed(t, b)
-	b.put(t, execution("asks", started.Add(time.Hour), session.Completed))
-	before, err := b.Execution(t.Context(), sessionOf("asks"))
-	require.NoError(t, err)
-	_, late, err := b.PutBoundary(t.Context(), state.Boundary{
-		Key: sessionOf("asks"), TemporalRun: "asks-run", At: before.BoundaryAt.Add(-time.Microsecond),
-		Status: execution("asks", started, session.Running).Status,
-	})
-	require.NoError(t, err)
-	require.True(t, late)
-	s, ok, err := b.Session(t.Context(), sessionOf("asks"))
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, session.Completed, s.Status)
-	require.Zero(t, s.Requests, "they are closed")
-	require.Empty(t, s.Phases)
 }
 
 func statisticsAreCounted(t *testing.T, b *bench) {

@@ -40,7 +40,6 @@ var cases = map[string]func(*testing.T, *bench){
 	"a repeated call and a repeated end count once":            repetitionsCountOnce,
 	"the cost of a lost call counts as estimated":              lostCallsCount,
 	"a raise adds to one budget, once":                         raisesAdd,
-	"an earlier run reserves nothing and books its answers":    earlierRunsAreFenced,
 	"a stored answer is found in the attempts that may use it": answersAreFound,
 	"an answer is received once":                               answersAreReceivedOnce,
 	"costs add up by every key":                                costsAddUp,
@@ -48,7 +47,6 @@ var cases = map[string]func(*testing.T, *bench){
 	"thresholds warn once":                                     thresholdsWarnOnce,
 	"sessions are listed":                                      sessionsAreListed,
 	"a session that continues as new keeps its start":          continuedSessionsKeepTheirStart,
-	"an older status changes nothing":                          olderStatusesChangeNothing,
 	"statistics are counted":                                   statisticsAreCounted,
 	"usage adds up over sessions":                              usageAddsUp,
 	"changes are numbered":                                     changesAreNumbered,
@@ -80,7 +78,7 @@ var cases = map[string]func(*testing.T, *bench){
 	"a restored backup excludes earlier processes":             laterGenerationsExclude,
 	"teams have versions":                                      teamsHaveVersions,
 	"a late executor changes nothing":                          lateExecutorsAreFenced,
-	"an earlier run changes nothing":                           earlierRunsChangeNothing,
+	"an earlier run changes nothing, and books its answers":    earlierRunsChangeNothing,
 	"an earlier run may say that its agent has ended":          earlierRunsEndTheirAgents,
 	"a late boundary changes nothing":                          lateBoundariesChangeNothing,
 	"an attempt in progress costs what its calls have":         attemptInProgressCosts,
@@ -355,18 +353,6 @@ func raisesAdd(t *testing.T, b *bench) {
 	require.Equal(t, spec.Cap{Tokens: 107}, b.budget(t, dev("s"), session.BudgetOfDay).Cap)
 	b.admit(t, "s", "resumed", capOf(session.BudgetOfPhase, "build", 60))
 	require.Equal(t, spec.Cap{Tokens: 85}, b.budget(t, dev("s"), session.BudgetOfPhase).Cap)
-}
-
-func earlierRunsAreFenced(t *testing.T, b *bench) {
-	first := b.admit(t, "s", "r1", capOf(session.BudgetOfSession, "", 100))
-	n := b.begin(t, b.call(dev("s"), first, 60))
-	second := b.admit(t, "s", "r2", capOf(session.BudgetOfSession, "", 100))
-	require.Equal(t, first+1, second)
-
-	_, err := b.Begin(t.Context(), b.call(dev("s"), first, 10))
-	require.ErrorIs(t, err, state.ErrFenced)
-	require.NoError(t, b.End(t.Context(), n.ID, answered(50)), "what was paid is booked")
-	require.EqualValues(t, 50, b.budget(t, dev("s"), session.BudgetOfSession).Spent.Tokens)
 }
 
 // resetsContinue: a Temporal reset makes a run that nobody admitted.
