@@ -4,11 +4,12 @@ package hiveimport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -78,46 +79,26 @@ func Recognise(data []byte) bool {
 // Parse reads a checkpoint. What it refuses, it refuses with [Faults].
 func Parse(data []byte) (Checkpoint, error) {
 	var c Checkpoint
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&c); err != nil {
-		return c, Faults{syntaxFault(data, err)}
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, Faults{{"checkpoint", "unexpected data after the JSON object"}}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, Faults{jsonFault(data, err)}
 	}
 	return c, c.check()
 }
 
-// syntaxFault names the field, or the line, at which decoding failed.
-func syntaxFault(data []byte, err error) Fault {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &kind):
-		field := kind.Field
-		if field == "" {
-			field = "checkpoint"
-		}
-		return Fault{field, fmt.Sprintf("is a %s; it must be a %s", kind.Value, jsonKind(kind))}
-	case errors.As(err, &syntax):
-		line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n"))
-		return Fault{fmt.Sprintf("line %d", line), syntax.Error()}
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return Fault{fmt.Sprintf("line %d", 1+bytes.Count(data, []byte("\n"))), "unexpected end of the document"}
-	}
-	return Fault{"checkpoint", err.Error()}
-}
+// jsonKinds are what JSON calls what a field needs, if it is no text.
+var jsonKinds = map[reflect.Kind]string{reflect.Map: "JSON object", reflect.Struct: "JSON object", reflect.Slice: "list"}
 
-// jsonKind is what JSON calls what a field needs.
-func jsonKind(err *json.UnmarshalTypeError) string {
-	switch text := err.Type.String(); {
-	case strings.HasPrefix(text, "map["), strings.HasPrefix(text, "hiveimport."), strings.HasPrefix(text, "struct"):
-		return "JSON object"
-	case strings.HasPrefix(text, "[]"):
-		return "list"
-	default:
-		return text
+// jsonFault names the field, or the line, at which decoding failed.
+func jsonFault(data []byte, err error) Fault {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		needed := cmp.Or(jsonKinds[wrong.Type.Kind()], "text")
+		return Fault{cmp.Or(wrong.Field, "checkpoint"), fmt.Sprintf("is a %s; it must be a %s", wrong.Value, needed)}
 	}
+	at := 0
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		at = min(int(syntax.Offset), len(data))
+	}
+	return Fault{fmt.Sprintf("line %d", 1+bytes.Count(data[:at], []byte("\n"))), err.Error()}
 }
 
 // check faults what no import could make sense of.

@@ -92,7 +92,7 @@ func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 	}{
 		"cut":     {string(sample(t)[:500]), []string{"line ", "unexpected end"}},
 		"no JSON": {"{\n\"checkpoint_metadata\": x}", []string{"line 2"}},
-		"more":    {document("x", `"design": `+done) + "{}", []string{"unexpected data"}},
+		"more":    {document("x", `"design": `+done) + "{}", []string{"after top-level value"}},
 		"another version": {
 			strings.Replace(document("x", `"design": `+done), `"1.0"`, `"2.0"`, 1),
 			[]string{`checkpoint_metadata.version: is "2.0"`, `"1.0"`},
