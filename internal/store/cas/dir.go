@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"path"
 	"slices"
 	"strconv"
@@ -21,11 +20,6 @@ import (
 //	link  target  name
 //	dir   SHA-256 of its blob  files and links in it, at any depth  their bytes  name
 //
-// A directory of more than maxEntries entries is split into several such blobs. Its own blob
-// names these parts, in order:
-//
-//	part  SHA-256
-//
 // The encoding is canonical, so equal trees have equal digests. An empty directory is not part of
 // a tree, except for the top.
 const TreeSchema = "maestro.tree/v1"
@@ -35,25 +29,15 @@ const (
 	kindExec = "exec"
 	kindLink = "link"
 	kindDir  = "dir"
-	kindPart = "part"
 )
 
 // Limits of the encoding.
 const (
-	// maxEntries is the largest number of entries in one blob.
-	maxEntries = 1024
-	// minPart is the smallest number of entries in a part, except for the last part.
-	minPart = 64
-	// partMask selects the bits of a name's checksum that must be zero for a part to end after
-	// that name: every 256 names, on average. So a change of one entry moves the ends of few
-	// parts.
-	partMask = 0xff
 	// maxFiles bounds the files and links of a tree, and maxBytes their total size in bytes.
 	maxFiles = 10_000_000
 	maxBytes = 1 << 60
-	// maxDirBlob bounds a directory's blob, in bytes: more than maxEntries of the longest
-	// entries, and more than the list of parts of a directory with maxFiles.
-	maxDirBlob = 16 << 20
+	// maxDirBlob bounds a directory's blob, in bytes: no directory of [DefaultFiles] files with names of maxPaths has more.
+	maxDirBlob = 128 << 20
 )
 
 // treeDir is a directory of a tree.
@@ -62,10 +46,8 @@ type treeDir struct {
 	blob spec.Digest
 	// stored: the blob and everything that it refers to are in the store.
 	stored bool
-	// docs are the blobs to be stored of a directory whose digest is computed, its own as the last one.
-	docs []document
-	// parts are the digests of the parts that the directory had when it was read.
-	parts []spec.Digest
+	// data is the blob of a directory that is not stored, once its digest is computed.
+	data []byte
 	totals
 	// entries are sorted by name. A stored directory has none until it is read.
 	entries []dirEntry
@@ -97,14 +79,6 @@ func (e dirEntry) totals() totals {
 	return totals{1, e.Size}
 }
 
-// document is a blob to be stored.
-type document struct {
-	name spec.Digest
-	data []byte
-}
-
-func documentOf(data []byte) document { return document{DigestOf(data), data} }
-
 // index returns the position of an entry, or where it would be inserted.
 func (d *treeDir) index(name string) (int, bool) {
 	return slices.BinarySearchFunc(d.entries, name, func(e dirEntry, name string) int { return strings.Compare(e.name, name) })
@@ -121,41 +95,13 @@ func (d *treeDir) entry(name string) *dirEntry {
 	return nil
 }
 
-// encode computes the directory's blobs and digest. The digests of its subdirectories must be
-// known.
+// encode computes the directory's blob and digest. The digests of its subdirectories must be known.
 func (d *treeDir) encode() {
-	d.docs = nil
-	list := []byte(TreeSchema + "\n")
-	for rest := d.entries; len(d.entries) > maxEntries && len(rest) > 0; {
-		n := partLength(rest)
-		part := documentOf(encodeEntries(rest[:n]))
-		d.docs = append(d.docs, part)
-		list = append(list, kindPart+"\t"+part.name+"\n"...)
-		rest = rest[n:]
+	d.data = append(make([]byte, 0, len(d.entries)*110), TreeSchema+"\n"...)
+	for _, e := range d.entries {
+		d.data = e.append(d.data)
 	}
-	if len(d.entries) <= maxEntries {
-		list = encodeEntries(d.entries)
-	}
-	own := documentOf(list)
-	d.docs, d.blob = append(d.docs, own), own.name
-}
-
-// partLength returns how many of the entries are in the next part.
-func partLength(entries []dirEntry) int {
-	for i := minPart - 1; i < len(entries) && i < maxEntries-1; i++ {
-		if crc32.ChecksumIEEE([]byte(entries[i].name))&partMask == 0 {
-			return i + 1
-		}
-	}
-	return min(len(entries), maxEntries)
-}
-
-func encodeEntries(entries []dirEntry) []byte {
-	b := append(make([]byte, 0, len(entries)*110), TreeSchema+"\n"...)
-	for _, e := range entries {
-		b = e.append(b)
-	}
-	return b
+	d.blob = DigestOf(d.data)
 }
 
 func (e dirEntry) append(b []byte) []byte {
@@ -178,30 +124,24 @@ func (e dirEntry) append(b []byte) []byte {
 	return append(append(append(b, '\t'), e.name...), '\n')
 }
 
-// decodeDir decodes a directory's blob: its entries, or the digests of its parts.
-func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error) {
+// decodeDir decodes a directory's blob.
+func decodeDir(data []byte) (entries []dirEntry, err error) {
 	lines, ok := strings.CutPrefix(string(data), TreeSchema+"\n")
 	if !ok {
-		return nil, nil, fmt.Errorf("it does not begin with %q", TreeSchema)
+		return nil, fmt.Errorf("it does not begin with %q", TreeSchema)
 	}
 	for line := range strings.Lines(lines) {
 		line, ended := strings.CutSuffix(line, "\n")
-		if part, ok := strings.CutPrefix(line, kindPart+"\t"); ok && spec.Digest(part).Valid() {
-			parts = append(parts, spec.Digest(part))
-			continue
-		}
 		e, err := decodeEntry(line)
-		if entries = append(entries, e); err == nil && len(entries) > maxEntries {
-			err = fmt.Errorf("it has more than %d entries", maxEntries)
-		}
 		if err == nil && !ended {
 			err = errors.New("its last line does not end with a line break")
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
+		entries = append(entries, e)
 	}
-	return entries, parts, nil
+	return entries, nil
 }
 
 func decodeEntry(line string) (e dirEntry, err error) {
@@ -240,7 +180,7 @@ func decodeNumber(text string, most int64) (int64, error) {
 	return n, nil
 }
 
-// check checks that a directory's entries are sorted and within the limits, adds up their totals, and checks that its blobs are
+// check checks that a directory's entries are sorted and within the limits, adds up their totals, and checks that its blob is
 // encoded in the only valid way.
 func (d *treeDir) check() error {
 	is, after := treeDir{entries: d.entries}, ""
@@ -271,39 +211,18 @@ func (s *Store) load(ctx context.Context, d *treeDir) (err error) {
 	if d.read {
 		return nil
 	}
-	if d.entries, d.parts, err = s.decodeBlob(ctx, d.blob); err != nil {
+	data, err := s.blobUpTo(ctx, d.blob, maxDirBlob, notADir)
+	if err != nil {
 		return err
 	}
-	if err := s.backend.Fetch(ctx, d.parts); err != nil {
-		return err
+	if d.entries, err = decodeDir(data); err == nil {
+		err = d.check()
 	}
-	for _, part := range d.parts {
-		more, _, err := s.decodeBlob(ctx, part)
-		if err != nil {
-			return err
-		}
-		if d.entries = append(d.entries, more...); len(d.entries) > maxFiles {
-			break // which check refuses
-		}
-	}
-	if err := d.check(); err != nil {
+	if err != nil {
 		return s.WrongKind(d.blob, notADir, err)
 	}
 	d.read = true
 	return nil
-}
-
-// decodeBlob reads one blob of a directory.
-func (s *Store) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
-	data, err := s.blobUpTo(ctx, name, maxDirBlob, notADir)
-	if err != nil {
-		return nil, nil, err
-	}
-	entries, parts, err := decodeDir(data)
-	if err != nil {
-		return nil, nil, s.WrongKind(name, notADir, err)
-	}
-	return entries, parts, nil
 }
 
 // checkAt returns an error if a directory's entries are not valid at this path of a tree.

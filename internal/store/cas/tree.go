@@ -296,7 +296,7 @@ func (t *Tree) owned(d *treeDir) *treeDir {
 		c.owner, c.entries = t, slices.Clone(d.entries)
 		d = &c
 	}
-	d.blob, d.stored, d.docs = "", false, nil
+	d.blob, d.stored, d.data = "", false, nil
 	return d
 }
 
@@ -328,12 +328,13 @@ func (d *treeDir) store(ctx context.Context, put func(ctx context.Context, name 
 			return err
 		}
 	}
-	for _, doc := range d.docs {
-		if err := put(ctx, doc.name, doc.data); err != nil {
-			return err
-		}
+	if len(d.data) > maxDirBlob {
+		return fmt.Errorf("a directory of %d files has a list of more than %d bytes; divide it", len(d.entries), maxDirBlob)
 	}
-	d.stored, d.docs = true, nil
+	if err := put(ctx, d.blob, d.data); err != nil {
+		return err
+	}
+	d.stored, d.data = true, nil
 	return nil
 }
 

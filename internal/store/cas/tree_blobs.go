@@ -12,7 +12,7 @@ type TreeBlob struct {
 	// Path is the path of the file or directory in the tree; a directory's path ends in a slash.
 	Path string
 	Blob spec.Digest
-	// Dir: the blob is a directory, or a part of one.
+	// Dir: the blob is a directory.
 	Dir bool
 }
 
@@ -54,15 +54,6 @@ func (s *Store) TreeBlobs(ctx context.Context, tree spec.Digest, seen map[spec.D
 					more = len(p) > MaxPath || visit(p+"/", e.sub)
 				}
 				if !more {
-					return false
-				}
-			}
-			for _, part := range d.parts {
-				if seen[part] {
-					continue
-				}
-				seen[part] = true // its entries were visited
-				if !yield(TreeBlob{at, part, true}, nil) {
 					return false
 				}
 			}
