@@ -93,51 +93,54 @@ func damagedArchive(entry string, err error) error {
 }
 
 // Read reads what Write has written, which may come from anybody: document gets the document, and the blobs are verified and
-// added to the batch. The error is an [*ArchiveError] if it is not such an archive.
-func (a ArchiveFile) Read(ctx context.Context, r io.Reader, batch storage.BlobBatch, document func(io.Reader) error) error {
+// added to the batch. It returns the sizes of the blobs. The error is an [*ArchiveError] if it is not such an archive.
+func (a ArchiveFile) Read(ctx context.Context, r io.Reader, batch storage.BlobBatch,
+	document func(io.Reader) error,
+) (blobs map[spec.Digest]int64, err error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
-		return archiveFault("", "it is no archive that Maestro has written: %s", err)
+		return nil, archiveFault("", "it is no archive that Maestro has written: %s", err)
 	}
 	t := tar.NewReader(zip)
 	seen := map[string]bool{}
+	blobs = map[spec.Digest]int64{}
 	for total := int64(0); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return damagedArchive("", err)
+			return nil, damagedArchive("", err)
 		}
 		digest, isBlob := storage.BlobOf(h.Name)
 		switch {
 		case h.Typeflag != tar.TypeReg:
-			return archiveFault(h.Name, "is no plain file; an archive holds nothing else")
+			return nil, archiveFault(h.Name, "is no plain file; an archive holds nothing else")
 		case seen[h.Name]:
-			return archiveFault(h.Name, "is in the archive twice; make it again")
+			return nil, archiveFault(h.Name, "is in the archive twice; make it again")
 		case !isBlob && h.Name != a.Document:
-			return archiveFault(h.Name, "is no file of such an archive; make it again")
+			return nil, archiveFault(h.Name, "is no file of such an archive; make it again")
 		case h.Size > a.MaxBytes-total, isBlob && h.Size > a.MaxFile, !isBlob && h.Size > a.MaxDocument, len(seen) > maxArchiveEntries:
-			return archiveFault(h.Name, "is more than there can be: %d bytes after %d bytes in %d files", h.Size, total, len(seen))
+			return nil, archiveFault(h.Name, "is more than there can be: %d bytes after %d bytes in %d files", h.Size, total, len(seen))
 		}
 		seen[h.Name], total = true, total+h.Size
 		if isBlob {
-			err = addBlob(ctx, batch, h.Name, digest, t)
+			blobs[digest], err = h.Size, addBlob(ctx, batch, h.Name, digest, t)
 		} else {
 			err = document(t)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	// Reading to the end verifies the checksum of the compression.
 	if _, err := io.CopyN(io.Discard, zip, maxArchivePadding); !errors.Is(err, io.EOF) {
-		return damagedArchive("", cmp.Or(err, errors.New("there is data after its end")))
+		return nil, damagedArchive("", cmp.Or(err, errors.New("there is data after its end")))
 	}
 	if !seen[a.Document] {
-		return archiveFault("", "it has no %s; make it again", a.Document)
+		return nil, archiveFault("", "it has no %s; make it again", a.Document)
 	}
-	return nil
+	return blobs, nil
 }
 
 // addBlob adds a blob of an archive to the batch.

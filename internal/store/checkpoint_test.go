@@ -138,6 +138,9 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 			}
 			newest, _ := s.Newest(t.Context(), webSession)
 			require.Equal(t, list[0], newest)
+			if c.faults != nil && len(list) == len(phases) {
+				sound(t, s) // the blob was stored again
+			}
 		})
 	}
 }

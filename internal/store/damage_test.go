@@ -94,6 +94,11 @@ func TestNoDamageStaysHidden(t *testing.T) {
 				f := onlyFault(t, s, path, what, at)
 				if cases++; strings.HasPrefix(path, "sessions/") {
 					require.NotEmpty(t, f.Repaired, "%s %s at %d", path, what, at)
+					repaired, err := os.ReadFile(full)
+					require.NoError(t, err)
+					if strings.Contains(path, "/checkpoint_") { // a status has later costs
+						require.Equal(t, sound, repaired, "%s %s at %d", path, what, at)
+					}
 					continue
 				}
 				require.NotEmpty(t, f.MovedTo, "%s %s at %d", path, what, at)

@@ -6,22 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
-	"github.com/maestro-hive/maestro/internal/store/storage"
 )
 
 // ErrSessionExists says that the store already has a session of this name.
 var ErrSessionExists = state.ErrSessionExists
 
-// ImportSession imports the session of an archive, under another name if session is not empty. It verifies the archive's
-// rows and blobs first, stores the blobs, and then writes all rows at once. The error is an [*ArchiveError] if
-// the archive is not as ExportSession wrote it; then nothing is imported. If the store has the session already, the error is
-// [ErrSessionExists].
+// ImportSession imports the session of an archive, under another name if session is not empty. It stores the archive's blobs,
+// verifies the rows and all that they name, and then writes all rows at once. The error is an [*ArchiveError] if the archive is
+// not as ExportSession wrote it; then there is no session, and a prune removes the blobs. If the store has the session already,
+// the error is [ErrSessionExists].
 //
 // The session's checkpoints stay the same, byte for byte. The imported session belongs to this store and is
 // closed: a session that was running counts as failed.
@@ -31,18 +30,18 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 		return out, err
 	}
 	defer func() { err = errors.Join(err, batch.Close()) }()
-	a := &archiveImport{store: s, batch: batch}
-	if err := sessionArchive.Read(ctx, r, batch, a.readRows); err != nil {
+	a := &archiveImport{store: s}
+	if a.blobs, err = sessionArchive.Read(ctx, r, batch, a.readRows); err != nil {
 		return out, err
 	}
 	key := session.Key{Namespace: namespace, Session: cmp.Or(sessionID, a.rows.Session.Session)}
 	if err := key.Check(); err != nil {
 		return out, err
 	}
-	if out, err = a.verify(ctx, key); err != nil {
+	if err := batch.Commit(ctx); err != nil {
 		return out, err
 	}
-	if err := batch.Commit(ctx); err != nil {
+	if out, err = a.verify(ctx, key); err != nil {
 		return out, err
 	}
 	if _, err := s.State.Load(ctx, key, a.rows.Rows, false); err != nil {
@@ -104,21 +103,21 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, status s
 // archiveImport is a running import of an archive.
 type archiveImport struct {
 	store *Store
-	// batch has the archive's blobs. Their content was verified.
-	batch storage.BlobBatch
+	// blobs are the sizes of the archive's blobs, which are stored.
+	blobs map[spec.Digest]int64
 	rows  archivedRows
 }
 
-// verify checks everything before anything is written, and describes the archive.
+// verify checks the rows and all that they name, and describes the archive. What they name has to be in the archive: nobody
+// gets what is only in the store because its digest is known.
 func (a *archiveImport) verify(ctx context.Context, key session.Key) (out Archive, err error) {
-	out = Archive{Session: key.Session, Transcripts: a.rows.Transcripts}
+	out = Archive{Session: key.Session, Transcripts: a.rows.Transcripts, Records: a.rows.Rows.Records()}
 	roots, err := a.store.State.Load(ctx, key, a.rows.Rows, true)
 	if err != nil {
 		return out, rowsFault(err)
 	}
 	v := newVerification(a.store)
-	v.blobs = a.batch
-	v.content = cas.New(v.blobs, cas.Options{StoreDir: a.store.Dir()})
+	v.among = a.blobs
 	if err := v.roots(ctx, roots); err != nil {
 		return out, invalidDigest(err)
 	}
@@ -130,16 +129,14 @@ func (a *archiveImport) verify(ctx context.Context, key session.Key) (out Archiv
 	if out.Checkpoints == 0 {
 		return out, archiveFault(rowsFile, "it has no checkpoint; export it again")
 	}
-	out.Records = a.rows.Rows.Records()
-	report, err := v.verified(ctx)
-	if err != nil {
-		return out, invalidDigest(err)
+	for _, name := range slices.Sorted(maps.Keys(v.needed)) {
+		size, ok := a.blobs[name]
+		if !ok {
+			return out, archiveFault(string(name), "the archive has no such blob, which %s needs; export it again", v.needed[name])
+		}
+		out.Blobs, out.Bytes = out.Blobs+1, out.Bytes+size
 	}
-	for _, f := range report.Faults {
-		return out, archiveFault(f.Path, "%s; export it again", strings.ReplaceAll(f.What, "the store "+a.store.Dir(), "the archive"))
-	}
-	out.Blobs, out.Bytes = report.Blobs, report.Bytes
-	return out, nil
+	return out, invalidDigest(v.joined())
 }
 
 // invalidDigest makes an error for what is no digest one of the archive. Other errors stay.

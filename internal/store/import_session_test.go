@@ -176,21 +176,12 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		change func(e []entry) []entry
 		says   string
 	}{
-		"nothing":          {func([]entry) []entry { return nil }, "it has no rows.json"},
-		"a missing blob":   {func(e []entry) []entry { return e[:last] }, "the archive has no such blob"},
-		"missing rows":     {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
-		"a blob twice":     {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
-		"a document twice": {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
+		"nothing":        {func([]entry) []entry { return nil }, "it has no rows.json"},
+		"a missing blob": {func(e []entry) []entry { return e[:last] }, "no such blob"},
+		"missing rows":   {func(e []entry) []entry { return e[1:] }, "it has no rows.json"},
+		"a blob twice":   {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
 		"a strange file": {
 			func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) },
-			"no file of such an archive",
-		},
-		"a strange document": {
-			func(e []entry) []entry { return append(e, entry{"x.json", tar.TypeReg, []byte("x")}) },
-			"no file of such an archive",
-		},
-		"an absolute name": {
-			func(e []entry) []entry { return append(e, entry{"/" + e[0].name, tar.TypeReg, []byte("x")}) },
 			"no file of such an archive",
 		},
 		"a strange blob": {
@@ -203,10 +194,6 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		"a link": {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
 		"another blob's text": {
 			func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e },
-			"content does not match its name",
-		},
-		"a longer blob": {
-			func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e },
 			"content does not match its name",
 		},
 		"other calls": {func(e []entry) []entry {
@@ -329,13 +316,6 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 			entry:  "rows.json",
 			change: func(f map[string]any) { f["rows"].(map[string]any)["checkpoints"] = []any{} }, says: "no checkpoint",
 		},
-		"another table": {
-			entry:  "rows.json",
-			change: func(f map[string]any) { f["rows"].(map[string]any)["tokens"] = []any{} }, says: "no table of a session",
-		},
-		"a missing column": {entry: "rows.json", change: func(f map[string]any) {
-			delete(f["rows"].(map[string]any)["checkpoints"].([]any)[0].(map[string]any), "digest")
-		}, says: "checkpoints[0]: digest is missing"},
 		"a name that is no digest": {
 			entry: head, change: func(f map[string]any) { f["tree"] = "../../etc/passwd" },
 			says: "blob's name",
@@ -366,4 +346,24 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 			empty(t, to, name)
 		})
 	}
+}
+
+// TestADigestInATextOfAnArchive is no reference if the archive has no such blob, although the store has one.
+func TestADigestInATextOfAnArchive(t *testing.T) {
+	t.Parallel()
+	from, to := newStore(t), newStore(t)
+	chain(t, from, webSession)
+	other, err := to.Content.PutBlob(t.Context(), []byte("only in the other store"))
+	require.NoError(t, err)
+	entries := unpacked(t, archive(t, from, webSession, true))
+	var fields map[string]any
+	rows := json.NewDecoder(bytes.NewReader(entries[0].data))
+	rows.UseNumber()
+	require.NoError(t, rows.Decode(&fields))
+	delete(fields, "sha256")
+	fields["rows"].(map[string]any)["runs"].([]any)[0].(map[string]any)["selection"] = `{"decisions":{"hash":"` + string(other) + `"}}`
+	entries[0].data, err = store.EncodeDigested(fields)
+	require.NoError(t, err)
+	_, err = to.ImportSession(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
+	require.NoError(t, err)
 }

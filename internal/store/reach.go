@@ -19,12 +19,9 @@ import (
 
 // verification collects the blobs that are needed, and faults.
 type verification struct {
-	store *Store
-	// blobs and content have the blobs: those of the store, or of an archive.
-	blobs   storage.Blobs
-	content *cas.Store
-	report  Report
-	faults  map[string]cas.Fault
+	store  *Store
+	report Report
+	faults map[string]cas.Fault
 	// needed has each blob to verify, and what needs it; empty: nothing needs it.
 	needed map[spec.Digest]string
 	// visited are the checkpoints, directories of trees, deltas and texts that were read.
@@ -32,13 +29,14 @@ type verification struct {
 	// without are checkpoints that are about to be pruned. Blobs that only they refer to are not
 	// needed.
 	without map[spec.Digest]bool
+	// among has the blobs of an archive: a digest of another blob in a text is no reference. Nil: every blob of the store counts.
+	among map[spec.Digest]int64
 }
 
 func newVerification(s *Store) *verification {
 	return &verification{
-		store: s, blobs: s.blobs, content: s.Content,
-		faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{}, visited: map[spec.Digest]bool{},
-		without: map[spec.Digest]bool{},
+		store: s, faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{},
+		visited: map[spec.Digest]bool{}, without: map[spec.Digest]bool{},
 	}
 }
 
@@ -100,13 +98,13 @@ func (v *verification) reach(ctx context.Context, r state.Root) error {
 	}
 	v.visited[name] = true
 	if r.Kind == state.RootCheckpoint {
-		c, err := readCheckpoint(ctx, v.content, name)
+		c, err := readCheckpoint(ctx, v.store.Content, name)
 		if err != nil {
 			return v.fault(err, r.By)
 		}
 		return v.checkpoint(ctx, c, r.By)
 	}
-	doc, err := v.content.Blob(ctx, name)
+	doc, err := v.store.Content.Blob(ctx, name)
 	if err != nil {
 		return v.fault(err, r.By)
 	}
@@ -140,7 +138,7 @@ func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Di
 			continue
 		}
 		v.visited[name] = true
-		d, err := v.content.Delta(ctx, name)
+		d, err := v.store.Content.Delta(ctx, name)
 		if err := v.fault(err, by); err != nil {
 			return err
 		}
@@ -158,7 +156,7 @@ func (v *verification) tree(ctx context.Context, name spec.Digest, by string, an
 	if name == "" {
 		return nil
 	}
-	for n, err := range v.content.TreeBlobs(ctx, name, v.visited, anywhere) {
+	for n, err := range v.store.Content.TreeBlobs(ctx, name, v.visited, anywhere) {
 		whose := by
 		if n.Path != "" {
 			whose += " for " + n.Path
@@ -187,7 +185,10 @@ func (v *verification) named(ctx context.Context, text []byte, by string) error 
 
 // below records a blob of any kind, and everything that it refers to. The error is [storage.ErrNotFound] if there is none.
 func (v *verification) below(ctx context.Context, name spec.Digest, by string) error {
-	kind, err := kindOf(ctx, v.blobs, name)
+	if _, ok := v.among[name]; v.among != nil && !ok {
+		return storage.ErrNotFound
+	}
+	kind, err := v.store.kindOf(ctx, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
@@ -209,8 +210,8 @@ var beginnings = map[state.RootKind][]byte{
 }
 
 // kindOf returns the kind of a blob.
-func kindOf(ctx context.Context, in storage.Blobs, name spec.Digest) (state.RootKind, error) {
-	found, err := in.StatBlobs(ctx, name)
+func (s *Store) kindOf(ctx context.Context, name spec.Digest) (state.RootKind, error) {
+	found, err := s.blobs.StatBlobs(ctx, name)
 	info, ok := found[name]
 	switch {
 	case err != nil:
@@ -220,7 +221,7 @@ func kindOf(ctx context.Context, in storage.Blobs, name spec.Digest) (state.Root
 	case info.KindKnown:
 		return info.Kind, nil
 	}
-	f, err := in.OpenBlob(ctx, name)
+	f, err := s.blobs.OpenBlob(ctx, name)
 	if err != nil {
 		return state.RootBlob, err
 	}

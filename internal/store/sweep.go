@@ -95,7 +95,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []candidate
 	slices.SortFunc(loose, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
 	var trees []candidate // after what names them: no remaining checkpoint refers to a removed tree if a removal is interrupted
 	for _, c := range p.unneeded(loose) {
-		k, err := kindOf(ctx, p.store.blobs, c.name)
+		k, err := p.store.kindOf(ctx, c.name)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 		case err != nil:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -57,10 +56,17 @@ func (v *verification) finish(ctx context.Context, key session.Key) (Report, err
 	if err == nil {
 		err = v.roots(ctx, roots)
 	}
+	if err == nil {
+		err = v.neededBlobs(ctx)
+	}
 	if err != nil {
 		return Report{}, err
 	}
-	return v.verified(ctx)
+	v.report.Faults = make([]cas.Fault, 0, len(v.faults))
+	for _, path := range slices.Sorted(maps.Keys(v.faults)) {
+		v.report.Faults = append(v.report.Faults, v.faults[path])
+	}
+	return v.report, nil
 }
 
 // VerifyAll verifies the whole store: every blob, and every session as VerifySession does.
@@ -133,9 +139,9 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 	return v.fault(stateFault(err), "session "+key.Session)
 }
 
-// verified verifies the recorded blobs and returns the report.
-func (v *verification) verified(ctx context.Context) (Report, error) {
-	if err := v.content.VerifyBlobs(ctx, slices.Sorted(maps.Keys(v.needed)), func(name spec.Digest, n int64, err error) error {
+// neededBlobs verifies the recorded blobs.
+func (v *verification) neededBlobs(ctx context.Context) error {
+	return v.store.Content.VerifyBlobs(ctx, slices.Sorted(maps.Keys(v.needed)), func(name spec.Digest, n int64, err error) error {
 		by := v.needed[name]
 		v.report.Blobs++
 		v.report.Bytes += n
@@ -144,15 +150,7 @@ func (v *verification) verified(ctx context.Context) (Report, error) {
 			return nil
 		}
 		return v.fault(err, by)
-	}); err != nil {
-		return Report{}, err
-	}
-	v.report.Faults = make([]cas.Fault, 0, len(v.faults))
-	for _, f := range v.faults {
-		v.report.Faults = append(v.report.Faults, f)
-	}
-	slices.SortFunc(v.report.Faults, func(a, b cas.Fault) int { return strings.Compare(a.Path, b.Path) })
-	return v.report, nil
+	})
 }
 
 // allBlobs records every blob, and files among them that are not blobs.

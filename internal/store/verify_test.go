@@ -66,38 +66,6 @@ func TestStrayFilesAmongBlobsAreNamed(t *testing.T) {
 	require.Equal(t, stray, filepath.Join(s.Dir(), report.Faults[0].Path))
 }
 
-// TestVerifyWritesTheMirrorAgain from the checkpoint's blob, and the blob from the mirror. The next verification finds nothing.
-func TestVerifyWritesTheMirrorAgain(t *testing.T) {
-	t.Parallel()
-	for what, damage := range map[string]func(path string) error{
-		"flipped": func(path string) error { return os.WriteFile(path, []byte("{}"), 0o600) },
-		"removed": os.Remove,
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			s := newStore(t)
-			names := chain(t, s, webSession)
-			sound, err := s.CheckpointPath(webSession, phases[1])
-			require.NoError(t, err)
-			for _, path := range []string{sound, blobPath(s, names[2])} {
-				before, err := os.ReadFile(path)
-				require.NoError(t, err)
-				require.NoError(t, damage(path))
-				report, err := s.VerifyAll(t.Context())
-				require.NoError(t, err)
-				require.Len(t, report.Faults, 1)
-				require.NotEmpty(t, report.Faults[0].Repaired, report.Faults[0].Error())
-				after, err := os.ReadFile(path)
-				require.NoError(t, err)
-				require.Equal(t, before, after)
-				report, err = s.VerifyAll(t.Context())
-				require.NoError(t, err)
-				require.Empty(t, report.Faults)
-			}
-		})
-	}
-}
-
 // TestACutOffAdmissionIsNoDamage: a session that was admitted and has reached no boundary has lost nothing.
 func TestACutOffAdmissionIsNoDamage(t *testing.T) {
 	t.Parallel()

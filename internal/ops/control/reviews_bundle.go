@@ -159,7 +159,7 @@ func ReadBundle(ctx context.Context, r io.Reader, into *store.Store) (result Res
 	}
 	defer func() { err = errors.Join(err, batch.Close()) }()
 	var head bundled
-	err = bundleFile.Read(ctx, r, batch, func(document io.Reader) error { return json.NewDecoder(document).Decode(&head) })
+	_, err = bundleFile.Read(ctx, r, batch, func(document io.Reader) error { return json.NewDecoder(document).Decode(&head) })
 	if err == nil {
 		err = batch.Commit(ctx)
 	}

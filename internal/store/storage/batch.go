@@ -100,20 +100,6 @@ func (w *BlobWriter) Add(digest spec.Digest) error {
 	return err
 }
 
-// OpenBlob implements [BlobBatch].
-func (b *batch) OpenBlob(_ context.Context, digest spec.Digest) (*os.File, error) {
-	file, err := b.file(digest)
-	if err != nil {
-		return nil, err
-	}
-	return openBlobFile(file)
-}
-
-// StatBlobs implements [BlobBatch].
-func (b *batch) StatBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]BlobInfo, error) {
-	return statFiles(ctx, digests, b.file)
-}
-
 // Commit implements [BlobBatch]. While it holds the lock, no sweep removes a blob that it replaces.
 func (b *batch) Commit(ctx context.Context) error {
 	b.mu.Lock()

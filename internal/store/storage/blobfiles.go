@@ -102,10 +102,6 @@ func (d *Directory) OpenBlob(_ context.Context, digest spec.Digest) (*os.File, e
 	if err != nil {
 		return nil, err
 	}
-	return openBlobFile(path)
-}
-
-func openBlobFile(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
@@ -115,19 +111,9 @@ func openBlobFile(path string) (*os.File, error) {
 
 // StatBlobs implements [Blobs].
 func (d *Directory) StatBlobs(ctx context.Context, digests ...spec.Digest) (map[spec.Digest]BlobInfo, error) {
-	return statFiles(ctx, digests, d.blobPath)
-}
-
-// Fetch implements [Blobs]: every blob is on this host.
-func (d *Directory) Fetch(context.Context, []spec.Digest) error { return nil }
-
-// statFiles returns the metadata of the files of blobs, as far as they exist.
-func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest) (string, error)) (map[spec.Digest]BlobInfo,
-	error,
-) {
 	found := map[spec.Digest]BlobInfo{}
 	for _, digest := range digests {
-		path, err := path(digest)
+		path, err := d.blobPath(digest)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
 		}
@@ -140,6 +126,9 @@ func statFiles(ctx context.Context, digests []spec.Digest, path func(spec.Digest
 	}
 	return found, nil
 }
+
+// Fetch implements [Blobs]: every blob is on this host.
+func (d *Directory) Fetch(context.Context, []spec.Digest) error { return nil }
 
 // UseBlob implements [Blobs]. The modification time of a blob's file is the time of its last use.
 func (d *Directory) UseBlob(_ context.Context, digest spec.Digest) error {

@@ -50,10 +50,8 @@ type Swept struct {
 	Bytes int64
 }
 
-// BlobBatch is a set of blobs that are stored together. It is safe for concurrent use. OpenBlob and StatBlobs find only
-// the blobs that it will write.
+// BlobBatch is a set of blobs that are stored together. It is safe for concurrent use.
 type BlobBatch interface {
-	Blobs
 	// Put adds a blob.
 	Put(ctx context.Context, digest spec.Digest, content []byte) error
 	// NewBlob starts a blob of any size.

@@ -69,9 +69,6 @@ func OpenBucket(ctx context.Context, o BucketOptions) (*Bucket, error) {
 	return b, nil
 }
 
-// Cache has the copies of blobs on this host.
-func (b *Bucket) Cache() *Directory { return b.cache }
-
 // Close releases the connections.
 func (b *Bucket) Close() error { return b.remote.bucket.Close() }
 

@@ -179,9 +179,7 @@ func (b *bucketBatch) Commit(ctx context.Context) error {
 	}
 	_ = b.withSweepLock(unix.LOCK_SH, func() error { // what fails is downloaded when it is read
 		for digest, file := range b.put {
-			if b.cacheFile(file, digest) == nil {
-				b.put[digest] = b.blobFile(digest)
-			}
+			_ = b.cacheFile(file, digest)
 		}
 		return nil
 	})
