@@ -59,7 +59,7 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 		if len(keep) == 0 {
 			continue
 		}
-		req.Only, req.On = keep, work.Delta
+		req.Only, req.On = keep, work.Output
 		req.Dir, req.Lower = at.Tree, at.Lower()
 		if work, err = c.collect(ctx, req); err != nil {
 			return work, err

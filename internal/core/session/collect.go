@@ -27,7 +27,7 @@ type Collect struct {
 	// Protected lists patterns of paths whose changes are left out.
 	Protected []string
 	// Only, if not empty, restricts the collection to these patterns: other changes are not read.
-	// On is then a delta to which the changes are added.
+	// On is then the manifest to which the changes are added; empty: Base.
 	Only []string
 	On   spec.Digest
 	// Secrets are those that no collected file may contain; nil: there are none.

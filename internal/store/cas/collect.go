@@ -27,7 +27,7 @@ import (
 // With req.Lower, the directory is the upper layer of an overlay over that tree, and only the
 // upper layer is read. If base and lower are the same tree, the result is that of collecting the
 // merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
-// ignored nor searched for secrets. With req.Only, the lower tree is that of req.Base and req.On.
+// ignored nor searched for secrets. With req.Only, the lower tree is that of req.On.
 //
 // What no tree can hold is left out and listed: a socket, a device, a link that leads out, a file above the limit (whose
 // old version stays). The error is a [*failures.Failure] of category invalid_output that names the path if such a path is
@@ -55,17 +55,12 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		}
 	}
 	before := base // the assumed content of the directory, except for req.Only
-	if len(req.Only) > 0 && req.On != "" {
-		on, err := s.Delta(ctx, req.On)
-		if err != nil {
-			return out, err
-		}
-		before = base.copied()
-		if err := before.apply(ctx, on); err != nil {
+	if req.On != "" {
+		if before, err = s.Tree(ctx, req.On); err != nil {
 			return out, err
 		}
 	}
-	lower, err := s.lowerOf(ctx, req.Lower, base)
+	lower, err := s.lowerOf(ctx, req.Lower, before)
 	if err != nil {
 		return out, err
 	}
@@ -91,8 +86,11 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 			return out, err
 		}
 	}
-	if n := target.Files(); n > s.options.Limits.Files {
-		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.options.Limits.Files)}
+	if target.Files() > s.options.Limits.Files {
+		return out, tooManyFiles(".", s.options.Limits.Files)
+	}
+	if most := max(s.options.Limits.TreeBytes, before.Bytes()); target.Bytes() > most {
+		return out, treeTooLarge(".", most)
 	}
 	left.sort()
 	out.Ignored, out.LeftOut = left.skipped, left.odd
@@ -153,41 +151,30 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	if err := sc.scan(ctx); err != nil {
 		return nil, err
 	}
-	if lower != nil && len(req.Only) == 0 {
-		if err := lower.check(ctx, sc.files, s.options.Limits, sc.most); err != nil {
-			return nil, err
-		}
-	}
 	in := &ingestion{store: s, root: top, files: sc.files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true}
 	return in, in.run(ctx)
 }
 
-// target returns the tree that results from the collection.
+// target returns the tree that results from the collection, or from what matches only in it. An empty only matches everything.
 func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
+	gone := []string{"."} // a whole directory has all that stays
 	switch {
 	case lower != nil:
-		return lower.withUpper(ctx, in.manifest(), only)
-	case len(only) > 0:
-		return overlay(ctx, before, in.manifest(), only)
-	}
-	return in.store.TreeOf(in.manifest()), nil
-}
-
-// overlay returns before with the paths that match only taken from found.
-func overlay(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
-	gone := Delta{}
-	err := before.walk(ctx, ".", func(p string, _ Entry) error {
-		if _, ok := found[p]; !ok && only.match(p) {
-			gone[p] = Change{Deleted: true}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		before, gone = lower.Tree, lower.removed
+	case len(only) == 0:
+		return in.store.TreeOf(in.manifest()), nil
 	}
 	t := before.copied()
-	if err := t.apply(ctx, gone); err != nil {
-		return nil, err
+	for _, at := range gone {
+		err := before.walk(ctx, at, func(p string, _ Entry) error {
+			if len(only) > 0 && !only.match(p) {
+				return nil
+			}
+			return t.remove(ctx, p)
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	return t, t.setAll(ctx, found)
+	return t, t.setAll(ctx, in.manifest())
 }

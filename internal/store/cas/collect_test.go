@@ -48,18 +48,6 @@ func TestWhatIsCollected(t *testing.T) {
 		}, remove: []string{"c"}, changed: []string{"a", "n/e/w"}, deleted: []string{"c/d"}},
 		{name: "executable", base: map[string]string{"a": "#!x"}, add: map[string]string{"b": "#!x"}, changed: []string{"b"}},
 		{
-			name: "file becomes directory", base: map[string]string{"a": "1"}, remove: []string{"a"}, add: map[string]string{"a/b": "1"},
-			changed: []string{"a/b"}, deleted: []string{"a"},
-		},
-		{
-			name: "directory becomes file", base: map[string]string{"a/b": "1"}, remove: []string{"a"}, add: map[string]string{"a": "1"},
-			changed: []string{"a"}, deleted: []string{"a/b"},
-		},
-		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{
-			"l": "-> a", "d/up": "-> ../a",
-			"dangling": "-> nowhere",
-		}, changed: []string{"d/up", "dangling", "l"}},
-		{
 			name: "caches", add: map[string]string{
 				"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1",
 				"b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1",
@@ -113,7 +101,6 @@ func TestWhatIsCollected(t *testing.T) {
 			add:    map[string]string{".gitignore": "*.log\nout/\n", "a.log": "2", "out/x": "2", "out/new": "1", "b.log": "1"},
 			remove: []string{"out/y"}, changed: []string{".gitignore", "a.log", "out/x"}, deleted: []string{"out/y"},
 		},
-		{name: "empty directories", base: map[string]string{"a/b": "1"}, remove: []string{"a/b"}, deleted: []string{"a/b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -377,7 +364,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "b")))
 	out, err := s.Collect(t.Context(), session.Collect{
 		Base: base, Dir: dir, Only: []string{"coverage.out", "report/**"},
-		On: work.Delta,
+		On: work.Output,
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a", "coverage.out", "new", "report/x.xml"}, out.Changed)
@@ -391,7 +378,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 
 	// What the check took back is taken back.
 	require.NoError(t, os.Remove(filepath.Join(dir, "new")))
-	out, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Delta})
+	out, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Output})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a"}, out.Changed)
 }

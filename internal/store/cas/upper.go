@@ -62,59 +62,13 @@ func (sc *scanner) lowerRules(ctx context.Context, p string, at scope) (*ignoreR
 	return sc.withRules(at, p, string(text)), nil
 }
 
-// check returns an error if the merged tree has too many files or more bytes than most. The error
-// names the path at which a walk through the merged tree exceeds the limit.
-func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, most int64) error {
-	sizes := make(Manifest, len(files))
-	for _, f := range files {
-		if sizes[f.path] = f.Entry; f.Link == "" && !f.keeps {
-			sizes[f.path] = Entry{Size: f.listed.size}
-		}
-	}
-	t, err := l.withUpper(ctx, sizes, nil)
-	if err != nil {
-		return err
-	}
-	if t.Files() <= limits.Files && t.Bytes() <= most {
-		return nil
-	}
-	var n totals
-	return t.walk(ctx, ".", func(p string, e Entry) error {
-		if n = n.plus(totals{1, e.Size}); n.files > limits.Files {
-			return tooManyFiles(p, limits.Files)
-		}
-		if n.bytes > most {
-			return treeTooLarge(p, most)
-		}
-		return nil
-	})
-}
-
-// withUpper returns the tree that results from the upper layer, or from what matches only in it. An empty only matches
-// everything.
-func (l *lowerTree) withUpper(ctx context.Context, found Manifest, only patterns) (*Tree, error) {
-	t := l.copied()
-	for _, gone := range l.removed {
-		err := l.walk(ctx, gone, func(p string, _ Entry) error {
-			if len(only) > 0 && !only.match(p) {
-				return nil
-			}
-			return t.remove(ctx, p)
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return t, t.setAll(ctx, found)
-}
-
-// lowerOf returns the lower tree of an overlay; nil if there is none. It may be the base.
-func (s *Store) lowerOf(ctx context.Context, manifest spec.Digest, base *Tree) (*lowerTree, error) {
+// lowerOf returns the lower tree of an overlay; nil if there is none. It may be what the directory had before.
+func (s *Store) lowerOf(ctx context.Context, manifest spec.Digest, before *Tree) (*lowerTree, error) {
 	switch manifest {
 	case "":
 		return nil, nil //nolint:nilnil // a nil lowerTree is empty
-	case base.top.blob:
-		return &lowerTree{Tree: base}, nil
+	case before.top.blob:
+		return &lowerTree{Tree: before}, nil
 	}
 	t, err := s.Tree(ctx, manifest)
 	return &lowerTree{Tree: t}, err

@@ -124,8 +124,8 @@ func TestAnUpperDirectoryOverAnotherTreeThanTheBase(t *testing.T) {
 func TestTheLimitsAreThoseOfTheWholeTree(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]cas.Limits{
-		`"c" exceeds the limit of 3 files`:       {Files: 3},
-		`"c" makes the tree larger than 6 bytes`: {TreeBytes: 6},
+		`"." exceeds the limit of 3 files`:       {Files: 3},
+		`"." makes the tree larger than 6 bytes`: {TreeBytes: 6},
 	} {
 		s := open(t, t.TempDir(), limits)
 		base := snapshot(t, s, map[string]string{"b/y": "22", "c": "33", "gone": "44"})
