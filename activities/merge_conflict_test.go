@@ -79,9 +79,9 @@ func (c *conflict) integrate(on activities.MergeResult,
 		AssignmentID: c.work[1].AssignmentID, Round: 1 + len(c.work[1].Integrated), Rounds: 9, Head: c.head, Input: on.Tree,
 		Beside: c.byReference(), Feedback: on.Feedback, Integrating: true,
 	}, &r)
-	paths, err := c.store.Content.Paths(c.t.Context(), r.Output)
+	files, err := c.store.Content.Manifest(c.t.Context(), r.Output)
 	require.NoError(c.t, err)
-	for _, p := range paths {
+	for p := range files {
 		require.NotContains(c.t, p, session.MergeDir, "the versions are not part of the result")
 	}
 	c.work[1].Integrated = append(c.work[1].Integrated, r.Work)

@@ -101,9 +101,9 @@ func TestConflictOfPhasesIsSettledByAResultOrAReason(t *testing.T) {
 		"f: the version of right/p is dropped, only that of left/p is kept: right has nothing new",
 		"decision database: the version of left/p is dropped, only that of right/p is kept: it is newer",
 	}, result.Dropped)
-	paths, err := p.store.Content.Paths(t.Context(), result.Output)
+	files, err := p.store.Content.Manifest(t.Context(), result.Output)
 	require.NoError(t, err)
-	require.Equal(t, []string{"f"}, paths)
+	require.Equal(t, []string{"f"}, files.Paths())
 }
 
 // TestWhatAPersonDroppedAtTheEndIsKnownAfterAResume.

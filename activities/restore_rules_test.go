@@ -60,9 +60,9 @@ func TestHalfStaleSequence(t *testing.T) {
 	a := p.admit(session.Course{})
 	require.Equal(t, "restore chain/p: finished before\nrun chain/r: changed: instructions", p.plan())
 	require.Len(t, a.Partial, 1)
-	paths, err := p.store.Content.Paths(t.Context(), a.Partial[0].Output)
+	files, err := p.store.Content.Manifest(t.Context(), a.Partial[0].Output)
 	require.NoError(t, err)
-	require.Equal(t, []string{"chain-p.txt"}, paths)
+	require.Equal(t, []string{"chain-p.txt"}, files.Paths())
 }
 
 // TestWorkOnFilesThatAreProtectedLater runs again, and no other work.
@@ -159,9 +159,9 @@ func TestUnmergedPhaseIsNothingToBuildOn(t *testing.T) {
 	a := p.admit(session.Course{Only: []string{"chain"}})
 	require.Equal(t, []string{"chain"}, a.Todo)
 	require.Equal(t, session.Pending, a.Status.Phases[1].Status)
-	paths, err := p.store.Content.Paths(t.Context(), a.Inputs["chain"])
+	files, err := p.store.Content.Manifest(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
-	require.Equal(t, []string{"root-p.txt"}, paths)
+	require.Equal(t, []string{"root-p.txt"}, files.Paths())
 	a = p.admit(session.Course{})
 	require.Equal(t, []string{"pair", "chain", "side"}, a.Todo, "it is merged and checked when it is selected")
 	require.Len(t, a.Partial, 2)
@@ -195,9 +195,9 @@ func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
 	p.team.Phases[1].Integrator = "p"
 	a := p.admit(session.Course{Force: []string{"chain"}})
 	require.Contains(t, p.plan(), "restore pair/q: finished before; changed without effect on finished work: integrator")
-	paths, err := p.store.Content.Paths(t.Context(), a.Inputs["chain"])
+	files, err := p.store.Content.Manifest(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
-	require.Contains(t, paths, "edited")
+	require.Contains(t, files.Paths(), "edited")
 }
 
 // TestCostOfWhatTheTeamNoLongerHas stays the session's.

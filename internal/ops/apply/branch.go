@@ -249,7 +249,7 @@ func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error 
 		len(set) == 0 {
 		return err
 	}
-	if err := b.work.Store.Content.ExportFiles(ctx, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
+	if err := b.work.Store.Content.ExportFiles(ctx, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix)), false); err != nil {
 		return err
 	}
 	_, err = g.run(ctx, strings.NewReader(there.String()), "update-index", "--add", "--replace", "-z", "--stdin")

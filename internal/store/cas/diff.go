@@ -3,52 +3,9 @@ package cas
 import (
 	"context"
 	"iter"
-	"path"
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
-
-// compare visits the entries that differ between two trees. For a directory, visit returns
-// whether to visit its content, too. Directories with equal digests are skipped. An absent entry
-// is nil.
-func compare(ctx context.Context, a, b *Tree, visit func(p string, x, y *dirEntry) bool) error {
-	var dirs func(at string, x, y *treeDir) error
-	dirs = func(at string, x, y *treeDir) error {
-		if x == y || x != nil && y != nil && x.blob != "" && x.blob == y.blob {
-			return nil
-		}
-		var was, is []dirEntry
-		if x != nil {
-			if err := a.read(ctx, x, at); err != nil {
-				return err
-			}
-			was = x.entries
-		}
-		if y != nil {
-			if err := b.read(ctx, y, at); err != nil {
-				return err
-			}
-			is = y.entries
-		}
-		for e, f := range pairs(was, is) {
-			var sub, now *treeDir
-			var p string
-			if e != nil {
-				sub, p = e.sub, path.Join(at, e.name)
-			}
-			if f != nil {
-				now, p = f.sub, path.Join(at, f.name)
-			}
-			if (e == nil || f == nil || *e != *f) && visit(p, e, f) && (sub != nil || now != nil) {
-				if err := dirs(p, sub, now); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	return dirs(".", a.top, b.top)
-}
 
 // pairs yields the entries of two sorted directories, matched by name.
 func pairs(a, b []dirEntry) iter.Seq2[*dirEntry, *dirEntry] {
@@ -78,24 +35,58 @@ func pairs(a, b []dirEntry) iter.Seq2[*dirEntry, *dirEntry] {
 func (e *dirEntry) isFile() bool { return e != nil && e.sub == nil }
 
 // Diff returns the delta that changes base into target. Its cost is proportional to the
-// difference.
+// difference: directories with equal digests are skipped.
 func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
 	base.top.digest()
 	target.top.digest()
 	d := Delta{}
-	err := compare(ctx, base, target, func(p string, x, y *dirEntry) bool {
-		switch {
-		case y.isFile() && (!x.isFile() || x.Entry != y.Entry):
-			d[p] = Change{Entry: y.Entry}
-		case x.isFile() && !y.isFile():
-			d[p] = Change{Deleted: true}
+	var compare func(at string, x, y *treeDir) error
+	compare = func(at string, x, y *treeDir) error {
+		if x == y || x != nil && y != nil && x.blob == y.blob {
+			return nil
 		}
-		return true
-	})
-	if err != nil {
+		was, err := base.list(ctx, x, at)
+		if err != nil {
+			return err
+		}
+		is, err := target.list(ctx, y, at)
+		if err != nil {
+			return err
+		}
+		for e, f := range pairs(was, is) {
+			var p string
+			var before, after *treeDir
+			if e != nil {
+				p, before = below(at, e.name), e.sub
+			}
+			if f != nil {
+				p, after = below(at, f.name), f.sub
+			}
+			switch {
+			case f.isFile() && (!e.isFile() || e.Entry != f.Entry):
+				d[p] = Change{Entry: f.Entry}
+			case e.isFile() && !f.isFile():
+				d[p] = Change{Deleted: true}
+			}
+			if err := compare(p, before, after); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := compare(".", base.top, target.top); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// list reads the entries of a directory; nil has none.
+func (t *Tree) list(ctx context.Context, d *treeDir, at string) ([]dirEntry, error) {
+	if d == nil {
+		return nil, nil
+	}
+	err := t.read(ctx, d, at)
+	return d.entries, err
 }
 
 // Changed lists the paths, sorted, that are new in a tree or have other content than in its

@@ -34,17 +34,11 @@ func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []strin
 	for _, p := range paths {
 		selected[p] = m[p]
 	}
-	return paths, s.exportTo(ctx, selected, dir, func(root *os.Root) error { return clearTargets(root, paths, overwrite) })
+	return paths, s.ExportFiles(ctx, selected, dir, overwrite)
 }
 
-// ExportFiles writes a manifest's files and links into a directory that has none of them. It
-// makes the directory if it does not exist.
-func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) error {
-	return s.exportTo(ctx, m, dir, func(*os.Root) error { return nil })
-}
-
-// exportTo writes a manifest's files and links into a directory, once that is prepared.
-func (s *Store) exportTo(ctx context.Context, m Manifest, dir string, prepare func(*os.Root) error) (err error) {
+// ExportFiles is [Store.Export] for all files and links of a manifest.
+func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string, overwrite bool) (err error) {
 	if err := os.MkdirAll(dir, executableMode); err != nil {
 		return fmt.Errorf("make the directory to write to: %w", err)
 	}
@@ -53,10 +47,11 @@ func (s *Store) exportTo(ctx context.Context, m Manifest, dir string, prepare fu
 		return fmt.Errorf("open the directory to write to: %w", err)
 	}
 	defer closing(root, &err)
-	if err := prepare(root); err != nil {
-		return fmt.Errorf("write to %s: %w", dir, err)
+	err = clearTargets(root, m.Paths(), overwrite)
+	if err == nil {
+		err = s.Fetch(ctx, m.blobs()...)
 	}
-	if err := s.Fetch(ctx, m.blobs()...); err != nil {
+	if err != nil {
 		return fmt.Errorf("write to %s: %w", dir, err)
 	}
 	for p, e := range m.sorted() {

@@ -53,9 +53,7 @@ func snapshotPaths(t *testing.T, s *content, dir string) []string {
 	t.Helper()
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
-	paths, err := s.Paths(t.Context(), snap.Manifest)
-	require.NoError(t, err)
-	return paths
+	return manifest(t, s, snap.Manifest).Paths()
 }
 
 func TestIgnoresAsGitDoes(t *testing.T) {
@@ -152,9 +150,7 @@ func TestIgnoreRulesThatAreTooMany(t *testing.T) {
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	require.Equal(t, said, snap.Odd)
-	paths, err := s.Paths(t.Context(), snap.Manifest)
-	require.NoError(t, err)
-	require.Equal(t, taken, paths)
+	require.Equal(t, taken, manifest(t, s, snap.Manifest).Paths())
 
 	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)

@@ -308,12 +308,3 @@ func (s *Store) Held(ctx context.Context, manifest spec.Digest, paths []string) 
 	}
 	return held, nil
 }
-
-// Paths lists a manifest's paths, sorted.
-func (s *Store) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
-	m, err := s.Manifest(ctx, manifest)
-	if err != nil {
-		return nil, err
-	}
-	return m.Paths(), nil
-}

@@ -23,9 +23,7 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	})
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
-	paths, err := s.Paths(t.Context(), snap.Manifest)
-	require.NoError(t, err)
-	require.Equal(t, []string{".gitignore", "environment.go", "main.go", "monkey.go"}, paths)
+	require.Equal(t, []string{".gitignore", "environment.go", "main.go", "monkey.go"}, manifest(t, s, snap.Manifest).Paths())
 	require.Equal(t, []string{
 		".env", ".ssh/", "app/.env.local", "id_ed25519", "id_rsa", "id_rsa.pub", "tls/SERVER.KEY",
 		"tls/server.pem",
@@ -37,9 +35,8 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	snap, err = s.Snapshot(t.Context(), dir,
 		cas.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
 	require.NoError(t, err)
-	paths, err = s.Paths(t.Context(), snap.Manifest)
-	require.NoError(t, err)
-	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"}, paths)
+	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"},
+		manifest(t, s, snap.Manifest).Paths())
 }
 
 // TestTrackedFiles are taken although a .gitignore or their names exclude them, but not what the team ignores.
@@ -54,9 +51,7 @@ func TestTrackedFiles(t *testing.T) {
 	taken := func(o cas.SnapshotOptions) (paths, ignored []string) {
 		snap, err := s.Snapshot(t.Context(), dir, o)
 		require.NoError(t, err)
-		paths, err = s.Paths(t.Context(), snap.Manifest)
-		require.NoError(t, err)
-		return paths, snap.Ignored
+		return manifest(t, s, snap.Manifest).Paths(), snap.Ignored
 	}
 	paths, ignored := taken(cas.SnapshotOptions{Tracked: tracked, Ignore: []string{"gen/", "!gen/c", "*.log"}})
 	require.Equal(t, []string{".env", ".gitignore", "dist/a"}, paths)
@@ -82,9 +77,7 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 		`"d/.gitignore": its ignore rules do not count: it cannot be read: permission denied`, `"e": cannot be read: permission denied`,
 		`"listed/": cannot be read: permission denied`,
 	}, snap.Odd)
-	paths, err := s.Paths(t.Context(), snap.Manifest)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "d/x"}, paths)
+	require.Equal(t, []string{"a", "d/x"}, manifest(t, s, snap.Manifest).Paths())
 }
 
 func TestASnapshotOnlyReads(t *testing.T) {
