@@ -84,7 +84,7 @@ func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.Sto
 			return nil, err
 		}
 		stored := &session.StoredTurn{Call: call.ID, Usage: call.Usage}
-		if stored.Answer, err = s.Get(ctx, spec.Digest(call.Answer)); err != nil {
+		if stored.Answer, err = s.get(ctx, spec.Digest(call.Answer)); err != nil {
 			activity.GetLogger(ctx).Warn("a stored answer is lost", "call", call.ID, "error", err)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -92,7 +92,7 @@ func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.Sto
 			continue // a call of the same request may have been paid for again
 		}
 		if call.Tools != "" {
-			if stored.Tools, err = s.Get(ctx, spec.Digest(call.Tools)); err != nil {
+			if stored.Tools, err = s.get(ctx, spec.Digest(call.Tools)); err != nil {
 				stored.Tools = nil
 			}
 		}
@@ -147,20 +147,20 @@ func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Cal
 // KeepTools stores the tool results of a call. It can be one of an earlier attempt, which
 // ended before its tools had worked.
 func (s *spender) KeepTools(ctx context.Context, call string, doc []byte) error {
-	name, err := s.Put(ctx, doc)
+	name, err := s.put(ctx, doc)
 	if err != nil {
 		return err
 	}
 	return s.retry(ctx, func() error { return s.round.State.KeepTools(ctx, call, string(name)) })
 }
 
-// Put stores a blob. It waits while the store cannot be used.
-func (s *spender) Put(ctx context.Context, data []byte) (spec.Digest, error) {
+// put stores a blob. It waits while the store cannot be used.
+func (s *spender) put(ctx context.Context, data []byte) (spec.Digest, error) {
 	return fromStore(ctx, s.retry, func() (spec.Digest, error) { return s.round.Files.PutBlob(ctx, data) })
 }
 
-// Get reads a blob.
-func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
+// get reads a blob.
+func (s *spender) get(ctx context.Context, name spec.Digest) ([]byte, error) {
 	return fromStore(ctx, s.retry, func() ([]byte, error) { return s.round.Files.Blob(ctx, name) })
 }
 
@@ -334,7 +334,7 @@ func (c *reservedCall) Settle(ctx context.Context, answer []byte, used cost.Usag
 	ctx = context.WithoutCancel(ctx)
 	end := state.CallEnd{State: state.CallAnswered, Usage: used}
 	if answer != nil {
-		name, err := c.spender.Put(ctx, answer)
+		name, err := c.spender.put(ctx, answer)
 		if err != nil {
 			return err
 		}

@@ -90,25 +90,18 @@ func (v *verification) reach(ctx context.Context, r state.Root) error {
 		return v.tree(ctx, name, r.By, false)
 	case state.RootDelta:
 		return v.contents(ctx, nil, []spec.Digest{name}, r.By)
-	case state.RootBlob, state.RootCheckpoint, state.RootNames, state.RootText:
+	case state.RootBlob, state.RootCheckpoint, state.RootText:
 	}
 	v.need(name, r.By)
 	if r.Kind == state.RootBlob || v.visited[name] {
 		return nil
 	}
 	v.visited[name] = true
-	if r.Kind == state.RootCheckpoint {
-		c, err := readCheckpoint(ctx, v.store.Content, name)
-		if err != nil {
-			return v.fault(err, r.By)
-		}
-		return v.checkpoint(ctx, c, r.By)
-	}
-	doc, err := v.store.Content.Blob(ctx, name)
+	c, err := readCheckpoint(ctx, v.store.Content, name)
 	if err != nil {
 		return v.fault(err, r.By)
 	}
-	return v.named(ctx, doc, r.By)
+	return v.checkpoint(ctx, c, r.By)
 }
 
 func (v *verification) checkpoint(ctx context.Context, c session.Checkpoint, by string) error {

@@ -80,9 +80,6 @@ type Calls interface {
 	Begin(ctx context.Context, plan CallPlan) (Call, error)
 	// KeepTools stores durably what the tools did after the answer of a settled call.
 	KeepTools(ctx context.Context, call string, doc []byte) error
-	// Put and Get store and read blobs that such a document names.
-	Put(ctx context.Context, data []byte) (spec.Digest, error)
-	Get(ctx context.Context, name spec.Digest) ([]byte, error)
 }
 
 // Call is a paid call in progress. Exactly one of Settle, Abandon and Unsettle ends it, before the

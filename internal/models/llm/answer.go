@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,50 +101,6 @@ func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), 
 	}
 	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call within %s: %v",
 		r.timeout, err)
-}
-
-// restore restores the file changes of a turn's tools. whole is false if not all changes were
-// stored, so that the tools have to be executed again.
-func (r *run) restore(ctx context.Context, doc []byte) (d done, whole bool, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(doc))
-	if err := decoder.Decode(&d); err != nil {
-		return done{}, false, nil //nolint:nilerr // the tools are executed again, which costs nothing
-	}
-	contents := make([][]byte, len(d.Effects))
-	for i, e := range d.Effects {
-		if e.Blob == "" {
-			continue
-		}
-		contents[i], err = r.job.Calls.Get(ctx, e.Blob)
-		switch {
-		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-			return done{}, false, nil
-		case err != nil:
-			return done{}, false, fmt.Errorf("put %s back: %w", e.Path, err)
-		}
-	}
-	for i, e := range d.Effects {
-		if err := r.redo(e, contents[i]); err != nil {
-			return done{}, false, failures.Failf(failures.ResourceError, "put %s back: %v", e.Path, err)
-		}
-	}
-	return d, true, nil
-}
-
-// redo repeats a tool's change of a file.
-func (r *run) redo(e effect, content []byte) error {
-	name, err := clean(e.Path)
-	if err != nil {
-		return err
-	}
-	if e.Blob == "" {
-		if _, err := r.tree.root.Lstat(name); err != nil {
-			return nil //nolint:nilerr // it does not exist
-		}
-		return r.tree.remove(name)
-	}
-	_, err = r.tree.write(name, string(content), &e.Executable)
-	return err
 }
 
 // Answer is a model's answer.

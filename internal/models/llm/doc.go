@@ -6,9 +6,9 @@
 // Each turn sends the conversation so far as one request. If an earlier execution has paid for
 // the answer, the stored one is used. Otherwise the call is reserved, made and settled
 // before the answer is used. Then the tool calls in the answer are executed in order, and their
-// results and file changes are stored, too. An execution that is started again repeats the same
-// turns: it does not pay for settled calls, and does not execute stored tool calls, but restores
-// their file changes.
+// results are stored, too. An execution that is started again repeats the same turns in a directory
+// that has been filled anew: it does not pay for settled calls, and executes only those stored tool calls
+// again that change files.
 //
 // This requires that a request depends only on the brief and on stored data, and not on the time,
 // on directory listings or on map order.

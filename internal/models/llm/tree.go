@@ -105,20 +105,20 @@ func (t tree) read(name string) (string, error) {
 }
 
 // write writes a file and creates its directories. If executable is nil, an existing file keeps
-// its mode. It returns whether the file is executable now.
-func (t tree) write(name, content string, executable *bool) (bool, error) {
+// its mode.
+func (t tree) write(name, content string, executable *bool) error {
 	mode := fs.FileMode(0o644)
 	info, err := t.root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return false, explain(name, err)
+		return explain(name, err)
 	case info.IsDir():
-		return false, wrongf("%s is a directory", name)
+		return wrongf("%s is a directory", name)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return false, wrongf("%s is a link; write to what it points to, or delete it first", name)
+		return wrongf("%s is a link; write to what it points to, or delete it first", name)
 	case !info.Mode().IsRegular():
-		return false, wrongf("%s is no regular file", name)
+		return wrongf("%s is no regular file", name)
 	default:
 		mode |= info.Mode() & 0o111
 	}
@@ -132,9 +132,9 @@ func (t tree) write(name, content string, executable *bool) (bool, error) {
 		mode = 0o755
 	}
 	if err := t.put(name, content, mode); err != nil {
-		return false, explain(name, err)
+		return explain(name, err)
 	}
-	return mode == 0o755, nil
+	return nil
 }
 
 func (t tree) put(name, content string, mode fs.FileMode) error {

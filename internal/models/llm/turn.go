@@ -2,6 +2,7 @@ package llm
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 
@@ -156,7 +157,7 @@ func (r *run) silence(answer Answer) (over bool, err error) {
 // absorb records what the tools of a turn did.
 func (r *run) absorb(d done) (over bool, err error) {
 	maps.Copy(r.decided, d.Decisions)
-	r.changed = r.changed || len(d.Effects) > 0 || len(d.Decisions) > 0
+	r.changed = r.changed || d.Changed || len(d.Decisions) > 0
 	r.reminded = r.reminded || d.Reminded
 	if d.Finished != nil {
 		r.summary, r.sendsBack, r.kept = *d.Finished, d.SendsBack, d.Kept
@@ -179,21 +180,11 @@ func (d done) lastError() string {
 	return ""
 }
 
-// tools executes the tool calls of an answer, or restores their changes if an earlier execution
-// has executed them.
+// tools executes the tool calls of an answer. If an earlier execution has executed them, their results are used, and only
+// what changes files is executed again: the directory has been filled anew.
 func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *session.StoredTurn) (done, error) {
-	if stored.Tools != nil {
-		d, whole, err := r.restore(ctx, stored.Tools)
-		if whole {
-			for i, result := range d.Results {
-				if i < len(answer.Calls) {
-					r.writeResult(answer.Calls[i], result)
-				}
-			}
-		}
-		if err != nil || whole {
-			return d, err
-		}
+	if d, ok := r.repeat(ctx, answer.Calls, stored.Tools); ok {
+		return d, nil
 	}
 	d, err := (&worker{run: r}).work(ctx, answer.Calls)
 	if err != nil {
@@ -203,4 +194,23 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 		return d, fmt.Errorf("store what the tools of turn %d did: %w", turn, err)
 	}
 	return d, nil
+}
+
+// repeat makes the changes of executed tool calls again. ok is false if that is not possible, or if there is no document
+// with their results.
+func (r *run) repeat(ctx context.Context, calls []wire.Call, doc []byte) (d done, ok bool) {
+	if json.Unmarshal(doc, &d) != nil || len(d.Results) != len(calls) {
+		return done{}, false
+	}
+	again := &worker{run: r, done: &done{}}
+	for i, call := range calls {
+		changes := call.Name == toolWrite || call.Name == toolEdit || call.Name == toolDelete
+		if changes && !d.Results[i].Error {
+			if _, err := again.call(ctx, call); err != nil {
+				return done{}, false
+			}
+		}
+		r.writeResult(call, d.Results[i])
+	}
+	return d, true
 }

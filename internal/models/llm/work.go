@@ -12,7 +12,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/wire"
 )
@@ -31,18 +30,11 @@ const (
 	maxWalked = 20_000
 )
 
-// effect is a tool's change of a file.
-type effect struct {
-	Path string `json:"path"`
-	// Blob is the content; empty: the file was deleted.
-	Blob       spec.Digest `json:"blob,omitempty"`
-	Executable bool        `json:"executable,omitempty"`
-}
-
 // done is the result of the tools of one turn.
 type done struct {
 	Results []wire.Result `json:"results"`
-	Effects []effect      `json:"effects,omitempty"`
+	// Changed: a file was written or deleted.
+	Changed bool `json:"changed,omitempty"`
 	// Decisions were recorded, and Finished is the summary with which the work was finished.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	Finished  *string           `json:"finished,omitempty"`
@@ -159,9 +151,9 @@ func (w *worker) call(ctx context.Context, call wire.Call) (string, error) {
 	case toolRead:
 		return w.read(a)
 	case toolWrite:
-		return w.write(ctx, call, a)
+		return w.write(call, a)
 	case toolEdit:
-		return w.edit(ctx, call, a)
+		return w.edit(call, a)
 	case toolDelete:
 		return w.remove(a)
 	case toolCheck:
@@ -291,15 +283,15 @@ func (w *worker) read(a arguments) (string, error) {
 	return b.String(), nil
 }
 
-func (w *worker) write(ctx context.Context, call wire.Call, a arguments) (string, error) {
+func (w *worker) write(call wire.Call, a arguments) (string, error) {
 	if a.Content == nil {
 		return "", malformedf("content is missing")
 	}
-	return w.store(ctx, call, a.Path, *a.Content, a.Executable)
+	return w.store(call, a.Path, *a.Content, a.Executable)
 }
 
-// store writes a file and records the effect.
-func (w *worker) store(ctx context.Context, call wire.Call, name, content string, executable *bool) (_ string, err error) {
+// store writes a file.
+func (w *worker) store(call wire.Call, name, content string, executable *bool) (string, error) {
 	if len(content) > maxWrite {
 		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
 	}
@@ -307,14 +299,10 @@ func (w *worker) store(ctx context.Context, call wire.Call, name, content string
 		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the "+
 			"variable that holds it", name)
 	}
-	e := effect{Path: name}
-	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
+	if err := w.tree.write(name, content, executable); err != nil {
 		return "", err
 	}
-	if e.Blob, err = w.job.Calls.Put(ctx, []byte(content)); err != nil {
-		return "", err
-	}
-	w.done.Effects = append(w.done.Effects, e)
+	w.done.Changed = true
 	said := fmt.Sprintf("Wrote %s: %d bytes.", name, len(content))
 	if call.Masked {
 		said += " A secret in it was replaced: files must not hold any. Refer to the variable that holds it instead."
@@ -322,7 +310,7 @@ func (w *worker) store(ctx context.Context, call wire.Call, name, content string
 	return said, nil
 }
 
-func (w *worker) edit(ctx context.Context, call wire.Call, a arguments) (string, error) {
+func (w *worker) edit(call wire.Call, a arguments) (string, error) {
 	switch {
 	case a.Old == nil || *a.Old == "":
 		return "", malformedf("old is missing; to make a new file, use write")
@@ -341,14 +329,14 @@ func (w *worker) edit(ctx context.Context, call wire.Call, a arguments) (string,
 	default:
 		return "", wrongf("old occurs %d times in %s; give more of what is around it, so that it is unique", n, a.Path)
 	}
-	return w.store(ctx, call, a.Path, strings.Replace(content, *a.Old, *a.New, 1), nil)
+	return w.store(call, a.Path, strings.Replace(content, *a.Old, *a.New, 1), nil)
 }
 
 func (w *worker) remove(a arguments) (string, error) {
 	if err := w.tree.remove(a.Path); err != nil {
 		return "", err
 	}
-	w.done.Effects = append(w.done.Effects, effect{Path: a.Path})
+	w.done.Changed = true
 	return "Deleted " + a.Path + ".", nil
 }
 

@@ -20,8 +20,6 @@ const (
 	RootTree
 	RootDelta
 	RootCheckpoint
-	// RootNames is a blob whose text has digests of others.
-	RootNames
 	// RootText is a text with digests. It is not a blob itself.
 	RootText
 )
@@ -83,7 +81,7 @@ var rootColumns = []rootColumn{
 	},
 	{table: "checkpoints", column: "digest", kind: RootCheckpoint, what: "a checkpoint", where: "pruned_at is null"},
 	{table: "calls", column: "answer", kind: RootBlob, what: "the answer to a call", transcript: true},
-	{table: "calls", column: "tools", kind: RootNames, what: "the tools of a call", transcript: true},
+	{table: "calls", column: "tools", kind: RootBlob, what: "the tools of a call", transcript: true},
 	{table: "answers", column: "files", kind: RootTree, what: "the files of an answer"},
 }
 

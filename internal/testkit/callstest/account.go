@@ -3,8 +3,6 @@ package callstest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,8 +44,6 @@ type Account struct {
 	Ends                                     []End
 	// Begun and Ended count calls, and Lost the answers that the program has not received.
 	Begun, Ended, Lost int
-	// Blobs are those that tools have left.
-	Blobs map[spec.Digest][]byte
 
 	mu      sync.Mutex
 	answers map[spec.Digest][]*session.StoredTurn
@@ -60,10 +56,7 @@ type End struct{ Used, Estimate cost.Usage }
 
 // New returns an account with so many tokens; negative: without an end.
 func New(left int64) *Account {
-	return &Account{
-		Left: left, answers: map[spec.Digest][]*session.StoredTurn{}, received: map[string]bool{},
-		Blobs: map[spec.Digest][]byte{},
-	}
+	return &Account{Left: left, answers: map[spec.Digest][]*session.StoredTurn{}, received: map[string]bool{}}
 }
 
 // Locked calls a function that reads or sets fields while calls are under way.
@@ -120,30 +113,6 @@ func (a *Account) KeepTools(_ context.Context, call string, doc []byte) error {
 	})
 }
 
-// Put keeps a blob.
-func (a *Account) Put(_ context.Context, data []byte) (name spec.Digest, err error) {
-	err = a.step(func() error {
-		sum := sha256.Sum256(data)
-		name = spec.Digest(hex.EncodeToString(sum[:]))
-		a.Blobs[name] = slices.Clone(data)
-		return nil
-	})
-	return name, err
-}
-
-// Get returns a blob.
-func (a *Account) Get(_ context.Context, name spec.Digest) (data []byte, err error) {
-	err = a.step(func() error {
-		found, ok := a.Blobs[name]
-		if !ok {
-			return session.ErrNotFound
-		}
-		data = found
-		return nil
-	})
-	return data, err
-}
-
 // Begin begins a call, if what is left pays for the least of it.
 func (a *Account) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
 	b := &booking{Account: a, plan: plan, grant: plan.Want}
@@ -184,9 +153,6 @@ func (a *Account) Text() string {
 		for _, turn := range turns {
 			fmt.Fprintf(&b, "%s\n%s\n", turn.Answer, turn.Tools)
 		}
-	}
-	for _, data := range a.Blobs {
-		b.Write(data)
 	}
 	return b.String()
 }
