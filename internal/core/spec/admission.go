@@ -138,8 +138,9 @@ func differences(live []Offer) (found []difference) {
 
 // Unpriced lists those of the agents without prices for which the team's budgets need prices.
 func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
+	capsMoney := slices.ContainsFunc(t.caps(), func(c Cap) bool { return c.USD > 0 })
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if agents[name].Unpriced && t.capsMoney() {
+		if agents[name].Unpriced && capsMoney {
 			lacks = append(lacks, lackf("set its `prices` in the worker file, or `models` with prices if it has a provider; {input: 0, "+
 				"output: 0} if it is free",
 				"the team has a budget in USD, but the prices of agent %q are not known", name))
@@ -210,19 +211,6 @@ func (t Team) Fallbacks(agents map[string]OfferedAgent) map[string]string {
 		}
 	}
 	return out
-}
-
-// capsMoney reports whether any of the team's budgets is one of money.
-func (t Team) capsMoney() bool {
-	if t.Budget.USD > 0 || t.Budget.Daily.USD > 0 {
-		return true
-	}
-	for _, p := range t.Personas {
-		if p.Budget.USD > 0 {
-			return true
-		}
-	}
-	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget.USD > 0 })
 }
 
 // deliveryLacks lists the agents that are to deliver and cannot, and those that can only deliver and are to do other work.

@@ -185,15 +185,21 @@ func (b Budget) Cap() Cap { return Cap{Tokens: b.Tokens, USD: b.USD} }
 
 // Capped reports whether the team has any budget.
 func (t Team) Capped() bool {
-	if t.Budget.Cap() != (Cap{}) || t.Budget.Daily != (Cap{}) {
-		return true
+	return slices.ContainsFunc(t.caps(), func(c Cap) bool { return c != (Cap{}) })
+}
+
+// caps lists the team's budgets, in no particular order. Zero ones do not limit.
+//
+//workflowcheck:ignore
+func (t Team) caps() []Cap {
+	caps := []Cap{t.Budget.Cap(), t.Budget.Daily}
+	for _, p := range t.Phases {
+		caps = append(caps, p.Budget)
 	}
 	for _, p := range t.Personas {
-		if p.Budget != (Cap{}) {
-			return true
-		}
+		caps = append(caps, p.Budget)
 	}
-	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget != (Cap{}) })
+	return caps
 }
 
 // HelpMode is what a session does when an assignment's rounds are used up.

@@ -59,37 +59,13 @@ func TestFaults(t *testing.T) {
 		change        func(*Team)
 		path, message string
 	}{
-		"reserved": {phase(1, func(p *Phase) { p.Name = "Init" }), "$.phases[1].name", "the checkpoint before the first phase"},
 		"reserved persona": {func(tm *Team) {
 			tm.Personas["Merge"] = tm.Personas["tester"]
 			tm.Phases[0].Personas = append(tm.Phases[0].Personas, "Merge")
 		}, "$.personas.Merge", "reserved for the step that merges a phase"},
-		"same phase":   {phase(2, func(p *Phase) { p.Name = "build" }), "$.phases[2].name", "an earlier phase, too"},
-		"phase's case": {phase(2, func(p *Phase) { p.Name = "BUILD" }), "$.phases[2].name", `from the phase "build" only by case`},
-		"unknown persona": {
-			phase(0, func(p *Phase) { p.Personas = []string{"analist"} }), "$.phases[0].personas[0]",
-			`did you mean "analyst"?`,
-		},
-		"stranger": {
-			phase(0, func(p *Phase) { p.Personas = []string{"zoe"} }), "$.phases[0].personas[0]",
-			"the team has analyst, backend, tester",
-		},
-		"integrator": {
-			phase(1, func(p *Phase) { p.Integrator = "analyst" }), "$.phases[1].integrator",
-			"choose one of backend, tester",
-		},
-		"unknown need": {
-			phase(2, func(p *Phase) { p.Needs = []string{"desing"} }), "$.phases[2].needs[0]",
-			`did you mean "design"?`,
-		},
-		"self": {phase(2, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[2].needs[0]", "cannot need itself"},
 		"cycle": {
 			phase(0, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[0].needs[0]",
 			"design → test → build → design",
-		},
-		"back to unknown": {
-			phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "biuld"} }), "$.phases[2].sends_back.to",
-			`unknown phase "biuld"; did you mean "build"?`,
 		},
 		"back to itself": {
 			phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[2].sends_back.to",
@@ -106,63 +82,19 @@ func TestFaults(t *testing.T) {
 		"back beside": {func(tm *Team) {
 			tm.Phases[2].Needs, tm.Phases[2].SendsBack = []string{"design"}, &SendsBack{To: "build"}
 		}, "$.phases[2].sends_back.to", "choose one of design"},
-		"back in a circle": {
-			func(tm *Team) { tm.Phases[0].Needs, tm.Phases[2].SendsBack = []string{"test"}, &SendsBack{To: "build"} },
-			"$.phases[0].needs[0]", "design → test → build → design",
-		},
 		"back to a delivery": {
 			func(tm *Team) { shipped(tm); tm.Phases[2].Deliver.Fix = "first" }, "$.phases[2].deliver.fix",
 			`"first" delivers the work of other phases, so there is none to send back to it; choose one of design`,
-		},
-		"back to a delivery by default": {
-			func(tm *Team) { shipped(tm); tm.Phases[2].Deliver.Fix = "" }, "$.phases[2].deliver.fix", `"first" delivers the work`,
-		},
-		"personas send back to a delivery": {
-			func(tm *Team) {
-				shipped(tm)
-				tm.Phases[2] = Phase{Name: "look", Personas: []string{"analyst"}, SendsBack: &SendsBack{To: "first"}}
-			}, "$.phases[2].sends_back.to", `"first" delivers the work`,
-		},
-		"fix unknown": {
-			delivery(func(p *Phase) { p.Deliver.Fix = "biuld" }), "$.phases[3].deliver.fix",
-			`unknown phase "biuld"; did you mean "build"?`,
 		},
 		"fix beside": {
 			delivery(func(p *Phase) { p.Needs, p.Deliver.Fix = []string{"build"}, "test" }), "$.phases[3].deliver.fix",
 			`"ship" does not build on "test", so it cannot send its work back; choose one of design, build`,
 		},
-		"delivers nothing": {
-			delivery(func(p *Phase) { p.Needs = []string{} }), "$.phases[3].needs", `names no phase, so "ship" has nothing to deliver`,
-		},
-		"delivers nothing, with a fix": {
-			delivery(func(p *Phase) { p.Needs, p.Deliver.Fix = []string{}, "build" }), "$.phases[3].needs", "has nothing to deliver",
-		},
-		"two agents": {
-			func(tm *Team) { shipped(tm); tm.Phases[2].Deliver.To = "gitlab" }, "$.phases[2].deliver.to",
-			`is "gitlab", but phase "first" delivers to "github"`,
-		},
-		"the delivery's persona": {func(tm *Team) {
-			shipped(tm)
-			tm.Personas["Delivery"] = tm.Personas["analyst"]
-			tm.Phases[0].Personas = []string{"analyst", "Delivery"}
-		}, "$.personas.Delivery", "is reserved for phases that deliver"},
-		"delivery with order":      {delivery(func(p *Phase) { p.Order = OrderParallel }), "$.phases[3].order", "leave it out"},
-		"delivery with produces":   {delivery(func(p *Phase) { p.Produces = []string{"x"} }), "$.phases[3].produces", "at a phase"},
-		"delivery with checks":     {delivery(func(p *Phase) { p.Checks = []string{"x"} }), "$.phases[3].checks", "at a phase"},
-		"delivery with protected":  {delivery(func(p *Phase) { p.Protected = []string{"x"} }), "$.phases[3].protected", "at a phase"},
 		"delivery with integrator": {delivery(func(p *Phase) { p.Integrator = "analyst" }), "$.phases[3].integrator", "leave it out"},
 		"delivery with a budget":   {delivery(func(p *Phase) { p.Budget.Tokens = 5 }), "$.phases[3].budget", "calls no model"},
-		"delivery with approve":    {delivery(func(p *Phase) { p.Approve.Count = 1 }), "$.phases[3].approve", "write `merge: ask`"},
-		"delivery with sends_back": {
-			delivery(func(p *Phase) { p.SendsBack = &SendsBack{To: "build"} }), "$.phases[3].sends_back", "as `fix` in deliver",
-		},
 		"waits": {
 			func(tm *Team) { tm.Retry.RoundInitial, tm.Retry.RoundMax = 4e9, 3e9 }, "$.retry.round_max",
 			"is 3s, less than round_initial (4s)",
-		},
-		"warnings": {
-			func(tm *Team) { tm.Budget = Budget{Tokens: 1, WarnAt: []float64{0.5, 0.5}} }, "$.budget.warn_at[1]",
-			"ascending",
 		},
 		"nothing to warn": {func(tm *Team) { tm.Budget.WarnAt = []float64{0.5} }, "$.budget.warn_at", "no budget to warn about"},
 		"empty range":     {phase(1, func(p *Phase) { p.Produces = []string{"[z-a]"} }), "$.phases[1].produces[0]", "write a-z"},
@@ -177,10 +109,6 @@ func TestFaults(t *testing.T) {
 		"give up": {
 			func(tm *Team) { tm.Help, tm.Retry.OnOutage = Help{Mode: HelpFail, GiveUpAfter: 1}, OutageFail },
 			"$.help.give_up_after", "the session never waits",
-		},
-		"unused": {
-			func(tm *Team) { tm.Phases = tm.Phases[1:]; tm.Phases[0].Needs = nil }, "$.personas.analyst",
-			"is used by no phase",
 		},
 		"persona's letter": {
 			func(tm *Team) { tm.Personas["Tester"] = tm.Personas["tester"]; tm.Phases[1].Personas[1] = "Tester" },

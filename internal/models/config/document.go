@@ -35,11 +35,8 @@ type document struct {
 	// have a problem.
 	root any
 	// places and texts have the position of the value of each YAMLPath, and the text of a scalar.
-	places map[string]place
-	texts  map[string]string
-	// odd holds the paths of numbers that readers interpret differently; they are in the data as
-	// text.
-	odd      map[string]bool
+	places   map[string]place
+	texts    map[string]string
 	problems []Problem
 	// broken lists the paths below which no further problem is reported: it would follow from one
 	// that is already reported.
@@ -109,8 +106,8 @@ func (d *document) addProblems(find func() []spec.Problem) {
 // read parses a source into plain data.
 func read(src *source) *document {
 	d := &document{
-		src: src, places: map[string]place{"$": {1, 1}}, texts: map[string]string{}, odd: map[string]bool{},
-		broken: map[string]bool{}, anchors: map[string]ast.Node{}, open: map[string]bool{},
+		src: src, places: map[string]place{"$": {1, 1}}, texts: map[string]string{}, broken: map[string]bool{},
+		anchors: map[string]ast.Node{}, open: map[string]bool{},
 	}
 	root, problem := src.parse()
 	if problem != nil {
@@ -230,7 +227,7 @@ func (d *document) mapping(node ast.Node, path string) any {
 	return values
 }
 
-// scalar is a string, number or boolean.
+// scalar is a string, number or boolean. A number that readers interpret differently is a string.
 func (d *document) scalar(node ast.Node, path string, at place) any {
 	text := textOf(node)
 	d.texts[path] = text
@@ -252,7 +249,6 @@ func (d *document) scalar(node ast.Node, path string, at place) any {
 		if number, ok := plainNumber(text); ok {
 			return json.Number(number)
 		}
-		d.odd[path] = true
 	}
 	return text
 }

@@ -31,7 +31,9 @@ func (d *document) fill(v any, into reflect.Value, path string) {
 	case []any:
 		d.fillList(v, into, path)
 	case string:
-		d.fillText(v, into, path)
+		if into.Kind() == reflect.String {
+			into.SetString(v)
+		}
 	case bool:
 		if into.Kind() == reflect.Bool {
 			into.SetBool(v)
@@ -50,9 +52,8 @@ func (d *document) fill(v any, into reflect.Value, path string) {
 // own fills in types that read their own text, and plain data. It returns false for other types.
 func (d *document) own(v any, into reflect.Value, path string) bool {
 	if into.Kind() == reflect.Interface {
-		if data := d.data(v, path); data != nil {
-			into.Set(reflect.ValueOf(data))
-		}
+		data, _ := json.Marshal(v) // plain data, in the types that JSON's reader would use
+		_ = json.Unmarshal(data, into.Addr().Interface())
 		return true
 	}
 	target, ok := into.Addr().Interface().(encoding.TextUnmarshaler)
@@ -129,40 +130,4 @@ func (d *document) fillList(list []any, into reflect.Value, path string) {
 		}
 		d.fill(v, into.Index(i), below)
 	}
-}
-
-func (d *document) fillText(text string, into reflect.Value, path string) {
-	if into.Kind() != reflect.String {
-		return
-	}
-	if d.odd[path] {
-		d.report(path, "must be text, not the number %s; put it in quotes: %q", clip(text), clip(text))
-	}
-	into.SetString(text)
-}
-
-// data is the value of a field whose form is not checked here, in the types that JSON's reader
-// would use.
-func (d *document) data(v any, path string) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for name, value := range v {
-			out[name] = d.data(value, spec.FieldPath(path, name))
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, value := range v {
-			out[i] = d.data(value, spec.ItemPath(path, i))
-		}
-		return out
-	case json.Number:
-		f, _ := v.Float64()
-		return f
-	}
-	if d.odd[path] {
-		d.report(path, "is %s, which not every reader takes for the same number; put it in quotes", clip(d.texts[path]))
-	}
-	return v
 }

@@ -161,8 +161,10 @@ func textOf(n ast.Node) string {
 	return n.GetToken().Value
 }
 
-func clip(s string) string {
-	const most = 60
+func clip(s string) string { return cut(s, 60) }
+
+// cut is a text up to a number of characters.
+func cut(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"
 	}

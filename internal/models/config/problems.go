@@ -95,46 +95,25 @@ func fieldOf(path string) string {
 }
 
 // excerptWidth limits the characters of a line in an excerpt.
-const excerptWidth = 100
+const excerptWidth = 300
 
-// excerpt shows the line at a position and the previous one.
+// excerpt shows the line at a position and the previous one. It shows no position beyond its width.
 func (s *source) excerpt(at place) string {
-	if at.line < 1 || at.line > len(s.lines) {
+	if at.line < 1 || at.line > len(s.lines) || at.column > excerptWidth {
 		return ""
 	}
 	var b strings.Builder
-	from := 0
-	if at.column > excerptWidth*3/4 {
-		from = at.column - excerptWidth/2
-	}
+	shown := func(line int) string { return strings.TrimRight(visible(s.lines[line-1]), " ") }
 	if at.line > 1 && strings.TrimSpace(s.lines[at.line-2]) != "" {
-		fmt.Fprintf(&b, "  %5d | %s\n", at.line-1, window(s.lines[at.line-2], from))
+		fmt.Fprintf(&b, "  %5d | %s\n", at.line-1, cut(shown(at.line-1), excerptWidth))
 	}
-	fmt.Fprintf(&b, "> %5d | %s\n", at.line, window(s.lines[at.line-1], from))
+	line := shown(at.line)
+	fmt.Fprintf(&b, "> %5d | %s\n", at.line, cut(line, excerptWidth))
 	// Wide characters: the caret must be in the column where a terminal shows the character.
-	before := []rune(window(s.lines[at.line-1], from))
-	before = before[:min(max(at.column-1-from, 0), len(before))]
+	before := []rune(line)
+	before = before[:min(max(at.column-1, 0), len(before))]
 	fmt.Fprintf(&b, "        | %s^\n", strings.Repeat(" ", ansi.StringWidth(string(before))))
 	return b.String()
-}
-
-// window is the part of a line in an excerpt, from a column counted from 0.
-func window(line string, from int) string {
-	cut, column, end := make([]rune, 0, excerptWidth), 0, ""
-	for _, r := range line {
-		if column++; column <= from {
-			continue
-		}
-		if len(cut) == excerptWidth {
-			end = "…"
-			break
-		}
-		cut = append(cut, r)
-	}
-	if from > 0 && len(cut) > 0 {
-		cut[0] = '…'
-	}
-	return strings.TrimRight(visible(string(cut)), " ") + end
 }
 
 // visible replaces tabs and unprintable characters one by one, so columns stay the same and no file

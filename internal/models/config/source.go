@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -66,28 +65,14 @@ func whyUnreadable(err error) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return "does not exist; check the path"
 	case errors.Is(err, fs.ErrPermission):
-		return mayNotBeRead(err)
+		return fmt.Sprintf("may not be read by user %d; it needs the right r for the file, and x for each directory above it",
+			os.Geteuid())
 	}
 	var pathError *fs.PathError
 	if errors.As(err, &pathError) {
 		err = pathError.Err
 	}
 	return "cannot be read: " + err.Error()
-}
-
-// mayNotBeRead names the file or the directory above it that is closed to this process, and the command that opens it.
-func mayNotBeRead(err error) string {
-	var failed *fs.PathError
-	if !errors.As(err, &failed) || !filepath.IsAbs(failed.Path) { // below the directory of a team file
-		return "may not be read; check its permissions"
-	}
-	closed := failed.Path
-	for dir := closed; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrPermission) {
-			closed = filepath.Dir(dir)
-		}
-	}
-	return fmt.Sprintf("may not be read by user %d; let its owner run: chmod -R go+rX %s", os.Geteuid(), closed)
 }
 
 // newSource checks that data is text, and splits it into lines.

@@ -27,26 +27,21 @@ func TestTeamFaults(t *testing.T) {
 	jira := func(fields string) string { return "help: {jira: {project: MD, " + fields + "}}" }
 	for _, c := range []struct{ persona, phase, top, path, message string }{
 		{"", "", "description: " + strings.Repeat("x", 5000), "description", "has 5000 characters; at most 4096 are allowed"},
-		{"attempts: 21", "", "", "personas.dev.attempts", "is 21; it must be between 1 and 20"},
 		{"attempts: -1", "", "", "personas.dev.attempts", "is -1"},
 		{"budget: {usd: 1000001}", "", "", "personas.dev.budget.usd", "above 0 and at most 1000000"},
-		{"budget: {usd: '5'}", "", "", "personas.dev.budget.usd", "take the quotes away"},
 		{"produces: [" + strings.Repeat("x, ", 201) + "]", "", "", "personas.dev.produces", "has 201 entries; at most 200"},
 		{"", "order: paralle", "", "phases[0].order", `is "paralle"; did you mean "parallel"?; it must be parallel or sequence`},
 		{"", "needs: [a, a]", "", "phases[0].needs[1]", `lists "a" a second time`},
-		{"", "sends_back: {}", "", "phases[0].sends_back.to", "is missing"},
 		{"", "", "retry: {on_outage: wiat}", "retry.on_outage", `did you mean "wait"?`},
 		{"", "", "budget: {tokens: 5, warn_at: [.nan]}", "budget.warn_at[0]", "must be a number"},
 		{"", "", "budget: {on_exceeded: explode}", "budget.on_exceeded", "it must be stop, ask or degrade"},
 		{"", "", "help: {jira: {}}", "help.jira.project", "is missing; write it like `project: MD`"},
 		{"", "", jira(`type: "Bug\nfix"`), "help.jira.type", "no name in Jira has"},
-		{"", "", jira("labels: [x, x]"), "help.jira.labels[1]", "a second time"},
 		{"", "", jira("components: [' ']"), "help.jira.components[0]", "is empty"},
 		{"", "", jira("components: [" + long + "]"), "help.jira.components[0]", "has 300 characters"},
 		{"", "", jira("priorities: {auth: ''}"), "help.jira.priorities.auth", "is empty"},
 		{"", "", jira("fields: {summary: x}"), "help.jira.fields.summary", "Maestro writes itself"},
 		{"", "", jira("fields: {issuetype: x}"), "help.jira.fields.issuetype", "is set by a field of help.jira"},
-		{"", "", jira("fields: {x: {y: [0755]}}"), "help.jira.fields.x.y[0]", "which not every reader takes for the same number"},
 		{"", "", "retry: 5", "retry", "must be a mapping with fields such as attempts"},
 	} {
 		t.Run(c.path+" "+c.message, func(t *testing.T) {

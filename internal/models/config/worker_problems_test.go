@@ -17,15 +17,10 @@ func TestWorkerFaults(t *testing.T) {
 		{"nothing", "{}", "version", "is missing; write it like `version: 1`"},
 		{"another version", "version: 2", "version", "is 2"},
 		{"no agents", "version: 1", "agents", "is missing; write it like `agents: {coder: "},
-		{"a model without one", models + "agents: {a: {kind: model, provider: p}}", "agents.a.model", "is missing"},
 		{"a provider without a key", "providers: {p: {format: openai}}", "providers.p.key_env", "is missing; write it like `key_env: "},
 		{
 			"a provider with two keys", "providers: {p: {format: openai, key_env: K, key_file: k}}", "providers.p.key_file",
 			"has one key",
-		},
-		{
-			"a key instead of its variable", "providers: {p: {format: openai, key_env: sk-123}}", "providers.p.key_env",
-			"not the name of an environment variable",
 		},
 		{
 			"a password in an address", "providers: {p: {format: openai, base_url: 'http://a:b@c'}}", "providers.p.base_url",
@@ -78,7 +73,6 @@ func TestWorkerFaults(t *testing.T) {
 				"agents: {a: {kind: model, model: m, provider: p}, b: {kind: command, argv: [x], breaker: {name: p, probes: 2}}}",
 			"agents.b.breaker", "differs from that of agent a",
 		},
-		{"a model as a program", "agents: {a: {kind: model, model: m, argv: [x]}}", "agents.a.argv", "belongs to kind command"},
 		{
 			"a network that is none", "agents: {a: {kind: command, argv: [x], network: github.com}}", "agents.a.network",
 			`"github.com" is neither host nor none; write hosts as a list, like [github.com`,
@@ -127,10 +121,6 @@ func TestWorkerFaults(t *testing.T) {
 			"a credential for an address", good + "credentials: [{host: 10.0.0.1, secret_env: S}]", "credentials[0].host",
 			"is an address; credentials are for names",
 		},
-		{
-			"a credential as it is", good + "credentials: [{host: a.com, secret_env: s3cr=t}]", "credentials[0].secret_env",
-			"list the name of the variable alone",
-		},
 		{"a credential of two forms", "agents: {a: {kind: command, argv: [x], network: ['*.com']}}\nisolation: auto\ncredentials: " +
 			"[{host: a.com, secret_env: S, username: u, header: X-Key}]", "credentials[0].header", "conflicts with username"},
 		{"a credential that is framing", "agents: {a: {kind: command, argv: [x], network: ['*.com']}}\nisolation: auto\ncredentials: " +
@@ -148,7 +138,6 @@ func TestWorkerFaults(t *testing.T) {
 			"an app with two keys", "agents: {a: {kind: delivery, app: {id: 1, key_env: K, key_file: k}}}", "agents.a.app.key_file",
 			"conflicts with key_env",
 		},
-		{"an app without a number", "agents: {a: {kind: delivery, app: {key_env: K}}}", "agents.a.app.id", "is missing"},
 		{"another host", "agents: {a: {kind: delivery, host: gitea, token_env: T}}", "agents.a.host", "must be github or gitlab"},
 		{
 			"the other host's address", "agents: {a: {kind: delivery, url: 'https://GitLab.com', token_env: T}}", "agents.a.url",
@@ -158,10 +147,7 @@ func TestWorkerFaults(t *testing.T) {
 			"an address of an API", "agents: {a: {kind: delivery, url: 'https://ghe.example.com/api/v3', token_env: T}}", "agents.a.url",
 			"is the address of an API",
 		},
-		{"a delivery as a program", "agents: {a: {kind: delivery, token_env: T, argv: [x]}}", "agents.a.argv", "to kind command"},
 		{"a delivery as a model", "agents: {a: {kind: delivery, token_env: T, model: m}}", "agents.a.model", "command or model"},
-		{"a delivery's turns", "agents: {a: {kind: delivery, token_env: T, max_turns: 5}}", "agents.a.max_turns", "command or model"},
-		{"a delivery's silence", "agents: {a: {kind: delivery, token_env: T, idle_timeout: 5s}}", "agents.a.idle_timeout", "or model"},
 		{"a program's token", "agents: {a: {kind: command, argv: [x], token_env: T}}", "agents.a.token_env", "to kind delivery"},
 		{"a program's host", "agents: {a: {kind: command, argv: [x], host: github}}", "agents.a.host", "belongs to kind delivery"},
 		{
@@ -171,10 +157,6 @@ func TestWorkerFaults(t *testing.T) {
 		{
 			"a delivery as a fallback", "agents: {a: {kind: delivery, token_env: T}, b: {kind: command, argv: [x], fallback: a}}",
 			"agents.b.fallback", `is "a", which delivers and does no other work`,
-		},
-		{
-			"a delivery's breaker", "agents: {a: {kind: delivery, token_env: T, breaker: {cooldown: 2m, max_cooldown: 1m}}}",
-			"agents.a.breaker.max_cooldown", "below cooldown",
 		},
 		{
 			"a token for a program, too", "agents: {a: {kind: delivery, token_env: T}, b: {kind: command, argv: [x], env: [PATH, T]}}",
@@ -203,18 +185,12 @@ func TestWorkerFaults(t *testing.T) {
 		},
 		{"an empty program", "agents: {a: {kind: command, argv: ['']}}", "agents.a.argv[0]", "first entry is the program"},
 		{"a NUL", `agents: {a: {kind: command, argv: [a, "b\0"]}}`, "agents.a.argv[1]", "NUL"},
-		{"a bad name", "agents: {a/b: {kind: command, argv: [x]}}", "agents.'a/b'", "not a usable name"},
 		{
 			"names that differ by case", "agents: {a: {kind: command, argv: [x]}, A: {kind: command, argv: [x]}}", "agents.a",
 			"only by case",
 		},
 		{"a variable of ours", "agents: {a: {kind: command, argv: [x], env: [HOME]}}", "agents.a.env[0]", "set by Maestro"},
-		{"a variable twice", "agents: {a: {kind: command, argv: [x], env: [A, A]}}", "agents.a.env[1]", "a second time"},
 		{"one variable for two caches", good + "caches: {c: {env: X}, d: {env: X}}", "caches.d.env", "cache c sets"},
-		{
-			"a Jira that is no address", good + "jira: {url: jira.example.org, deployment: datacenter, token_env: T}", "jira.url",
-			"write it in full, like http",
-		},
 		{
 			"a Jira with a password", good + "jira: {url: 'https://a:b@x.org', deployment: datacenter, token_env: T}", "jira.url",
 			"credentials come from the worker's environment",

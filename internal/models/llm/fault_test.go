@@ -35,24 +35,10 @@ func TestFaults(t *testing.T) {
 		billed   bool
 	}{
 		"rate limited": {
-			reply: providertest.RateLimited(""), category: failures.RateLimited,
-			message: "limits the request rate",
-		},
-		"rate limited, seconds": {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
-		"rate limited, a date": {
 			reply:    providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)),
-			category: failures.RateLimited, after: 90 * time.Second,
+			category: failures.RateLimited, after: 90 * time.Second, message: "limits the request rate",
 		},
-		"rate limited, for ever": {
-			reply: providertest.RateLimited("1e300"), category: failures.RateLimited,
-			after: session.MaxRetryAfter.Std(),
-		},
-		"server error": {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
 		"unauthorized": {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
-		"unknown model": {
-			reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true,
-			message: "worker file",
-		},
 		"overflow": {
 			reply: providertest.ContextOverflow(), category: failures.ContextOverflow,
 			message: "nothing can be left out",

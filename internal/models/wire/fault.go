@@ -68,30 +68,19 @@ func ReadFault(status int, header http.Header, body []byte) *Fault {
 		return f
 	}
 	f.Names = append(f.Names, header.Get("X-Amzn-Errortype"))
-	f.read(body)
+	scan(body, f.take)
+	f.readQuoted() // proxies quote the error of the provider behind them
 	if f.Message == "" && f.Type == "" && f.Code == "" {
 		f.Message = textfmt.Shorten(string(body), session.MaxMessage)
 	}
 	return f
 }
 
-// read reads a document, and the documents within its texts: proxies quote the error of the provider behind them.
-func (f *Fault) read(body []byte) {
-	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
-	s.write(body)
-	s.end()
-	if bytes.IndexByte(body, '{') >= 0 {
-		f.readQuoted()
-	}
-}
-
 // readQuoted reads the document within the message.
 func (f *Fault) readQuoted() {
 	if begin := strings.IndexByte(f.Message, '{'); begin >= 0 {
 		inner := Fault{}
-		quoted := scanner{leaf: func(path string, l leaf) { inner.take(path, l) }}
-		quoted.write([]byte(f.Message[begin:]))
-		quoted.end()
+		scan([]byte(f.Message[begin:]), inner.take)
 		f.Names = append(f.Names, inner.Type, inner.Code)
 	}
 }

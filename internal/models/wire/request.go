@@ -202,13 +202,11 @@ func only(members map[string]json.RawMessage, names ...string) map[string]json.R
 // ReadCount returns the number of tokens in the answer to such a request; zero if there is none.
 func ReadCount(body []byte) int64 {
 	var n int64
-	s := scanner{leaf: func(path string, l leaf) {
+	scan(body, func(path string, l leaf) {
 		if path == "input_tokens" || path == "totalTokens" {
 			n = max(l.number(), 0)
 		}
-	}}
-	s.write(body)
-	s.end()
+	})
 	return n
 }
 

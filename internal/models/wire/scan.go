@@ -85,6 +85,13 @@ type scanner struct {
 	wantsKey bool
 }
 
+// scan reports the scalar values of a document.
+func scan(document []byte, leaf func(path string, l leaf)) {
+	s := scanner{leaf: leaf}
+	s.write(document)
+	s.end()
+}
+
 // frame is an open container. length is the length of the path to its content.
 type frame struct {
 	object bool
