@@ -18,7 +18,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/sandbox/egress"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
@@ -100,8 +99,6 @@ type Set struct {
 	bundle []byte
 	// keys are the providers' keys when the set was made. All are masked.
 	keys map[string]providerKey
-	// scales have learned how the providers count tokens, by agent.
-	scales map[string]*wire.Scale
 }
 
 // New prepares the config's agents and checks: it validates the config, resolves run_as and
@@ -117,11 +114,11 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), o: opts, digests: map[string]spec.Digest{}, transport: newTransport(),
-		scales: map[string]*wire.Scale{}, keys: map[string]providerKey{},
+		keys: map[string]providerKey{},
 	}
 	s.o.Egress.Now, s.o.Logger = opts.Now, cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	for name := range s.config.Agents {
-		s.scales[name], s.digests[name] = &wire.Scale{}, s.config.Digest(name)
+		s.digests[name] = s.config.Digest(name)
 	}
 	account, err := room.FindAccount(cfg.RunAs, os.Geteuid())
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {

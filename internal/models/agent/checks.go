@@ -28,9 +28,6 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		return session.Outcome{}, f
 	}
 	dirs := job.WorkDir
-	if err := checkDirs(dirs); err != nil {
-		return session.Outcome{}, hostFailure(subject, err)
-	}
 	fills := false
 	if job.Input != "" {
 		unlock, ok := s.lockBases(job)

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +18,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
+	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
 )
 
@@ -32,21 +32,16 @@ type attemptResult struct {
 	estimate cost.Usage
 }
 
-// encodeBrief returns the document that a command agent reads.
-func encodeBrief(b session.Brief) ([]byte, error) {
+// encodeBrief returns the document that a command agent reads. It has no HTML escapes, which makes it easier to read for
+// shell scripts.
+func encodeBrief(b session.Brief) []byte {
 	if b.Decisions == nil {
 		b.Decisions = map[string]string{}
 	}
 	if b.Inputs == nil {
 		b.Inputs = []string{}
 	}
-	var data bytes.Buffer
-	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false) // easier to read for shell scripts
-	if err := e.Encode(b); err != nil {
-		return nil, fmt.Errorf("encode the brief: %w", err)
-	}
-	return data.Bytes(), nil
+	return append(wire.Encode(b), '\n')
 }
 
 // stage is the preparation of an attempt.
@@ -82,48 +77,53 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess, caches []view) (*stage,
 	session.Outcome, error,
 ) {
-	subject, dirs := "agent "+job.Agent, job.WorkDir
-	at := s.place(dirs, needs{argv: s.resolve(d.Argv), env: d.Env, caches: caches, network: d.Network, mounts: d.mounts()})
-	if via != nil {
-		err := s.connect(&at, d, via)
-		if program := preset.For(d.Preset); program != nil && err == nil {
-			err = writeSettings(dirs.Home, program)
-		}
-		if err != nil {
-			return nil, session.Outcome{}, hostFailure(subject, err)
-		}
+	st := &stage{
+		place: s.place(job.WorkDir, needs{
+			argv: s.resolve(d.Argv), env: d.Env, caches: caches, network: d.Network, mounts: d.mounts(),
+		}),
+		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), via: via,
 	}
-	env, err := s.environment(at, d.Env, caches)
-	if err != nil {
-		return nil, session.Outcome{}, hostFailure(subject, err)
-	}
-	if !job.Continues && !dirs.New { // remove files of an earlier attempt
-		if err := errors.Join(removeAll(dirs.Tmp), os.Mkdir(dirs.Tmp, 0o700)); err != nil {
-			return nil, session.Outcome{}, hostFailure(subject, err)
-		}
-	}
-	if err := s.chown(dirs); err != nil {
-		return nil, session.Outcome{}, hostFailure(subject, err)
-	}
-	if d.Preset == "" || !job.Continues {
-		if err := preset.ForgetConversation(job.Home); err != nil {
-			return nil, session.Outcome{}, hostFailure(subject, err)
-		}
-	}
-	results, err := openResultDir(dirs.Home, s.launcher.User)
-	if err != nil {
-		return nil, session.Outcome{}, hostFailure(subject, err)
+	if err := s.prepare(st, d, job, caches); err != nil {
+		return nil, session.Outcome{}, hostFailure("agent "+job.Agent, err)
 	}
 	if d.Git {
-		if out, err := s.commit(ctx, at, env, job.Lock); err != nil {
-			_ = results.Close() // a directory
+		if out, err := s.commit(ctx, st.place, st.env, job.Lock); err != nil {
+			_ = st.results.Close() // a directory
 			return nil, out, err
 		}
 	}
-	return &stage{
-		place: at, env: append(env, resultVariable+"="+filepath.Join(resultDir(at.inside.Home), resultName)), results: results,
-		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), via: via,
-	}, session.Outcome{}, nil
+	st.env = append(st.env, resultVariable+"="+filepath.Join(resultDir(st.inside.Home), resultName))
+	return st, session.Outcome{}, nil
+}
+
+// prepare prepares the directories, the environment and the place for the result.
+func (s *Set) prepare(st *stage, d Definition, job session.Job, caches []view) (err error) {
+	if st.via != nil {
+		if err = s.connect(&st.place, d, st.via); err != nil {
+			return err
+		}
+		if program := preset.For(d.Preset); program != nil {
+			if err = writeSettings(job.Home, program); err != nil {
+				return err
+			}
+		}
+	}
+	if st.env, err = s.environment(st.place, d.Env, caches); err != nil {
+		return err
+	}
+	if !job.Continues && !job.New { // remove files of an earlier attempt
+		err = errors.Join(bounded.RemoveTree(job.Tmp), os.Mkdir(job.Tmp, 0o700))
+	}
+	if err = errors.Join(err, s.chown(job.WorkDir)); err != nil {
+		return err
+	}
+	if d.Preset == "" || !job.Continues {
+		if err = preset.ForgetConversation(job.Home); err != nil {
+			return err
+		}
+	}
+	st.results, err = openResultDir(job.Home, s.launcher.User)
+	return err
 }
 
 // attempt runs an agent that is a program, and evaluates its result.
@@ -133,9 +133,6 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	subject := "agent " + job.Agent
 	if f := s.networkFailure(subject, d.Network); f != nil {
 		return attemptResult{known: true}, f
-	}
-	if err := checkDirs(job.WorkDir); err != nil {
-		return attemptResult{known: true}, hostFailure(subject, err)
 	}
 	caches, release, err := s.views(job.WorkDir, job.Team, d.Caches, false)
 	if err != nil {
@@ -151,12 +148,8 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 		st.call = call
 		return s.program(ctx, d, job, st)
 	}
-	brief, err := encodeBrief(job.Brief)
-	if err != nil {
-		return attemptResult{known: true}, err
-	}
 	p, _ := st.process(d, job)
-	p.Argv, p.Stdin = s.resolve(d.Argv), brief
+	p.Argv, p.Stdin = s.resolve(d.Argv), encodeBrief(job.Brief)
 	e := s.launch(ctx, p, st)
 	return s.judge(subject, e, st.results)
 }

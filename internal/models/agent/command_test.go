@@ -28,15 +28,6 @@ func TestCommandFailures(t *testing.T) {
 		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
 		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not valid JSON"},
 		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "sumry"`},
-		{
-			"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"summary is a JSON number; it must be a string",
-		},
-		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "input_tokens is -1"},
-		{
-			"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			`"oops" is not a failure category`,
-		},
 		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
 		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
 		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
@@ -45,28 +36,17 @@ func TestCommandFailures(t *testing.T) {
 			"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput,
 			"printed more than",
 		},
-		{"no stderr", `exit 7`, failures.Unknown, "agent x: exit status 7"},
 		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
 		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
 		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
-		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an object but a JSON array"},
 		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "unexpected data after the JSON object"},
 		{
 			"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
 			"usage.input_tokens is a JSON string; it must be a whole number",
 		},
 		{
-			"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"usage.input_tokens is a JSON number 7.5; it must be a whole number",
-		},
-		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an amount in USD"},
-		{
 			"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
 			"decisions is a JSON array; it must be a string",
-		},
-		{
-			"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"not a usable decision name",
 		},
 		{
 			"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
@@ -81,20 +61,8 @@ func TestCommandFailures(t *testing.T) {
 			`did you mean "timeout"?`,
 		},
 		{
-			"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"sends_back: missing reasons; list at least one",
-		},
-		{
 			"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
 			"sends_back: reason 2 is empty",
-		},
-		{
-			"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			`unknown field "reason"`,
-		},
-		{
-			"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"sends_back.reasons is a JSON string; it must be an array",
 		},
 		{
 			"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`,

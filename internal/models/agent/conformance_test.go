@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/wire"
+	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/testkit/callstest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 	"github.com/maestro-hive/maestro/internal/testkit/providertest"
@@ -45,7 +46,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	t.Cleanup(func() { _ = removeAll(dir) }) // whatever modes an agent has set
+	t.Cleanup(func() { _ = bounded.RemoveTree(dir) }) // whatever modes an agent has set
 	for _, d := range []string{"tree", "home", "tmp"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}

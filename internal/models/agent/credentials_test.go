@@ -102,5 +102,5 @@ npm view --registry $at/npm/ left version > npm
 		require.NotContains(t, everything, hidden)
 		require.NotContains(t, string(out.Log), hidden)
 	}
-	require.Contains(t, string(out.Log), "maestro: network: permitted example.com:"+port)
+	require.Contains(t, string(out.Log), "maestro: network: example.com:"+port+"\n")
 }

@@ -2,9 +2,7 @@ package agent
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,21 +15,6 @@ import (
 
 // defaultPath is the PATH of processes if the worker has no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
-
-// checkDirs returns an error for directories that the caller has not prepared.
-func checkDirs(p session.WorkDir) error {
-	for _, d := range []struct{ what, path string }{{"Dir", p.Tree}, {"Home", p.Home}, {"Tmp", p.Tmp}} {
-		if !filepath.IsAbs(d.path) {
-			return fmt.Errorf("%s is %q, which is not an absolute path", d.what, d.path)
-		}
-		if info, err := os.Stat(d.path); err != nil {
-			return fmt.Errorf("%s: %w", d.what, err)
-		} else if !info.IsDir() {
-			return fmt.Errorf("%s is %s, which is not a directory", d.what, d.path)
-		}
-	}
-	return nil
-}
 
 // path is the PATH of agents and checks.
 func (s *Set) path() string { return cmp.Or(s.o.Getenv("PATH"), defaultPath) }

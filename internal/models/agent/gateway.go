@@ -31,11 +31,11 @@ import (
 
 // Gateway is a worker's gateway to providers. It is kept when the worker file is reloaded and a
 // new [Set] is made, with its counts for the limits of providers.
-type Gateway struct{ *gateway.Gateway }
+type Gateway = gateway.Gateway
 
 // NewGateway returns a gateway without providers; see [Set.UseProviders].
 func NewGateway(now func() time.Time, log *slog.Logger) *Gateway {
-	return &Gateway{gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})}
+	return gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})
 }
 
 // listen returns an address on the host of the gateway for one attempt, until its access is closed.
@@ -92,7 +92,7 @@ func (s *Set) withhold() (err error) {
 		if keyFile == "" || !s.rooms {
 			continue
 		}
-		for _, file := range []string{s.relative(keyFile), evalLinks(s.relative(keyFile))} {
+		for _, file := range []string{s.relative(keyFile), room.RealPath(s.relative(keyFile))} {
 			dir := filepath.Dir(file)
 			if s.shows(dir) {
 				err = errors.Join(err, fmt.Errorf("%s: key_file is in %s, which rooms show; move it to a directory of its own", of, dir))

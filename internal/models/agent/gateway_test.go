@@ -173,8 +173,10 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	go func() {
 		defer cancel()
 		for ctx.Err() == nil {
-			if live, _ := os.ReadFile(job.LiveLog); strings.Contains(string(live), "\n? user: two\n") {
-				return
+			reported := 0
+			calls.Locked(func() { reported = len(calls.Live) })
+			if live, _ := os.ReadFile(job.LiveLog); reported > 1 && strings.Contains(string(live), "\n? user: two\n") {
+				return // the second answer has begun
 			}
 			time.Sleep(time.Millisecond)
 		}

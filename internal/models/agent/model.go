@@ -43,7 +43,7 @@ func (s *Set) runModel(ctx context.Context, d Definition, job session.Job) (sess
 	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
 		Name: job.Agent, API: p.Format, BaseURL: p.BaseURL, Key: key.value, Model: d.Model, Transport: s.transport, Prices: prices,
-		Scale:    s.scales[job.Agent],
+		Scale:    s.o.Gateway.Scale(job.Agent, d.Provider, d.Model),
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.o.Now,
 		Log: c.Stdout,

@@ -148,7 +148,7 @@ func (s *Set) programDirs(argv []string) (dirs []string) {
 		if !filepath.IsAbs(file) {
 			continue
 		}
-		for _, path := range []string{file, evalLinks(file)} {
+		for _, path := range []string{file, room.RealPath(file)} {
 			dir := filepath.Dir(path)
 			if before, _, ok := strings.Cut(path, npmPackages+"/"); ok {
 				dir = before + npmPackages
@@ -174,12 +174,4 @@ func (s *Set) inPath(program string) string {
 		return full
 	}
 	return program
-}
-
-// evalLinks returns the path without links, or the path itself if it cannot be resolved.
-func evalLinks(path string) string {
-	if full, err := filepath.EvalSymlinks(path); err == nil {
-		return full
-	}
-	return path
 }

@@ -190,7 +190,7 @@ func openResultDir(home string, user *room.Account) (*os.Root, error) {
 	dir := resultDir(home)
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) { // that of the last attempt
-		err = errors.Join(removeAll(dir), os.Mkdir(dir, 0o700))
+		err = errors.Join(bounded.RemoveTree(dir), os.Mkdir(dir, 0o700))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create the directory of the result: %w", err)
@@ -223,14 +223,4 @@ func readResult(dir *os.Root) (result, error) {
 		return result{}, fmt.Errorf("it has more than %d bytes; put long texts into files", maxResult)
 	}
 	return parseResult(data)
-}
-
-// removeAll removes a directory that an agent has written to.
-func removeAll(dir string) error {
-	root, err := os.OpenRoot(filepath.Dir(dir))
-	if err != nil {
-		return err
-	}
-	defer root.Close() //nolint:errcheck // only read
-	return bounded.RemoveAll(root, filepath.Base(dir))
 }

@@ -347,11 +347,11 @@ func (g *Gateway) providerFor(a *Access, name string) *provider {
 	return g.providers[name]
 }
 
-// scaleFor returns what was learned of how a provider counts the tokens of an agent.
-func (g *Gateway) scaleFor(agent string, p *provider, model string) *wire.Scale {
+// Scale returns what was learned of how a provider counts the tokens of an agent.
+func (g *Gateway) Scale(agent, provider, model string) *wire.Scale {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	name := agent + "\x00" + p.Name + "\x00" + model
+	name := agent + "\x00" + provider + "\x00" + model
 	if g.scales[name] == nil {
 		if len(g.scales) >= 1024 { // a hostile program names any model
 			clear(g.scales)

@@ -52,11 +52,10 @@ func (q *request) servePaid() {
 		return
 	}
 	p := &meteredCall{request: q, parsed: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
-	p.scale = q.gateway.scaleFor(q.attempt.Agent, q.provider, asked.Model)
+	p.scale = q.gateway.Scale(q.attempt.Agent, q.provider.Name, asked.Model)
 	p.forecast = asked.Forecast(prices)
 	p.forecast.Learned = p.scale.Learned()
 	p.record = q.recorder.begin(q.provider.Name, asked)
-	defer p.record.end()
 	// The call ends with its attempt. While it waits, it also ends with the program's request.
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()

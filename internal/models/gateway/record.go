@@ -19,8 +19,6 @@ const (
 	// maxSeen bounds the items of conversations that are remembered, and maxGists the tool calls
 	// without a result.
 	maxSeen, maxGists = 1 << 17, 1 << 10
-	// writeAfter delays the parsing of a request until it has been sent.
-	writeAfter = 20 * time.Millisecond
 )
 
 // recorder writes the transcript of an attempt's calls. A request repeats its conversation: an
@@ -55,37 +53,25 @@ type record struct {
 	format wire.Format
 	number int
 	begun  time.Time
-	// writeRequest writes the request, once. timer calls it.
-	writeRequest func()
-	timer        *time.Timer
 }
 
-// begin starts to write the new items of a request, while the provider works on it.
+// begin writes the new items of a request.
 func (r *recorder) begin(provider string, q *wire.Request) *record {
-	c := &record{recorder: r, format: q.Format, begun: r.now()}
-	c.writeRequest = sync.OnceFunc(func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.calls++
-		c.number, r.last = r.calls, r.calls
-		items, known := r.newItems(q)
-		before := ""
-		if known > 0 {
-			before = "; " + textfmt.Count(known, "item") + " as before"
-		}
-		r.log.Turn("call %d at %s to %s: %s%s", c.number, c.begun.UTC().Format(time.TimeOnly), provider, q.Model, before)
-		for _, it := range items {
-			r.writeItem(it)
-		}
-	})
-	c.timer = time.AfterFunc(writeAfter, c.writeRequest)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	r.last = r.calls
+	c := &record{recorder: r, format: q.Format, number: r.calls, begun: r.now()}
+	items, known := r.newItems(q)
+	before := ""
+	if known > 0 {
+		before = "; " + textfmt.Count(known, "item") + " as before"
+	}
+	r.log.Turn("call %d at %s to %s: %s%s", c.number, c.begun.UTC().Format(time.TimeOnly), provider, q.Model, before)
+	for _, it := range items {
+		r.writeItem(it)
+	}
 	return c
-}
-
-// end returns when the request is written.
-func (c *record) end() {
-	c.timer.Stop()
-	c.writeRequest()
 }
 
 // newItems returns the items of a request that are not written yet. known counts the others.
@@ -166,7 +152,6 @@ func (r *recorder) writeItem(it wire.Item) {
 
 // writeAnswer writes the answer, how it has ended, and its cost.
 func (c *record) writeAnswer(contentType string, body []byte, how string, used cost.Usage) {
-	c.writeRequest()
 	items := wire.ReadAnswer(c.format, contentType, body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +185,6 @@ func (c *record) writeAnswer(contentType string, body []byte, how string, used c
 
 // writeFailed writes why a try of the call has no answer.
 func (c *record) writeFailed(message string) {
-	c.writeRequest()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log.Warn(fmt.Sprintf("call %d: %s", c.number, message))

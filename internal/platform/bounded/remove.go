@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -23,6 +24,19 @@ func RemoveAll(root *os.Root, name string) error {
 			return err
 		}
 	}
+}
+
+// RemoveTree is [RemoveAll] of a path. It follows no link but those of the directory above it.
+func RemoveTree(path string) error {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only a place
+	return RemoveAll(root, filepath.Base(path))
 }
 
 // removal is that of one directory. What is too deep in it is moved to its top, and

@@ -210,12 +210,7 @@ func removeUnused(dir, name string) (removed bool) {
 		return false
 	}
 	defer lock.Close() //nolint:errcheck // only locked
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return false
-	}
-	defer root.Close() //nolint:errcheck // only a place
-	return bounded.RemoveAll(root, name) == nil
+	return bounded.RemoveTree(filepath.Join(dir, name)) == nil
 }
 
 // FreeBases removes all bases that nobody uses, below the root of the caches, and reports whether there were any.

@@ -73,7 +73,9 @@ func New(hosts []Host, options Options) *Proxy {
 func (p *Proxy) Serve(l net.Listener, logf func(format string, args ...any)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &roomProxy{Proxy: p, ctx: ctx, record: record{log: logf, observe: p.options.Observer, counts: map[Outcome]map[string]int{}}}
+	r := &roomProxy{Proxy: p, ctx: ctx, record: record{
+		log: logf, observe: p.options.Observer, counts: map[Outcome]int{}, seen: map[string]bool{},
+	}}
 	defer r.record.end()
 	r.tunnelled = &connQueue{conns: make(chan net.Conn), done: ctx.Done(), addr: l.Addr()}
 	r.transport = r.newTransport()

@@ -2,8 +2,6 @@ package egress
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,9 +9,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
-// maxRecorded bounds the targets in a room's record, and maxSummed those in its last line for
-// each outcome.
-const maxRecorded, maxSummed = 200, 20
+// maxRecorded bounds the targets in a room's record.
+const maxRecorded = 200
 
 // Outcome is the result of a request.
 type Outcome string
@@ -45,10 +42,10 @@ type record struct {
 	observe Observer
 	traffic traffic
 
-	mu       sync.Mutex
-	counts   map[Outcome]map[string]int
-	recorded int
-	overflow bool
+	mu     sync.Mutex
+	counts map[Outcome]int
+	// seen has each outcome with its target.
+	seen map[string]bool
 }
 
 // quoted returns a text from a room for the log.
@@ -59,30 +56,19 @@ func (r *record) add(o Outcome, target, why string) {
 	r.observe.EgressRequest(o)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of := r.counts[o]
-	if of == nil {
-		of = map[string]int{}
-		r.counts[o] = of
-	}
-	if of[target] > 0 {
-		of[target]++
+	r.counts[o]++
+	said := string(o) + " " + target
+	switch {
+	case r.seen[said], len(r.seen) > maxRecorded:
 		return
-	}
-	if r.recorded == maxRecorded {
-		if !r.overflow {
-			r.log("network: requests to more than %d different targets; further ones are not listed", maxRecorded)
-		}
-		r.overflow = true
-		return
-	}
-	r.recorded++
-	of[target]++
-	switch o {
-	case Permitted:
+	case len(r.seen) == maxRecorded:
+		r.log("network: requests to more than %d different targets; further ones are not listed", maxRecorded)
+	case o == Permitted:
 		r.log("network: %s", target)
-	case Refused, Failed:
-		r.log("network: %s %s: %s", o, target, why)
+	default:
+		r.log("network: %s: %s", said, why)
 	}
+	r.seen[said] = true
 }
 
 // end logs the summary.
@@ -93,21 +79,11 @@ func (r *record) end() {
 	defer r.mu.Unlock()
 	var parts []string
 	for _, o := range []Outcome{Permitted, Refused, Failed} {
-		of := r.counts[o]
-		if len(of) == 0 {
-			continue
+		if n := r.counts[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
 		}
-		var list []string
-		for _, t := range slices.Sorted(maps.Keys(of)) {
-			if len(list) == maxSummed {
-				list = append(list, fmt.Sprintf("%d more", len(of)-maxSummed))
-				break
-			}
-			list = append(list, fmt.Sprintf("%s (%d)", t, of[t]))
-		}
-		parts = append(parts, string(o)+" "+strings.Join(list, ", "))
 	}
 	if len(parts) > 0 {
-		r.log("network: %s; %s received, %s sent", strings.Join(parts, "; "), textfmt.ByteSize(received), textfmt.ByteSize(sent))
+		r.log("network: %s; %s received, %s sent", strings.Join(parts, ", "), textfmt.ByteSize(received), textfmt.ByteSize(sent))
 	}
 }

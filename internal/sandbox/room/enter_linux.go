@@ -88,7 +88,7 @@ type clone struct {
 func (l *Layout) clones() (out []clone, err error) {
 	hidden := make([]string, len(l.Hidden))
 	for i, path := range l.Hidden {
-		hidden[i] = realPath(path)
+		hidden[i] = RealPath(path)
 	}
 	var mounts []Mount
 	for _, dir := range system {
@@ -121,7 +121,7 @@ func (l *Layout) clones() (out []clone, err error) {
 // covers are mounts over what is hidden at or below the source of a mount, by paths without links. If the mount is
 // writable, the directories between are mounted, too: the kernel moves no directory that is, and with it what is hidden.
 func (m Mount) covers(hidden []string) (out []clone, err error) {
-	source := realPath(m.Source)
+	source := RealPath(m.Source)
 	for _, path := range hidden {
 		if _, err := os.Stat(path); err != nil || !within(path, source) {
 			continue

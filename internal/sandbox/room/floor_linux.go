@@ -80,11 +80,11 @@ func (f *Floor) apply(root bool) error {
 func (f *Floor) fill(r *ruleset, root bool) error {
 	hidden := make([]string, len(f.Hidden), len(f.Hidden)+1)
 	for i, path := range f.Hidden {
-		hidden[i] = realPath(path)
+		hidden[i] = RealPath(path)
 	}
 	unread := hidden
 	if f.Home != "" && f.Home != "/" {
-		unread = append(unread, realPath(f.Home))
+		unread = append(unread, RealPath(f.Home))
 	}
 	err := r.allowBut("/", unread, readAccess)
 	for _, m := range f.Shown {
@@ -92,7 +92,7 @@ func (f *Floor) fill(r *ruleset, root bool) error {
 		if m.Writable {
 			access |= writeAccess
 		}
-		err = errors.Join(err, r.allowBut(realPath(m.Source), hidden, access))
+		err = errors.Join(err, r.allowBut(RealPath(m.Source), hidden, access))
 	}
 	for _, path := range f.Own {
 		err = errors.Join(err, r.allow(path, readAccess|writeAccess))
@@ -105,14 +105,6 @@ func (f *Floor) fill(r *ruleset, root bool) error {
 		err = errors.Join(err, r.allow(path, writeAccess))
 	}
 	return err
-}
-
-// realPath returns a path without links.
-func realPath(path string) string {
-	if full, err := filepath.EvalSymlinks(path); err == nil {
-		return full
-	}
-	return filepath.Clean(path)
 }
 
 // ruleset is a Landlock ruleset.

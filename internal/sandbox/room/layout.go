@@ -2,6 +2,7 @@ package room
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -90,6 +91,14 @@ func Reserved(path string) bool {
 	return slices.ContainsFunc([]string{Workspace, Home, Result, Caches, "/proc", "/dev", "/sys"}, func(dir string) bool {
 		return within(path, dir) || within(dir, path)
 	}) || path == Tmp
+}
+
+// RealPath returns a path without links, or the path itself if it cannot be resolved.
+func RealPath(path string) string {
+	if full, err := filepath.EvalSymlinks(path); err == nil {
+		return full
+	}
+	return filepath.Clean(path)
 }
 
 // within reports whether a clean path equals a directory or is below it.

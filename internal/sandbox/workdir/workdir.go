@@ -291,15 +291,7 @@ func (d *Dirs) Remove(key session.Key) error {
 
 // removeDir removes a directory with all below it. That it does not exist is no error.
 func removeDir(dir string) error {
-	root, err := os.OpenRoot(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		defer root.Close() //nolint:errcheck // only a place
-		err = bounded.RemoveAll(root, filepath.Base(dir))
-	}
-	if err != nil {
+	if err := bounded.RemoveTree(dir); err != nil {
 		return fmt.Errorf("remove working directories: %w", err)
 	}
 	return nil
@@ -325,15 +317,9 @@ func (d *Dirs) Clear(w session.WorkDir) error {
 // clearDir removes the entries with these names in an assignment's directory, and makes the
 // directories that agents need again.
 func clearDir(w session.WorkDir, names ...string) error {
-	base := filepath.Dir(w.Tree)
-	root, err := os.OpenRoot(base)
-	if err != nil {
-		return fmt.Errorf("clear %s: %w", base, err)
-	}
-	defer root.Close() //nolint:errcheck // only a place
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, bounded.RemoveAll(root, name))
+		errs = append(errs, bounded.RemoveTree(filepath.Join(filepath.Dir(w.Tree), name)))
 	}
 	return errors.Join(append(errs, makeAll(w))...)
 }

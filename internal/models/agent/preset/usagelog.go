@@ -3,6 +3,7 @@ package preset
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/platform/bounded"
 )
 
 // The bounds of what is read of a program's files. The agent may have put anything
@@ -27,7 +29,7 @@ type UsageFiles struct {
 	// dir is the directory below HOME that has the files of its conversations, lines
 	// of JSON that only grow.
 	dir string
-	// file reports whether a path below HOME is such a file.
+	// file reports whether a path is that of such a file.
 	file func(path string) bool
 	// mark is in every line that notes a usage.
 	mark string
@@ -90,7 +92,7 @@ type UsageLog struct {
 	home  string
 	files UsageFiles
 	Tally
-	// offsets tells how far each file was read, by its path below HOME.
+	// offsets tells how far each file was read, by its path.
 	offsets map[string]int64
 	// bytes is how much was read in all, at most maxUsageBytes.
 	bytes int64
@@ -103,43 +105,33 @@ func NewUsageLog(home string, notes UsageFiles) *UsageLog {
 
 // Update reads what has been added to the files. What cannot be read says nothing.
 func (l *UsageLog) Update() {
-	root, err := os.OpenRoot(l.home)
+	home, err := os.OpenRoot(l.home)
+	if err != nil {
+		return
+	}
+	defer home.Close() //nolint:errcheck // only read
+	root, err := home.OpenRoot(l.files.dir)
 	if err != nil {
 		return
 	}
 	defer root.Close() //nolint:errcheck // only read
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	entries := 0
-	l.walk(root, l.files.dir, 0, &entries)
-}
-
-func (l *UsageLog) walk(root *os.Root, dir string, depth int, entries *int) {
-	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return
-	}
-	defer f.Close() //nolint:errcheck // only read
-	for *entries < maxUsageFiles {
-		const some = 256
-		found, err := f.ReadDir(some)
-		*entries += len(found)
-		for _, e := range found {
-			name := path.Join(dir, e.Name())
-			switch {
-			case e.IsDir() && depth < maxUsageDepth:
-				l.walk(root, name, depth+1, entries)
-			case e.Type().IsRegular() && l.files.file(name):
-				l.file(root, name)
-			}
-		}
-		if err != nil {
+	_, _ = bounded.Walk(ctx, root, maxUsageDepth, func(e bounded.Entry) {
+		if entries++; entries > maxUsageFiles {
+			stop()
 			return
 		}
-	}
+		if name := path.Join(e.Dir.Name(), e.Info.Name()); e.Info.Mode().IsRegular() && l.files.file(name) {
+			l.file(e.Dir, name)
+		}
+	})
 }
 
 // file reads the lines that a file has more than before.
-func (l *UsageLog) file(root *os.Root, name string) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+func (l *UsageLog) file(dir *os.Root, name string) {
+	f, err := dir.OpenFile(path.Base(name), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return
 	}
