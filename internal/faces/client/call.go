@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"net/url"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
-	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 // Call calls an operation of the server.
@@ -54,42 +52,6 @@ func Download[I any](ctx context.Context, c *Client, o httpapi.Download[I], in I
 		err = &UnreachableError{URL: c.base, Err: *lost}
 	}
 	return err
-}
-
-// The kinds of events that a client adds to those of a server: the server cannot be reached, until it
-// is back.
-const (
-	ServerLost control.EventKind = "server_lost"
-	ServerBack control.EventKind = "server_back"
-)
-
-// FollowAttempts yields the events of attempts of the server, from a position until their session has
-// ended. It continues after a restart of the server.
-func FollowAttempts(ctx context.Context, c *Client, in control.FollowInput) iter.Seq2[control.Event, error] {
-	return func(yield func(control.Event, error) bool) {
-		r, err := requestOf(httpapi.FollowAttempts.Route, in)
-		if err != nil {
-			yield(control.Event{}, err)
-			return
-		}
-		for e, err := range stream[control.Event](ctx, c, r) {
-			switch {
-			case err != nil:
-			case e.lost:
-				e.data = control.Event{Kind: ServerLost}
-			case e.back:
-				e.data = control.Event{Kind: ServerBack}
-			case e.data.Kind == control.AttemptEnded && (e.data.Attempt == nil || e.data.Of == nil): // of another version
-				continue
-			}
-			if !yield(e.data, err) || err != nil {
-				return
-			}
-			if e.data.Kind == control.SessionIs && e.data.Status.Closed() {
-				return
-			}
-		}
-	}
 }
 
 // ask sends a request, and decodes the document of the answer.

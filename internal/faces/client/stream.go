@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 const (
@@ -23,53 +24,63 @@ const (
 	maxEvent = 16 << 20
 )
 
-// event is one of a stream, or says that the server was lost, or is back.
-type event[T any] struct {
-	data       T
-	lost, back bool
-}
+// The kinds of events that a client adds to those of a server: the server cannot be reached, until it
+// is back.
+const (
+	ServerLost control.EventKind = "server_lost"
+	ServerBack control.EventKind = "server_back"
+)
 
 // errBroken says that a stream has ended because of the connection or the server.
 var errBroken = errors.New("the stream has ended")
 
-// errStopped says that the reader wants no more events.
+// errStopped says that the reader wants no more events, or that there are none.
 var errStopped = errors.New("the reader has stopped")
 
 // lastEvent is the header with the position from which events are followed.
 const lastEvent = "Last-Event-ID"
 
-// stream follows server-sent events, over losses of the connection: the server is asked for what comes
-// after the last event.
-func stream[T any](ctx context.Context, c *Client, in request) iter.Seq2[event[T], error] {
-	in.head["Accept"] = "text/event-stream"
-	return func(yield func(event[T], error) bool) {
+// FollowAttempts yields the events of attempts of the server, from a position until their session has
+// ended. It continues after a loss of the connection and a restart of the server, which is asked for what comes after the
+// last event.
+func FollowAttempts(ctx context.Context, c *Client, in control.FollowInput) iter.Seq2[control.Event, error] {
+	return func(yield func(control.Event, error) bool) {
+		r, err := requestOf(httpapi.FollowAttempts.Route, in)
+		if err != nil {
+			yield(control.Event{}, err)
+			return
+		}
+		r.head["Accept"] = "text/event-stream"
 		connected, lost := false, false // connected: the server has once taken the request
+		take := func(id string, data []byte) error {
+			if lost && !yield(control.Event{Kind: ServerBack}, nil) {
+				return errStopped
+			}
+			lost = false
+			var e control.Event
+			if err := json.Unmarshal(data, &e); err != nil {
+				return fmt.Errorf("the Maestro server at %s: an event cannot be read: %w", c.base, err)
+			}
+			if id != "" {
+				r.head[lastEvent] = id
+			}
+			foreign := e.Kind == control.AttemptEnded && (e.Attempt == nil || e.Of == nil) // of another version
+			if !foreign && !yield(e, nil) || e.Kind == control.SessionIs && e.Status.Closed() {
+				return errStopped
+			}
+			return nil
+		}
 		for ctx.Err() == nil {
-			err := follow(ctx, c, in, func(id string, data []byte) error {
-				if lost = lost && !yield(event[T]{back: true}, nil); lost {
-					return errStopped
-				}
-				var e event[T]
-				if err := json.Unmarshal(data, &e.data); err != nil {
-					return fmt.Errorf("the Maestro server at %s: an event cannot be read: %w", c.base, err)
-				}
-				if id != "" {
-					in.head[lastEvent] = id
-				}
-				if !yield(e, nil) {
-					return errStopped
-				}
-				return nil
-			})
+			err := follow(ctx, c, r, take)
 			connected = connected || errors.Is(err, errBroken)
 			switch {
 			case errors.Is(err, errStopped) || ctx.Err() != nil:
 				return
 			case !errors.Is(err, errBroken) && (!connected || !Away(err)):
-				yield(event[T]{}, err)
+				yield(control.Event{}, err)
 				return
 			case !lost:
-				if lost = true; !yield(event[T]{lost: true}, nil) {
+				if lost = true; !yield(control.Event{Kind: ServerLost}, nil) {
 					return
 				}
 			}
