@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -38,8 +37,6 @@ type assignmentPage struct {
 	Status   session.AssignmentStatus
 	Attempts []AttemptView
 	Cards    []RequestCard
-	Said     string
-	Now      time.Time
 	// Attempt is the one that is shown; nil: none is.
 	Attempt *AttemptView
 	// Told is the feedback that it got.
@@ -82,8 +79,7 @@ func (s *site) assignment(r *http.Request) (page, error) {
 func (s *site) assignmentOf(r *http.Request) (content assignmentPage, err error) {
 	id := r.PathValue("session")
 	content = assignmentPage{
-		ID: spec.AssignmentID{Phase: r.PathValue("phase"), Persona: r.PathValue("persona")}, Said: said(r),
-		Now: s.Now(),
+		ID: spec.AssignmentID{Phase: r.PathValue("phase"), Persona: r.PathValue("persona")},
 	}
 	v, err := s.Sessions.Read(r.Context(), id)
 	if err != nil {

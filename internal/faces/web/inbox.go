@@ -30,7 +30,6 @@ type inboxPage struct {
 	Alerts []control.RaisedAlert
 	// Trouble says why alerts cannot be read.
 	Trouble string
-	Said    string
 }
 
 // cardGroup is a group of the inbox.
@@ -51,7 +50,7 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	content := inboxPage{Said: said(r), filter: filterOf(r, "q", "team", "kind", "by", "page"), Kinds: session.RequestKinds()}
+	content := inboxPage{filter: filterOf(r, "q", "team", "kind", "by", "page"), Kinds: session.RequestKinds()}
 	content.Filtered = content.Get("q")+content.Get("team")+content.Get("kind") != ""
 	alerts, err := s.Alerts.List(r.Context())
 	if err != nil && !unavailable(err) {
@@ -81,7 +80,7 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	}
 	slices.Sort(content.Teams)
 	content.group(content.paged(cards))
-	return page{View: "inbox", Title: "Inbox", Content: content, Inbox: &doc}, nil
+	return page{View: "inbox", Title: "Inbox", Content: content}, nil
 }
 
 // has reports whether the filter selects a request.

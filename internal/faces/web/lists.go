@@ -3,7 +3,6 @@ package web
 import (
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -18,14 +17,13 @@ type sessionsPage struct {
 	States []session.State
 	// Filtered: not all sessions are wanted.
 	Filtered bool
-	Now      time.Time
 }
 
 // pageSize is how many sessions a page lists.
 const pageSize = 50
 
 func (s *site) sessions(r *http.Request) (page, error) {
-	content := sessionsPage{filter: filterOf(r, "team", "status", "since", "label"), States: control.States(), Now: s.Now()}
+	content := sessionsPage{filter: filterOf(r, "team", "status", "since", "label"), States: control.States()}
 	f := control.SessionFilter{
 		Team: content.Get("team"), Status: session.State(content.Get("status")), Labels: nonEmpty(content.Get("label")),
 		Since: content.since(s.Now()), Cursor: r.URL.Query().Get("cursor"), Limit: pageSize,

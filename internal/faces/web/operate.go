@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -29,15 +28,13 @@ type operatePage struct {
 	MayExamine bool
 	// Trouble says what could not be read.
 	Trouble []string
-	Said    string
 	// Mine: the person who looks may change breakers.
 	Mine bool
-	Now  time.Time
 }
 
 func (s *site) operate(r *http.Request) (page, error) {
 	ctx := r.Context()
-	content := operatePage{Said: said(r), Now: s.Now(), Mine: may(ctx, access.Operate, access.NoTeam)}
+	content := operatePage{Mine: may(ctx, access.Operate, access.NoTeam)}
 	var err error
 	content.Roster, err = s.Pool.Workers(ctx)
 	content.failed("Workers", err)

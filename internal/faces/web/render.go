@@ -42,6 +42,8 @@ type frame struct {
 	Events  string
 	Version string
 	Now     time.Time
+	// Said is what the form has done that led to the page; empty: none has.
+	Said string
 }
 
 // loadViews parses each page together with the layout and the parts.

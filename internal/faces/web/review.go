@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -121,8 +120,6 @@ type phasePage struct {
 	Asked   string
 	Changes Changes
 	Posts   []threadEntry
-	Said    string
-	Now     time.Time
 }
 
 func (s *site) phase(r *http.Request) (page, error) {
@@ -148,7 +145,7 @@ func (s *site) phase(r *http.Request) (page, error) {
 		return page{}, &problem{Status: http.StatusNotFound, Title: "Phase not found", Text: text}
 	}
 	content := phasePage{
-		Session: v.Status, Phase: v.Phases[i], Said: said(r), Now: s.Now(),
+		Session: v.Status, Phase: v.Phases[i],
 		Asked: cmp.Or(work.Requirement, v.Requirement),
 	}
 	content.Posts = threadOf(id, ofPhase(work, name))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -29,12 +28,10 @@ type sessionPage struct {
 	Cards   []RequestCard
 	// Newest are the alerts, the newest first.
 	Newest []session.Alert
-	Said   string
 	// MayCancel: the person who looks may end it, and it has not ended.
 	MayCancel bool
 	// MayStart: they may resume and fork it.
 	MayStart bool
-	Now      time.Time
 	// Attempts counts those of all assignments.
 	Attempts int
 }
@@ -53,8 +50,8 @@ func (s *site) session(r *http.Request) (page, error) {
 	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
 		Session: v, Asked: cmp.Or(work.Requirement, v.Requirement), Sentence: sentenceOf(v.Status, now),
-		Graph: graphOf(v.Status, work.Phases), Said: said(r),
-		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Now: now, Newest: slices.Clone(v.Alerts),
+		Graph: graphOf(v.Status, work.Phases),
+		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), Newest: slices.Clone(v.Alerts),
 		Timeline: timelineOf(Course{v.Status, work}, now), Budgets: budgetRows(work.Budgets),
 		Posts:     threadOf(id, work),
 		MayStart:  may(r.Context(), access.Operate, v.Team),

@@ -18,7 +18,6 @@ type teamPage struct {
 	Graph Graph
 	// MayRegister: the person may register another version.
 	MayRegister bool
-	Said        string
 }
 
 // teamsPage is the content of the page of all registered teams.
@@ -38,7 +37,7 @@ func (s *site) team(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	content := teamPage{doc, teamGraph(doc.Team), may(r.Context(), access.Admin, doc.Name), said(r)}
+	content := teamPage{doc, teamGraph(doc.Team), may(r.Context(), access.Admin, doc.Name)}
 	return page{View: "team", Title: "Team " + doc.Name, Content: content}, nil
 }
 

@@ -133,8 +133,6 @@ type page struct {
 	Next string
 	// File is sent instead.
 	File *textFile
-	// Inbox are the open requests, if the page has read them already.
-	Inbox *control.Inbox
 }
 
 // textFile is a file that a browser shows or keeps.
@@ -186,9 +184,9 @@ func (at route) backOf(r *http.Request, named string) string {
 func (s *site) show(w http.ResponseWriter, r *http.Request, tab string, p page) {
 	who, _ := access.Of(r.Context())
 	f := frame{page: p, Tab: tab, Away: s.Health.Away(), Who: who.Person(), Events: s.Events, Version: s.Version, Now: s.Now()}
-	f.MayStart, f.MayAudit = who.MayAnywhere(access.Operate), who.MayAnywhere(access.Admin)
+	f.Said, f.MayStart, f.MayAudit = said(r), who.MayAnywhere(access.Operate), who.MayAnywhere(access.Admin)
 	var err error
-	if f.Open, f.Waiting, err = s.open(r.Context(), p.Inbox); err != nil && len(f.Away) == 0 && !isDenied(err) {
+	if f.Open, f.Waiting, err = s.open(r.Context()); err != nil && len(f.Away) == 0 && !isDenied(err) {
 		f.Away = append(f.Away, "Requests cannot be read: "+err.Error())
 	}
 	if r.Method == http.MethodPost { // its address shows another page
@@ -226,11 +224,8 @@ func repeatable(r *http.Request) context.Context {
 }
 
 // open counts the requests that wait for a person, and is the page of the first.
-func (s *site) open(ctx context.Context, doc *control.Inbox) (n int, first string, err error) {
-	if doc == nil {
-		read, failed := s.Requests.Inbox(ctx, control.InboxFilter{})
-		doc, err = &read, failed
-	}
+func (s *site) open(ctx context.Context) (n int, first string, err error) {
+	doc, err := s.Requests.Inbox(ctx, control.InboxFilter{})
 	for _, e := range doc.Waiting {
 		if e.NoticeOnly() || isForOthers(ctx, e) {
 			continue
