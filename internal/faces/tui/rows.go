@@ -160,7 +160,7 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	if of.of == p.selected {
 		mark, name = p.Paint(active, "▸ "), p.Paint(strong, name)
 	}
-	state := p.Paint(l.colour, l.word) + p.tried(a)
+	state := p.Paint(l.colour, l.word) + p.tried(a, l.word)
 	word := p.describe(a)
 	body := r.body
 	if p.width < tokensFrom {
@@ -173,35 +173,24 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	}
 }
 
-// tried names pass, round and attempt, if it is not the first.
-func (p *painter) tried(a Assignment) string {
-	first := a.Pass <= 1 && a.Round <= 1 && a.Attempt == 1
-	if a.Attempt == 0 || first && a.State != session.Running || p.width < tokensFrom && a.State == session.HelpIsNeeded {
-		return "" // in the last case there is no room
-	}
+// tried names the pass, round and attempt that are not the first, shortly where there is little room.
+func (p *painter) tried(a Assignment, word string) string {
 	var long, short []string
-	higher := "" // what is not the first of its kind
 	for _, c := range []struct {
 		name string
 		n    int
 	}{{"pass", a.Pass}, {"round", a.Round}, {"attempt", a.Attempt}} {
-		if c.n <= 1 && c.name != "attempt" {
-			continue
-		}
-		long, short = append(long, fmt.Sprintf("%s %d", c.name, c.n)), append(short, fmt.Sprintf("%s%d", c.name[:1], c.n))
-		if c.n > 1 {
-			higher = long[len(long)-1]
+		if c.n > 1 || c.n == 1 && c.name == "attempt" && len(long) == 0 && a.State == session.Running {
+			long, short = append(long, fmt.Sprintf("%s %d", c.name, c.n)), append(short, fmt.Sprintf("%s%d", c.name[:1], c.n))
 		}
 	}
-	switch {
-	case p.width >= wideFrom || len(long) == 1 && p.width >= figuresFrom:
-		return ", " + strings.Join(long, ", ")
-	case len(long) == 2 && a.Attempt == 1 && p.width >= figuresFrom:
-		return ", " + higher // there is room for a word
-	case p.width < figuresFrom:
-		return " " + strings.Join(short, " ")
+	brief := strings.Join(short, " ")
+	for _, text := range []string{", " + strings.Join(long, ", "), ", " + brief, " " + brief} {
+		if len(long) > 0 && lipgloss.Width(word+text) <= p.state {
+			return text
+		}
 	}
-	return ", " + strings.Join(short, " ")
+	return ""
 }
 
 // describe describes an assignment in a line: what it waits for, what its
