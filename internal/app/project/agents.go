@@ -1,6 +1,7 @@
 package project
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -86,16 +87,9 @@ var candidates = []candidate{
 // ownPrice is that of a program with a credential of its own: of the model that Claude Code uses.
 var ownPrice = Price{Input: 3, Output: 15, CacheRead: 0.3}
 
-// NoAgentError reports that nothing on this machine can do the work.
-type NoAgentError struct{ lines []string }
-
-func (e *NoAgentError) Error() string {
-	return "no agent can work here. One of these is enough:\n  " + strings.Join(e.lines, "\n  ")
-}
-
 // findAgents are the agents that this machine can run: programs with a credential, then models with a key.
 func findAgents(host Host) (all []Agent, err error) {
-	var missing NoAgentError
+	var missing []string
 	var models []Agent
 	for _, c := range candidates {
 		p := c.provider
@@ -113,13 +107,13 @@ func findAgents(host Host) (all []Agent, err error) {
 				Price: ownPrice,
 			})
 		case program:
-			missing.lines = append(missing.lines, fmt.Sprintf("%s is installed: set %s", c.title,
+			missing = append(missing, fmt.Sprintf("%s is installed: set %s", c.title,
 				strings.Join(append(c.keys, c.own...), " or ")))
 		case p.KeyEnv == "":
-			missing.lines = append(missing.lines, fmt.Sprintf("%s: %s, and set %s", c.title, c.install,
+			missing = append(missing, fmt.Sprintf("%s: %s, and set %s", c.title, c.install,
 				strings.Join(append(c.keys, c.own...), " or ")))
 		case c.model == "":
-			missing.lines = append(missing.lines, fmt.Sprintf("%s is set: %s", p.KeyEnv, c.install))
+			missing = append(missing, fmt.Sprintf("%s is set: %s", p.KeyEnv, c.install))
 		}
 		if p.KeyEnv != "" && c.model != "" {
 			models = append(models, Agent{
@@ -128,7 +122,7 @@ func findAgents(host Host) (all []Agent, err error) {
 		}
 	}
 	if all = append(all, models...); len(all) == 0 {
-		return nil, &missing
+		return nil, errors.New("no agent can work here. One of these is enough:\n  " + strings.Join(missing, "\n  "))
 	}
 	return all, nil
 }

@@ -42,13 +42,7 @@ type Project struct {
 	Unchecked []string
 }
 
-// NoRepositoryError reports that a directory is in no Git repository.
-type NoRepositoryError struct{ Dir string }
-
-func (e *NoRepositoryError) Error() string { return fmt.Sprintf("%s is in no Git repository", e.Dir) }
-
-// Find looks at the repository that a directory is in. nameOf makes the team's name of that of a directory. The error is a
-// [*NoRepositoryError], or a [*NoAgentError].
+// Find looks at the repository that a directory is in. nameOf makes the team's name of that of a directory.
 func Find(dir string, host Host, nameOf func(string) string) (Project, error) {
 	root, err := Root(dir)
 	if err != nil {
@@ -68,14 +62,14 @@ func Find(dir string, host Host, nameOf func(string) string) (Project, error) {
 	return p, nil
 }
 
-// Root is the top directory of the repository that a directory is in. The error is a [*NoRepositoryError].
+// Root is the top directory of the repository that a directory is in.
 func Root(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
-			return "", &NoRepositoryError{dir}
+			return "", fmt.Errorf("%s is in no Git repository", dir)
 		}
 	}
 }
