@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
@@ -58,35 +57,12 @@ func lostConnection(err error) bool {
 	return temporalutil.Unreachable(err) || client.Away(err) || control.ProblemOf(err).Reason == control.NoTemporal
 }
 
-// work is the progress of assignments which have started.
-func (l *lookout) work() map[spec.AssignmentID]control.AssignmentProgress {
-	work := map[spec.AssignmentID]control.AssignmentProgress{}
-	for _, p := range l.progress.Work {
-		work[p.AssignmentID] = p
-	}
-	return work
-}
-
-// sentBack counts how often, since a time, a phase was started again because work was sent back.
-func (l *lookout) sentBack(phase string, since time.Time) int {
-	return session.Checkpoint{Reworks: l.progress.Reworks}.SentBack(phase, since)
-}
-
 // passes returns the current pass of each assignment and, under an id without a persona, of each phase.
-func (l *lookout) passes(v sessionstatus.Session) map[spec.AssignmentID]int {
-	work, passes := l.work(), map[spec.AssignmentID]int{}
-	for _, p := range v.Phases {
-		phase := spec.AssignmentID{Phase: p.Name}
-		ordered := l.sentBack(p.Name, time.Time{}) + 1
-		passes[phase] = ordered // its records may have yet to begin
-		for _, as := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			passes[id] = work[id].Pass
-			if _, atWork := v.Live[id]; atWork && work[id].Finished { // the record gets the round when it ends
-				passes[id] = max(passes[id], ordered)
-			}
-			passes[phase] = max(passes[phase], passes[id])
-		}
+func (l *lookout) passes() map[spec.AssignmentID]int {
+	passes := map[spec.AssignmentID]int{}
+	for _, w := range l.progress.Work {
+		phase := spec.AssignmentID{Phase: w.Phase}
+		passes[w.AssignmentID], passes[phase] = w.Pass, max(passes[phase], w.Pass)
 	}
 	return passes
 }

@@ -23,9 +23,6 @@ import (
 // watchEvery is the polling interval of a watched session.
 const watchEvery = time.Second
 
-// stillRunningAfter is the time without a change after which a line says what runs.
-const stillRunningAfter = 30 * time.Second
-
 // lostAfter bounds one poll of a watched session: a server that does not answer
 // counts as lost.
 const lostAfter = 12 * time.Second
@@ -43,8 +40,8 @@ func newWatch(a *app) *cobra.Command {
 		Use:   "watch SESSION",
 		Short: "Follow a session until it ends, and exit with its outcome",
 		Long: "Follow a session until it ends or waits for a person. On a terminal, show a live view of its phases, with keys for " +
-			"details and answers (? lists them), until it ends or you quit; " +
-			"otherwise, or with --plain, print a line for each change. The exit code is the session's outcome: " +
+			"answers, until it ends or you quit; otherwise, or with --plain, print a line for each change. " +
+			"The exit code is the session's outcome: " +
 			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := spec.CheckSession(args[0]); err != nil {
@@ -79,7 +76,7 @@ func (a *app) follow(ctx context.Context, w *lookout) error {
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return a.explainLook(ctx, w.plane, w.session, err)
+		return a.explain(ctx, w.plane, err)
 	}
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
@@ -187,7 +184,6 @@ type lineObserver struct {
 	printed        map[string]bool // by the keys of events
 	before         session.Status  // of the last update
 	notes          []string        // of the last update
-	printedAt      time.Time
 	connectionLost bool
 }
 
@@ -207,7 +203,7 @@ func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) {
 		l.connectionLost = false
 	}
 	first := l.before.Session == ""
-	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, l.lookout.passes(v), !first}.all()...) {
+	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, l.lookout.passes(), !first}.all()...) {
 		if l.printed[e.key] {
 			continue
 		}
@@ -229,18 +225,14 @@ func (l *lineObserver) update(_ context.Context, v sessionstatus.Session) {
 			l.printErr("%s", safetext.Line(note))
 		}
 	}
-	if working := atWork(v.Status); len(working) > 0 && l.lookout.now().Sub(l.printedAt) >= stillRunningAfter {
-		l.line("still running: "+strings.Join(working, ", "), true)
-	}
 	l.before, l.notes = v.Status, notes
 }
 
 // line prints a line with the time. What the first look finds happened earlier, and gets no time.
 func (l *lineObserver) line(text string, timed bool) {
-	l.printedAt = l.lookout.now()
 	at := strings.Repeat(" ", len(time.TimeOnly))
 	if timed {
-		at = l.palette.Paint(terminal.Dim, l.printedAt.Local().Format(time.TimeOnly))
+		at = l.palette.Paint(terminal.Dim, l.lookout.now().Local().Format(time.TimeOnly))
 	}
 	l.print("%s  %s", at, text)
 }
@@ -256,22 +248,6 @@ func (l *lineObserver) continued(now session.Status) (all []event) {
 		}
 	}
 	return all
-}
-
-// atWork lists the running assignments, and the phases whose work is merged and checked.
-func atWork(s session.Status) []string {
-	var names []string
-	for _, p := range s.Phases {
-		if merging(p) {
-			names = append(names, p.Name+" (merging and checking its work)")
-		}
-		for _, as := range p.Assignments {
-			if as.Status == session.Running {
-				names = append(names, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
-			}
-		}
-	}
-	return names
 }
 
 // merging reports whether a phase's assignments are done and their work is merged and checked.

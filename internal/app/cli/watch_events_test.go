@@ -108,17 +108,6 @@ func TestALookAtAPullRequestTellsNothing(t *testing.T) {
 	require.Equal(t, []string{"build: pull request #7 of a/b: open, 2 of 2 checks passed"}, said(t, &out, lines, step(2, "later")))
 }
 
-func TestOutcomesHaveTheirCodes(t *testing.T) {
-	t.Parallel()
-	for state, want := range map[session.State]int{
-		session.Completed: 0, session.Failed: 1, session.WasCancelled: 1, session.HelpIsNeeded: 3, session.AwaitingApproval: 3,
-	} {
-		require.True(t, hasOutcome(state))
-		require.Equal(t, want, outcomeCode(state))
-	}
-	require.False(t, hasOutcome(session.Running))
-}
-
 // Who begins to watch late sees what happened, without times and costs that are not of then.
 func TestWhatHappenedBeforeHasNoTime(t *testing.T) {
 	t.Parallel()

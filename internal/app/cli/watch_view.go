@@ -160,7 +160,11 @@ func (c *heldWriter) release() {
 
 // view returns the session as the live view shows it.
 func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
-	work, passes := l.work(), l.passes(v)
+	work := map[spec.AssignmentID]control.AssignmentProgress{}
+	for _, w := range l.progress.Work {
+		work[w.AssignmentID] = w
+	}
+	reworks := session.Checkpoint{Reworks: l.progress.Reworks}
 	s := tui.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Run: v.Run, Requirement: v.Requirement,
 		Usage: v.Usage, Limit: v.Limit, Spent: v.Spent, Reason: v.Reason,
@@ -169,7 +173,7 @@ func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
 	var waits []string
 	for i, p := range v.Phases {
 		phase := tui.Phase{
-			Name: p.Name, State: p.Status, SentBack: l.sentBack(p.Name, timeOf(v.StartedAt)),
+			Name: p.Name, State: p.Status, SentBack: reworks.SentBack(p.Name, timeOf(v.StartedAt)),
 			Left: !v.Course.Selects(p.Name), Delivers: p.PullRequest.String(),
 		}
 		if needs, ok := l.progress.Needs[p.Name]; ok {
@@ -178,16 +182,13 @@ func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
 			phase.Needs = []string{v.Phases[i-1].Name}
 		}
 		for _, as := range p.Assignments {
-			phase.Assignments = append(phase.Assignments, viewAssignment(v, work, passes, p.Name, as))
+			phase.Assignments = append(phase.Assignments, viewAssignment(v, work, p.Name, as))
 			if p.Status == session.Pending && as.Status == session.Running {
 				phase.State = session.Running // the status document follows
 			}
 			if as.Awaits != nil {
 				waits = append(waits, as.Awaits.String())
 			}
-		}
-		if p.Status == session.Running && waitsForPerson(p) {
-			phase.State = session.HelpIsNeeded
 		}
 		s.Phases = append(s.Phases, phase)
 	}
@@ -200,21 +201,8 @@ func (a *app) view(l *lookout, v sessionstatus.Session) tui.Session {
 	return s
 }
 
-// waitsForPerson reports whether all unfinished work of a phase waits for a person.
-func waitsForPerson(p session.PhaseStatus) bool {
-	still := false
-	for _, as := range p.Assignments {
-		if as.Status == session.Running || as.Status == session.Waiting {
-			return false
-		}
-		still = still || as.Status == session.HelpIsNeeded
-	}
-	return still
-}
-
 func viewAssignment(
-	v sessionstatus.Session, all map[spec.AssignmentID]control.AssignmentProgress, passes map[spec.AssignmentID]int, phase string,
-	as session.AssignmentStatus,
+	v sessionstatus.Session, all map[spec.AssignmentID]control.AssignmentProgress, phase string, as session.AssignmentStatus,
 ) tui.Assignment {
 	id := spec.AssignmentID{Phase: phase, Persona: as.Persona}
 	work, known := all[id]
@@ -222,7 +210,7 @@ func viewAssignment(
 		work = control.AssignmentProgress{Round: as.Rounds, Attempt: min(as.Attempts, 1)}
 	}
 	out := tui.Assignment{
-		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.Round, Attempt: work.Attempt,
+		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: work.Pass, Round: work.Round, Attempt: work.Attempt,
 		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers,
 		Awaits: as.Awaits,
 	}
@@ -231,14 +219,8 @@ func viewAssignment(
 	}
 	if at, ok := v.Live[id]; ok {
 		out.Since = at.Since
-		if out.Pass > work.Pass {
-			out.Round, out.Attempt = 1, 1
-		}
 		out.Round = max(out.Round, 1) // the record may be a moment behind
 		out.Attempt = cmp.Or(at.Number, max(out.Attempt, 1))
-	}
-	if as.Status == session.Pending {
-		out.Pass, out.Round, out.Attempt = 0, 0, 0
 	}
 	return out
 }

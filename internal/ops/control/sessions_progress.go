@@ -33,8 +33,6 @@ type AssignmentProgress struct {
 	Pass    int `json:"pass"`
 	Round   int `json:"round"`
 	Attempt int `json:"attempt"`
-	// Finished: the last round has its result.
-	Finished bool `json:"finished"`
 	// Attempts have finished, the oldest first; without their output.
 	Attempts []Attempt `json:"attempts"`
 }
@@ -52,7 +50,7 @@ func ProgressOf(r session.Record) AssignmentProgress {
 	p.Pass, p.Round, p.Attempt = last.Pass, last.Round, len(last.Attempts)
 	switch {
 	case last.Result != nil:
-		p.Attempt, p.Finished = last.Result.Attempts, true
+		p.Attempt = last.Result.Attempts
 	case !last.GaveUp:
 		p.Attempt++ // under way, or about to be
 	}
