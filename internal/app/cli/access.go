@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -79,13 +78,8 @@ func (a *app) writeNewToken(made control.Token) {
 }
 
 func newTokenList(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "list",
-		Short: "List tokens, without their secrets",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ListTokens, httpapi.None{}, a.writeTokens)
-		},
-	})
+	about := cobra.Command{Use: "list", Short: "List tokens, without their secrets"}
+	return listing(a, about, httpapi.ListTokens, a.writeTokens)
 }
 
 func (a *app) writeTokens(doc control.TokenList) {
@@ -111,16 +105,8 @@ func (a *app) writeTokens(doc control.TokenList) {
 }
 
 func newTokenRevoke(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "revoke ID",
-		Short: "Revoke a token, at once",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RevokeToken, httpapi.OfName{Name: args[0]},
-				func(t control.Token) {
-					a.print("token %s (id %s) is revoked", t.Name, t.ID)
-				})
-		},
-	})
+	about := cobra.Command{Use: "revoke ID", Short: "Revoke a token, at once"}
+	return byName(a, about, httpapi.RevokeToken, func(t control.Token) { a.print("token %s (id %s) is revoked", t.Name, t.ID) })
 }
 
 func newHook(a *app) *cobra.Command {
@@ -158,7 +144,7 @@ func newHookAdd(a *app) *cobra.Command {
 				in.Map[key] = pointer
 			}
 			body := httpapi.Body[control.NewHook]{Body: in}
-			return hookError(report(cmd.Context(), a, a.here(a.storeBase), httpapi.AddHook, body, a.writeNewHook))
+			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.AddHook, body, a.writeNewHook)
 		},
 	}
 	flags := cmd.Flags()
@@ -186,13 +172,8 @@ func (a *app) writeNewHook(doc control.AddedHook) {
 }
 
 func newHookList(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "list",
-		Short: "List hooks, without their secrets",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ListHooks, httpapi.None{}, a.writeHooks)
-		},
-	})
+	about := cobra.Command{Use: "list", Short: "List hooks, without their secrets"}
+	return listing(a, about, httpapi.ListHooks, a.writeHooks)
 }
 
 func (a *app) writeHooks(doc control.HookList) {
@@ -222,24 +203,8 @@ func teamOfHook(h access.Hook) string {
 }
 
 func newHookRemove(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "remove NAME",
-		Short: "Remove a hook at once; its sessions continue",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return hookError(report(cmd.Context(), a, a.here(a.storeBase), httpapi.RemoveHook, httpapi.OfName{Name: args[0]},
-				func(h access.Hook) {
-					a.print("hook %s is removed", h.Name)
-				}))
-		},
-	})
-}
-
-// hookError adds the exit code of bad input, also if there is such a hook.
-func hookError(err error) error {
-	if wrong, ok := errors.AsType[*control.Error](err); ok && wrong.Kind != control.Unavailable {
-		return usagef("%w", err)
-	}
-	return err
+	about := cobra.Command{Use: "remove NAME", Short: "Remove a hook at once; its sessions continue"}
+	return byName(a, about, httpapi.RemoveHook, func(h access.Hook) { a.print("hook %s is removed", h.Name) })
 }
 
 func newAudit(a *app) *cobra.Command {

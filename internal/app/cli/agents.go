@@ -29,7 +29,7 @@ func newAgents(a *app) *cobra.Command {
 }
 
 func (a *app) agents(ctx context.Context, team string) error {
-	t, err := a.teamIfNamed(ctx, team)
+	t, err := a.teamNamed(ctx, team)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
-	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -221,14 +220,6 @@ func (c *connector) closeTelemetry() {
 	}
 }
 
-// explainLook is the error for an unknown session, with where it was searched and a suggestion.
-func (c *connector) explainLook(ctx context.Context, p *plane, sessionID string, err error) error {
-	if !errors.Is(err, sessionstatus.ErrUnknown) {
-		return err
-	}
-	return c.sessionNotFound(sessionID, p.where(), p.known(ctx))
-}
-
 // explain adds to an error of an operation what a person can do.
 func (c *connector) explain(ctx context.Context, p *plane, err error) error {
 	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
@@ -240,7 +231,7 @@ func (c *connector) explain(ctx context.Context, p *plane, err error) error {
 	case control.Slow:
 		return failf("%w; check with %s", err, c.commandLine("status "+failed.Session))
 	case control.UnknownSession:
-		return c.explainLook(ctx, p, failed.Session, err)
+		return c.sessionNotFound(failed.Session, p.where(), p.known(ctx))
 	default:
 		return err
 	}
@@ -288,20 +279,30 @@ func (c *connector) storeBase(context.Context) (*control.Base, func(), error) {
 	return c.connectedBase(nil, s)
 }
 
-// lookBase opens the store, as open does, and connects to Temporal, for operations that change nothing. If Temporal
-// cannot be reached and there is a store, a note with the consequence is printed.
+// temporalBase connects to Temporal and then opens the store, as open does: a start makes no store in vain.
+func (c *connector) temporalBase(open func() (*store.Store, error)) opener {
+	return c.lookBase(open, "")
+}
+
+// lookBase is like temporalBase, for operations that change nothing: if Temporal cannot be reached and there is a store,
+// a note with the consequence is printed. Without a consequence it is an error.
 func (c *connector) lookBase(open func() (*store.Store, error), so string) opener {
 	return func(ctx context.Context) (*control.Base, func(), error) {
+		conn, away := c.dial(ctx)
+		if away != nil && (so == "" || !is[*temporalutil.UnreachableError](away)) {
+			return nil, nil, away
+		}
 		s, err := open()
-		if err != nil {
-			return nil, nil, err
-		}
-		conn, err := c.dial(ctx)
-		if unreachable, ok := errors.AsType[*temporalutil.UnreachableError](err); ok && s != nil {
-			c.console.printErr("%s; %s", textfmt.FirstLine(unreachable.Error()), so)
-			err = nil
+		switch {
+		case err == nil && away != nil && s == nil:
+			err = away
+		case err == nil && away != nil:
+			c.console.printErr("%s; %s", textfmt.FirstLine(away.Error()), so)
 		}
 		if err != nil {
+			if conn != nil {
+				conn.Close()
+			}
 			return nil, nil, err
 		}
 		return c.connectedBase(conn, s)
@@ -311,37 +312,6 @@ func (c *connector) lookBase(open func() (*store.Store, error), so string) opene
 // storeOrTemporalBase needs only one of store and Temporal.
 func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
 	return c.lookBase(c.findStore, "showing what the store in "+c.stateDirectory()+" has")(ctx)
-}
-
-// temporalBase opens the store, as open does, and connects to Temporal.
-func (c *connector) temporalBase(open func() (*store.Store, error)) opener {
-	return func(ctx context.Context) (*control.Base, func(), error) {
-		s, err := open()
-		if err != nil {
-			return nil, nil, err
-		}
-		conn, err := c.dial(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return c.connectedBase(conn, s)
-	}
-}
-
-// startingBase connects to Temporal and then opens the store, as open does: a start makes no store in vain.
-func (c *connector) startingBase(open func() (*store.Store, error)) opener {
-	return func(ctx context.Context) (*control.Base, func(), error) {
-		conn, err := c.dial(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		s, err := open()
-		if err != nil {
-			conn.Close()
-			return nil, nil, err
-		}
-		return c.connectedBase(conn, s)
-	}
 }
 
 // connectedBase is what operations work on. Connection and store may be nil. Changes are recorded in the store's audit

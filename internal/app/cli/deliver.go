@@ -46,7 +46,7 @@ func newDeliver(a *app) *cobra.Command {
 }
 
 func (c *deliverCommand) run(ctx context.Context, sessionID string) error {
-	p, err := c.served(c.startingBase(c.openStore))(ctx)
+	p, err := c.served(c.temporalBase(c.openStore))(ctx)
 	if err != nil {
 		return err
 	}

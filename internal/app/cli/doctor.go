@@ -47,7 +47,7 @@ func newDoctor(a *app) *cobra.Command {
 // doctor checks everything that a session needs, and what the team needs if one is named.
 func (a *app) doctor(ctx context.Context, team, agents string) error {
 	_ = a.stateDirectory() // root continues as its owner
-	t, err := a.teamIfNamed(ctx, team)
+	t, err := a.teamNamed(ctx, team)
 	if err != nil {
 		return err
 	}

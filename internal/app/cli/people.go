@@ -88,13 +88,8 @@ func newPeopleInvite(a *app) *cobra.Command {
 func grantsOf(p control.Person) string { return strings.Join(access.Roles(p.Roles).Grants(), ", ") }
 
 func newPeopleList(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "list",
-		Short: "List people who have accounts",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ListPeople, httpapi.None{}, a.writePeople)
-		},
-	})
+	about := cobra.Command{Use: "list", Short: "List people who have accounts"}
+	return listing(a, about, httpapi.ListPeople, a.writePeople)
 }
 
 func (a *app) writePeople(doc control.PersonList) {
@@ -114,17 +109,9 @@ func (a *app) writePeople(doc control.PersonList) {
 	a.writeFitted(table, "CREATED", "BY")
 }
 
-// onePerson is a command that does something with the account of a person.
-func onePerson[O any](a *app, cmd cobra.Command, of httpapi.Operation[httpapi.OfName, O], write func(O)) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return report(cmd.Context(), a, a.here(a.storeBase), of, httpapi.OfName{Name: args[0]}, write)
-	}
-	return a.addStateFlags(&cmd)
-}
-
 func newPeopleShow(a *app) *cobra.Command {
 	about := cobra.Command{Use: "show NAME", Short: "Show a person's account, and where the person is signed in"}
-	return onePerson(a, about, httpapi.ReadPerson, func(doc control.Account) {
+	return byName(a, about, httpapi.ReadPerson, func(doc control.Account) {
 		a.writePeople(control.PersonList{People: []control.Person{doc.Person}})
 		password := "no password"
 		if doc.HasPassword {
@@ -182,9 +169,7 @@ func newPeopleReset(a *app) *cobra.Command {
 			"days. " +
 			"When it is used, the old password, passkeys, sign-ins and the person's tokens end; who was revoked has the account again.",
 	}
-	return onePerson(a, about, httpapi.ResetPerson, func(p control.Person) {
-		a.writeLink(p)
-	})
+	return byName(a, about, httpapi.ResetPerson, a.writeLink)
 }
 
 // writeLink prints a link for an account, and whom it serves.
@@ -200,7 +185,7 @@ func (a *app) writeLink(p control.Person) {
 
 func newPeopleRevoke(a *app) *cobra.Command {
 	about := cobra.Command{Use: "revoke NAME", Short: "End a person's account, at once"}
-	return onePerson(a, about, httpapi.RevokePerson, func(p control.Person) {
+	return byName(a, about, httpapi.RevokePerson, func(p control.Person) {
 		a.print("%s is revoked, and signed out everywhere", p.Name)
 	})
 }

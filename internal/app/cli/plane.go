@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
@@ -125,6 +127,22 @@ func report[I, O any](ctx context.Context, a *app, at place, o httpapi.Operation
 		return err
 	}
 	return a.result(doc, func() { write(doc) })
+}
+
+// listing is a command that prints what one operation lists of the store.
+func listing[O any](a *app, about cobra.Command, o httpapi.Operation[httpapi.None, O], write func(O)) *cobra.Command {
+	about.RunE = func(cmd *cobra.Command, _ []string) error {
+		return report(cmd.Context(), a, a.here(a.storeBase), o, httpapi.None{}, write)
+	}
+	return a.addStateFlags(&about)
+}
+
+// byName is a command that runs one operation in the store on what its argument names.
+func byName[O any](a *app, about cobra.Command, o httpapi.Operation[httpapi.OfName, O], write func(O)) *cobra.Command {
+	about.RunE = func(cmd *cobra.Command, args []string) error {
+		return report(cmd.Context(), a, a.here(a.storeBase), o, httpapi.OfName{Name: args[0]}, write)
+	}
+	return a.addStateFlags(&about)
 }
 
 // where describes the Temporal and the store, or the server.

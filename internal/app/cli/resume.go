@@ -64,7 +64,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 		return err
 	}
 	var missing error
-	p, err := c.served(c.startingBase(func() (*store.Store, error) {
+	p, err := c.served(c.temporalBase(func() (*store.Store, error) {
 		s, err := c.openStore()
 		if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
 			missing = err
@@ -152,7 +152,7 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) error {
 	if c.fork.Team, err = c.teamInput(ctx, server, c.team); err != nil {
 		return err
 	}
-	p, err := c.served(c.startingBase(c.openStore))(ctx)
+	p, err := c.served(c.temporalBase(c.openStore))(ctx)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (c *runCommand) start(ctx context.Context, t spec.Team, reference string, t
 	if err := inputError(c.course.Check(t)); err != nil {
 		return err
 	}
-	p, err := c.served(c.startingBase(func() (*store.Store, error) { return c.createStore(c.storeDir) }))(ctx)
+	p, err := c.served(c.temporalBase(func() (*store.Store, error) { return c.createStore(c.storeDir) }))(ctx)
 	if err != nil {
 		return err
 	}

@@ -59,13 +59,7 @@ func (a *app) registerTeam(ctx context.Context, file string) error {
 }
 
 func newTeamList(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "list",
-		Short: "List the registered teams",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.ListTeams, httpapi.None{}, a.writeTeams)
-		},
-	})
+	return listing(a, cobra.Command{Use: "list", Short: "List the registered teams"}, httpapi.ListTeams, a.writeTeams)
 }
 
 func (a *app) writeTeams(doc control.TeamList) {
@@ -127,21 +121,18 @@ func (a *app) writeTeam(doc control.RegisteredTeam) {
 }
 
 func newTeamRemove(a *app) *cobra.Command {
-	return a.addStateFlags(&cobra.Command{
-		Use:   "remove NAME",
-		Short: "Remove a registered team with its versions; its sessions keep what they use",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(cmd.Context(), a, a.here(a.storeBase), httpapi.RemoveTeam, httpapi.OfName{Name: args[0]},
-				func(doc control.TeamChange) {
-					a.print("team %s is removed", doc.Name)
-				})
-		},
-	})
+	about := cobra.Command{
+		Use: "remove NAME", Short: "Remove a registered team with its versions; its sessions keep what they use",
+	}
+	return byName(a, about, httpapi.RemoveTeam, func(doc control.TeamChange) { a.print("team %s is removed", doc.Name) })
 }
 
 // teamNamed is the team of a file or, where there is no such file, a registered team: NAME, or
-// NAME@DIGEST with the beginning of a version's digest.
+// NAME@DIGEST with the beginning of a version's digest. Without a name it is no team.
 func (c *connector) teamNamed(ctx context.Context, name string) (spec.Team, error) {
+	if name == "" {
+		return spec.Team{}, nil
+	}
 	reference, _, _ := strings.Cut(name, "@")
 	if isFile(name) || spec.CheckName(reference) != nil {
 		return config.LoadTeam(name)
@@ -158,14 +149,6 @@ func (c *connector) teamNamed(ctx context.Context, name string) (spec.Team, erro
 		return t, usagef("file %s not found, and %w", name, err)
 	}
 	return t, nil
-}
-
-// teamIfNamed is like teamNamed; without a name it is no team.
-func (c *connector) teamIfNamed(ctx context.Context, name string) (t spec.Team, err error) {
-	if name != "" {
-		t, err = c.teamNamed(ctx, name)
-	}
-	return t, err
 }
 
 // isFile reports whether a name is that of something in the file system.
