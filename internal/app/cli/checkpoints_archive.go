@@ -7,11 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,14 +60,17 @@ func (c *exportCommand) run(ctx context.Context, sessionID string) error {
 		return err
 	}
 	out := cmp.Or(c.out, sessionID+archiveSuffix)
-	path := c.absPath(out)
-	if _, err := os.Lstat(path); err == nil {
-		return usagef("%s already exists; choose another --out", out)
-	}
 	doc := exportedDocument{File: out}
-	if doc.Archive, err = writeWhole(path, func(f *os.File) (store.Archive, error) {
-		return s.ExportSession(ctx, key, c.transcripts, f)
-	}); err != nil {
+	f, err := os.OpenFile(c.absPath(out), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return usagef("%s already exists; choose another --out", out)
+	case err != nil:
+		return failf("%w", err)
+	}
+	doc.Archive, err = s.ExportSession(ctx, key, c.transcripts, f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		_ = os.Remove(f.Name()) // an import refuses a part of an archive, too
 		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
 			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` lists the damage", err, sessionID)
 		}
@@ -79,30 +80,6 @@ func (c *exportCommand) run(ctx context.Context, sessionID string) error {
 		c.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
 			textfmt.Count(doc.Records, "record"), textfmt.Count(doc.Blobs, "blob"), textfmt.Size(doc.Bytes))
 	})
-}
-
-// writeWhole writes a file with mode 0600, completely or not at all.
-func writeWhole(path string, write func(f *os.File) (store.Archive, error)) (out store.Archive, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".maestro-export-*")
-	if err != nil {
-		return out, err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it is gone after the rename
-	out, err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return out, err
-	}
-	// A link, unlike a rename, does not replace a file created meanwhile.
-	if err := os.Link(f.Name(), path); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return out, fmt.Errorf("%s already exists; choose another --out", path)
-		}
-		return out, err
-	}
-	return out, nil
 }
 
 // maxHive bounds a checkpoint of Maestro Hive, in bytes.

@@ -145,7 +145,7 @@ func testInbox(t *testing.T, d *desk, h session.Request) {
 	require.Equal(t, []string{"maestro status s"}, doc.Waiting[0].Commands)
 	got := elsewhere.run("resolve", "s", "supply", d.dir)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "give its --state-dir")
+	require.Contains(t, got.stderr.String(), "is not a store")
 }
 
 func TestFilesOfAPersonStandForTheWork(t *testing.T) {

@@ -14,10 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/cmdline"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // resolveActions are the answers of `resolve`. Approvals have separate commands.
@@ -226,20 +224,11 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID 
 		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s",
 			p.dashboard(ctx, sessionID))
 	}
-	w := &sessionstatus.Watcher{
-		Conn: p.base.Temporal(), Namespace: p.base.Namespace, Store: p.base.Store, Session: sessionID,
-		Now: c.now,
-	}
-	info, err := w.Describe(ctx)
+	s, key, err := c.stored(ctx, sessionID)
 	if err != nil {
-		return "", c.explain(ctx, p, err)
+		return "", err
 	}
-	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
-	if w.Store == nil || owner != "" && owner != w.Store.ID() {
-		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID,
-			terminal.Dash(owner))
-	}
-	t, err := c.storedTeam(ctx, w.Store, w.Key())
+	t, err := c.storedTeam(ctx, s, key)
 	if err != nil {
 		return "", err
 	}
@@ -248,7 +237,7 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID 
 		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
 	}
 	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
-	return suppliedFiles(ctx, c.console, c.environ, w.Store, t, phase, "supply", path)
+	return suppliedFiles(ctx, c.console, c.environ, s, t, phase, "supply", path)
 }
 
 // answerSentence describes in one line what an answer does.
