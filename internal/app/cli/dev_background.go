@@ -138,9 +138,9 @@ func (a *app) devStop(ctx context.Context) error {
 	if err != nil {
 		return failf("stop process %d: %w", doc.PID, err)
 	}
-	err = waitUntil(ctx, stopPatience, func() bool {
+	err = waitUntil(ctx, stopPatience, func() (bool, error) {
 		_, doc.Runs = temporalutil.FindLocal(doc.StateDir, a.env.Host)
-		return !doc.Runs
+		return !doc.Runs, nil
 	})
 	if err != nil {
 		return failf("process %d has not ended: %w; its messages: `maestro dev logs%s`", doc.PID, err, a.stateFlag())
@@ -149,18 +149,20 @@ func (a *app) devStop(ctx context.Context) error {
 	return nil
 }
 
-// waitUntil waits until a condition holds: an error says that it does not within some time.
-func waitUntil(ctx context.Context, patience time.Duration, holds func() bool) error {
+// waitUntil waits until a condition holds: an error is the condition's, or says that it does not hold within some time.
+func waitUntil(ctx context.Context, patience time.Duration, holds func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
 	ticker := time.NewTicker(backgroundPause)
 	defer ticker.Stop()
-	for !holds() {
+	for {
+		if done, err := holds(); done || err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ticker.C:
 		}
 	}
-	return nil
 }

@@ -221,19 +221,17 @@ func (c *runCommand) startBackground(ctx context.Context, stateDir, agents strin
 	c.printErr("`maestro dev status` shows it, `maestro dev stop` ends it\n")
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	ctx, cancel := context.WithTimeoutCause(ctx, backgroundPatience, fmt.Errorf("it does not serve after %s", backgroundPatience))
-	defer cancel()
-	ticker := time.NewTicker(backgroundPause)
-	defer ticker.Stop()
-	for !c.servesIn(ctx, stateDir) {
+	err = waitUntil(ctx, backgroundPatience, func() (bool, error) {
 		select {
-		case <-ctx.Done():
-			return failf("Maestro in the background: %w; its messages are in %s", context.Cause(ctx), logFile)
 		case err := <-ended:
 			said, _ := os.ReadFile(logFile)
-			return failf("Maestro in the background has ended (%w):\n%s", cmp.Or(err, errors.New("exit status 0")), said)
-		case <-ticker.C:
+			return false, fmt.Errorf("it has ended (%w):\n%s", cmp.Or(err, errors.New("exit status 0")), said)
+		default:
+			return c.servesIn(ctx, stateDir), nil
 		}
+	})
+	if err != nil {
+		return failf("Maestro in the background does not serve: %w; its messages are in %s", err, logFile)
 	}
 	return nil
 }

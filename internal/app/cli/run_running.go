@@ -47,9 +47,9 @@ func (c *runCommand) useRunning(ctx context.Context, local temporalutil.LocalSer
 	if err := syscall.Kill(local.PID, syscall.SIGHUP); err != nil {
 		return failf("ask process %d to read %s again: %w", local.PID, agents, err)
 	}
-	err = waitUntil(ctx, reloadPatience, func() bool {
+	err = waitUntil(ctx, reloadPatience, func() (bool, error) {
 		offers, err := c.offersIn(ctx, stateDir)
-		return err == nil && len(otherDefinitions(t, cfg, offers, true)) == 0
+		return err == nil && len(otherDefinitions(t, cfg, offers, true)) == 0, nil
 	})
 	if err != nil {
 		return failf("process %d has not taken the changes of %s: %w; `maestro dev logs` says why", local.PID, agents, err)
