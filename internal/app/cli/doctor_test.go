@@ -72,20 +72,6 @@ func (d *desk) follow(f finding) {
 	require.NoError(d.t, err, "%s: %s", f.Command, out)
 }
 
-func TestDoctorWithoutAnything(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: "+
-		"[NOT_SET_HERE]}\n"))
-	fs := d.findings()
-	require.Contains(t, fs.of(t, "temporal", "bad").Message, "cannot reach Temporal at 127.0.0.1:1")
-	require.Contains(t, fs.of(t, "store", "warning").Message, "(by MAESTRO_STATE_DIR)")
-	require.Equal(t, "make build", fs.of(t, "server program", "warning").Command)
-	require.Contains(t, fs.of(t, "agent a in file", "warning").Message, "NOT_SET_HERE")
-	require.NoDirExists(t, d.state, "doctor only looks")
-	require.Contains(t, d.findings(d.file("team.yaml", oneTeam)).of(t, "team solo", "bad").Message, "there is no store")
-}
-
 func TestDoctorSaysWhatKeepsItFromTemporal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -119,10 +105,6 @@ func TestDoctorsRemediesForTheStore(t *testing.T) {
 		fs.of(t, check, "ok")
 	}
 	b.follow(findings{fs.of(t, "workers", "bad")}.asDryRun(t))
-
-	require.NoError(t, os.Chmod(b.state, 0o755))
-	b.follow(b.findings().of(t, "store private", "warning"))
-	b.findings().of(t, "store private", "ok")
 
 	identity := filepath.Join(b.state, "store.json")
 	sound, err := os.ReadFile(identity)

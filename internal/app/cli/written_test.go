@@ -236,37 +236,6 @@ func TestWhatPagesSayParses(t *testing.T) {
 	require.Greater(t, taken, 150)
 }
 
-// TestWhatDoesNotParse holds the test above to noticing what is wrong.
-func TestWhatDoesNotParse(t *testing.T) {
-	t.Parallel()
-	for line, whole := range map[string]bool{
-		"maestro wach SESSION":                       false,
-		"maestro run --wach":                         false,
-		"maestro artifacts gte SESSION":              false,
-		"maestro status A B":                         false,
-		"maestro budget raise SESSION --tokens many": false,
-		"maestro list -o xml":                        false,
-		"maestro status":                             true,
-		"maestro watch A && maestro resume":          true,
-		"maestro artifacts":                          true,
-	} {
-		calls, err := invocations(line)
-		require.NoError(t, err)
-		require.NotEmpty(t, calls)
-		require.Error(t, take(calls[len(calls)-1], whole), line)
-	}
-	require.Equal(t, []string{"maestro resolve S", "maestro resolve S a", "maestro resolve S b"},
-		trimmed(readings("maestro resolve S [a | b]")))
-	require.Equal(t, []string{"maestro resolve S a", "maestro resolve S b"}, trimmed(readings("maestro resolve S a|b")))
-}
-
-func trimmed(lines []string) []string {
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return lines
-}
-
 // TestFieldsAreInThePage looks for every field of the documents that people's programs
 // read.
 func TestFieldsAreInThePage(t *testing.T) {

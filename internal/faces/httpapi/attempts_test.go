@@ -52,11 +52,3 @@ func TestAttemptsAreReadAndFollowed(t *testing.T) {
 	require.True(t, strings.HasSuffix(events, "\n\n"))
 	require.Contains(t, events, `"status":"completed"`)
 }
-
-func TestARaiseIsForTheSessionInThePath(t *testing.T) {
-	t.Parallel()
-	h := newService(t)
-	h.session("one", "web", time.Now(), nil)
-	got := h.call("POST", "/sessions/one/budget/raise", map[string]any{"tokens": 5})
-	require.Equal(t, http.StatusServiceUnavailable, got.status, string(got.body)) // it takes Temporal
-}

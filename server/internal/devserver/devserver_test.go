@@ -18,22 +18,6 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-func TestServersInOneProcess(t *testing.T) {
-	t.Parallel()
-	for range 2 {
-		t.Run("", func(t *testing.T) {
-			t.Parallel()
-			server, err := Start(t.Context(), Options{Headless: true})
-			require.NoError(t, err)
-			require.Empty(t, server.UIAddress)
-			require.NoError(t, server.awaitReady(t.Context()))
-			require.NoError(t, server.Stop())
-			_, err = net.Dial("tcp", server.Address)
-			require.Error(t, err, "a stopped server listens no more")
-		})
-	}
-}
-
 func TestStartReportsAllFaultsTogether(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Options{
