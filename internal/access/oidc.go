@@ -20,6 +20,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -115,22 +116,10 @@ func newOIDC(o *OIDCOptions, now func() time.Time) *oidcProvider {
 	if o == nil {
 		return nil
 	}
-	transport := boundedTransport{cmp.Or(o.Transport, http.DefaultTransport)}
+	transport := httpclient.Bounded{RoundTripper: cmp.Or(o.Transport, http.DefaultTransport), Limit: providerBody}
 	p := &oidcProvider{options: *o, now: now, client: &http.Client{Transport: transport, Timeout: providerLimit}}
 	p.options.GroupsClaim = cmp.Or(o.GroupsClaim, "groups")
 	return p
-}
-
-// boundedTransport ends answers that are too long.
-type boundedTransport struct{ http.RoundTripper }
-
-// RoundTrip implements [http.RoundTripper].
-func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, providerBody)
-	}
-	return resp, err
 }
 
 // roles are those that groups and a verified address have.

@@ -42,10 +42,10 @@ type PullRequest struct {
 	// Queued: it waits in the host's merge queue.
 	Queued bool
 	Draft  bool
-	// Title and Body are as they are now; people may have changed them. Body is whole, because it is written back.
-	Title, Body string
-	// MergedAs is the commit on the base, and MergedBy the person; empty unless it is merged.
-	MergedAs, MergedBy string
+	// Body is as it is now; people may have changed it. It is whole, because it is written back.
+	Body string
+	// MergedAs is the commit on the base; empty unless it is merged.
+	MergedAs string
 	// ClosedBy is the person who closed it without a merge; may be empty.
 	ClosedBy  string
 	Mergeable Mergeable
@@ -56,10 +56,9 @@ type PullRequest struct {
 	Checks  []Check
 	Reviews []Review
 	// Threads are conversations about a line or a file, Comments those about the pull request as a whole, oldest first. There are
-	// at most [MaxComments], the newest ones; LeftOut counts the others.
+	// at most [MaxComments], the newest ones.
 	Threads  []Thread
 	Comments []Comment
-	LeftOut  int
 }
 
 // MaxComments bounds the comments that one look at a pull request returns.
@@ -115,7 +114,6 @@ type Verdict string
 const (
 	Approved         Verdict = "approved"
 	ChangesRequested Verdict = "changes_requested"
-	Commented        Verdict = "commented"
 	Dismissed        Verdict = "dismissed"
 )
 
@@ -125,9 +123,7 @@ type Review struct {
 	By      Person
 	Verdict Verdict
 	Body    string
-	// Commit is the commit that was reviewed; may be empty.
-	Commit string
-	At     time.Time
+	At      time.Time
 }
 
 // Thread is a conversation that can be resolved, mostly about a place in a file.
@@ -177,7 +173,7 @@ type New struct {
 
 // Edit changes a pull request. Empty fields change nothing.
 type Edit struct {
-	Title, Body string
+	Body string
 	// Ready: it is a draft no more, and the reviewers are asked for a review. Names that the host does not know are left out.
 	Ready     bool
 	Reviewers []string
@@ -203,15 +199,13 @@ type Host interface {
 	// there is none.
 	Find(ctx context.Context, repository, branch, base string) (number int, err error)
 	Open(ctx context.Context, repository string, p New) (number int, err error)
-	// Look returns the pull request with all that [Decide] needs. It uses conditional requests.
+	// Look returns the pull request with all that [Decide] needs.
 	Look(ctx context.Context, repository string, number int) (PullRequest, error)
 	Edit(ctx context.Context, repository string, number int, e Edit) error
 	CheckLog(ctx context.Context, repository string, c Check) (CheckLog, error)
 	Rerun(ctx context.Context, repository string, c Check) error
 	// Comment adds a comment to the pull request or, if thread is not empty, to the thread.
 	Comment(ctx context.Context, repository string, number int, thread, body string) error
-	// EditComment replaces the text of a comment of the pull request.
-	EditComment(ctx context.Context, repository string, number int, id, body string) error
 	// Resolve marks a thread as resolved, where the host can do so.
 	Resolve(ctx context.Context, repository string, number int, thread string) error
 	// Merge merges the pull request if its head is still the commit head, or adds it to the merge queue if the branch has one.

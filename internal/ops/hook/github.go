@@ -43,8 +43,7 @@ func readGitHub(h access.Hook, event string, p payload) (c Call) {
 	return c
 }
 
-// newsOfGitHub returns what an event says of pull requests. Checks have news when they end, and comments when they are written:
-// Maestro's own comments are updated at each look.
+// newsOfGitHub returns what an event says of pull requests. Checks have news when they end, and comments when they are written.
 func newsOfGitHub(p payload) Call {
 	action := p.string("/action")
 	checks := p.has("/check_run") || p.has("/check_suite") || p.has("/workflow_run")

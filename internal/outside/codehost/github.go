@@ -20,6 +20,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 )
 
 // GitHubOptions say which GitHub there is, and whose credentials are used.
@@ -95,11 +96,14 @@ func NewGitHub(o GitHubOptions) (*GitHub, error) {
 		api = &url.URL{Scheme: "https", Host: "api." + host, Path: "/"}
 		g.graphql = api.JoinPath("graphql").String()
 	}
-	g.transport = newGitHubTransport(g, api.Host)
+	g.transport = &githubTransport{
+		github: g, host: api.Host,
+		next: httpclient.Bounded{RoundTripper: http.DefaultTransport.(*http.Transport).Clone(), Limit: maxAnswer},
+	}
 	g.elsewhere = &http.Client{Timeout: o.Timeout, CheckRedirect: stay}
 	base := api.String()
 	g.api, err = github.NewClient(
-		github.WithHTTPClient(&http.Client{Transport: g.transport, Timeout: o.Timeout, CheckRedirect: sameHost}),
+		github.WithHTTPClient(&http.Client{Transport: g.transport, Timeout: o.Timeout, CheckRedirect: httpclient.SameSite}),
 		github.WithURLs(&base, nil), github.WithUserAgent("maestro/"+o.Version), github.WithDisableRateLimitCheck(),
 	)
 	return g, err
@@ -209,8 +213,8 @@ func (g *GitHub) create(ctx context.Context, r githubRepo, p delivery.New) (int,
 // Edit changes a pull request.
 func (g *GitHub) Edit(ctx context.Context, repository string, number int, e delivery.Edit) error {
 	return g.do(ctx, repository, fmt.Sprintf("change pull request %d", number), func(ctx context.Context, r githubRepo) error {
-		if e.Title+e.Body != "" || e.Reopen {
-			change := &github.PullRequest{Title: set(e.Title), Body: set(e.Body)}
+		if e.Body != "" || e.Reopen {
+			change := &github.PullRequest{Body: set(e.Body)}
 			if e.Reopen {
 				change.State = set("open")
 			}
@@ -266,15 +270,6 @@ func (g *GitHub) Comment(ctx context.Context, repository string, number int, thr
 		} else {
 			_, _, err = g.api.PullRequests.CreateCommentInReplyTo(ctx, r.owner, r.name, number, body, idOf(thread))
 		}
-		return err
-	})
-}
-
-// EditComment replaces the text of a comment of the pull request.
-func (g *GitHub) EditComment(ctx context.Context, repository string, number int, id, body string) error {
-	doing := fmt.Sprintf("change a comment on pull request %d", number)
-	return g.do(ctx, repository, doing, func(ctx context.Context, r githubRepo) error {
-		_, _, err := g.api.Issues.EditComment(ctx, r.owner, r.name, idOf(id), &github.IssueComment{Body: &body})
 		return err
 	})
 }

@@ -45,7 +45,7 @@ func (l *look) checks(ctx context.Context) error {
 		return err
 	}
 	latest := "latest"
-	runs, _, err := newest(func(page github.ListOptions) ([]*github.CheckRun, *github.Response, error) {
+	runs, err := newest(func(page github.ListOptions) ([]*github.CheckRun, *github.Response, error) {
 		got, resp, err := l.api.Checks.ListCheckRunsForRef(ctx, l.owner, l.name, l.pr.Head,
 			&github.ListCheckRunsOptions{Filter: &latest, ListOptions: page})
 		return got.GetCheckRuns(), resp, err
@@ -97,7 +97,7 @@ func (l *look) checks(ctx context.Context) error {
 // apps it is known then only whether all have passed.
 func (l *look) jobs(ctx context.Context, workflows map[int64]*github.WorkflowRun) (runs []*github.CheckRun, err error) {
 	for suite, w := range workflows {
-		jobs, _, err := newest(func(page github.ListOptions) ([]*github.WorkflowJob, *github.Response, error) {
+		jobs, err := newest(func(page github.ListOptions) ([]*github.WorkflowJob, *github.Response, error) {
 			got, resp, err := l.api.Actions.ListWorkflowJobs(ctx, l.owner, l.name, w.GetID(),
 				&github.ListWorkflowJobsOptions{ListOptions: page})
 			return got.GetJobs(), resp, err
@@ -117,7 +117,7 @@ func (l *look) jobs(ctx context.Context, workflows map[int64]*github.WorkflowRun
 
 // workflows returns the runs of GitHub Actions by their check suites; none where Actions may not be read.
 func (l *look) workflows(ctx context.Context) (map[int64]*github.WorkflowRun, error) {
-	all, _, err := newest(func(page github.ListOptions) ([]*github.WorkflowRun, *github.Response, error) {
+	all, err := newest(func(page github.ListOptions) ([]*github.WorkflowRun, *github.Response, error) {
 		got, resp, err := l.api.Actions.ListRepositoryWorkflowRuns(ctx, l.owner, l.name,
 			&github.ListWorkflowRunsOptions{HeadSHA: l.pr.Head, ListOptions: page})
 		return got.GetWorkflowRuns(), resp, err
@@ -166,11 +166,10 @@ func (l *look) statuses(ctx context.Context) error {
 
 // statusesOf returns the newest status of each name of a commit.
 func (g *GitHub) statusesOf(ctx context.Context, r githubRepo, commit string) ([]*github.RepoStatus, error) {
-	all, _, err := newest(func(page github.ListOptions) ([]*github.RepoStatus, *github.Response, error) {
+	return newest(func(page github.ListOptions) ([]*github.RepoStatus, *github.Response, error) {
 		got, resp, err := g.api.Repositories.GetCombinedStatus(ctx, r.owner, r.name, commit, &page)
 		return got.GetStatuses(), resp, err
 	})
-	return all, err
 }
 
 // CheckLog says why a check failed.

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
@@ -85,7 +86,7 @@ func (g *GitHub) fail(err error, doing string) error {
 	}
 	answer, said := answerOf(err)
 	if answer == nil {
-		why := noAnswer(err, g.options.Timeout, g.line)
+		why := g.line(httpclient.NoAnswer(err, g.options.Timeout))
 		return failures.Failf(failures.APIError, "GitHub at %s cannot %s: %s", g.web.Host, doing, why)
 	}
 	wait := retryafter.Parse(answer.Header, g.now())

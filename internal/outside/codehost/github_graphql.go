@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/google/go-github/v89/github"
 
@@ -31,10 +30,7 @@ const (
   enqueuePullRequest(input: {pullRequestId: $id, expectedHeadOid: $head}) { clientMutationId } }`
 )
 
-// maxAge is how long what GraphQL said is believed while nothing else changes: its requests always count for a limit.
-const maxAge = 5 * time.Minute
-
-// extras are what only GraphQL has of a pull request; empty where it is not permitted, or is too old.
+// extras are what only GraphQL has of a pull request; empty where it is not permitted, or GitHub is too old.
 type extras struct {
 	ReviewDecision string
 	IsInMergeQueue bool
@@ -95,27 +91,15 @@ func (g *GitHub) extras(ctx context.Context, id string, number int) (whole *extr
 	return whole, nil
 }
 
-// extrasKey is where the extras of a pull request are cached.
-func extrasKey(p *github.PullRequest) string {
-	return fmt.Sprint("extras ", p.GetNodeID(), p.GetUpdatedAt(), p.GetHead().GetSHA(), p.GetMergeableState())
-}
-
 // more adds what only GraphQL has.
 func (l *look) more(ctx context.Context) error {
-	key := extrasKey(l.found)
-	held, now := l.transport.get(key), l.options.Clock()
-	if now.Sub(held.at) > maxAge {
-		e, err := l.extras(ctx, l.found.GetNodeID(), l.number)
-		if err = l.fail(err, fmt.Sprintf("read the threads of pull request %d of %s", l.number, l.githubRepo)); mayPass(err) {
-			return err
-		}
-		held.body, _ = json.Marshal(e) // texts and numbers
-		l.transport.put(key, cachedAnswer{body: held.body, at: now})
-	}
-	var e *extras
-	if err := json.Unmarshal(held.body, &e); err != nil || e == nil {
-		l.blocked(extras{})
+	e, err := l.extras(ctx, l.found.GetNodeID(), l.number)
+	if err = l.fail(err, fmt.Sprintf("read the threads of pull request %d of %s", l.number, l.githubRepo)); mayPass(err) {
 		return err
+	}
+	if e == nil {
+		l.blocked(extras{})
+		return nil
 	}
 	if e.HeadRef == nil {
 		l.pr.Head = ""
@@ -173,7 +157,6 @@ func (g *GitHub) Resolve(ctx context.Context, repository string, number int, thr
 		if e == nil {
 			return err
 		}
-		g.transport.put(extrasKey(p), cachedAnswer{})
 		for _, t := range e.ReviewThreads.Nodes {
 			if t.is(thread) && !t.IsResolved {
 				return g.query(ctx, resolveMutation, map[string]any{"id": t.ID}, nil)
@@ -192,7 +175,6 @@ func (g *GitHub) Merge(
 		if err != nil || p.GetMerged() {
 			return err
 		}
-		g.transport.put(extrasKey(p), cachedAnswer{})
 		var queue struct {
 			Node struct{ IsInMergeQueue, IsMergeQueueEnabled bool }
 		}

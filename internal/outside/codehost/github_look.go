@@ -14,27 +14,25 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 )
 
-// newest reads the last pages of a list that begins with the oldest. leftOut is how many are on the pages before, roughly.
-func newest[T any](list func(github.ListOptions) ([]*T, *github.Response, error)) (items []*T, leftOut int, err error) {
+// newest reads the last pages of a list that begins with the oldest.
+func newest[T any](list func(github.ListOptions) ([]*T, *github.Response, error)) (items []*T, err error) {
 	page := 1
 	for range maxPages + 1 {
 		got, resp, err := list(github.ListOptions{Page: page, PerPage: perPage})
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if page == 1 && resp.LastPage > maxPages {
 			page = resp.LastPage - maxPages + 1
-			leftOut = (page - 1) * perPage
 			continue
 		}
 		items = append(items, got...)
-		// An answer from the cache may not know of a page that is new.
-		if len(got) < perPage && resp.NextPage == 0 {
+		if resp.NextPage == 0 {
 			break
 		}
 		page++
 	}
-	return slices.DeleteFunc(items, func(item *T) bool { return item == nil }), leftOut, nil
+	return slices.DeleteFunc(items, func(item *T) bool { return item == nil }), nil
 }
 
 // look is one look at a pull request.
@@ -48,7 +46,7 @@ type look struct {
 	pr     delivery.PullRequest
 }
 
-// Look returns a pull request. If nothing has changed, none of its requests counts for GitHub's limits.
+// Look returns a pull request.
 func (g *GitHub) Look(ctx context.Context, repository string, number int) (delivery.PullRequest, error) {
 	l := &look{GitHub: g, number: number}
 	err := g.do(ctx, repository, fmt.Sprintf("read pull request %d", number), func(ctx context.Context, r githubRepo) (err error) {
@@ -76,12 +74,12 @@ func (l *look) describe() {
 	p := l.found
 	l.pr = delivery.PullRequest{
 		Number: p.GetNumber(), URL: cut(p.GetHTMLURL()), Branch: cut(p.GetHead().GetRef()), Base: cut(p.GetBase().GetRef()),
-		Head: cut(p.GetHead().GetSHA()), State: delivery.Open, Draft: p.GetDraft(), Title: cut(p.GetTitle()), Body: p.GetBody(),
+		Head: cut(p.GetHead().GetSHA()), State: delivery.Open, Draft: p.GetDraft(), Body: p.GetBody(),
 	}
 	switch {
 	case p.GetMerged():
 		l.pr.State = delivery.Merged
-		l.pr.MergedAs, l.pr.MergedBy = cut(p.GetMergeCommitSHA()), cut(p.GetMergedBy().GetLogin())
+		l.pr.MergedAs = cut(p.GetMergeCommitSHA())
 	case p.GetState() == "closed":
 		l.pr.State = delivery.Closed
 	case p.GetMergeableState() == "behind":
@@ -114,7 +112,7 @@ func (l *look) person(u *github.User, association string) delivery.Person {
 
 // reviews reads the verdicts. As on GitHub, a later comment does not end a verdict: reviews without one become comments.
 func (l *look) reviews(ctx context.Context) error {
-	all, _, err := newest(func(page github.ListOptions) ([]*github.PullRequestReview, *github.Response, error) {
+	all, err := newest(func(page github.ListOptions) ([]*github.PullRequestReview, *github.Response, error) {
 		return l.api.PullRequests.ListReviews(ctx, l.owner, l.name, l.number, &page)
 	})
 	verdicts := map[string]delivery.Verdict{
@@ -133,8 +131,7 @@ func (l *look) reviews(ctx context.Context) error {
 		}
 		l.pr.Reviews = slices.DeleteFunc(l.pr.Reviews, func(old delivery.Review) bool { return old.By.Name == by.Name })
 		l.pr.Reviews = append(l.pr.Reviews, delivery.Review{
-			ID: strconv.FormatInt(r.GetID(), 10), By: by, Verdict: verdict, Body: cut(r.GetBody()), Commit: cut(r.GetCommitID()),
-			At: r.GetSubmittedAt().Time,
+			ID: strconv.FormatInt(r.GetID(), 10), By: by, Verdict: verdict, Body: cut(r.GetBody()), At: r.GetSubmittedAt().Time,
 		})
 	}
 	return err
@@ -148,10 +145,9 @@ type said struct {
 
 // general reads the comments on the pull request as a whole.
 func (l *look) general(ctx context.Context) error {
-	all, before, err := newest(func(page github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
+	all, err := newest(func(page github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return l.api.Issues.ListComments(ctx, l.owner, l.name, l.number, &github.IssueListCommentsOptions{ListOptions: page})
 	})
-	l.pr.LeftOut += before
 	for _, c := range all {
 		comment := l.comment(c.GetID(), c.User, c.GetAuthorAssociation(), c.GetBody(), c.GetHTMLURL(), c.GetCreatedAt().Time)
 		l.said = append(l.said, said{comment, nil})
@@ -161,11 +157,10 @@ func (l *look) general(ctx context.Context) error {
 
 // lines reads the comments on lines and files.
 func (l *look) lines(ctx context.Context) error {
-	all, before, err := newest(func(page github.ListOptions) ([]*github.PullRequestComment, *github.Response, error) {
+	all, err := newest(func(page github.ListOptions) ([]*github.PullRequestComment, *github.Response, error) {
 		o := &github.PullRequestListCommentsOptions{ListOptions: page}
 		return l.api.PullRequests.ListComments(ctx, l.owner, l.name, l.number, o)
 	})
-	l.pr.LeftOut += before
 	for _, c := range all {
 		comment := l.comment(c.GetID(), c.User, c.GetAuthorAssociation(), c.GetBody(), c.GetHTMLURL(), c.GetCreatedAt().Time)
 		l.said = append(l.said, said{comment, c})
@@ -183,7 +178,6 @@ func (l *look) comment(id int64, u *github.User, association, body, url string, 
 func (l *look) arrange() {
 	slices.SortStableFunc(l.said, func(a, b said) int { return a.At.Compare(b.At) })
 	over := max(0, len(l.said)-delivery.MaxComments)
-	l.pr.LeftOut += over
 	threads := map[string]int{}
 	for _, c := range l.said[over:] {
 		if c.place == nil {

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,8 +16,8 @@ import (
 	gitlab "gitlab.com/gitlab-org/api/client-go"
 
 	"github.com/maestro-hive/maestro/internal/core/delivery"
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 )
 
 // GitLabOptions say which GitLab there is, and whose credentials are used.
@@ -62,7 +61,10 @@ func NewGitLab(o GitLabOptions) (*GitLab, error) {
 	if o.Token == "" {
 		return nil, errors.New("GitLab needs an access token")
 	}
-	client := &http.Client{Transport: gitlabTransport{http.DefaultTransport}, Timeout: o.Timeout, CheckRedirect: sameHost}
+	client := &http.Client{
+		Transport: httpclient.Bounded{RoundTripper: http.DefaultTransport, Limit: maxAnswer}, Timeout: o.Timeout,
+		CheckRedirect: httpclient.SameSite,
+	}
 	api, err := gitlab.NewClient(o.Token, gitlab.WithBaseURL(web.String()), gitlab.WithHTTPClient(client),
 		gitlab.WithUserAgent("maestro/"+o.Version), gitlab.WithoutRetries(), gitlab.WithCustomLimiter(unlimited{}))
 	return &GitLab{options: o, web: web, api: api}, err
@@ -72,18 +74,6 @@ func NewGitLab(o GitLabOptions) (*GitLab, error) {
 type unlimited struct{}
 
 func (unlimited) Wait(context.Context) error { return nil }
-
-// gitlabTransport bounds answers.
-type gitlabTransport struct{ next http.RoundTripper }
-
-// RoundTrip sends a request.
-func (t gitlabTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(req)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
-	}
-	return resp, err
-}
 
 // in makes the context of a request.
 func in(ctx context.Context) gitlab.RequestOptionFunc { return gitlab.WithContext(ctx) }
@@ -233,12 +223,12 @@ func (g *GitLab) Edit(ctx context.Context, repository string, number int, e deli
 	if e.Reopen {
 		change.StateEvent = gitlab.Ptr("reopen")
 	}
-	if e.Title != "" || e.Ready { // the title has the mark of a draft, and all reviewers are set at once
+	if e.Ready { // the title has the mark of a draft, and all reviewers are set at once
 		mr, err := got(g.api.MergeRequests.GetMergeRequest(repository, int64(number), nil, in(ctx)))
 		if err != nil {
 			return g.fail(err, "read merge request !%d of %s", number, repository)
 		}
-		change.Title = gitlab.Ptr(titleOf(cmp.Or(e.Title, mr.Title), mr.Draft && !e.Ready))
+		change.Title = gitlab.Ptr(titleOf(mr.Title, false))
 		if len(e.Reviewers) > 0 {
 			ids, err := g.reviewers(ctx, mr.Reviewers, e.Reviewers)
 			if err != nil {
@@ -262,17 +252,6 @@ func (g *GitLab) Comment(ctx context.Context, repository string, number int, thr
 		_, _, err = g.api.Discussions.AddMergeRequestDiscussionNote(repository, int64(number), thread, note, in(ctx))
 	}
 	return g.fail(err, "comment on merge request !%d of %s", number, repository)
-}
-
-// EditComment replaces the text of a comment of the merge request.
-func (g *GitLab) EditComment(ctx context.Context, repository string, number int, id, body string) error {
-	note, err := strconv.ParseInt(id, 10, 64)
-	if err != nil {
-		return failures.Failf(failures.InvalidRequest, "%q is not the id of a comment of GitLab", g.line(id))
-	}
-	change := &gitlab.UpdateMergeRequestNoteOptions{Body: gitlab.Ptr(withoutActions(body))}
-	_, _, err = g.api.Notes.UpdateMergeRequestNote(repository, int64(number), note, change, in(ctx))
-	return g.fail(err, "change a comment on merge request !%d of %s", number, repository)
 }
 
 // Resolve marks a thread as resolved.

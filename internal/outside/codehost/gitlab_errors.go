@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
@@ -49,7 +50,7 @@ func (g *GitLab) fail(err error, doing string, args ...any) error {
 	case errors.As(err, &refusal) && refusal.Response != nil:
 		return g.refusal(refusal, doing)
 	}
-	return g.failf(failures.APIError, "%s: %s", doing, noAnswer(err, g.options.Timeout, g.line))
+	return g.failf(failures.APIError, "%s: %s", doing, g.line(httpclient.NoAnswer(err, g.options.Timeout)))
 }
 
 // braces are what the library writes around GitLab's words.

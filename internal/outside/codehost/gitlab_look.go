@@ -24,9 +24,8 @@ type gitlabLook struct {
 	mr        *gitlab.MergeRequest
 	approvals *gitlab.MergeRequestApprovals
 	reviewers []*gitlab.MergeRequestReviewer
-	// talk is what was written, oldest first. skipped: there are pages of it that were not read.
-	talk    []*gitlab.Discussion
-	skipped bool
+	// talk is what was written, oldest first.
+	talk []*gitlab.Discussion
 	// self is the id of the account, and trusted are the ids of those who may write to the project.
 	self    int64
 	trusted map[int64]bool
@@ -68,7 +67,7 @@ func (l *gitlabLook) look(ctx context.Context, number int64) (p delivery.PullReq
 		return p, err
 	}
 	verdicts := l.verdicts()
-	p.LeftOut = l.trim()
+	l.trim()
 	if err = l.people(ctx, verdicts); err != nil {
 		return p, err
 	}
@@ -86,11 +85,11 @@ func pullRequest(mr *gitlab.MergeRequest) delivery.PullRequest {
 		Number: int(mr.IID), URL: mr.WebURL, Branch: mr.SourceBranch, Base: mr.TargetBranch, State: delivery.Open, Draft: mr.Draft,
 		// Trains and automatic merges both set it. A merge request is locked while it is merged.
 		Queued: mr.MergeWhenPipelineSucceeds || mr.State == "locked",
-		Title:  cut(draftMark.ReplaceAllString(mr.Title, "")), Body: mr.Description,
+		Body:   mr.Description,
 	}
 	switch mr.State {
 	case "merged":
-		p.State, p.MergedBy = delivery.Merged, cmp.Or(mr.MergeUser, &gitlab.BasicUser{}).Username
+		p.State = delivery.Merged
 		p.MergedAs = cmp.Or(mr.MergeCommitSHA, mr.SquashCommitSHA, mr.SHA) // a fast-forward makes no commit
 	case "closed":
 		p.State, p.ClosedBy = delivery.Closed, cmp.Or(mr.ClosedBy, &gitlab.BasicUser{}).Username
@@ -172,7 +171,6 @@ func (l *gitlabLook) read(ctx context.Context, number int64) error {
 	last, more := int64(1), true
 	for first, page := int64(1), int64(1); page <= last || last == 0 && more; page++ {
 		if page == first+maxPages {
-			l.skipped = true
 			break
 		}
 		options := &gitlab.ListMergeRequestDiscussionsOptions{ListOptions: gitlab.ListOptions{PerPage: perPage, Page: page}}
@@ -187,7 +185,7 @@ func (l *gitlabLook) read(ctx context.Context, number int64) error {
 		}
 		if page == 1 {
 			if last = resp.TotalPages; last > maxPages { // 0: GitLab does not count so many
-				l.talk, l.skipped, first = nil, true, last-maxPages+1
+				l.talk, first = nil, last-maxPages+1
 				page = first - 1
 			}
 		}
@@ -195,29 +193,20 @@ func (l *gitlabLook) read(ctx context.Context, number int64) error {
 	return nil
 }
 
-// trim keeps the newest notes of people, at most [delivery.MaxComments], and returns how many others there are.
-func (l *gitlabLook) trim() (leftOut int) {
+// trim keeps the newest notes of people, at most [delivery.MaxComments].
+func (l *gitlabLook) trim() {
 	var ids []int64
-	drop := func(which func(n *gitlab.Note) bool) {
-		ids = nil
-		for _, d := range l.talk {
-			d.Notes = slices.DeleteFunc(d.Notes, which)
-			for _, n := range d.Notes {
-				ids = append(ids, n.ID)
-			}
+	for _, d := range l.talk {
+		d.Notes = slices.DeleteFunc(d.Notes, func(n *gitlab.Note) bool { return n.System })
+		for _, n := range d.Notes {
+			ids = append(ids, n.ID)
 		}
 	}
-	drop(func(n *gitlab.Note) bool { return n.System })
-	all := len(ids)
-	if l.skipped {
-		all = max(all, int(l.mr.UserNotesCount))
-	}
 	slices.Sort(ids)
-	if oldest := len(ids) - delivery.MaxComments; oldest > 0 {
-		first := ids[oldest]
-		drop(func(n *gitlab.Note) bool { return n.ID < first })
+	first := max(0, len(ids)-delivery.MaxComments)
+	for _, d := range l.talk {
+		d.Notes = slices.DeleteFunc(d.Notes, func(n *gitlab.Note) bool { return n.ID < ids[first] })
 	}
-	return all - len(ids)
 }
 
 // write writes threads and comments. A discussion about the merge request as a whole is a thread, too, if it can be resolved.

@@ -1,10 +1,7 @@
 package codehost_test
 
 import (
-	"net/http"
-	"net/http/cgi"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -138,11 +135,7 @@ func TestGitLabEditsAMergeRequest(t *testing.T) {
 
 	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Body: "New."}))
 	require.Equal(t, "New.", l.only(t).Description)
-	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Title: "Add c"}))
-	require.Equal(t, "Draft: Add c", l.only(t).Title, "it stays a draft")
-	p := l.look(t, number)
-	require.True(t, p.Draft)
-	require.Equal(t, "Add c", p.Title)
+	require.True(t, l.look(t, number).Draft)
 
 	l.SetTitle(labProject, number, "[Draft] draft: A person's title")
 	l.Block("old")
@@ -153,8 +146,6 @@ func TestGitLabEditsAMergeRequest(t *testing.T) {
 	require.Equal(t, delivery.ChangesRequested, l.look(t, number).Reviews[0].Verdict)
 	require.Equal(t, "A person's title", l.only(t).Title)
 	require.False(t, l.look(t, number).Draft)
-	require.NoError(t, l.host.Edit(t.Context(), labProject, number, delivery.Edit{Title: "Add d"}))
-	require.Equal(t, "Add d", l.only(t).Title)
 }
 
 // What agents and logs say must not be executed with the account's rights.
@@ -170,15 +161,12 @@ func TestGitLabExecutesNothingThatATextSays(t *testing.T) {
 	require.NoError(t, l.host.Edit(ctx, labProject, number, delivery.Edit{Body: evil + "!"}))
 	require.NoError(t, l.host.Comment(ctx, labProject, number, "", evil))
 	require.NoError(t, l.host.Comment(ctx, labProject, number, thread, evil))
-	comments := l.look(t, number).Comments
-	require.Len(t, comments, 1)
-	require.NoError(t, l.host.EditComment(ctx, labProject, number, comments[0].ID, "/close"))
 
 	p := l.look(t, number)
 	require.Equal(t, delivery.Open, p.State)
-	require.Equal(t, "Add b", p.Title)
+	require.Equal(t, "Add b", l.only(t).Title)
 	require.Empty(t, p.Reviews)
-	require.Equal(t, `\/close`, p.Comments[0].Body)
+	require.Contains(t, p.Comments[0].Body, `\/close`)
 	require.Contains(t, p.Body, "Log:\n\\/close\n  \\/merge now\r\n\r\\/approve\r\n")
 	require.Contains(t, p.Body, "\n/usr/bin/x failed\nand/or /close!", "no more than necessary is changed")
 }
@@ -211,11 +199,7 @@ func TestGitLabTalks(t *testing.T) {
 	require.Equal(t, p.URL+"#note_"+p.Comments[0].ID, p.Comments[0].URL)
 	require.False(t, p.Comments[0].At.IsZero())
 
-	require.NoError(t, l.host.EditComment(ctx, labProject, number, p.Comments[0].ID, "Progress: 2"))
-	require.Equal(t, "Progress: 2", l.look(t, number).Comments[0].Body)
-
 	for _, err := range []error{
-		l.host.EditComment(ctx, labProject, number, "x", "y"), l.host.EditComment(ctx, labProject, number, "1", "y"),
 		l.host.Comment(ctx, labProject, number, "00", "y"), l.host.Resolve(ctx, labProject, number, "../../../merge"),
 	} {
 		require.Equal(t, failures.InvalidRequest, failure(t, err).Category)
@@ -237,7 +221,6 @@ func TestGitLabMerges(t *testing.T) {
 		require.Empty(t, merge(t, l, number, head, spec.MethodMerge))
 		p := l.look(t, number)
 		require.Equal(t, delivery.Merged, p.State)
-		require.Equal(t, gitlabtest.Self, p.MergedBy)
 		require.Equal(t, l.Head(labProject, "main"), p.MergedAs)
 		require.Empty(t, p.Blocked)
 		require.Contains(t, merge(t, l, number, head, spec.MethodMerge), "405", "it is merged already, as the next look tells")
@@ -341,36 +324,6 @@ func TestGitLabSaysThatAProjectIsArchivedOrGone(t *testing.T) {
 		require.Equal(t, failures.InvalidRequest, f.Category)
 		require.Contains(t, f.Message, "it does not exist, or the token may not see it (404)", name)
 	}
-}
-
-func TestGitReachesAProjectOfGitLab(t *testing.T) {
-	t.Parallel()
-	exe, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
-	require.NoError(t, err)
-	root := t.TempDir()
-	dir := filepath.Join(root, "acme", "shop.git")
-	require.NoError(t, exec.CommandContext(t.Context(), "git", "init", "-q", "--bare", "--initial-branch=main", dir).Run())
-	backend := &cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(exe)), "git-http-backend"),
-		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
-	}
-	s := gitlabtest.New(t, gitlabtest.Options{Path: "/git", Git: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, password, _ := r.BasicAuth(); user != "oauth2" || password != gitlabtest.Token {
-			w.Header().Set("WWW-Authenticate", "Basic")
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		backend.ServeHTTP(w, r)
-	})})
-	s.AddProject(gitlabtest.Project{Name: "acme/shop", Dir: dir})
-	s.Push("acme/shop", "work", map[string]string{"a.txt": "a\n"})
-	host := driver(t, s.URL()+"/")
-	remote, err := host.Remote(t.Context(), "acme/shop")
-	require.NoError(t, err)
-	url := strings.Replace(remote.URL, "://", "://"+remote.User+":"+remote.Password+"@", 1)
-	out, err := exec.CommandContext(t.Context(), "git", "ls-remote", url, "refs/heads/work").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Equal(t, s.Head("acme/shop", "work")+"\trefs/heads/work\n", string(out))
 }
 
 func TestGitLabRefusesWrongOptions(t *testing.T) {

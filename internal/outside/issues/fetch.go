@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
@@ -64,7 +65,7 @@ type client struct {
 
 // Fetch reads an issue. getenv reads the environment. The error is a [*session.TicketTrouble].
 func Fetch(ctx context.Context, a Address, getenv func(string) string, now func() time.Time) (Issue, error) {
-	c := client{Address: a, now: now, http: &http.Client{Timeout: timeout, CheckRedirect: withinSite}}
+	c := client{Address: a, now: now, http: &http.Client{Timeout: timeout, CheckRedirect: httpclient.SameSite}}
 	for _, name := range a.forge.tokenEnv {
 		if c.token == "" && a.isTrusted(getenv) && getenv(name) != "" {
 			c.token, c.tokenEnv = getenv(name), name
@@ -150,14 +151,6 @@ func (c *client) get(ctx context.Context, address string, into any) error {
 	case json.Unmarshal(body, into) != nil:
 		return c.trouble(session.Misconfigured, "%s does not answer like the API of %s; write the requirement into a file",
 			req.URL.Host, c.forge.name)
-	}
-	return nil
-}
-
-// withinSite follows redirects of a project that has moved, and none to another site.
-func withinSite(req *http.Request, via []*http.Request) error {
-	if first := via[0].URL; len(via) > 5 || req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
-		return http.ErrUseLastResponse
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	gojira "github.com/andygrunwald/go-jira"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 )
 
 // Deployment is the kind of a Jira, which decides its API.
@@ -154,7 +155,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.api.Do(req, nil)
 	if resp == nil {
-		return c.lost(k, err, sent.Load())
+		return c.lost(k, httpclient.NoAnswer(err, c.config.Timeout), sent.Load())
 	}
 	defer resp.Body.Close() //nolint:errcheck // It was only read.
 	body, err := c.read(k, resp.Response)
@@ -162,7 +163,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 		return err
 	}
 	if json.Unmarshal(body, k.into) != nil {
-		return c.lost(k, errors.New("the answer is not that of Jira's API"), true)
+		return c.lost(k, "the answer is not that of Jira's API", true)
 	}
 	return nil
 }
@@ -171,7 +172,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 func (c *Client) read(k call, resp *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, c.lost(k, err, true)
+		return nil, c.lost(k, httpclient.NoAnswer(err, c.config.Timeout), true)
 	}
 	if trouble := c.checkResponse(k, resp.StatusCode, resp.Header, body); trouble != nil {
 		return nil, trouble

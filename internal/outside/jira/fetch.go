@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 )
 
 // Limits bound what is taken of a ticket's attachments.
@@ -183,13 +184,13 @@ func (c *Client) Open(ctx context.Context, a Attachment) (io.ReadCloser, error) 
 	resp, err := c.files.Do(req)
 	if err != nil {
 		cancel()
-		return nil, c.lost(k, err, true)
+		return nil, c.lost(k, httpclient.NoAnswer(err, c.config.Timeout), true)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer cancel()
 		defer resp.Body.Close() //nolint:errcheck // It was only read.
 		_, err := c.read(k, resp)
-		return nil, cmp.Or(err, error(c.lost(k, fmt.Errorf("status %d", resp.StatusCode), true)))
+		return nil, cmp.Or(err, error(c.lost(k, fmt.Sprintf("status %d", resp.StatusCode), true)))
 	}
 	return &download{body: resp.Body, left: a.Size, cancel: cancel}, nil
 }

@@ -3,7 +3,6 @@ package jira
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -143,7 +142,7 @@ func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n 
 		return session.Ticket{}, err
 	}
 	if created.Key == "" {
-		return session.Ticket{}, c.lost(k, errors.New("the answer has no ticket key"), true)
+		return session.Ticket{}, c.lost(k, "the answer has no ticket key", true)
 	}
 	return c.ticket(created.Key), nil
 }

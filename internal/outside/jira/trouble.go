@@ -2,20 +2,13 @@ package jira
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	gojira "github.com/andygrunwald/go-jira"
 
@@ -41,36 +34,12 @@ func (c *Client) misconfigured(format string, args ...any) *session.TicketTroubl
 	return c.trouble(session.Misconfigured, format, args...)
 }
 
-// lost is the trouble of a request that was not answered. sent: Jira may have received it.
-func (c *Client) lost(k call, err error, sent bool) *session.TicketTrouble {
-	why := c.why(err)
+// lost is the trouble of a request that has got no usable answer, and why. sent: Jira may have received it.
+func (c *Client) lost(k call, why string, sent bool) *session.TicketTrouble {
 	if sent && k.method != http.MethodGet {
 		return c.trouble(session.Unclear, "no usable answer to the request to %s: %s; it may have been executed", k.what, why)
 	}
 	return c.trouble(session.Unreached, "the request to %s failed: %s", k.what, why)
-}
-
-// why says why there was no answer, without the request's address.
-func (c *Client) why(err error) string {
-	var dns *net.DNSError
-	var cert *tls.CertificateVerificationError
-	var timeout net.Error
-	var request *url.Error
-	switch {
-	case errors.As(err, &dns):
-		return fmt.Sprintf("the name %s cannot be resolved; check jira.url in the worker file and the network", dns.Name)
-	case errors.As(err, &cert):
-		return fmt.Sprintf("its certificate is not trusted (%s); add its certificate authority to the worker's host", cert.Err)
-	case errors.Is(err, context.Canceled):
-		return "the worker is stopping"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return "the connection was closed"
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("no answer within %s", textfmt.Duration(c.config.Timeout))
-	case errors.As(err, &request):
-		err = request.Err
-	}
-	return err.Error()
 }
 
 // checkResponse returns what is wrong with an answer; nil if Jira has done what it was asked.
@@ -92,7 +61,7 @@ func (c *Client) checkResponse(k call, status int, header http.Header, body []by
 		t.RetryAfter = textfmt.Duration(wait)
 		return t
 	case status >= 500:
-		return c.lost(k, fmt.Errorf("status %d %s", status, http.StatusText(status)), true)
+		return c.lost(k, fmt.Sprintf("status %d %s", status, http.StatusText(status)), true)
 	case page, status >= 300 && status < 400:
 		target, _, _ := strings.Cut(header.Get("Location"), "?") // the query may have secrets
 		return c.misconfigured("a web page or a redirect (%d %s) answers the request to %s; set Jira's own address with its path in "+

@@ -7,13 +7,11 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/httpclient"
 	"github.com/maestro-hive/maestro/internal/platform/retryafter"
 )
 
@@ -35,11 +34,10 @@ const (
 	SignatureHeader = "X-Maestro-Signature"
 )
 
-// The bounds of what is sent and read, in bytes, and followed.
+// The bounds of what is sent and read, in bytes.
 const (
-	maxBody      = 256 * 1024
-	maxAnswer    = 64 * 1024
-	maxRedirects = 5
+	maxBody   = 256 * 1024
+	maxAnswer = 64 * 1024
 )
 
 // Options say who is told, and how.
@@ -70,22 +68,7 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("the webhook's address is not an http or https URL")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	return &Client{options: o, http: &http.Client{Transport: transport, Timeout: o.Timeout, CheckRedirect: follow}}, nil
-}
-
-// errRedirect refuses to go where nobody has said that notices may go, or where the
-// notice would be lost on the way.
-var errRedirect = errors.New("redirect")
-
-// follow lets a redirect be followed that stays with its host and its protocol, and
-// keeps the body.
-func follow(req *http.Request, via []*http.Request) error {
-	first := via[0]
-	if len(via) > maxRedirects || req.URL.Host != first.URL.Host || req.URL.Scheme != first.URL.Scheme ||
-		req.Method != first.Method {
-		return errRedirect
-	}
-	return nil
+	return &Client{options: o, http: &http.Client{Transport: transport, Timeout: o.Timeout, CheckRedirect: httpclient.SameSite}}, nil
 }
 
 // Deliver hands over one notice, once. Its error is a *session.WebhookTrouble.
@@ -109,7 +92,7 @@ func (c *Client) Deliver(ctx context.Context, n session.Notice) error {
 	}
 	answer, err := c.http.Do(req)
 	if err != nil {
-		return unreached(err)
+		return &session.WebhookTrouble{Message: "the webhook cannot be reached: " + httpclient.NoAnswer(err, c.options.Timeout)}
 	}
 	defer answer.Body.Close()                                            //nolint:errcheck // nothing was written
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer+1)) // so that the connection can be used again
@@ -154,29 +137,6 @@ func (c *Client) judge(answer *http.Response) error {
 	}
 	return final("%s; the notice is dropped: check the address in the variable named by `webhook.url_env`, and the receiver's log",
 		said)
-}
-
-// unreached says why there is no answer, without the address: only the innermost
-// error is told, and no more of it than what kind it is.
-func unreached(err error) error {
-	var timeout net.Error
-	var network *net.OpError
-	var name *net.DNSError
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.Is(err, errRedirect):
-		return final("the webhook redirects to another host or method, which is not followed: set its final address in the variable " +
-			"named by `webhook.url_env`")
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return &session.WebhookTrouble{Message: "the webhook does not answer in time"}
-	case errors.As(err, &name):
-		return &session.WebhookTrouble{Message: "the name of the webhook's host is not found"}
-	case errors.As(err, &certificate):
-		return &session.WebhookTrouble{Message: "the certificate of the webhook's host is not trusted by this worker's machine"}
-	case errors.As(err, &network) && network.Err != nil:
-		return &session.WebhookTrouble{Message: "the webhook cannot be reached: " + network.Op + ": " + network.Err.Error()}
-	}
-	return &session.WebhookTrouble{Message: "the webhook cannot be reached, or closes the connection"}
 }
 
 func final(format string, args ...any) error {

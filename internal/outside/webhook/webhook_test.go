@@ -156,7 +156,7 @@ func TestAddressShowsInNoError(t *testing.T) {
 	defer untrusted.Close()
 
 	for name, url := range map[string]string{
-		"connection refused": closed, "in time": hung.URL + path, "closes the connection": cut.URL + path,
+		"connection refused": closed, "no answer within": hung.URL + path, "the connection was closed": cut.URL + path,
 		"certificate": untrusted.URL + path,
 	} {
 		limit := time.Minute

@@ -99,13 +99,9 @@ func (r *Repository) issueDoc(p *pull) doc {
 }
 
 func (r *Repository) commentDoc(p *pull, c *comment) doc {
-	changed := c.at
-	if !c.edited.IsZero() {
-		changed = c.edited
-	}
 	return doc{
 		"id": c.id, "node_id": fmt.Sprintf("IC_%d", c.id), "body": c.body, "user": r.s.user(c.login), "created_at": stamp(c.at),
-		"updated_at": stamp(changed), "author_association": c.association,
+		"updated_at": stamp(c.at), "author_association": c.association,
 		"url":      r.s.api("repos/%s/issues/comments/%d", r.full(), c.id),
 		"html_url": fmt.Sprintf("%s#issuecomment-%d", r.page(p), c.id),
 	}

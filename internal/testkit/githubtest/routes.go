@@ -36,7 +36,6 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /issues/{number}":                     (*Repository).getIssue,
 		"GET /issues/{number}/comments":            (*Repository).listComments,
 		"POST /issues/{number}/comments":           (*Repository).createComment,
-		"PATCH /issues/comments/{id}":              (*Repository).editComment,
 		"POST /issues/{number}/labels":             (*Repository).addLabels,
 		"GET /commits/{sha}/check-runs":            (*Repository).listChecks,
 		"GET /commits/{sha}/status":                (*Repository).combinedStatus,
@@ -310,23 +309,6 @@ func (r *Repository) createComment(w http.ResponseWriter, req *http.Request) {
 	if p != nil && decode(w, req, &in) {
 		write(w, http.StatusCreated, r.commentDoc(p, r.comment(p, r.s.login(), "COLLABORATOR", in.Body)))
 	}
-}
-
-func (r *Repository) editComment(w http.ResponseWriter, req *http.Request) {
-	var in struct{ Body string }
-	if !decode(w, req, &in) {
-		return
-	}
-	for _, p := range r.pulls {
-		for _, c := range p.comments {
-			if strconv.FormatInt(c.id, 10) == req.PathValue("id") {
-				c.body, c.edited = in.Body, r.s.tick()
-				write(w, 200, r.commentDoc(p, c))
-				return
-			}
-		}
-	}
-	failure{http.StatusNotFound, "Not Found", nil}.write(w)
 }
 
 func (r *Repository) addLabels(w http.ResponseWriter, req *http.Request) {

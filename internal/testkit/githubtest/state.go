@@ -68,7 +68,7 @@ type review struct {
 type comment struct {
 	id                       int64
 	login, association, body string
-	at, edited               time.Time
+	at                       time.Time
 	path, hunk               string
 	line                     int
 	replyTo                  int64

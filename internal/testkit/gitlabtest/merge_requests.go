@@ -234,17 +234,6 @@ func (mr *mergeRequest) discussion(id string) *discussion {
 	return nil
 }
 
-func (mr *mergeRequest) note(id int64) (*discussion, *note) {
-	for _, d := range mr.discussions {
-		for _, n := range d.notes {
-			if n.id == id {
-				return d, n
-			}
-		}
-	}
-	return nil, nil
-}
-
 // refs are the commits of the newest version.
 func (mr *mergeRequest) refs(p *project) map[string]any {
 	base := headOf(p.Dir, mr.target)

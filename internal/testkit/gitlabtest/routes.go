@@ -33,7 +33,6 @@ func (s *Server) routes() {
 	s.on("GET", one+"/reviewers", s.listReviewers)
 	s.on("GET", one+"/diffs", s.listDiffs)
 	s.on("POST", one+"/notes", s.createNote)
-	s.on("PUT", one+"/notes/{note}", s.updateNote)
 	s.on("GET", one+"/discussions", s.listDiscussions)
 	s.on("PUT", one+"/discussions/{discussion}", s.resolveDiscussion)
 	s.on("POST", one+"/discussions/{discussion}/notes", s.createReply)
@@ -132,19 +131,6 @@ func (s *Server) createNote(c *call) (int, any) {
 	n := s.talk(c.mr, s.user(Self), c.text("body"), true, false, nil)
 	s.execute(c.mr, n.body)
 	return http.StatusCreated, n.json(false)
-}
-
-func (s *Server) updateNote(c *call) (int, any) {
-	d, n := c.mr.note(c.number("note"))
-	switch {
-	case n == nil:
-		return notFound("Note")
-	case n.by.name != Self:
-		return refuse(http.StatusForbidden, "403 Forbidden")
-	}
-	n.body = c.text("body")
-	s.execute(c.mr, n.body)
-	return http.StatusOK, n.json(!d.individual)
 }
 
 func (s *Server) listDiscussions(c *call) (int, any) {
