@@ -64,10 +64,9 @@ type follower struct {
 	key      session.Key
 	selected Select
 	watcher  *sessionstatus.Watcher
-	// at is the position of the reader, and from the one that it began with. received are the attempts
-	// since then.
-	at, from followPosition
-	received map[attemptEnd]bool
+	// assignments are the session's, and places what the reader has received of each.
+	assignments []spec.AssignmentID
+	places      map[spec.AssignmentID]place
 	// muted: earlier events are left out.
 	muted, lost bool
 	state       session.State
@@ -103,8 +102,7 @@ func (a Attempts) Follow(ctx context.Context, in FollowInput) iter.Seq2[Event, e
 	return func(yield func(Event, error) bool) {
 		f := &follower{
 			Attempts: a, selected: in.Assignment, muted: in.From == FollowNew, yield: yield,
-			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{},
-			live: map[spec.AssignmentID]liveLog{},
+			progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, live: map[spec.AssignmentID]liveLog{},
 		}
 		err := f.begin(ctx, in.Session, in.From)
 		if err == nil {
@@ -117,12 +115,14 @@ func (a Attempts) Follow(ctx context.Context, in FollowInput) iter.Seq2[Event, e
 }
 
 func (f *follower) begin(ctx context.Context, sessionID, from string) (err error) {
-	if f.at, err = followPositionOf(from); err != nil {
+	if _, f.key, err = f.inStore(ctx, sessionID); err != nil {
 		return err
 	}
-	f.from = f.at
-	f.from.Recent = slices.Clone(f.at.Recent) // it shares nothing with the other
-	if _, f.key, err = f.inStore(ctx, sessionID); err != nil {
+	e, err := f.execution(ctx, f.key)
+	if err != nil {
+		return err
+	}
+	if f.places, err = placesAt(from, assignmentsOf(e)); err != nil {
 		return err
 	}
 	f.watcher, err = f.Attempts.watcher(sessionID)
@@ -156,7 +156,7 @@ func (f *follower) run(ctx context.Context) error {
 
 // emit yields an event.
 func (f *follower) emit(e Event) error {
-	e.ID, e.At = f.at.String(), f.Now().UTC()
+	e.ID, e.At = positionOf(f.assignments, f.places), f.Now().UTC()
 	if !f.yield(e, nil) {
 		return errStopped
 	}
@@ -181,10 +181,7 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 			}
 		}
 	}
-	e, err := f.Store.State.Execution(ctx, f.key)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return session.Status{}, ctx.Err() // the next write replaces it
-	}
+	e, err := f.execution(ctx, f.key)
 	if f.watcher.Conn != nil && e.Status.Status.Closed() {
 		e.Status.Status = session.Running // only Temporal knows whether it has ended
 	}
@@ -208,18 +205,25 @@ func (f *follower) step(ctx context.Context, status session.Status) error {
 
 // emitEnded yields the attempts that have ended, in the order of their ends.
 func (f *follower) emitEnded(ctx context.Context) error {
-	all, _, err := f.finished(ctx, f.key, f.selected)
+	e, err := f.execution(ctx, f.key)
 	if err != nil {
 		return err
 	}
+	f.assignments = assignmentsOf(e)
+	all, _, err := f.finished(ctx, f.key, e, f.selected)
+	if err != nil {
+		return err
+	}
+	count, news := map[spec.AssignmentID]int{}, []Attempt{}
 	for _, a := range all {
 		f.ended[a.AssignmentID] = a.Ended()
+		if count[a.AssignmentID]++; count[a.AssignmentID] > f.places[a.AssignmentID].ended {
+			news = append(news, a)
+		}
 	}
-	all = slices.DeleteFunc(all, func(a Attempt) bool { return f.received[endOf(a)] || f.from.has(endOf(a)) })
-	slices.SortStableFunc(all, func(x, y Attempt) int { return endOf(x).compare(endOf(y)) })
-	for _, a := range all {
-		f.received[endOf(a)] = true
-		f.at.passed(a.AssignmentID, endOf(a))
+	slices.SortStableFunc(news, func(x, y Attempt) int { return x.Ended().Compare(y.Ended()) })
+	for _, a := range news {
+		f.places[a.AssignmentID] = place{ended: f.places[a.AssignmentID].ended + 1} // the next one begins another live log
 		if f.muted {
 			continue
 		}
@@ -265,7 +269,7 @@ func (f *follower) emitOutput(logs LiveLogs, id spec.AssignmentID, progress stri
 	last, known := f.live[id]
 	switch {
 	case !known:
-		last.offset = f.at.offset(id)
+		last.offset = f.places[id].offset
 	case !os.SameFile(last.file, info):
 		last.offset = 0
 	}
@@ -276,7 +280,7 @@ func (f *follower) emitOutput(logs LiveLogs, id spec.AssignmentID, progress stri
 		if err != nil || text == "" {
 			return err
 		}
-		f.at.put(id, last.offset)
+		f.places[id] = place{f.places[id].ended, last.offset}
 		if f.muted {
 			continue
 		}

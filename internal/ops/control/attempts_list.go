@@ -60,14 +60,18 @@ func (a Attempts) List(ctx context.Context, in AttemptFilter) (AttemptList, erro
 	if err != nil {
 		return doc, err
 	}
-	if doc.Attempts, doc.Damage.Damage, err = a.finished(ctx, key, in.Assignment); err != nil {
+	e, err := a.execution(ctx, key)
+	if err != nil {
 		return doc, err
 	}
-	at := followPosition{}
-	for _, done := range doc.Attempts {
-		at.passed(done.AssignmentID, endOf(done))
+	if doc.Attempts, doc.Damage.Damage, err = a.finished(ctx, key, e, in.Assignment); err != nil {
+		return doc, err
 	}
-	doc.Next = at.String()
+	places := map[spec.AssignmentID]place{}
+	for _, done := range doc.Attempts {
+		places[done.AssignmentID] = place{ended: places[done.AssignmentID].ended + 1}
+	}
+	doc.Next = positionOf(assignmentsOf(e), places)
 	w, err := a.watcher(in.Session)
 	if err != nil || w.Conn == nil {
 		return doc, err
@@ -80,12 +84,19 @@ func (a Attempts) List(ctx context.Context, in AttemptFilter) (AttemptList, erro
 	return doc, nil
 }
 
-// finished lists the selected finished attempts.
-func (a Attempts) finished(ctx context.Context, key session.Key, selected Select) (all []Attempt, damage string, err error) {
+// execution is the session's status as of its newest boundary; zero if there is none, or it cannot be read.
+func (a Attempts) execution(ctx context.Context, key session.Key) (session.Execution, error) {
 	e, err := a.Store.State.Execution(ctx, key)
-	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
-		return nil, "", err
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return session.Execution{}, nil
 	}
+	return e, err
+}
+
+// finished lists the selected finished attempts, in the order of the team file, those of an assignment oldest first.
+func (a Attempts) finished(ctx context.Context, key session.Key, e session.Execution, selected Select) (all []Attempt,
+	damage string, err error,
+) {
 	records, err := a.Store.State.Records(ctx, key)
 	if err != nil {
 		damage = err.Error()
@@ -122,13 +133,10 @@ func selectRecords(records []session.Record, e session.Execution, selected Selec
 	rank := map[spec.AssignmentID]int{}
 	var all []string
 	isKnown := selected == ""
-	for _, p := range e.Phases {
-		for _, as := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			rank[id] = len(rank)
-			all = append(all, id.String())
-			isKnown = isKnown || selected.Matches(id)
-		}
+	for i, id := range assignmentsOf(e) {
+		rank[id] = i
+		all = append(all, id.String())
+		isKnown = isKnown || selected.Matches(id)
 	}
 	records = slices.DeleteFunc(records, func(r session.Record) bool { return !selected.Matches(r.Assignment) })
 	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
