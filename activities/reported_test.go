@@ -47,7 +47,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d.agents.reported = &more
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, more, d.costs().Usage, "the files tell more")
-		require.Equal(t, cost.Amount{Tokens: 12_000}, d.costs().Estimated)
+		require.Equal(t, cost.Amount{Tokens: 12_000}, d.costs().Unsettled.Amount)
 		begin(ctx, job)
 		return session.Outcome{}, errKilled // before it was told anything
 	}
@@ -59,7 +59,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	var stopped error
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, more, d.costs().Usage)
-		require.Equal(t, cost.Amount{Tokens: 24_000}, d.costs().Estimated, "each request that was under way")
+		require.Equal(t, cost.Amount{Tokens: 24_000}, d.costs().Unsettled.Amount, "each request that was under way")
 		call := begin(ctx, job)
 		for used := (cost.Usage{}); stopped == nil; {
 			used.OutputTokens += 5000

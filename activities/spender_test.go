@@ -210,7 +210,7 @@ func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
 	})
 	_, err := d.round()
 	require.Error(t, err)
-	require.Equal(t, cost.Amount{Tokens: 500}, d.costs().Estimated)
+	require.Equal(t, cost.Amount{Tokens: 500}, d.costs().Unsettled.Amount)
 }
 
 func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
@@ -248,7 +248,7 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			d.agents.run = leave("a.txt", "x")
 			_, err = d.round()
 			require.NoError(t, err)
-			require.Equal(t, end.want, d.costs().Estimated)
+			require.Equal(t, end.want, d.costs().Unsettled.Amount)
 		})
 	}
 }

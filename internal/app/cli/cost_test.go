@@ -20,30 +20,13 @@ import (
 type costs struct {
 	Session, Since string
 	By             []string
-	Rows           []costRow
-	Total          costRow
+	Rows           []state.Cost
+	Total          state.Spending
 	Budgets        []struct {
 		Scope string
 		Cap   spec.Cap
 		Spent cost.Amount
 		Left  map[string]float64
-	}
-}
-
-type costRow struct {
-	Team, Session, Phase, Persona, Agent, Model, Day string
-
-	Calls     int
-	Usage     cost.Usage
-	Tokens    int64
-	Unsettled struct {
-		Calls int
-		Usage cost.Usage
-	}
-	Reserved struct {
-		Calls  int
-		Tokens int64
-		USD    cost.USD
 	}
 }
 
@@ -146,7 +129,7 @@ func TestWhatASessionCost(t *testing.T) {
 	}, doc.Rows[1].Usage)
 	require.Equal(t, 2, doc.Rows[1].Calls, "an abandoned call whose cost is known is one, too")
 	require.Equal(t, 1, doc.Rows[1].Unsettled.Calls)
-	require.Equal(t, cost.USD(2_500_000_000), doc.Rows[1].Unsettled.Usage.CostUSD)
+	require.Equal(t, cost.USD(2_500_000_000), doc.Rows[1].Unsettled.USD)
 	require.EqualValues(t, 5531, doc.Total.Tokens, "what is unsettled or reserved is in no other figure")
 	require.Equal(t, cost.USD(100_000_001), doc.Total.Usage.CostUSD)
 	require.Equal(t, "persona bob", doc.Budgets[1].Scope)

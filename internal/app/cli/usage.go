@@ -13,8 +13,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/ops/usage"
 	"github.com/maestro-hive/maestro/internal/platform/terminal"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // usageDocument is the document of `usage -o json`.
@@ -55,9 +55,9 @@ func newUsage(a *app) *cobra.Command {
 	cmd.Flags().StringArrayVar(&c.labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day of this date, like 2026-11-21, or this long ago, "+
 		"like 7d or 12h (default: all)")
-	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+
+	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(state.CostKeys, ", ")+
 		" (default: phase,persona of a session, session,team of all)")
-	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return usage.Keys }))
+	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return state.CostKeys }))
 	return a.addServedFlags(cmd, outputCSV)
 }
 
@@ -93,9 +93,9 @@ func parseBy(by string, sess bool) ([]string, error) {
 	var keys []string
 	for key := range strings.SplitSeq(by, ",") {
 		key = strings.TrimSpace(key)
-		if !slices.Contains(usage.Keys, key) || slices.Contains(keys, key) {
+		if !slices.Contains(state.CostKeys, key) || slices.Contains(keys, key) {
 			return nil, usagef("--by: %q is not a list of distinct fields; use one or more of %s, separated by commas",
-				textfmt.Shorten(by, 80), strings.Join(usage.Keys, ", "))
+				textfmt.Shorten(by, 80), strings.Join(state.CostKeys, ", "))
 		}
 		keys = append(keys, key)
 	}
@@ -116,7 +116,7 @@ func (c *usageCommand) run(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	case c.output == outputCSV:
-		return usage.WriteCSV(c.stdout, c.doc.By, c.doc.Rows)
+		return c.doc.Usage.WriteCSV(c.stdout)
 	}
 	return c.result(c.doc, c.write)
 }
@@ -126,26 +126,26 @@ type column struct {
 	head string
 	// optional: it is left out where it is empty in all rows.
 	optional bool
-	text     func(s usage.Spending) string
+	text     func(s state.Spending) string
 }
 
 func costColumns() []column {
 	part := func(head string, optional bool, of func(cost.Usage) int64) column {
-		return column{head, optional, func(s usage.Spending) string { return terminal.Figure(of(s.Usage)) }}
+		return column{head, optional, func(s state.Spending) string { return terminal.Figure(of(s.Usage)) }}
 	}
 	return []column{
-		{"CALLS", false, func(s usage.Spending) string { return terminal.Figure(int64(s.Calls)) }},
+		{"CALLS", false, func(s state.Spending) string { return terminal.Figure(int64(s.Calls)) }},
 		part("INPUT", false, func(u cost.Usage) int64 { return u.InputTokens }),
 		part("OUTPUT", false, func(u cost.Usage) int64 { return u.OutputTokens }),
 		part("CACHE READ", true, func(u cost.Usage) int64 { return u.CacheReadTokens }),
 		part("CACHE WRITE", true, func(u cost.Usage) int64 { return u.CacheWriteTokens }),
 		part("REASONING", true, func(u cost.Usage) int64 { return u.ReasoningTokens }),
-		{"TOKENS", false, func(s usage.Spending) string { return terminal.Figure(s.Tokens) }},
-		{"USD", false, func(s usage.Spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
-		{"UNSETTLED", true, func(s usage.Spending) string {
-			return callsNote(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount())
+		{"TOKENS", false, func(s state.Spending) string { return terminal.Figure(s.Tokens) }},
+		{"USD", false, func(s state.Spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
+		{"UNSETTLED", true, func(s state.Spending) string {
+			return callsNote(s.Unsettled.Calls, "about ", s.Unsettled.Amount)
 		}},
-		{"RESERVED", true, func(s usage.Spending) string { return callsNote(s.Reserved.Calls, "", s.Reserved.Amount) }},
+		{"RESERVED", true, func(s state.Spending) string { return callsNote(s.Reserved.Calls, "", s.Reserved.Amount) }},
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/ops/usage"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -48,20 +47,20 @@ func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control
 	var doc control.Usage
 	if len(filter.By) == 0 {
 		doc.Total.Usage = cost.Usage{InputTokens: 2000, CostUSD: 3e9}
-		doc.Rows = []usage.Row{{Spending: doc.Total}}
+		doc.Rows = []state.Cost{{Spending: doc.Total}}
 		return doc, nil
 	}
 	if filter.By[0] == "day" {
 		for i, day := range []string{"2026-11-23", "2026-11-22", "2026-11-20"} {
-			doc.Rows = append(doc.Rows, usage.Row{
+			doc.Rows = append(doc.Rows, state.Cost{
 				Day:      day,
-				Spending: usage.Spending{Usage: cost.Usage{InputTokens: 900, CostUSD: cost.USD(3-i) * 1e9}},
+				Spending: state.Spending{Usage: cost.Usage{InputTokens: 900, CostUSD: cost.USD(3-i) * 1e9}},
 			})
 		}
 		return doc, nil
 	}
 	for i, name := range []string{"developer <script>", "tester"} {
-		r := usage.Row{Spending: usage.Spending{Usage: cost.Usage{InputTokens: 1000, CostUSD: cost.USD(i+1) * 1e9}}}
+		r := state.Cost{Spending: state.Spending{Usage: cost.Usage{InputTokens: 1000, CostUSD: cost.USD(i+1) * 1e9}}}
 		*r.Key(filter.By[0]) = name
 		doc.Rows, doc.Total = append(doc.Rows, r), doc.Total.Add(r.Spending)
 	}

@@ -2,10 +2,9 @@ package control
 
 import (
 	"context"
-	"io"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/ops/usage"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -24,7 +23,7 @@ func (f CostFilter) AsCSV() bool {
 	return f.Format == "csv" || f.Format == "" && strings.HasPrefix(f.Accept, CSV)
 }
 
-// UsageFilter selects costs and the groups of their sums, by keys of [usage.Keys].
+// UsageFilter selects costs and the groups of their sums, by keys of [state.CostKeys].
 type UsageFilter struct {
 	HistoryFilter
 	CostFilter
@@ -41,18 +40,15 @@ type SessionUsageFilter struct {
 type Usage struct {
 	// By are the keys of the groups.
 	By    []string       `json:"-"`
-	Rows  []usage.Row    `json:"rows"`
-	Total usage.Spending `json:"total"`
+	Rows  []state.Cost   `json:"rows"`
+	Total state.Spending `json:"total"`
 	// Budgets are those of the session, if one was requested.
 	Budgets []Budget `json:"budgets,omitempty"`
 }
 
-// WriteCSV writes the sums as a table.
-func (u Usage) WriteCSV(out io.Writer) error { return usage.WriteCSV(out, u.By, u.Rows) }
-
 // Usage sums the costs of the sessions of the store.
 func (m Money) Usage(ctx context.Context, in UsageFilter) (Usage, error) {
-	if err := checkKeys(in.By, usage.Keys); err != nil {
+	if err := checkKeys(in.By, state.CostKeys); err != nil {
 		return Usage{}, err
 	}
 	f, err := in.selected(ctx, m.Base)
@@ -64,19 +60,14 @@ func (m Money) Usage(ctx context.Context, in UsageFilter) (Usage, error) {
 
 // sums sums the costs of sessions.
 func (m Money) sums(ctx context.Context, by []string, from string, f state.Filter) (Usage, error) {
-	doc := Usage{By: by, Rows: []usage.Row{}}
 	costs, err := m.Store.State.Usage(ctx, by, from, f)
-	for _, c := range costs {
-		row := usage.Of(c)
-		doc.Rows, doc.Total = append(doc.Rows, row), doc.Total.Add(row.Spending)
-	}
-	return doc, err
+	return Usage{By: by, Rows: append([]state.Cost{}, costs...), Total: state.Sum(costs, spec.AssignmentID{}).Spending}, err
 }
 
 // SessionUsage sums the costs of a session, and lists its budgets.
 func (m Money) SessionUsage(ctx context.Context, in SessionUsageFilter) (Usage, error) {
 	doc := Usage{By: in.By}
-	if err := checkKeys(in.By, usage.Keys); err != nil {
+	if err := checkKeys(in.By, state.CostKeys); err != nil {
 		return doc, err
 	}
 	s, key, err := m.inStore(ctx, in.Session)

@@ -85,9 +85,13 @@ func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 	f := facts{
 		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document,
 		account: &state.Account{Costs: []state.Cost{
-			{Phase: "build", Persona: "dev", Calls: 1, Usage: spent(60), Unsettled: 1, Estimated: cost.Amount{Tokens: 9}},
-			{Phase: "build", Persona: "dev", Usage: spent(10), Begun: 1, Reserved: cost.Amount{Tokens: 100, USD: 8}},
-			{Phase: "gone", Persona: "dev", Calls: 1, Usage: spent(3)},
+			{Phase: "build", Persona: "dev", Spending: state.Spending{
+				Usage: spent(60), Unsettled: state.OpenCalls{Calls: 1, Amount: cost.Amount{Tokens: 9}},
+			}},
+			{Phase: "build", Persona: "dev", Spending: state.Spending{
+				Usage: spent(10), Reserved: state.OpenCalls{Calls: 1, Amount: cost.Amount{Tokens: 100, USD: 8}},
+			}},
+			{Phase: "gone", Persona: "dev", Spending: state.Spending{Usage: spent(3)}},
 		}},
 	}
 	v := merge("s", f)

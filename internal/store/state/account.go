@@ -51,8 +51,7 @@ func Sum(costs []Cost, of spec.AssignmentID) (sum Cost) {
 		if of != (spec.AssignmentID{}) && (c.Phase != of.Phase || of.Persona != "" && c.Persona != of.Persona) {
 			continue
 		}
-		sum.Calls, sum.Unsettled, sum.Begun = sum.Calls+c.Calls, sum.Unsettled+c.Unsettled, sum.Begun+c.Begun
-		sum.Usage, sum.Estimated, sum.Reserved = sum.Usage.Add(c.Usage), sum.Estimated.Add(c.Estimated), sum.Reserved.Add(c.Reserved)
+		sum.Spending = sum.Add(c.Spending)
 	}
 	return sum
 }
@@ -67,8 +66,8 @@ func (a *Account) Usage() cost.Usage { return a.Of(spec.AssignmentID{}).Usage }
 func (a *Account) AddTo(s session.Status) session.Status {
 	s = s.Clone()
 	sum := a.Of(spec.AssignmentID{})
-	s.Usage, s.Dropped, s.Reserved = sum.Usage, sum.Usage, sum.Reserved
-	s.Unsettled = cost.Usage{OutputTokens: sum.Estimated.Tokens, CostUSD: sum.Estimated.USD}
+	s.Usage, s.Dropped, s.Reserved = sum.Usage, sum.Usage, sum.Reserved.Amount
+	s.Unsettled = cost.Usage{OutputTokens: sum.Unsettled.Tokens, CostUSD: sum.Unsettled.USD}
 	for i, p := range s.Phases {
 		for j, as := range p.Assignments {
 			used := a.Of(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}).Usage
@@ -93,7 +92,7 @@ func (a *Account) Budget(scope string) budget.Budget {
 	b := budget.Budget{Kind: kind, Name: name}
 	if kind == session.BudgetOfSession {
 		sum := a.Of(spec.AssignmentID{})
-		b.Spent, b.Unsettled, b.Reserved = sum.Usage.Amount(), sum.Estimated, sum.Reserved
+		b.Spent, b.Unsettled, b.Reserved = sum.Usage.Amount(), sum.Unsettled.Amount, sum.Reserved.Amount
 	}
 	return b
 }

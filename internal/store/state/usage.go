@@ -32,11 +32,15 @@ func (t *Tx) usage(by []string, since string, f Filter) ([]Cost, error) {
 	if since != "" {
 		w.add("c.day >= ?", since)
 	}
-	selected, grouped := keyColumns(costKeys, by, func(key string) string { return "c." + key })
+	selected, grouped := keyColumns(CostKeys, by, func(key string) string { return "c." + key })
 	if grouped != "" {
 		grouped = " group by " + grouped + order(by, f)
 	}
-	return query[Cost](t, `select `+selected+`, `+figures+` from `+from+` where `+w.String()+grouped, w.args...)
+	costs, err := query[Cost](t, `select `+selected+`, `+figures+` from `+from+` where `+w.String()+grouped, w.args...)
+	for i, c := range costs {
+		costs[i].Tokens = c.Usage.Tokens()
+	}
+	return costs, err
 }
 
 // onlyTotals reports whether the totals have all that is asked for: they know neither sessions nor their parts.

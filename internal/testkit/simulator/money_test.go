@@ -98,7 +98,7 @@ const dearest = 3500
 func (v *watch) money() {
 	w := v.world
 	account := w.account()
-	if r := account.Of(spec.AssignmentID{}).Reserved; r != (cost.Amount{}) && v.end == nil {
+	if r := account.Of(spec.AssignmentID{}).Reserved; r != (state.OpenCalls{}) && v.end == nil {
 		v.broke("P4", "%d tokens are still reserved after the session's end", r.Tokens)
 	}
 	for _, id := range w.plan.Team.Assignments() {
@@ -147,9 +147,9 @@ func (v *watch) balanced(id spec.AssignmentID, sum state.Cost, calls []state.Cal
 			unknown++
 		}
 	}
-	if sum.Usage.Tokens() != known.Tokens() || sum.Estimated.Tokens != estimated {
+	if sum.Usage.Tokens() != known.Tokens() || sum.Unsettled.Tokens != estimated {
 		v.broke("P4", "%s: the calls have %d tokens and %d estimated, their sums %d and %d", id, known.Tokens(), estimated,
-			sum.Usage.Tokens(), sum.Estimated.Tokens)
+			sum.Usage.Tokens(), sum.Unsettled.Tokens)
 	}
 	if missing := paid.Tokens() - known.Tokens(); missing < 0 || missing > unknown*dearest {
 		v.broke("P3", "%s: %d tokens were delivered; %d are known, and %d calls are unsettled", id, paid.Tokens(), known.Tokens(),

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
@@ -133,7 +132,7 @@ func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls and %d answers that came late", sessionID, again,
 			unsettled, late)
 	}
-	if sum := c.costs(sessionID); sum.Reserved != (cost.Amount{}) || sum.Usage.Tokens() != int64(settled)*callCost.Tokens() {
+	if sum := c.costs(sessionID); sum.Reserved != (state.OpenCalls{}) || sum.Usage.Tokens() != int64(settled)*callCost.Tokens() {
 		v.fault(&v.money, "%s: %d tokens are spent and %+v reserved, for %d settled calls", sessionID, sum.Usage.Tokens(), sum.Reserved,
 			settled)
 	}

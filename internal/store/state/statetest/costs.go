@@ -85,10 +85,10 @@ func costsAddUp(t *testing.T, b *bench) {
 	for _, key := range []string{"phase", "persona", "agent", "model", "day"} {
 		costs, err := b.Costs(t.Context(), sessionOf("s"), key)
 		require.NoError(t, err)
-		require.Equal(t, state.Cost{
-			Calls: 3, Usage: cost.Usage{InputTokens: 4, OutputTokens: 5, CostUSD: 5}, Unsettled: 1, Estimated: tokens(20), Begun: 1,
-			Reserved: tokens(40),
-		}, state.Sum(costs, spec.AssignmentID{}), key)
+		require.Equal(t, state.Spending{
+			Calls: 3, Usage: cost.Usage{InputTokens: 4, OutputTokens: 5, CostUSD: 5}, Tokens: 9,
+			Unsettled: state.OpenCalls{Calls: 1, Amount: tokens(20)}, Reserved: state.OpenCalls{Calls: 1, Amount: tokens(40)},
+		}, state.Sum(costs, spec.AssignmentID{}).Spending, key)
 	}
 	day, err := b.Day(t.Context(), team)
 	require.NoError(t, err)

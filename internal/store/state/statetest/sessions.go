@@ -184,9 +184,9 @@ func usageAddsUp(t *testing.T, b *bench) {
 		}
 		b.begin(t, b.call(lead(s), 1, 40))
 	}
-	want := state.Cost{
-		Calls: 4, Usage: cost.Usage{InputTokens: 2, OutputTokens: 10, CostUSD: 10}, Unsettled: 2, Estimated: tokens(40), Begun: 2,
-		Reserved: tokens(80),
+	want := state.Spending{
+		Calls: 4, Usage: cost.Usage{InputTokens: 2, OutputTokens: 10, CostUSD: 10}, Tokens: 12,
+		Unsettled: state.OpenCalls{Calls: 2, Amount: tokens(40)}, Reserved: state.OpenCalls{Calls: 2, Amount: tokens(80)},
 	}
 	some, err := b.Calls(t.Context(), lead("one"))
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func usageAddsUp(t *testing.T, b *bench) {
 		for _, since := range []string{"", day} {
 			costs, err := b.Usage(t.Context(), by, since, state.Filter{Namespace: "default", Teams: []string{team}})
 			require.NoError(t, err)
-			require.Equal(t, want, state.Sum(costs, spec.AssignmentID{}), by)
+			require.Equal(t, want, state.Sum(costs, spec.AssignmentID{}).Spending, by)
 		}
 		none, err := b.Usage(t.Context(), by, "2999-01-01", state.Filter{Namespace: "default"})
 		require.NoError(t, err)
