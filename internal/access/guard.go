@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,8 +80,6 @@ var errTooLarge = &RefusedError{
 type Guard struct {
 	options  Options
 	doors    serverNames
-	browsers browsers
-	links    links
 	tokens   *Tokens
 	people   *People
 	oidc     *oidcProvider
@@ -93,9 +93,8 @@ type Guard struct {
 // NewGuard returns a guard.
 func NewGuard(o Options) *Guard {
 	return &Guard{
-		options: o, doors: newServerNames(o), browsers: browsers{o.DB}, links: links{o.DB, o.Audit},
-		tokens: NewTokens(o.DB, o.Audit), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
-		people: NewPeople(o.DB, o.Audit), hashing: NewInFlight(passwordsAtOnce, passwordsInAll),
+		options: o, doors: newServerNames(o), tokens: NewTokens(o.DB, o.Audit), people: NewPeople(o.DB, o.Audit),
+		oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now), hashing: NewInFlight(passwordsAtOnce, passwordsInAll),
 		unverified: NewInFlight(signedAtOnce, signedInAll),
 		forms:      NewInFlight(signedAtOnce, signedInAll),
 	}
@@ -124,7 +123,7 @@ func (g *Guard) URL() string {
 
 // LoginURL returns a link that signs the local user in, once within 10 minutes.
 func (g *Guard) LoginURL(ctx context.Context) (string, error) {
-	return g.links.create(ctx, g.URL(), state.Link{Owner: g.options.User})
+	return createLink(ctx, g.options.DB, g.options.Audit, g.URL(), state.Link{Owner: g.options.User})
 }
 
 // Wrap guards a handler.
@@ -165,7 +164,9 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		go watch(ctx, c, cancel)
+		if !signed { // what has signed a call cannot end before it
+			go g.watch(r.Clone(ctx), v, c.actor, cancel)
+		}
 		ctx = context.WithValue(With(ctx, c.actor), browserKey{}, c.who)
 		r = r.WithContext(ctx)
 		if !signed { // its body was read for its signature
@@ -217,20 +218,19 @@ var ErrSignedOut = errors.New("signed out, revoked or expired")
 // watchEvery is how often the credential of a long request is checked again.
 const watchEvery = 500 * time.Millisecond
 
-// watch ends a request whose credential ends meanwhile: streams of events take long.
-func watch(ctx context.Context, c credential, cancel context.CancelCauseFunc) {
-	if c.recheck == nil {
-		return
-	}
+// watch ends a request whose credential ends meanwhile, or gets other roles: streams of events take long.
+func (g *Guard) watch(r *http.Request, v visit, who Actor, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-r.Context().Done():
 			return
 		case <-ticker.C:
 		}
-		if err := c.recheck(); errors.Is(err, errNoCredential) || errors.Is(err, errInvalid) {
+		now, err := g.find(r, v)
+		same := reflect.DeepEqual(now.actor.Roles, who.Roles) && slices.Equal(now.actor.Groups, who.Groups)
+		if errors.Is(err, errNoCredential) || errors.Is(err, errInvalid) || err == nil && !same {
 			cancel(ErrSignedOut)
 			return
 		}

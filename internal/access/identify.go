@@ -6,8 +6,6 @@ import (
 	"math"
 	"mime"
 	"net/http"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +19,6 @@ type credential struct {
 	// browser reports whether it is the cookie of a signed-in browser, and who is the browser then.
 	browser bool
 	who     state.Browser
-	// recheck finds it again; nil: it cannot end before its request.
-	recheck func() error
 }
 
 // The errors of authentication: no credential, an invalid one, too many requests, or a cross-site
@@ -53,14 +49,11 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if id == "" {
 		return credential{}, errNoCredential
 	}
-	who, err := g.browsers.find(r.Context(), id)
-	return credential{actor: g.actor(who, v), browser: true, who: who, recheck: func() error {
-		now, err := g.browsers.find(r.Context(), id)
-		if err == nil && (!reflect.DeepEqual(now.Roles, who.Roles) || !slices.Equal(now.Groups, who.Groups)) {
-			err = errNoCredential // a stream begins again with other roles
-		}
-		return err
-	}}, err
+	who, err := g.options.DB.UseBrowser(r.Context(), hashOf(id), browserIdle, browserSeen)
+	if errors.Is(err, state.ErrNotFound) { // it is unknown, or has expired
+		err = errNoCredential
+	}
+	return credential{actor: g.actor(who, v), browser: true, who: who}, err
 }
 
 // identifyToken returns who sends a request with Authorization headers.
@@ -69,8 +62,7 @@ func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (cre
 	if len(given) != 1 || !strings.EqualFold(scheme, "bearer") {
 		return credential{}, errInvalid
 	}
-	secret = strings.TrimSpace(secret)
-	token, err := g.tokens.find(ctx, secret)
+	token, err := g.tokens.find(ctx, strings.TrimSpace(secret))
 	actor := Actor{
 		Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client,
 		Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly,
@@ -78,13 +70,7 @@ func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (cre
 	if token.Agent {
 		actor.Via = ViaAgent
 	}
-	return credential{actor: actor, recheck: func() error {
-		now, err := g.tokens.find(ctx, secret)
-		if err == nil && (!reflect.DeepEqual(now.Roles, token.Roles) || !slices.Equal(now.Groups, token.Groups)) {
-			err = errInvalid // a stream begins again with other roles
-		}
-		return err
-	}}, err
+	return credential{actor: actor}, err
 }
 
 // The bounds of calls whose senders are not known yet, because their bodies have to be read first: how

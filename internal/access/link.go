@@ -65,7 +65,7 @@ func NewLink(ctx context.Context, db *state.DB, audit *Audit, host, user, as str
 		}
 	}
 	if address != "" {
-		return links{db, audit}.create(ctx, address, state.Link{Owner: user, Name: as, Roles: roles})
+		return createLink(ctx, db, audit, address, state.Link{Owner: user, Name: as, Roles: roles})
 	}
 	elsewhere, err := servedOn(ctx, db, "")
 	if err != nil || elsewhere == "" {
@@ -74,13 +74,9 @@ func NewLink(ctx context.Context, db *state.DB, audit *Audit, host, user, as str
 	return "", fmt.Errorf("no server of this store runs on host %s; create the link on the host of %s", host, elsewhere)
 }
 
-// links are the one-time links, each under the hash of its code. Only who can write the database can make one.
-type links struct {
-	db    *state.DB
-	audit *Audit
-}
-
-func (l links) create(ctx context.Context, base string, link state.Link) (string, error) {
+// createLink makes a one-time link, which the database has under the hash of its code. Only who can write the database can
+// make one.
+func createLink(ctx context.Context, db *state.DB, audit *Audit, base string, link state.Link) (string, error) {
 	code := newSecret()
 	link.Hash, link.ID = hashOf(code), newID()
 	event := Event{Action: "link.create", Subject: link.ID}
@@ -89,8 +85,8 @@ func (l links) create(ctx context.Context, base string, link state.Link) (string
 	} else {
 		event.Detail = link.Name + ": " + grants(link.Roles, nil)
 	}
-	err := l.audit.do(With(ctx, Local(link.Owner)), event, func(ctx context.Context) error {
-		return l.db.AddLink(ctx, link, linkLifetime)
+	err := audit.do(With(ctx, Local(link.Owner)), event, func(ctx context.Context) error {
+		return db.AddLink(ctx, link, linkLifetime)
 	})
 	if err != nil {
 		return "", fmt.Errorf("create a one-time link: %w", err)

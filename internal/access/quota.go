@@ -1,10 +1,9 @@
 package access
 
 import (
-	"cmp"
 	"hash/maphash"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -35,11 +34,7 @@ func (q *quota) take(key string) (ok bool, after time.Duration) {
 		limiter = known
 		q.keys.Get(key) // it was seen now
 	}
-	return allow(limiter, q.now())
-}
-
-// allow takes one of a limiter, or says after what time there is one.
-func allow(limiter *rate.Limiter, now time.Time) (ok bool, after time.Duration) {
+	now := q.now()
 	if limiter.AllowN(now, 1) {
 		return true, 0
 	}
@@ -54,35 +49,28 @@ func (q *quota) giveBack(key string) {
 	}
 }
 
-// nameQuota is a quota for keys that anybody can make up: none is dropped for others. The few whose hashes are alike share
-// theirs, and nobody can foresee which.
+// nameQuota is a quota for keys that anybody can make up: none is dropped for others, because there are no more keys than places.
+// The few whose hashes are alike share theirs, and nobody can foresee which.
 type nameQuota struct {
-	limiters [1 << 16]atomic.Pointer[rate.Limiter]
-	seed     maphash.Seed
-	every    rate.Limit
-	burst    int
-	now      func() time.Time
+	quota *quota
+	seed  maphash.Seed
 }
 
 func newNameQuota(burst int, every time.Duration, now func() time.Time) *nameQuota {
-	return &nameQuota{seed: maphash.MakeSeed(), every: rate.Every(every), burst: burst, now: now}
+	return &nameQuota{newQuota(1<<16, burst, every, now), maphash.MakeSeed()}
 }
 
-func (q *nameQuota) of(key string) *atomic.Pointer[rate.Limiter] {
-	return &q.limiters[maphash.String(q.seed, key)%uint64(len(q.limiters))]
+func (q *nameQuota) key(name string) string {
+	return strconv.Itoa(int(uint16(maphash.String(q.seed, name)))) //nolint:gosec // a part of the hash is enough
 }
 
-// take reports whether a key may do it now, and otherwise after what time it may.
-func (q *nameQuota) take(key string) (ok bool, after time.Duration) {
-	place, limiter := q.of(key), rate.NewLimiter(q.every, q.burst)
-	if !place.CompareAndSwap(nil, limiter) {
-		limiter = cmp.Or(place.Load(), limiter)
-	}
-	return allow(limiter, q.now())
+// take is that of a [quota].
+func (q *nameQuota) take(name string) (ok bool, after time.Duration) {
+	return q.quota.take(q.key(name))
 }
 
-// forget lets a key begin anew.
-func (q *nameQuota) forget(key string) { q.of(key).Store(nil) }
+// forget lets a name begin anew.
+func (q *nameQuota) forget(name string) { q.quota.keys.Remove(q.key(name)) }
 
 // InFlight counts what is in flight, of each key and in all.
 type InFlight struct {

@@ -172,7 +172,9 @@ func (g *Guard) begin(w http.ResponseWriter, r *http.Request, v visit, who state
 		Event{Action: "login", Outcome: Done, Detail: by}); err != nil {
 		return err
 	}
-	id, err := g.browsers.create(r.Context(), who, proof, lifetime, v.cookie(r, ""))
+	id := newSecret() // the database has its hash only, and signs nobody in
+	who.Hash = hashOf(id)
+	err := g.options.DB.AddBrowser(r.Context(), who, proof, hashOf(v.cookie(r, "")), lifetime, browserIdle, maxBrowsers)
 	if err == nil {
 		v.setCookie(w, id, lifetime)
 	}
@@ -188,7 +190,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	c, err := g.identify(r, v)
 	if err == nil && c.browser {
-		if err = g.browsers.remove(r.Context(), v.cookie(r, "")); err == nil {
+		if err = g.options.DB.RemoveBrowser(r.Context(), hashOf(v.cookie(r, ""))); err == nil {
 			_ = g.options.Audit.Record(With(r.Context(), c.actor), Event{Action: "logout", Outcome: Done})
 		}
 	}
