@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -60,20 +58,9 @@ func (d describing) DescribeWorkflowExecution(_ context.Context, in *workflowser
 	return nil, serviceerror.NewNotFound("no such workflow")
 }
 
-// plain is a Temporal without search attributes.
-type plain struct {
-	operatorservice.OperatorServiceClient
-}
-
-func (plain) ListSearchAttributes(context.Context, *operatorservice.ListSearchAttributesRequest, ...grpc.CallOption,
-) (*operatorservice.ListSearchAttributesResponse, error) {
-	return nil, errors.New("none")
-}
-
 func (s *sessionsOnly) WorkflowService() workflowservice.WorkflowServiceClient {
 	return describing{of: s}
 }
-func (s *sessionsOnly) OperatorService() operatorservice.OperatorServiceClient { return plain{} }
 
 func (s *sessionsOnly) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, _ ...any,
 ) (client.WorkflowRun, error) {

@@ -56,12 +56,16 @@ type Started struct {
 	Session, RunID string
 }
 
-// Check rejects a session whose id is taken, with a [*TakenError], or whose team no worker can
-// serve, with a [*RefusedError], before anything is stored.
+// Check rejects a session whose id the store has, with a [*TakenError], or whose team no worker can
+// serve, with a [*RefusedError], before anything is stored. Start rejects one whose id Temporal has.
 func (l *Launcher) Check(ctx context.Context, s Session) error {
 	if !s.resumes() {
-		if err := l.checkFree(ctx, s.ID); err != nil {
+		known, err := l.Store.State.HasSession(ctx, session.Key{Namespace: l.Conn.Namespace, Session: s.ID})
+		switch {
+		case err != nil:
 			return err
+		case known:
+			return &TakenError{s.ID, "the store in " + l.Store.Dir()}
 		}
 	}
 	_, err := l.agents(ctx, s.Team)
@@ -81,23 +85,6 @@ func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.Off
 	return agents, nil
 }
 
-// checkFree rejects a session id that exists in Temporal or the store.
-func (l *Launcher) checkFree(ctx context.Context, id string) error {
-	_, err := l.watcher(id).Describe(ctx)
-	_, other := errors.AsType[*sessionstatus.OtherWorkflowError](err)
-	switch {
-	case err == nil, other:
-		return &TakenError{id, "Temporal"}
-	case !errors.Is(err, sessionstatus.ErrUnknown):
-		return err
-	}
-	known, err := l.Store.State.HasSession(ctx, session.Key{Namespace: l.Conn.Namespace, Session: id})
-	if known {
-		return &TakenError{id, "the store in " + l.Store.Dir()}
-	}
-	return err
-}
-
 func (l *Launcher) watcher(id string) *sessionstatus.Watcher {
 	return &sessionstatus.Watcher{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
 }
@@ -111,8 +98,8 @@ func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
 	}
 	options := l.options(ctx, s)
 	run, err := l.Conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
-	if _, invalid := errors.AsType[*serviceerror.InvalidArgument](err); invalid && options.TypedSearchAttributes.Size() > 0 {
-		// A server takes some seconds to accept attributes that were just added.
+	if _, invalid := errors.AsType[*serviceerror.InvalidArgument](err); invalid {
+		// The namespace may not have the search attributes, or its server not accept them yet.
 		options.TypedSearchAttributes = temporal.SearchAttributes{}
 		run, err = l.Conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
 	}

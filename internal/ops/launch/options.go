@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/entityworkflow"
-	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -51,11 +50,8 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 	if s.resumes() {
 		o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 	}
-	attributes := temporalutil.NewSearchAttributes(l.Conn, l.Conn.Namespace, l.Now, workflows.SearchAttributes()...)
-	if missing, err := attributes.Missing(ctx); err == nil && len(missing) == 0 {
-		o.TypedSearchAttributes = temporal.NewSearchAttributes(
-			workflows.AttributeTeam.ValueSet(s.Team.Name), workflows.AttributeStatus.ValueSet(string(session.Admitted)))
-	}
+	o.TypedSearchAttributes = temporal.NewSearchAttributes(
+		workflows.AttributeTeam.ValueSet(s.Team.Name), workflows.AttributeStatus.ValueSet(string(session.Admitted)))
 	return o
 }
 
