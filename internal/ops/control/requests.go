@@ -143,8 +143,7 @@ func (r Requests) Inbox(ctx context.Context, f InboxFilter) (Inbox, error) {
 // inThisStore are the open requests of the store's sessions, of which Temporal, if it can be reached, confirms
 // that they run. `checkpoints verify` reports sessions that cannot be read.
 func (r Requests) inThisStore(ctx context.Context, running []ListedSession) ([]InboxEntry, error) {
-	states := slices.DeleteFunc(States(), session.State.Closed)
-	known, err := r.Store.State.Sessions(ctx, state.Filter{Namespace: r.Namespace, Status: states})
+	known, err := r.Store.State.Sessions(ctx, state.Filter{Namespace: r.Namespace, Status: session.OpenStates})
 	if err != nil {
 		return nil, err
 	}

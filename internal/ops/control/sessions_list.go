@@ -62,10 +62,7 @@ type ListedSession struct {
 
 // States are those that a session can be listed in.
 func States() []session.State {
-	return []session.State{
-		session.Admitted, session.Running, session.WaitingForBreaker, session.HelpIsNeeded, session.AwaitingApproval,
-		session.Completed, session.Failed, session.WasCancelled,
-	}
+	return slices.Concat(session.OpenStates, []session.State{session.Completed, session.Failed, session.WasCancelled})
 }
 
 // SessionFilter selects the listed sessions. They are sorted newest first.

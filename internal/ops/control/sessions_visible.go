@@ -8,7 +8,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
@@ -75,26 +74,16 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) ListedSession {
 	l.Status = sessionstatus.ClosedState(info.GetStatus())
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		l.Status = session.Running
-		if s := attribute[string](info, workflows.AttributeStatus.GetName()); s != "" && !session.State(s).Closed() {
+		if s := sessionstatus.Attribute[string](info, workflows.AttributeStatus.GetName()); s != "" && !session.State(s).Closed() {
 			l.Status = session.State(s)
 		}
-		l.Phases = append(l.Phases, attribute[[]string](info, workflows.AttributePhase.GetName())...)
+		l.Phases = append(l.Phases, sessionstatus.Attribute[[]string](info, workflows.AttributePhase.GetName())...)
 	}
-	l.failing = len(attribute[[]string](info, sessionstatus.ProblemsAttribute)) > 0
-	if n := attribute[int64](info, workflows.AttributeTokens.GetName()); n > 0 {
+	l.failing = len(sessionstatus.Attribute[[]string](info, sessionstatus.ProblemsAttribute)) > 0
+	if n := sessionstatus.Attribute[int64](info, workflows.AttributeTokens.GetName()); n > 0 {
 		l.Tokens = n
 	}
 	return l
-}
-
-// attribute reads a search attribute; its zero task queue.
-func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
-	var value, none T
-	payload, ok := info.GetSearchAttributes().GetIndexedFields()[name]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
-		return none
-	}
-	return value
 }
 
 // join adds the store's sessions (store is its id) to Temporal's. For a session in both, Temporal's state decides

@@ -3,6 +3,7 @@ package sessionstatus
 import (
 	"errors"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
@@ -14,9 +15,17 @@ import (
 
 // Memo reads a value from the memo of a session, or of a listed one; zero if it is missing.
 func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
+	return valueOf[T](info.GetMemo().GetFields()[key])
+}
+
+// Attribute reads a search attribute of a session, or of a listed one; zero if it is missing.
+func Attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
+	return valueOf[T](info.GetSearchAttributes().GetIndexedFields()[name])
+}
+
+func valueOf[T any](payload *commonpb.Payload) T {
 	var value, none T
-	payload, ok := info.GetMemo().GetFields()[key]
-	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
+	if payload == nil || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
 		return none
 	}
 	return value
