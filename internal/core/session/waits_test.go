@@ -40,16 +40,3 @@ func TestWaitsAreNoPartOfATime(t *testing.T) {
 		require.Equal(t, 41*time.Minute+time.Second, time.Duration(over.Load()), "an earlier wait counts once")
 	})
 }
-
-func TestWithoutWaitsATimerIsLikeAnyOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var over atomic.Bool
-		var none *session.PausedTime
-		defer none.AfterFunc(time.Minute, func() { over.Store(true) }).Stop()
-		none.Begin()()
-		time.Sleep(time.Minute + time.Second)
-		synctest.Wait()
-		require.True(t, over.Load())
-	})
-}

@@ -3,7 +3,6 @@ package deliver_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -261,49 +260,6 @@ func TestAQuestionGetsAnAnswer(t *testing.T) {
 	require.Empty(t, b.pull().ResolvedThreads)
 }
 
-// Whatever reply is lost, the effect happens once.
-func TestALostReplyIsNoSecondEffect(t *testing.T) {
-	t.Parallel()
-	for name, lost := range map[string]string{
-		"opened": "POST /repos/acme/shop/pulls", "commented": "POST /repos/acme/shop/issues/1/comments",
-		"merged": "PUT /repos/acme/shop/pulls/1/merge",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, fixing(spec.MergeAuto))
-			b.github.FailOnce(lost, githubtest.Fault{Lost: true})
-			merged := false
-			for range 20 {
-				out, failure := b.tries()
-				switch {
-				case failure == nil && len(out.SendsBack) > 0:
-					b.does(b.order.Pass+1, "done", map[string]string{
-						"main.go": "package main\n", "README": "a shop\n",
-						"a.go": "package main\n",
-					})
-				case failure == nil:
-					merged = true
-				default:
-					require.Contains(t, []failures.Category{failures.Pending, failures.APIError}, failure.Category, "%v", failure)
-				}
-				if merged {
-					break
-				}
-				if len(b.repo.Pulls()) == 1 && len(b.pull().Comments) == 0 {
-					b.repo.Comment(1, "ben", "OWNER", "@maestro rename it")
-				}
-				if b.head() != "" {
-					b.repo.SetCheck(b.head(), "test", "success", "")
-				}
-				b.passes(2 * time.Minute)
-			}
-			require.True(t, merged)
-			require.Len(t, b.repo.Pulls(), 1)
-			require.Equal(t, 1, strings.Count(fmt.Sprint(b.pull().Comments), "Done in"))
-		})
-	}
-}
-
 // What people do to a pull request has one end each.
 func TestWhatPeopleDo(t *testing.T) {
 	t.Parallel()
@@ -441,33 +397,6 @@ func TestWhatPeopleDo(t *testing.T) {
 		_, failure := b.tries()
 		require.Equal(t, failures.InvalidRequest, failure.Category)
 		require.Contains(t, failure.Message, "archived")
-	})
-	t.Run("it is renamed", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeAuto))
-		ready(b)
-		b.repo.Rename("acme/store")
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
-	})
-	t.Run("the token has expired", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeAuto))
-		ready(b)
-		b.github.Accept("another")
-		_, failure := b.tries()
-		require.Equal(t, failures.Auth, failure.Category)
-		require.NotContains(t, failure.Message, githubtest.Token)
-	})
-	t.Run("the host limits the rate", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeAuto))
-		ready(b)
-		b.github.FailOnce("GET /repos/acme/shop", githubtest.SecondaryLimit(90*time.Second))
-		_, failure := b.tries()
-		require.Equal(t, failures.RateLimited, failure.Category)
-		require.GreaterOrEqual(t, failure.RetryAfter.Std(), 80*time.Second)
 	})
 }
 
