@@ -31,7 +31,9 @@ func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment, turned ac
 // whatever its duration. It returns the lease of the probe, if the round is to be one.
 // When the team's patience is over, people are notified; errPatienceOver means that the
 // round must fail then.
-func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (session.BreakerPermit, error) {
+func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment,
+	turned activities.BreakerStop,
+) (session.BreakerPermit, error) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	a.awaits = &turned.Wait

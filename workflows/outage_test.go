@@ -94,7 +94,9 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 		if in.Outage == activities.OutageOver {
 			return session.RoundResult{}, failedRound(failures.APIError, "away")
 		}
-		return session.RoundResult{}, turnedAway(activities.BreakerStop{PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{}})
+		return session.RoundResult{}, turnedAway(activities.BreakerStop{
+			PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{},
+		})
 	}
 	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}),
 		func(env *testsuite.TestWorkflowEnvironment) { s.began = env.Now() })

@@ -116,7 +116,7 @@ func (c *usageCommand) run(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	case c.output == outputCSV:
-		return c.doc.Usage.WriteCSV(c.stdout)
+		return c.doc.WriteCSV(c.stdout)
 	}
 	return c.result(c.doc, c.write)
 }
