@@ -195,8 +195,8 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f *failures.Failure) 
 	return after
 }
 
-// send reports while the round works, also after the end of the context, and returns the breaker after it; nil: the database could
-// not be used in time.
+// send reports while the round works, also after the end of the context, and returns the breaker after it; nil: the database
+// could not be used in time.
 func (b *agentBreaker) send(ctx context.Context, report session.BreakerReport) *session.BreakerStatus {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), breakerLimit)
 	defer cancel()

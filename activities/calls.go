@@ -106,8 +106,8 @@ func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.C
 	err = s.retry(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		call, err := s.round.State.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), int64(s.round.rows.opened.Order.AnswersFrom), string(request),
-			s.received)
+		call, err := s.round.State.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...),
+			int64(s.round.rows.opened.Order.AnswersFrom), string(request), s.received)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			return nil
@@ -296,7 +296,8 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 			c.plan.OnWait()
 		}
 		waited = true
-		s.round.exec.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope())))
+		s.round.exec.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight",
+			budget.Label(verdict.Refused.Scope())))
 		if err := s.sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -311,8 +312,9 @@ func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err e
 	c.estimated = estimated
 	call := state.NewCall{
 		ID: c.id, CallKey: state.CallKey{AttemptKey: c.attempt, Call: state.NextCall}, Fence: s.round.rows.opened.Fence,
-		Team: s.round.session.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model, Request: string(c.plan.Request),
-		Want: c.plan.Want, Least: c.plan.Least, Free: s.round.in.Free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
+		Team: s.round.session.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model,
+		Request: string(c.plan.Request), Want: c.plan.Want, Least: c.plan.Least,
+		Free: s.round.in.Free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
 	}
 	if c.plan.Whole {
 		call.Call = 0

@@ -129,7 +129,9 @@ func TestTripAndResetByHand(t *testing.T) {
 	t.Parallel()
 	a, b, _ := processes(t)
 	for range 2 { // a repetition changes nothing
-		tripped, err := a.Set(t.Context(), "t1", "coder", breaker.TripRequest{By: "ann", Why: "maintenance", For: textfmt.Duration(time.Hour)})
+		tripped, err := a.Set(t.Context(), "t1", "coder", breaker.TripRequest{
+			By: "ann", Why: "maintenance", For: textfmt.Duration(time.Hour),
+		})
 		require.NoError(t, err)
 		require.Equal(t, session.BreakerIsOpen, tripped.State)
 		require.Equal(t, "maintenance", tripped.Forced.Why)

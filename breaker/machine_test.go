@@ -301,7 +301,9 @@ func frozen(s session.BreakerStatus) [8]any {
 }
 
 // hold checks what is true of every application of an event.
-func hold(t *testing.T, set spec.Breaker, before, after session.BreakerStatus, e breaker.Event, effect breaker.Effect, now time.Time) {
+func hold(t *testing.T, set spec.Breaker, before, after session.BreakerStatus, e breaker.Event, effect breaker.Effect,
+	now time.Time,
+) {
 	t.Helper()
 	bad := func(what string) {
 		t.Fatalf("%s: %+v with %T%+v (%s) becomes %+v", what, before, e, e, effect, after)

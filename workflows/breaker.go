@@ -15,7 +15,9 @@ import (
 // afterRefusal decides how a round continues that its breaker has refused: with the
 // agent's fallback if that is permitted, otherwise it waits. It returns the lease of
 // the probe, if the round is to be one.
-func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (session.BreakerPermit, error) {
+func (s *sessionRun) afterRefusal(ctx workflow.Context, a *assignment,
+	turned activities.BreakerStop,
+) (session.BreakerPermit, error) {
 	other := s.fallbackOf(a)
 	if a.Substitute == "" && other != "" && s.Team.Personas[a.Persona].Fallback {
 		a.Substitute, a.Refused = other, &turned

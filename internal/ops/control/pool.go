@@ -93,7 +93,9 @@ func (p Pool) Reset(ctx context.Context, name string, r Reset) (workerpool.Break
 }
 
 // setBreaker changes a breaker. A repetition with the same id changes nothing.
-func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, e breaker.Event) (changed workerpool.Breaker, err error) {
+func (p Pool) setBreaker(ctx context.Context, name string, event access.Event,
+	e breaker.Event,
+) (changed workerpool.Breaker, err error) {
 	id := cmp.Or(changeID(ctx, event), rand.Text())
 	err = p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
 		if changed, err = p.Breaker(ctx, name); err != nil {

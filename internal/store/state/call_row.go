@@ -122,14 +122,14 @@ func (t *Tx) writeCall(c Call) error {
 // figure is a column of totals, and what a call adds to it.
 type figure struct{ name, ofCall string }
 
-// figures are those in the order of the fields of a Cost, and the tokens that budgets count.
+// figures are those of a [Spending], in the order of its fields and of those of its Usage, and the tokens that budgets count.
 var figures = []figure{
 	{"calls", "case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 else 0 end"},
 	{"input_tokens", "input_tokens"},
 	{"output_tokens", "output_tokens"},
-	{"reasoning_tokens", "reasoning_tokens"},
 	{"cache_read_tokens", "cache_read_tokens"},
 	{"cache_write_tokens", "cache_write_tokens"},
+	{"reasoning_tokens", "reasoning_tokens"},
 	{"cache_write_1h_tokens", "cache_write_1h_tokens"},
 	{"web_searches", "web_searches"},
 	{"nano_usd", "nano_usd"},

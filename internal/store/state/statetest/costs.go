@@ -69,6 +69,23 @@ func answersAreReceivedOnce(t *testing.T, b *bench) {
 	require.ErrorIs(t, err, state.ErrNotFound, "a third equal request pays")
 }
 
+// costsKeepTheKindsOfTokens in the sums over calls and in the totals.
+func costsKeepTheKindsOfTokens(t *testing.T, b *bench) {
+	b.admit(t, "s", "r")
+	used := cost.Usage{
+		InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, ReasoningTokens: 1, CacheWrite1hTokens: 2,
+		WebSearches: 7, CostUSD: 8,
+	}
+	n := b.begin(t, b.call(dev("s"), 1, 40))
+	require.NoError(t, b.End(t.Context(), n.ID, state.CallEnd{State: state.CallAnswered, Answer: "a", Usage: used}))
+	for _, by := range []string{"phase", "day"} {
+		sums, err := b.Usage(t.Context(), []string{by}, "", state.Filter{Namespace: sessionOf("s").Namespace})
+		require.NoError(t, err)
+		require.Len(t, sums, 1)
+		require.Equal(t, state.Spending{Calls: 1, Usage: used, Tokens: used.Tokens()}, sums[0].Spending, by)
+	}
+}
+
 // costsAddUp compares the sums by every key with each other, and with the budget.
 func costsAddUp(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 1000), capOf(session.BudgetOfDay, team, 1000))

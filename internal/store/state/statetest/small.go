@@ -57,10 +57,11 @@ func breakersAreChanged(t *testing.T, b *bench) {
 	atOnce(20, func(int) { assert.NoError(t, b.ChangeBreaker(t.Context(), "coder", "", count)) })
 	require.NoError(t, b.ChangeBreaker(t.Context(), "coder", "id", count))
 	require.ErrorIs(t, b.ChangeBreaker(t.Context(), "coder", "id", count), state.ErrRepeated)
-	require.NoError(t, b.ChangeBreaker(t.Context(), "coder", "other", func(before session.BreakerStatus, _ time.Time) (session.BreakerStatus, bool) {
+	unchanged := func(before session.BreakerStatus, _ time.Time) (session.BreakerStatus, bool) {
 		before.Failures = 100
 		return before, false
-	}))
+	}
+	require.NoError(t, b.ChangeBreaker(t.Context(), "coder", "other", unchanged))
 	all, err := b.Breakers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)

@@ -42,6 +42,7 @@ var cases = map[string]func(*testing.T, *bench){
 	"a raise adds to one budget, once":                         raisesAdd,
 	"a stored answer is found in the attempts that may use it": answersAreFound,
 	"an answer is received once":                               answersAreReceivedOnce,
+	"costs keep the kinds of tokens":                           costsKeepTheKindsOfTokens,
 	"costs add up by every key":                                costsAddUp,
 	"a cost that is not stated is guessed":                     unstatedCostsAreGuessed,
 	"thresholds warn once":                                     thresholdsWarnOnce,
