@@ -126,7 +126,7 @@ func TestWhatCannotBeImportedIsSaid(t *testing.T) {
 		{"neither an archive", []string{junk}},
 		{"neither an archive", []string{list}},
 		{"neither an archive", []string{unrelated, "--team", teamFile}},
-		{cut + ": line 1: unexpected end of the document", []string{cut, "--team", teamFile}},
+		{cut + ": line 1: unexpected end of JSON input", []string{cut, "--team", teamFile}},
 		{archive + ": it is no archive", []string{archive}},
 		{"which includes its team", []string{archive, "--team", teamFile}},
 		{"give the team that continues it with --team", []string{hiveSample(t)}},

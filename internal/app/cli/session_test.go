@@ -70,7 +70,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	t.Run("taken", func(t *testing.T) {
 		got := d.run("run", teamFile, "Again.", "--session", "s-1")
 		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store in `+d.state)
+		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store; `)
 	})
 	t.Run("watched again", func(t *testing.T) {
 		require.Contains(t, d.must(0, "watch", "s-1"), "session s-1 of team pair: completed")
@@ -90,7 +90,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 		require.Contains(t, other.must(0, "list"), "completed (store only)")
 		got = other.run("run", teamFile, "Again.", "--session", "s-1")
 		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store in `+d.state)
+		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store; `)
 	})
 	t.Run("completion", func(t *testing.T) {
 		require.Contains(t, d.must(0, "__complete", "status", ""), "s-1\tcompleted, team pair")

@@ -116,6 +116,7 @@ func (c *usageCommand) run(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	case c.output == outputCSV:
+		c.doc.Usage.By = c.doc.By // a server does not send it
 		return c.doc.WriteCSV(c.stdout)
 	}
 	return c.result(c.doc, c.write)

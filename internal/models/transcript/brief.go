@@ -81,3 +81,9 @@ func InBrief(text string) string {
 	}
 	return strings.Join(shown, "\n") + "\n"
 }
+
+// Belongs reports whether a line belongs to the item above it. Spaces before and after it
+// do not matter.
+func Belongs(line string) bool {
+	return strings.HasPrefix(strings.TrimLeft(line, " "), strings.TrimSpace(bar))
+}

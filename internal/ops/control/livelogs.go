@@ -19,6 +19,8 @@ const (
 	maxLive = 256 << 10
 	// maxLine limits a line of progress, in bytes.
 	maxLine = 4 << 10
+	// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
+	clockSlack = 2 * time.Second
 )
 
 // LiveLogs are the directories on this host in which agents of a store's workers work.
@@ -68,13 +70,15 @@ func (d LiveLogs) open(key session.Key, id spec.AssignmentID) (newest *os.File, 
 	return newest, nil
 }
 
-// linesOf reads complete lines from an offset of a file; from its beginning if it is shorter.
+// linesOf reads complete lines from an offset of a file.
 func linesOf(f *os.File, after int64) (from int64, text string, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, "", err
 	}
-	if from = after; after > info.Size() {
+	if from = after; after < 0 {
+		from = max(info.Size()+after, 0)
+	} else if after > info.Size() {
 		from = 0
 	}
 	data := make([]byte, maxLive)
@@ -83,6 +87,10 @@ func linesOf(f *os.File, after int64) (from int64, text string, err error) {
 		return from, "", err
 	}
 	data = data[:n]
+	if after < 0 && from > 0 { // the rest of a line
+		cut := bytes.IndexByte(data, '\n') + 1
+		data, from = data[cut:], from+int64(cut)
+	}
 	if end := bytes.LastIndexByte(data, '\n'); end >= 0 || n < maxLive {
 		data = data[:end+1]
 	}

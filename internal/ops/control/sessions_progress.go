@@ -1,11 +1,15 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/models/transcript"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 )
 
@@ -64,6 +68,7 @@ func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, err
 	if err != nil || s.Store == nil {
 		return p, err
 	}
+	s.addOutput(ctx, &p.Session)
 	records, _ := s.Store.State.Records(ctx, s.key(sessionID))
 	for _, record := range records {
 		if as := p.Session.Assignment(record.Assignment); as != nil && as.Status != session.Pending {
@@ -89,4 +94,40 @@ func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, err
 		}
 	}
 	return p, nil
+}
+
+// maxHeadline limits the end of a live log in which its newest line is searched, in bytes.
+const maxHeadline = 16 << 10
+
+// addOutput sets the progress of attempts at work on this host to the newest line of their output:
+// heartbeats deliver it some seconds later.
+func (s Sessions) addOutput(ctx context.Context, v *sessionstatus.Session) {
+	if len(v.Live) == 0 {
+		return
+	}
+	logs := s.LiveLogs(ctx)
+	for id, at := range v.Live {
+		as := v.Assignment(id)
+		f, err := logs.open(s.key(v.Session), id)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err == nil && as != nil && info.ModTime().After(at.Since.Add(-clockSlack)) { // not the previous attempt's
+			if _, text, err := linesOf(f, -maxHeadline); err == nil {
+				as.Progress = cmp.Or(headline(text), as.Progress)
+			}
+		}
+		_ = f.Close() // only read
+	}
+}
+
+// headline is the newest line of an output that is understandable alone.
+func headline(text string) string {
+	for _, line := range slices.Backward(strings.Split(text, "\n")) {
+		if line = safetext.Line(line); line != "" && !transcript.Belongs(line) {
+			return strings.TrimPrefix(line, "-- ")
+		}
+	}
+	return ""
 }

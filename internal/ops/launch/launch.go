@@ -65,7 +65,7 @@ func (l *Launcher) Check(ctx context.Context, s Session) error {
 		case err != nil:
 			return err
 		case known:
-			return &TakenError{s.ID, "the store in " + l.Store.Dir()}
+			return &TakenError{s.ID, "the store"}
 		}
 	}
 	_, err := l.agents(ctx, s.Team)
