@@ -4,9 +4,9 @@
 //	launch        starts, resumes and forks sessions
 //	sessionstatus reads the status of a session from rows and from its workflow
 //	apply         writes a result into a repository
+//	deliver       opens a pull request for a result, and follows it until it is merged
 //	hook          calls of other systems that start sessions
-//	workerpool    workers and what they offer
-//	usage         sums of costs
+//	workerpool    workers and what they offer, and circuit breakers
 //
 // It imports the engine (workflows, activities, breaker) and the rooms below; faces and programs import it.
 // Start reading in control/requests.go: an answer of a person, until the session has it.

@@ -18,8 +18,8 @@ const (
 	blobsAtOnce = 1000
 	// useEvery is how old the time of a blob's last use may be: marks within it are not written.
 	useEvery = time.Hour
-	// MaxUpload is the time from the begin of an object's upload in which its rows can be added. Afterwards it may be removed.
-	MaxUpload = 12 * time.Hour
+	// UploadTime is the time from the begin of an object's upload in which its rows can be added. Afterwards it may be removed.
+	UploadTime = 12 * time.Hour
 )
 
 // ErrLate means that an object's upload has taken too long. Its blobs are put again, in another object.
@@ -113,7 +113,7 @@ func (d *DB) UseBlobs(ctx context.Context, digests []spec.Digest) (live map[spec
 func (d *DB) AddBlobs(ctx context.Context, began time.Time, blobs []Blob) error {
 	blobs = slices.SortedFunc(slices.Values(blobs), func(a, b Blob) int { return cmp.Compare(a.Digest, b.Digest) })
 	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		if now-began.UnixMicro() > MaxUpload.Microseconds() {
+		if now-began.UnixMicro() > UploadTime.Microseconds() {
 			return ErrLate
 		}
 		for some := range slices.Chunk(blobs, blobsAtOnce) {
@@ -165,7 +165,7 @@ func (d *DB) RemoveBlob(ctx context.Context, b Blob) error {
 }
 
 // UnusedObjects returns those of the objects that have no blob. It waits for transactions that add some: an object whose upload
-// began longer ago than [MaxUpload] stays unused.
+// began longer ago than [UploadTime] stays unused.
 func (d *DB) UnusedObjects(ctx context.Context, objects []string) (unused []string, err error) {
 	err = d.Write(ctx, func(t *Tx) error {
 		if err := t.lock("blobs"); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // objectGrace is the age from which on an object without a blob is removed: twice the time in which its rows can be added.
-const objectGrace = 2 * state.MaxUpload
+const objectGrace = 2 * state.UploadTime
 
 // SweepObjects removes objects that no row names: their uploads were not finished, or all their blobs were removed. Their age is
 // that in their names, by the clock of the database, which also refuses rows for an object that is too old. So neither the

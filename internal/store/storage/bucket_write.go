@@ -65,7 +65,7 @@ func (b *Bucket) store(ctx context.Context, all []source) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %d uploads took more than %s each", ErrUnavailable, tries, state.MaxUpload)
+	return fmt.Errorf("%w: %d uploads took more than %s each", ErrUnavailable, tries, state.UploadTime)
 }
 
 // bundlesOf divides blobs by the objects that they are stored in.

@@ -27,7 +27,7 @@ func blobsAreFound(t *testing.T, b *bench) {
 		rows = append(rows, state.Blob{Digest: digest, Size: at, Object: fmt.Sprint("o", i%3), Start: at, Kind: state.RootTree})
 		all = append(all, digest)
 	}
-	require.ErrorIs(t, b.AddBlobs(t.Context(), now.Add(-state.MaxUpload-time.Minute), rows), state.ErrLate)
+	require.ErrorIs(t, b.AddBlobs(t.Context(), now.Add(-state.UploadTime-time.Minute), rows), state.ErrLate)
 	live, _, err := b.UseBlobs(t.Context(), all)
 	require.NoError(t, err)
 	require.Empty(t, live)
