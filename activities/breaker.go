@@ -230,12 +230,8 @@ func (b *agentBreaker) reportEnd(ctx context.Context, f *failures.Failure) error
 
 // giveBack ends a probe without a result. If that fails, its lease expires.
 func (b *agentBreaker) giveBack(ctx context.Context) {
-	permit := b.rows.snapshot().Permit
-	if permit == nil || permit.Holder == "" {
-		return
-	}
-	if report := b.outcome(b.activity, permit, &failures.Failure{Category: failures.Cancelled}); report != nil {
-		b.send(ctx, *report)
+	if permit := b.rows.snapshot().Permit; b.port != nil && permit != nil && permit.Holder != "" {
+		b.send(ctx, permit.GiveBack(b.settings, b.clock()))
 	}
 }
 

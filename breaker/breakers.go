@@ -41,7 +41,7 @@ func (b *Breakers) Read(ctx context.Context, name string) (session.BreakerStatus
 func (b *Breakers) Report(ctx context.Context, r session.BreakerReport) (Answer, error) {
 	if r.Outcome == failures.CountsAsSuccess && r.Holder == "" {
 		s, err := b.Read(ctx, r.Breaker.Name)
-		if err != nil || s.State == session.BreakerIsOpen || s.Failures == 0 || s.Generation > r.Generation {
+		if _, effect := Apply(s, r, time.Time{}, 0); err != nil || effect == Ignored { // whatever the time is
 			return Answer{Ignored, s}, err
 		}
 	}
