@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -69,12 +70,17 @@ type changing struct {
 	activities.State
 	looks  int
 	change func()
+	// day replaces the day of the budgets, if it is set.
+	day string
 }
 
 func (c *changing) Budgets(ctx context.Context, a state.Assignment, team string) ([]budget.Budget, error) {
 	budgets, err := c.State.Budgets(ctx, a, team)
 	if c.looks++; c.looks == 1 {
 		c.change()
+	}
+	for i := range budgets {
+		budgets[i].Day = cmp.Or(c.day, budgets[i].Day)
 	}
 	return budgets, err
 }
@@ -83,20 +89,20 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		scope  string
-		change func(d *desk, call string, now *time.Time) error
+		change func(d *desk, c *changing, call string) error
 	}{
-		"midnight": {budget.DayScope, func(_ *desk, _ string, now *time.Time) error { *now = now.Add(24 * time.Hour); return nil }},
-		"a raise": {budget.DayScope, func(d *desk, _ string, _ *time.Time) error {
+		"midnight": {budget.DayScope, func(_ *desk, c *changing, _ string) error { c.day = "2100-01-01"; return nil }},
+		"a raise": {budget.DayScope, func(d *desk, _ *changing, _ string) error {
 			_, err := d.store.State.AddRaise(d.t.Context(), session.Key{}, budget.Raise{
 				ID: "1", Scope: budget.DayScope, Team: "t",
 				Added: cost.Amount{Tokens: 60},
 			}, "cli")
 			return err
 		}},
-		"a return": {budget.DayScope, func(d *desk, call string, _ *time.Time) error {
+		"a return": {budget.DayScope, func(d *desk, _ *changing, call string) error {
 			return d.store.State.End(d.t.Context(), call, state.CallEnd{State: state.CallFailed})
 		}},
-		"a write-off": {budget.SessionScope, func(d *desk, call string, _ *time.Time) error {
+		"a write-off": {budget.SessionScope, func(d *desk, _ *changing, call string) error {
 			return errors.Join(d.store.State.End(d.t.Context(), call, state.CallEnd{State: state.CallUnsettled}),
 				d.store.State.CloseCall(d.t.Context(), call, cost.Usage{}, "ann", ""))
 		}},
@@ -110,15 +116,15 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 				key.Session = "other"
 			}
 			call := d.beginIn(key, 100)
-			now := time.Now()
-			watched := &changing{State: d.db(), change: func() { require.NoError(t, c.change(d, call, &now)) }}
-			waits := &activities.BudgetWaits{State: watched, Clock: func() time.Time { return now }}
+			watched := &changing{State: d.db()}
+			watched.change = func() { require.NoError(t, c.change(d, watched, call)) }
+			waits := &activities.BudgetWaits{State: watched}
 			in := activities.AwaitBudgetInput{
 				AssignmentID: d.dev().AssignmentID, Scope: c.scope, Team: "t",
 				Least: cost.Amount{Tokens: 60},
 			}
 			if c.scope == budget.DayScope {
-				in.Date = budget.Date(now)
+				in.Date = d.day().Day
 			}
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestActivityEnvironment()

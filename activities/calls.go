@@ -195,17 +195,13 @@ func (s *spender) spentInAll() cost.Usage {
 
 // refuse records the budget that refuses a call, and returns the message.
 func (s *spender) refuse(ctx context.Context, b budget.Budget, least cost.Amount) string {
-	stop := BudgetStop{Scope: b.Scope(), Least: least}
+	stop := BudgetStop{Scope: b.Scope(), Date: b.Day, Least: least}
 	var calls budget.UnsettledCalls
-	day := budget.Date(s.round.Clock())
-	if b.Kind == session.BudgetOfDay {
-		stop.Date = day
-	}
 	if b.Unsettled != (cost.Amount{}) {
-		calls, _ = s.round.State.UnsettledOf(ctx, s.round.rows.of.Key, b, day) // else the text does not name them
+		calls, _ = s.round.State.UnsettledOf(ctx, s.round.rows.of.Key, b) // else the text does not name them
 	}
 	stop.Unsettled = calls.Calls > 0
-	stop.Message = budget.Refusal(b, least, day, calls)
+	stop.Message = budget.Refusal(b, least, calls)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusal = &stop

@@ -163,11 +163,11 @@ func sentBackSentence(in RoundInput) string {
 		}
 		return by + " rejected " + work + since
 	}
-	pass := ""
-	if 0 < back.Pass && back.Pass <= back.Of { // beyond that a person has decided so
-		pass = fmt.Sprintf(" (%d of %d)", back.Pass, back.Of)
+	times := ""
+	if 0 < back.Count && back.Count <= back.Of { // beyond that a person has decided so
+		times = fmt.Sprintf(" (%d of %d)", back.Count, back.Of)
 	}
-	return back.From.String() + " sent " + work + " back" + pass + since
+	return back.From.String() + " sent " + work + " back" + times + since
 }
 
 // reasons lists what the work was sent back for, a line each.

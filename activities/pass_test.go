@@ -138,7 +138,7 @@ func sentBack(t *testing.T) (*desk, activities.RoundInput) {
 	require.NoError(t, err)
 	rework := session.Rework{
 		To: "build", From: spec.AssignmentID{Phase: "test", Persona: "tester"},
-		Reasons: []string{"b.txt is missing", "a.txt is too short"}, Pass: 1, Of: 2, At: time.Now(), Open: []string{"build", "test"},
+		Reasons: []string{"b.txt is missing", "a.txt is too short"}, Count: 1, Of: 2, At: time.Now(), Open: []string{"build", "test"},
 	}
 	kept := rework
 	kept.Undone = []session.CheckpointAssignment{{

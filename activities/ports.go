@@ -147,7 +147,7 @@ type State interface {
 	Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error)
 	Budgets(ctx context.Context, a state.Assignment, team string) ([]budget.Budget, error)
 	Warn(ctx context.Context, a state.Assignment, team string, at []float64) ([]budget.Warning, []budget.Budget, error)
-	UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (budget.UnsettledCalls, error)
+	UnsettledOf(ctx context.Context, s session.Key, b budget.Budget) (budget.UnsettledCalls, error)
 	AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (raised *budget.Budget, err error)
 	Offers(ctx context.Context) ([]spec.Offer, error)
 }

@@ -16,14 +16,33 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-// The times of a wait for a breaker.
+// pollLeast and pollMost bound the time between two looks of a wait at its breaker or its budget.
 const (
-	// pollLeast and pollMost bound the time between two looks of a wait at its breaker or its budget.
 	pollLeast = 2 * time.Second
 	pollMost  = 5 * time.Second
-	// waitBeat is how often a wait reports to Temporal, about.
-	waitBeat = 10 * time.Second
 )
+
+// await looks until nothing is to be waited for. A look returns how long to wait before the next one, or zero. An error of a
+// look that is to be followed by another one is logged. The time that passes adds no events to the session's history. A
+// stopping worker hands the wait over.
+func await(ctx context.Context, progress func() string, look func() (wait time.Duration, err error)) error {
+	for {
+		activity.RecordHeartbeat(ctx, Heartbeat{Progress: progress()})
+		wait, err := look()
+		switch {
+		case wait == 0:
+			return err
+		case err != nil:
+			activity.GetLogger(ctx).Warn("what a session waits for cannot be read", "wait", progress(), "error", err)
+		}
+		if err := sleepUnlessStopped(ctx, wait); err != nil {
+			if ctx.Err() != nil {
+				err = temporal.NewCanceledError()
+			}
+			return err
+		}
+	}
+}
 
 // AwaitInput is for a wait until an assignment's round may try again.
 type AwaitInput struct {
@@ -50,32 +69,13 @@ type BreakerWaits struct {
 }
 
 // Await returns when the breaker is closed, or when it is half-open and this wait
-// has got a lease; the other waits continue. The duration of the wait adds no
-// events to the session's history. A stopping worker hands the wait over.
-func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, error) {
-	var beaten time.Time
-	for {
-		if now := bw.Clock(); now.Sub(beaten) >= waitBeat {
-			activity.RecordHeartbeat(ctx, Heartbeat{Progress: in.Wait.String()})
-			beaten = now
-		}
-		if ctx.Err() != nil {
-			return Awaited{}, temporal.NewCanceledError()
-		}
-		awaited, wait, err := bw.look(ctx, &in)
-		switch {
-		case err == nil && wait == 0, isApplicationError(err):
-			return awaited, err
-		case err != nil:
-			activity.GetLogger(ctx).Warn("a breaker that a session waits for cannot be read", "breaker", in.Breaker.Name, "error", err)
-		}
-		switch err := sleepUnlessStopped(ctx, wait); {
-		case ctx.Err() != nil:
-			return Awaited{}, temporal.NewCanceledError()
-		case err != nil:
-			return Awaited{}, err
-		}
-	}
+// has got a lease; the other waits continue.
+func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (out Awaited, err error) {
+	err = await(ctx, func() string { return in.Wait.String() }, func() (wait time.Duration, err error) {
+		out, wait, err = bw.look(ctx, &in)
+		return wait, err
+	})
+	return out, err
 }
 
 // look reads the breaker, and asks a half-open one for a lease. It returns how long to wait before the next look; zero: the wait
@@ -140,51 +140,30 @@ type AwaitBudgetInput struct {
 // BudgetWaits waits for budgets on behalf of sessions.
 type BudgetWaits struct {
 	State State
-	Clock Clock
 	// Random spreads the polls.
 	Random Random
 }
 
 // Await returns when the budget may permit the call: it was raised, a reservation was
-// released, an unsettled call was settled, or the day has ended. The duration of the wait
-// adds almost no events to the session's history. A stopping worker hands the wait over.
-// It needs the store only.
+// released, an unsettled call was settled, or the day has ended. It needs the store only.
 func (w *BudgetWaits) Await(ctx context.Context, in AwaitBudgetInput) error {
-	poll := time.NewTimer(0)
-	defer poll.Stop()
-	for {
-		select {
-		case <-activity.GetWorkerStopChannel(ctx):
-			return newHandedOver(errHandedOver)
-		case <-ctx.Done():
-			return temporal.NewCanceledError()
-		case <-poll.C:
+	progress := "waiting for the budget of " + budget.Label(in.Scope)
+	return await(ctx, func() string { return progress }, func() (time.Duration, error) {
+		wait := w.Random.between(pollLeast, pollMost)
+		budgets, err := w.State.Budgets(ctx, state.Assignment{Key: sessionKey(activity.GetInfo(ctx))}, in.Team)
+		if err == nil && in.pays(budgets) {
+			wait = 0
 		}
-		activity.RecordHeartbeat(ctx, Heartbeat{Progress: "waiting for the budget of " + budget.Label(in.Scope)})
-		ok, err := w.pays(ctx, sessionKey(activity.GetInfo(ctx)), in)
-		if err != nil {
-			activity.GetLogger(ctx).Warn("a budget that a session waits for cannot be read", "budget", in.Scope, "error", err)
-		}
-		if ok {
-			return nil
-		}
-		poll.Reset(w.Random.between(pollLeast, pollMost))
-	}
+		return wait, err
+	})
 }
 
-// pays reports whether the budget may permit the call now.
-func (w *BudgetWaits) pays(ctx context.Context, key session.Key, in AwaitBudgetInput) (bool, error) {
-	if in.Date != "" && budget.Date(w.Clock()) != in.Date {
-		return true, nil
-	}
-	budgets, err := w.State.Budgets(ctx, state.Assignment{Key: key}, in.Team)
-	if err != nil {
-		return false, err
-	}
+// pays reports whether the budget may permit the call. One that was removed does, and so does that of another day.
+func (in AwaitBudgetInput) pays(budgets []budget.Budget) bool {
 	for _, b := range budgets {
 		if b.Scope() == in.Scope {
-			return b.Covers(in.Least), nil
+			return b.Day != in.Date || b.Covers(in.Least)
 		}
 	}
-	return true, nil // it was removed
+	return true
 }

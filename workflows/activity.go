@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
@@ -71,12 +72,6 @@ func (s stub[In, Out]) get(ctx workflow.Context, started workflow.Future) (out O
 	return out, err
 }
 
-// local executes the activity as a local one.
-func (s stub[In, Out]) local(ctx workflow.Context, in In) (out Out, err error) {
-	err = workflow.ExecuteLocalActivity(ctx, string(s.name), in).Get(ctx, &out)
-	return out, err
-}
-
 // atBoundary executes a step between phases: as a local activity, which costs one
 // event. If the store cannot be used, it executes it as a regular activity, whose
 // retries cost no further events; an input that no payload can have is tried again
@@ -88,7 +83,8 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: time.Second},
 	})
 	for {
-		out, err := s.local(local, in)
+		var out Out
+		err := workflow.ExecuteLocalActivity(local, string(s.name), in).Get(local, &out)
 		// A worker that stops cancels its local activities, too: only the session's own
 		// cancellation ends a boundary.
 		if err == nil || ctx.Err() != nil && temporal.IsCanceledError(err) || isFinal(err) {
@@ -111,6 +107,23 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 		},
 	})
 	return s.get(ctx, s.start(regular, in))
+}
+
+// mark writes the status, and the answer that the session continues with, if there is one. The
+// status of a session that has ended stays.
+func (s *sessionRun) mark(ctx workflow.Context, answer *session.Answer) error {
+	if err := s.boundaries.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundaries.Unlock()
+	if s.isEndStored() {
+		return nil
+	}
+	out, err := markSession.atBoundary(ctx, activities.MarkInput{Boundary: s.boundary(ctx), Answer: answer})
+	if err == nil && out.Head != "" {
+		s.Status.Checkpoint, s.EmptyDelta = out.Head, out.Nothing
+	}
+	return err
 }
 
 // agentContext returns the context of activities on the workers of an agent. The activity

@@ -167,3 +167,12 @@ func ticketLine(t session.Ticket) string {
 	}
 	return line
 }
+
+// requestPages returns the pages of the open requests in the Web UI.
+func (s *sessionRun) requestPages() []string {
+	var lines []string
+	for _, r := range s.Requests {
+		lines = append(lines, s.requestPage(r)...)
+	}
+	return lines
+}

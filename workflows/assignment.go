@@ -16,7 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
-// assignment is one persona's work in one pass of a phase. Its
+// assignment is one persona's work while a phase runs once. Its
 // counts and usage include those of earlier runs.
 type assignment struct {
 	session.CheckpointAssignment
@@ -118,7 +118,7 @@ type assignmentState struct {
 	wake, waking bool
 }
 
-// newAssignment returns an assignment for a pass, with its finished work or with its
+// newAssignment returns an assignment for a run of its phase, with its finished work or with its
 // cost so far.
 func newAssignment(state *assignmentState, before session.AssignmentStatus, id spec.AssignmentID, input spec.Digest) *assignment {
 	if state.Restored != nil {

@@ -259,3 +259,27 @@ func notRaised(why string) error {
 	return temporal.NewApplicationErrorWithOptions("the budget was not raised: "+why, NotRaised,
 		temporal.ApplicationErrorOptions{NonRetryable: true})
 }
+
+// handedOverStop is why an assignment waited for a budget in an earlier run; nil if it did not,
+// or has been asked about since.
+func (s *sessionRun) handedOverStop(a *assignment) *activities.BudgetStop {
+	if r := s.findHandedOver(session.ForBudget, a.Phase, a.Persona); r != nil {
+		return r.Stop
+	}
+	return nil
+}
+
+// budgetRequests are the requests for budgets that the session waits for, one for each budget.
+func (s *sessionRun) budgetRequests() []*request {
+	byScope := map[string]*request{}
+	for _, r := range s.Requests {
+		if r.Stop != nil && r.Stop.Scope != "" && !r.closed {
+			byScope[r.Stop.Scope] = r
+		}
+	}
+	var all []*request
+	for _, scope := range workflow.DeterministicKeys(byScope) {
+		all = append(all, byScope[scope])
+	}
+	return all
+}

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
@@ -94,4 +95,18 @@ func (e *ending) faultOrUnknown() error {
 			"resume the session", session.UnrecoverableError, e.fault)
 	}
 	return e.fault
+}
+
+// isEndStored reports whether the stored status is final.
+func (s *sessionRun) isEndStored() bool { return s.completeStored || s.endStored }
+
+// storeEnd writes how the session ended.
+func (s *sessionRun) storeEnd(ctx workflow.Context) error {
+	if err := s.boundaries.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundaries.Unlock()
+	s.endStored = true
+	_, err := closeSession.atBoundary(ctx, activities.CloseInput{Boundary: s.boundary(ctx)})
+	return err
 }

@@ -1,20 +1,102 @@
 package workflows
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/core/failures"
+	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
+
+// request is a question to a person, of any kind:
+//
+//	answer  applied  closed  the request
+//	-       -        -       is open
+//	-       -        yes     was withdrawn or has expired, or the session ends
+//	set     -        -       is answered, and what waits for it continues
+//	set     yes      any     is done: the session has done as the answer says
+//	set     -        yes     is answered, but not applied: the session ends, or the phase is repeated
+//
+// A session that continues as new passes the first and the third kind to the next run.
+type request struct {
+	session.Request
+	// Stop is the exceeded budget; nil if the request is not about a budget.
+	Stop *activities.BudgetStop `json:"stop,omitempty"`
+	// Files is a short list of the files of a phase that waits for approval.
+	Files string `json:"files,omitempty"`
+	// OwnWork: it is about the assignment's own work, and not about how that fits
+	// together with others'.
+	OwnWork bool `json:"own_work,omitempty"`
+	// RaisesBefore is how many raises of budgets there had been when it was opened.
+	RaisesBefore int `json:"raises_before,omitempty"`
+	// Unsaved are approvals after which others are needed, and that are not stored yet.
+	Unsaved []session.Answer `json:"unsaved,omitempty"`
+	// Answer is a person's answer; nil if there is none yet.
+	Answer *session.Answer `json:"answer,omitempty"`
+	// Notified: people outside were notified of the request. Alerted counts the alert rules about
+	// waiting that it has reached.
+	Notified bool `json:"notified,omitempty"`
+	Alerted  int  `json:"alerted,omitempty"`
+
+	// obsolete reports whether an answer is no longer needed; funded is ready when a budget may
+	// permit calls again. Either may be nil.
+	obsolete func() bool
+	funded   func(ctx workflow.Context) workflow.Future
+	// handedOver: an earlier run has opened it, and nothing in this one waits for it yet.
+	handedOver bool
+	// applied: the answer is applied, and the visible status shows it.
+	applied bool
+	// closed: no work waits for an answer any more.
+	closed bool
+}
+
+// hasUnsaved reports whether the store does not have an approval yet.
+func (r *request) hasUnsaved(a session.Answer) bool {
+	return slices.ContainsFunc(r.Unsaved, func(b session.Answer) bool { return a.SamePerson(b) })
+}
+
+// answeredError is the error of a round that ends because a person has decided on the
+// assignment.
+type answeredError struct{ session.Answer }
+
+func (a *answeredError) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Action) }
+
+// notAdmittedYet is the message for updates before the session is admitted.
+const notAdmittedYet = "the session is not admitted yet: it is still loading its team from the store; try again in a moment"
+
+func notAwaited(format string, args ...any) error {
+	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited,
+		temporal.ApplicationErrorOptions{NonRetryable: true})
+}
+
+func actionList(actions []session.Action) string {
+	var words []string
+	for _, a := range actions {
+		words = append(words, string(a))
+	}
+	return strings.Join(words, ", ")
+}
+
+// requestSuffix is part of request ids. It prevents an answer to a request of one run,
+// or of a run before a reset, from being applied to the same request of another.
+func requestSuffix(info *workflow.Info, run int) string {
+	suffix := ""
+	if run > 1 {
+		suffix = fmt.Sprintf("-%d", run)
+	}
+	if info.OriginalRunID != info.WorkflowExecution.RunID {
+		suffix += "-" + info.WorkflowExecution.RunID[:min(8, len(info.WorkflowExecution.RunID))]
+	}
+	return suffix
+}
 
 // findRequest returns the open request of an id; nil if there is none.
 func (s *sessionRun) findRequest(id string) *request {
@@ -74,45 +156,12 @@ func (s *sessionRun) findHandedOver(kind session.RequestKind, phase, persona str
 	return s.Requests[i]
 }
 
-// handedOverStop is why an assignment waited for a budget in an earlier run; nil if it did not,
-// or has been asked about since.
-func (s *sessionRun) handedOverStop(a *assignment) *activities.BudgetStop {
-	if r := s.findHandedOver(session.ForBudget, a.Phase, a.Persona); r != nil {
-		return r.Stop
-	}
-	return nil
-}
-
-// budgetRequests are the requests for budgets that the session waits for, one for each budget.
-func (s *sessionRun) budgetRequests() []*request {
-	byScope := map[string]*request{}
-	for _, r := range s.Requests {
-		if r.Stop != nil && r.Stop.Scope != "" && !r.closed {
-			byScope[r.Stop.Scope] = r
-		}
-	}
-	var all []*request
-	for _, scope := range workflow.DeterministicKeys(byScope) {
-		all = append(all, byScope[scope])
-	}
-	return all
-}
-
 // showRequests sets the open requests in the status.
 func (s *sessionRun) showRequests() {
 	s.Status.Help = []session.Request{}
 	for _, r := range s.Requests {
 		s.Status.Help = append(s.Status.Help, r.Request)
 	}
-}
-
-// requestPages returns the pages of the open requests in the Web UI.
-func (s *sessionRun) requestPages() []string {
-	var lines []string
-	for _, r := range s.Requests {
-		lines = append(lines, s.requestPage(r)...)
-	}
-	return lines
 }
 
 // removeRequest takes a request out of the status.
@@ -146,87 +195,211 @@ func (s *sessionRun) closeRequests() {
 	}
 }
 
-// ask makes an assignment wait until a person has answered, or until an answer is not needed
-// any more: then it returns nil. Work that does not depend on the assignment continues
-// meanwhile. errStopped means that no answer came in time, that a person has aborted the
-// session, that other work has failed for good, or that the next run waits for the answer.
-func (s *sessionRun) ask(ctx workflow.Context, a *assignment, r *request) (_ *session.Answer, err error) {
-	defer func() { r.closed = !s.ending.handsOver() || !errors.Is(err, errStopped) }()
-	if r.Notified { // by an earlier run
-		s.setAssignment(ctx, a, session.HelpIsNeeded)
-		s.announce(ctx)
-	} else if err := s.saveWait(ctx, a, session.HelpIsNeeded, nil); err != nil {
-		return nil, s.interrupted(ctx, r, err)
-	}
-	if !r.Notified && !s.ending.failed() {
-		r.Notified = true
-		s.notify(ctx, session.HelpAsked, &r.Request, nil)
-	}
-	if err := s.awaitAnswer(ctx, a, r); err != nil {
-		return nil, s.interrupted(ctx, r, err)
-	}
-	return r.Answer, s.continueAfter(ctx, a, r)
+// registerAnswers registers the handlers of answers to requests: an update, which returns a result,
+// and a signal, which works without a running worker.
+func (s *sessionRun) registerAnswers(ctx workflow.Context) error {
+	onSignal(ctx, &s.signals, ResolveUpdate, s.admitted, func(ctx workflow.Context, a session.Answer) {
+		if err := s.validateAnswer(a); err != nil {
+			workflow.GetLogger(ctx).Warn("ignoring a signal with an answer", "error", err)
+			return
+		}
+		s.acceptAnswer(ctx, a)
+	})
+	return workflow.SetUpdateHandlerWithOptions(ctx, ResolveUpdate,
+		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
+			r, taken := s.acceptAnswer(ctx, a)
+			return *taken, s.awaitStored(ctx, r, taken)
+		},
+		workflow.UpdateHandlerOptions{
+			Validator: s.validateAnswer,
+			Description: `Answers an open request of a session. Copy the answer from the tab User Metadata, Current Details: ` +
+				`{"request": "design.architect.1", "action": "retry", "note": "what to do differently", "by": "your name"}. ` +
+				`For help, the action is retry, skip or abort; for an approval, approve or reject.`,
+		})
 }
 
-// interrupted withdraws a request whose phase is repeated. It keeps the request of a session
-// that ends: the end of the session reports it.
-func (s *sessionRun) interrupted(ctx workflow.Context, r *request, err error) error {
-	if temporal.IsCanceledError(err) && s.Schedule.recalled(r.Phase) {
-		s.withdrawRequest(ctx, r)
-	}
-	return err
-}
-
-// awaitAnswer waits for an answer, at most as long as the team permits a request to be open.
-func (s *sessionRun) awaitAnswer(ctx workflow.Context, a *assignment, r *request) error {
-	waiting, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	timer := workflow.NewTimerWithOptions(waiting, s.timeLeft(ctx, r), workflow.TimerOptions{
-		// The timeline is the first that a person sees of a session in the Web UI.
-		Summary: textfmt.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. See the tab User Metadata", a.AssignmentID), 200),
-	})
-	funded := never(ctx)
-	if r.funded != nil {
-		funded = r.funded(waiting)
-	}
-	obsolete := func() bool { return r.obsolete != nil && r.obsolete() }
-	err := workflow.Await(ctx, func() bool {
-		return r.Answer != nil || obsolete() || s.ending.stopping() || timer.IsReady() || funded.IsReady()
-	})
-	switch {
-	case err != nil:
+// awaitStored waits until an accepted answer is in a checkpoint, or the next run applies it. It
+// returns an error for an answer that has no effect any more.
+func (s *sessionRun) awaitStored(ctx workflow.Context, r *request, taken *session.Answer) error {
+	stored := func() bool { return taken.Left > 0 && !r.hasUnsaved(*taken) }
+	disconnected, _ := workflow.NewDisconnectedContext(ctx) // the update also returns in a cancelled session
+	if err := workflow.Await(disconnected, func() bool { return r.closed || stored() || s.ending.handsOver() }); err != nil {
 		return err
-	case s.ending.stopping():
-		return errStopped
-	case r.Answer != nil || obsolete():
+	}
+	if r.closed && !r.applied && !stored() {
+		return notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID,
+			r.Phase)
+	}
+	return nil
+}
+
+// validateAnswer refuses an answer without an open request, or an empty one.
+func (s *sessionRun) validateAnswer(a session.Answer) error {
+	r := s.findRequest(a.Request)
+	switch {
+	case !s.admitted():
+		return notAwaited(notAdmittedYet)
+	case a == (session.Answer{}):
+		return notAwaited("the answer is empty; %s. If a form of the Web UI is opened a second time, it sends nothing: reload the "+
+			"page and paste the answer", s.openRequestsText())
+	case r == nil:
+		return notAwaited("request %q is not open; %s", textfmt.Shorten(a.Request, 200), s.openRequestsText())
+	case r.Answer != nil:
+		return notAwaited("request %s is already answered: %s, by %s", r.ID, r.Answer.Action, r.Answer.By)
+	case !s.isAwaited(r):
+		return notAwaited("request %s is closed: the session is ending", r.ID)
+	}
+	return r.checkAnswer(a, s.Status.Session)
+}
+
+// acceptAnswer stores an answer in its request. The waiting work continues, unless more approvals are needed.
+func (s *sessionRun) acceptAnswer(ctx workflow.Context, a session.Answer) (*request, *session.Answer) {
+	r := s.findRequest(a.Request)
+	a.Phase, a.Persona, a.Since, a.At = r.Phase, r.Persona, r.Since, workflow.Now(ctx).UTC()
+	if a.By == "" {
+		a.By = "an unnamed person"
+	}
+	if r.Quorum != nil && a.Action == session.AnswerApprove {
+		r.Quorum = r.Quorum.With(a)
+		r.Message, a.Left = s.approvalMessage(r), r.Quorum.Left()
+		s.showRequests()
+		if a.Left > 0 {
+			r.Unsaved = append(r.Unsaved, a)
+			return r, &a
+		}
+	}
+	r.Answer = &a
+	return r, &a
+}
+
+// isAwaited reports whether an answer to a request would still be applied.
+func (s *sessionRun) isAwaited(r *request) bool {
+	return r != nil && r.Answer == nil && !r.closed && !s.ending.failed()
+}
+
+// openRequestsText returns a sentence on the open requests.
+func (s *sessionRun) openRequestsText() string {
+	var open []string
+	for _, r := range s.Requests {
+		if s.isAwaited(r) {
+			open = append(open, fmt.Sprintf("%s (%s)", r.ID, actionList(r.Actions)))
+		}
+	}
+	if len(open) == 0 {
+		return "no request is open"
+	}
+	return "open requests: " + strings.Join(open, ", ")
+}
+
+// checkAnswer refuses an answer that the request does not accept. The answer is for this request.
+func (r *request) checkAnswer(a session.Answer, sessionID string) error {
+	switch {
+	case !r.Takes(a.Action):
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40),
+			actionList(r.Actions))
+	case len(a.Note) > session.MaxNote:
+		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note),
+			session.MaxNote)
+	case len(a.By) > session.MaxMessage:
+		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
+	case max(len(a.Person), len(a.PersonID), len(a.Group)) > session.MaxMessage:
+		return notAwaited("person or group is longer than %d bytes", session.MaxMessage)
+	case a.Action.LacksNote(a.Note):
+		return notAwaited("a rejection needs a note: the personas get this text")
+	case a.Action.Rule().NeedsFiles && !a.Files.Valid():
+		return notAwaited("files: missing manifest; use `maestro resolve %s supply PATH`, which stores the files", sessionID)
+	case r.Quorum != nil:
+		if why := r.Quorum.Refuses(a); why != "" {
+			return notAwaited("request %s: %s", r.ID, why)
+		}
+	}
+	return nil
+}
+
+// openApproval opens the request for the approval of a phase that is done.
+func (s *sessionRun) openApproval(ctx workflow.Context, p *phase) *request {
+	var used cost.Usage
+	for _, persona := range p.Personas {
+		used = used.Add(s.Status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
+	}
+	r := &request{Request: session.Request{
+		Kind: session.ForApproval, Phase: p.Name, Usage: used, Actions: session.ForApproval.Rule().Actions,
+		Quorum: session.NewQuorum(p.Approve, s.Status.StartedBy, s.Status.StartedByID, p.Approvals),
+	}}
+	r.Message = s.approvalMessage(r)
+	return s.openRequest(ctx, r)
+}
+
+// approvalMessage returns the message of a request for approval. It says what the phase's merge
+// has dropped.
+func (s *sessionRun) approvalMessage(r *request) string {
+	text := fmt.Sprintf("phase %s is done and waits for approval", r.Phase)
+	if r.Quorum != nil {
+		text = r.Quorum.String()
+	}
+	for _, a := range s.phaseStatus(r.Phase).Assignments {
+		for _, dropped := range a.Dropped {
+			text += "; " + dropped
+		}
+	}
+	return textfmt.Shorten(text, 4*session.MaxMessage)
+}
+
+// reopenApproval opens the request for a phase that was done in an earlier run, unless it is
+// open still, and waits for the answer.
+func (s *sessionRun) reopenApproval(ctx workflow.Context, p *phase) error {
+	p.Unapproved = false
+	if p.approval == nil {
+		p.approval = s.openApproval(ctx, p)
+		refresh(&s.Status)
+		if err := s.mark(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return s.awaitApproval(ctx, p)
+}
+
+// awaitApproval waits after a recorded phase until it is approved, if it needs an approval.
+// Phases that do not depend on it continue meanwhile. A rejection makes the phase repeat its
+// work.
+func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
+	r := p.approval
+	if r == nil {
 		return nil
-	case funded.IsReady():
-		return funded.Get(ctx, nil)
 	}
-	s.failOn(ctx, a, r, fmt.Sprintf("no answer within %s", s.Team.Help.GiveUpAfter))
-	return errStopped
-}
-
-// timeLeft returns how long the team permits a request to be open from now on.
-func (s *sessionRun) timeLeft(ctx workflow.Context, r *request) time.Duration {
-	if r.Until.IsZero() {
-		return s.Team.Help.GiveUpAfter.Std()
+	done := s.phaseStatus(p.Name).Status
+	switch {
+	case done != session.AwaitingApproval:
+	case r.Notified: // by an earlier run
+		done = s.phaseStatus(p.Name).Done(session.Completed)
+	default: // since an earlier run
+		done = session.Restored
 	}
-	return max(r.Until.Sub(workflow.Now(ctx)), 0)
-}
-
-// continueAfter closes a request. An abort ends the session; otherwise the assignment continues with
-// the answer, if there is one.
-func (s *sessionRun) continueAfter(ctx workflow.Context, a *assignment, r *request) error {
-	if r.Answer != nil && r.Answer.Action == session.AnswerAbort {
-		return s.abort(ctx, a, r)
+	s.setPhase(p.Name, session.AwaitingApproval)
+	s.announce(ctx)
+	if !r.Notified {
+		r.Notified = true
+		s.notify(ctx, session.ApprovalAsked, &r.Request, nil)
 	}
+	err := s.collectApprovals(ctx, r)
+	if err == nil && s.ending.handsOver() {
+		return errStopped // the next run waits for the answer
+	}
+	defer func() { r.closed = true }()
+	if err != nil || s.ending.stopping() {
+		return cmp.Or(err, errStopped) // the session ends, or the phase is done again
+	}
+	p.deciding = true
+	defer func() { p.deciding = false }()
+	if r.Answer.Action == session.AnswerReject {
+		return s.reject(ctx, p, r)
+	}
+	p.approval = nil
 	s.removeRequest(r)
-	state := session.Running
-	if r.Answer != nil && r.Answer.Action == session.AnswerSkip && r.OwnWork {
-		r.Answer.CountsAsDone, state = true, session.Skipped
-	}
-	if err := s.saveWait(ctx, a, state, r.Answer); err != nil {
+	s.setPhase(p.Name, done)
+	s.announce(ctx)
+	if err := s.mark(ctx, r.Answer); err != nil {
+		p.approval = r // the approval is not stored
 		return err
 	}
 	r.applied = true
@@ -234,107 +407,18 @@ func (s *sessionRun) continueAfter(ctx workflow.Context, a *assignment, r *reque
 	return nil
 }
 
-// failOn fails the session because of a request.
-func (s *sessionRun) failOn(ctx workflow.Context, a *assignment, r *request, why string) {
-	s.ending.fail(r, why)
-	s.setAssignment(ctx, a, session.Failed)
-	s.setPhase(a.Phase, session.Failed)
-}
-
-// abort ends the session on a person's answer, and stores the answer.
-func (s *sessionRun) abort(ctx workflow.Context, a *assignment, r *request) error {
-	why := "aborted by " + r.Answer.By
-	if r.Answer.Note != "" {
-		why += ": " + r.Answer.Note
-	}
-	r.applied = true
-	s.failOn(ctx, a, r, why)
-	if err := s.mark(ctx, r.Answer); err != nil {
-		return err
-	}
-	return errStopped
-}
-
-// saveWait publishes and stores that an assignment waits for a person, or continues; with
-// the person's answer if there is one.
-func (s *sessionRun) saveWait(ctx workflow.Context, a *assignment, state session.State, answer *session.Answer) error {
-	s.setAssignment(ctx, a, state)
-	s.announce(ctx)
-	return s.mark(ctx, answer)
-}
-
-// requestHelp opens a request for help with an assignment that has failed for good, and applies the
-// answer. If the team has `help.mode: fail`, the session ends. done: the assignment counts as done,
-// without work; otherwise it has new rounds, or a person's files to look at.
-func (s *sessionRun) requestHelp(ctx workflow.Context, a *assignment, f failures.Failure,
-	attempts []session.AttemptFailure,
-) (done bool, err error) {
-	h := session.Request{
-		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
-		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage, SkipEffect: a.skipEffect(),
-	}
-	if a.Integrating && f.Category == failures.ContractViolation {
-		h.Suggestion = fmt.Sprintf("Retry has %s work on the merged files again, with your note; supply the merged files yourself; "+
-			"or skip to keep them as they are: of a conflict the version of the last one named.", a.AssignmentID)
-	}
-	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
-		return false, err
-	}
-	if s.Team.Help.Mode != spec.HelpAsk || s.ending.failed() {
-		s.failWithoutAsking(ctx, h)
-		return false, errStopped
-	}
-	h.Actions = session.ForHelp.Rule().Actions
-	answer, err := s.ask(ctx, a, s.openRequest(ctx, &request{Request: h, OwnWork: a.ownWork()}))
-	if err != nil {
-		return false, err
-	}
-	return s.applyAnswer(ctx, a, *answer), nil
-}
-
-// failWithoutAsking fails the session without waiting for a person: because its team has
-// `help.mode: fail`, or because it already ends.
-func (s *sessionRun) failWithoutAsking(ctx workflow.Context, h session.Request) {
-	r := s.openRequest(ctx, &request{Request: h})
-	r.Until = time.Time{} // nothing is left to answer
-	s.showRequests()
-	s.setPhase(h.Phase, session.Failed)
-	s.ending.failing = true
-	if s.ending.request == nil {
-		s.ending.request = r
-	}
-}
-
-// applyAnswer applies a person's answer to an assignment. done: it counts as done, without work.
-func (s *sessionRun) applyAnswer(ctx workflow.Context, a *assignment, answer session.Answer) (done bool) {
-	a.Supplied, a.SuppliedBy, a.SuppliedWhole, a.nextStep = "", "", false, nextStep{}
-	switch answer.Action {
-	case session.AnswerSupply:
-		a.Supplied, a.SuppliedBy, a.SuppliedWhole = answer.Files, answer.By, answer.Whole
-	case session.AnswerSkip:
-		a.skip(s.EmptyDelta)
-		s.setAssignment(ctx, a, a.Status)
-		return true
-	default:
-		a.again(answer.Note)
-	}
-	return false
-}
-
-// setTicket sets the ticket of a request.
-func (s *sessionRun) setTicket(ctx workflow.Context, news TicketNews) {
-	r := s.findRequest(news.Request)
-	if r == nil || r.Ticket != nil && *r.Ticket == news.Ticket {
-		return
-	}
-	r.Ticket = &news.Ticket
-	s.showRequests()
-	s.showPage(ctx)
-	err := s.mark(ctx, nil)
-	if err == nil && s.isEndStored() {
-		err = errors.New("the session has ended")
-	}
-	if err != nil {
-		workflow.GetLogger(ctx).Warn("a ticket could not be recorded in the store", "ticket", news.Ticket.Key, "error", err)
+// collectApprovals waits until [sessionRun.acceptAnswer] has set the answer of the request, because a phase is rejected or
+// approved by enough persons, or until the session ends. It stores each approval after which others are still needed.
+func (s *sessionRun) collectApprovals(ctx workflow.Context, r *request) error {
+	for {
+		err := workflow.Await(ctx, func() bool { return r.Answer != nil || len(r.Unsaved) > 0 || s.ending.stopping() })
+		if err != nil || s.ending.stopping() || len(r.Unsaved) == 0 {
+			return err
+		}
+		s.announce(ctx)
+		if err := s.mark(ctx, &r.Unsaved[0]); err != nil {
+			return err
+		}
+		r.Unsaved = r.Unsaved[1:]
 	}
 }

@@ -253,3 +253,27 @@ func until(t *testing.T, env *testsuite.TestWorkflowEnvironment, wanted func(ses
 	}
 	t.Error("the session did not come to where it was to be")
 }
+
+// TestAMergeIsAskedAbout although the team has `help.mode: fail`, which is about failures.
+func TestAMergeIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []spec.MergeMode{spec.MergeAsk, spec.MergeAuto} {
+		tm := newTeam(phase("one"))
+		tm.Phases[0].Deliver = &spec.Deliver{To: "github", Merge: mode}
+		tm.Help.GiveUpAfter = textfmt.Duration(24 * time.Hour)
+		asked := false
+		s := &stage{team: tm, round: func(activities.RoundInput) (session.RoundResult, error) {
+			if !asked {
+				asked = true
+				return session.RoundResult{}, failedRound(failures.NeedsPerson, "it can be merged")
+			}
+			return session.RoundResult{}, nil
+		}}
+		env := s.play(t, says(time.Hour, session.Answer{Request: "one.delivery.1", Action: session.AnswerRetry}))
+		if mode == spec.MergeAsk {
+			require.NoError(t, env.GetWorkflowError())
+		} else {
+			requireHelp(t, env, "one/delivery failed: needs_person")
+		}
+	}
+}

@@ -17,9 +17,9 @@ import (
 
 // sendBack makes an earlier phase repeat its work, for the reasons that a persona gives.
 // After the permitted number of times, a person decides to send the work back once more,
-// or to accept it: then there is no error. Otherwise errStopped ends the pass.
+// or to accept it: then there is no error. Otherwise errStopped ends the phase's work.
 func (s *sessionRun) sendBack(ctx workflow.Context, p *phase, sender *assignment) error {
-	rework := session.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: p.TimesSentBack + 1, Of: p.SendsBack.Times}
+	rework := session.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Count: p.TimesSentBack + 1, Of: p.SendsBack.Times}
 	runs := s.Schedule.course.Selects(rework.To)
 	for {
 		rework.Reasons = reasons(sender, p.Work)

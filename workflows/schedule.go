@@ -42,7 +42,7 @@ type phase struct {
 	// TimesSentBack counts how often it has sent work back, Merges its merge activities.
 	TimesSentBack int `json:"times_sent_back,omitempty"`
 	Merges        int `json:"merges,omitempty"`
-	// Assignments are in the order of its personas. Work has those of the running pass; nil if none has begun.
+	// Assignments are in the order of its personas. Work has those at work or done since the phase was started; nil if none has begun.
 	Assignments []*assignmentState `json:"assignments"`
 	Work        []*assignment      `json:"work,omitempty"`
 
@@ -121,33 +121,8 @@ func (s *schedule) recalled(name string) bool {
 	return p != nil && p.recalled
 }
 
-// ready reports whether there is something to do for a phase now.
-func (s *schedule) ready(p *phase) bool {
-	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.heldBack(p)
-}
-
-// waiting lists the phases of the session's course for which there is something to do, and
-// that are not at work.
-func (s *schedule) waiting() (out []*phase) {
-	for _, p := range s.Phases {
-		if p.cancel == nil && s.course.Selects(p.Name) && s.ready(p) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 // open reports whether a phase is at work, may start, or waits for a person.
 func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) }
-
-// heldBack reports whether a phase depends on one that has yet to be approved. After the answer it starts when the answer is in
-// a checkpoint.
-func (s *schedule) heldBack(p *phase) bool {
-	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
-		above := s.byName[name]
-		return above.approval != nil || above.Unapproved || above.deciding
-	})
-}
 
 // ancestors returns the team's ancestors of a phase, with a cache: finding them reads all phases.
 func (s *schedule) ancestors(name string) []string {

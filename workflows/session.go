@@ -150,8 +150,8 @@ func (s *sessionRun) begin(ctx workflow.Context, a activities.Admission) {
 	s.publish(ctx)
 }
 
-// runPhases has each phase done whenever there is something to do for it, in a coroutine that lasts
-// for one pass, until nothing is left that could send work back or the session stops.
+// runPhases has each phase done whenever there is something to do for it, in a coroutine for each
+// time, until nothing is left that could send work back or the session stops.
 // It stops also when Temporal suggests that it continues as new: nothing new starts from then
 // on, and waits end. It returns when no phase is at work. That the session is cancelled is no error.
 func (s *sessionRun) runPhases(ctx workflow.Context) {
@@ -163,7 +163,7 @@ func (s *sessionRun) runPhases(ctx workflow.Context) {
 	for !s.ending.stopping() && !s.Schedule.idle() {
 		for _, p := range waiting {
 			running++
-			s.beginPass(ctx, p, func() { running-- })
+			s.startPhase(ctx, p, func() { running-- })
 		}
 		err := workflow.Await(ctx, func() bool {
 			s.ending.continues = workflow.GetInfo(ctx).GetContinueAsNewSuggested()
@@ -183,13 +183,38 @@ func (s *sessionRun) runPhases(ctx workflow.Context) {
 	}
 }
 
-// beginPass starts a phase's next pass. It calls done when the pass has ended.
-func (s *sessionRun) beginPass(ctx workflow.Context, p *phase, done func()) {
+// waiting lists the phases of the session's course for which there is something to do, and
+// that are not at work.
+func (s *schedule) waiting() (out []*phase) {
+	for _, p := range s.Phases {
+		if p.cancel == nil && s.course.Selects(p.Name) && s.ready(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ready reports whether there is something to do for a phase now.
+func (s *schedule) ready(p *phase) bool {
+	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.heldBack(p)
+}
+
+// heldBack reports whether a phase depends on one that has yet to be approved. After the answer it starts when the answer is in
+// a checkpoint.
+func (s *schedule) heldBack(p *phase) bool {
+	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
+		above := s.byName[name]
+		return above.approval != nil || above.Unapproved || above.deciding
+	})
+}
+
+// startPhase starts the work of a phase in a coroutine. It calls done when that has ended.
+func (s *sessionRun) startPhase(ctx workflow.Context, p *phase, done func()) {
 	working, cancel := workflow.WithCancel(ctx)
 	p.cancel = cancel
 	workflow.Go(working, func(working workflow.Context) {
 		defer done()
-		err := s.runPass(working, p)
+		err := s.runPhase(working, p)
 		p.cancel = nil
 		cancel()
 		switch {
@@ -201,8 +226,8 @@ func (s *sessionRun) beginPass(ctx workflow.Context, p *phase, done func()) {
 	})
 }
 
-// runPass executes the next pass of a phase. errStopped ends it early.
-func (s *sessionRun) runPass(ctx workflow.Context, p *phase) error {
+// runPhase does what is to be done for a phase. errStopped ends it early.
+func (s *sessionRun) runPhase(ctx workflow.Context, p *phase) error {
 	switch {
 	case p.Conflict != nil:
 		return s.resolveConflict(ctx, p)
@@ -372,6 +397,15 @@ func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
 	}
 	s.publish(ctx)
 	return nil
+}
+
+// boundary returns the common input of the steps between phases. It has a copy of the status,
+// because a local activity gets the value without encoding it.
+func (s *sessionRun) boundary(ctx workflow.Context) activities.Boundary {
+	info := workflow.GetInfo(ctx)
+	return activities.Boundary{
+		At: workflow.Now(ctx).UTC(), Status: s.Status.Clone(), FirstRun: info.FirstRunID,
+	}
 }
 
 // markDone sets a phase to done in the status of a boundary.

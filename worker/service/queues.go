@@ -118,7 +118,7 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 		activities.ReworkName: boundaries.Rework, activities.RaiseName: boundaries.Raise, activities.CloseName: boundaries.Close,
 		activities.StoreValueName: boundaries.StoreValue, activities.ReadValueName: boundaries.ReadValue,
 		activities.AwaitBreakerName: waits.Await,
-		activities.AwaitBudgetName:  (&activities.BudgetWaits{State: w.store.State, Clock: w.Clock}).Await,
+		activities.AwaitBudgetName:  (&activities.BudgetWaits{State: w.store.State}).Await,
 		activities.LoadTicketName:   tickets.Load, activities.SaveTicketName: tickets.Save,
 		activities.PruneName:  withNewest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune),
 		activities.NotifyName: withNewest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify),

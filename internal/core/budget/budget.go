@@ -15,6 +15,8 @@ type Budget struct {
 	Kind session.BudgetScope
 	// Name is that of the phase, the persona or the team; empty for a session.
 	Name string
+	// Day is the UTC day that a team's budget is for, and empty for others.
+	Day string
 	// Base is the team file's limit, and Cap the limit with all raises; zero in a dimension that is not limited.
 	Base, Cap spec.Cap
 	// Spent is the known cost, Unsettled the estimates of unsettled calls, and Reserved what is reserved for calls in
@@ -102,9 +104,9 @@ func (b Budget) Due(at []float64, now time.Time) (due []Warning) {
 }
 
 // StillTrue are the warnings that hold after a raise; the others may be repeated. Those of a day hold on that day only.
-func (b Budget) StillTrue(warnings []Warning, day string) []Warning {
+func (b Budget) StillTrue(warnings []Warning) []Warning {
 	return slices.DeleteFunc(warnings, func(w Warning) bool {
-		return b.Fraction() < w.At || b.Kind == session.BudgetOfDay && Date(w.When) != day
+		return b.Fraction() < w.At || b.Day != "" && Date(w.When) != b.Day
 	})
 }
 

@@ -17,8 +17,8 @@ type UnsettledCalls struct {
 	Sessions int
 }
 
-// Refusal describes which budget cannot pay for a call on a day, and why.
-func Refusal(b Budget, least cost.Amount, day string, calls UnsettledCalls) string {
+// Refusal describes which budget cannot pay for a call, and why.
+func Refusal(b Budget, least cost.Amount, calls UnsettledCalls) string {
 	what := "the budget of " + Label(b.Scope())
 	if b.Kind == session.BudgetOfDay {
 		what = "the daily budget of team " + b.Name
@@ -39,7 +39,7 @@ func Refusal(b Budget, least cost.Amount, day string, calls UnsettledCalls) stri
 		text += fmt.Sprintf("; %s of it are estimates of %s", estimates, calls)
 	}
 	if b.Kind == session.BudgetOfDay {
-		text += "; the next day begins at " + NextDay(day).Format("2006-01-02 15:04 UTC")
+		text += "; the next day begins at " + NextDay(b.Day).Format("2006-01-02 15:04 UTC")
 	}
 	return text
 }

@@ -187,11 +187,11 @@ type Rework struct {
 	By   string            `json:"by,omitempty"`
 	// Reasons describe what is wrong with it.
 	Reasons []string `json:"reasons"`
-	// Pass counts how often From has sent work back, this time included; Of is how often it may.
+	// Count is how often From has sent work back, this time included; Of is how often it may.
 	// Both are zero for a person.
-	Pass int       `json:"pass,omitempty"`
-	Of   int       `json:"of,omitempty"`
-	At   time.Time `json:"at"`
+	Count int       `json:"count,omitempty"`
+	Of    int       `json:"of,omitempty"`
+	At    time.Time `json:"at"`
 	// Open lists the phases that have not been done again.
 	Open []string `json:"open,omitempty"`
 	// Undone is the work as it was before, for the record. Histories do not have it.
@@ -262,15 +262,15 @@ func (c Checkpoint) Undone(id spec.AssignmentID) (CheckpointAssignment, bool) {
 	return CheckpointAssignment{}, false
 }
 
-// Pass counts how often the work of a phase was begun, from 1.
-func (c Checkpoint) Pass(phase string) int {
-	pass := 1
+// TimesDone counts how often the work of a phase was done, from 1.
+func (c Checkpoint) TimesDone(phase string) int {
+	times := 1
 	for _, r := range c.Reworks {
 		if slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase }) {
-			pass++
+			times++
 		}
 	}
-	return pass
+	return times
 }
 
 // Review reports whether the work of a phase was sent back and is not done again yet, or whether it is done and persons have

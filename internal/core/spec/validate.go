@@ -151,20 +151,20 @@ func (v *validator) budget() {
 	}
 }
 
-// asks reports whether a session of the unresolved team may wait for a person.
+// asks reports whether a session of the unresolved team may wait for a person who has to answer in time: approvals have no limit.
 func (t Team) asks() bool {
 	return t.Help.Mode != HelpFail || t.Retry.PatienceOrDefault() > 0 && t.Retry.OnOutage != OutageFail ||
 		t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool {
-			return p.Approve.Wanted() || p.Deliver != nil && p.Deliver.Merge == MergeAsk
+			return p.Deliver != nil && p.Deliver.Merge == MergeAsk
 		})
 }
 
 func (v *validator) help() {
 	h := v.team.Help
 	if h.GiveUpAfter != 0 && !v.team.asks() {
-		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, "+
-			"`on_exceeded: ask`, `merge: ask` or `approve: true`, or for a provider with `on_outage: wait`; leave it out")
+		v.add("$.help.give_up_after", "has no effect, because nothing waits that long: `mode: ask`, `on_exceeded: ask` and `merge: ask` wait for a "+
+			"person, and `on_outage: wait` for a provider; leave it out")
 	}
 	if h.Jira == nil {
 		return

@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 		},
 		"give up": {
 			func(tm *Team) { tm.Help, tm.Retry.OnOutage = Help{Mode: HelpFail, GiveUpAfter: 1}, OutageFail },
-			"$.help.give_up_after", "the session never waits",
+			"$.help.give_up_after", "nothing waits that long",
 		},
 		"persona's letter": {
 			func(tm *Team) { tm.Personas["Tester"] = tm.Personas["tester"]; tm.Phases[1].Personas[1] = "Tester" },

@@ -35,9 +35,9 @@ type ListedCheckpoint struct {
 	// Checkpoint is its digest.
 	Checkpoint spec.Digest `json:"checkpoint"`
 	Phase      string      `json:"phase"`
-	// Pass counts how often the phase was begun until then, from 1. SentBack: its work was just undone.
+	// TimesDone counts how often the phase was done until then, from 1. SentBack: its work was just undone.
 	// Approved: persons have approved it.
-	Pass      int       `json:"pass"`
+	TimesDone int       `json:"times_done"`
 	SentBack  bool      `json:"sent_back,omitempty"`
 	Approved  bool      `json:"approved,omitempty"`
 	Run       int       `json:"run"`
@@ -59,8 +59,8 @@ func (c ListedCheckpoint) Name() string {
 		return "the start"
 	case c.SentBack:
 		return name + ", sent back"
-	case c.Pass > 1:
-		name += fmt.Sprintf(", pass %d", c.Pass)
+	case c.TimesDone > 1:
+		name += fmt.Sprintf(", done %d times", c.TimesDone)
 	}
 	if c.Approved {
 		name += ", approved"
@@ -94,7 +94,7 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 		}
 		sentBack, approved := one.Review(one.CurrentPhase)
 		doc.Checkpoints = append(doc.Checkpoints, ListedCheckpoint{
-			Checkpoint: one.Name, Phase: one.CurrentPhase, Pass: one.Pass(one.CurrentPhase), SentBack: sentBack, Approved: approved,
+			Checkpoint: one.Name, Phase: one.CurrentPhase, TimesDone: one.TimesDone(one.CurrentPhase), SentBack: sentBack, Approved: approved,
 			Run: one.Run, CreatedAt: one.CreatedAt,
 			Assignments: len(one.Assignments), Artifacts: len(one.Artifacts), Usage: one.Usage, Previous: one.Previous, File: file,
 		})

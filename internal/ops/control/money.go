@@ -54,14 +54,19 @@ func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, e
 			return err
 		}
 		var raised activities.Raised
-		answered, err := send(ctx, w.Conn, sessionID, message{
-			update: workflows.RaiseUpdate, id: r.ID, argument: r,
-			before: func() (bool, error) { return false, m.checkRaise(ctx, sessionID, r) },
-		}, &raised)
-		if err == nil && answered {
+		msg := message{update: workflows.RaiseUpdate, id: r.ID, argument: r}
+		accepted, err := send(ctx, w.Conn, sessionID, msg, &raised)
+		switch {
+		case err != nil:
+			return err
+		case accepted:
 			doc.Raised = &raised
+			return nil
 		}
-		return err
+		if err := m.checkRaise(ctx, sessionID, r); err != nil {
+			return err
+		}
+		return msg.signal(ctx, w.Conn, sessionID)
 	})
 	return doc, err
 }

@@ -181,7 +181,7 @@ func TestRedoneWorkIsComparedWithWhatWasSentBack(t *testing.T) {
 
 	list, err := control.Checkpoints{Base: s.Base}.List(s.ctx, "s")
 	require.NoError(t, err)
-	require.Equal(t, "design, pass 3", list.Checkpoints[0].Name())
+	require.Equal(t, "design, done 3 times", list.Checkpoints[0].Name())
 
 	s.keep("accepted", session.Failed, start, map[string]string{"a": "two\n"})
 	_, err = s.reviews().Diff(s.ctx, control.DiffInput{Session: "accepted", Which: "design", Redone: true})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // resumeRunning continues a running session that is paused.
@@ -32,15 +31,13 @@ func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in 
 
 // goOn answers the request of a phase after which a session is paused. Also while no worker runs, an earlier answer to it
 // counts, and not this one.
-func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request, phase string) (answered bool, err error) {
+func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request, phase string) (accepted bool, err error) {
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.Kind == session.ForApproval && h.Phase == phase })
 	if i < 0 {
 		return false, conflictf(w.Session, "session %s: the request of phase %s is not known yet; try again", w.Session, phase)
 	}
 	answer := session.Answer{Request: open[i].ID, Action: session.AnswerApprove, By: actor(ctx)}
-	return send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer, before: func() (bool, error) {
-		return isRepeated(ctx, w.Conn, w.Session, answer, nil)
-	}}, nil)
+	return sendAnswer(ctx, w.Conn, w.Session, answer, nil, nil)
 }
 
 // paused describes what resuming a running session does.

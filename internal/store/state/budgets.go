@@ -36,6 +36,14 @@ func (t *Tx) setCaps(s session.Key, team string, caps []budget.Budget) error {
 	return err
 }
 
+// dayOfBudget is the day that a budget is for: only that of a team's day has one.
+func dayOfBudget(kind session.BudgetScope, day string) string {
+	if kind == session.BudgetOfDay {
+		return day
+	}
+	return ""
+}
+
 // budgetOwner is the key of a budget's rows: a team's day belongs to no session.
 func budgetOwner(s session.Key, kind session.BudgetScope) session.Key {
 	if kind == session.BudgetOfDay {
@@ -69,32 +77,32 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budge
 		return nil, err
 	}
 	for _, c := range caps {
-		found = append(found, budget.Budget{Kind: c.Kind, Name: c.Name, Base: c.Base})
+		found = append(found, budget.Budget{Kind: c.Kind, Name: c.Name, Day: dayOfBudget(c.Kind, day), Base: c.Base})
 	}
-	if err := t.fill(found, a.Key, day); err != nil {
+	if err := t.fill(found, a.Key); err != nil {
 		return nil, err
 	}
 	for i, c := range caps {
-		found[i].Warnings = found[i].StillTrue(c.Warned, day)
+		found[i].Warnings = found[i].StillTrue(c.Warned)
 	}
 	return found, nil
 }
 
 // fill reads the raises and sums of budgets, in one query: a call's books read them twice.
-func (t *Tx) fill(budgets []budget.Budget, s session.Key, day string) error {
+func (t *Tx) fill(budgets []budget.Budget, s session.Key) error {
 	if len(budgets) == 0 {
 		return nil
 	}
 	const raised = `(select coalesce(sum(%s), 0) from raises where namespace = ? and session = ? and scope = ? and name = ? and day = ?)`
 	var each where
 	for i, b := range budgets {
-		on, of := "", budgetOwner(s, b.Kind)
+		of := budgetOwner(s, b.Kind)
 		from, unsettled := `calls`, unsettledSums
 		if b.Kind == session.BudgetOfDay { // the totals stay few however many calls there are
-			on, from, unsettled = day, `totals`, `coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0)`
+			from, unsettled = `totals`, `coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0)`
 		}
-		which, args := paidBy(s, b, day)
-		raises := []any{of.Namespace, of.Session, string(b.Kind), b.Name, on}
+		which, args := paidBy(s, b)
+		raises := []any{of.Namespace, of.Session, string(b.Kind), b.Name, b.Day}
 		each.add(fmt.Sprintf(`select %d, `+raised+`, `+raised+`, coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), %s,
 				coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0) from %s where %s`,
 			i, "tokens", "nano_usd", unsettled, from, which), slices.Concat(raises, raises, args)...)
@@ -114,13 +122,13 @@ func (t *Tx) fill(budgets []budget.Budget, s session.Key, day string) error {
 	}, strings.Join(each.conditions, " union all "), each.args...)
 }
 
-// paidBy is the condition on the calls, or their totals, that a budget of a session pays for, on a day if it is a team's. Each ?
-// is the place of an argument.
-func paidBy(s session.Key, b budget.Budget, day string) (which string, args []any) {
+// paidBy is the condition on the calls, or their totals, that a budget of a session pays for. Each ? is the place of an
+// argument.
+func paidBy(s session.Key, b budget.Budget) (which string, args []any) {
 	which, args = `namespace = ? and session = ?`, []any{s.Namespace, s.Session}
 	switch b.Kind {
 	case session.BudgetOfDay:
-		return `team = ? and day = ?`, []any{b.Name, day}
+		return `team = ? and day = ?`, []any{b.Name, b.Day}
 	case session.BudgetOfPhase:
 		return which + ` and phase = ?`, append(args, b.Name)
 	case session.BudgetOfPersona:

@@ -60,10 +60,10 @@ func (d *DB) Day(ctx context.Context, team string) (day Day, err error) {
 	return day, err
 }
 
-// UnsettledOf finds the unsettled calls that a budget of a session pays for, on a day if it is that of a team.
-func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (u budget.UnsettledCalls, err error) {
+// UnsettledOf finds the unsettled calls that a budget of a session pays for.
+func (d *DB) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget) (u budget.UnsettledCalls, err error) {
 	var w where
-	which, args := paidBy(s, b, day)
+	which, args := paidBy(s, b)
 	w.add(which, args...)
 	err = d.Read(ctx, func(t *Tx) error {
 		sessions, err := query[struct {

@@ -27,12 +27,11 @@ func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via st
 	kind, name := budget.Split(r.Scope)
 	of := budgetOwner(s, kind)
 	err = d.writeAt(ctx, func(t *Tx, now int64) error {
-		day := ""
 		if kind == session.BudgetOfDay {
-			name, day = r.Team, dayOf(now)
+			name = r.Team
 		}
 		row := raiseRow{
-			ID: r.ID, Key: of, Scope: kind, Name: name, Day: day, Amount: r.Added, ByPerson: r.By, Via: via, Note: r.Note, At: timeOf(now),
+			ID: r.ID, Key: of, Scope: kind, Name: name, Day: dayOfBudget(kind, dayOf(now)), Amount: r.Added, ByPerson: r.By, Via: via, Note: r.Note, At: timeOf(now),
 		}
 		all := columnsOf(&row).withDigest()
 		if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing",

@@ -69,3 +69,51 @@ func order(by []string, f Filter) string {
 	}
 	return " order by " + strings.Join(keys, ", ")
 }
+
+// figure is a column of totals, and what a call adds to it.
+type figure struct{ name, ofCall string }
+
+// figures are those of a [Spending], in the order of its fields and of those of its Usage, and the tokens that budgets count.
+var figures = []figure{
+	{"calls", "case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 else 0 end"},
+	{"input_tokens", "input_tokens"},
+	{"output_tokens", "output_tokens"},
+	{"cache_read_tokens", "cache_read_tokens"},
+	{"cache_write_tokens", "cache_write_tokens"},
+	{"reasoning_tokens", "reasoning_tokens"},
+	{"cache_write_1h_tokens", "cache_write_1h_tokens"},
+	{"web_searches", "web_searches"},
+	{"nano_usd", "nano_usd"},
+	{"unsettled", "case when state = 'unsettled' then 1 else 0 end"},
+	{"estimated_tokens", "case when state = 'unsettled' then estimated_tokens else 0 end"},
+	{"estimated_nano_usd", "case when state = 'unsettled' then estimated_nano_usd else 0 end"},
+	{"begun", "case when state = 'begun' then 1 else 0 end"},
+	{"reserved_tokens", "reserved_tokens"},
+	{"reserved_nano_usd", "reserved_nano_usd"},
+	{"tokens", "tokens"},
+}
+
+// eachFigure is a list with an item for each figure.
+func eachFigure(all []figure, separator string, item func(f figure) string) string {
+	items := make([]string, len(all))
+	for i, f := range all {
+		items[i] = item(f)
+	}
+	return strings.Join(items, separator)
+}
+
+// addToTotals adds a call to the totals of its team, day, agent and model. sign is + or, before the call is changed, -.
+func (t *Tx) addToTotals(id, sign string) error {
+	names := eachFigure(figures, ", ", func(f figure) string { return f.name })
+	added := eachFigure(figures, ", ", func(f figure) string { return sign + "(" + f.ofCall + ")" })
+	sums := eachFigure(figures, ", ", func(f figure) string { return f.name + " = totals." + f.name + " + excluded." + f.name })
+	_, err := t.exec(`insert into totals (namespace, team, day, agent, model, largest_tokens, largest_nano_usd, `+names+`)
+		select namespace, team, day, agent, model, case when state = 'answered' then tokens else 0 end,
+			case when state = 'answered' then nano_usd else 0 end, `+added+` from calls where id = $1
+		on conflict (namespace, team, day, agent, model) do update set `+sums+`,
+			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens
+				else totals.largest_tokens end,
+			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd
+				else totals.largest_nano_usd end`, id)
+	return err
+}

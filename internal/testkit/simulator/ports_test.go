@@ -306,8 +306,8 @@ func (d database) Warn(ctx context.Context, a state.Assignment, team string, at 
 	return due, budgets, err
 }
 
-func (d database) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (budget.UnsettledCalls, error) {
-	return call(d.p, "UnsettledOf", false, func() (budget.UnsettledCalls, error) { return d.State.UnsettledOf(ctx, s, b, day) })
+func (d database) UnsettledOf(ctx context.Context, s session.Key, b budget.Budget) (budget.UnsettledCalls, error) {
+	return call(d.p, "UnsettledOf", false, func() (budget.UnsettledCalls, error) { return d.State.UnsettledOf(ctx, s, b) })
 }
 
 func (d database) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (*budget.Budget, error) {

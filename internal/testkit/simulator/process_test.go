@@ -70,7 +70,7 @@ func (w *world) newProcess() *process {
 	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, State: db, SearchAttributes: attributes{}, Clock: clock}
 	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Clock: clock}
 	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random}
-	p.budgets = &activities.BudgetWaits{State: db, Clock: clock, Random: random}
+	p.budgets = &activities.BudgetWaits{State: db, Random: random}
 	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}
 	return p
 }

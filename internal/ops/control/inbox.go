@@ -1,16 +1,11 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -18,9 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store/state"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // Requests are the open requests of sessions to people.
@@ -309,179 +302,4 @@ func timeOf(t *time.Time) time.Time {
 		return time.Time{}
 	}
 	return *t
-}
-
-// OpenRequests is what a session waits for.
-type OpenRequests struct {
-	Session  string            `json:"session"`
-	Requests []session.Request `json:"requests"`
-	// Known is false where neither a worker nor the store says what the session waits for.
-	Known bool `json:"known"`
-}
-
-// Open lists the open requests of a running session. Errors are as of [Requests.Answer].
-func (r Requests) Open(ctx context.Context, sessionID string) (OpenRequests, error) {
-	doc := OpenRequests{Session: sessionID, Requests: []session.Request{}}
-	w, err := r.watcher(sessionID)
-	if err != nil {
-		return doc, err
-	}
-	if err := r.may(ctx, access.View, sessionID); err != nil {
-		return doc, err
-	}
-	if _, err := r.running(ctx, w); err != nil {
-		return doc, err
-	}
-	open, known, err := w.Requests(ctx)
-	doc.Requests, doc.Known = append(doc.Requests, open...), known
-	return doc, err
-}
-
-// AnswerInput is an answer to a request. Who answers is who calls.
-type AnswerInput struct {
-	Session string `path:"session" maxLength:"200"`
-	Request string `path:"request" maxLength:"300" doc:"the request's id"`
-	Body    Answer
-}
-
-// Answer is how a request is answered.
-type Answer struct {
-	Action session.Action `json:"action" enum:"retry,skip,supply,abort,approve,reject" doc:"one of the request's actions"`
-	Note   string         `json:"note,omitempty" maxLength:"4096" doc:"the reason, for the agents that work next"`
-	Files  spec.Digest    `json:"files,omitempty" doc:"the manifest of supplied files"`
-	// By is the name that a person gives at a command line, and Whole is as in [session.Answer].
-	By    string `json:"-"`
-	Whole bool   `json:"-"`
-}
-
-// Answered is the document of an answer.
-type Answered struct {
-	Session string              `json:"session"`
-	Kind    session.RequestKind `json:"kind,omitempty"`
-	// Answer is the answer; after it was accepted, in the form in which the session recorded it.
-	Answer session.Answer `json:"answer"`
-	// Taken: the session has accepted it. Otherwise no worker has answered yet: a worker accepts
-	// it, or rejects it as stale, when one is available.
-	Taken bool `json:"taken"`
-}
-
-// Answer is the answer as a session takes it.
-func (in AnswerInput) Answer() session.Answer {
-	return session.Answer{
-		Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files,
-		Whole: in.Body.Whole, By: in.Body.By,
-	}
-}
-
-// PermissionToAnswer is what an answer needs: one about a finished phase, or one about work that is stuck.
-func PermissionToAnswer(ofPhase bool) access.Permission {
-	if ofPhase {
-		return access.Approve
-	}
-	return access.Operate
-}
-
-// Answer answers an open request, and waits until the session has accepted the answer. Errors of
-// kind [Conflict] have the reason [Lost] or [Ended], or name who has answered before.
-func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) {
-	answer := in.Answer()
-	answer.By = cmp.Or(answer.By, actor(ctx))
-	doc := Answered{Session: in.Session, Answer: answer}
-	if err := checkAnswer(answer); err != nil {
-		return doc, err
-	}
-	w, err := r.watcher(in.Session)
-	if err != nil {
-		return doc, err
-	}
-	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
-	err = r.change(ctx, PermissionToAnswer(answer.Action.OfPhase()), in.Session, event, func(ctx context.Context) error {
-		if _, err := r.running(ctx, w); err != nil {
-			return err
-		}
-		q, err := r.identify(ctx, w, &doc.Answer)
-		if err != nil {
-			return err
-		}
-		if answer.Files != "" && r.Store != nil {
-			if err := r.checkFiles(ctx, r.teamName(ctx, in.Session), "files", answer.Files); err != nil {
-				return err
-			}
-		}
-		var taken session.Answer
-		m := message{
-			update: workflows.ResolveUpdate, argument: doc.Answer,
-			before: func() (bool, error) { return isRepeated(ctx, w.Conn, in.Session, doc.Answer, q) },
-		}
-		answered, err := send(ctx, w.Conn, in.Session, m, &taken)
-		if err == nil && answered {
-			doc.Answer, doc.Taken = taken, true
-		}
-		return err
-	})
-	return doc, err
-}
-
-// isRepeated looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
-// by whom. again: it is the same answer of the same person, with the same note and files.
-func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer,
-	q *session.Quorum,
-) (again bool, err error) {
-	var unread []session.Answer
-	if err := conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate, func(payloads *commonpb.Payloads) {
-		var a session.Answer
-		if converter.GetDefaultDataConverter().FromPayloads(payloads, &a) == nil && a.Request == answer.Request {
-			unread = append(unread, a)
-		}
-	}); err != nil {
-		return false, err
-	}
-	for _, a := range slices.Backward(unread) { // the oldest first
-		if a == answer {
-			return true, nil
-		}
-		if q != nil && a.Action == session.AnswerApprove {
-			if q.Refuses(a) != "" {
-				continue
-			}
-			if q = q.With(a); q.Left() > 0 {
-				continue
-			}
-		}
-		return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is "+
-			"back: %s by %s",
-			answer.Request, sessionID, a.Action, cmp.Or(a.By, "somebody"))
-	}
-	if q != nil {
-		if why := q.Refuses(answer); why != "" {
-			return false, conflictf(sessionID, "request %s: %s", answer.Request, why)
-		}
-	}
-	return false, nil
-}
-
-// checkAnswer rejects an answer that no request can have.
-func checkAnswer(a session.Answer) error {
-	switch {
-	case a.Request == "":
-		return invalidf("request", "missing; name the request to answer")
-	case a.Action.Rule() == (session.ActionRule{}):
-		return invalidf("action", "unknown action %q", textfmt.Shorten(string(a.Action), 40))
-	case a.Action.LacksNote(a.Note):
-		return invalidf("note", "missing; describe what is wrong: the personas get this text")
-	case a.Action.Rule().NeedsFiles && a.Files == "":
-		return invalidf("files", "missing; %s takes files", a.Action)
-	}
-	return CheckNote(a.Note)
-}
-
-// CheckNote rejects a note that is too large or not text.
-func CheckNote(note string) error {
-	switch {
-	case len(note) > session.MaxNote:
-		return invalidf("note", "longer than %s; put longer texts into a file and supply it", textfmt.Size(session.MaxNote))
-	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
-		return invalidf("note", "not valid UTF-8")
-	}
-	return nil
 }
