@@ -118,6 +118,48 @@ func (a *Admissions) claimAndRestore(ctx context.Context, in AdmitInput, t spec.
 	return r, nil
 }
 
+// admissionOf is the admission of an activity's run in the state.
+func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
+	return state.Admission{
+		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name,
+		Caps: budget.Caps(t),
+	}
+}
+
+// begin writes what a session has before its first phase: the checkpoint from
+// which this run starts, and its status.
+func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
+	info := activity.GetInfo(ctx)
+	next, err := r.checkpoint()
+	if err != nil {
+		return "", err
+	}
+	next.CreatedAt, next.Temporal = r.in.At, temporalIDs(info)
+	r.status.Status, r.status.StartedAt = session.Running, &r.in.At
+	return a.boundaries().write(ctx, Boundary{At: r.in.At, Status: r.status, FirstRun: r.in.FirstRun}, &next)
+}
+
+func temporalIDs(info activity.Info) session.TemporalIDs {
+	return session.TemporalIDs{Namespace: info.Namespace, Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
+}
+
+func (a *Admissions) boundaries() boundaryWriter {
+	return boundaryWriter{a.Sessions, a.State, a.Observer}
+}
+
+// observe reports the session, and its assignments that need no work, to the observer.
+func (a *Admissions) observe(s session.Status) {
+	o := observerOrNone(a.Observer)
+	o.SessionStarted(s.Team)
+	for _, phase := range s.Phases {
+		for _, assignment := range phase.Assignments {
+			if assignment.Status.Done() {
+				o.AssignmentEnded(s.Team, assignment.Status)
+			}
+		}
+	}
+}
+
 // proceed begins a run of a session that continues as new. It decides nothing again,
 // even if workers' offers have changed. It fences executors of the run before and
 // writes the first checkpoint.
@@ -140,48 +182,6 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	next := nextCheckpoint(ctx, base, at)
 	next.Run, next.CurrentPhase = int(run), spec.ReservedPhase
 	out := Admission{Status: session.Status{Run: int(run)}}
-	out.Status.Checkpoint, err = a.boundaries(t).write(ctx, at, &next)
+	out.Status.Checkpoint, err = a.boundaries().write(ctx, at, &next)
 	return out, err
-}
-
-func (a *Admissions) boundaries(t spec.Team) boundaryWriter {
-	return boundaryWriter{a.Sessions, a.State, a.Observer, func() (spec.Team, error) { return t, nil }}
-}
-
-// observe reports the session, and its assignments that need no work, to the observer.
-func (a *Admissions) observe(s session.Status) {
-	o := observerOrNone(a.Observer)
-	o.SessionStarted(s.Team)
-	for _, phase := range s.Phases {
-		for _, assignment := range phase.Assignments {
-			if assignment.Status.Done() {
-				o.AssignmentEnded(s.Team, assignment.Status)
-			}
-		}
-	}
-}
-
-// begin writes what a session has before its first phase: the checkpoint from
-// which this run starts, and its status.
-func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
-	info := activity.GetInfo(ctx)
-	next, err := r.checkpoint()
-	if err != nil {
-		return "", err
-	}
-	next.CreatedAt, next.Temporal = r.in.At, temporalIDs(info)
-	r.status.Status, r.status.StartedAt = session.Running, &r.in.At
-	return a.boundaries(r.team).write(ctx, Boundary{At: r.in.At, Status: r.status, FirstRun: r.in.FirstRun}, &next)
-}
-
-func temporalIDs(info activity.Info) session.TemporalIDs {
-	return session.TemporalIDs{Namespace: info.Namespace, Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
-}
-
-// admissionOf is the admission of an activity's run in the state.
-func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
-	return state.Admission{
-		Key: key, TemporalRun: info.WorkflowExecution.RunID, OriginalRun: info.WorkflowExecution.RunID, Team: t.Name,
-		Caps: budget.Caps(t),
-	}
 }

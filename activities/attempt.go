@@ -1,17 +1,16 @@
 package activities
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/platform/failpoint"
+	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
 // attempt is one try of an agent, or of a person's files, at an assignment: a directory
@@ -82,6 +81,18 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	}, end, nil
 }
 
+// basis returns what the attempt is based on.
+func (a *attempt) basis(ctx context.Context) (session.Basis, error) {
+	persona := a.session.team.Personas[a.in.Persona]
+	own, err := a.ownAgent(ctx, persona.Agent)
+	if err != nil {
+		return session.Basis{}, err
+	}
+	phase, _ := a.session.team.Phase(a.in.Phase)
+	return session.BasisOf(a.in.AssignmentID, persona, own, a.session.checkpoint.Requirement, a.in.Input, a.decisions()).
+		DeliveredTo(phase.Deliver), nil
+}
+
 // runAgent runs the agent from what the attempt starts from, and notes its end.
 func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemptEnd, err error) {
 	start := a.startFacts(ctx, basis).decide()
@@ -118,93 +129,106 @@ func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemp
 	return end, a.noteAgentEnded(ctx, end)
 }
 
-// accept verifies the collected work: it settles the conflicts of its input and fulfils its contract. dropped are the
-// versions in these conflicts that it does not have. Work that is sent back has no contract.
-func (a *attempt) accept(
-	ctx context.Context, c spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, o *session.Outcome,
-) (dropped []string, _ session.Collected, err error) {
-	if len(o.SendsBack) > 0 {
-		if f := mayNotSendBack(a.session.team, a.in); f != nil {
-			return nil, work, f
-		}
-		return nil, work, nil
-	}
-	if dropped, err = a.settle(ctx, work.Output, *o); err != nil {
-		return nil, work, err
-	}
-	if work, err = a.checks.verify(ctx, c, dir, req, work, o); err != nil {
-		if err = a.exec.dir.blame(ctx, err); a.exec.dir.now().wasFull { // the work may lack what the disk did not take
-			a.rows.change(func(log *session.RoundLog) { log.Ended = nil })
-		}
-	}
-	return dropped, work, err
+// start is what an attempt starts from. The failure table decides it by the failure of
+// the previous attempt.
+type start struct {
+	// files is the manifest that the directory is filled from. asLeft: it is
+	// not filled, because it has the files of an interrupted execution.
+	files  spec.Digest
+	asLeft bool
+	// waited: they are those of the attempt itself, which was interrupted by an outage.
+	waited bool
+	// begun is when an earlier, interrupted execution has begun the attempt; zero: none
+	// has.
+	begun time.Time
+	// continues: a conversation continues. restored is the one to restore from the store
+	// first; nil: it is in the directory and HOME.
+	continues bool
+	restored  *session.Conversation
+	// first is the attempt with which the conversation began, and earlier are
+	// its failed attempts since, newest first: this attempt can use their paid
+	// answers, too.
+	first   state.AttemptKey
+	earlier []state.AttemptKey
+	// failure is the failed attempt before the conversation; nil: there was none.
+	// kept: the directory has the files of that attempt.
+	failure *tried
+	kept    bool
+	// former: the directory has the assignment's work that was sent back.
+	former bool
 }
 
-// job describes the attempt to the agent.
-func (a *attempt) job(dir session.WorkDir, s start) session.Job {
-	persona := a.session.team.Personas[a.in.Persona]
-	phase, _ := a.session.team.Phase(a.in.Phase)
-	return session.Job{
-		Delivery: a.delivery(phase.Deliver),
-		Input:    a.in.Input, Agent: a.rows.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
-		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
-		Calls: a.spender, Waits: a.exec.waits, Continues: s.continues,
-	}
-}
-
-// refused returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.
-// nil: it can.
-func (a *attempt) refused(o session.Outcome) *failures.Failure {
-	if len(o.SendsBack) == 0 && len(o.Kept) > 0 && a.merge.Sides == "" {
-		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; "+
-			"leave it out")
-	}
-	return nil
-}
-
-// readConflicts reads the report of the merge that the round has to settle, if there is one, or finds the conflicts of
-// its input.
-func (a *attempt) readConflicts(ctx context.Context) (err error) {
+// from returns the kind of start for the attempt's report.
+func (s start) from() failures.Start {
 	switch {
-	case a.in.Feedback != "":
-		a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.Files, a.in.Feedback) })
-	case a.in.Settles:
-		err = a.exec.retryStore(ctx, func() error { return a.findGiven(ctx) })
+	case s.continues || len(s.earlier) > 0:
+		return failures.FromConversation
+	case s.kept || s.former || s.asLeft || s.waited:
+		return failures.FromFiles
 	}
-	return err
+	return failures.FromInput
 }
 
-// findGiven finds the conflicts of the phases that the assignment builds on.
-func (a *attempt) findGiven(ctx context.Context) (err error) {
-	above := a.session.team.Ancestors(a.in.Phase)
-	a.given = conflicts{
-		base: a.session.checkpoint.Workspace, steps: session.Steps(a.session.team, above, a.session.done(nil)),
-		of: "phases",
+// startFacts collects the facts that decide the start of the attempt.
+func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFacts {
+	f := startFacts{
+		in: a.in, basis: basis, of: a.rows.of, round: a.rows.snapshot(), rounds: a.rows.rounds(), firstRun: a.rows.opened.First,
+		agent:        a.rows.agent,
+		conversation: a.exec.agents.Offered(a.rows.agent).Conversation,
+		outage:       a.rows.outage(), former: a.formerWork(ctx),
+		intact: func(manifest spec.Digest) bool { return a.Files.Intact(ctx, manifest) == nil },
 	}
-	if a.given, err = findConflicts(ctx, a.Files, a.given, "", nil); err != nil {
-		return err
+	if f.conversation == spec.InDirectory {
+		f.findConversation(a)
 	}
-	if f := a.given.unsettled(false); f != nil {
-		a.merge, err = a.given.report(ctx, a.Files, *f)
-	}
-	return err
+	return f
 }
 
-// settle returns which versions in conflicts of the input a result does not have. An unsettled conflict is a failure.
-func (a *attempt) settle(ctx context.Context, result spec.Digest, o session.Outcome) (dropped []string, err error) {
-	if a.merge.Sides == "" || !a.in.Settles {
-		return nil, nil
+// decide decides what the attempt starts from.
+func (f startFacts) decide() start {
+	s := start{files: f.in.Input, begun: f.round.AttemptAt}
+	s.first = f.key(f.round, len(f.round.Attempts)+1)
+	history := f.tried()
+	for _, last := range slices.Backward(history) {
+		if !f.continuesConversation(last) {
+			break
+		}
+		s.earlier = append(s.earlier, last.key)
+		s.first = last.key
+		history = history[:len(history)-1]
 	}
-	found, err := fromStore(ctx, a.exec.retryStore, func() (conflicts, error) {
-		return findConflicts(ctx, a.Files, a.given, result, []session.Work{{Decisions: o.Decisions, Kept: o.Kept}})
-	})
-	if err != nil {
-		return nil, err
+	if f.former != "" {
+		s.files, s.former = f.former, true
 	}
-	if f := found.unsettled(true); f != nil {
-		return nil, f
+	if len(history) > 0 {
+		s.failure = &history[len(history)-1]
+		last := s.failure.report
+		s.kept = f.keeps(*s.failure)
+		if s.kept {
+			s.files, s.former = last.Files, false
+		}
 	}
-	return session.Dropped(found.standings), nil
+	if f.outage != nil && f.outage.FilesInPlace && f.conversation == "" {
+		if s.waited = f.outage.Files != "" && f.intact(f.outage.Files); s.waited { // another host may continue
+			s.files, s.former = f.outage.Files, false
+		}
+		s.asLeft = !s.waited
+	}
+	if f.continuable {
+		cutOff := f.round.ContinuableAttempt == len(f.round.Attempts)+1
+		if begun, ok := f.inherits(); ok {
+			cutOff, s.begun = true, begun
+		}
+		s.asLeft = cutOff && f.stored == nil
+		told := s.kept && s.failure.basis.SameWork(f.basis) // a conversation is not told of other instructions
+		if s.continues = cutOff || told || s.former && s.failure == nil; s.continues {
+			s.restored = f.stored
+		}
+		if cutOff && f.stored != nil { // the files that the conversation is about
+			s.files = f.stored.Files
+		}
+	}
+	return s
 }
 
 // prepare fills the assignment's directory with what the attempt starts from and
@@ -290,94 +314,16 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	}, nil
 }
 
-// basis returns what the attempt is based on.
-func (a *attempt) basis(ctx context.Context) (session.Basis, error) {
+// job describes the attempt to the agent.
+func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	persona := a.session.team.Personas[a.in.Persona]
-	own, err := a.ownAgent(ctx, persona.Agent)
-	if err != nil {
-		return session.Basis{}, err
-	}
 	phase, _ := a.session.team.Phase(a.in.Phase)
-	return session.BasisOf(a.in.AssignmentID, persona, own, a.session.checkpoint.Requirement, a.in.Input, a.decisions()).
-		DeliveredTo(phase.Deliver), nil
-}
-
-// decisions returns the decisions that are passed to the attempt.
-func (a *attempt) decisions() map[string]string {
-	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
-	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside.List))
-}
-
-// nameLeftOut reports what was left out of a collected tree.
-func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) {
-	protected := slices.DeleteFunc(slices.Clone(work.Protected),
-		func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
-	for _, left := range []struct {
-		note  string
-		paths []string
-	}{
-		{"changes to protected files are not used", protected},
-		{"left out, because it cannot be kept", work.LeftOut},
-		{"left out by ignore rules", work.Ignored},
-	} {
-		if len(left.paths) == 0 {
-			continue
-		}
-		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
-		outcome.LeftOut = append(outcome.LeftOut, note)
-		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))},
-			[]byte("\n"))
-		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
+	return session.Job{
+		Delivery: a.delivery(phase.Deliver),
+		Input:    a.in.Input, Agent: a.rows.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
+		Calls: a.spender, Waits: a.exec.waits, Continues: s.continues,
 	}
-}
-
-// resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in
-// changes to protected files, in what no tree can hold, and in what is ignored, which stays.
-func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected,
-	outcome *session.Outcome,
-) error {
-	a.nameLeftOut(work, outcome)
-	if len(work.Protected)+len(work.LeftOut) == 0 {
-		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
-		return nil
-	}
-	if dir.Layers != nil { // checks get trees of their own
-		return nil
-	}
-	return a.exec.retryStore(ctx, func() error { return a.Files.Materialise(ctx, work.Output, dir.Tree) })
-}
-
-// maxLeftOutTold is how many sentences of a brief say what was left out of results.
-const maxLeftOutTold = 20
-
-// leftOut says what was left out of the assignment's earlier work, and of the work that it builds on: an agent that expects
-// these files would look for them.
-func (a *attempt) leftOut(s start) []string {
-	var all []string
-	if was, ok := a.session.undone(a.in.AssignmentID); s.failure != nil {
-		all = said(all, "the last attempt", a.firstReport(*s.failure).LeftOut)
-	} else if ok {
-		all = said(all, "the work before", was.LeftOut)
-	}
-	done := a.session.done(a.in.Beside.List)
-	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
-	for _, id := range a.session.team.Assignments() {
-		if slices.Contains(phases, id.Phase) {
-			all = said(all, id.String(), done[id].LeftOut)
-		}
-	}
-	if more := len(all) - maxLeftOutTold; more > 0 {
-		all = append(all[:maxLeftOutTold], fmt.Sprintf("and %d more", more))
-	}
-	return all
-}
-
-// said adds notes of somebody's work.
-func said(all []string, of string, notes []string) []string {
-	for _, note := range notes {
-		all = append(all, of+": "+note)
-	}
-	return all
 }
 
 // work runs the agent. It reports the attempt's failure as that of its last call, too, if the
@@ -400,88 +346,92 @@ func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, e
 	return outcome, err
 }
 
-// try lets an agent run a check on the directory as it is. Files that the check leaves
-// are removed, so that only the agent's changes count.
-func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context.Context, check string) ([]byte, error) {
-	return func(ctx context.Context, check string) ([]byte, error) {
-		collected, err := a.checks.collect(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		outcome, _, failed := a.checks.run(ctx, check, dir, collected.Output)
-		if !a.exec.dir.workDirs.HasLayers() {
-			err = a.exec.retryStore(ctx, func() error { return a.Files.Materialise(ctx, collected.Output, dir.Tree) })
-		}
-		return outcome.Log, errors.Join(failed, err)
+// Between the end of an agent and the record of its work lie the collection of its files and its checks, which can take
+// long. Each of these steps is noted durably. An execution that continues the attempt begins with the last one: on the same
+// host with the agent's files as they are, on another one with the collected files.
+
+// noteAgentEnded notes durably that the agent has ended, with what it has said.
+func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
+	outcome := end.outcome
+	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
+	err := a.rows.noteAgentEnded(ctx, session.AgentEnded{
+		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.Files, a.exec.agents,
+			end.outcome.Log),
+	})
+	failpoint.Here("agent ended, not collected")
+	return err
+}
+
+// collection returns the parameters for collecting the agent's changes in a directory.
+func (a *attempt) collection(dir session.WorkDir) session.Collect {
+	phase, _ := a.session.team.Phase(a.in.Phase)
+	protected := phase.Protected
+	if a.merge.Sides != "" { // the versions of the conflicts are not part of the result
+		protected = append(slices.Clone(protected), session.MergeDir+"/**")
+	}
+	return session.Collect{
+		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: protected,
+		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
 	}
 }
 
-// ownAgent describes the persona's own agent. The work's basis names it even if a fallback
-// has worked. The worker of the fallback may not have it, so offers of workers are used.
-func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
-	if own = a.exec.agents.Offered(name); own.Kind != "" {
-		return own, nil
-	}
-	err = a.exec.retryStore(ctx, func() error {
-		offers, err := a.exec.state.Offers(ctx)
-		slices.SortFunc(offers, func(a, b spec.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
-		for _, o := range offers { // the newest wins
-			if offered, ok := o.Agents[name]; ok {
-				own = offered
-			}
+// collect stores the changes. The work is already paid for, so it waits for a store
+// that cannot be used.
+func (c checks) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
+	err = c.exec.retryStore(ctx, func() error {
+		if full := c.exec.dir.now().full; full != nil {
+			return diskFilledError{full}
 		}
+		c.exec.dir.restoreAccess()
+		collected, err = c.files.Collect(ctx, req)
 		return err
 	})
-	return own, err
+	return collected, err
 }
 
-// contractOf returns the contract of the attempts of a round.
-func contractOf(t spec.Team, in RoundInput) spec.Contract {
-	if in.Integrating { // the merge verifies what it fixed
-		return spec.Contract{}
-	}
-	return t.Contract(in.AssignmentID)
+// noteCollected notes durably that the agent's files are stored.
+func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
+	ended := *a.rows.snapshot().Ended
+	ended.Files = files
+	err := a.rows.noteAgentEnded(ctx, ended)
+	failpoint.Here("collected, not checked")
+	return err
 }
 
-// mayNotSendBack returns the failure of an attempt that sends work back although it is not
-// permitted; nil: it is.
-func mayNotSendBack(t spec.Team, in RoundInput) *failures.Failure {
-	switch {
-	case maySendBack(t, in) != nil:
-		return nil
-	case in.Integrating:
-		return failures.Failf(failures.InvalidOutput,
-			"the result has sends_back, but this round fixes the merged work of phase %s; fix it, or report an error", in.Phase)
-	}
-	return failures.Failf(failures.InvalidOutput,
-		"the result has sends_back, but phase %s has no sends_back in the team file; do the work, or report an error", in.Phase)
-}
-
-// maySendBack returns the phase to which the agent may send work back; nil: to none.
-func maySendBack(t spec.Team, in RoundInput) *session.MaySendBack {
-	phase, _ := t.Phase(in.Phase)
-	if phase.SendsBack == nil || in.Integrating {
+// resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in
+// changes to protected files, in what no tree can hold, and in what is ignored, which stays.
+func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected,
+	outcome *session.Outcome,
+) error {
+	a.nameLeftOut(work, outcome)
+	if len(work.Protected)+len(work.LeftOut) == 0 {
+		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
 		return nil
 	}
-	return &session.MaySendBack{To: phase.SendsBack.To, Left: in.SendBacksLeft}
+	if dir.Layers != nil { // checks get trees of their own
+		return nil
+	}
+	return a.exec.retryStore(ctx, func() error { return a.Files.Materialise(ctx, work.Output, dir.Tree) })
 }
 
-// maskedFailure returns a failure without secrets, in the size limits of a record.
-func maskedFailure(agents Agents, f failures.Failure) failures.Failure {
-	f.Message = textfmt.Shorten(agents.Mask(f.Message), session.MaxMessage)
-	f.Output = textfmt.Tail(agents.Mask(f.Output), session.MaxOutput)
-	return f
-}
-
-// storeLog stores a transcript. An error of the store is only logged: the attempt counts
-// without its transcript.
-func storeLog(ctx context.Context, files Files, agents Agents, log []byte) spec.Digest {
-	if len(log) == 0 {
-		return ""
+// accept verifies the collected work: it settles the conflicts of its input and fulfils its contract. dropped are the
+// versions in these conflicts that it does not have. Work that is sent back has no contract.
+func (a *attempt) accept(
+	ctx context.Context, c spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, o *session.Outcome,
+) (dropped []string, _ session.Collected, err error) {
+	if len(o.SendsBack) > 0 {
+		if f := mayNotSendBack(a.session.team, a.in); f != nil {
+			return nil, work, f
+		}
+		return nil, work, nil
 	}
-	digest, err := files.PutBlob(ctx, []byte(agents.Mask(string(log))))
-	if err != nil {
-		return ""
+	if dropped, err = a.settle(ctx, work.Output, *o); err != nil {
+		return nil, work, err
 	}
-	return digest
+	if work, err = a.checks.verify(ctx, c, dir, req, work, o); err != nil {
+		if err = a.exec.dir.blame(ctx, err); a.exec.dir.now().wasFull { // the work may lack what the disk did not take
+			a.rows.change(func(log *session.RoundLog) { log.Ended = nil })
+		}
+	}
+	return dropped, work, err
 }

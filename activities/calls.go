@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -15,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
@@ -38,42 +40,6 @@ type spender struct {
 	ended map[state.AttemptKey]cost.Usage
 	// refusal is the budget that has refused a call of the attempt; nil: none did.
 	refusal *BudgetStop
-}
-
-// load reads the assignment's calls. A call that an execution before this one did not end is unsettled from now on: its money
-// may be spent.
-func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call, err error) {
-	err = s.retry(ctx, func() error {
-		if err := lost.settle(ctx, s.round.rows.of); err != nil {
-			return err
-		}
-		calls, err = s.round.State.Calls(ctx, s.round.rows.of)
-		return err
-	})
-	s.ended = map[state.AttemptKey]cost.Usage{}
-	for _, c := range calls {
-		s.add(c.AttemptKey, c.Usage)
-	}
-	return calls, err
-}
-
-// retry tries something with the state until it can be used.
-func (s *spender) retry(ctx context.Context, try func() error) error {
-	return s.round.exec.retryStore(ctx, try)
-}
-
-// add adds the cost of a call that has ended.
-func (s *spender) add(attempt state.AttemptKey, used cost.Usage) {
-	s.total = s.total.Add(used)
-	s.ended[attempt] = s.ended[attempt].Add(used)
-}
-
-// begin sets the attempt of the next calls. No call of the previous one may be in flight.
-func (s *spender) begin(attempt state.AttemptKey, earlier []state.AttemptKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.attempt, s.earlier = attempt, earlier
-	s.open, s.received, s.refusal = map[*reservedCall]cost.Usage{}, map[string]bool{}, nil
 }
 
 // Stored looks for an answer among those of this attempt, and of the ones whose conversation it continues with.
@@ -103,7 +69,7 @@ func (s *spender) Stored(ctx context.Context, request spec.Digest) (*session.Sto
 
 // find finds an answer and marks it as received, so that a concurrent equal request does not get it, too.
 func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.Call, err error) {
-	err = s.retry(ctx, func() error {
+	err = s.round.exec.retryStore(ctx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		call, err := s.round.State.PaidAnswer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...),
@@ -151,17 +117,17 @@ func (s *spender) KeepTools(ctx context.Context, call string, doc []byte) error 
 	if err != nil {
 		return err
 	}
-	return s.retry(ctx, func() error { return s.round.State.KeepTools(ctx, call, string(name)) })
+	return s.round.exec.retryStore(ctx, func() error { return s.round.State.KeepTools(ctx, call, string(name)) })
 }
 
 // put stores a blob. It waits while the store cannot be used.
 func (s *spender) put(ctx context.Context, data []byte) (spec.Digest, error) {
-	return fromStore(ctx, s.retry, func() (spec.Digest, error) { return s.round.Files.PutBlob(ctx, data) })
+	return fromStore(ctx, s.round.exec.retryStore, func() (spec.Digest, error) { return s.round.Files.PutBlob(ctx, data) })
 }
 
 // get reads a blob.
 func (s *spender) get(ctx context.Context, name spec.Digest) ([]byte, error) {
-	return fromStore(ctx, s.retry, func() ([]byte, error) { return s.round.Files.Blob(ctx, name) })
+	return fromStore(ctx, s.round.exec.retryStore, func() ([]byte, error) { return s.round.Files.Blob(ctx, name) })
 }
 
 // sleep waits for others: not for a call of the attempt itself, which could prolong it.
@@ -173,24 +139,6 @@ func (s *spender) sleep(ctx context.Context, d time.Duration) error {
 		defer s.round.exec.waits.Begin()()
 	}
 	return sleep(ctx, d)
-}
-
-// spent returns what was spent on the running attempt, including calls in flight.
-func (s *spender) spent() cost.Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum := s.ended[s.attempt]
-	for _, used := range s.open {
-		sum = sum.Add(used)
-	}
-	return sum
-}
-
-// spentInAll is the known cost of the assignment's calls that have ended.
-func (s *spender) spentInAll() cost.Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.total
 }
 
 // refuse records the budget that refuses a call, and returns the message.
@@ -208,19 +156,12 @@ func (s *spender) refuse(ctx context.Context, b budget.Budget, least cost.Amount
 	return stop.Message
 }
 
-// lastRefusal is the budget that has refused a call of the attempt; nil: none did.
-func (s *spender) lastRefusal() *BudgetStop {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refusal
-}
-
 // warn logs the thresholds of budgets that are reached now.
 func (s *spender) warn(ctx context.Context) error {
 	if !s.round.session.team.Capped() {
 		return nil
 	}
-	return s.retry(ctx, func() error {
+	return s.round.exec.retryStore(ctx, func() error {
 		due, budgets, err := s.round.State.Warn(ctx, s.round.rows.of, s.round.session.team.Name, s.round.session.team.Budget.WarnAt)
 		if err != nil {
 			return err
@@ -315,7 +256,7 @@ func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err e
 	if c.plan.Whole {
 		call.Call = 0
 	}
-	err = s.retry(ctx, func() (err error) {
+	err = s.round.exec.retryStore(ctx, func() (err error) {
 		verdict, err = s.round.State.Begin(ctx, call)
 		return err
 	})
@@ -357,16 +298,18 @@ func (c *reservedCall) Unsettle(ctx context.Context, used, estimate cost.Usage) 
 func (c *reservedCall) end(ctx context.Context, end state.CallEnd) error {
 	s := c.spender
 	if c.plan.Whole {
-		s.round.callEnded()
+		s.round.exec.dir.idle()
 	}
 	c.mu.Lock()
 	end.Differs = c.differs
 	c.mu.Unlock()
-	err := s.retry(ctx, func() error { return s.round.State.End(ctx, c.id, end) })
+	err := s.round.exec.retryStore(ctx, func() error { return s.round.State.End(ctx, c.id, end) })
 	if err == nil {
 		failpoint.Here("call booked")
 		s.callEnded(c, end)
-		s.round.callBooked(ctx, end.Answer != "")
+		if end.Answer != "" { // that is progress
+			s.round.endOutage(ctx, true)
+		}
 		err = s.warn(ctx)
 	}
 	s.observer.booked(c.observed, end.Usage, end.Answer != "", end.Answer != "" && err == nil)
@@ -446,4 +389,67 @@ func (c *reservedCall) progress(used cost.Usage, p state.Progress) error {
 	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than its reservation of %d "+
 		"tokens and %s USD; %s",
 		used.Tokens(), used.CostUSD, before.Tokens, before.USD, s.refuse(ctx, *refused, used.Amount()))
+}
+
+// defaultOpenWait is how long calls are refused by an open breaker without a known end of the cooldown.
+const defaultOpenWait = time.Minute
+
+// callBreaker applies the breaker of a round to the calls of an attempt, and reports them. It is a
+// [session.CallBreaker].
+type callBreaker struct {
+	*agentBreaker
+	ctx context.Context //nolint:containedctx // the attempt's context; reports outlive their calls
+	// generation is the breaker's when the last call was permitted, which may have been long after the round began.
+	generation atomic.Int64
+}
+
+// forCalls returns the breaker for the calls of an attempt; nil: there is none.
+func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
+	if b.port == nil {
+		return nil
+	}
+	return &callBreaker{agentBreaker: b, ctx: ctx}
+}
+
+// Open returns for how long calls are refused; zero: they are permitted. A breaker that cannot be read permits calls. A
+// half-open one permits the calls of a probe.
+func (b *callBreaker) Open() time.Duration {
+	bounded, cancel := context.WithTimeout(b.ctx, breakerLimit)
+	defer cancel()
+	s, err := b.port.Read(bounded, b.settings.Name)
+	if err != nil {
+		return 0
+	}
+	b.generation.Store(s.Generation)
+	now := b.clock()
+	switch s = s.At(now); s.State {
+	case session.BreakerIsOpen:
+		if s.OpenUntil == nil {
+			return defaultOpenWait
+		}
+		return s.OpenUntil.Sub(now)
+	case session.BreakerHalfOpen:
+		if permit := b.rows.snapshot().Permit; permit == nil || permit.Holder == "" {
+			return defaultOpenWait
+		}
+	case session.BreakerClosed:
+	}
+	return 0
+}
+
+// Report reports a failure, or an answer.
+func (b *callBreaker) Report(f *failures.Failure) {
+	if f == nil {
+		b.reportProvider(b.ctx, nil)
+		return
+	}
+	permit := b.rows.snapshot().Permit
+	if permit == nil || b.settings.WeighFailure(f) != failures.CountsAsFailure {
+		return
+	}
+	b.send(b.ctx, session.BreakerReport{
+		ID: b.reportID("call"), Breaker: b.settings, Outcome: failures.CountsAsFailure,
+		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, b.generation.Load()), Holder: permit.Holder},
+		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage), RetryAfter: f.RetryAfter,
+	})
 }

@@ -3,6 +3,7 @@ package activities
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -18,20 +19,6 @@ type checks struct {
 	exec    *execution
 	files   Files
 	session sessionContext
-}
-
-// collect stores the changes. The work is already paid for, so it waits for a store
-// that cannot be used.
-func (c checks) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
-	err = c.exec.retryStore(ctx, func() error {
-		if full := c.exec.dir.now().full; full != nil {
-			return diskFilledError{full}
-		}
-		c.exec.dir.restoreAccess()
-		collected, err = c.files.Collect(ctx, req)
-		return err
-	})
-	return collected, err
 }
 
 // verify checks whether collected work fulfils a contract. It returns the work with the files
@@ -124,4 +111,28 @@ func notProduced(patterns, changed []string) *failures.Failure {
 		}
 	}
 	return nil
+}
+
+// contractOf returns the contract of the attempts of a round.
+func contractOf(t spec.Team, in RoundInput) spec.Contract {
+	if in.Integrating { // the merge verifies what it fixed
+		return spec.Contract{}
+	}
+	return t.Contract(in.AssignmentID)
+}
+
+// try lets an agent run a check on the directory as it is. Files that the check leaves
+// are removed, so that only the agent's changes count.
+func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context.Context, check string) ([]byte, error) {
+	return func(ctx context.Context, check string) ([]byte, error) {
+		collected, err := a.checks.collect(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		outcome, _, failed := a.checks.run(ctx, check, dir, collected.Output)
+		if !a.exec.dir.workDirs.HasLayers() {
+			err = a.exec.retryStore(ctx, func() error { return a.Files.Materialise(ctx, collected.Output, dir.Tree) })
+		}
+		return outcome.Log, errors.Join(failed, err)
+	}
 }

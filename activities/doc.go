@@ -4,9 +4,11 @@
 // A round is retry level 2, and each of its activity executions does attempts (level 1). Read round.go first: it has the
 // loop of attempts, and the end of each. Below it, each type uses only those after it:
 //
-//	attempt        fills the directory, runs the agent, collects and checks its work (attempt.go); what it starts from is
-//	               decided in start.go, what it is told in feedback.go, how it continues after its agent has ended in ended.go
-//	spender        reserves and books the paid calls of an attempt, and finds stored answers (calls.go)
+//	attempt        decides what it starts from, fills the directory, runs the agent, collects and accepts its work (attempt.go).
+//	               What earlier attempts leave to it is read in start.go, what the agent is told is in feedback.go, and how a
+//	               crash after the agent's end is continued in ended.go
+//	spender        reserves and books the paid calls of an attempt, and finds stored answers (calls.go; spender.go has what the
+//	               round asks it)
 //	lostCalls      books calls that died with a worker
 //	outage.go      waits for a provider or a host that fails: waitsOut decides whether a failure is waited out or counted as
 //	               an attempt, by the categories of internal/models/wire/classify.go (outage.go)
@@ -18,5 +20,6 @@
 //
 // Beside rounds: waits.go waits for a breaker or a budget before a round begins; admit.go lets a session begin, and restore.go
 // and reuse.go decide which of its earlier work counts;
-// merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint.
+// merge.go merges the work of a phase; boundary.go writes what a session is after each step, with its checkpoint; rework.go
+// writes a person's answer, and work that is sent back.
 package activities

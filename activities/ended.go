@@ -3,40 +3,12 @@ package activities
 import (
 	"context"
 	"path/filepath"
-	"slices"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/platform/failpoint"
 )
-
-// Between the end of an agent and the record of its work lie the collection of its files and its checks, which can take
-// long. Each of these steps is noted durably. An execution that continues the attempt begins with the last one: on the same
-// host with the agent's files as they are, on another one with the collected files.
-
-// noteAgentEnded notes durably that the agent has ended, with what it has said.
-func (a *attempt) noteAgentEnded(ctx context.Context, end attemptEnd) error {
-	outcome := end.outcome
-	outcome.Summary, outcome.Log = textfmt.Shorten(a.exec.agents.Mask(outcome.Summary), session.MaxSummary), nil
-	err := a.rows.noteAgentEnded(ctx, session.AgentEnded{
-		Directory: nameOf(end.dir), Outcome: outcome, From: end.from, Transcript: storeLog(ctx, a.Files, a.exec.agents,
-			end.outcome.Log),
-	})
-	failpoint.Here("agent ended, not collected")
-	return err
-}
-
-// noteCollected notes durably that the agent's files are stored.
-func (a *attempt) noteCollected(ctx context.Context, files spec.Digest) error {
-	ended := *a.rows.snapshot().Ended
-	ended.Files = files
-	err := a.rows.noteAgentEnded(ctx, ended)
-	failpoint.Here("collected, not checked")
-	return err
-}
 
 // endedCost is the cost of the attempt's agent, if an earlier execution has noted its end.
 func (l *roundRows) endedCost() *endedCost {
@@ -89,19 +61,6 @@ func (a *attempt) reopen(ctx context.Context, ended session.AgentEnded) (dir ses
 
 // nameOf is the random name of an assignment's directory: no other host, and no later directory, has the same.
 func nameOf(dir session.WorkDir) string { return filepath.Base(filepath.Dir(dir.Tree)) }
-
-// collection returns the parameters for collecting the agent's changes in a directory.
-func (a *attempt) collection(dir session.WorkDir) session.Collect {
-	phase, _ := a.session.team.Phase(a.in.Phase)
-	protected := phase.Protected
-	if a.merge.Sides != "" { // the versions of the conflicts are not part of the result
-		protected = append(slices.Clone(protected), session.MergeDir+"/**")
-	}
-	return session.Collect{
-		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: protected,
-		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
-	}
-}
 
 // collectLeft collects the files of a failed agent. The next attempt gets the changes or
 // continues from them. Files that cannot be stored are not another failure.

@@ -97,3 +97,10 @@ func asUnknown(err error) error {
 	}
 	return failures.Failf(failures.Unknown, "%s", err)
 }
+
+// maskedFailure returns a failure without secrets, in the size limits of a record.
+func maskedFailure(agents Agents, f failures.Failure) failures.Failure {
+	f.Message = textfmt.Shorten(agents.Mask(f.Message), session.MaxMessage)
+	f.Output = textfmt.Tail(agents.Mask(f.Output), session.MaxOutput)
+	return f
+}

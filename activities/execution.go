@@ -366,3 +366,7 @@ func (h heartbeats) send(ctx context.Context) {
 		}
 	}
 }
+
+func sessionKey(info activity.Info) session.Key {
+	return session.Key{Namespace: info.Namespace, Session: info.WorkflowExecution.ID}
+}

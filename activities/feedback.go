@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -181,3 +182,101 @@ func reasons(in RoundInput) string {
 
 // sentBackText returns the sentence and the reasons.
 func sentBackText(in RoundInput) string { return sentBackSentence(in) + ":\n" + reasons(in) }
+
+// decisions are those of a phase's work and of all that the phase builds on. Where that is
+// all work of the checkpoint, the checkpoint has merged it.
+func (g mergeBase) decisions(c session.Checkpoint, phase string,
+	done map[spec.AssignmentID]session.CheckpointAssignment,
+) map[string]string {
+	given, above := g.given, g.team.Ancestors(phase)
+	if covers(above, c.Assignments) {
+		given, above = c.Decisions, nil
+	}
+	decisions, _ := session.MergeDecisions(given, session.Steps(g.team, append(above, phase), done))
+	return decisions
+}
+
+// decisions returns the decisions that are passed to the attempt.
+func (a *attempt) decisions() map[string]string {
+	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
+	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside.List))
+}
+
+// maxLeftOutTold is how many sentences of a brief say what was left out of results.
+const maxLeftOutTold = 20
+
+// leftOut says what was left out of the assignment's earlier work, and of the work that it builds on: an agent that expects
+// these files would look for them.
+func (a *attempt) leftOut(s start) []string {
+	var all []string
+	if was, ok := a.session.undone(a.in.AssignmentID); s.failure != nil {
+		all = said(all, "the last attempt", a.firstReport(*s.failure).LeftOut)
+	} else if ok {
+		all = said(all, "the work before", was.LeftOut)
+	}
+	done := a.session.done(a.in.Beside.List)
+	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
+	for _, id := range a.session.team.Assignments() {
+		if slices.Contains(phases, id.Phase) {
+			all = said(all, id.String(), done[id].LeftOut)
+		}
+	}
+	if more := len(all) - maxLeftOutTold; more > 0 {
+		all = append(all[:maxLeftOutTold], fmt.Sprintf("and %d more", more))
+	}
+	return all
+}
+
+// said adds notes of somebody's work.
+func said(all []string, of string, notes []string) []string {
+	for _, note := range notes {
+		all = append(all, of+": "+note)
+	}
+	return all
+}
+
+// nameLeftOut reports what was left out of a collected tree.
+func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) {
+	protected := slices.DeleteFunc(slices.Clone(work.Protected),
+		func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
+	for _, left := range []struct {
+		note  string
+		paths []string
+	}{
+		{"changes to protected files are not used", protected},
+		{"left out, because it cannot be kept", work.LeftOut},
+		{"left out by ignore rules", work.Ignored},
+	} {
+		if len(left.paths) == 0 {
+			continue
+		}
+		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
+		outcome.LeftOut = append(outcome.LeftOut, note)
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))},
+			[]byte("\n"))
+		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
+	}
+}
+
+// mayNotSendBack returns the failure of an attempt that sends work back although it is not
+// permitted; nil: it is.
+func mayNotSendBack(t spec.Team, in RoundInput) *failures.Failure {
+	switch {
+	case maySendBack(t, in) != nil:
+		return nil
+	case in.Integrating:
+		return failures.Failf(failures.InvalidOutput,
+			"the result has sends_back, but this round fixes the merged work of phase %s; fix it, or report an error", in.Phase)
+	}
+	return failures.Failf(failures.InvalidOutput,
+		"the result has sends_back, but phase %s has no sends_back in the team file; do the work, or report an error", in.Phase)
+}
+
+// maySendBack returns the phase to which the agent may send work back; nil: to none.
+func maySendBack(t spec.Team, in RoundInput) *session.MaySendBack {
+	phase, _ := t.Phase(in.Phase)
+	if phase.SendsBack == nil || in.Integrating {
+		return nil
+	}
+	return &session.MaySendBack{To: phase.SendsBack.To, Left: in.SendBacksLeft}
+}

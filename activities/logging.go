@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/logs"
 )
@@ -20,31 +21,6 @@ const dollar = 1_000_000_000
 // spending are the attributes of what something has cost.
 func spending(u cost.Usage) []any {
 	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD) / dollar}
-}
-
-// runObserved does the attempt, and reports it to the observer and the log.
-func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
-	attempt, began := len(r.rows.snapshot().Attempts)+1, r.Clock()
-	ctx = logs.With(ctx, logs.Attempt, attempt)
-	activity.GetLogger(ctx).Info("attempt started")
-	watched, ended := r.exec.observer.AttemptBegun(ctx, AttemptInfo{
-		Team: r.session.team.Name, Session: r.session.key.Session, AssignmentID: r.in.AssignmentID,
-		Agent: r.agent, Round: r.in.Round, Attempt: attempt,
-	})
-	result, end, err := a.run(watched)
-	failure, failed := asFailure(err)
-	interrupted := false
-	switch {
-	case err == nil:
-		ended(AttemptOutcome{})
-	case failed && ctx.Err() == nil && !r.canRaiseBudget(*failure) && !r.waitsOut(*failure):
-		ended(AttemptOutcome{Category: failure.Category})
-	default:
-		ended(AttemptOutcome{Interrupted: true})
-		interrupted = true
-	}
-	logAttempt(ctx, failure, interrupted, r.Clock().Sub(began), r.spender.spent())
-	return result, end, err
 }
 
 // logAttempt logs how an attempt has ended.
@@ -78,4 +54,17 @@ func logEnd(ctx context.Context, name string, state session.State, reason string
 		about = append(about, "reason", reason)
 	}
 	activity.GetLogger(ctx).Info("session ended", append(about, spending(u)...)...)
+}
+
+// storeLog stores a transcript. An error of the store is only logged: the attempt counts
+// without its transcript.
+func storeLog(ctx context.Context, files Files, agents Agents, log []byte) spec.Digest {
+	if len(log) == 0 {
+		return ""
+	}
+	digest, err := files.PutBlob(ctx, []byte(agents.Mask(string(log))))
+	if err != nil {
+		return ""
+	}
+	return digest
 }

@@ -149,3 +149,58 @@ func (c conflicts) report(ctx context.Context, files Files, f failures.Failure) 
 	}
 	return r, err
 }
+
+// refused returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.
+// nil: it can.
+func (a *attempt) refused(o session.Outcome) *failures.Failure {
+	if len(o.SendsBack) == 0 && len(o.Kept) > 0 && a.merge.Sides == "" {
+		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; "+
+			"leave it out")
+	}
+	return nil
+}
+
+// readConflicts reads the report of the merge that the round has to settle, if there is one, or finds the conflicts of
+// its input.
+func (a *attempt) readConflicts(ctx context.Context) (err error) {
+	switch {
+	case a.in.Feedback != "":
+		a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.Files, a.in.Feedback) })
+	case a.in.Settles:
+		err = a.exec.retryStore(ctx, func() error { return a.findGiven(ctx) })
+	}
+	return err
+}
+
+// findGiven finds the conflicts of the phases that the assignment builds on.
+func (a *attempt) findGiven(ctx context.Context) (err error) {
+	above := a.session.team.Ancestors(a.in.Phase)
+	a.given = conflicts{
+		base: a.session.checkpoint.Workspace, steps: session.Steps(a.session.team, above, a.session.done(nil)),
+		of: "phases",
+	}
+	if a.given, err = findConflicts(ctx, a.Files, a.given, "", nil); err != nil {
+		return err
+	}
+	if f := a.given.unsettled(false); f != nil {
+		a.merge, err = a.given.report(ctx, a.Files, *f)
+	}
+	return err
+}
+
+// settle returns which versions in conflicts of the input a result does not have. An unsettled conflict is a failure.
+func (a *attempt) settle(ctx context.Context, result spec.Digest, o session.Outcome) (dropped []string, err error) {
+	if a.merge.Sides == "" || !a.in.Settles {
+		return nil, nil
+	}
+	found, err := fromStore(ctx, a.exec.retryStore, func() (conflicts, error) {
+		return findConflicts(ctx, a.Files, a.given, result, []session.Work{{Decisions: o.Decisions, Kept: o.Kept}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f := found.unsettled(true); f != nil {
+		return nil, f
+	}
+	return session.Dropped(found.standings), nil
+}

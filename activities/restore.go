@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,6 +84,18 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 	return r, nil
 }
 
+// restoration returns a restoration that has decided nothing yet.
+func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitInput, t spec.Team) *restoration {
+	return &restoration{
+		Admissions: a, ctx: ctx, key: key, in: in, team: t, given: in.Course.Given,
+		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{},
+		found: map[spec.AssignmentID]finished{},
+		done:  map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
+		approved: map[string][]session.Approval{}, inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{},
+		merged: map[string]spec.Digest{},
+	}
+}
+
 // judge decides on all work. It stops if the session may not start.
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
@@ -102,118 +113,14 @@ func (r *restoration) judge() error {
 	return nil
 }
 
-// loadEarlierRuns takes over the alerts of earlier runs, and the cost of assignments that are no longer in the team. It
-// refuses a session that another run has already taken over.
-func (r *restoration) loadEarlierRuns() error {
-	if r.in.Run == 1 && r.in.Base == "" {
-		return nil
-	}
-	e, err := r.State.Execution(r.ctx, r.key)
-	switch {
-	case errors.Is(err, session.ErrNotFound):
-		return r.sumDropped()
-	case err != nil:
-		return err
-	}
-	if e.Run >= r.in.Run && e.OriginalRun != r.in.OriginalRun {
-		r.faults = append(r.faults, fmt.Sprintf("session %s is already in run %d; see `maestro status %[1]s`", r.key.Session, e.Run))
-		return nil
-	}
-	r.status.Alerts = e.Alerts
-	return r.sumDropped()
-}
-
-// sumDropped adds up the cost of assignments that are no longer in the team.
-func (r *restoration) sumDropped() error {
-	costs, err := r.State.Costs(r.ctx, r.key, "phase", "persona")
-	for _, c := range costs {
-		id := spec.AssignmentID{Phase: c.Phase, Persona: c.Persona}
-		if r.costs[id] = c.Usage; r.status.Assignment(id) == nil {
-			r.status.Dropped = r.status.Dropped.Add(c.Usage)
+// decide decides on every assignment: it is reused or runs.
+func (r *restoration) decide() error {
+	for _, phase := range r.team.InOrder() {
+		if err := r.phase(*phase); err != nil {
+			return err
 		}
 	}
-	return err
-}
-
-// find collects the recorded work: the checkpoint's and, of phases that were not
-// complete, that of the assignments' records.
-func (r *restoration) find() error {
-	if r.in.Base == "" {
-		return nil
-	}
-	var err error
-	if r.base, err = r.Sessions.Checkpoint(r.ctx, r.in.Base); err != nil {
-		return fmt.Errorf("read checkpoint %s: %w", r.in.Base.Short(), err)
-	}
-	if err := r.Files.Intact(r.ctx, r.in.Workspace); err != nil {
-		r.faults = append(r.faults, "the session's workspace tree is damaged: "+err.Error())
-	}
-	if r.base.Team.Blob != r.in.Team {
-		r.before, r.unread = r.Sessions.Team(r.ctx, r.base.Team.Blob)
-	}
-	if len(r.given) == 0 {
-		r.given = r.base.Given
-	}
-	if r.in.Origin == nil {
-		r.in.Origin = r.base.Origin // a resumed fork stays one
-		r.status.Origin = r.in.Origin
-	}
-	for _, a := range r.base.Partial {
-		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.asForked(a)}, false}
-	}
-	for _, a := range r.base.Assignments {
-		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.asForked(a)}, true}
-	}
-	if r.in.Run == 1 {
-		return nil
-	}
-	return r.findRecorded()
-}
-
-// forks reports whether the session begins as a fork of another one.
-func (r *restoration) forks() bool { return r.in.Run == 1 && r.in.Origin != nil }
-
-// asForked returns finished work without its cost in a fork: the origin has paid for it.
-func (r *restoration) asForked(a session.CheckpointAssignment) session.CheckpointAssignment {
-	if r.forks() {
-		a.Usage = cost.Usage{}
-	}
-	return a
-}
-
-func (r *restoration) findRecorded() error {
-	records, err := r.State.Records(r.ctx, r.key)
-	if err != nil {
-		return err
-	}
-	for _, record := range records {
-		id := record.Assignment
-		if r.status.Assignment(id) == nil {
-			continue
-		}
-		r.records[id] = record
-		if work, ok := recordedWork(record); ok {
-			if _, known := r.found[id]; !known {
-				r.found[id] = finished{work, false}
-			}
-		}
-	}
-	return r.findSkipped()
-}
-
-// recordedWork is an assignment's own work in its record, without its fixes of
-// the merged tree.
-func recordedWork(record session.Record) (RestoredWork, bool) {
-	for _, round := range slices.Backward(record.Rounds) {
-		if round.Result == nil || round.Integrating || round.Stale() {
-			continue
-		}
-		a, res := record.Counted(), round.Result
-		a.Seconds, a.Summary, a.Files = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.Files
-		a.LeftOut, a.BasedWork = res.LeftOut, res.BasedWork
-		return RestoredWork{withBasisDigest(a), res.Output}, true
-	}
-	return RestoredWork{}, false
+	return r.disagreement()
 }
 
 // phase decides on the assignments of one phase.
@@ -251,24 +158,127 @@ func (r *restoration) mustRun(p spec.Phase) string {
 	return ""
 }
 
-func (r *restoration) mergeBase() mergeBase {
-	return mergeBase{r.Files, r.team, r.in.Workspace, r.given}
+// reuse decides on the assignments of one phase, in their order.
+type reuse struct {
+	*restoration
+	phase spec.Phase
+	// why is the reason why the phase runs even if it has finished work; empty: it need not.
+	why string
+	// input is the phase's input, if it has been determined; tree is the input
+	// of the next persona of a sequence.
+	input  session.Folded
+	tree   spec.Digest
+	reused []finished
+	// complete: the work of every persona is reused; runs: an assignment has to run.
+	complete, runs bool
 }
 
-// fold merges the reused work of the phases.
-func (r *restoration) fold(phases []string) (session.Folded, error) {
-	folded, _, err := r.mergeBase().fold(r.ctx, phases, r.done)
-	return folded, err
+// assignment decides on one assignment: it is restored, or runs, or is left.
+func (v *reuse) assignment(id spec.AssignmentID, selected bool) error {
+	a, ok := v.found[id]
+	damage, reason := "", v.why
+	var err error
+	if ok {
+		damage, err = v.damage(a.CheckpointAssignment)
+	}
+	switch {
+	case err != nil:
+	case !ok:
+		reason = v.unfinished(id)
+	case damage != "":
+		ok, reason = false, damage
+	case reason == "":
+		reason, err = v.stale(a, id)
+	}
+	if err != nil {
+		return err
+	}
+	if ok && (reason == "" || !selected) {
+		return v.restore(id, a, reason)
+	}
+	v.complete = false
+	if !selected {
+		v.note(id, session.Leave, strings.TrimPrefix(damage+"; not selected", "; "))
+		return nil
+	}
+	v.runs = true
+	v.note(id, session.RunIt, reason)
+	if v.phase.Order == spec.OrderSequence && v.why == "" {
+		v.why = fmt.Sprintf("follows %s, which runs again", id.Persona)
+	}
+	return nil
 }
 
-// decisions returns the decisions of the phases' reused work.
-func (r *restoration) decisions(phases []string) map[string]string {
-	merged, _ := session.MergeDecisions(r.given, session.Steps(r.team, phases, r.done))
-	return merged
+// unfinished returns why an assignment has no work.
+func (v *reuse) unfinished(id spec.AssignmentID) string {
+	if len(v.records[id].Rounds) > 0 {
+		return "not finished"
+	}
+	return "not done yet"
 }
 
-func (r *restoration) note(id spec.AssignmentID, action session.PlanAction, reason string) {
-	r.plan = append(r.plan, session.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
+// decideRest adds the phase's reused work to the result, and decides what is left to do.
+func (v *reuse) decideRest(selected bool) error {
+	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.phaseReusable() {
+		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run",
+			v.phase.Name))
+	}
+	if v.phaseReusable() {
+		for _, a := range v.reused {
+			v.done[a.AssignmentID] = a.CheckpointAssignment
+		}
+		return v.edit()
+	}
+	for _, a := range v.reused { // an incomplete phase has no output
+		delete(v.done, a.AssignmentID)
+		if len(a.Integrated) > 0 {
+			v.amend(a.AssignmentID, "; fixes and edits of the phase's merged tree are dropped, because the tree has changed")
+			a.Integrated = nil
+		}
+		v.partial = append(v.partial, a.RestoredWork)
+	}
+	if !selected {
+		return nil
+	}
+	v.changed[v.phase.Name] = "is merged again"
+	if v.runs {
+		v.changed[v.phase.Name] = "runs again"
+	}
+	v.todo = append(v.todo, v.phase.Name)
+	if slices.ContainsFunc(v.team.Ancestors(v.phase.Name), func(above string) bool { return slices.Contains(v.todo, above) }) {
+		return nil
+	}
+	return v.start()
+}
+
+// phaseReusable reports whether the phase's work is reused as a whole: as it was merged,
+// checked and recorded, or by one persona, whose record proves its checks.
+func (v *reuse) phaseReusable() bool {
+	if !v.complete {
+		return false
+	}
+	for _, a := range v.base.Assignments { // the merge must have had the work of all personas
+		if a.Phase == v.phase.Name && !slices.Contains(v.phase.Personas, a.Persona) {
+			return false
+		}
+	}
+	recorded := slices.ContainsFunc(v.reused, func(a finished) bool { return !a.phaseDone })
+	return !recorded || (v.phase.Solo() && !v.in.Course.PausesAfter(v.phase))
+}
+
+// start determines the phase's input. All phases that it depends on are done.
+func (v *reuse) start() (err error) {
+	if v.input.Manifest == "" {
+		if v.input, err = v.fold(v.team.Ancestors(v.phase.Name)); err != nil {
+			return err
+		}
+	}
+	if len(v.input.Conflicts) > 0 {
+		v.conflicts[v.phase.Name], v.merged[v.phase.Name] = session.FewConflicts(v.input.Conflicts), v.input.Manifest
+		return nil
+	}
+	v.inputs[v.phase.Name] = v.input.Manifest
+	return nil
 }
 
 // finish fills in the status, and adds dropped assignments to the plan.
@@ -322,16 +332,6 @@ func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	return s
 }
 
-// undone lists the assignments whose recorded work runs again.
-func (r *restoration) undone() (ids []spec.AssignmentID) {
-	for _, entry := range r.plan {
-		if entry.Action == session.RunIt {
-			ids = append(ids, entry.AssignmentID)
-		}
-	}
-	return ids
-}
-
 // checkpoint returns the first checkpoint of the run.
 func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	c := session.Checkpoint{
@@ -379,71 +379,22 @@ func (r *restoration) admission() Admission {
 	return out
 }
 
-// damage describes which part of an assignment's work is missing from the store;
-// empty: none.
-func (r *restoration) damage(a session.CheckpointAssignment) (string, error) {
-	deltas := []spec.Digest{a.Delta}
-	for _, w := range a.Integrated {
-		deltas = append(deltas, w.Delta)
-	}
-	for _, delta := range deltas {
-		err := r.Files.IntactDelta(r.ctx, delta)
-		if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-			return "its work is damaged: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return "", nil
+func (r *restoration) mergeBase() mergeBase {
+	return mergeBase{r.Files, r.team, r.in.Workspace, r.given}
 }
 
-// Planned is the input of Plan.
-type Planned struct {
-	Key         session.Key
-	Team        spec.Team // resolved
-	Requirement string
-	// Start has no store and no blobs of the team and the requirement.
-	Start session.Start
-	// Agents are the offers of workers; they are used only for a session that resumes.
-	Agents map[string]spec.OfferedAgent
+// fold merges the reused work of the phases.
+func (r *restoration) fold(phases []string) (session.Folded, error) {
+	folded, _, err := r.mergeBase().fold(r.ctx, phases, r.done)
+	return folded, err
 }
 
-// Plan returns the decision of an admission on each assignment, in the order of the
-// phases, with the same texts; or a sentence for each reason why it would refuse the
-// course. It runs and writes nothing. A new session needs only Files, which must have the
-// workspace and the files that the course supplies.
-func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEntry, faults []string, err error) {
-	if faults := p.Start.Course.Problems(p.Team); len(faults) > 0 {
-		return nil, faults, nil
-	}
-	p.Start.Run = max(p.Start.Run, 1)
-	r := a.restoration(ctx, p.Key, AdmitInput{Start: p.Start}, p.Team)
-	r.agents, r.requirement = p.Agents, p.Requirement
-	if err := r.judge(); err != nil {
-		return nil, nil, err
-	}
-	return r.plan, r.faults, nil
+// decisions returns the decisions of the phases' reused work.
+func (r *restoration) decisions(phases []string) map[string]string {
+	merged, _ := session.MergeDecisions(r.given, session.Steps(r.team, phases, r.done))
+	return merged
 }
 
-// restoration returns a restoration that has decided nothing yet.
-func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitInput, t spec.Team) *restoration {
-	return &restoration{
-		Admissions: a, ctx: ctx, key: key, in: in, team: t, given: in.Course.Given,
-		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{},
-		found: map[spec.AssignmentID]finished{},
-		done:  map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
-		approved: map[string][]session.Approval{}, inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{},
-		merged: map[string]spec.Digest{},
-	}
-}
-
-// decide decides on every assignment: it is reused or runs.
-func (r *restoration) decide() error {
-	for _, phase := range r.team.InOrder() {
-		if err := r.phase(*phase); err != nil {
-			return err
-		}
-	}
-	return r.disagreement()
+func (r *restoration) note(id spec.AssignmentID, action session.PlanAction, reason string) {
+	r.plan = append(r.plan, session.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/platform/failpoint"
+	"github.com/maestro-hive/maestro/internal/platform/logs"
 )
 
 // Rounds does the rounds of assignments on a worker that offers their agent.
@@ -213,6 +214,78 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	return result, false, err
 }
 
+// runObserved does the attempt, and reports it to the observer and the log.
+func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
+	attempt, began := len(r.rows.snapshot().Attempts)+1, r.Clock()
+	ctx = logs.With(ctx, logs.Attempt, attempt)
+	activity.GetLogger(ctx).Info("attempt started")
+	watched, ended := r.exec.observer.AttemptBegun(ctx, AttemptInfo{
+		Team: r.session.team.Name, Session: r.session.key.Session, AssignmentID: r.in.AssignmentID,
+		Agent: r.agent, Round: r.in.Round, Attempt: attempt,
+	})
+	result, end, err := a.run(watched)
+	failure, failed := asFailure(err)
+	interrupted := false
+	switch {
+	case err == nil:
+		ended(AttemptOutcome{})
+	case failed && ctx.Err() == nil && !r.canRaiseBudget(*failure) && !r.waitsOut(*failure):
+		ended(AttemptOutcome{Category: failure.Category})
+	default:
+		ended(AttemptOutcome{Interrupted: true})
+		interrupted = true
+	}
+	logAttempt(ctx, failure, interrupted, r.Clock().Sub(began), r.spender.spent())
+	return result, end, err
+}
+
+// succeed records the result before it is returned to Temporal.
+func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
+	log := r.rows.snapshot()
+	result.Summary = textfmt.Shorten(r.Agents.Mask(end.outcome.Summary), session.MaxSummary)
+	result.LeftOut = end.outcome.LeftOut
+	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
+	result.From = end.from
+	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
+	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
+	result.StartedAt, result.EndedAt = log.AttemptAt, r.Clock().UTC()
+	result.Log = storeLog(ctx, r.Files, r.Agents, end.outcome.Log)
+	if err := r.rows.recordResult(ctx, result); err != nil {
+		return err
+	}
+	r.exec.observer.RoundEnded(r.agent, "")
+	failpoint.Here("recorded, not completed")
+	if !r.in.Integrating && len(result.SendsBack) == 0 { // else it is done again, or was done before
+		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Completed)
+	}
+	return nil
+}
+
+// done returns a recorded result for the session, and reports to the breaker.
+func (r *round) done(ctx context.Context, result session.RoundResult) (session.RoundResult, error) {
+	return result, r.interrupted(ctx, r.breaker.reportEnd(ctx, nil))
+}
+
+// report is what every end of the activity reports.
+func (r *round) report() session.RoundReport {
+	return session.RoundReport{Lost: r.rows.snapshot().Lost, Total: r.spender.spentInAll()}
+}
+
+// interrupted ends an execution because of an error that is not a failure of the attempt.
+func (r *round) interrupted(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	r.rows.noteInterrupted(ctx)
+	if !resumesAfter(ctx, err) {
+		r.breaker.giveBack(ctx)
+	}
+	if r.spender == nil {
+		return executionEnd(ctx, err)
+	}
+	return executionEnd(ctx, err, r.report())
+}
+
 // waitBeforeAttempt waits between two attempts if Temporal has not: its execution timed out, or its
 // worker was lost. For a long wait it returns a RecoverableError, because the round holds a slot of
 // its agent.
@@ -375,53 +448,6 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 	return unrecoverable(RoundFailure{Failure: f, Attempts: log.Failures(), RoundReport: r.report()}, nil)
 }
 
-// succeed records the result before it is returned to Temporal.
-func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
-	log := r.rows.snapshot()
-	result.Summary = textfmt.Shorten(r.Agents.Mask(end.outcome.Summary), session.MaxSummary)
-	result.LeftOut = end.outcome.LeftOut
-	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
-	result.From = end.from
-	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
-	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
-	result.StartedAt, result.EndedAt = log.AttemptAt, r.Clock().UTC()
-	result.Log = storeLog(ctx, r.Files, r.Agents, end.outcome.Log)
-	if err := r.rows.recordResult(ctx, result); err != nil {
-		return err
-	}
-	r.exec.observer.RoundEnded(r.agent, "")
-	failpoint.Here("recorded, not completed")
-	if !r.in.Integrating && len(result.SendsBack) == 0 { // else it is done again, or was done before
-		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Completed)
-	}
-	return nil
-}
-
-// done returns a recorded result for the session, and reports to the breaker.
-func (r *round) done(ctx context.Context, result session.RoundResult) (session.RoundResult, error) {
-	return result, r.interrupted(ctx, r.breaker.reportEnd(ctx, nil))
-}
-
-// report is what every end of the activity reports.
-func (r *round) report() session.RoundReport {
-	return session.RoundReport{Lost: r.rows.snapshot().Lost, Total: r.spender.spentInAll()}
-}
-
-// interrupted ends an execution because of an error that is not a failure of the attempt.
-func (r *round) interrupted(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	r.rows.noteInterrupted(ctx)
-	if !resumesAfter(ctx, err) {
-		r.breaker.giveBack(ctx)
-	}
-	if r.spender == nil {
-		return executionEnd(ctx, err)
-	}
-	return executionEnd(ctx, err, r.report())
-}
-
 // diff stores the difference between an attempt's files and the round's input.
 func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 	if files == "" || files == r.in.Input {
@@ -433,14 +459,4 @@ func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 		return ""
 	}
 	return storeLog(ctx, r.Files, r.Agents, []byte(text))
-}
-
-// callEnded notes that the agent's process has ended.
-func (r *round) callEnded() { r.exec.dir.idle() }
-
-// callBooked ends an outage if the call has an answer: that is progress.
-func (r *round) callBooked(ctx context.Context, answered bool) {
-	if answered {
-		r.endOutage(ctx, true)
-	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
@@ -102,10 +101,13 @@ func (l *roundRows) open(ctx context.Context, s sessionContext) (opened state.Op
 		Holder:   executionKey(info),
 	}
 	err = l.exec.retryStore(ctx, func() error {
-		return admitted(ctx, l.state, l.of.Key, func() (spec.Team, error) { return s.team, nil }, func() (err error) {
-			opened, err = l.state.OpenRound(ctx, order)
-			return err
-		})
+		opened, err = l.state.OpenRound(ctx, order)
+		if errors.Is(err, state.ErrNotFound) {
+			if err = s.admitAgain(ctx, l.state); err == nil {
+				opened, err = l.state.OpenRound(ctx, order)
+			}
+		}
+		return err
 	})
 	return opened, err
 }

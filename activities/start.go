@@ -11,46 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/state"
 )
 
-// start is what an attempt starts from. The failure table decides it by the failure of
-// the previous attempt.
-type start struct {
-	// files is the manifest that the directory is filled from. asLeft: it is
-	// not filled, because it has the files of an interrupted execution.
-	files  spec.Digest
-	asLeft bool
-	// waited: they are those of the attempt itself, which was interrupted by an outage.
-	waited bool
-	// begun is when an earlier, interrupted execution has begun the attempt; zero: none
-	// has.
-	begun time.Time
-	// continues: a conversation continues. restored is the one to restore from the store
-	// first; nil: it is in the directory and HOME.
-	continues bool
-	restored  *session.Conversation
-	// first is the attempt with which the conversation began, and earlier are
-	// its failed attempts since, newest first: this attempt can use their paid
-	// answers, too.
-	first   state.AttemptKey
-	earlier []state.AttemptKey
-	// failure is the failed attempt before the conversation; nil: there was none.
-	// kept: the directory has the files of that attempt.
-	failure *tried
-	kept    bool
-	// former: the directory has the assignment's work that was sent back.
-	former bool
-}
-
-// from returns the kind of start for the attempt's report.
-func (s start) from() failures.Start {
-	switch {
-	case s.continues || len(s.earlier) > 0:
-		return failures.FromConversation
-	case s.kept || s.former || s.asLeft || s.waited:
-		return failures.FromFiles
-	}
-	return failures.FromInput
-}
-
 // tried is a failed attempt and its round.
 type tried struct {
 	key    state.AttemptKey
@@ -87,21 +47,6 @@ type startFacts struct {
 	intact func(spec.Digest) bool
 }
 
-// startFacts collects the facts that decide the start of the attempt.
-func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFacts {
-	f := startFacts{
-		in: a.in, basis: basis, of: a.rows.of, round: a.rows.snapshot(), rounds: a.rows.rounds(), firstRun: a.rows.opened.First,
-		agent:        a.rows.agent,
-		conversation: a.exec.agents.Offered(a.rows.agent).Conversation,
-		outage:       a.rows.outage(), former: a.formerWork(ctx),
-		intact: func(manifest spec.Digest) bool { return a.Files.Intact(ctx, manifest) == nil },
-	}
-	if f.conversation == spec.InDirectory {
-		f.findConversation(a)
-	}
-	return f
-}
-
 // findConversation looks for the conversation of the agent. The one in the assignment's directory
 // is newer if it has continued from the stored one.
 func (f *startFacts) findConversation(a *attempt) {
@@ -120,53 +65,6 @@ func (f *startFacts) findConversation(a *attempt) {
 			f.stored = stored
 		}
 	}
-}
-
-// decide decides what the attempt starts from.
-func (f startFacts) decide() start {
-	s := start{files: f.in.Input, begun: f.round.AttemptAt}
-	s.first = f.key(f.round, len(f.round.Attempts)+1)
-	history := f.tried()
-	for _, last := range slices.Backward(history) {
-		if !f.continuesConversation(last) {
-			break
-		}
-		s.earlier = append(s.earlier, last.key)
-		s.first = last.key
-		history = history[:len(history)-1]
-	}
-	if f.former != "" {
-		s.files, s.former = f.former, true
-	}
-	if len(history) > 0 {
-		s.failure = &history[len(history)-1]
-		last := s.failure.report
-		s.kept = f.keeps(*s.failure)
-		if s.kept {
-			s.files, s.former = last.Files, false
-		}
-	}
-	if f.outage != nil && f.outage.FilesInPlace && f.conversation == "" {
-		if s.waited = f.outage.Files != "" && f.intact(f.outage.Files); s.waited { // another host may continue
-			s.files, s.former = f.outage.Files, false
-		}
-		s.asLeft = !s.waited
-	}
-	if f.continuable {
-		cutOff := f.round.ContinuableAttempt == len(f.round.Attempts)+1
-		if begun, ok := f.inherits(); ok {
-			cutOff, s.begun = true, begun
-		}
-		s.asLeft = cutOff && f.stored == nil
-		told := s.kept && s.failure.basis.SameWork(f.basis) // a conversation is not told of other instructions
-		if s.continues = cutOff || told || s.former && s.failure == nil; s.continues {
-			s.restored = f.stored
-		}
-		if cutOff && f.stored != nil { // the files that the conversation is about
-			s.files = f.stored.Files
-		}
-	}
-	return s
 }
 
 // inherits reports whether this round can begin with an attempt that was interrupted in an
@@ -235,4 +133,23 @@ search:
 // key names an attempt of a round.
 func (f startFacts) key(r session.RoundRecord, attempt int) state.AttemptKey {
 	return state.AttemptKey{Assignment: f.of, Pass: int64(r.Pass), Round: int64(r.Round), Attempt: int64(attempt)}
+}
+
+// ownAgent describes the persona's own agent. The work's basis names it even if a fallback
+// has worked. The worker of the fallback may not have it, so offers of workers are used.
+func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
+	if own = a.exec.agents.Offered(name); own.Kind != "" {
+		return own, nil
+	}
+	err = a.exec.retryStore(ctx, func() error {
+		offers, err := a.exec.state.Offers(ctx)
+		slices.SortFunc(offers, func(a, b spec.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
+		for _, o := range offers { // the newest wins
+			if offered, ok := o.Agents[name]; ok {
+				own = offered
+			}
+		}
+		return err
+	})
+	return own, err
 }

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -73,8 +72,10 @@ type nextStep struct {
 }
 
 func nextRound(notBefore time.Time) nextStep { return nextStep{Due: true, NotBefore: notBefore} }
-func sameRound(next step) nextStep           { return nextStep{Next: &next} }
-func askPerson(f failures.Failure) nextStep  { return nextStep{Failure: &f} }
+
+func sameRound(next step) nextStep { return nextStep{Next: &next} }
+
+func askPerson(f failures.Failure) nextStep { return nextStep{Failure: &f} }
 
 // pending reports whether the assignment has a round to do or to wait for, whatever work it
 // has already.
@@ -116,65 +117,6 @@ type assignmentState struct {
 	notice *request
 	// wake ends a wait for others. waking: it is about to be set.
 	wake, waking bool
-}
-
-// newAssignment returns an assignment for a run of its phase, with its finished work or with its
-// cost so far.
-func newAssignment(state *assignmentState, before session.AssignmentStatus, id spec.AssignmentID, input spec.Digest) *assignment {
-	if state.Restored != nil {
-		w := *state.Restored
-		if !w.Status.Done() {
-			w.Status = session.Restored
-		}
-		return &assignment{CheckpointAssignment: w.CheckpointAssignment, From: input, Output: w.Output, assignmentState: state}
-	}
-	a := &assignment{From: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
-		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
-	}}
-	a.Status, a.Agent, a.Summary, a.Files = session.Pending, "", "", 0
-	a.Dropped, a.LeftOut, a.Failures = state.DroppedByPerson, nil, slices.Clone(a.Failures)
-	return a
-}
-
-func entries(work []*assignment) []session.CheckpointAssignment {
-	out := make([]session.CheckpointAssignment, len(work))
-	for i, a := range work {
-		out[i] = a.CheckpointAssignment
-	}
-	return out
-}
-
-// roundID is the id of the first activity of the round.
-func (a *assignment) roundID() string {
-	return fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.RoundsOfRun)
-}
-
-// begin counts a round.
-func (a *assignment) begin() {
-	a.Rounds++
-	a.RoundsOfRun++
-	a.Round++
-	a.nextStep = nextStep{}
-}
-
-// add takes over the result of a successful round.
-func (a *assignment) add(r session.RoundResult) {
-	a.Attempts += r.Attempts
-	a.LostWorkers += r.Lost
-	a.Failures = session.LastFailures(append(a.Failures, r.Failures...))
-	a.setUsage(r.RoundReport)
-	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
-	a.Status, a.Summary, a.Files, a.Output, a.Agent = session.Completed, r.Summary, r.Files, r.Output, a.Substitute
-	if a.Supplied != "" {
-		a.Status, a.Supplied = session.Supplied, ""
-	}
-	if a.Integrating {
-		a.LeftOut = append(a.LeftOut, r.LeftOut...)
-		a.Integrated = append(a.Integrated, r.Work)
-		return
-	}
-	a.BasedWork, a.SendsBack, a.LeftOut, a.Settled = r.BasedWork, r.SendsBack, r.LeftOut, r.Dropped
-	a.drops(nil)
 }
 
 // drops notes the versions in conflicts that the phase's result does not have, with those of the merge.
@@ -266,14 +208,6 @@ func roundFailure(err error) activities.RoundFailure {
 		f.Category = failures.Timeout
 	}
 	return activities.RoundFailure{Failure: *f}
-}
-
-// agentOf returns the agent for an assignment.
-func (s *sessionRun) agentOf(a *assignment) string {
-	if a.Substitute != "" {
-		return a.Substitute
-	}
-	return s.Team.Personas[a.Persona].Agent
 }
 
 // fallbackOf returns the agent that may replace the persona's own agent; empty:

@@ -3,15 +3,16 @@
 //
 // Start reading in session.go: a session from its start to its end. What it uses:
 //
-//	schedule.go    pure state: which phases may start, and which are repeated
+//	schedule.go    pure state: the phases, and which of them are repeated
 //	assignment.go  the state of one persona's work, and its next step
 //	rounds.go      one round: its activities, the waits between them, and what follows when it has failed
 //	merge.go       the merge of a phase, and the integrator's rounds
 //	rework.go      work that a persona or a person sends back
-//	boundary.go    status and checkpoint after each step
-//	requests.go    questions to people, and how long each waits; request_type.go has their state, answers.go checks and takes
-//	               answers. approval.go waits for approvals, budget.go for raises, outage.go and breaker.go for providers;
-//	               pull_request.go ends the wait of a phase whose pull request has news
+//	activity.go    the activities, and how a step between phases is executed: atBoundary
+//	requests.go    questions to people: their state, the answers, and approvals
+//	help.go        what follows when an assignment has failed for good: the wait for an answer, and what the answer does
+//	               budget.go waits for raises, outage.go and breaker.go for providers; pull_request.go ends the wait of a phase
+//	               whose pull request has news
 //	details.go     what the Web UI shows; advice.go says what a person can do
 //	state.go       what a session hands over when it continues as new
 //	notify.go      who hears of what; ticket.go with outbox.go and webhook.go are workflows that deliver it

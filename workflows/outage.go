@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -116,78 +115,6 @@ func (s *sessionRun) withdrawNotice(ctx workflow.Context, id spec.AssignmentID) 
 	}
 	s.withdrawRequest(ctx, r)
 	s.storeNotices(ctx)
-}
-
-// awaitActivity waits for an activity of an assignment. If people were notified of an outage, their
-// answer, the end of the time for answers and the end of the session cancel the activity. It
-// returns nil if the activity's own result counts.
-func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
-	r := a.notice
-	if r == nil {
-		return s.awaitUnnoticed(ctx, a, doing, stop)
-	}
-	waiting, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	timer := never(ctx)
-	if !r.Until.IsZero() {
-		timer = workflow.NewTimerWithOptions(waiting, r.Until.Sub(workflow.Now(ctx)), workflow.TimerOptions{
-			Summary: textfmt.Shorten(fmt.Sprintf("%s waits for its %s. See the tab User Metadata", a.AssignmentID, r.Category.Awaited()),
-				200),
-		})
-	}
-	err := workflow.Await(ctx, func() bool {
-		return doing.IsReady() || r.closed || r.Answer != nil || s.ending.stopping() || timer.IsReady()
-	})
-	if err != nil || doing.IsReady() {
-		return nil //nolint:nilerr // the activity is cancelled, too
-	}
-	if r.closed { // the outage has ended; another may follow
-		cancel()
-		return s.awaitUnnoticed(ctx, a, doing, stop)
-	}
-	ended := stopped(ctx, doing, stop)
-	if ended == nil || !temporal.IsCanceledError(ended) && r.Answer == nil {
-		return nil
-	}
-	a.interrupt(ended)
-	switch {
-	case r.Answer != nil:
-		return s.applyToNotice(ctx, a, r)
-	case s.ending.stopping():
-		return errStopped
-	}
-	r.closed = true
-	s.failOn(ctx, a, r, fmt.Sprintf("the %s was not available within %s", r.Category.Awaited(), s.Team.Help.GiveUpAfter))
-	return errStopped
-}
-
-// awaitUnnoticed is awaitActivity without a notice: a session that ends does not wait for the end
-// of an outage. A round that works is finished.
-func (s *sessionRun) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
-	a.wake = false
-	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && (s.ending.stopping() || a.wake) })
-	if err != nil || doing.IsReady() {
-		return nil //nolint:nilerr // the activity is cancelled, too
-	}
-	news := *a.outage
-	ended := stopped(ctx, doing, stop)
-	if !temporal.IsCanceledError(ended) {
-		return nil
-	}
-	a.setUsage(news.RoundReport)
-	a.interrupt(ended)
-	if a.wake && !s.ending.stopping() {
-		return errTryNow
-	}
-	s.setAssignment(ctx, a, session.Waiting)
-	return errStopped
-}
-
-// stopped ends an activity, and returns how it has ended.
-func stopped(ctx workflow.Context, doing workflow.Future, stop func()) error {
-	stop()
-	disconnected, _ := workflow.NewDisconnectedContext(ctx)
-	return doing.Get(disconnected, nil)
 }
 
 // applyToNotice applies a person's answer to the notice of an outage.

@@ -42,7 +42,8 @@ type phase struct {
 	// TimesSentBack counts how often it has sent work back, Merges its merge activities.
 	TimesSentBack int `json:"times_sent_back,omitempty"`
 	Merges        int `json:"merges,omitempty"`
-	// Assignments are in the order of its personas. Work has those at work or done since the phase was started; nil if none has begun.
+	// Assignments are in the order of its personas. Work has those at work or done since the phase was started; nil if none has
+	// begun.
 	Assignments []*assignmentState `json:"assignments"`
 	Work        []*assignment      `json:"work,omitempty"`
 

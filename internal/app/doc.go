@@ -7,6 +7,5 @@
 //	schemagen writes docs/schema and the tables of keys
 //
 // It may import every other room; only the mains in starter/ and worker/ import it. Start reading
-// in cli/run.go: from the command to the operation that starts a session, and in run_here.go for a text
-// in a repository that has no team.
+// in cli/run.go: from the command, also for a text in a repository without a team, to the operation that starts a session.
 package app

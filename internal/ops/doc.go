@@ -9,5 +9,5 @@
 //	workerpool    workers and what they offer, and circuit breakers
 //
 // It imports the engine (workflows, activities, breaker) and the rooms below; faces and programs import it.
-// Start reading in control/requests.go: an answer of a person, until the session has it.
+// Start reading in control/answer.go: an answer of a person, until the session has it.
 package ops

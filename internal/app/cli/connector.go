@@ -9,14 +9,11 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
-	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/worker/telemetry"
@@ -33,38 +30,6 @@ type connector struct {
 	telemetry *telemetry.Telemetry
 	// connected is where Temporal was looked for, for messages.
 	connected struct{ address, namespace string }
-}
-
-// storeDir is the state directory of this user; root continues as the directory's owner.
-func (c *connector) storeDir() (string, error) {
-	if c.ownersDir != "" {
-		return c.ownersDir, nil
-	}
-	dir, _, err := config.StateDir(c.stateDir, c.environ.get, false)
-	if err != nil {
-		return "", usagef("%w", err)
-	}
-	owners, err := config.BecomeOwner(dir)
-	if err != nil {
-		return "", usagef("%w", err)
-	}
-	if owners != nil {
-		c.ownersDir, c.environ = dir, slices.Concat(c.environ, owners)
-	}
-	return dir, nil
-}
-
-// workerDir is the state directory of a server and a worker on this machine. A missing one is created. A note is printed
-// if it is not the default directory.
-func (c *connector) workerDir() (string, error) {
-	dir, note, err := config.WorkerStateDir(c.stateDir, c.environ.get, true)
-	if err != nil {
-		return "", usagef("%w", err)
-	}
-	if note != "" {
-		c.console.printErr("%s", note)
-	}
-	return dir, nil
 }
 
 // stateDirectory is the directory of the store, if there is one; empty if none is given
@@ -86,32 +51,6 @@ func (c *connector) openStore() (*store.Store, error) {
 	}
 	s, err := store.Open(dir, o)
 	return s, storeError(err)
-}
-
-// createStore opens the store in the directory that find finds, making it if there is none yet.
-func (c *connector) createStore(find func() (string, error)) (*store.Store, error) {
-	dir, err := find()
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.storeOptions()
-	if err != nil {
-		return nil, err
-	}
-	s, err := store.Create(dir, o)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	return s, nil
-}
-
-// storeOptions are the options of the store that flags and environment name.
-func (c *connector) storeOptions() (store.Options, error) {
-	at, err := c.location.OrFrom(c.environ.get)
-	if err != nil {
-		return store.Options{}, usagef("%w", err)
-	}
-	return store.Options{Clock: c.now, Location: at}, nil
 }
 
 // findStore opens the store if there is one; nil without an error if there is
@@ -192,26 +131,6 @@ func storeError(err error) error {
 	return err
 }
 
-// dial connects to the Temporal that flags, environment and profile name, else to the one
-// that `maestro dev` runs for the store.
-func (c *connector) dial(ctx context.Context) (*temporalutil.Connection, error) {
-	c.temporal.StoreDir, c.temporal.Host = c.stateDirectory(), c.host
-	options, err := c.temporal.ClientOptions(c.environ)
-	if err != nil {
-		return nil, err
-	}
-	c.connected.address, c.connected.namespace = options.HostPort, options.Namespace
-	if c.telemetry == nil {
-		c.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-			Service: "maestro", Version: buildinfo.This().Version, TracesOnly: true, Getenv: c.environ.get, Clock: c.now,
-		})
-		if err != nil {
-			return nil, usagef("%w", err)
-		}
-	}
-	return temporalutil.Dial(ctx, &c.temporal, c.environ, nil, c.telemetry.Instrument)
-}
-
 // closeTelemetry exports what is left. What cannot be exported is lost; the
 // command's outcome does not change.
 func (c *connector) closeTelemetry() {
@@ -267,9 +186,6 @@ func (c *connector) noNamespace(err error) string {
 		c.connected.address, name, name)
 }
 
-// opener opens what operations of this process work on. The returned function ends it.
-type opener func(ctx context.Context) (*control.Base, func(), error)
-
 // storeBase opens the store, for operations that need nothing else.
 func (c *connector) storeBase(context.Context) (*control.Base, func(), error) {
 	s, err := c.openStore()
@@ -279,52 +195,7 @@ func (c *connector) storeBase(context.Context) (*control.Base, func(), error) {
 	return c.connectedBase(nil, s)
 }
 
-// temporalBase connects to Temporal and then opens the store, as open does: a start makes no store in vain.
-func (c *connector) temporalBase(open func() (*store.Store, error)) opener {
-	return c.lookBase(open, "")
-}
-
-// lookBase is like temporalBase, for operations that change nothing: if Temporal cannot be reached and there is a store,
-// a note with the consequence is printed. Without a consequence it is an error.
-func (c *connector) lookBase(open func() (*store.Store, error), so string) opener {
-	return func(ctx context.Context) (*control.Base, func(), error) {
-		conn, away := c.dial(ctx)
-		if away != nil && (so == "" || !is[*temporalutil.UnreachableError](away)) {
-			return nil, nil, away
-		}
-		s, err := open()
-		switch {
-		case err == nil && away != nil && s == nil:
-			err = away
-		case err == nil && away != nil:
-			c.console.printErr("%s; %s", textfmt.FirstLine(away.Error()), so)
-		}
-		if err != nil {
-			if conn != nil {
-				conn.Close()
-			}
-			return nil, nil, err
-		}
-		return c.connectedBase(conn, s)
-	}
-}
-
 // storeOrTemporalBase needs only one of store and Temporal.
 func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
 	return c.lookBase(c.findStore, "showing what the store in "+c.stateDirectory()+" has")(ctx)
-}
-
-// connectedBase is what operations work on. Connection and store may be nil. Changes are recorded in the store's audit
-// log.
-func (c *connector) connectedBase(conn *temporalutil.Connection, s *store.Store) (base *control.Base, done func(), err error) {
-	base, done = &control.Base{Temporal: control.Connected(conn), Store: s, Now: c.now}, func() {}
-	if s != nil {
-		base.Audit = access.NewAudit(s.State, c.now)
-	}
-	if conn == nil {
-		base.Namespace, err = c.namespace()
-		return base, done, err
-	}
-	base.Namespace = conn.Namespace
-	return base, conn.Close, nil
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -69,4 +71,37 @@ func teamName(dir string) string {
 		return "team"
 	}
 	return name
+}
+
+// writeProject writes both files of a project. flag says what is done if there are such files.
+func writeProject(p project.Project, team, agents string, flag int) error {
+	for file, content := range map[string]func() ([]byte, error){team: p.TeamFile, agents: p.WorkerFile} {
+		data, err := content()
+		if err == nil {
+			err = writeFile(file, data, flag)
+		}
+		if err != nil {
+			return failf("%w", err)
+		}
+	}
+	return nil
+}
+
+// findProject looks at a repository and at the programs of this machine.
+func (c *connector) findProject(root string) (project.Project, error) {
+	p, err := project.Find(root, project.Host{LookPath: c.lookPath, Getenv: c.environ.get}, teamName)
+	if err != nil {
+		return p, usagef("%w", err)
+	}
+	return p, nil
+}
+
+// lookPath finds a program in the PATH of the command's environment.
+func (c *connector) lookPath(program string) (path string, err error) {
+	for _, dir := range filepath.SplitList(c.environ.get("PATH")) {
+		if path, err = exec.LookPath(filepath.Join(dir, program)); err == nil && filepath.IsAbs(path) {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
 }

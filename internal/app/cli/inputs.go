@@ -9,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
@@ -178,34 +176,6 @@ func (f workspaceFlags) check() error {
 		return usagef("--workspace: %s is not a readable directory", f.dir)
 	}
 	return nil
-}
-
-// snapshot stores the files that the session starts from, and returns their origin; nil if there is no workspace.
-func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t spec.Team) (spec.Digest, *session.Source, error) {
-	if f.dir == "" {
-		files, err := s.Content.PutManifest(ctx, cas.Manifest{})
-		return files, nil, err
-	}
-	snap, err := s.Content.Snapshot(ctx, f.dir,
-		apply.WithTracked(ctx, f.dir, a.environ, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include}))
-	if err != nil {
-		return "", nil, err
-	}
-	dir, err := filepath.Abs(f.dir)
-	if err != nil {
-		return "", nil, usagef("--workspace: %w", err)
-	}
-	source := apply.Source(ctx, a.env.Host, dir, a.environ)
-	from := &source
-	from.Include, from.LeftOut = f.include, snap.LeftOut()
-	a.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), from.Dir)
-	for _, note := range from.LeftOut {
-		a.printErr("not taken, %s", note)
-	}
-	if len(snap.Private)+len(snap.Ignored) > 0 {
-		a.printErr("--include PATTERN takes files that are ignored or look like secrets")
-	}
-	return snap.Manifest, from, nil
 }
 
 // absPath is a path that was named, absolute; a relative one is below the working directory.

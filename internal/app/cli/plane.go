@@ -7,19 +7,25 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
+	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/platform/buildinfo"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
 // plane is where the operations of commands run: in this process, on Temporal and the store, or at a
@@ -32,6 +38,229 @@ type plane struct {
 	transit *transit
 	// close ends connections.
 	close func()
+}
+
+// place is where a command's operations run.
+type place func(ctx context.Context) (*plane, error)
+
+// opener opens what operations of this process work on. The returned function ends it.
+type opener func(ctx context.Context) (*control.Base, func(), error)
+
+// served is the server in a command's flags or the environment; otherwise what open opens.
+func (c *connector) served(open opener) place {
+	return func(ctx context.Context) (*plane, error) {
+		at, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		if at == nil {
+			return c.here(open)(ctx)
+		}
+		between := &transit{now: c.now}
+		return &plane{server: at, transit: between, close: func() {
+			between.close()
+			at.Close()
+		}}, nil
+	}
+}
+
+// client returns a client of the server in flags or the environment; nil: no server is named, or
+// flags name a Temporal or a store, which override the environment.
+func (c *connector) client() (*client.Client, error) {
+	t := c.target
+	local := t.namesLocal()
+	switch {
+	case t.server.url != "" && local != "":
+		return nil, usagef("--%s %s excludes --%s; leave one out", serverFlag, t.server.url, local)
+	case t.server.url == "" && (t.server.tokenFile != "" || t.server.plainHTTP) && t.environ.get(serverVariable) == "":
+		return nil, usagef("--token-file and --plain-http need --%s or %s", serverFlag, serverVariable)
+	case t.server.url == "" && local != "":
+		return nil, nil
+	}
+	at := cmp.Or(t.server.url, t.environ.get(serverVariable))
+	if at == "" {
+		return nil, nil
+	}
+	token := t.environ.get(tokenVariable)
+	if t.server.tokenFile != "" {
+		var err error
+		if token, err = readSecret("token-file", t.server.tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	made, err := client.New(client.Options{
+		URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildinfo.This().Version,
+		Now: c.now,
+	})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return made, nil
+}
+
+// here is what open opens, also if the environment names a server.
+func (c *connector) here(open opener) place {
+	return func(ctx context.Context) (*plane, error) {
+		base, done, err := open(ctx)
+		return &plane{base: base, close: done}, err
+	}
+}
+
+// temporalBase connects to Temporal and then opens the store, as open does: a start makes no store in vain.
+func (c *connector) temporalBase(open func() (*store.Store, error)) opener {
+	return c.lookBase(open, "")
+}
+
+// lookBase is like temporalBase, for operations that change nothing: if Temporal cannot be reached and there is a store,
+// a note with the consequence is printed. Without a consequence it is an error.
+func (c *connector) lookBase(open func() (*store.Store, error), so string) opener {
+	return func(ctx context.Context) (*control.Base, func(), error) {
+		conn, away := c.dial(ctx)
+		if away != nil && (so == "" || !is[*temporalutil.UnreachableError](away)) {
+			return nil, nil, away
+		}
+		s, err := open()
+		switch {
+		case err == nil && away != nil && s == nil:
+			err = away
+		case err == nil && away != nil:
+			c.console.printErr("%s; %s", textfmt.FirstLine(away.Error()), so)
+		}
+		if err != nil {
+			if conn != nil {
+				conn.Close()
+			}
+			return nil, nil, err
+		}
+		return c.connectedBase(conn, s)
+	}
+}
+
+// dial connects to the Temporal that flags, environment and profile name, else to the one
+// that `maestro dev` runs for the store.
+func (c *connector) dial(ctx context.Context) (*temporalutil.Connection, error) {
+	c.temporal.StoreDir, c.temporal.Host = c.stateDirectory(), c.host
+	options, err := c.temporal.ClientOptions(c.environ)
+	if err != nil {
+		return nil, err
+	}
+	c.connected.address, c.connected.namespace = options.HostPort, options.Namespace
+	if c.telemetry == nil {
+		c.telemetry, err = telemetry.Start(ctx, telemetry.Options{
+			Service: "maestro", Version: buildinfo.This().Version, TracesOnly: true, Getenv: c.environ.get, Clock: c.now,
+		})
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+	}
+	return temporalutil.Dial(ctx, &c.temporal, c.environ, nil, c.telemetry.Instrument)
+}
+
+// createStore opens the store in the directory that find finds, making it if there is none yet.
+func (c *connector) createStore(find func() (string, error)) (*store.Store, error) {
+	dir, err := find()
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.storeOptions()
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Create(dir, o)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return s, nil
+}
+
+// storeOptions are the options of the store that flags and environment name.
+func (c *connector) storeOptions() (store.Options, error) {
+	at, err := c.location.OrFrom(c.environ.get)
+	if err != nil {
+		return store.Options{}, usagef("%w", err)
+	}
+	return store.Options{Clock: c.now, Location: at}, nil
+}
+
+// storeDir is the state directory of this user; root continues as the directory's owner.
+func (c *connector) storeDir() (string, error) {
+	if c.ownersDir != "" {
+		return c.ownersDir, nil
+	}
+	dir, _, err := config.StateDir(c.stateDir, c.environ.get, false)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	owners, err := config.BecomeOwner(dir)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if owners != nil {
+		c.ownersDir, c.environ = dir, slices.Concat(c.environ, owners)
+	}
+	return dir, nil
+}
+
+// workerDir is the state directory of a server and a worker on this machine. A missing one is created. A note is printed
+// if it is not the default directory.
+func (c *connector) workerDir() (string, error) {
+	dir, note, err := config.WorkerStateDir(c.stateDir, c.environ.get, true)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if note != "" {
+		c.console.printErr("%s", note)
+	}
+	return dir, nil
+}
+
+// connectedBase is what operations work on. Connection and store may be nil. Changes are recorded in the store's audit
+// log.
+func (c *connector) connectedBase(conn *temporalutil.Connection, s *store.Store) (base *control.Base, done func(), err error) {
+	base, done = &control.Base{Temporal: control.Connected(conn), Store: s, Now: c.now}, func() {}
+	if s != nil {
+		base.Audit = access.NewAudit(s.State, c.now)
+	}
+	if conn == nil {
+		base.Namespace, err = c.namespace()
+		return base, done, err
+	}
+	base.Namespace = conn.Namespace
+	return base, conn.Close, nil
+}
+
+// checkStart rejects a session that cannot start, before its files are stored. A server rejects it at the start.
+func (p *plane) checkStart(ctx context.Context, in control.NewSession) error {
+	if p.base == nil {
+		return nil
+	}
+	return control.Starts{Base: p.base}.Check(ctx, in)
+}
+
+// files is the store that takes a session's files first.
+func (p *plane) files() (*store.Store, error) {
+	if p.base != nil {
+		return p.base.Store, nil
+	}
+	return p.transit.open()
+}
+
+// send uploads files to a server. It has to store them unchanged: ignored files were left out before.
+func (p *plane) send(ctx context.Context, team string, files spec.Digest) error {
+	if p.base != nil {
+		return nil
+	}
+	archive := func() (io.Reader, error) {
+		r, w := io.Pipe()
+		go func() { _ = w.CloseWithError(control.Pack(ctx, p.transit.store.Content, files, w)) }() // the reader has the error
+		return r, nil
+	}
+	stored, err := client.Upload(ctx, p.server, httpapi.UploadWorkspace, httpapi.UploadInput{Team: team, Include: []string{"**"}},
+		archive)
+	if err == nil && stored.Workspace != files {
+		err = failf("the server stored other files than were sent; its version may be another: see `maestro version`")
+	}
+	return err
 }
 
 // invoke runs an operation in this process or at the server.
@@ -78,35 +307,6 @@ func (p *plane) dashboard(ctx context.Context, sessionID string) string {
 		return p.server.SessionPage(sessionID)
 	}
 	return control.Sessions{Base: p.base}.Dashboard(ctx, sessionID)
-}
-
-// place is where a command's operations run.
-type place func(ctx context.Context) (*plane, error)
-
-// served is the server in a command's flags or the environment; otherwise what open opens.
-func (c *connector) served(open opener) place {
-	return func(ctx context.Context) (*plane, error) {
-		at, err := c.client()
-		if err != nil {
-			return nil, err
-		}
-		if at == nil {
-			return c.here(open)(ctx)
-		}
-		between := &transit{now: c.now}
-		return &plane{server: at, transit: between, close: func() {
-			between.close()
-			at.Close()
-		}}, nil
-	}
-}
-
-// here is what open opens, also if the environment names a server.
-func (c *connector) here(open opener) place {
-	return func(ctx context.Context) (*plane, error) {
-		base, done, err := open(ctx)
-		return &plane{base: base, close: done}, err
-	}
 }
 
 // ask runs one operation, and adds to its error what a person can do.
@@ -166,40 +366,6 @@ func (p *plane) temporal() string {
 		return "Temporal"
 	}
 	return "Temporal at " + p.base.Temporal().Address
-}
-
-// client returns a client of the server in flags or the environment; nil: no server is named, or
-// flags name a Temporal or a store, which override the environment.
-func (c *connector) client() (*client.Client, error) {
-	t := c.target
-	local := t.namesLocal()
-	switch {
-	case t.server.url != "" && local != "":
-		return nil, usagef("--%s %s excludes --%s; leave one out", serverFlag, t.server.url, local)
-	case t.server.url == "" && (t.server.tokenFile != "" || t.server.plainHTTP) && t.environ.get(serverVariable) == "":
-		return nil, usagef("--token-file and --plain-http need --%s or %s", serverFlag, serverVariable)
-	case t.server.url == "" && local != "":
-		return nil, nil
-	}
-	at := cmp.Or(t.server.url, t.environ.get(serverVariable))
-	if at == "" {
-		return nil, nil
-	}
-	token := t.environ.get(tokenVariable)
-	if t.server.tokenFile != "" {
-		var err error
-		if token, err = readSecret("token-file", t.server.tokenFile); err != nil {
-			return nil, err
-		}
-	}
-	made, err := client.New(client.Options{
-		URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildinfo.This().Version,
-		Now: c.now,
-	})
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	return made, nil
 }
 
 // maxSecret bounds a file with a secret, in bytes.
@@ -265,38 +431,4 @@ func (p *plane) bundle(ctx context.Context, in control.BundleInput) (doc control
 		return err
 	})
 	return doc, err
-}
-
-// checkStart rejects a session that cannot start, before its files are stored. A server rejects it at the start.
-func (p *plane) checkStart(ctx context.Context, in control.NewSession) error {
-	if p.base == nil {
-		return nil
-	}
-	return control.Starts{Base: p.base}.Check(ctx, in)
-}
-
-// files is the store that takes a session's files first.
-func (p *plane) files() (*store.Store, error) {
-	if p.base != nil {
-		return p.base.Store, nil
-	}
-	return p.transit.open()
-}
-
-// send uploads files to a server. It has to store them unchanged: ignored files were left out before.
-func (p *plane) send(ctx context.Context, team string, files spec.Digest) error {
-	if p.base != nil {
-		return nil
-	}
-	archive := func() (io.Reader, error) {
-		r, w := io.Pipe()
-		go func() { _ = w.CloseWithError(control.Pack(ctx, p.transit.store.Content, files, w)) }() // the reader has the error
-		return r, nil
-	}
-	stored, err := client.Upload(ctx, p.server, httpapi.UploadWorkspace, httpapi.UploadInput{Team: team, Include: []string{"**"}},
-		archive)
-	if err == nil && stored.Workspace != files {
-		err = failf("the server stored other files than were sent; its version may be another: see `maestro version`")
-	}
-	return err
 }

@@ -3,14 +3,18 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -180,4 +184,74 @@ func (c *connector) teamInput(ctx context.Context, server *client.Client, name s
 	}
 	t, reference, err := c.teamFor(ctx, server, name)
 	return control.TeamInput{Name: reference, Loaded: &t}, err
+}
+
+// conflictOf reports whether an operation was refused because of the state of what a field names.
+func conflictOf(err error, field string) bool {
+	failed, ok := errors.AsType[*control.Error](err)
+	return ok && failed.Kind == control.Conflict && failed.Field == field
+}
+
+// printUnchanged prints the state of a session that was not started again.
+func (a *app) printUnchanged(doc control.Started) {
+	for _, phase := range doc.Continued {
+		if doc.Admitted {
+			a.printErr("session %s continues after phase %s", doc.Session, phase)
+		} else {
+			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout,
+				doc.Session, phase)
+		}
+	}
+	switch {
+	case doc.Unchanged == session.Completed:
+		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", doc.Session)
+	case doc.Unchanged != "":
+		a.printErr("session %s is already running; nothing was changed", doc.Session)
+	}
+}
+
+// explainStart adds a remedy to the error of a start.
+func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
+	if none, ok := errors.AsType[*launch.NoCheckpointError](err); ok {
+		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", none)
+	}
+	if elsewhere, ok := errors.AsType[*control.OtherStoreError](err); ok {
+		return usagef("%w; give its --state-dir", elsewhere)
+	}
+	failed := control.ProblemOf(err)
+	switch {
+	case failed.Reason == control.AtWork:
+		return usagef("%w: %s", err, a.commandLine("cancel "+failed.Session))
+	case failed.Reason == control.AwaitsAnswer:
+		open, _ := p.open(ctx, failed.Session)
+		return a.openRequests(failed.Session, open.Requests)
+	case conflictOf(err, "session"):
+		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))
+	case conflictOf(err, "run"):
+		return usagef("%w", err)
+	}
+	return a.explain(ctx, p, inputError(err))
+}
+
+// openRequests is the error of resuming a session that waits for answers, with the commands that
+// answer.
+func (a *app) openRequests(sessionID string, open []session.Request) error {
+	var b strings.Builder
+	for _, h := range open {
+		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
+		if answer := a.firstCommand(sessionID, h, open); answer != "" {
+			fmt.Fprintf(&b, "\n  answer with: %s", answer)
+		}
+	}
+	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
+}
+
+// printPlan prints what is restored and what runs, and why.
+func (a *app) printPlan(plan []session.PlanEntry) {
+	words := map[session.PlanAction]string{
+		session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops",
+	}
+	for _, p := range plan {
+		a.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
+	}
 }

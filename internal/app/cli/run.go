@@ -3,26 +3,29 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/core/safetext"
+	"github.com/maestro-hive/maestro/internal/app/project"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/faces/client"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
-	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
-	"github.com/maestro-hive/maestro/internal/outside/issues"
-	"github.com/maestro-hive/maestro/internal/platform/bounded"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 // runCommand is `run`.
@@ -87,6 +90,110 @@ func newRun(a *app) *cobra.Command {
 	return a.addServedFlags(cmd)
 }
 
+// ticketKey is the key of a ticket where it stands for a requirement.
+var ticketKey = regexp.MustCompile(`^[A-Z][A-Z0-9_]+-[1-9][0-9]*$`)
+
+// requirementAlone reports whether arguments name no team: the requirement alone, or nothing beside -f or --from-jira.
+func (c *runCommand) requirementAlone(args []string) bool {
+	switch {
+	case len(args) == 0:
+		return c.file != "" || c.fromJira != ""
+	case len(args) > 1 || c.file != "" || c.fromJira != "":
+		return false
+	case isFile(args[0]):
+		return filepath.Ext(args[0]) != ".yaml" && filepath.Ext(args[0]) != ".yml"
+	}
+	return args[0] == "-" || ticketKey.MatchString(args[0]) || spec.CheckName(args[0]) != nil && filepath.Ext(args[0]) != ".yaml"
+}
+
+// runHere starts a session of the repository's own team, or of one that is made for it.
+func (c *runCommand) runHere(ctx context.Context, requirement []string) error {
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	if server != nil {
+		return usagef("missing team; give a team file or the name of a registered team: `maestro team list` has those of the server")
+	}
+	root, err := project.Root(c.env.Dir)
+	if err != nil {
+		return usagef("%w; give a team: `maestro run TEAM TEXT`, or run `git init` first", err)
+	}
+	c.workspace.dir = cmp.Or(c.workspace.dir, root)
+	requirement = c.readArgument(root, requirement)
+	if err := c.check(requirement, false); err != nil {
+		return err
+	}
+	ticket, text, err := c.work(ctx, requirement)
+	if err != nil {
+		return err
+	}
+	s, err := c.createStore(c.workerDir)
+	if err != nil {
+		return err
+	}
+	if err := s.Close(); err != nil {
+		return failf("%w", err)
+	}
+	team, agents, err := c.teamHere(root, s.Dir())
+	if err != nil {
+		return err
+	}
+	t, err := c.teamNamed(ctx, team)
+	if err != nil {
+		return err
+	}
+	stop, err := c.serveHere(ctx, s.Dir(), agents, t)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	c.watch = true
+	return c.start(ctx, t, "", ticket, text)
+}
+
+// readArgument takes an argument that names a file, or a ticket of Jira, as the flag for it. It returns the others.
+func (c *runCommand) readArgument(root string, args []string) []string {
+	switch {
+	case len(args) == 0:
+	case isFile(args[0]):
+		c.file, args = args[0], nil
+	case ticketKey.MatchString(args[0]):
+		c.fromJira, args = args[0], nil
+	}
+	if _, own := ownFiles(root); c.fromJira != "" && c.environ.get("MAESTRO_AGENTS") == "" && isFile(own) {
+		c.agents = cmp.Or(c.agents, own)
+	}
+	return args
+}
+
+// teamHere finds the team file and the worker file of a repository. Without some of its own, they are written below the state
+// directory.
+func (c *runCommand) teamHere(root, stateDir string) (team, agents string, err error) {
+	team, agents = ownFiles(root)
+	if isFile(team) || isFile(agents) {
+		return team, agents, nil
+	}
+	p, err := c.findProject(root)
+	if err != nil {
+		return "", "", err
+	}
+	// One worker serves all repositories of this machine, so there is one worker file.
+	sum := sha256.Sum256([]byte(root))
+	at := filepath.Join(stateDir, "projects")
+	team, agents = filepath.Join(at, p.Name+"-"+hex.EncodeToString(sum[:4])+".yaml"), filepath.Join(at, "agents.yaml")
+	if err := writeProject(p, team, agents, os.O_TRUNC); err != nil {
+		return "", "", err
+	}
+	c.printErr("%s\n", p.Describe())
+	return team, agents, nil
+}
+
+// ownFiles are the team file and the worker file of a repository.
+func ownFiles(root string) (team, agents string) {
+	return filepath.Join(root, ownDir, "team.yaml"), filepath.Join(root, ownDir, "agents.yaml")
+}
+
 func (c *runCommand) run(ctx context.Context, args []string) error {
 	server, err := c.client()
 	if err != nil {
@@ -108,6 +215,24 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	return c.start(ctx, t, reference, ticket, requirement)
+}
+
+// check rejects contradictory flags before any connection is made.
+func (c *runCommand) check(text []string, served bool) error {
+	switch {
+	case served && c.fromJira != "":
+		return usagef("--from-jira needs Temporal and the store; leave the server out")
+	case c.fromJira != "" && (c.file != "" || len(text) > 0):
+		return usagef("--from-jira %s excludes -f and TEXT; leave one out", c.fromJira)
+	case c.fromJira == "" && c.agents != "":
+		return usagef("--agents needs --from-jira")
+	}
+	if c.session != "" {
+		if err := spec.CheckSession(c.session); err != nil {
+			return usagef("--session: %w", err)
+		}
+	}
+	return c.workspace.check()
 }
 
 // start starts a session of a team on a requirement. reference is empty for a team of a file, and ticket is nil if the
@@ -151,21 +276,6 @@ func (c *runCommand) start(ctx context.Context, t spec.Team, reference string, t
 	})
 }
 
-// teamFor is the team of a file, or a registered one of the store or server. The latter's reference
-// names its version.
-func (c *connector) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
-	team, version, _ := strings.Cut(name, "@")
-	if server == nil || isFile(name) || spec.CheckName(team) != nil {
-		t, err = c.teamNamed(ctx, name)
-		return t, "", err
-	}
-	found, err := client.Call(ctx, server, httpapi.ReadTeam, httpapi.TeamVersion{Name: team, Version: version})
-	if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.NotFound {
-		return t, "", usagef("file %s not found, and %w", name, err)
-	}
-	return found.Team.Resolved(), team + "@" + string(found.Digest), err
-}
-
 // storeFiles stores what the session starts from.
 func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team, ticket *origin,
 	in *control.NewSession,
@@ -189,77 +299,53 @@ func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team
 	return c.supplied.store(ctx, c.console, c.environ, s, t, in)
 }
 
-// work is the requirement, and the ticket that it comes from; nil: none.
-func (c *runCommand) work(ctx context.Context, args []string) (*origin, string, error) {
-	if c.fromJira == "" {
-		if address, ok := issues.Parse(strings.Join(args, " ")); ok && c.file == "" {
-			requirement, err := c.fetchIssue(ctx, address)
-			return nil, requirement, err
-		}
-		requirement, err := requirementOf(c.env.Stdin, c.file, args)
-		return nil, requirement, err
+// snapshot stores the files that the session starts from, and returns their origin; nil if there is no workspace.
+func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t spec.Team) (spec.Digest, *session.Source, error) {
+	if f.dir == "" {
+		files, err := s.Content.PutManifest(ctx, cas.Manifest{})
+		return files, nil, err
 	}
-	ticket, err := fetchTicket(ctx, c.console, c.env, c.fromJira, c.agents)
+	snap, err := s.Content.Snapshot(ctx, f.dir,
+		apply.WithTracked(ctx, f.dir, a.environ, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include}))
 	if err != nil {
-		return nil, "", err
+		return "", nil, err
 	}
-	requirement, err := ticket.requirement()
-	return ticket, requirement, err
+	dir, err := filepath.Abs(f.dir)
+	if err != nil {
+		return "", nil, usagef("--workspace: %w", err)
+	}
+	source := apply.Source(ctx, a.env.Host, dir, a.environ)
+	from := &source
+	from.Include, from.LeftOut = f.include, snap.LeftOut()
+	a.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), from.Dir)
+	for _, note := range from.LeftOut {
+		a.printErr("not taken, %s", note)
+	}
+	if len(snap.Private)+len(snap.Ignored) > 0 {
+		a.printErr("--include PATTERN takes files that are ignored or look like secrets")
+	}
+	return snap.Manifest, from, nil
 }
 
-// check rejects contradictory flags before any connection is made.
-func (c *runCommand) check(text []string, served bool) error {
+// begin starts or resumes a session, prints it, and follows it if that is requested. If no id is given for a session at
+// a server, one is chosen here, so that a repeated request does not start a second session.
+func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watch bool,
+	start func() (control.Started, error),
+) error {
+	chosen := p.base == nil && *id == ""
+	if chosen {
+		*id = launch.NewID(team, a.now())
+	}
+	doc, err := start()
 	switch {
-	case served && c.fromJira != "":
-		return usagef("--from-jira needs Temporal and the store; leave the server out")
-	case c.fromJira != "" && (c.file != "" || len(text) > 0):
-		return usagef("--from-jira %s excludes -f and TEXT; leave one out", c.fromJira)
-	case c.fromJira == "" && c.agents != "":
-		return usagef("--agents needs --from-jira")
+	case p.base != nil, err == nil:
+	case chosen && conflictOf(err, "session"): // an earlier try started it
+		doc, err = control.Started{Foreseen: control.Foreseen{Session: *id}}, nil
+	case ctx.Err() != nil, lostConnection(err):
+		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), *id,
+			a.commandLine("status "+*id))}
 	}
-	if c.session != "" {
-		if err := spec.CheckSession(c.session); err != nil {
-			return usagef("--session: %w", err)
-		}
-	}
-	return c.workspace.check()
-}
-
-// requirementOf reads the requirement: from the arguments, a file or standard input.
-func requirementOf(stdin io.Reader, file string, args []string) (string, error) {
-	var text, from string
-	switch {
-	case file != "" && len(args) > 0:
-		return "", usagef("-f %s and TEXT exclude each other; leave one out", file)
-	case file == "" && len(args) == 0:
-		return "", usagef("missing requirement; give it as TEXT, in a file (-f FILE), or on standard input (-)")
-	case file == "-" || (file == "" && args[0] == "-"):
-		data, err := io.ReadAll(io.LimitReader(stdin, control.MaxRequirement+1))
-		if err != nil {
-			return "", failf("standard input cannot be read: %w", err)
-		}
-		text, from = string(data), "standard input"
-	case file != "":
-		data, err := bounded.ReadFile(file, control.MaxRequirement)
-		if err != nil {
-			return "", usagef("the requirement cannot be read: %w", err)
-		}
-		text, from = string(data), file
-	default:
-		text, from = args[0], "the requirement"
-	}
-	return checkRequirement(strings.TrimPrefix(text, "\uFEFF"), from)
-}
-
-// checkRequirement rejects an empty or too large requirement, and a file of another system.
-func checkRequirement(text, from string) (string, error) {
-	if foreign := config.ForeignDocument(text); foreign != "" {
-		return "", usagef("%s %s", from, foreign)
-	}
-	if err := control.CheckRequirement(text); err != nil {
-		return "", usagef("%s: %w", from, err)
-	}
-	return text, nil
+	return a.begun(ctx, p, doc, err, watch)
 }
 
 // begun prints a session that an operation has started, or its error, and follows the session if
@@ -295,95 +381,4 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	w := p.lookout(doc.Session, a.now)
 	w.exists = true
 	return a.follow(ctx, w)
-}
-
-// begin starts or resumes a session, prints it, and follows it if that is requested. If no id is given for a session at
-// a server, one is chosen here, so that a repeated request does not start a second session.
-func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watch bool,
-	start func() (control.Started, error),
-) error {
-	chosen := p.base == nil && *id == ""
-	if chosen {
-		*id = launch.NewID(team, a.now())
-	}
-	doc, err := start()
-	switch {
-	case p.base != nil, err == nil:
-	case chosen && conflictOf(err, "session"): // an earlier try started it
-		doc, err = control.Started{Foreseen: control.Foreseen{Session: *id}}, nil
-	case ctx.Err() != nil, lostConnection(err):
-		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), *id,
-			a.commandLine("status "+*id))}
-	}
-	return a.begun(ctx, p, doc, err, watch)
-}
-
-// conflictOf reports whether an operation was refused because of the state of what a field names.
-func conflictOf(err error, field string) bool {
-	failed, ok := errors.AsType[*control.Error](err)
-	return ok && failed.Kind == control.Conflict && failed.Field == field
-}
-
-// printUnchanged prints the state of a session that was not started again.
-func (a *app) printUnchanged(doc control.Started) {
-	for _, phase := range doc.Continued {
-		if doc.Admitted {
-			a.printErr("session %s continues after phase %s", doc.Session, phase)
-		} else {
-			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout,
-				doc.Session, phase)
-		}
-	}
-	switch {
-	case doc.Unchanged == session.Completed:
-		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", doc.Session)
-	case doc.Unchanged != "":
-		a.printErr("session %s is already running; nothing was changed", doc.Session)
-	}
-}
-
-// explainStart adds a remedy to the error of a start.
-func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
-	if none, ok := errors.AsType[*launch.NoCheckpointError](err); ok {
-		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", none)
-	}
-	if elsewhere, ok := errors.AsType[*control.OtherStoreError](err); ok {
-		return usagef("%w; give its --state-dir", elsewhere)
-	}
-	failed := control.ProblemOf(err)
-	switch {
-	case failed.Reason == control.AtWork:
-		return usagef("%w: %s", err, a.commandLine("cancel "+failed.Session))
-	case failed.Reason == control.AwaitsAnswer:
-		open, _ := p.open(ctx, failed.Session)
-		return a.openRequests(failed.Session, open.Requests)
-	case conflictOf(err, "session"):
-		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))
-	case conflictOf(err, "run"):
-		return usagef("%w", err)
-	}
-	return a.explain(ctx, p, inputError(err))
-}
-
-// openRequests is the error of resuming a session that waits for answers, with the commands that
-// answer.
-func (a *app) openRequests(sessionID string, open []session.Request) error {
-	var b strings.Builder
-	for _, h := range open {
-		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
-		if answer := a.firstCommand(sessionID, h, open); answer != "" {
-			fmt.Fprintf(&b, "\n  answer with: %s", answer)
-		}
-	}
-	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
-}
-
-// printPlan prints what is restored and what runs, and why.
-func (a *app) printPlan(plan []session.PlanEntry) {
-	words := map[session.PlanAction]string{
-		session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops",
-	}
-	for _, p := range plan {
-		a.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
-	}
 }

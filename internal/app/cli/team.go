@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
+	"github.com/maestro-hive/maestro/internal/faces/client"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/control"
@@ -155,4 +156,19 @@ func (c *connector) teamNamed(ctx context.Context, name string) (spec.Team, erro
 func isFile(name string) bool {
 	_, err := os.Lstat(name)
 	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// teamFor is the team of a file, or a registered one of the store or server. The latter's reference
+// names its version.
+func (c *connector) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
+	team, version, _ := strings.Cut(name, "@")
+	if server == nil || isFile(name) || spec.CheckName(team) != nil {
+		t, err = c.teamNamed(ctx, name)
+		return t, "", err
+	}
+	found, err := client.Call(ctx, server, httpapi.ReadTeam, httpapi.TeamVersion{Name: team, Version: version})
+	if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.NotFound {
+		return t, "", usagef("file %s not found, and %w", name, err)
+	}
+	return found.Team.Resolved(), team + "@" + string(found.Digest), err
 }

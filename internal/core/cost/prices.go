@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/big"
 	"slices"
+	"strings"
 )
 
 // Prices are the prices of an agent's tokens, in USD per million.
@@ -25,6 +26,31 @@ type Prices struct {
 	WebSearch USD `json:"web_search" yaml:"web_search,omitempty" jsonschema:"minimum=0"`
 	// When has other prices, for calls with a longer prompt or of another service tier.
 	When []When `json:"when,omitempty" yaml:"when,omitempty" jsonschema:"maxItems=100"`
+}
+
+// PriceList has the prices of models by name. A name that ends in * is that of all models whose names begin like it.
+type PriceList map[string]Prices
+
+// For returns the prices of a model's tokens; nil if they are not known. offered is false if the list does not have the model.
+// A nil list has every model, at unknown prices.
+func (l PriceList) For(model string) (prices *Prices, offered bool) {
+	if l == nil {
+		return nil, true
+	}
+	best := -1
+	for name, costs := range l {
+		prefix, pattern := strings.CutSuffix(name, "*")
+		length := len(prefix)
+		if name == model {
+			length = len(model) + 1
+		} else if !pattern || !strings.HasPrefix(model, prefix) {
+			continue
+		}
+		if length > best {
+			best, prices = length, &costs
+		}
+	}
+	return prices, prices != nil
 }
 
 // When are other prices of some calls, in USD per million. The default of each is input;

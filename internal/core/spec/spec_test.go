@@ -52,7 +52,9 @@ func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
 		"a provider":          {Team{Help: Help{Mode: HelpFail}}, DefaultGiveUpAfter},
 		"help":                {Team{Help: Help{Mode: HelpAsk}}, DefaultGiveUpAfter},
 		"a budget":            {Team{Budget: Budget{OnExceeded: OnExceededAsk}}, DefaultGiveUpAfter},
-		"an approval":         {Team{Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Name: "one", Approve: Approval{Count: 1}}}}, 0},
+		"an approval": {Team{
+			Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Name: "one", Approve: Approval{Count: 1}}},
+		}, 0},
 		"its own":             {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
 	} {
 		require.Equal(t, tt.want, tt.in.Resolved().Help.GiveUpAfter, name)

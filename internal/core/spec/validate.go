@@ -163,8 +163,8 @@ func (t Team) asks() bool {
 func (v *validator) help() {
 	h := v.team.Help
 	if h.GiveUpAfter != 0 && !v.team.asks() {
-		v.add("$.help.give_up_after", "has no effect, because nothing waits that long: `mode: ask`, `on_exceeded: ask` and `merge: ask` wait for a "+
-			"person, and `on_outage: wait` for a provider; leave it out")
+		v.add("$.help.give_up_after", "has no effect, because nothing waits that long: `mode: ask`, `on_exceeded: ask` and "+
+			"`merge: ask` wait for a person, and `on_outage: wait` for a provider; leave it out")
 	}
 	if h.Jira == nil {
 		return

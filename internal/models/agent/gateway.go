@@ -20,7 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/agent/preset"
 	"github.com/maestro-hive/maestro/internal/models/gateway"
 	"github.com/maestro-hive/maestro/internal/platform/bounded"
@@ -55,15 +54,7 @@ func (s *Set) UseProviders() {
 		key := s.keys[name]
 		all = append(all, gateway.Provider{
 			Name: name, API: p.Format, BaseURL: p.BaseURL, Limits: gateway.Limits(p.Limits),
-			Key: key.value, KeyError: key.err,
-			Prices: func(model string) (*cost.Prices, error) {
-				prices, offered := p.Prices(model)
-				if !offered {
-					return nil, fmt.Errorf("model %s is not among the models of provider %s in the worker file", textfmt.Shorten(model, 80),
-						name)
-				}
-				return prices, nil
-			},
+			Key: key.value, KeyError: key.err, Models: p.Models,
 		})
 	}
 	s.o.Gateway.Use(all)
@@ -139,7 +130,7 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *g
 	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.o.Gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: job.Calls, Breaker: job.Breaker, Waits: job.Waits, Providers: d.Gateway, Offline: d.offline(),
+		Agent: job.Agent, Calls: job.Calls, Breaker: job.Breaker, Waits: job.Waits, Providers: d.Gateway, Offline: d.offline(),
 		Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -35,7 +36,7 @@ func (s *Set) runModel(ctx context.Context, d Definition, job session.Job) (sess
 	if key.err != nil {
 		return session.Outcome{}, failures.Failf(failures.Auth, "provider %s: %v", d.Provider, key.err)
 	}
-	prices, _ := p.Prices(d.Model)
+	prices, _ := cost.PriceList(p.Models).For(d.Model)
 	progress := procgroup.NewProgress(job.Progress)
 	defer progress.Close()
 	job.Progress = func(line string) { progress.Line(safetext.Line(line)) }

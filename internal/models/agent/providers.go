@@ -59,28 +59,6 @@ func (p Provider) withDefaults() Provider {
 	return p
 }
 
-// Prices returns the prices of a model's tokens; nil: they are not known. offered: the model may be
-// called.
-func (p Provider) Prices(model string) (prices *cost.Prices, offered bool) {
-	if p.Models == nil {
-		return nil, true
-	}
-	best := -1
-	for name, costs := range p.Models {
-		prefix, pattern := strings.CutSuffix(name, "*")
-		length := len(prefix)
-		if name == model {
-			length = len(model) + 1
-		} else if !pattern || !strings.HasPrefix(model, prefix) {
-			continue
-		}
-		if length > best {
-			best, prices = length, &costs
-		}
-	}
-	return prices, prices != nil
-}
-
 // BreakerOf returns the settings of an agent's breaker, with defaults: that of its provider, if it
 // has one.
 func (c Config) BreakerOf(agent string) spec.Breaker {
@@ -189,7 +167,7 @@ func (v *validator) reached(path string, d Definition) {
 		if d.Preset != "" && !strings.Contains(model, "-") {
 			continue // a short name like sonnet, which the program knows
 		}
-		if _, offered := p.Prices(model); d.Model != "" && !offered {
+		if _, offered := cost.PriceList(p.Models).For(model); d.Model != "" && !offered {
 			v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices",
 				textfmt.Shorten(d.Model, 80), textfmt.Shorten(name, 80))
 		}

@@ -76,13 +76,13 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 	return b
 }
 
-func (b *bench) open(a gateway.Account) *gateway.Access {
+func (b *bench) open(a session.Calls) *gateway.Access {
 	var names []string
 	for _, api := range wire.APIs() {
 		names = append(names, string(api))
 	}
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Waits: b.waits, Providers: names,
+		Agent: "x", Offline: b.offline, Calls: a, Breaker: b.breaker, Waits: b.waits, Providers: names,
 		Mask:   func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})

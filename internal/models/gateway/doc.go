@@ -8,9 +8,9 @@
 //
 // A paid call asks the attempt's owner, in this order:
 //
-//   - [Provider].Prices: what the model costs, and whether the attempt may use it;
-//   - [Account].Stored: an answer that was paid for already;
+//   - [Provider].Models: what the model costs, and whether the attempt may use it;
+//   - Stored of [Attempt].Calls: an answer that was paid for already;
 //   - Open of [Attempt].Breaker: for how long the provider is not called;
-//   - [Account].Begin: the reservation of the cost. It calls OnWait of the plan before it waits for other calls, which gives the
-//     call's place at the provider to them.
+//   - Begin of [Attempt].Calls: the reservation of the cost. It calls OnWait of the plan before it waits for other calls, which
+//     gives the call's place at the provider to them.
 package gateway

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +23,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/wire"
 	"github.com/maestro-hive/maestro/internal/platform/httpserver"
 )
@@ -40,9 +37,8 @@ type Provider struct {
 	// Key is the API key, and KeyError why it cannot be had. An empty key is not sent.
 	Key      string
 	KeyError error
-	// Prices returns the prices of a model's tokens; nil: they are unknown. An error refuses
-	// the model.
-	Prices func(model string) (*cost.Prices, error)
+	// Models are the models that may be called, with the prices of their tokens; nil: all, at unknown prices.
+	Models cost.PriceList
 	Limits Limits
 }
 
@@ -54,18 +50,11 @@ type Limits struct {
 	Concurrent int64
 }
 
-// Account pays for the calls of an attempt; a [session.Calls] is one.
-type Account interface {
-	Stored(ctx context.Context, request spec.Digest) (*session.StoredTurn, error)
-	Undelivered(call string)
-	Begin(ctx context.Context, plan session.CallPlan) (session.Call, error)
-}
-
 // Attempt is the attempt that makes calls.
 type Attempt struct {
 	// Agent is the name of its agent.
-	Agent   string
-	Account Account
+	Agent string
+	Calls session.Calls
 	// Breaker stops calls to providers that fail; nil: there is none.
 	Breaker session.CallBreaker
 	// Waits gets the waits for what others have; see [Options.Patience].
@@ -294,7 +283,7 @@ func (a *Access) bill(booked, stored cost.Usage, uncertain bool) {
 // undelivered notes that the program has not received an answer: it gets it when it repeats the request.
 func (a *Access) undelivered(call string) {
 	a.bill(cost.Usage{}, cost.Usage{}, true)
-	a.attempt.Account.Undelivered(call)
+	a.attempt.Calls.Undelivered(call)
 }
 
 // Wait returns when no request of the attempt is in flight: the transcript is complete then. The
@@ -347,6 +336,16 @@ func (g *Gateway) providerFor(a *Access, name string) *provider {
 	return g.providers[name]
 }
 
+// api returns the API of a provider, for the format of errors.
+func (g *Gateway) api(name string) wire.API {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.providers[name]; p != nil {
+		return p.API
+	}
+	return wire.OpenAI
+}
+
 // Scale returns what was learned of how a provider counts the tokens of an agent.
 func (g *Gateway) Scale(agent, provider, model string) *wire.Scale {
 	g.mu.Lock()
@@ -359,55 +358,4 @@ func (g *Gateway) Scale(agent, provider, model string) *wire.Scale {
 		g.scales[name] = &wire.Scale{}
 	}
 	return g.scales[name]
-}
-
-// serve answers a request. A request that is not a known call of a provider of the attempt is
-// refused before anything is sent.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
-	// The path as it was received: servers differ in how they decode it.
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	name, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	access := r.Context().Value(accessKey{}).(*Access) //nolint:forcetypeassert // of each connection
-	if subtle.ConstantTimeCompare([]byte(wire.Credential(r)), []byte(access.Token)) == 0 {
-		refuse(w, g.api(name), wire.Unauthorized, "the token is not that of this attempt", 0)
-		return
-	}
-	leave, ok := access.enter()
-	if !ok {
-		refuse(w, g.api(name), wire.Unauthorized, "the attempt has ended", 0)
-		return
-	}
-	defer leave()
-	// A program that neither sends nor reads data must not delay the end of its attempt.
-	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
-	p := g.providerFor(access, name)
-	if p == nil || r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
-		refuse(w, g.api(name), wire.NotFound, "the attempt has no provider at this address", 0)
-		return
-	}
-	to, ok := p.API.Route(r.Method, "/"+rest)
-	if !ok {
-		refuse(w, p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models", 0)
-		return
-	}
-	select {
-	case access.slots <- struct{}{}:
-		defer func() { <-access.slots }()
-	case <-r.Context().Done():
-		return
-	}
-	size := g.o.MaxRequest
-	if r.ContentLength >= 0 {
-		size = min(size, r.ContentLength)
-	}
-	if access.bodies.Acquire(access.ctx, size) != nil {
-		return
-	}
-	defer access.bodies.Release(size)
-	one := &request{Access: access, gateway: g, provider: p, route: to, w: w, r: r}
-	if to.Format == "" {
-		one.serveFree()
-		return
-	}
-	one.servePaid()
 }

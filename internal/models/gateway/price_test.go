@@ -23,7 +23,7 @@ var priceList = cost.Prices{
 
 func priced(_ *gateway.Options, providers []gateway.Provider) {
 	for i := range providers {
-		providers[i].Prices = func(string) (*cost.Prices, error) { return &priceList, nil }
+		providers[i].Models = cost.PriceList{"*": priceList}
 	}
 }
 

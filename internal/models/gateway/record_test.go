@@ -57,7 +57,7 @@ func (b *bench) recorded(t testing.TB, change func(*gateway.Attempt)) *notes {
 	t.Helper()
 	log := &notes{}
 	a := gateway.Attempt{
-		Agent: "x", Account: b.account, Providers: []string{"anthropic", "openai", "gemini"}, Log: log,
+		Agent: "x", Calls: b.account, Providers: []string{"anthropic", "openai", "gemini"}, Log: log,
 		Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") }, Failed: b.fail,
 	}
 	if change != nil {

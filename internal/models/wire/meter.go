@@ -1,12 +1,14 @@
 package wire
 
 import (
-	"bytes"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // Facts is what an answer has stated so far.
@@ -238,56 +240,147 @@ func (m *Meter) fault() *Fault {
 	return m.facts.Fault
 }
 
-// lines extracts the data of a stream of server-sent events.
-type lines struct {
-	on bool
-	// field is the beginning of the line, up to its colon; data: the line's data follows.
-	field []byte
-	data  bool
-	named bool
-}
+// Providers state the usage in dialects. The name of a count says what it is, wherever in the usage it stands, and whether it
+// is written as input_tokens or as inputTokens. These are the names of OpenAI, DeepSeek, Moonshot (Kimi), Qwen, xAI, OpenRouter,
+// LiteLLM, Perplexity, vLLM, and of Anthropic, Bedrock and Gemini, which also occur behind endpoints of OpenAI's format.
+var usageNames = uniform(map[string]func(*counts) *count{
+	"prompt_tokens": inputOf, "input_tokens": inputOf, "prompt_token_count": inputOf, "tool_use_prompt_token_count": toolInputOf,
+	"completion_tokens": outputOf, "output_tokens": outputOf, "candidates_token_count": outputOf,
+	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf,
+	"cache_read_input_tokens": cacheReadOf,
+	"cached_input_tokens":     cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf,
+	"created_cache_tokens": cacheWriteOf,
+	"cache_write_tokens":   cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
+	"cache_write_input_tokens": cacheWriteOf, "cached_content_token_count": cacheReadOf,
+	"ephemeral_1h_input_tokens": cacheHourOf, "web_search_requests": searchesOf,
+	"reasoning_tokens": reasoningOf, "thinking_tokens": reasoningOf, "thoughts_token_count": reasoningOf,
+	"total_tokens": totalOf, "total_token_count": totalOf,
+})
 
-func (l *lines) write(p []byte, to *scanner) {
-	for len(p) > 0 {
-		part := p
-		end := bytes.IndexByte(p, '\n')
-		if end >= 0 {
-			part = p[:end]
-		}
-		p = p[len(part):]
-		if !l.named {
-			part = l.name(part)
-		}
-		if l.data {
-			to.write(part)
-		}
-		if end >= 0 {
-			p = p[1:]
-			l.newline(to)
-		}
+// uniform makes names uniform.
+func uniform[T any](names map[string]T) map[string]T {
+	out := map[string]T{}
+	for name, value := range names {
+		out[uniformName(name)] = value
 	}
+	return out
 }
 
-// name reads the name of the field, and returns the rest of the part.
-func (l *lines) name(part []byte) []byte {
-	for i, b := range part {
-		if b == ':' {
-			l.named, l.data = true, string(l.field) == "data"
-			return part[i+1:]
-		}
-		if len(l.field) < len("data")+1 {
-			l.field = append(l.field, b)
-		}
+func uniformName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+
+func inputOf(c *counts) *count { return &c.input }
+
+func toolInputOf(c *counts) *count { return &c.tools }
+
+func outputOf(c *counts) *count { return &c.output }
+
+func cacheReadOf(c *counts) *count { return &c.cacheRead }
+
+func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
+
+func cacheHourOf(c *counts) *count { return &c.cacheHour }
+
+func reasoningOf(c *counts) *count { return &c.reasoning }
+
+func searchesOf(c *counts) *count { return &c.searches }
+
+func totalOf(c *counts) *count { return &c.total }
+
+// named returns the count with this name, which may be the end of a path; nil: there is none.
+func (c *counts) named(name string) *count {
+	if of := usageNames[uniformName(name[strings.LastIndexByte(name, '.')+1:])]; of != nil {
+		return of(c)
 	}
 	return nil
 }
 
-func (l *lines) newline(to *scanner) {
-	blank := !l.named && (len(l.field) == 0 || string(l.field) == "\r")
-	if blank {
-		to.end()
-	} else if l.data {
-		to.write([]byte{'\n'})
+// usagePlaces are the keys with a usage: that of OpenAI and Anthropic, Moonshot's of the last chunk, Groq's of a stream, and
+// Gemini's.
+var usagePlaces = []string{"usage.", "choices[].usage.", "x_groq.usage.", "usageMetadata."}
+
+// readUsage reads a value of a usage; false: the path is not in one.
+func (m *Meter) readUsage(path string, l leaf) bool {
+	for _, place := range usagePlaces {
+		rest, ok := strings.CutPrefix(path, place)
+		if !ok {
+			continue
+		}
+		if c := m.counts.named(rest); c != nil {
+			c.set(l)
+			m.counted = m.counted || l.number() >= 0 && (c == &m.counts.output || c == &m.counts.reasoning)
+		}
+		name := rest[strings.LastIndexByte(rest, '.')+1:]
+		switch uniformName(name) {
+		case "cachereadinputtokens", "cachecreationinputtokens", "cachewriteinputtokens":
+			m.counts.beside = true
+		}
+		m.readCost(rest, name, l)
+		return true
 	}
-	l.field, l.named, l.data = l.field[:0], false, false
+	return false
+}
+
+// ticksPerDollar is xAI's unit of money.
+const ticksPerDollar = 10_000_000_000
+
+// readCost reads what a provider says that the call costs, in USD: OpenRouter's and Perplexity's cost,
+// DeepInfra's estimated_cost, xAI's ticks. With a key of the user's own, OpenRouter states the price of
+// the model apart.
+func (m *Meter) readCost(rest, name string, l leaf) {
+	if rest == "is_byok" {
+		m.stated.ownKey = l.is("true")
+	}
+	amount, err := strconv.ParseFloat(string(l.raw), 64)
+	if err != nil || !(amount >= 0 && amount < 1e6) && name != "cost_in_usd_ticks" {
+		return
+	}
+	usd := cost.USD(amount * 1e9)
+	switch {
+	case rest == "cost", rest == "total_cost", rest == "cost.total_cost", rest == "estimated_cost":
+		m.stated.charged = max(m.stated.charged, usd)
+	case rest == "cost_in_usd_ticks" && amount >= 0 && amount < 1e6*ticksPerDollar:
+		m.stated.charged = max(m.stated.charged, cost.USD(amount*1e9/ticksPerDollar))
+	case rest == "cost_details.upstream_inference_cost":
+		m.stated.upstream = max(m.stated.upstream, usd)
+	}
+}
+
+// statedCost is the money that an answer names.
+type statedCost struct {
+	charged, upstream cost.USD
+	// ownKey: upstream is charged by another provider, in addition.
+	ownKey bool
+}
+
+func (s statedCost) total() cost.USD {
+	if s.ownKey {
+		return s.charged + s.upstream
+	}
+	return max(s.charged, s.upstream)
+}
+
+// usualTiers are the providers' words for tiers with the usual prices.
+var usualTiers = []string{"auto", "default", "standard", "standard_only", "on_demand", "global", "not_available"}
+
+// tierOf returns the service tier in the result of [tiers.joined], as [cost.Prices] names it; empty:
+// the usual one.
+func tierOf(joined string) string {
+	words := slices.DeleteFunc(strings.Split(joined, "+"), func(word string) bool { return slices.Contains(usualTiers, word) })
+	return strings.Join(words, "+")
+}
+
+// tiers are the words of a call for what changes its prices: the service tier, the speed and the place.
+type tiers struct{ service, speed, place string }
+
+// joined joins those that are stated.
+func (t tiers) joined() string {
+	return strings.Join(slices.DeleteFunc([]string{t.service, t.speed, t.place}, func(word string) bool { return word == "" }), "+")
+}
+
+// word returns the value as one word in lower case; empty: it is null.
+func (l leaf) word() string {
+	if !l.quoted {
+		return ""
+	}
+	return textfmt.Shorten(strings.ToLower(l.text()), 80)
 }

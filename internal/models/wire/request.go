@@ -273,3 +273,17 @@ func apply(body []byte, changes []change) []byte {
 	}
 	return body
 }
+
+// refers records that the body refers to a part of the prompt with at most this many tokens.
+func (q *Request) refers(l leaf, tokens int64) {
+	if l.quoted && l.size > 0 && !bytes.HasPrefix(l.raw, []byte("data:")) {
+		q.Elsewhere = min(q.Elsewhere+tokens, maxWindow)
+	}
+}
+
+const (
+	// maxSearches is an upper bound of the searches of an answer.
+	maxSearches = 1000
+	// maxWindow bounds the tokens of a prompt, and maxImage those of an image.
+	maxWindow, maxImage = 1 << 20, 1 << 16
+)

@@ -271,3 +271,57 @@ func (s *scanner) end() (whole bool) {
 	s.path, s.frames, s.deep, s.state, s.wantsKey = s.path[:0], s.frames[:0], 0, between, false
 	return whole
 }
+
+// lines extracts the data of a stream of server-sent events.
+type lines struct {
+	on bool
+	// field is the beginning of the line, up to its colon; data: the line's data follows.
+	field []byte
+	data  bool
+	named bool
+}
+
+func (l *lines) write(p []byte, to *scanner) {
+	for len(p) > 0 {
+		part := p
+		end := bytes.IndexByte(p, '\n')
+		if end >= 0 {
+			part = p[:end]
+		}
+		p = p[len(part):]
+		if !l.named {
+			part = l.name(part)
+		}
+		if l.data {
+			to.write(part)
+		}
+		if end >= 0 {
+			p = p[1:]
+			l.newline(to)
+		}
+	}
+}
+
+// name reads the name of the field, and returns the rest of the part.
+func (l *lines) name(part []byte) []byte {
+	for i, b := range part {
+		if b == ':' {
+			l.named, l.data = true, string(l.field) == "data"
+			return part[i+1:]
+		}
+		if len(l.field) < len("data")+1 {
+			l.field = append(l.field, b)
+		}
+	}
+	return nil
+}
+
+func (l *lines) newline(to *scanner) {
+	blank := !l.named && (len(l.field) == 0 || string(l.field) == "\r")
+	if blank {
+		to.end()
+	} else if l.data {
+		to.write([]byte{'\n'})
+	}
+	l.field, l.named, l.data = l.field[:0], false, false
+}

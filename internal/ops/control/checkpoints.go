@@ -94,7 +94,8 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 		}
 		sentBack, approved := one.Review(one.CurrentPhase)
 		doc.Checkpoints = append(doc.Checkpoints, ListedCheckpoint{
-			Checkpoint: one.Name, Phase: one.CurrentPhase, TimesDone: one.TimesDone(one.CurrentPhase), SentBack: sentBack, Approved: approved,
+			Checkpoint: one.Name, Phase: one.CurrentPhase,
+			TimesDone: one.TimesDone(one.CurrentPhase), SentBack: sentBack, Approved: approved,
 			Run: one.Run, CreatedAt: one.CreatedAt,
 			Assignments: len(one.Assignments), Artifacts: len(one.Artifacts), Usage: one.Usage, Previous: one.Previous, File: file,
 		})

@@ -13,6 +13,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/launch"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
 // MaxRequirement limits a requirement, in bytes.
@@ -106,32 +108,6 @@ func (s Starts) Check(ctx context.Context, in NewSession) error {
 	return err
 }
 
-// Preview describes what a session would do. It needs neither Temporal nor workers, and no
-// requirement.
-func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
-	t, err := s.permittedTeam(ctx, in.Team)
-	if err != nil {
-		return Plan{}, err
-	}
-	st, err := s.stored()
-	if err != nil {
-		return Plan{}, err
-	}
-	next, err := s.newSession(ctx, t, in)
-	if err == nil {
-		err = s.files(ctx, st, in, &next)
-	}
-	if err != nil {
-		return Plan{}, err
-	}
-	l := launch.Launcher{Store: st, Now: s.Now}
-	entries, err := l.Plan(ctx, next)
-	if err != nil {
-		return Plan{}, startError(err)
-	}
-	return planned(t, next.Start.Course, entries), nil
-}
-
 // Start starts a session, and waits until it is admitted. With an error, the document names a
 // session only if it was started.
 func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err error) {
@@ -164,15 +140,6 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 	return doc, err
 }
 
-// permittedTeam is the team of an input, if the caller may start sessions of it.
-func (s Starts) permittedTeam(ctx context.Context, in TeamInput) (spec.Team, error) {
-	t, err := s.team(ctx, in)
-	if err != nil {
-		return t, err
-	}
-	return t, access.Check(ctx, access.Operate, t.Name)
-}
-
 // team is the team of an input.
 func (s Starts) team(ctx context.Context, in TeamInput) (spec.Team, error) {
 	switch {
@@ -187,20 +154,6 @@ func (s Starts) team(ctx context.Context, in TeamInput) (spec.Team, error) {
 		return t, invalid("team", err)
 	}
 	return spec.Team{}, invalidf("team", "missing; name a registered team, or give the text of a team file")
-}
-
-// launcher starts sessions of the store for the caller.
-func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
-	st, err := s.stored()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := s.connected()
-	who, _ := access.Of(ctx)
-	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{
-		StartedBy: who.Person(), StartedByID: who.PersonID,
-		StartedOver: who.Over(),
-	}, Now: s.Now}, err
 }
 
 // prepareStart is a new session of a team, and its launcher. Files are stored only for a session that
@@ -218,6 +171,20 @@ func (s Starts) prepareStart(ctx context.Context, t spec.Team, in NewSession) (*
 		err = s.files(ctx, l.Store, in, &next)
 	}
 	return l, next, err
+}
+
+// launcher starts sessions of the store for the caller.
+func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
+	st, err := s.stored()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.connected()
+	who, _ := access.Of(ctx)
+	return &launch.Launcher{Conn: conn, Store: st, By: session.Starter{
+		StartedBy: who.Person(), StartedByID: who.PersonID,
+		StartedOver: who.Over(),
+	}, Now: s.Now}, err
 }
 
 // newSession is a new session of a team, without its files.
@@ -251,6 +218,29 @@ func (s Starts) newSession(ctx context.Context, t spec.Team, in NewSession) (nex
 	return next, s.supply(ctx, t, &next.Start.Course, in.Supplied)
 }
 
+// files are the files at a session's start: stored files, a directory as it is now, or none.
+func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next *launch.Session) (err error) {
+	switch {
+	case in.Directory != "" && in.Workspace != "":
+		return invalidf("directory", "excludes workspace; leave one out")
+	case in.Directory != "":
+		next.Start.Workspace, next.Start.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
+	case in.Workspace != "":
+		if next.Start.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace); err != nil {
+			return err
+		}
+		if notes := s.leftOutOf(ctx, next.Team.Name, in.Workspace); len(notes) > 0 {
+			if next.Start.Course.Source == nil {
+				next.Start.Course.Source = &session.Source{}
+			}
+			next.Start.Course.Source.LeftOut = append(next.Start.Course.Source.LeftOut, notes...)
+		}
+	default:
+		next.Start.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
+	}
+	return err
+}
+
 // begin starts a checked session, and may wait until it is admitted: the admission decides.
 func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (Started, error) {
 	run, err := l.Start(ctx, next)
@@ -263,10 +253,6 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bo
 	return awaitAdmission(ctx, l, run)
 }
 
-func startedDoc(l *launch.Launcher, run launch.Started) Started {
-	return Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
-}
-
 // awaitAdmission waits until a started session is admitted.
 func awaitAdmission(ctx context.Context, l *launch.Launcher, run launch.Started) (Started, error) {
 	doc := startedDoc(l, run)
@@ -277,6 +263,45 @@ func awaitAdmission(ctx context.Context, l *launch.Launcher, run launch.Started)
 		err = nil
 	}
 	return doc, err
+}
+
+func startedDoc(l *launch.Launcher, run launch.Started) Started {
+	return Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
+}
+
+// Preview describes what a session would do. It needs neither Temporal nor workers, and no
+// requirement.
+func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
+	t, err := s.permittedTeam(ctx, in.Team)
+	if err != nil {
+		return Plan{}, err
+	}
+	st, err := s.stored()
+	if err != nil {
+		return Plan{}, err
+	}
+	next, err := s.newSession(ctx, t, in)
+	if err == nil {
+		err = s.files(ctx, st, in, &next)
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	l := launch.Launcher{Store: st, Now: s.Now}
+	entries, err := l.Plan(ctx, next)
+	if err != nil {
+		return Plan{}, startError(err)
+	}
+	return planned(t, next.Start.Course, entries), nil
+}
+
+// permittedTeam is the team of an input, if the caller may start sessions of it.
+func (s Starts) permittedTeam(ctx context.Context, in TeamInput) (spec.Team, error) {
+	t, err := s.team(ctx, in)
+	if err != nil {
+		return t, err
+	}
+	return t, access.Check(ctx, access.Operate, t.Name)
 }
 
 // startError adds the kind to an error of a start.

@@ -11,7 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
-	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
@@ -32,29 +31,6 @@ type DirectoryList struct {
 // ListDirectories lists the directories of the server's host that sessions may start from.
 func (s Starts) ListDirectories(ctx context.Context) (DirectoryList, error) {
 	return DirectoryList{append([]Directory{}, s.Directories...)}, access.Check(ctx, access.View, access.NoTeam)
-}
-
-// files are the files at a session's start: stored files, a directory as it is now, or none.
-func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next *launch.Session) (err error) {
-	switch {
-	case in.Directory != "" && in.Workspace != "":
-		return invalidf("directory", "excludes workspace; leave one out")
-	case in.Directory != "":
-		next.Start.Workspace, next.Start.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
-	case in.Workspace != "":
-		if next.Start.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace); err != nil {
-			return err
-		}
-		if notes := s.leftOutOf(ctx, next.Team.Name, in.Workspace); len(notes) > 0 {
-			if next.Start.Course.Source == nil {
-				next.Start.Course.Source = &session.Source{}
-			}
-			next.Start.Course.Source.LeftOut = append(next.Start.Course.Source.LeftOut, notes...)
-		}
-	default:
-		next.Start.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
-	}
-	return err
 }
 
 // taken stores the files of a directory as they are now.

@@ -8,14 +8,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/safetext"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/platform/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/workflows"
@@ -85,10 +92,6 @@ func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.Off
 	return agents, nil
 }
 
-func (l *Launcher) watcher(id string) *sessionstatus.Watcher {
-	return &sessionstatus.Watcher{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
-}
-
 // Start stores the session's input and starts its workflow. Errors are a [*TakenError], a
 // [*RunningError], and those of the store and of Temporal.
 func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
@@ -133,27 +136,63 @@ func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.Session
 	return in, err
 }
 
-const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+// The limits of the requirement's text in the Web UI and the memo.
+const (
+	summaryRequirement = 100
+	detailsRequirement = 600
+	memoRequirement    = 200
+)
 
-// NewID makes a readable and unique id: the team's name, the date and six random letters.
-func NewID(teamName string, now time.Time) string {
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails
-	return idOf(teamName, now, random[:])
-}
+// options are those of the session's workflow.
+func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowOptions {
+	o := client.StartWorkflowOptions{
+		ID:                       s.ID,
+		TaskQueue:                spec.WorkflowQueue(l.Store.ID()),
+		WorkflowTaskTimeout:      entityworkflow.WorkflowTaskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 
-// IDFor is an id like those of [NewID] that is the same for each try of a start on one day: it follows from the digest of what
-// identifies the start.
-func IDFor(teamName string, day time.Time, start [sha256.Size]byte) string {
-	return idOf(teamName, day, start[:12]) // 60 bits: other starts of the day have others
-}
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
 
-func idOf(teamName string, day time.Time, bits []byte) string {
-	letters := make([]byte, len(bits))
-	for i, b := range bits {
-		letters[i] = idLetters[int(b)%len(idLetters)]
+		Memo: map[string]any{
+			workflows.MemoStore:       l.Store.ID(),
+			workflows.MemoTeam:        s.Team.Name,
+			workflows.MemoRequirement: safetext.Clip(s.Requirement, memoRequirement),
+		},
+		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(safetext.Clip(s.Requirement, summaryRequirement))),
+		StaticDetails: details(s, access.ServedAt(ctx, l.Store.State)),
 	}
-	return fmt.Sprintf("%s-%s-%s", teamName, day.Format("20060102"), letters)
+	if len(s.Start.Labels) > 0 {
+		o.Memo[workflows.MemoLabels] = s.Start.Labels
+	}
+	if s.resumes() {
+		o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+	}
+	o.TypedSearchAttributes = temporal.NewSearchAttributes(
+		workflows.AttributeTeam.ValueSet(s.Team.Name), workflows.AttributeStatus.ValueSet(string(session.Admitted)))
+	return o
+}
+
+// details is the Web UI's text on a session, for readers who do not know Maestro. It is Markdown,
+// except for the requirement, which may come from a ticket.
+func details(s Session, dashboard string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A Maestro session: team **%s** works on ", s.Team.Name)
+	for i, p := range s.Team.Phases {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s (%s)", p.Name, p.Workers())
+	}
+	fmt.Fprintf(&b, " on this requirement:\n\n%s\n",
+		safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(s.Requirement), detailsRequirement)))
+	if dashboard != "" {
+		fmt.Fprintf(&b, "\nOpen it in the [dashboard](%s%s).\n", dashboard, access.PagePath(s.ID, ""))
+	}
+	fmt.Fprintf(&b, "\nThe current details on this page show whether it waits for a person, and how to answer.\n\nFollow it: "+
+		"`maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n",
+		s.ID)
+	return b.String()
 }
 
 // Admitted waits until workers have admitted the session. A refusal is a [*RefusedError],
@@ -182,4 +221,31 @@ func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus
 		case <-ticker.C:
 		}
 	}
+}
+
+func (l *Launcher) watcher(id string) *sessionstatus.Watcher {
+	return &sessionstatus.Watcher{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
+}
+
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+
+// NewID makes a readable and unique id: the team's name, the date and six random letters.
+func NewID(teamName string, now time.Time) string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return idOf(teamName, now, random[:])
+}
+
+// IDFor is an id like those of [NewID] that is the same for each try of a start on one day: it follows from the digest of what
+// identifies the start.
+func IDFor(teamName string, day time.Time, start [sha256.Size]byte) string {
+	return idOf(teamName, day, start[:12]) // 60 bits: other starts of the day have others
+}
+
+func idOf(teamName string, day time.Time, bits []byte) string {
+	letters := make([]byte, len(bits))
+	for i, b := range bits {
+		letters[i] = idLetters[int(b)%len(idLetters)]
+	}
+	return fmt.Sprintf("%s-%s-%s", teamName, day.Format("20060102"), letters)
 }

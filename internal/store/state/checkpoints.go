@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
@@ -35,36 +34,6 @@ func (d *DB) PutCheckpoints(ctx context.Context, team string, rows ...Checkpoint
 	})
 }
 
-// putCheckpoint writes the row of a checkpoint. A repeated boundary has the same row; if it is decided differently this time, as
-// an admission may be, the row gets the new checkpoint while it is the newest. A checkpoint of an earlier run, or of an earlier
-// boundary, changes nothing.
-func (t *Tx) putCheckpoint(c Checkpoint) error {
-	var run, before int64
-	if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows,
-		c.Namespace, c.Session).Scan(&run); err != nil {
-		return err
-	}
-	// A checkpoint comes after the one that it continues, also if both have the same workflow time.
-	err := t.row(`select boundary_at + 1 from checkpoints where namespace = $1 and session = $2 and run = $3 and digest = $4`,
-		c.Namespace, c.Session, c.Run, c.Previous).Scan(&before)
-	if err != nil && !isNoRows(err) {
-		return err
-	}
-	c.BoundaryAt = max(c.BoundaryAt, before)
-	_, err = t.exec(`insert into checkpoints (namespace, session, run, boundary_at, phase, digest, previous, tree)
-		select $1, $2, $3, $4, $5, $6, $7, $8 where not exists (
-			select 1 from checkpoints where namespace = $1 and session = $2 and (run > $3 or run = $3 and boundary_at > $4))
-		on conflict (namespace, session, run, boundary_at) do update
-			set phase = excluded.phase, digest = excluded.digest, previous = excluded.previous, tree = excluded.tree,
-				mirrored_at = null
-			where checkpoints.digest <> excluded.digest`,
-		c.Namespace, c.Session, c.Run, c.BoundaryAt, c.Phase, c.Digest, c.Previous, c.Tree)
-	if err != nil {
-		return fmt.Errorf("write a checkpoint of session %s: %w", c.Session, err)
-	}
-	return nil
-}
-
 // Checkpoints lists the checkpoints of a session, newest first, with those that were pruned.
 func (d *DB) Checkpoints(ctx context.Context, s session.Key) ([]Checkpoint, error) {
 	return list[Checkpoint](ctx, d, "checkpoints", `where namespace = $1 and session = $2 order by run desc, boundary_at desc`,
@@ -74,21 +43,6 @@ func (d *DB) Checkpoints(ctx context.Context, s session.Key) ([]Checkpoint, erro
 // ToMirror lists the sessions whose status or checkpoints the mirror lacks.
 func (d *DB) ToMirror(ctx context.Context) ([]session.Key, error) {
 	return list[session.Key](ctx, d, "sessions", `where mirrored <> revision order by namespace, session`)
-}
-
-// SetMirrored notes that the mirror has a revision of a session's status, and its checkpoints up to the first of these.
-func (d *DB) SetMirrored(ctx context.Context, s session.Key, revision int64, newest ...Checkpoint) error {
-	return d.writeAt(ctx, func(t *Tx, now int64) error {
-		if _, err := t.exec(`update sessions set mirrored = $3 where namespace = $1 and session = $2`,
-			s.Namespace, s.Session, revision); err != nil || len(newest) == 0 {
-			return err
-		}
-		_, err := t.exec(`update checkpoints set mirrored_at = $5
-			where namespace = $1 and session = $2 and (run < $3 or run = $3 and boundary_at <= $4) and mirrored_at is null
-				and exists (select 1 from checkpoints c where c.namespace = $1 and c.session = $2 and c.run = $3 and c.boundary_at = $4 and c.digest = $6)`,
-			s.Namespace, s.Session, newest[0].Run, newest[0].BoundaryAt, now, newest[0].Digest)
-		return err
-	})
 }
 
 // MirroredExecution is Execution, and the revision of the status that the mirror has; -1 if nothing is known of the mirror.

@@ -31,7 +31,8 @@ func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via st
 			name = r.Team
 		}
 		row := raiseRow{
-			ID: r.ID, Key: of, Scope: kind, Name: name, Day: dayOfBudget(kind, dayOf(now)), Amount: r.Added, ByPerson: r.By, Via: via, Note: r.Note, At: timeOf(now),
+			ID: r.ID, Key: of, Scope: kind, Name: name, Day: dayOfBudget(kind, dayOf(now)),
+			Amount: r.Added, ByPerson: r.By, Via: via, Note: r.Note, At: timeOf(now),
 		}
 		all := columnsOf(&row).withDigest()
 		if _, err := t.exec("insert into raises ("+all.names()+") values ("+all.places()+") on conflict (id) do nothing",

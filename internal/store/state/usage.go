@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by some of team,
@@ -116,4 +119,64 @@ func (t *Tx) addToTotals(id, sign string) error {
 			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd
 				else totals.largest_nano_usd end`, id)
 	return err
+}
+
+// Cost is what some calls have cost. A sum has only the keys by which it was grouped.
+type Cost struct {
+	Team    string `json:"team,omitempty"`
+	Session string `json:"session,omitempty"`
+	Phase   string `json:"phase,omitempty"`
+	Persona string `json:"persona,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Day     string `json:"day,omitempty"`
+	Spending
+}
+
+// Spending is a sum of costs.
+type Spending struct {
+	// Calls is the number of calls that have ended and cost something, or have an answer, and Usage the known cost.
+	Calls int        `json:"calls"`
+	Usage cost.Usage `json:"usage" sql:"*"`
+	// Tokens is the sum of all tokens.
+	Tokens int64 `json:"tokens" sql:"-"`
+	// Unsettled is an estimate for calls with unknown cost, and Reserved is what is reserved for calls in progress.
+	Unsettled OpenCalls `json:"unsettled" sql:"unsettled_*"`
+	Reserved  OpenCalls `json:"reserved" sql:"reserved_*"`
+}
+
+// OpenCalls are calls whose cost is not known, and what they may cost together.
+type OpenCalls struct {
+	Calls int `json:"calls"`
+	cost.Amount
+}
+
+// Add returns the sum of both.
+func (s Spending) Add(o Spending) Spending {
+	return Spending{
+		Calls: s.Calls + o.Calls, Usage: s.Usage.Add(o.Usage), Tokens: s.Tokens + o.Tokens,
+		Unsettled: OpenCalls{s.Unsettled.Calls + o.Unsettled.Calls, s.Unsettled.Add(o.Unsettled.Amount)},
+		Reserved:  OpenCalls{s.Reserved.Calls + o.Reserved.Calls, s.Reserved.Add(o.Reserved.Amount)},
+	}
+}
+
+// CostKeys are the fields by which costs can be summed, in the order of a Cost.
+var CostKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
+
+// sums are the figures of a Cost, each summed over its expression.
+func sums(of func(f figure) string) string {
+	return eachFigure(figures[:len(figures)-1], ", ", func(f figure) string { return "coalesce(sum(" + of(f) + "), 0)" })
+}
+
+// Key is the field for one of [CostKeys].
+func (c *Cost) Key(name string) *string {
+	return map[string]*string{
+		"team": &c.Team, "session": &c.Session, "phase": &c.Phase, "persona": &c.Persona, "agent": &c.Agent, "model": &c.Model,
+		"day": &c.Day,
+	}[name]
+}
+
+// Costs sums the calls of a session by keys, as [DB.Usage] does.
+func (d *DB) Costs(ctx context.Context, s session.Key, by ...string) ([]Cost, error) {
+	return d.Usage(ctx, by, "", Filter{Namespace: s.Namespace, Session: s.Session})
 }

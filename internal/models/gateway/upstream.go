@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,119 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/models/wire"
 )
+
+// Causes of the cancellation of a call to a provider.
+var (
+	errIdle         = errors.New("the answer makes no progress")
+	errDisconnected = errors.New("the program has disconnected")
+)
+
+// upstream is a call to the provider.
+type upstream struct {
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	// detach makes the call continue after the program has disconnected.
+	detach func() bool
+	// response is the header of an answer, and first has its first bytes.
+	response *http.Response
+	first    []byte
+	// err is why there is no answer: a *[wire.Fault] with the body in body, a network error, or a
+	// *[failures.Failure] if nothing was sent.
+	err  error
+	body []byte
+}
+
+// send makes a call, and waits for the first bytes of its answer. Its timer runs until the first token. The call is
+// cancelled with the attempt and, unless it is detached, with the program's request.
+func (q *request) send(content []byte) *upstream {
+	ctx, cancel := context.WithCancelCause(q.ctx)
+	wait := q.gateway.o.FirstToken
+	if q.route.Format == "" { // a free call needs no model
+		wait = min(wait, freeWait)
+	}
+	u := &upstream{cancel: cancel, timer: time.AfterFunc(wait, func() { cancel(errIdle) })}
+	u.detach = context.AfterFunc(q.r.Context(), func() { cancel(errDisconnected) })
+	request, err := q.outgoing(ctx, content)
+	if err != nil {
+		u.err = wire.Unsent{Err: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
+		return u
+	}
+	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport, Key: q.provider.secret}.RoundTrip(request)
+	if err != nil {
+		u.err = cause(ctx, err)
+		return u
+	}
+	response.Header = passedHeaders(response.Header)
+	if !wire.Answered(response.StatusCode) {
+		u.response = response
+		u.err, u.body = wire.FaultOf(response, q.attempt.Mask)
+		return u
+	}
+	opened, err := wire.Open(q.route.Format, response)
+	n := 0
+	if err == nil {
+		response.Body = body{wire.WithoutKey(q.route.Format, response, q.provider.secret, opened), response.Body}
+		u.response, u.first = response, make([]byte, 32<<10)
+		n, err = io.ReadAtLeast(response.Body, u.first, 1)
+		u.first = u.first[:n]
+	}
+	if n == 0 {
+		u.err = cause(ctx, err)
+		_ = response.Body.Close()
+	}
+	return u
+}
+
+// body is a body of which a part was read before.
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// cause returns the cause of a cancelled call, or the error of one that was not cancelled.
+func cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); why != nil {
+		if unsent := (wire.Unsent{}); errors.As(err, &unsent) {
+			return wire.Unsent{Err: why}
+		}
+		return why
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// outgoing returns the program's request with the provider's key and address.
+func (q *request) outgoing(ctx context.Context, body []byte) (*http.Request, error) {
+	if q.provider.KeyError != nil {
+		return nil, q.provider.KeyError
+	}
+	to, err := url.Parse(q.provider.API.Base(q.provider.BaseURL) + q.route.Path)
+	if err != nil {
+		return nil, fmt.Errorf("base_url: %w", err)
+	}
+	to.RawQuery = query(q.r.URL)
+	// The transport can send the body again: a server that shuts down may refuse a call that it has not begun.
+	request, err := http.NewRequestWithContext(ctx, q.r.Method, to.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = passedHeaders(q.r.Header)
+	request.Header.Set("Accept-Encoding", "identity") // the meter reads the bytes as they are
+	q.provider.API.Authorize(request.Header, q.provider.Key)
+	return request, nil
+}
+
+// close frees the resources of the call.
+func (u *upstream) close() {
+	u.detach()
+	u.timer.Stop()
+	u.cancel(nil)
+	if u.response != nil {
+		_ = u.response.Body.Close() // read to its end, or cancelled
+	}
+}
 
 const (
 	// reportEvery is after how many bytes of an answer the spending is reported again.
@@ -302,4 +417,50 @@ func (a *answer) unsettle(facts wire.Facts, err error) {
 // countTokens counts the tokens of the call towards the provider's limits.
 func (a *answer) countTokens(used cost.Usage) {
 	a.provider.limits.addTokens(a.gateway.o.Now(), used.Tokens()-a.countedTokens)
+}
+
+// bookFailure books a call without an answer, and reports to the breaker.
+func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
+	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
+	call.Answered(session.CallAnswer{Category: failure.Category})
+	used, rest := f.Incomplete(wire.Facts{}, u.err, p.likelyOutput(wire.UsualOutput))
+	p.end(call, used, rest)
+	p.record.writeFailed(failure.Message)
+	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
+		p.report(failure)
+	}
+	return failure
+}
+
+// likelyOutput returns the likely number of tokens of an answer of which no byte was received. It is the usual number, unless the
+// program has disconnected from an answer that is no stream: servers complete it, and it may cost all that its bound permits.
+func (p *meteredCall) likelyOutput(usual int64) int64 {
+	if !p.parsed.Stream && p.r.Context().Err() != nil {
+		return p.forecast.MaxOutput
+	}
+	return usual
+}
+
+// report reports an outcome to the breaker: a failure, or nil for an answer. A call fails once, however often it is
+// tried. A rejected request or a refused key is no failure of the provider.
+func (p *meteredCall) report(f *failures.Failure) {
+	if p.attempt.Breaker == nil || f != nil &&
+		(p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
+		return
+	}
+	p.failureReported = f != nil
+	p.attempt.Breaker.Report(f)
+}
+
+// end books a call without a whole answer, also after the end of the attempt.
+func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
+	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
+	p.failIfNotBooked(session.EndCall(context.WithoutCancel(p.ctx), call, used, rest))
+}
+
+// failIfNotBooked ends the attempt if the cost of a call could not be booked.
+func (p *meteredCall) failIfNotBooked(err error) {
+	if err != nil && p.ctx.Err() == nil {
+		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot book the cost of a call: %v", err))
+	}
 }

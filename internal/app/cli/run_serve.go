@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +20,48 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
+const (
+	// ownDir is the directory of a repository with a team and a worker file of its own.
+	ownDir = ".maestro"
+	// devLog is the log of a `maestro dev` in the background, below the state directory.
+	devLog = "dev.log"
+	// backgroundPatience is how long a server and a worker may take to start.
+	backgroundPatience = 90 * time.Second
+	backgroundPause    = 100 * time.Millisecond
+)
+
 // reloadPatience is how long a worker may take to read its file again.
 const reloadPatience = 20 * time.Second
+
+// serveHere sees to a Temporal with a worker: the one that is configured, the one that runs for the state directory, or a new
+// one. That runs in the background, or, without a terminal, in this process until stop is called.
+func (c *runCommand) serveHere(ctx context.Context, stateDir, agents string, t spec.Team) (stop func(), err error) {
+	stop = func() {}
+	named, err := c.temporal.Named(c.environ)
+	if err != nil {
+		return stop, usagef("%w", err)
+	}
+	if named {
+		return stop, nil
+	}
+	if local, runs := temporalutil.FindLocal(stateDir, c.env.Host); runs {
+		c.printErr("it runs on the Maestro of process %d, with the agents of %s: `maestro dev status`", local.PID, local.WorkerFile)
+		return stop, c.useRunning(ctx, local, stateDir, agents, t)
+	}
+	if !c.foreground && c.onTerminal {
+		return stop, c.startBackground(ctx, stateDir, agents)
+	}
+	stack := devStack{app: c.app}
+	stack.Headless, stack.log.Level = true, "error"
+	if err := c.env.harden(); err != nil {
+		return stop, err
+	}
+	k, err := stack.start(ctx, func(*store.Store) (string, error) { return agents, nil })
+	if err != nil {
+		return stop, err
+	}
+	return k.Stop, nil
+}
 
 // useRunning sees to it that the Maestro that runs has what a team uses as a worker file defines it. If it reads this file, it
 // reads it again. If it reads another one, in which an agent or a check of the same name is another, the session is refused: a
@@ -79,6 +124,53 @@ func otherDefinitions(t spec.Team, cfg agent.Config, offers []spec.Offer, sameFi
 		}
 	}
 	return other
+}
+
+// startBackground starts `maestro dev` as a process of its own, and returns when its worker serves.
+func (c *runCommand) startBackground(ctx context.Context, stateDir, agents string) error {
+	logFile := filepath.Join(stateDir, devLog)
+	log, err := os.OpenFile(logFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return failf("%w", err)
+	}
+	defer log.Close() //nolint:errcheck // the other process writes it
+	cmd := exec.Command(c.env.Executable, "dev", "--port", "0", "--ui-port", "0", "--agents", agents, "--state-dir", stateDir)
+	o, err := c.storeOptions()
+	if err != nil {
+		return err
+	}
+	environ := slices.Concat(c.env.Environ, o.Environ())
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = stateDir, environ, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return failf("start Maestro in the background: %w", err)
+	}
+	c.printErr("starting Maestro in the background (process %d): a Temporal server, a worker, the dashboard", cmd.Process.Pid)
+	c.printErr("`maestro dev status` shows it, `maestro dev stop` ends it\n")
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	err = waitUntil(ctx, backgroundPatience, func() (bool, error) {
+		select {
+		case err := <-ended:
+			said, _ := os.ReadFile(logFile)
+			return false, fmt.Errorf("it has ended (%w):\n%s", cmp.Or(err, errors.New("exit status 0")), said)
+		default:
+			return c.servesIn(ctx, stateDir), nil
+		}
+	})
+	if err != nil {
+		return failf("Maestro in the background does not serve: %w; its messages are in %s", err, logFile)
+	}
+	return nil
+}
+
+// servesIn reports whether a worker serves on the Temporal of a state directory.
+func (c *runCommand) servesIn(ctx context.Context, stateDir string) bool {
+	if _, runs := temporalutil.FindLocal(stateDir, c.env.Host); !runs {
+		return false
+	}
+	offers, err := c.offersIn(ctx, stateDir)
+	return err == nil && len(offers) > 0
 }
 
 // offersIn are those of the live workers of a state directory.

@@ -1,9 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/core/cost"
@@ -20,6 +21,118 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/textfmt"
 	"github.com/maestro-hive/maestro/internal/models/wire"
 )
+
+// StoredHeader is the header of a stored answer, which was paid for before.
+const StoredHeader = "Maestro-Stored"
+
+// serve answers a request. A request that is not a known call of a provider of the attempt is
+// refused before anything is sent.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	// The path as it was received: servers differ in how they decode it.
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	name, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	access := r.Context().Value(accessKey{}).(*Access) //nolint:forcetypeassert // of each connection
+	if subtle.ConstantTimeCompare([]byte(wire.Credential(r)), []byte(access.Token)) == 0 {
+		refuse(w, g.api(name), wire.Unauthorized, "the token is not that of this attempt", 0)
+		return
+	}
+	leave, ok := access.enter()
+	if !ok {
+		refuse(w, g.api(name), wire.Unauthorized, "the attempt has ended", 0)
+		return
+	}
+	defer leave()
+	// A program that neither sends nor reads data must not delay the end of its attempt.
+	defer context.AfterFunc(access.ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	p := g.providerFor(access, name)
+	if p == nil || r.Method == http.MethodConnect || r.URL.IsAbs() || r.URL.Host != "" {
+		refuse(w, g.api(name), wire.NotFound, "the attempt has no provider at this address", 0)
+		return
+	}
+	to, ok := p.API.Route(r.Method, "/"+rest)
+	if !ok {
+		refuse(w, p.API, wire.NotFound, "the gateway permits only calls of models, counts of tokens and lists of models", 0)
+		return
+	}
+	select {
+	case access.slots <- struct{}{}:
+		defer func() { <-access.slots }()
+	case <-r.Context().Done():
+		return
+	}
+	size := g.o.MaxRequest
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	if access.bodies.Acquire(access.ctx, size) != nil {
+		return
+	}
+	defer access.bodies.Release(size)
+	one := &request{Access: access, gateway: g, provider: p, route: to, w: w, r: r}
+	if to.Format == "" {
+		one.serveFree()
+		return
+	}
+	one.servePaid()
+}
+
+// request is a request of a program.
+type request struct {
+	*Access
+	gateway  *Gateway
+	provider *provider
+	route    wire.Route
+	w        http.ResponseWriter
+	r        *http.Request
+}
+
+func refuse(w http.ResponseWriter, api wire.API, why wire.Refusal, message string, wait time.Duration) {
+	status, header, body := api.Refuse(why, "Maestro's gateway: "+message, wait)
+	for name, values := range header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the program may have disconnected
+}
+
+func (q *request) refuse(why wire.Refusal, message string, wait time.Duration) {
+	refuse(q.w, q.provider.API, why, message, wait)
+}
+
+// body reads the request's body. It fails for a program that sends it too slowly.
+func (q *request) body() ([]byte, bool) {
+	control := http.NewResponseController(q.w)
+	_ = control.SetReadDeadline(q.gateway.o.Now().Add(time.Minute)) // a connection supports deadlines
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, q.gateway.o.MaxRequest))
+	_ = control.SetReadDeadline(time.Time{})
+	switch {
+	case err != nil && int64(len(body)) >= q.gateway.o.MaxRequest:
+		q.refuse(wire.TooLarge, "the request is too large", 0)
+	case err != nil:
+		q.refuse(wire.Invalid, "the request is incomplete", 0)
+	case q.r.Header.Get("Content-Encoding") != "":
+		q.refuse(wire.Invalid, "compressed requests are not supported", 0)
+	default:
+		return body, q.permits(body)
+	}
+	return nil, false
+}
+
+// permits refuses a request that has the provider reach the web if the program must not.
+func (q *request) permits(body []byte) bool {
+	if !q.attempt.Offline {
+		return true
+	}
+	what := wire.Web(q.route.Model, body)
+	if what == "" {
+		return true
+	}
+	err := fmt.Errorf("%s is not permitted: the provider would reach the web, and the network of agent %s is restricted; "+
+		"leave it out, or set web_tools: true for the agent in the worker file", textfmt.Shorten(what, 80), q.attempt.Agent)
+	q.recorder.writeRefused(q.provider.Name, err)
+	q.refuse(wire.Invalid, err.Error(), 0)
+	return false
+}
 
 // meteredCall is a call in flight that is paid for.
 type meteredCall struct {
@@ -70,10 +183,14 @@ func (q *request) servePaid() {
 // cost cannot be determined from its answer is an error.
 func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, err error) {
 	asked, err = wire.ReadRequest(q.route, wire.PublicOpenAI(q.provider.BaseURL), body)
-	if err == nil && q.provider.Prices != nil {
-		prices, err = q.provider.Prices(asked.Model)
+	offered := true
+	if err == nil {
+		prices, offered = q.provider.Models.For(asked.Model)
 	}
 	switch {
+	case !offered:
+		err = fmt.Errorf("model %s is not among the models of provider %s in the worker file", textfmt.Shorten(asked.Model, 80),
+			q.provider.Name)
 	case err != nil || prices == nil:
 	case asked.Unpriced != "":
 		err = fmt.Errorf("%s has a cost that no answer reports, so that it cannot be booked; leave it out",
@@ -103,7 +220,7 @@ type stored struct {
 
 // serveStored answers with a stored answer. It returns false if there is none.
 func (p *meteredCall) serveStored(ctx context.Context) bool {
-	turn, err := p.attempt.Account.Stored(ctx, p.digest)
+	turn, err := p.attempt.Calls.Stored(ctx, p.digest)
 	if err != nil {
 		p.unavailable(ctx, err)
 		return true
@@ -276,7 +393,7 @@ func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 		plan := p.forecast.Plan()
 		plan.Agent, plan.Model, plan.Request = p.attempt.Agent, p.parsed.Model, p.digest
 		plan.API, plan.Server, plan.OnWait = string(p.provider.API), p.provider.API.Host(p.provider.BaseURL), p.leavePlace
-		return p.attempt.Account.Begin(ctx, plan)
+		return p.attempt.Calls.Begin(ctx, plan)
 	}
 	call, err := begin()
 	var f *failures.Failure
@@ -304,54 +421,6 @@ func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
 	return begin()
 }
 
-// measure requests a count of the prompt from the provider, once, if it offers that. It reports whether
-// the forecast has changed.
-func (p *meteredCall) measure() bool {
-	path, body, ok := p.parsed.Count()
-	if !ok || p.forecast.Fresh == 0 {
-		return false
-	}
-	free := *p.request
-	free.route = wire.Route{Path: path}
-	u := free.send(body)
-	defer u.close()
-	if u.err != nil {
-		return false
-	}
-	answer, err := io.ReadAll(io.MultiReader(bytes.NewReader(u.first), io.LimitReader(u.response.Body, maxCount)))
-	n := wire.ReadCount(answer)
-	if err != nil || n <= 0 || n > p.forecast.Total+p.forecast.Elsewhere {
-		return false
-	}
-	if p.forecast.Elsewhere == 0 {
-		p.scale.Learn(n, p.forecast.Total)
-	}
-	p.forecast = p.forecast.Measured(n)
-	return true
-}
-
-// bookFailure books a call without an answer, and reports to the breaker.
-func (p *meteredCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
-	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
-	call.Answered(session.CallAnswer{Category: failure.Category})
-	used, rest := f.Incomplete(wire.Facts{}, u.err, p.likelyOutput(wire.UsualOutput))
-	p.end(call, used, rest)
-	p.record.writeFailed(failure.Message)
-	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
-		p.report(failure)
-	}
-	return failure
-}
-
-// likelyOutput returns the likely number of tokens of an answer of which no byte was received. It is the usual number, unless the
-// program has disconnected from an answer that is no stream: servers complete it, and it may cost all that its bound permits.
-func (p *meteredCall) likelyOutput(usual int64) int64 {
-	if !p.parsed.Stream && p.r.Context().Err() != nil {
-		return p.forecast.MaxOutput
-	}
-	return usual
-}
-
 // breakerOpenFor returns for how long the breaker refuses calls, and zero if it permits them.
 func (p *meteredCall) breakerOpenFor() time.Duration {
 	if p.attempt.Breaker == nil {
@@ -360,26 +429,22 @@ func (p *meteredCall) breakerOpenFor() time.Duration {
 	return p.attempt.Breaker.Open()
 }
 
-// report reports an outcome to the breaker: a failure, or nil for an answer. A call fails once, however often it is
-// tried. A rejected request or a refused key is no failure of the provider.
-func (p *meteredCall) report(f *failures.Failure) {
-	if p.attempt.Breaker == nil || f != nil &&
-		(p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
+// passError passes a provider's error to the program, with the provider's own body if there is one.
+func (q *request) passError(u *upstream, f *failures.Failure) {
+	if u.response == nil || len(u.body) == 0 || u.response.StatusCode < 400 {
+		why := wire.Overloaded
+		switch f.Category { //nolint:exhaustive // others may be over at the next try
+		case failures.Auth:
+			why = wire.Unauthorized
+		case failures.InvalidRequest:
+			why = wire.NotFound
+		}
+		q.refuse(why, f.Message, f.RetryAfter.Std())
 		return
 	}
-	p.failureReported = f != nil
-	p.attempt.Breaker.Report(f)
-}
-
-// end books a call without a whole answer, also after the end of the attempt.
-func (p *meteredCall) end(call session.Call, used, rest cost.Usage) {
-	p.bill(used, cost.Usage{}, rest != (cost.Usage{}))
-	p.failIfNotBooked(session.EndCall(context.WithoutCancel(p.ctx), call, used, rest))
-}
-
-// failIfNotBooked ends the attempt if the cost of a call could not be booked.
-func (p *meteredCall) failIfNotBooked(err error) {
-	if err != nil && p.ctx.Err() == nil {
-		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot book the cost of a call: %v", err))
+	for name, values := range u.response.Header {
+		q.w.Header()[name] = values
 	}
+	q.w.WriteHeader(u.response.StatusCode)
+	_, _ = q.w.Write(u.body) // the program may have disconnected
 }
