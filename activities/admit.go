@@ -71,7 +71,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	if len(r.faults) > 0 {
 		return Admission{Problems: r.faults}, nil
 	}
-	if r.status.Checkpoint, err = a.begin(ctx, r); err != nil {
+	if r.status.Checkpoint, err = a.writeFirstCheckpoint(ctx, r); err != nil {
 		return Admission{}, storeError(err)
 	}
 	out := r.admission()
@@ -126,9 +126,9 @@ func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admissi
 	}
 }
 
-// begin writes what a session has before its first phase: the checkpoint from
+// writeFirstCheckpoint writes what a session has before its first phase: the checkpoint from
 // which this run starts, and its status.
-func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
+func (a *Admissions) writeFirstCheckpoint(ctx context.Context, r *restoration) (spec.Digest, error) {
 	info := activity.GetInfo(ctx)
 	next, err := r.checkpoint()
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 	}
 	next.CreatedAt, next.Temporal = r.in.At, temporalIDs(info)
 	r.status.Status, r.status.StartedAt = session.Running, &r.in.At
-	return a.boundaries().write(ctx, Boundary{At: r.in.At, Status: r.status, FirstRun: r.in.FirstRun}, &next)
+	return a.boundaries().writeBoundary(ctx, Boundary{At: r.in.At, Status: r.status, FirstRun: r.in.FirstRun}, &next)
 }
 
 func temporalIDs(info activity.Info) session.TemporalIDs {
@@ -182,6 +182,6 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	next := nextCheckpoint(ctx, base, at)
 	next.Run, next.CurrentPhase = int(run), spec.ReservedPhase
 	out := Admission{Status: session.Status{Run: int(run)}}
-	out.Status.Checkpoint, err = a.boundaries().write(ctx, at, &next)
+	out.Status.Checkpoint, err = a.boundaries().writeBoundary(ctx, at, &next)
 	return out, err
 }

@@ -46,7 +46,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if err := a.readConflicts(ctx); err != nil {
 		return nil, attemptEnd{}, err
 	}
-	end, found, err := a.endedBefore(ctx)
+	end, found, err := a.resumeEndedAgent(ctx)
 	if err == nil && !found {
 		end, err = a.runAgent(ctx, basis)
 	}
@@ -108,7 +108,7 @@ func (a *attempt) runAgent(ctx context.Context, basis session.Basis) (end attemp
 	if err := a.rows.noteStart(ctx, start.begun, a.Clock().UTC(), a.hasConversation(), basis); err != nil {
 		return end, err
 	}
-	a.spender.begin(a.rows.attemptKey(), start.earlier)
+	a.spender.setAttempt(a.rows.attemptKey(), start.earlier)
 	collect := a.collection(dir)
 	job := a.job(dir, start)
 	job.Ended = func(ctx context.Context, o session.Outcome) error {

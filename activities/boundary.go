@@ -289,7 +289,7 @@ func filesLeftBy(phase string, artifacts []session.Artifact) (paths []string) {
 // write writes a boundary after the first one. A session that a restored database does not have is admitted again.
 func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (spec.Digest, error) {
 	w := boundaryWriter{b.Sessions, b.State, b.Observer}
-	head, err := w.write(ctx, at, c, undone...)
+	head, err := w.writeBoundary(ctx, at, c, undone...)
 	if !errors.Is(err, state.ErrNotFound) {
 		return head, err
 	}
@@ -300,7 +300,7 @@ func (b *Boundaries) write(ctx context.Context, at Boundary, c *session.Checkpoi
 	if err != nil {
 		return "", err
 	}
-	return w.write(ctx, at, c, undone...)
+	return w.writeBoundary(ctx, at, c, undone...)
 }
 
 // admitAgain admits a session that a restored database does not have.
@@ -316,12 +316,11 @@ type boundaryWriter struct {
 	observer Observer
 }
 
-// write writes a boundary: the session's status and, if there is one, its checkpoint with the answers that are
+// writeBoundary writes a boundary: the session's status and, if there is one, its checkpoint with the answers that are
 // new in it. undone are phases whose work was sent back. It returns the checkpoint's digest, and reports the requests that are
 // new. A late boundary changes nothing. The error is [state.ErrNotFound] if the database does not have the session.
-func (w boundaryWriter) write(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string) (head spec.Digest,
-	err error,
-) {
+func (w boundaryWriter) writeBoundary(ctx context.Context, at Boundary, c *session.Checkpoint, undone ...string,
+) (head spec.Digest, err error) {
 	info := activity.GetInfo(ctx)
 	rows := state.Boundary{
 		Key: sessionKey(info), TemporalRun: info.WorkflowExecution.RunID, FirstRun: at.FirstRun, At: at.At, Status: at.Status,

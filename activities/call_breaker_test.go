@@ -31,11 +31,11 @@ func TestEachCallOfAGatewayCounts(t *testing.T) {
 			calls.Report(down)
 			calls.Report(failures.Failf(failures.Auth, "no key"))
 			calls.Report(nil)
-			require.Zero(t, calls.Open())
+			require.Zero(t, calls.RetryAfter())
 		}
 		for range 4 {
 			calls.Report(down)
-			require.Zero(t, calls.Open())
+			require.Zero(t, calls.RetryAfter())
 		}
 		return down
 	})
@@ -44,7 +44,7 @@ func TestEachCallOfAGatewayCounts(t *testing.T) {
 	require.Equal(t, 4, b.now().Failures)
 	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		job.Breaker.Report(down)
-		require.Positive(t, job.Breaker.Open())
+		require.Positive(t, job.Breaker.RetryAfter())
 		return session.Outcome{}, down
 	}
 	_, err = d.round()
@@ -74,10 +74,10 @@ func TestAnOpenBreakerHoldsCalls(t *testing.T) {
 	var d *desk
 	var b *breakers
 	d, b = throughGateway(t, func(calls session.CallBreaker) error {
-		require.Zero(t, calls.Open())
+		require.Zero(t, calls.RetryAfter())
 		for _, left := range []time.Duration{time.Hour, -time.Second} { // half-open, it is another's to probe
 			b.open(left)
-			require.Greater(t, calls.Open(), max(0, left-time.Minute))
+			require.Greater(t, calls.RetryAfter(), max(0, left-time.Minute))
 		}
 		return nil
 	})
@@ -86,10 +86,10 @@ func TestAnOpenBreakerHoldsCalls(t *testing.T) {
 	require.Equal(t, session.BreakerIsOpen, b.now().State)
 
 	d, b = throughGateway(t, func(calls session.CallBreaker) error {
-		require.Zero(t, calls.Open())
+		require.Zero(t, calls.RetryAfter())
 		calls.Report(nil)
 		require.Equal(t, session.BreakerClosed, b.now().State)
-		require.Zero(t, calls.Open())
+		require.Zero(t, calls.RetryAfter())
 		return nil
 	})
 	b.open(-time.Second)

@@ -103,7 +103,7 @@ func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Cal
 	if err := c.reserve(ctx); err != nil {
 		return nil, err
 	}
-	c.observed = s.observer.begin(ctx, plan)
+	c.observed = s.observer.callStarted(ctx, plan)
 	s.mu.Lock()
 	s.open[c] = cost.Usage{}
 	s.mu.Unlock()
@@ -217,7 +217,7 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 		}
 	}()
 	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
-		verdict, err := c.begin(ctx)
+		verdict, err := c.tryReserve(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -241,9 +241,9 @@ func (c *reservedCall) reserve(ctx context.Context) error {
 	}
 }
 
-// begin records the call once, if its budgets permit it. If ctx ends before the outcome is known, the call is not made, and
+// tryReserve records the call once, if its budgets permit it. If ctx ends before the outcome is known, the call is not made, and
 // its row is ended.
-func (c *reservedCall) begin(ctx context.Context) (verdict budget.Verdict, err error) {
+func (c *reservedCall) tryReserve(ctx context.Context) (verdict budget.Verdict, err error) {
 	s := c.spender
 	estimated := c.plan.Estimate.Amount()
 	c.estimated = estimated
@@ -411,9 +411,9 @@ func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
 	return &callBreaker{agentBreaker: b, ctx: ctx}
 }
 
-// Open returns for how long calls are refused; zero: they are permitted. A breaker that cannot be read permits calls. A
+// RetryAfter returns for how long calls are refused; zero: they are permitted. A breaker that cannot be read permits calls. A
 // half-open one permits the calls of a probe.
-func (b *callBreaker) Open() time.Duration {
+func (b *callBreaker) RetryAfter() time.Duration {
 	bounded, cancel := context.WithTimeout(b.ctx, breakerLimit)
 	defer cancel()
 	s, err := b.port.Read(bounded, b.settings.Name)

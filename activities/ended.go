@@ -19,9 +19,9 @@ func (l *roundRows) endedCost() *endedCost {
 	return &endedCost{l.attemptKey(), log.Ended.Outcome.Usage}
 }
 
-// endedBefore returns the end of the attempt's agent if an earlier execution has noted it, with a directory that has the
+// resumeEndedAgent returns the end of the attempt's agent if an earlier execution has noted it, with a directory that has the
 // agent's files. ok is false if the agent has not ended, or its files are lost.
-func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err error) {
+func (a *attempt) resumeEndedAgent(ctx context.Context) (end attemptEnd, ok bool, err error) {
 	ended := a.rows.snapshot().Ended
 	if ended == nil {
 		return end, false, nil
@@ -38,7 +38,7 @@ func (a *attempt) endedBefore(ctx context.Context) (end attemptEnd, ok bool, err
 	if ended.Transcript != "" {
 		end.outcome.Log, _ = a.Files.Blob(ctx, ended.Transcript) // a lost transcript is no reason to work again
 	}
-	a.spender.begin(a.rows.attemptKey(), nil)
+	a.spender.setAttempt(a.rows.attemptKey(), nil)
 	activity.GetLogger(ctx).Info("the agent has ended before; its work is collected and checked", "collected", ended.Files != "")
 	return end, true, a.rows.noteAgentEnded(ctx, *ended)
 }

@@ -32,7 +32,7 @@ type endedCost struct {
 
 // settleAll ends the lost calls of all assignments of a session that nobody executes. Reservations for them are released.
 func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
-	open, err := l.state.Open(ctx, state.Assignment{Key: key})
+	open, err := l.state.UnfinishedCalls(ctx, state.Assignment{Key: key})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
 
 // settle ends the lost calls of an assignment whose lock the caller holds.
 func (l lostCalls) settle(ctx context.Context, a state.Assignment) error {
-	open, err := l.state.Open(ctx, a)
+	open, err := l.state.UnfinishedCalls(ctx, a)
 	if err != nil {
 		return err
 	}

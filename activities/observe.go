@@ -168,9 +168,9 @@ type observedCall struct {
 	unanswered bool
 }
 
-// begin reports that a call begins. It also reports earlier calls without an answer: they
+// callStarted reports that a call begins. It also reports earlier calls without an answer: they
 // did not end the attempt.
-func (o *callObserver) begin(ctx context.Context, plan session.CallPlan) *observedCall {
+func (o *callObserver) callStarted(ctx context.Context, plan session.CallPlan) *observedCall {
 	o.finish(failures.Unknown, func(c *observedCall) bool { return c.unanswered })
 	c := &observedCall{}
 	_, c.ended = o.observer.CallBegun(ctx, o.call(plan))

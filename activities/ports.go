@@ -143,7 +143,7 @@ type State interface {
 	PaidAnswer(ctx context.Context, attempts []state.AttemptKey, from int64, request string, received map[string]bool) (state.Call,
 		error)
 	Calls(ctx context.Context, a state.Assignment) ([]state.Call, error)
-	Open(ctx context.Context, a state.Assignment) ([]state.Call, error)
+	UnfinishedCalls(ctx context.Context, a state.Assignment) ([]state.Call, error)
 	Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error)
 	Budgets(ctx context.Context, a state.Assignment, team string) ([]budget.Budget, error)
 	Warn(ctx context.Context, a state.Assignment, team string, at []float64) ([]budget.Warning, []budget.Budget, error)

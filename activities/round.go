@@ -118,7 +118,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (result session.RoundR
 		return result, r.giveUp(work, *f)
 	}
 	for again := true; again; {
-		result, again, err = r.runOnce(work)
+		result, again, err = r.tryAttempt(work)
 	}
 	return result, err
 }
@@ -175,9 +175,9 @@ func (r *round) heartbeat() Heartbeat {
 	return beat
 }
 
-// runOnce does the attempt when it may begin or continue. again: the provider has failed, and the attempt continues after
+// tryAttempt does the attempt when it may begin or continue. again: the provider has failed, and the attempt continues after
 // a wait.
-func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again bool, err error) {
+func (r *round) tryAttempt(ctx context.Context) (result session.RoundResult, again bool, err error) {
 	if err := r.waitBeforeAttempt(ctx); err != nil {
 		return result, false, r.interrupted(ctx, err)
 	}
@@ -191,7 +191,7 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	defer r.breaker.keepLease(ctx)()
 	started := r.Clock().UTC() // of an attempt that fails before it begins
 	attempt := &attempt{round: r}
-	work, end, err := r.runObserved(ctx, attempt)
+	work, end, err := r.runAttempt(ctx, attempt)
 	attempt.storeConversation(ctx, end)
 	if !end.elsewhere {
 		defer attempt.noteConversation(end.dir)
@@ -214,8 +214,8 @@ func (r *round) runOnce(ctx context.Context) (result session.RoundResult, again 
 	return result, false, err
 }
 
-// runObserved does the attempt, and reports it to the observer and the log.
-func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
+// runAttempt does the attempt, and reports it to the observer and the log.
+func (r *round) runAttempt(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
 	attempt, began := len(r.rows.snapshot().Attempts)+1, r.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)
 	activity.GetLogger(ctx).Info("attempt started")
@@ -392,7 +392,7 @@ func (r *round) countAttempt(ctx context.Context, f failures.Failure, report ses
 // later activity continues with the same attempt.
 func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 	if r.session.team.Retry.OnOutage == spec.OutageFail {
-		r.spender.begin(r.rows.attemptKey(), nil)
+		r.spender.setAttempt(r.rows.attemptKey(), nil)
 		r.countAttempt(ctx, o.Failure, session.AttemptReport{
 			Agent: o.Agent, Usage: r.spender.spent(), Files: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
 		})

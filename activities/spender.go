@@ -30,8 +30,8 @@ func (s *spender) add(attempt state.AttemptKey, used cost.Usage) {
 	s.ended[attempt] = s.ended[attempt].Add(used)
 }
 
-// begin sets the attempt of the next calls. No call of the previous one may be in flight.
-func (s *spender) begin(attempt state.AttemptKey, earlier []state.AttemptKey) {
+// setAttempt sets the attempt of the next calls. No call of the previous one may be in flight.
+func (s *spender) setAttempt(attempt state.AttemptKey, earlier []state.AttemptKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempt, s.earlier = attempt, earlier

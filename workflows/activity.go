@@ -72,11 +72,11 @@ func (s stub[In, Out]) get(ctx workflow.Context, started workflow.Future) (out O
 	return out, err
 }
 
-// atBoundary executes a step between phases: as a local activity, which costs one
+// localFirst executes a step between phases: as a local activity, which costs one
 // event. If the store cannot be used, it executes it as a regular activity, whose
 // retries cost no further events; an input that no payload can have is tried again
 // as a local activity.
-func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
+func (s stub[In, Out]) localFirst(ctx workflow.Context, in In) (Out, error) {
 	local := workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: localLimit,
 		Summary:                string(s.name),
@@ -109,9 +109,9 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 	return s.get(ctx, s.start(regular, in))
 }
 
-// mark writes the status, and the answer that the session continues with, if there is one. The
+// saveStatus writes the status, and the answer that the session continues with, if there is one. The
 // status of a session that has ended stays.
-func (s *sessionRun) mark(ctx workflow.Context, answer *session.Answer) error {
+func (s *sessionRun) saveStatus(ctx workflow.Context, answer *session.Answer) error {
 	if err := s.boundaries.Lock(ctx); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *sessionRun) mark(ctx workflow.Context, answer *session.Answer) error {
 	if s.isEndStored() {
 		return nil
 	}
-	out, err := markSession.atBoundary(ctx, activities.MarkInput{Boundary: s.boundary(ctx), Answer: answer})
+	out, err := markSession.localFirst(ctx, activities.MarkInput{Boundary: s.boundary(ctx), Answer: answer})
 	if err == nil && out.Head != "" {
 		s.Status.Checkpoint, s.EmptyDelta = out.Head, out.Nothing
 	}

@@ -95,7 +95,7 @@ func (s *sessionRun) alert(ctx workflow.Context, a session.Alert, h *session.Req
 	s.noticesPending++
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		defer func() { s.noticesPending-- }()
-		if err := s.mark(ctx, nil); err != nil {
+		if err := s.saveStatus(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Warn("an alert could not be stored", "rule", a.Rule, "error", err)
 		}
 		s.notifyAlert(ctx, a, h)

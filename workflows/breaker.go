@@ -78,7 +78,7 @@ func (s *sessionRun) waitForBreaker(ctx workflow.Context, a *assignment,
 // leaveBreaker ends an assignment's wait for a breaker, because nothing new may start.
 func (s *sessionRun) leaveBreaker(ctx workflow.Context, a *assignment) error {
 	s.updateWait(ctx, a, session.Pending)
-	if s.ending.handsOver() { // the next run continues the round
+	if s.ending.continuesAsNew() { // the next run continues the round
 		a.Rounds++
 	}
 	return errStopped
@@ -93,7 +93,7 @@ func (s *sessionRun) updateWait(ctx workflow.Context, a *assignment, state sessi
 		return
 	}
 	s.publish(ctx)
-	if err := s.mark(ctx, nil); err != nil { // the session is cancelled, or the phase is done again
+	if err := s.saveStatus(ctx, nil); err != nil { // the session is cancelled, or the phase is done again
 		workflow.GetLogger(ctx).Warn("a wait could not be stored", "error", err)
 	}
 }
@@ -124,7 +124,7 @@ func (s *sessionRun) untilAdmitted(ctx workflow.Context, a *assignment, turned a
 			return err
 		}
 	}
-	if err := s.awaitActivity(ctx, a, future, cancel); err != nil {
+	if err := s.awaitResultOrAnswer(ctx, a, future, cancel); err != nil {
 		return err
 	}
 	return workflow.Await(ctx, func() bool { return future.IsReady() || s.ending.stopping() })

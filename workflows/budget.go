@@ -181,7 +181,7 @@ func (s *sessionRun) registerRaises(ctx workflow.Context) error {
 
 // raise adds to a budget. What waits for one continues.
 func (s *sessionRun) raise(ctx workflow.Context, r Raise) (activities.Raised, error) {
-	raised, err := raiseBudget.atBoundary(ctx, activities.RaiseInput{Raise: budget.Raise{
+	raised, err := raiseBudget.localFirst(ctx, activities.RaiseInput{Raise: budget.Raise{
 		ID: r.ID, Scope: s.scopeOf(r), By: r.By, Note: r.Note, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD},
 	}})
 	if err != nil {

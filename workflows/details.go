@@ -52,8 +52,8 @@ func (s *sessionRun) setAssignment(ctx workflow.Context, a *assignment, state se
 	s.showPage(ctx)
 }
 
-// announce publishes the status at once, after a change that people wait for.
-func (s *sessionRun) announce(ctx workflow.Context) {
+// publishNow publishes the status at once, after a change that people wait for.
+func (s *sessionRun) publishNow(ctx workflow.Context) {
 	refresh(&s.Status)
 	s.publish(ctx)
 	s.saveMemo(ctx)

@@ -8,7 +8,7 @@
 //	rounds.go      one round: its activities, the waits between them, and what follows when it has failed
 //	merge.go       the merge of a phase, and the integrator's rounds
 //	rework.go      work that a persona or a person sends back
-//	activity.go    the activities, and how a step between phases is executed: atBoundary
+//	activity.go    the activities, and how a step between phases is executed: localFirst
 //	requests.go    questions to people: their state, the answers, and approvals
 //	help.go        what follows when an assignment has failed for good: the wait for an answer, and what the answer does
 //	               budget.go waits for raises, outage.go and breaker.go for providers; pull_request.go ends the wait of a phase

@@ -37,8 +37,8 @@ func (e *ending) stopping() bool { return e.failed() || e.continues }
 // failed reports whether the session ends because something has failed for good.
 func (e *ending) failed() bool { return e.failing || e.fault != nil }
 
-// handsOver reports whether the next run continues the waits of this one.
-func (e *ending) handsOver() bool { return e.continues && !e.failed() }
+// continuesAsNew reports whether the next run continues the waits of this one.
+func (e *ending) continuesAsNew() bool { return e.continues && !e.failed() }
 
 // pause waits on a timer that the Web UI's timeline explains, or until the session continues as
 // new.
@@ -46,7 +46,7 @@ func (e *ending) pause(ctx workflow.Context, d time.Duration, summary string) er
 	timing, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(timing, d, workflow.TimerOptions{Summary: summary})
-	return workflow.Await(ctx, func() bool { return timer.IsReady() || e.handsOver() })
+	return workflow.Await(ctx, func() bool { return timer.IsReady() || e.continuesAsNew() })
 }
 
 // fail ends the session because of a request.
@@ -107,6 +107,6 @@ func (s *sessionRun) storeEnd(ctx workflow.Context) error {
 	}
 	defer s.boundaries.Unlock()
 	s.endStored = true
-	_, err := closeSession.atBoundary(ctx, activities.CloseInput{Boundary: s.boundary(ctx)})
+	_, err := closeSession.localFirst(ctx, activities.CloseInput{Boundary: s.boundary(ctx)})
 	return err
 }

@@ -67,10 +67,10 @@ func (s *sessionRun) failWithoutAsking(ctx workflow.Context, h session.Request) 
 // meanwhile. errStopped means that no answer came in time, that a person has aborted the
 // session, that other work has failed for good, or that the next run waits for the answer.
 func (s *sessionRun) ask(ctx workflow.Context, a *assignment, r *request) (_ *session.Answer, err error) {
-	defer func() { r.closed = !s.ending.handsOver() || !errors.Is(err, errStopped) }()
+	defer func() { r.closed = !s.ending.continuesAsNew() || !errors.Is(err, errStopped) }()
 	if r.Notified { // by an earlier run
 		s.setAssignment(ctx, a, session.HelpIsNeeded)
-		s.announce(ctx)
+		s.publishNow(ctx)
 	} else if err := s.saveWait(ctx, a, session.HelpIsNeeded, nil); err != nil {
 		return nil, s.interrupted(ctx, r, err)
 	}
@@ -165,7 +165,7 @@ func (s *sessionRun) abort(ctx workflow.Context, a *assignment, r *request) erro
 	}
 	r.applied = true
 	s.failOn(ctx, a, r, why)
-	if err := s.mark(ctx, r.Answer); err != nil {
+	if err := s.saveStatus(ctx, r.Answer); err != nil {
 		return err
 	}
 	return errStopped
@@ -175,8 +175,8 @@ func (s *sessionRun) abort(ctx workflow.Context, a *assignment, r *request) erro
 // the person's answer if there is one.
 func (s *sessionRun) saveWait(ctx workflow.Context, a *assignment, state session.State, answer *session.Answer) error {
 	s.setAssignment(ctx, a, state)
-	s.announce(ctx)
-	return s.mark(ctx, answer)
+	s.publishNow(ctx)
+	return s.saveStatus(ctx, answer)
 }
 
 // applyAnswer applies a person's answer to an assignment. done: it counts as done, without work.
@@ -204,7 +204,7 @@ func (s *sessionRun) setTicket(ctx workflow.Context, news TicketNews) {
 	r.Ticket = &news.Ticket
 	s.showRequests()
 	s.showPage(ctx)
-	err := s.mark(ctx, nil)
+	err := s.saveStatus(ctx, nil)
 	if err == nil && s.isEndStored() {
 		err = errors.New("the session has ended")
 	}

@@ -23,7 +23,7 @@ func outsource(ctx workflow.Context, value any) (*activities.LargeValue, error) 
 	if err != nil || !activities.IsLarge(len(data)) {
 		return nil, err
 	}
-	large, err := storeValue.atBoundary(ctx, activities.StoreValueInput{JSON: data})
+	large, err := storeValue.localFirst(ctx, activities.StoreValueInput{JSON: data})
 	return &large, err
 }
 
@@ -41,7 +41,7 @@ func phaseWork(ctx workflow.Context, work []session.CheckpointAssignment) (activ
 func load[T any](ctx workflow.Context, large activities.LargeValue) (value T, err error) {
 	var data []byte
 	for len(data) < large.Size {
-		part, err := readValue.atBoundary(ctx, activities.ReadValueInput{LargeValue: large, Offset: len(data)})
+		part, err := readValue.localFirst(ctx, activities.ReadValueInput{LargeValue: large, Offset: len(data)})
 		if err != nil {
 			return value, err
 		}

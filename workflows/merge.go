@@ -39,7 +39,7 @@ func (s *sessionRun) merge(ctx workflow.Context, p *phase) error {
 
 // mergeOnce executes one merge. again: the tree needs another round of the integrator first.
 func (s *sessionRun) mergeOnce(ctx workflow.Context, p *phase, integrator *assignment) (again bool, err error) {
-	if s.ending.handsOver() {
+	if s.ending.continuesAsNew() {
 		return false, errStopped
 	}
 	work, err := phaseWork(ctx, entries(p.Work))
@@ -124,7 +124,7 @@ func (s *sessionRun) executeMergeOnce(ctx workflow.Context, p *phase, integrator
 		fmt.Sprintf("%s.%s.%d", in.Phase, spec.ReservedPersona, p.Merges), "merge and check phase "+in.Phase))
 	defer cancel()
 	started := mergePhase.start(working, in)
-	if err := s.awaitActivity(ctx, integrator, started, cancel); err != nil {
+	if err := s.awaitResultOrAnswer(ctx, integrator, started, cancel); err != nil {
 		return result, err
 	}
 	return mergePhase.get(ctx, started)

@@ -51,7 +51,7 @@ func (s *sessionRun) sendNotice(ctx workflow.Context, in activities.NotifyInput)
 		if in.Jira != nil && in.Notice.Request == nil { // for all tickets that were made by now
 			in.Fingerprints = slices.Clone(s.Fingerprints)
 		}
-		out, err := notifyPeople.atBoundary(ctx, in)
+		out, err := notifyPeople.localFirst(ctx, in)
 		if err != nil {
 			workflow.GetLogger(ctx).Error("a notice was not sent", "event", in.Notice.Event, "error", err)
 		}

@@ -99,8 +99,8 @@ func (s *sessionRun) updateNotice(ctx workflow.Context, news activities.OutageNe
 
 // storeNotices publishes and stores a change of the notices of outages.
 func (s *sessionRun) storeNotices(ctx workflow.Context) {
-	s.announce(ctx)
-	if err := s.mark(ctx, nil); err != nil {
+	s.publishNow(ctx)
+	if err := s.saveStatus(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("the state of an outage could not be stored", "error", err)
 	}
 }

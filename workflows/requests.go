@@ -208,7 +208,7 @@ func (s *sessionRun) registerAnswers(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, ResolveUpdate,
 		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
 			r, taken := s.acceptAnswer(ctx, a)
-			return *taken, s.awaitStored(ctx, r, taken)
+			return *taken, s.awaitApplied(ctx, r, taken)
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: s.validateAnswer,
@@ -218,12 +218,12 @@ func (s *sessionRun) registerAnswers(ctx workflow.Context) error {
 		})
 }
 
-// awaitStored waits until an accepted answer is in a checkpoint, or the next run applies it. It
+// awaitApplied waits until an accepted answer is in a checkpoint, or the next run applies it. It
 // returns an error for an answer that has no effect any more.
-func (s *sessionRun) awaitStored(ctx workflow.Context, r *request, taken *session.Answer) error {
+func (s *sessionRun) awaitApplied(ctx workflow.Context, r *request, taken *session.Answer) error {
 	stored := func() bool { return taken.Left > 0 && !r.hasUnsaved(*taken) }
 	disconnected, _ := workflow.NewDisconnectedContext(ctx) // the update also returns in a cancelled session
-	if err := workflow.Await(disconnected, func() bool { return r.closed || stored() || s.ending.handsOver() }); err != nil {
+	if err := workflow.Await(disconnected, func() bool { return r.closed || stored() || s.ending.continuesAsNew() }); err != nil {
 		return err
 	}
 	if r.closed && !r.applied && !stored() {
@@ -352,7 +352,7 @@ func (s *sessionRun) reopenApproval(ctx workflow.Context, p *phase) error {
 	if p.approval == nil {
 		p.approval = s.openApproval(ctx, p)
 		refresh(&s.Status)
-		if err := s.mark(ctx, nil); err != nil {
+		if err := s.saveStatus(ctx, nil); err != nil {
 			return err
 		}
 	}
@@ -376,29 +376,29 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 		done = session.Restored
 	}
 	s.setPhase(p.Name, session.AwaitingApproval)
-	s.announce(ctx)
+	s.publishNow(ctx)
 	if !r.Notified {
 		r.Notified = true
 		s.notify(ctx, session.ApprovalAsked, &r.Request, nil)
 	}
-	err := s.collectApprovals(ctx, r)
-	if err == nil && s.ending.handsOver() {
+	err := s.awaitDecision(ctx, r)
+	if err == nil && s.ending.continuesAsNew() {
 		return errStopped // the next run waits for the answer
 	}
 	defer func() { r.closed = true }()
 	if err != nil || s.ending.stopping() {
 		return cmp.Or(err, errStopped) // the session ends, or the phase is done again
 	}
-	p.deciding = true
-	defer func() { p.deciding = false }()
+	p.savingDecision = true
+	defer func() { p.savingDecision = false }()
 	if r.Answer.Action == session.AnswerReject {
 		return s.reject(ctx, p, r)
 	}
 	p.approval = nil
 	s.removeRequest(r)
 	s.setPhase(p.Name, done)
-	s.announce(ctx)
-	if err := s.mark(ctx, r.Answer); err != nil {
+	s.publishNow(ctx)
+	if err := s.saveStatus(ctx, r.Answer); err != nil {
 		p.approval = r // the approval is not stored
 		return err
 	}
@@ -407,16 +407,16 @@ func (s *sessionRun) awaitApproval(ctx workflow.Context, p *phase) error {
 	return nil
 }
 
-// collectApprovals waits until [sessionRun.acceptAnswer] has set the answer of the request, because a phase is rejected or
+// awaitDecision waits until [sessionRun.acceptAnswer] has set the answer of the request, because a phase is rejected or
 // approved by enough persons, or until the session ends. It stores each approval after which others are still needed.
-func (s *sessionRun) collectApprovals(ctx workflow.Context, r *request) error {
+func (s *sessionRun) awaitDecision(ctx workflow.Context, r *request) error {
 	for {
 		err := workflow.Await(ctx, func() bool { return r.Answer != nil || len(r.Unsaved) > 0 || s.ending.stopping() })
 		if err != nil || s.ending.stopping() || len(r.Unsaved) == 0 {
 			return err
 		}
-		s.announce(ctx)
-		if err := s.mark(ctx, &r.Unsaved[0]); err != nil {
+		s.publishNow(ctx)
+		if err := s.saveStatus(ctx, &r.Unsaved[0]); err != nil {
 			return err
 		}
 		r.Unsaved = r.Unsaved[1:]

@@ -100,7 +100,7 @@ func (s *sessionRun) redo(ctx workflow.Context, by *phase, rework session.Rework
 		s.reopen(ctx, p)
 	}
 	refresh(&s.Status)
-	out, err := reworkSession.atBoundary(ctx, activities.ReworkInput{
+	out, err := reworkSession.localFirst(ctx, activities.ReworkInput{
 		Boundary: s.boundary(ctx), Rework: rework, Left: entries(left), Answer: answer,
 	})
 	if err != nil {

@@ -42,8 +42,8 @@ func entries(work []*assignment) []session.CheckpointAssignment {
 	return out
 }
 
-// begin counts a round.
-func (a *assignment) begin() {
+// countRound counts a round.
+func (a *assignment) countRound() {
 	a.Rounds++
 	a.RoundsOfRun++
 	a.Round++
@@ -82,7 +82,7 @@ func (s *sessionRun) executeRound(ctx workflow.Context, a *assignment) stepEnd {
 		e = *next
 	}
 	for {
-		if s.ending.handsOver() {
+		if s.ending.continuesAsNew() {
 			a.nextStep = sameRound(e)
 			return stepEnd{kind: stepHandedOver, err: errStopped}
 		}
@@ -110,7 +110,7 @@ func (s *sessionRun) executeActivity(ctx workflow.Context, a *assignment, e step
 		return s.endOf(err)
 	}
 	started := runRound.start(working, in)
-	if err := s.awaitActivity(ctx, a, started, cancel); err != nil { // the activity was stopped
+	if err := s.awaitResultOrAnswer(ctx, a, started, cancel); err != nil { // the activity was stopped
 		return s.endOf(err)
 	}
 	result, err := runRound.get(ctx, started)
@@ -164,13 +164,13 @@ func (s *sessionRun) roundSummary(a *assignment, agent string) string {
 	return summary
 }
 
-// awaitActivity waits for an activity of an assignment. If people were notified of an outage, their
+// awaitResultOrAnswer waits for an activity of an assignment. If people were notified of an outage, their
 // answer, the end of the time for answers and the end of the session cancel the activity. It
 // returns nil if the activity's own result counts.
-func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
+func (s *sessionRun) awaitResultOrAnswer(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
 	r := a.notice
 	if r == nil {
-		return s.awaitUnnoticed(ctx, a, doing, stop)
+		return s.awaitResult(ctx, a, doing, stop)
 	}
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -189,7 +189,7 @@ func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing wo
 	}
 	if r.closed { // the outage has ended; another may follow
 		cancel()
-		return s.awaitUnnoticed(ctx, a, doing, stop)
+		return s.awaitResult(ctx, a, doing, stop)
 	}
 	ended := stopped(ctx, doing, stop)
 	if ended == nil || !temporal.IsCanceledError(ended) && r.Answer == nil {
@@ -207,9 +207,9 @@ func (s *sessionRun) awaitActivity(ctx workflow.Context, a *assignment, doing wo
 	return errStopped
 }
 
-// awaitUnnoticed is awaitActivity without a notice: a session that ends does not wait for the end
+// awaitResult is awaitResultOrAnswer without a notice: a session that ends does not wait for the end
 // of an outage. A round that works is finished.
-func (s *sessionRun) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
+func (s *sessionRun) awaitResult(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
 	a.wake = false
 	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && (s.ending.stopping() || a.wake) })
 	if err != nil || doing.IsReady() {
@@ -316,7 +316,7 @@ func (s *sessionRun) endOf(err error) stepEnd {
 
 // isHandedOver reports whether an error ends a wait that the session's next run continues.
 func (s *sessionRun) isHandedOver(err error) bool {
-	return errors.Is(err, errStopped) && s.ending.handsOver()
+	return errors.Is(err, errStopped) && s.ending.continuesAsNew()
 }
 
 // finishRound takes over the result of an assignment's round.

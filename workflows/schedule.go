@@ -50,10 +50,10 @@ type phase struct {
 	// cancel cancels its running work; nil if none runs. recalled: its work is being cancelled, to be repeated.
 	cancel   workflow.CancelFunc
 	recalled bool
-	// approval is the open request for its approval; nil if there is none. deciding: a person has answered it, and the answer
+	// approval is the open request for its approval; nil if there is none. savingDecision: a person has answered it, and the answer
 	// is in no checkpoint yet.
-	approval *request
-	deciding bool
+	approval       *request
+	savingDecision bool
 }
 
 // mergeConflict has the conflicts of concurrent phases, in the input of a phase that

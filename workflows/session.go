@@ -107,7 +107,7 @@ func (s *sessionRun) admit(ctx workflow.Context) error {
 		s.restore(before)
 	}
 	info := workflow.GetInfo(ctx)
-	a, err := admitSession.atBoundary(ctx, activities.AdmitInput{
+	a, err := admitSession.localFirst(ctx, activities.AdmitInput{
 		At: workflow.Now(ctx).UTC(), Start: s.in.Start, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
 		Continues: s.in.Continued != nil, Status: s.Status.Clone(),
 	})
@@ -122,18 +122,18 @@ func (s *sessionRun) admit(ctx workflow.Context) error {
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Problems}})
 	case s.in.Continued != nil:
 		s.Status.Run, s.Status.Checkpoint = a.Status.Run, a.Status.Checkpoint
-		s.announce(ctx)
+		s.publishNow(ctx)
 		for _, r := range s.Requests {
 			s.watchRequest(ctx, r)
 		}
 		return nil
 	}
-	s.begin(ctx, a)
+	s.takeAdmission(ctx, a)
 	return nil
 }
 
-// begin sets the state of an admitted session.
-func (s *sessionRun) begin(ctx workflow.Context, a activities.Admission) {
+// takeAdmission sets the state of an admitted session.
+func (s *sessionRun) takeAdmission(ctx workflow.Context, a activities.Admission) {
 	s.Team, s.Fallbacks, s.Status = a.Team, a.Fallbacks, a.Status
 	s.SearchAttributes, s.Webhook = a.SearchAttributes, a.Webhook
 	started := workflow.GetInfo(ctx).WorkflowStartTime.UTC()
@@ -196,15 +196,15 @@ func (s *schedule) waiting() (out []*phase) {
 
 // ready reports whether there is something to do for a phase now.
 func (s *schedule) ready(p *phase) bool {
-	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.heldBack(p)
+	return p.Conflict != nil || p.Unapproved || p.Todo && p.Input != "" && !s.awaitsApprovalAbove(p)
 }
 
-// heldBack reports whether a phase depends on one that has yet to be approved. After the answer it starts when the answer is in
-// a checkpoint.
-func (s *schedule) heldBack(p *phase) bool {
+// awaitsApprovalAbove reports whether a phase depends on one that has yet to be approved. After the answer it starts when the
+// answer is in a checkpoint.
+func (s *schedule) awaitsApprovalAbove(p *phase) bool {
 	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
 		above := s.byName[name]
-		return above.approval != nil || above.Unapproved || above.deciding
+		return above.approval != nil || above.Unapproved || above.savingDecision
 	})
 }
 
@@ -327,14 +327,14 @@ func (s *sessionRun) runAssignment(ctx workflow.Context, a *assignment) error {
 				return err
 			}
 		}
-		if s.ending.handsOver() {
+		if s.ending.continuesAsNew() {
 			if !a.pending() {
 				a.nextStep = nextRound(workflow.Now(ctx))
 			}
 			return errStopped
 		}
 		if a.Next == nil {
-			a.begin()
+			a.countRound()
 		}
 		s.setAssignment(ctx, a, session.Running)
 		switch end := s.executeRound(ctx, a); end.kind {
@@ -377,7 +377,7 @@ func (s *sessionRun) advance(ctx workflow.Context, p *phase) error {
 	}
 	in.Boundary = s.boundary(ctx)
 	markDone(&in, p.Name)
-	out, err := advanceSession.atBoundary(ctx, in)
+	out, err := advanceSession.localFirst(ctx, in)
 	if err != nil {
 		if in.AwaitsApproval {
 			s.withdrawRequest(ctx, approval)

@@ -58,7 +58,7 @@ func (s *sessionRun) restore(before SessionState) {
 // nil if it ends in this run.
 func (s *sessionRun) nextRun(ctx workflow.Context) *SessionInput {
 	disconnected, _ := workflow.NewDisconnectedContext(ctx)
-	over := func() bool { return !s.ending.handsOver() || ctx.Err() != nil || s.allDone() }
+	over := func() bool { return !s.ending.continuesAsNew() || ctx.Err() != nil || s.allDone() }
 	if over() {
 		return nil
 	}

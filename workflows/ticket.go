@@ -145,7 +145,7 @@ func (t *ticket) load(ctx workflow.Context) error {
 		t.outbox, t.Outbox = *t.Outbox, nil
 		t.shown = t.outbox.view()
 	} else {
-		record, err := loadTicket.atBoundary(ctx, t.name())
+		record, err := loadTicket.localFirst(ctx, t.name())
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (t *ticket) load(ctx workflow.Context) error {
 func (t *ticket) save(ctx workflow.Context) error {
 	t.changed = false
 	t.outbox.Record.Revision++
-	_, err := saveTicket.atBoundary(ctx, t.outbox.Record)
+	_, err := saveTicket.localFirst(ctx, t.outbox.Record)
 	return err
 }
 

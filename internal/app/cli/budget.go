@@ -157,7 +157,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 		Long: "Raise a budget of a running session: the one that the session waits for or, if it waits for none, the session's own; " +
 			"with --persona, --phase or --session, that one. " +
 			"A session that waits because the budget is spent continues where it stopped; finished calls are not paid again. " +
-			"If no worker answers within " + control.AnswerTimeout.String() + ", the raise is applied as soon as one does.\n\n" +
+			"If no worker answers within " + control.AcceptTimeout.String() + ", the raise is applied as soon as one does.\n\n" +
 			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs " +
 			"neither a worker nor Temporal.",
 		Args: sessionOrTeam(&team),
@@ -214,7 +214,7 @@ func (a *app) raiseBudget(ctx context.Context, sessionID string, r control.Raise
 		a.printErr("the budget of %s is now %s, %s spent",
 			budget.Label(doc.Raised.Scope), terminal.Cap(doc.Raised.Cap), terminal.AmountIn(doc.Raised.Spent, doc.Raised.Cap))
 	default:
-		a.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", control.AnswerTimeout,
+		a.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", control.AcceptTimeout,
 			sessionID)
 	}
 	return a.result(doc, func() {})

@@ -140,7 +140,7 @@ func (c *connector) closeTelemetry() {
 }
 
 // explain adds to an error of an operation what a person can do.
-func (c *connector) explain(ctx context.Context, p *plane, err error) error {
+func (c *connector) explain(ctx context.Context, p *backend, err error) error {
 	if unknown, ok := errors.AsType[*control.NotStoredError](err); ok {
 		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
 	}

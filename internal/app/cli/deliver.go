@@ -51,7 +51,7 @@ func (c *deliverCommand) run(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer p.close()
-	return c.begin(ctx, p, &sessionID, "", c.watch, func() (control.Started, error) {
+	return c.startAndFollow(ctx, p, &sessionID, "", c.watch, func() (control.Started, error) {
 		return invoke(ctx, p, httpapi.DeliverSession, httpapi.SessionBody[*control.Deliver]{Session: sessionID, Body: &c.in})
 	})
 }

@@ -357,7 +357,7 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err == nil && !doc.Admitted {
 		err = cmp.Or(ctx.Err(), launch.ErrNotAdmitted)
 	}
-	p := &plane{base: base}
+	p := &backend{base: base}
 	return p.lookout(doc.Session, c.env.Now), c.explainStart(ctx, p, err)
 }
 

@@ -36,7 +36,7 @@ type attemptLog struct {
 // logsCommand is `logs`.
 type logsCommand struct {
 	*app
-	plane   *plane
+	backend *backend
 	session string
 	// selection is PHASE, PHASE/PERSONA or empty.
 	selection string
@@ -90,10 +90,10 @@ func (c *logsCommand) run(ctx context.Context) error {
 		base = c.lookBase(c.openStore, "following only the store")
 	}
 	var err error
-	if c.plane, err = c.served(base)(ctx); err != nil {
+	if c.backend, err = c.served(base)(ctx); err != nil {
 		return err
 	}
-	defer c.plane.close()
+	defer c.backend.close()
 	if c.follow {
 		return c.followLogs(ctx)
 	}
@@ -136,11 +136,11 @@ func (c *logsCommand) filter() control.AttemptFilter {
 
 // attempts lists the selected finished attempts in the order of the team file.
 func (c *logsCommand) attempts(ctx context.Context) (control.AttemptList, error) {
-	list, err := invoke(ctx, c.plane, httpapi.ListAttempts, c.filter())
+	list, err := invoke(ctx, c.backend, httpapi.ListAttempts, c.filter())
 	if list.Damage.Damage != "" {
 		c.printErr("%s", list.Damage.Damage)
 	}
-	return list, c.explain(ctx, c.plane, err)
+	return list, c.explain(ctx, c.backend, err)
 }
 
 // newest has the attempts that --tail and --since select, with their texts.
@@ -159,7 +159,7 @@ func (c *logsCommand) newest(ctx context.Context, list control.AttemptList) ([]a
 // read reads an attempt's texts.
 func (c *logsCommand) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
 	l.Attempt = a
-	l.AttemptLog, err = invoke(ctx, c.plane, httpapi.ReadAttemptLog, a.Input(c.session))
+	l.AttemptLog, err = invoke(ctx, c.backend, httpapi.ReadAttemptLog, a.Input(c.session))
 	return l, err
 }
 

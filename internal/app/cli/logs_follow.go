@@ -56,7 +56,7 @@ func (c *logsCommand) followLogs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for e, err := range c.plane.follow(ctx, control.FollowInput{AttemptFilter: c.filter(), From: from}) {
+	for e, err := range c.backend.follow(ctx, control.FollowInput{AttemptFilter: c.filter(), From: from}) {
 		if err == nil {
 			err = f.take(ctx, e)
 		}
@@ -64,7 +64,7 @@ func (c *logsCommand) followLogs(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			return c.explain(ctx, c.plane, err)
+			return c.explain(ctx, c.backend, err)
 		}
 		if e.Kind == control.SessionIs && hasOutcome(e.Status) {
 			return f.end(e)
@@ -109,9 +109,9 @@ func (f *logFollower) take(ctx context.Context, e control.Event) error {
 	case control.AttemptProgress:
 		return f.printLine(*e.Of, e.Text)
 	case control.TemporalLost:
-		f.printErr("lost the connection to %s; following only the store until it is back", f.plane.temporal())
+		f.printErr("lost the connection to %s; following only the store until it is back", f.backend.temporal())
 	case client.ServerLost:
-		f.printErr("lost the connection to %s; retrying (the session is not affected)", f.plane.where())
+		f.printErr("lost the connection to %s; retrying (the session is not affected)", f.backend.where())
 	case control.TemporalBack, client.ServerBack:
 		f.printErr("reconnected")
 	case control.SessionIs:
@@ -126,7 +126,7 @@ func (f *logFollower) takeEnded(ctx context.Context, e control.Event) error {
 	for lost := false; err != nil && lostConnection(err); l, err = f.read(ctx, *e.Attempt) {
 		if !lost {
 			lost = true
-			f.printErr("lost the connection to %s; retrying (the session is not affected)", f.plane.where())
+			f.printErr("lost the connection to %s; retrying (the session is not affected)", f.backend.where())
 		}
 		select {
 		case <-ctx.Done():

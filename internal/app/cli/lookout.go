@@ -16,7 +16,7 @@ import (
 
 // lookout polls one session.
 type lookout struct {
-	*plane
+	*backend
 	session string
 	now     func() time.Time
 	// exists is true if the session was started or found before.
@@ -25,16 +25,16 @@ type lookout struct {
 	progress control.Progress
 }
 
-// lookout returns a lookout for a session of the plane.
-func (p *plane) lookout(sessionID string, now func() time.Time) *lookout {
-	return &lookout{plane: p, session: sessionID, now: now}
+// lookout returns a lookout for a session at a backend.
+func (p *backend) lookout(sessionID string, now func() time.Time) *lookout {
+	return &lookout{backend: p, session: sessionID, now: now}
 }
 
 // look is the current state of the session. It has a time limit.
 func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()
-	p, err := invoke(ctx, l.plane, httpapi.ReadProgress, httpapi.OfSession{Session: l.session})
+	p, err := invoke(ctx, l.backend, httpapi.ReadProgress, httpapi.OfSession{Session: l.session})
 	switch {
 	case err == nil:
 		l.progress = p

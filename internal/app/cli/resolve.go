@@ -37,7 +37,7 @@ func newResolve(a *app) *cobra.Command {
 		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues " +
 			"without its work, or keeps the later version of a conflict; " +
 			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
-			"If no worker answers within " + control.AnswerTimeout.String() +
+			"If no worker answers within " + control.AcceptTimeout.String() +
 			", the answer is applied as soon as one does. An answer to a closed request changes nothing.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend",
@@ -142,7 +142,8 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 			h.Phase,
 			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
 	}
-	answer := control.AnswerInput{Session: sessionID, Request: h.ID, Body: control.Answer{Action: c.action, Note: c.note, By: c.by}}
+	body := control.AnswerBody{Action: c.action, Note: c.note, By: c.by}
+	answer := control.AnswerInput{Session: sessionID, Request: h.ID, Body: body}
 	if c.action == session.AnswerSupply {
 		answer.Body.Whole = c.whole
 		if answer.Body.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
@@ -173,7 +174,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 
 // answering has the operations that answer requests. With a server, the person is that of the
 // token.
-func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
+func (c *resolveCommand) answering(ctx context.Context) (*backend, error) {
 	p, err := c.served(c.temporalBase(c.findStore))(ctx)
 	switch {
 	case err != nil:
@@ -187,7 +188,7 @@ func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
 }
 
 // explainAnswer adds a remedy to the error of an answer.
-func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
+func (c *resolveCommand) explainAnswer(ctx context.Context, p *backend, err error) error {
 	ended := control.ProblemOf(err)
 	switch {
 	case ended.Reason != control.Ended:
@@ -200,7 +201,7 @@ func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error)
 }
 
 // find finds the request that a selector means, and all that are open.
-func (s selector) find(ctx context.Context, p *plane, sessionID string) (h session.Request, open []session.Request, err error) {
+func (s selector) find(ctx context.Context, p *backend, sessionID string) (h session.Request, open []session.Request, err error) {
 	doc, err := p.open(ctx, sessionID)
 	switch {
 	case err != nil:
@@ -217,7 +218,7 @@ func (s selector) find(ctx context.Context, p *plane, sessionID string) (h sessi
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.
-func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request,
+func (c *resolveCommand) storeSupplied(ctx context.Context, p *backend, sessionID string, h session.Request,
 	path string,
 ) (files spec.Digest, err error) {
 	if p.base == nil {
@@ -244,7 +245,7 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID 
 func answerSentence(d control.Answered, h session.Request) string {
 	if !d.Taken {
 		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
-			control.AnswerTimeout, d.Session, d.Answer.Action, h.ID)
+			control.AcceptTimeout, d.Session, d.Answer.Action, h.ID)
 	}
 	if d.Answer.Left > 0 {
 		return fmt.Sprintf("your approval of phase %s is recorded; session %s waits for %s more", d.Answer.Phase, d.Session,

@@ -83,7 +83,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	if in.Edits, err = c.editedFiles(ctx, p, sessionID, in.Team); err != nil {
 		return err
 	}
-	return c.begin(ctx, p, &sessionID, "", c.watch, func() (control.Started, error) {
+	return c.startAndFollow(ctx, p, &sessionID, "", c.watch, func() (control.Started, error) {
 		doc, err := invoke(ctx, p, httpapi.ResumeSession, httpapi.SessionBody[*control.Resume]{Session: sessionID, Body: &in})
 		if failed, ok := errors.AsType[*control.Error](err); ok && failed.Kind == control.Unavailable && missing != nil {
 			err = missing
@@ -93,7 +93,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 }
 
 // editedFiles stores the files of --edit.
-func (c *resumeCommand) editedFiles(ctx context.Context, p *plane, sessionID string,
+func (c *resumeCommand) editedFiles(ctx context.Context, p *backend, sessionID string,
 	in control.TeamInput,
 ) (map[string]spec.Digest, error) {
 	if len(c.edits) == 0 {
@@ -172,7 +172,7 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) error {
 		}
 		team = v.Team
 	}
-	return c.begin(ctx, p, &c.fork.As, team, c.watch, func() (control.Started, error) {
+	return c.startAndFollow(ctx, p, &c.fork.As, team, c.watch, func() (control.Started, error) {
 		return invoke(ctx, p, httpapi.ForkSession, httpapi.SessionBody[control.Fork]{Session: sessionID, Body: c.fork})
 	})
 }
@@ -198,7 +198,7 @@ func (a *app) printUnchanged(doc control.Started) {
 		if doc.Admitted {
 			a.printErr("session %s continues after phase %s", doc.Session, phase)
 		} else {
-			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout,
+			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AcceptTimeout,
 				doc.Session, phase)
 		}
 	}
@@ -211,7 +211,7 @@ func (a *app) printUnchanged(doc control.Started) {
 }
 
 // explainStart adds a remedy to the error of a start.
-func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
+func (a *app) explainStart(ctx context.Context, p *backend, err error) error {
 	if none, ok := errors.AsType[*launch.NoCheckpointError](err); ok {
 		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", none)
 	}

@@ -271,7 +271,7 @@ func (c *runCommand) start(ctx context.Context, t spec.Team, reference string, t
 			return c.explainStart(ctx, p, err)
 		}
 	}
-	return c.begin(ctx, p, &in.Session, t.Name, c.watch, func() (control.Started, error) {
+	return c.startAndFollow(ctx, p, &in.Session, t.Name, c.watch, func() (control.Started, error) {
 		return invoke(ctx, p, httpapi.StartSession, httpapi.Body[control.NewSession]{Body: in})
 	})
 }
@@ -327,9 +327,9 @@ func (f workspaceFlags) snapshot(ctx context.Context, a *app, s *store.Store, t 
 	return snap.Manifest, from, nil
 }
 
-// begin starts or resumes a session, prints it, and follows it if that is requested. If no id is given for a session at
+// startAndFollow starts or resumes a session, prints it, and follows it if that is requested. If no id is given for a session at
 // a server, one is chosen here, so that a repeated request does not start a second session.
-func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watch bool,
+func (a *app) startAndFollow(ctx context.Context, p *backend, id *string, team string, watch bool,
 	start func() (control.Started, error),
 ) error {
 	chosen := p.base == nil && *id == ""
@@ -350,7 +350,7 @@ func (a *app) begin(ctx context.Context, p *plane, id *string, team string, watc
 
 // begun prints a session that an operation has started, or its error, and follows the session if
 // that is requested.
-func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err error, watch bool) error {
+func (a *app) begun(ctx context.Context, p *backend, doc control.Started, err error, watch bool) error {
 	for _, fault := range doc.Faults {
 		a.printErr("damaged: %s", strings.ReplaceAll(fault, "\n", "\n  "))
 	}

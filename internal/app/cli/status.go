@@ -43,7 +43,7 @@ func newStatus(a *app) *cobra.Command {
 }
 
 // showStatus prints the status of a session.
-func (a *app) showStatus(ctx context.Context, p *plane, sessionID string) error {
+func (a *app) showStatus(ctx context.Context, p *backend, sessionID string) error {
 	v, err := p.status(ctx, sessionID)
 	if err != nil {
 		return a.explain(ctx, p, err)

@@ -76,7 +76,7 @@ func (a *app) follow(ctx context.Context, w *lookout) error {
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return a.explain(ctx, w.plane, err)
+		return a.explain(ctx, w.backend, err)
 	}
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
@@ -97,7 +97,7 @@ const (
 // how to go on.
 func (a *app) printOutcome(ctx context.Context, w *lookout, v session.Status) {
 	line := func(name, format string, args ...any) { a.printErr("%-12s"+format, append([]any{name}, args...)...) }
-	diff, err := invoke(ctx, w.plane, httpapi.DiffSession, control.DiffInput{Session: w.session, Stat: true})
+	diff, err := invoke(ctx, w.backend, httpapi.DiffSession, control.DiffInput{Session: w.session, Stat: true})
 	if err == nil {
 		line("changes", "%s", statOf(diff.Files))
 	}

@@ -223,7 +223,7 @@ func hindrances(ctx context.Context, h *host) (found []control.Finding) {
 	looks.SetLimit(sessionsAtOnce)
 	for key := range open {
 		looks.Go(func() error {
-			w := &sessionstatus.Watcher{Conn: h.conn, Store: h.store, Session: key.Session, Now: h.Now}
+			w := &sessionstatus.Reader{Conn: h.conn, Store: h.store, Session: key.Session, Now: h.Now}
 			wait, why, err := w.Hindrances(ctx)
 			mu.Lock()
 			defer mu.Unlock()

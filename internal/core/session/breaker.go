@@ -22,8 +22,8 @@ type BreakerPermit struct {
 
 // CallBreaker is the circuit breaker of an attempt's calls. It is safe for concurrent use.
 type CallBreaker interface {
-	// Open returns for how long calls are refused; zero: one may be made.
-	Open() time.Duration
+	// RetryAfter returns for how long calls are refused; zero: one may be made.
+	RetryAfter() time.Duration
 	// Report takes the outcome of a call; nil: the provider has answered.
 	Report(f *failures.Failure)
 }

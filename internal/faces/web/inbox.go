@@ -155,7 +155,7 @@ func (s *site) approveNow(r *http.Request) (page, error) {
 	}
 	var content approvePage
 	for _, c := range cards {
-		in := control.AnswerInput{Session: c.Session, Request: c.ID, Body: control.Answer{Action: session.AnswerApprove}}
+		in := control.AnswerInput{Session: c.Session, Request: c.ID, Body: control.AnswerBody{Action: session.AnswerApprove}}
 		if _, err := s.Requests.Answer(r.Context(), in); err != nil {
 			content.Failed = append(content.Failed, c.Subject+" of "+c.Session+": "+err.Error())
 		}

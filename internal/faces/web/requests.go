@@ -146,7 +146,7 @@ func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []Req
 // answer is a form of a card.
 func (s *site) answer(r *http.Request) (page, error) {
 	id, back := r.PathValue("session"), returnTo(r)
-	a := control.Answer{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	a := control.AnswerBody{Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note"))}
 	doc, err := s.Requests.Answer(r.Context(), control.AnswerInput{Session: id, Request: r.PathValue("request"), Body: a})
 	switch {
 	case failedWith(err, control.Conflict):
@@ -175,7 +175,7 @@ func (s *site) supply(r *http.Request) (page, error) {
 	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
 	if err == nil {
 		_, err = s.Requests.Answer(r.Context(), control.AnswerInput{
-			Session: id, Request: r.PathValue("request"), Body: control.Answer{Action: session.AnswerSupply, Files: files.Workspace},
+			Session: id, Request: r.PathValue("request"), Body: control.AnswerBody{Action: session.AnswerSupply, Files: files.Workspace},
 		})
 	}
 	return done(returnTo(r), string(session.AnswerSupply), id), err

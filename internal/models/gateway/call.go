@@ -36,7 +36,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, g.api(name), wire.Unauthorized, "the token is not that of this attempt", 0)
 		return
 	}
-	leave, ok := access.enter()
+	leave, ok := access.track()
 	if !ok {
 		refuse(w, g.api(name), wire.Unauthorized, "the attempt has ended", 0)
 		return
@@ -168,7 +168,7 @@ func (q *request) servePaid() {
 	p.scale = q.gateway.Scale(q.attempt.Agent, q.provider.Name, asked.Model)
 	p.forecast = asked.Forecast(prices)
 	p.forecast.Learned = p.scale.Learned()
-	p.record = q.recorder.begin(q.provider.Name, asked)
+	p.record = q.recorder.writeRequest(q.provider.Name, asked)
 	// The call ends with its attempt. While it waits, it also ends with the program's request.
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()
@@ -316,7 +316,7 @@ func (p *meteredCall) wait(f *failures.Failure, try int) time.Duration {
 // try makes the call once and books its cost. It returns a failure if the program has not been
 // answered.
 func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
-	if !p.enter(ctx) {
+	if !p.takePlace(ctx) {
 		return nil, nil
 	}
 	defer p.leavePlace()
@@ -328,14 +328,14 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.fail(f)
 		return nil, nil
 	}
-	call, err := p.begin(ctx)
+	call, err := p.reserve(ctx)
 	if err != nil {
 		p.unavailable(ctx, err)
 		return nil, nil
 	}
 	if p.release == nil { // it has waited for its budget, which is not part of its patience
 		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
-		if !p.enter(ctx) {
+		if !p.takePlace(ctx) {
 			p.end(call, cost.Usage{}, cost.Usage{})
 			return nil, nil
 		}
@@ -359,12 +359,12 @@ func (p *meteredCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	return nil, nil
 }
 
-// enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
-func (p *meteredCall) enter(ctx context.Context) bool {
+// takePlace waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
+func (p *meteredCall) takePlace(ctx context.Context) bool {
 	defer p.beginWait()()
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
-	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
+	leave, limited, err := p.provider.limits.takePlace(until, p.forecast.Guess())
 	if err == nil {
 		p.holding.Add(1)
 		p.limited, p.release = limited, func() { leave(); p.holding.Add(-1) }
@@ -386,9 +386,9 @@ func (p *meteredCall) leavePlace() {
 	}
 }
 
-// begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
+// reserve reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
 // is reserved anew if the count shows that the reservation is too small, or that a refused call is covered.
-func (p *meteredCall) begin(ctx context.Context) (session.Call, error) {
+func (p *meteredCall) reserve(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
 		plan := p.forecast.Plan()
 		plan.Agent, plan.Model, plan.Request = p.attempt.Agent, p.parsed.Model, p.digest
@@ -426,7 +426,7 @@ func (p *meteredCall) breakerOpenFor() time.Duration {
 	if p.attempt.Breaker == nil {
 		return 0
 	}
-	return p.attempt.Breaker.Open()
+	return p.attempt.Breaker.RetryAfter()
 }
 
 // passError passes a provider's error to the program, with the provider's own body if there is one.

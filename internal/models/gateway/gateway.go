@@ -302,8 +302,8 @@ func (a *Access) Close() {
 	a.calls.Wait()
 }
 
-// enter registers a request of the attempt until leave. It fails after Close.
-func (a *Access) enter() (leave func(), ok bool) {
+// track registers a request of the attempt until leave. It fails after Close.
+func (a *Access) track() (leave func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {

@@ -18,7 +18,7 @@ func (g *Gateway) Enter(ctx context.Context, provider string, tokens int64) (lea
 	if p == nil {
 		return func(int64) {}, nil
 	}
-	end, counted, err := p.limits.enter(ctx, tokens)
+	end, counted, err := p.limits.takePlace(ctx, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func perMinute(n int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(max(n-burst, 1))/60), int(burst))
 }
 
-// enter waits until a call with a prompt of so many tokens may begin. The call lasts until leave.
+// takePlace waits until a call with a prompt of so many tokens may begin. The call lasts until leave.
 // counted is how many tokens were counted. It fails if the wait would exceed the context's deadline.
-func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), counted int64, err error) {
+func (l *limiter) takePlace(ctx context.Context, tokens int64) (leave func(), counted int64, err error) {
 	leave = func() {}
 	if l.concurrent != nil {
 		if err := l.concurrent.Acquire(ctx, 1); err != nil {

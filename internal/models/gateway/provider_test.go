@@ -24,7 +24,7 @@ type breaker struct {
 	told []*failures.Failure
 }
 
-func (b *breaker) Open() time.Duration { return b.open }
+func (b *breaker) RetryAfter() time.Duration { return b.open }
 
 func (b *breaker) Report(f *failures.Failure) {
 	b.mu.Lock()

@@ -55,8 +55,8 @@ type record struct {
 	begun  time.Time
 }
 
-// begin writes the new items of a request.
-func (r *recorder) begin(provider string, q *wire.Request) *record {
+// writeRequest writes the new items of a request.
+func (r *recorder) writeRequest(provider string, q *wire.Request) *record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls++

@@ -37,14 +37,14 @@ type OpenRequests struct {
 // Open lists the open requests of a running session. Errors are as of [Requests.Answer].
 func (r Requests) Open(ctx context.Context, sessionID string) (OpenRequests, error) {
 	doc := OpenRequests{Session: sessionID, Requests: []session.Request{}}
-	w, err := r.watcher(sessionID)
+	w, err := r.reader(sessionID)
 	if err != nil {
 		return doc, err
 	}
 	if err := r.may(ctx, access.View, sessionID); err != nil {
 		return doc, err
 	}
-	if _, err := r.running(ctx, w); err != nil {
+	if _, err := r.describeRunning(ctx, w); err != nil {
 		return doc, err
 	}
 	open, known, err := w.Requests(ctx)
@@ -56,11 +56,11 @@ func (r Requests) Open(ctx context.Context, sessionID string) (OpenRequests, err
 type AnswerInput struct {
 	Session string `path:"session" maxLength:"200"`
 	Request string `path:"request" maxLength:"300" doc:"the request's id"`
-	Body    Answer
+	Body    AnswerBody
 }
 
-// Answer is how a request is answered.
-type Answer struct {
+// AnswerBody is how a request is answered.
+type AnswerBody struct {
 	Action session.Action `json:"action" enum:"retry,skip,supply,abort,approve,reject" doc:"one of the request's actions"`
 	Note   string         `json:"note,omitempty" maxLength:"4096" doc:"the reason, for the agents that work next"`
 	Files  spec.Digest    `json:"files,omitempty" doc:"the manifest of supplied files"`
@@ -80,8 +80,8 @@ type Answered struct {
 	Taken bool `json:"taken"`
 }
 
-// Answer is the answer as a session takes it.
-func (in AnswerInput) Answer() session.Answer {
+// ForSession is the answer as a session takes it.
+func (in AnswerInput) ForSession() session.Answer {
 	return session.Answer{
 		Request: in.Request, Action: in.Body.Action, Note: in.Body.Note, Files: in.Body.Files,
 		Whole: in.Body.Whole, By: in.Body.By,
@@ -99,22 +99,22 @@ func PermissionToAnswer(ofPhase bool) access.Permission {
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
 // kind [Conflict] have the reason [Lost] or [Ended], or name who has answered before.
 func (r Requests) Answer(ctx context.Context, in AnswerInput) (Answered, error) {
-	answer := in.Answer()
+	answer := in.ForSession()
 	answer.By = cmp.Or(answer.By, actor(ctx))
 	doc := Answered{Session: in.Session, Answer: answer}
 	if err := checkAnswer(answer); err != nil {
 		return doc, err
 	}
-	w, err := r.watcher(in.Session)
+	w, err := r.reader(in.Session)
 	if err != nil {
 		return doc, err
 	}
 	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
 	err = r.change(ctx, PermissionToAnswer(answer.Action.OfPhase()), in.Session, event, func(ctx context.Context) error {
-		if _, err := r.running(ctx, w); err != nil {
+		if _, err := r.describeRunning(ctx, w); err != nil {
 			return err
 		}
-		q, err := r.identify(ctx, w, &doc.Answer)
+		q, err := r.verifyApprover(ctx, w, &doc.Answer)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func sendAnswer(ctx context.Context, conn *temporalutil.Connection, sessionID st
 	if accepted, err = send(ctx, conn, sessionID, m, taken); accepted || err != nil {
 		return accepted && err == nil, err
 	}
-	if again, err := isRepeated(ctx, conn, sessionID, answer, q); again || err != nil {
+	if again, err := checkUnread(ctx, conn, sessionID, answer, q); again || err != nil {
 		return false, err
 	}
 	return false, m.signal(ctx, conn, sessionID)
@@ -173,10 +173,10 @@ func CheckNote(note string) error {
 	return nil
 }
 
-// identify adds the sender's person and group to an answer to a request with a quorum. It rejects a
+// verifyApprover adds the sender's person and group to an answer to a request with a quorum. It rejects a
 // program, which is no person, and a sender who is not a member of a group that the request needs. The session counts the
 // persons. It returns the quorum; nil: the request has none, or it is not known.
-func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) (*session.Quorum, error) {
+func (r Requests) verifyApprover(ctx context.Context, w *sessionstatus.Reader, answer *session.Answer) (*session.Quorum, error) {
 	answer.Person, answer.PersonID, answer.Group = "", "", ""
 	if !answer.Action.OfPhase() {
 		return nil, nil
@@ -184,7 +184,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	who, _ := access.Of(ctx)
 	open, known, err := w.Requests(ctx)
 	if err != nil {
-		return nil, looked(w.Session, err)
+		return nil, asNotFound(w.Session, err)
 	}
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
 	switch {
@@ -239,8 +239,8 @@ func ChoicesFor(ctx context.Context, q *session.Quorum, choices []session.Choice
 
 // The limits of a caller's waits.
 const (
-	// AnswerTimeout limits the wait for a worker to accept a message.
-	AnswerTimeout = 10 * time.Second
+	// AcceptTimeout limits the wait for a worker to accept a message.
+	AcceptTimeout = 10 * time.Second
 	// ApplyTimeout limits the wait for a session to apply it.
 	ApplyTimeout = time.Minute
 )
@@ -253,9 +253,9 @@ type message struct {
 	argument any
 }
 
-// running returns Temporal's description of a session that has not ended. Otherwise the
+// describeRunning returns Temporal's description of a session that has not ended. Otherwise the
 // error has the reason [Lost] or [Ended].
-func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
+func (b *Base) describeRunning(ctx context.Context, w *sessionstatus.Reader) (*workflowpb.WorkflowExecutionInfo, error) {
 	if _, err := b.connected(); err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 	case errors.Is(err, sessionstatus.ErrUnknown) && w.Kept(ctx):
 		return nil, lostError(w.Session)
 	case err != nil:
-		return nil, looked(w.Session, err)
+		return nil, asNotFound(w.Session, err)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return info, endedError(w.Session, sessionstatus.ClosedState(info.GetStatus()))
 	}
@@ -276,7 +276,7 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message, answer any) (accepted bool,
 	err error,
 ) {
-	bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	bounded, cancel := context.WithTimeout(ctx, AcceptTimeout)
 	defer cancel()
 	handle, err := update(bounded, conn, sessionID, m)
 	switch {
@@ -357,9 +357,9 @@ func timedOut(bounded context.Context, err error) bool {
 	return err != nil && (bounded.Err() != nil || late)
 }
 
-// isRepeated looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
+// checkUnread looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
 // by whom. again: it is the same answer of the same person, with the same note and files.
-func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer,
+func checkUnread(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer,
 	q *session.Quorum,
 ) (again bool, err error) {
 	unread, err := conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate)

@@ -35,13 +35,13 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 	}
 	conn := &temporalutil.Connection{Client: asked{status: session.Status{Session: "s", Help: []session.Request{open}}}}
 	b := &Base{Temporal: Connected(conn), Namespace: "default", Now: time.Now}
-	w, err := b.watcher("s")
+	w, err := b.reader("s")
 	require.NoError(t, err)
 	token := access.Actor{Name: "ci", Owner: "bob", Via: access.ViaToken}
 	for i, who := range []access.Actor{access.Local("bob"), token} {
 		ctx := access.With(t.Context(), who)
 		answer := session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}
-		_, err := Requests{b}.identify(ctx, w, &answer)
+		_, err := Requests{b}.verifyApprover(ctx, w, &answer)
 		require.NoError(t, err)
 		require.Equal(t, "bob", answer.Person)
 		require.NotEmpty(t, ChoicesFor(ctx, q, open.Choices()))
@@ -54,7 +54,7 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 		ctx = access.With(t.Context(), who)
 		for _, action := range []session.Action{session.AnswerApprove, session.AnswerReject} {
 			answer = session.Answer{Request: "one.approval.1", Action: action, Note: "x"}
-			_, err = Requests{b}.identify(ctx, w, &answer)
+			_, err = Requests{b}.verifyApprover(ctx, w, &answer)
 			var denied *access.DeniedError
 			require.ErrorAs(t, err, &denied)
 			require.ErrorContains(t, err, []string{"claude-code for bob (over MCP)", "ci, an agent of bob"}[i]+" may not approve here")

@@ -48,8 +48,8 @@ func TestALateRefusalIsNoSuccess(t *testing.T) {
 		says     string
 	}{
 		"refused at once":      {slowSession{refusal: refused}, true, "session s: it was answered before"},
-		"refused late":         {slowSession{refusal: refused, after: 2 * AnswerTimeout}, true, "session s: it was answered before"},
-		"applied late":         {slowSession{after: 2 * AnswerTimeout}, true, ""},
+		"refused late":         {slowSession{refusal: refused, after: 2 * AcceptTimeout}, true, "session s: it was answered before"},
+		"applied late":         {slowSession{after: 2 * AcceptTimeout}, true, ""},
 		"not applied in time":  {slowSession{after: 2 * ApplyTimeout}, true, "did not complete it within 1m0s"},
 		"not accepted in time": {slowSession{busy: true}, false, ""},
 	} {

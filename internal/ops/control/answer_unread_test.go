@@ -94,7 +94,7 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			again, err := isRepeated(t.Context(), &temporalutil.Connection{Client: &unread{answers: c.unread}}, "s", c.answer, c.quorum)
+			again, err := checkUnread(t.Context(), &temporalutil.Connection{Client: &unread{answers: c.unread}}, "s", c.answer, c.quorum)
 			require.Equal(t, c.again, again)
 			if c.says == "" {
 				require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &unread{}
 		conn := &temporalutil.Connection{Client: u}
-		w := &sessionstatus.Watcher{Conn: conn, Session: "s"}
+		w := &sessionstatus.Reader{Conn: conn, Session: "s"}
 		open := []session.Request{{ID: "one.approval.2", Kind: session.ForApproval, Phase: "one"}}
 		ctx := access.With(t.Context(), access.Local("ann"))
 		for range 2 {
@@ -134,7 +134,7 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 		require.Equal(t, []session.Answer{ann}, u.answers, "a repeated one is not sent again")
 		_, err := goOn(access.With(t.Context(), access.Local("bob")), w, open, "one")
 		require.ErrorContains(t, err, "approve by ann")
-		_, err = isRepeated(t.Context(), conn, "s", session.Answer{
+		_, err = checkUnread(t.Context(), conn, "s", session.Answer{
 			Request: "one.approval.2", Action: session.AnswerReject, By: "bob",
 			Note: "x",
 		}, nil)

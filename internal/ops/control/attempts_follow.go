@@ -63,7 +63,7 @@ type follower struct {
 	Attempts
 	key      session.Key
 	selected Select
-	watcher  *sessionstatus.Watcher
+	watcher  *sessionstatus.Reader
 	// assignments are the session's, and places what the reader has received of each.
 	assignments []spec.AssignmentID
 	places      map[spec.AssignmentID]place
@@ -125,7 +125,7 @@ func (f *follower) begin(ctx context.Context, sessionID, from string) (err error
 	if f.places, err = placesAt(from, assignmentsOf(e)); err != nil {
 		return err
 	}
-	f.watcher, err = f.Attempts.watcher(sessionID)
+	f.watcher, err = f.Attempts.reader(sessionID)
 	return err
 }
 
@@ -173,7 +173,7 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 			f.lost = false
 			return v.Status, f.emit(Event{Kind: TemporalBack})
 		case err == nil || ctx.Err() != nil || !temporalutil.Unreachable(err):
-			return v.Status, looked(f.key.Session, err)
+			return v.Status, asNotFound(f.key.Session, err)
 		case !f.lost:
 			f.lost = true
 			if err := f.emit(Event{Kind: TemporalLost}); err != nil {

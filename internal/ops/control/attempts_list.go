@@ -72,13 +72,13 @@ func (a Attempts) List(ctx context.Context, in AttemptFilter) (AttemptList, erro
 		places[done.AssignmentID] = place{ended: places[done.AssignmentID].ended + 1}
 	}
 	doc.Next = positionOf(assignmentsOf(e), places)
-	w, err := a.watcher(in.Session)
+	w, err := a.reader(in.Session)
 	if err != nil || w.Conn == nil {
 		return doc, err
 	}
 	v, err := w.Look(ctx)
 	if err != nil {
-		return doc, looked(in.Session, err)
+		return doc, asNotFound(in.Session, err)
 	}
 	doc.Running = runningOf(v, in.Assignment)
 	return doc, nil

@@ -85,14 +85,14 @@ func (b *Base) key(sessionID string) session.Key {
 	return session.Key{Namespace: b.Namespace, Session: sessionID}
 }
 
-// watcher reads one session.
-func (b *Base) watcher(sessionID string) (*sessionstatus.Watcher, error) {
-	w := &sessionstatus.Watcher{Conn: b.conn(), Namespace: b.Namespace, Store: b.Store, Session: sessionID, Now: b.Now}
+// reader reads one session.
+func (b *Base) reader(sessionID string) (*sessionstatus.Reader, error) {
+	w := &sessionstatus.Reader{Conn: b.conn(), Namespace: b.Namespace, Store: b.Store, Session: sessionID, Now: b.Now}
 	return w, invalid("session", spec.CheckSession(sessionID))
 }
 
-// looked converts the error of a read of a session.
-func looked(sessionID string, err error) error {
+// asNotFound converts the error of a read of a session.
+func asNotFound(sessionID string, err error) error {
 	if errors.Is(err, sessionstatus.ErrUnknown) {
 		return &Error{Problem{Kind: NotFound, Session: sessionID, Reason: UnknownSession}, err}
 	}
@@ -121,7 +121,7 @@ func (b *Base) change(ctx context.Context, p access.Permission, sessionID string
 
 // teamName is the team of a session; [access.AllTeams] if it is unknown.
 func (b *Base) teamName(ctx context.Context, sessionID string) string {
-	w, err := b.watcher(sessionID)
+	w, err := b.reader(sessionID)
 	if err != nil {
 		return access.AllTeams
 	}

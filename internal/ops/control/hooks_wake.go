@@ -41,11 +41,11 @@ func (r *Receiver) place(ctx context.Context, d Delivery, in hook.Start) (id str
 
 // startedBy returns the comment that has started a session, and whether the session has ended.
 func (r *Receiver) startedBy(ctx context.Context, sessionID string) (comment string, ended bool, err error) {
-	w, err := r.watcher(sessionID)
+	w, err := r.reader(sessionID)
 	if err != nil {
 		return "", false, err
 	}
-	info, err := r.running(ctx, w)
+	info, err := r.describeRunning(ctx, w)
 	comment = sessionstatus.Memo[map[string]string](info, workflows.MemoLabels)[hook.LabelComment]
 	why := ProblemOf(err).Reason
 	if why == Lost { // it ended long ago, or is to be resumed

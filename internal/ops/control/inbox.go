@@ -179,7 +179,7 @@ func (r Requests) confirm(ctx context.Context, e session.Execution, running []Li
 	if r.conn() == nil || slices.ContainsFunc(running, func(l ListedSession) bool { return l.Session == e.Session }) {
 		return true, false, nil
 	}
-	w, err := r.watcher(e.Session)
+	w, err := r.reader(e.Session)
 	if err != nil {
 		return false, false, err
 	}
@@ -194,7 +194,7 @@ func (r Requests) confirm(ctx context.Context, e session.Execution, running []Li
 const stuckSessions = 20
 
 // onlyInTemporal are entries of running sessions of which only Temporal says that they wait for a person, or
-// that they make no progress although they have workers: see [sessionstatus.Watcher.Stuck].
+// that they make no progress although they have workers: see [sessionstatus.Reader.Stuck].
 func (r Requests) onlyInTemporal(ctx context.Context, running []ListedSession) (entries []InboxEntry) {
 	may, stuck := access.Visible(ctx), 0
 	for _, l := range running {
@@ -224,7 +224,7 @@ func (r Requests) onlyInTemporal(ctx context.Context, running []ListedSession) (
 
 // stuck describes why a session makes no progress; empty: it does, or nobody knows.
 func (r Requests) stuck(ctx context.Context, sessionID string) string {
-	w, err := r.watcher(sessionID)
+	w, err := r.reader(sessionID)
 	if err != nil {
 		return ""
 	}

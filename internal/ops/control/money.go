@@ -36,7 +36,7 @@ type Raised struct {
 // [Conflict] have the reason [Lost] or [Ended].
 func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, error) {
 	doc := Raised{Session: sessionID}
-	w, err := m.watcher(sessionID)
+	w, err := m.reader(sessionID)
 	if err != nil {
 		return doc, err
 	}
@@ -50,7 +50,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, in Raise) (Raised, e
 		Detail: raiseDetail(r.Tokens, r.USD, r.Note),
 	}
 	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
-		if _, err := m.running(ctx, w); err != nil {
+		if _, err := m.describeRunning(ctx, w); err != nil {
 			return err
 		}
 		var raised activities.Raised

@@ -78,7 +78,7 @@ func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 	for _, b := range ownBudgets(a.Budgets) {
 		doc.Warnings = append(doc.Warnings, b.Warnings...)
 	}
-	open, err := s.State.Open(ctx, state.Assignment{Key: key})
+	open, err := s.State.UnfinishedCalls(ctx, state.Assignment{Key: key})
 	for _, c := range open {
 		doc.Open = append(doc.Open, openCall(c))
 	}

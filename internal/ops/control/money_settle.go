@@ -136,7 +136,7 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 	}
 	err = m.change(ctx, access.Operate, sessionID, access.Event{Action: "budget.settle", Subject: "all calls", Detail: as.detail()},
 		func(ctx context.Context) error {
-			open, err := s.State.Open(ctx, state.Assignment{Key: key})
+			open, err := s.State.UnfinishedCalls(ctx, state.Assignment{Key: key})
 			if err != nil {
 				return err
 			}
@@ -218,7 +218,7 @@ func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id s
 	if err := s.State.CloseCall(ctx, id, rest, doc.By, doc.Note); err != nil {
 		return doc, err
 	}
-	open, err := s.State.Open(ctx, state.Assignment{Key: key})
+	open, err := s.State.UnfinishedCalls(ctx, state.Assignment{Key: key})
 	for _, c := range open {
 		if c.State == state.CallUnsettled {
 			doc.Unsettled++

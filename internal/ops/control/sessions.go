@@ -12,7 +12,7 @@ type Sessions struct{ *Base }
 
 // Read is the current state of a session.
 func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
-	w, err := s.watcher(sessionID)
+	w, err := s.reader(sessionID)
 	if err != nil {
 		return sessionstatus.Session{}, err
 	}
@@ -20,7 +20,7 @@ func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Ses
 		return sessionstatus.Session{}, err
 	}
 	v, err := w.Look(ctx)
-	return v, looked(sessionID, err)
+	return v, asNotFound(sessionID, err)
 }
 
 // Cancellation is the document of a cancelled session.
@@ -34,12 +34,12 @@ type Cancellation struct {
 // Cancel ends a session: its agents are stopped, and finished work is kept. A session whose workflow task keeps failing
 // cannot act on that: it is terminated.
 func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc Cancellation, err error) {
-	w, err := s.watcher(sessionID)
+	w, err := s.reader(sessionID)
 	if err != nil {
 		return doc, err
 	}
 	err = s.change(ctx, access.Operate, sessionID, access.Event{Action: "session.cancel"}, func(ctx context.Context) error {
-		info, err := s.running(ctx, w)
+		info, err := s.describeRunning(ctx, w)
 		if err != nil {
 			return err
 		}

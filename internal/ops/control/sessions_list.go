@@ -219,7 +219,7 @@ func (s Sessions) complete(ctx context.Context, page []ListedSession, stored map
 		if l.Temporal {
 			continue
 		}
-		w, err := s.watcher(l.Session)
+		w, err := s.reader(l.Session)
 		if err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		}
 		l, next, err := s.prepareStart(ctx, t, in)
 		if err == nil {
-			doc, err = begin(ctx, l, next, !in.unattended)
+			doc, err = startAndAwait(ctx, l, next, !in.unattended)
 		}
 		if isTaken(err, own) {
 			doc, err = s.startedBefore(ctx, l, own)
@@ -241,8 +241,8 @@ func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next 
 	return err
 }
 
-// begin starts a checked session, and may wait until it is admitted: the admission decides.
-func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (Started, error) {
+// startAndAwait starts a checked session, and may wait until it is admitted: the admission decides.
+func startAndAwait(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (Started, error) {
 	run, err := l.Start(ctx, next)
 	switch {
 	case err != nil:

@@ -32,13 +32,13 @@ func isTaken(err error, own string) bool {
 
 // startedBefore is the document of a session that an earlier try has started.
 func (s Starts) startedBefore(ctx context.Context, l *launch.Launcher, id string) (Started, error) {
-	w, err := s.watcher(id)
+	w, err := s.reader(id)
 	if err != nil {
 		return Started{}, err
 	}
 	v, err := w.Look(ctx)
 	if err != nil {
-		return Started{}, looked(id, err)
+		return Started{}, asNotFound(id, err)
 	}
 	return awaitAdmission(ctx, l, launch.Started{Session: id, RunID: v.RunID})
 }

@@ -33,7 +33,7 @@ func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Starte
 	err = s.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
 		l, next, faults, err := s.prepareFork(ctx, sessionID, in)
 		if err == nil {
-			doc, err = begin(ctx, l, next, true)
+			doc, err = startAndAwait(ctx, l, next, true)
 		}
 		if isTaken(err, own) {
 			doc, err = s.startedBefore(ctx, l, own)

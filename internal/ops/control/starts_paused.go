@@ -10,7 +10,7 @@ import (
 )
 
 // resumeRunning continues a running session that is paused.
-func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in Resume) (doc Started, err error) {
+func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Reader, in Resume) (doc Started, err error) {
 	v, foreseen, err := s.paused(ctx, w, in)
 	if err != nil {
 		return doc, err
@@ -31,7 +31,7 @@ func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in 
 
 // goOn answers the request of a phase after which a session is paused. Also while no worker runs, an earlier answer to it
 // counts, and not this one.
-func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request, phase string) (accepted bool, err error) {
+func goOn(ctx context.Context, w *sessionstatus.Reader, open []session.Request, phase string) (accepted bool, err error) {
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.Kind == session.ForApproval && h.Phase == phase })
 	if i < 0 {
 		return false, conflictf(w.Session, "session %s: the request of phase %s is not known yet; try again", w.Session, phase)
@@ -41,11 +41,11 @@ func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request,
 }
 
 // paused describes what resuming a running session does.
-func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume) (v sessionstatus.Session, doc Foreseen,
+func (s Starts) paused(ctx context.Context, w *sessionstatus.Reader, in Resume) (v sessionstatus.Session, doc Foreseen,
 	err error,
 ) {
 	if v, err = w.Look(ctx); err != nil {
-		return v, doc, looked(w.Session, err)
+		return v, doc, asNotFound(w.Session, err)
 	}
 	if in.changes() {
 		return v, doc, &Error{

@@ -75,7 +75,7 @@ func (s Starts) resume(ctx context.Context, sessionID string, in Resume) (doc St
 	if err := l.Check(ctx, next); err != nil {
 		return doc, startError(err)
 	}
-	doc, err = begin(ctx, l, next, true)
+	doc, err = startAndAwait(ctx, l, next, true)
 	doc.Faults = foreseen.Faults
 	return doc, startError(err)
 }
@@ -102,10 +102,10 @@ func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) 
 }
 
 // described is Temporal's description of a session; nil: Temporal does not have it.
-func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Watcher, *workflowpb.WorkflowExecutionInfo,
+func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Reader, *workflowpb.WorkflowExecutionInfo,
 	error,
 ) {
-	w, err := s.watcher(sessionID)
+	w, err := s.reader(sessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus
 	if errors.Is(err, sessionstatus.ErrUnknown) {
 		return w, nil, nil
 	}
-	return w, info, looked(sessionID, err)
+	return w, info, asNotFound(sessionID, err)
 }
 
 // prepareResume prepares the next run of a session that has ended.

@@ -223,8 +223,8 @@ func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus
 	}
 }
 
-func (l *Launcher) watcher(id string) *sessionstatus.Watcher {
-	return &sessionstatus.Watcher{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
+func (l *Launcher) watcher(id string) *sessionstatus.Reader {
+	return &sessionstatus.Reader{Conn: l.Conn, Store: l.Store, Session: id, Now: l.Now}
 }
 
 const idLetters = "abcdefghijklmnopqrstuvwxyz234567"

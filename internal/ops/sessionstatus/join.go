@@ -11,7 +11,7 @@ import (
 
 // stored reads the session's status as of its newest boundary, with later changes from the rounds of assignments at
 // work and from the breakers that they wait for; nil if the state has none.
-func (w *Watcher) stored(ctx context.Context, owner string) (*session.Execution, error) {
+func (w *Reader) stored(ctx context.Context, owner string) (*session.Execution, error) {
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (w *Watcher) stored(ctx context.Context, owner string) (*session.Execution,
 }
 
 // addPullRequests adds to phases that deliver the state of their pull requests, as of the last look at each.
-func (w *Watcher) addPullRequests(ctx context.Context, s *session.Status) error {
+func (w *Reader) addPullRequests(ctx context.Context, s *session.Status) error {
 	if !s.Delivers() {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (w *Watcher) addPullRequests(ctx context.Context, s *session.Status) error 
 	return err
 }
 
-func (w *Watcher) joinPhase(ctx context.Context, p *session.PhaseStatus, of map[spec.AssignmentID]session.Record, first int) {
+func (w *Reader) joinPhase(ctx context.Context, p *session.PhaseStatus, of map[spec.AssignmentID]session.Record, first int) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
 		if join(a, of[spec.AssignmentID{Phase: p.Name, Persona: a.Persona}], first) && p.Status == session.Pending {

@@ -22,7 +22,7 @@ const (
 
 // idleQueues lists the session's queues with work that have no poller, and returns the error of the
 // first queue of which Temporal does not say who polls it; then it asks about no other.
-func (w *Watcher) idleQueues(ctx context.Context, f facts) (idle []string, silent error) {
+func (w *Reader) idleQueues(ctx context.Context, f facts) (idle []string, silent error) {
 	info := f.info()
 	offered := w.offeredQueues(ctx, f)
 	asked := map[string]bool{}
@@ -55,7 +55,7 @@ func (w *Watcher) idleQueues(ctx context.Context, f facts) (idle []string, silen
 
 // undelivered returns why work of the session does not reach the workers that poll for it; empty: it
 // does. A step that failed is repeated later, which is no fault of the delivery.
-func (w *Watcher) undelivered(f facts, silent error) string {
+func (w *Reader) undelivered(f facts, silent error) string {
 	const lasts = "; Temporal delivers no work: if this lasts for more than two minutes, see the log of its server"
 	step := f.description.GetPendingWorkflowTask()
 	waits := w.Now().Sub(cmp.Or(step.GetOriginalScheduledTime(), step.GetScheduledTime()).AsTime())
@@ -72,7 +72,7 @@ func (w *Watcher) undelivered(f facts, silent error) string {
 // offeredQueues are the queues that the store's live workers serve; nil if the session's store is
 // not available. A worker that has ended is missing here at once, while Temporal lists its pollers
 // for some time.
-func (w *Watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
+func (w *Reader) offeredQueues(ctx context.Context, f facts) map[string]bool {
 	if w.Store == nil || Memo[string](f.info(), workflows.MemoStore) != w.Store.ID() {
 		return nil
 	}
@@ -99,7 +99,7 @@ const pollerAge = 70 * time.Second
 
 // unpolled reports whether a queue has no poller. It fails if Temporal does not say who polls it in time;
 // if it refuses to, that is not known.
-func (w *Watcher) unpolled(ctx context.Context, queue string, kind enumspb.TaskQueueType) (bool, error) {
+func (w *Reader) unpolled(ctx context.Context, queue string, kind enumspb.TaskQueueType) (bool, error) {
 	asking, cancel := context.WithTimeout(ctx, describePatience)
 	defer cancel()
 	answer, err := w.Conn.DescribeTaskQueue(asking, queue, kind)

@@ -46,7 +46,7 @@ func TestWorkThatIsNotDelivered(t *testing.T) {
 				ScheduledTime: timestamppb.New(now.Add(-c.waits)),
 			}
 		}
-		w := &Watcher{Now: func() time.Time { return now }}
+		w := &Reader{Now: func() time.Time { return now }}
 		f := facts{description: d, document: execution(session.Running)}
 		f.stalled = w.undelivered(f, c.silent)
 		v := merge("s", f)

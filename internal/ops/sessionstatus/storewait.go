@@ -33,7 +33,7 @@ func storeWait(f facts) string {
 
 // Hindrances describes why the session waits for the store, and why it makes no progress although it has workers; empty:
 // it does not wait, and makes progress.
-func (w *Watcher) Hindrances(ctx context.Context) (store, stuck string, err error) {
+func (w *Reader) Hindrances(ctx context.Context) (store, stuck string, err error) {
 	d, err := w.description(ctx)
 	if err != nil {
 		return "", "", err

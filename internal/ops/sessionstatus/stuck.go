@@ -21,7 +21,7 @@ const failuresOfStuck = 2
 
 // Stuck describes why the session makes no progress although it has workers: Temporal repeats its workflow task, which
 // fails. It is empty if that is not so.
-func (w *Watcher) Stuck(ctx context.Context) (string, error) {
+func (w *Reader) Stuck(ctx context.Context) (string, error) {
 	d, err := w.description(ctx)
 	if err != nil {
 		return "", err
@@ -29,7 +29,7 @@ func (w *Watcher) Stuck(ctx context.Context) (string, error) {
 	return w.stuck(ctx, d), nil
 }
 
-func (w *Watcher) stuck(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) string {
+func (w *Reader) stuck(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) string {
 	failures := d.GetPendingWorkflowTask().GetAttempt() - 1
 	if failures < failuresOfStuck {
 		return ""
@@ -41,7 +41,7 @@ func (w *Watcher) stuck(ctx context.Context, d *workflowservice.DescribeWorkflow
 }
 
 // taskFailure is the recorded failure of the workflow task, after a colon; empty if it cannot be read.
-func (w *Watcher) taskFailure(ctx context.Context) string {
+func (w *Reader) taskFailure(ctx context.Context) string {
 	page, err := w.Conn.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx,
 		&workflowservice.GetWorkflowExecutionHistoryReverseRequest{
 			Namespace: w.Conn.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: w.Session}, MaximumPageSize: 20,

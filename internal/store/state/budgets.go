@@ -79,7 +79,7 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budge
 	for _, c := range caps {
 		found = append(found, budget.Budget{Kind: c.Kind, Name: c.Name, Day: dayOfBudget(c.Kind, day), Base: c.Base})
 	}
-	if err := t.fill(found, a.Key); err != nil {
+	if err := t.readSums(found, a.Key); err != nil {
 		return nil, err
 	}
 	for i, c := range caps {
@@ -88,8 +88,8 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budge
 	return found, nil
 }
 
-// fill reads the raises and sums of budgets, in one query: a call's books read them twice.
-func (t *Tx) fill(budgets []budget.Budget, s session.Key) error {
+// readSums reads the raises and sums of budgets, in one query: a call's books read them twice.
+func (t *Tx) readSums(budgets []budget.Budget, s session.Key) error {
 	if len(budgets) == 0 {
 		return nil
 	}

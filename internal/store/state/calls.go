@@ -143,7 +143,7 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 		day := dayOf(now)
 		budgets, err := t.budgets(n.Assignment, n.Team, day, t.lockRows)
 		if err == nil {
-			err = t.complete(&n, day)
+			err = t.numberAndEstimate(&n, day)
 		}
 		if err != nil {
 			return err
@@ -154,14 +154,14 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 		return t.insertCall(Call{
 			ID: n.ID, CallKey: n.CallKey, Run: n.Run, Team: n.Team, Day: day, Agent: n.Agent, Provider: n.Provider, Model: n.Model,
 			State: CallBegun, Request: n.Request, Reserved: budget.Reservation(v.Granted),
-			Estimated: within(n.Estimated, v.Granted, n.Free), BegunAt: now,
+			Estimated: capEstimate(n.Estimated, v.Granted, n.Free), BegunAt: now,
 		})
 	})
 	return v, err
 }
 
-// complete numbers a call, and guesses what is not stated of its cost.
-func (t *Tx) complete(n *NewCall, day string) error {
+// numberAndEstimate numbers a call, and guesses what is not stated of its cost.
+func (t *Tx) numberAndEstimate(n *NewCall, day string) error {
 	if n.Call == NextCall {
 		if err := t.row(`select coalesce(max(call), 0) + 1 from calls
 			where namespace = $1 and session = $2 and phase = $3 and persona = $4 and pass = $5 and round = $6 and attempt = $7`,
@@ -195,8 +195,8 @@ func (t *Tx) complete(n *NewCall, day string) error {
 	return nil
 }
 
-// within limits an estimate to what was granted, so that it exceeds no cap.
-func within(estimated, granted cost.Amount, free bool) cost.Amount {
+// capEstimate limits an estimate to what was granted, so that it exceeds no cap.
+func capEstimate(estimated, granted cost.Amount, free bool) cost.Amount {
 	if free {
 		return estimated
 	}
@@ -404,8 +404,9 @@ func (d *DB) Call(ctx context.Context, s session.Key, id string) (Call, error) {
 	})
 }
 
-// Open lists the calls of a session, or of an assignment, whose cost is not known: those in progress and the unsettled ones.
-func (d *DB) Open(ctx context.Context, a Assignment) ([]Call, error) {
+// UnfinishedCalls lists the calls of a session, or of an assignment, whose cost is not known: those in progress and the
+// unsettled ones.
+func (d *DB) UnfinishedCalls(ctx context.Context, a Assignment) ([]Call, error) {
 	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4) and state in ('begun', 'unsettled')`)
 }
 

@@ -72,7 +72,7 @@ func reads(ctx context.Context, db *DB) map[string]func() error {
 		"account": func() error { _, err := db.Account(ctx, key); return err },
 		"budgets": func() error { _, err := db.Budgets(ctx, dev, "t1"); return err },
 		"calls":   func() error { _, err := db.Calls(ctx, dev); return ignoreDamage(err) },
-		"open":    func() error { _, err := db.Open(ctx, dev); return err },
+		"open":    func() error { _, err := db.UnfinishedCalls(ctx, dev); return err },
 		"status":  func() error { _, err := db.Execution(ctx, key); return ignoreMissing(err) },
 		"record":  func() error { _, err := db.Record(ctx, dev); return err },
 		"records": func() error { _, err := db.Records(ctx, key); return err },

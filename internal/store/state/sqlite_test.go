@@ -107,7 +107,7 @@ func TestProcessesShareAFile(t *testing.T) {
 	require.Eventually(t, func() bool { return spentOf(t, db).Spent.Tokens > 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, others[0].Process.Kill())
 	_ = others[0].Wait()
-	begun, err := db.Open(t.Context(), state.Assignment{
+	begun, err := db.UnfinishedCalls(t.Context(), state.Assignment{
 		Key:          spender.Key,
 		AssignmentID: spec.AssignmentID{Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona},
 	})

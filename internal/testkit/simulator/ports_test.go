@@ -284,8 +284,8 @@ func (d database) Calls(ctx context.Context, a state.Assignment) ([]state.Call, 
 	return call(d.p, "Calls", false, func() ([]state.Call, error) { return d.State.Calls(ctx, a) })
 }
 
-func (d database) Open(ctx context.Context, a state.Assignment) ([]state.Call, error) {
-	return call(d.p, "Open", false, func() ([]state.Call, error) { return d.State.Open(ctx, a) })
+func (d database) UnfinishedCalls(ctx context.Context, a state.Assignment) ([]state.Call, error) {
+	return call(d.p, "Open", false, func() ([]state.Call, error) { return d.State.UnfinishedCalls(ctx, a) })
 }
 
 func (d database) Costs(ctx context.Context, s session.Key, by ...string) ([]state.Cost, error) {

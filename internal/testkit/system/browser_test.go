@@ -117,6 +117,22 @@ func (b *browser) click(selector, text string) {
 	b.check(b.clickWithin(limit, selector, text), fmt.Sprintf("click %s %q", selector, text))
 }
 
+// follows presses a link until the page behind it has an element. A list that is being drawn anew loses a click.
+func (b *browser) follows(selector, text, leadsTo string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("%s %q leads to %s", selector, text, leadsTo), func() (bool, error) {
+		there := func() (bool, error) { return b.shown(leadsTo) != "", nil }
+		if met, err := there(); met || err != nil {
+			return met, err
+		}
+		if pressed, err := b.tries(10*time.Second, selector, text); !pressed || err != nil {
+			return false, err
+		}
+		err := b.within(10*time.Second, there)
+		return err == nil, nil //nolint:nilerr // else it is pressed again
+	})
+}
+
 // tries presses an element, if it stands still within a time.
 func (b *browser) tries(patience time.Duration, selector, text string) (bool, error) {
 	err := b.clickWithin(patience, selector, text)

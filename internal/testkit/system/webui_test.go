@@ -55,7 +55,7 @@ help: {mode: ask}
 	b.enter("input[placeholder='Enter value...']", "help_needed")
 	b.click("button", "Apply")
 	b.reads("main", "1 Workflow Refresh")
-	b.click("main a", "web-1")
+	b.follows("main a", "web-1", "iframe[title=Summary]")
 	b.reads("iframe[title=Summary]", "HELP NEEDED: build/builder waits for a person. See the tab User Metadata")
 	b.click("[data-testid=user-metadata-tab]", "User Metadata")
 	page := b.details("Help needed: build/builder")

@@ -173,7 +173,7 @@ func sessionsMove(t *testing.T, b *bench) {
 	require.Contains(t, s.Reason, "maestro resume copy")
 	require.Zero(t, s.Requests)
 	require.Equal(t, "a shop", s.Requirement)
-	open, err := b.Open(t.Context(), state.Assignment{Key: sessionOf("copy")})
+	open, err := b.UnfinishedCalls(t.Context(), state.Assignment{Key: sessionOf("copy")})
 	require.NoError(t, err, "the digests of the rows are right")
 	require.Len(t, open, 1)
 	require.Equal(t, state.CallUnsettled, open[0].State)

@@ -305,12 +305,12 @@ func repetitionsCountOnce(t *testing.T, b *bench) {
 func lostCallsCount(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfDay, team, 100))
 	n := b.begin(t, b.call(dev("s"), 1, 60))
-	open, err := b.Open(t.Context(), dev("s"))
+	open, err := b.UnfinishedCalls(t.Context(), dev("s"))
 	require.NoError(t, err)
 	require.Len(t, open, 1)
 	require.Equal(t, n.ID, open[0].ID)
 	require.NoError(t, b.End(t.Context(), n.ID, state.CallEnd{State: state.CallUnsettled}))
-	open, err = b.Open(t.Context(), dev("s"))
+	open, err = b.UnfinishedCalls(t.Context(), dev("s"))
 	require.NoError(t, err)
 	require.Equal(t, state.CallUnsettled, open[0].State)
 	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfDay} {

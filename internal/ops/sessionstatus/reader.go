@@ -21,9 +21,9 @@ import (
 // queryPatience limits the wait for a worker's answer if the store is not available.
 const queryPatience = 5 * time.Second
 
-// Watcher reads one session: from Temporal, and from the store if there is one. It writes no
+// Reader reads one session: from Temporal, and from the store if there is one. It writes no
 // history, and has no state.
-type Watcher struct {
+type Reader struct {
 	// Conn is nil if Temporal cannot be reached: then only the store is read.
 	Conn *temporalutil.Connection
 	// Namespace is that of the session if there is no connection.
@@ -37,7 +37,7 @@ type Watcher struct {
 }
 
 // Key is the session's key in the store.
-func (w *Watcher) Key() session.Key {
+func (w *Reader) Key() session.Key {
 	if w.Conn == nil {
 		return session.Key{Namespace: w.Namespace, Session: w.Session}
 	}
@@ -56,13 +56,13 @@ func (e *OtherWorkflowError) Error() string {
 
 // Admitted reports whether a run of the session, or one that continues it as new, was admitted. The
 // store, if it is available, has its document by then.
-func (w *Watcher) Admitted(v Session, run string) bool {
+func (w *Reader) Admitted(v Session, run string) bool {
 	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.stored)
 }
 
 // Describe returns Temporal's description of the session: [ErrUnknown] if Temporal does not have
 // it, an [OtherWorkflowError] if the id is that of another workflow.
-func (w *Watcher) Describe(ctx context.Context) (*workflowpb.WorkflowExecutionInfo, error) {
+func (w *Reader) Describe(ctx context.Context) (*workflowpb.WorkflowExecutionInfo, error) {
 	d, err := w.description(ctx)
 	info := d.GetWorkflowExecutionInfo()
 	switch {
@@ -76,14 +76,14 @@ func (w *Watcher) Describe(ctx context.Context) (*workflowpb.WorkflowExecutionIn
 	return info, nil
 }
 
-func (w *Watcher) description(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (w *Reader) description(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	return w.Conn.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 		Namespace: w.Conn.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: w.Session},
 	})
 }
 
 // Kept reports whether the store has the session.
-func (w *Watcher) Kept(ctx context.Context) bool {
+func (w *Reader) Kept(ctx context.Context) bool {
 	if w.Store == nil {
 		return false
 	}
@@ -93,7 +93,7 @@ func (w *Watcher) Kept(ctx context.Context) bool {
 
 // Look reads the current state of the session. It fails if Temporal cannot be reached, with
 // [ErrUnknown] if neither Temporal nor the store has the session, and with an [OtherWorkflowError].
-func (w *Watcher) Look(ctx context.Context) (Session, error) {
+func (w *Reader) Look(ctx context.Context) (Session, error) {
 	f := facts{away: w.Conn == nil}
 	var err error
 	if !f.away {
@@ -134,7 +134,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 }
 
 // account reads the session's costs and budgets; nil if they cannot be read.
-func (w *Watcher) account(ctx context.Context) *state.Account {
+func (w *Reader) account(ctx context.Context) *state.Account {
 	a, err := w.Store.State.Account(ctx, w.Key())
 	if err != nil {
 		return nil
@@ -143,7 +143,7 @@ func (w *Watcher) account(ctx context.Context) *state.Account {
 }
 
 // Query queries a worker; nil if none answers in time.
-func (w *Watcher) Query(ctx context.Context) *session.Status {
+func (w *Reader) Query(ctx context.Context) *session.Status {
 	bounded, cancel := context.WithTimeout(ctx, queryPatience)
 	defer cancel()
 	answer, err := w.Conn.QueryWorkflow(bounded, w.Session, "", workflows.StatusQuery)
@@ -159,7 +159,7 @@ func (w *Watcher) Query(ctx context.Context) *session.Status {
 
 // Requests lists the open requests of a running session: by a worker's answer or, if none answers,
 // by its status document. known is false if both are missing.
-func (w *Watcher) Requests(ctx context.Context) (open []session.Request, known bool, err error) {
+func (w *Reader) Requests(ctx context.Context) (open []session.Request, known bool, err error) {
 	if s := w.Query(ctx); s != nil {
 		return s.Help, true, nil
 	}

@@ -28,9 +28,9 @@ import (
 	"github.com/maestro-hive/maestro/worker/telemetry"
 )
 
-// plane is where the operations of commands run: in this process, on Temporal and the store, or at a
+// backend is where the operations of commands run: in this process, on Temporal and the store, or at a
 // server.
-type plane struct {
+type backend struct {
 	// base is that of the operations of this process; nil with a server.
 	base   *control.Base
 	server *client.Client
@@ -41,14 +41,14 @@ type plane struct {
 }
 
 // place is where a command's operations run.
-type place func(ctx context.Context) (*plane, error)
+type place func(ctx context.Context) (*backend, error)
 
 // opener opens what operations of this process work on. The returned function ends it.
 type opener func(ctx context.Context) (*control.Base, func(), error)
 
 // served is the server in a command's flags or the environment; otherwise what open opens.
 func (c *connector) served(open opener) place {
-	return func(ctx context.Context) (*plane, error) {
+	return func(ctx context.Context) (*backend, error) {
 		at, err := c.client()
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (c *connector) served(open opener) place {
 			return c.here(open)(ctx)
 		}
 		between := &transit{now: c.now}
-		return &plane{server: at, transit: between, close: func() {
+		return &backend{server: at, transit: between, close: func() {
 			between.close()
 			at.Close()
 		}}, nil
@@ -100,9 +100,9 @@ func (c *connector) client() (*client.Client, error) {
 
 // here is what open opens, also if the environment names a server.
 func (c *connector) here(open opener) place {
-	return func(ctx context.Context) (*plane, error) {
+	return func(ctx context.Context) (*backend, error) {
 		base, done, err := open(ctx)
-		return &plane{base: base, close: done}, err
+		return &backend{base: base, close: done}, err
 	}
 }
 
@@ -230,7 +230,7 @@ func (c *connector) connectedBase(conn *temporalutil.Connection, s *store.Store)
 }
 
 // checkStart rejects a session that cannot start, before its files are stored. A server rejects it at the start.
-func (p *plane) checkStart(ctx context.Context, in control.NewSession) error {
+func (p *backend) checkStart(ctx context.Context, in control.NewSession) error {
 	if p.base == nil {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (p *plane) checkStart(ctx context.Context, in control.NewSession) error {
 }
 
 // files is the store that takes a session's files first.
-func (p *plane) files() (*store.Store, error) {
+func (p *backend) files() (*store.Store, error) {
 	if p.base != nil {
 		return p.base.Store, nil
 	}
@@ -246,7 +246,7 @@ func (p *plane) files() (*store.Store, error) {
 }
 
 // send uploads files to a server. It has to store them unchanged: ignored files were left out before.
-func (p *plane) send(ctx context.Context, team string, files spec.Digest) error {
+func (p *backend) send(ctx context.Context, team string, files spec.Digest) error {
 	if p.base != nil {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (p *plane) send(ctx context.Context, team string, files spec.Digest) error 
 }
 
 // invoke runs an operation in this process or at the server.
-func invoke[I, O any](ctx context.Context, p *plane, o httpapi.Operation[I, O], in I) (O, error) {
+func invoke[I, O any](ctx context.Context, p *backend, o httpapi.Operation[I, O], in I) (O, error) {
 	if p.base == nil {
 		return client.Call(ctx, p.server, o, in)
 	}
@@ -272,7 +272,7 @@ func invoke[I, O any](ctx context.Context, p *plane, o httpapi.Operation[I, O], 
 }
 
 // follow yields the events of attempts until their session ends.
-func (p *plane) follow(ctx context.Context, in control.FollowInput) iter.Seq2[control.Event, error] {
+func (p *backend) follow(ctx context.Context, in control.FollowInput) iter.Seq2[control.Event, error] {
 	if p.base == nil {
 		return client.FollowAttempts(ctx, p.server, in)
 	}
@@ -280,17 +280,17 @@ func (p *plane) follow(ctx context.Context, in control.FollowInput) iter.Seq2[co
 }
 
 // open lists the open requests of a session.
-func (p *plane) open(ctx context.Context, sessionID string) (control.OpenRequests, error) {
+func (p *backend) open(ctx context.Context, sessionID string) (control.OpenRequests, error) {
 	return invoke(ctx, p, httpapi.ListSessionRequests, httpapi.OfSession{Session: sessionID})
 }
 
 // status is the status of a session.
-func (p *plane) status(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
+func (p *backend) status(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	return invoke(ctx, p, httpapi.ReadSession, httpapi.OfSession{Session: sessionID})
 }
 
 // known lists sessions, for suggestions: a hint that is missing does no harm.
-func (p *plane) known(ctx context.Context) (ids []string) {
+func (p *backend) known(ctx context.Context) (ids []string) {
 	if p.base != nil {
 		return control.Sessions{Base: p.base}.Known(ctx)
 	}
@@ -302,7 +302,7 @@ func (p *plane) known(ctx context.Context) (ids []string) {
 }
 
 // dashboard is the address of the page of a session; empty: no server serves the store.
-func (p *plane) dashboard(ctx context.Context, sessionID string) string {
+func (p *backend) dashboard(ctx context.Context, sessionID string) string {
 	if p.base == nil {
 		return p.server.SessionPage(sessionID)
 	}
@@ -346,7 +346,7 @@ func byName[O any](a *app, about cobra.Command, o httpapi.Operation[httpapi.OfNa
 }
 
 // where describes the Temporal and the store, or the server.
-func (p *plane) where() string {
+func (p *backend) where() string {
 	if p.base == nil {
 		return "the Maestro server at " + p.server.URL()
 	}
@@ -361,7 +361,7 @@ func (p *plane) where() string {
 }
 
 // temporal describes the Temporal of the operations.
-func (p *plane) temporal() string {
+func (p *backend) temporal() string {
 	if p.base == nil || p.base.Temporal() == nil {
 		return "Temporal"
 	}
@@ -406,7 +406,7 @@ func (t *transit) close() {
 }
 
 // result reads a session's result, with the files that it has changed.
-func (p *plane) result(ctx context.Context, sessionID string) (control.Result, error) {
+func (p *backend) result(ctx context.Context, sessionID string) (control.Result, error) {
 	if p.base != nil {
 		return control.Reviews{Base: p.base}.Result(ctx, sessionID)
 	}
@@ -414,14 +414,14 @@ func (p *plane) result(ctx context.Context, sessionID string) (control.Result, e
 }
 
 // newest reads a session's result, with the files of its newest tree that paths select.
-func (p *plane) newest(ctx context.Context, sessionID string, paths []string) (control.Result, error) {
+func (p *backend) newest(ctx context.Context, sessionID string, paths []string) (control.Result, error) {
 	if p.base != nil {
 		return control.Reviews{Base: p.base}.Newest(ctx, sessionID)
 	}
 	return p.bundle(ctx, control.BundleInput{Session: sessionID, Tree: true, Paths: paths})
 }
 
-func (p *plane) bundle(ctx context.Context, in control.BundleInput) (doc control.Result, err error) {
+func (p *backend) bundle(ctx context.Context, in control.BundleInput) (doc control.Result, err error) {
 	into, err := p.transit.open()
 	if err != nil {
 		return doc, err
