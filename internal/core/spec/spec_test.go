@@ -55,7 +55,7 @@ func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
 		"an approval": {Team{
 			Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Name: "one", Approve: Approval{Count: 1}}},
 		}, 0},
-		"its own":             {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
+		"its own": {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
 	} {
 		require.Equal(t, tt.want, tt.in.Resolved().Help.GiveUpAfter, name)
 	}

@@ -171,7 +171,7 @@ func TestAFullDisk(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrUnavailable)
 	require.Equal(t, 2, freed, "the second time there was none")
 	require.NoError(t, os.Remove(filler))
-	ids, err := db.Open(t.Context(), spender)
+	ids, err := db.UnfinishedCalls(t.Context(), spender)
 	require.NoError(t, err)
 	require.Len(t, ids, int(begun-1))
 	require.NoError(t, db.End(t.Context(), ids[0].ID, state.CallEnd{State: state.CallFailed}))
