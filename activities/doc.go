@@ -11,7 +11,7 @@
 //	               round asks it)
 //	lostCalls      books calls that died with a worker
 //	outage.go      waits for a provider or a host that fails: waitsOut decides whether a failure is waited out or counted as
-//	               an attempt, by the categories of internal/models/wire/classify.go (outage.go)
+//	               an attempt, by the categories of internal/models/wire/classify.go
 //	agentBreaker   permits, leases and reports of the agent's breaker (breaker.go)
 //	checks         runs checks, collects files
 //	roundRows      the rows of the round and its attempts: their only reader and writer

@@ -99,7 +99,7 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 	}
 	result := MergeResult{Tree: folded.Manifest, Dropped: session.Dropped(m.found.standings)}
 	again := slices.ContainsFunc(m.in.Assignments.List, func(a session.CheckpointAssignment) bool { return len(a.Integrated) > 0 })
-	if result.Failure = m.found.unsettled(again); result.Failure != nil {
+	if result.Failure = m.found.needsIntegrator(again); result.Failure != nil {
 		return result, nil
 	}
 	return m.verify(ctx, result)

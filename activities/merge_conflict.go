@@ -111,8 +111,9 @@ func (c conflicts) all() []session.Conflict {
 	return out
 }
 
-// unsettled returns the failure that lists the conflicts for the integrator; nil: all are settled.
-func (c conflicts) unsettled(again bool) *failures.Failure {
+// needsIntegrator returns why the integrator has to work on the merge: the failure that lists the conflicts; nil if all are
+// settled.
+func (c conflicts) needsIntegrator(again bool) *failures.Failure {
 	var lines []string
 	for _, s := range c.standings {
 		if err := s.Err(); err != nil && !c.byPerson {
@@ -182,7 +183,7 @@ func (a *attempt) findGiven(ctx context.Context) (err error) {
 	if a.given, err = findConflicts(ctx, a.Files, a.given, "", nil); err != nil {
 		return err
 	}
-	if f := a.given.unsettled(false); f != nil {
+	if f := a.given.needsIntegrator(false); f != nil {
 		a.merge, err = a.given.report(ctx, a.Files, *f)
 	}
 	return err
@@ -199,7 +200,7 @@ func (a *attempt) settle(ctx context.Context, result spec.Digest, o session.Outc
 	if err != nil {
 		return nil, err
 	}
-	if f := found.unsettled(true); f != nil {
+	if f := found.needsIntegrator(true); f != nil {
 		return nil, f
 	}
 	return session.Dropped(found.standings), nil

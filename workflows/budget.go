@@ -70,6 +70,16 @@ func (s *sessionRun) waitForBudget(ctx workflow.Context, a *assignment, stop act
 	return &answeredError{*answer}
 }
 
+// afterBudgetSpent switches to the agent's fallback, or waits until a person raises the budget.
+func (s *sessionRun) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
+	a.setUsage(stop.RoundReport)
+	if s.onExceeded(a) == spec.OnExceededDegrade {
+		a.Degraded, a.Substitute, a.Refused = true, s.fallbackOf(a), nil
+		return nil
+	}
+	return s.waitForBudget(ctx, a, stop)
+}
+
 // openBudgetRequest is the open request of other work about the same budget; nil if there is none, or the assignment has its own.
 func (s *sessionRun) openBudgetRequest(a *assignment, stop activities.BudgetStop) *request {
 	var other *request

@@ -11,9 +11,9 @@
 //	activity.go    the activities, and how a step between phases is executed: localFirst
 //	requests.go    questions to people: their state, the answers, and approvals
 //	help.go        what follows when an assignment has failed for good: the wait for an answer, and what the answer does
-//	               budget.go waits for raises, outage.go and breaker.go for providers; pull_request.go ends the wait of a phase
-//	               whose pull request has news
-//	details.go     what the Web UI shows; advice.go says what a person can do
+//	budget.go      what follows when a budget is used up; outage.go and breaker.go: when a provider is away; pull_request.go: when
+//	               a pull request that a phase waits for has news
+//	details.go     the session's page in the Web UI; advice.go has the page of each request on it, and what a person can do
 //	state.go       what a session hands over when it continues as new
 //	notify.go      who hears of what; ticket.go with outbox.go and webhook.go are workflows that deliver it
 package workflows

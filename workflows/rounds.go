@@ -415,13 +415,3 @@ func (s *sessionRun) endOutage(ctx workflow.Context, a *assignment) {
 		s.withdrawNotice(ctx, a.AssignmentID)
 	}
 }
-
-// afterBudgetSpent switches to the agent's fallback, or waits until a person raises the budget.
-func (s *sessionRun) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
-	a.setUsage(stop.RoundReport)
-	if s.onExceeded(a) == spec.OnExceededDegrade {
-		a.Degraded, a.Substitute, a.Refused = true, s.fallbackOf(a), nil
-		return nil
-	}
-	return s.waitForBudget(ctx, a, stop)
-}

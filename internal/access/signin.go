@@ -301,3 +301,14 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 func unknownHost(host string) string {
 	return fmt.Sprintf("this server is not called %s; start it with --host and that name if it should be", safetext.Clip(host, 80))
 }
+
+const (
+	// browserIdle and browserLifetime are for how long somebody stays signed in without and
+	// with use.
+	browserIdle     = 24 * time.Hour
+	browserLifetime = 7 * 24 * time.Hour
+	// browserSeen is how often the last use is written.
+	browserSeen = time.Hour
+	// maxBrowsers are signed in at once; of more, those leave that were used longest ago.
+	maxBrowsers = 5000
+)

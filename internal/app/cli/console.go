@@ -47,7 +47,7 @@ func (c *console) printErr(format string, args ...any) {
 	_, _ = io.WriteString(c.stderr, c.safe(fmt.Sprintf(format, args...))+"\n")
 }
 
-// safe escapes control characters in a text for people. Texts of agents are escaped
+// safe removes control characters from a text for people. Texts of agents are cleaned
 // before; this is a second guard, for errors and omissions.
 func (c *console) safe(text string) string {
 	if c.palette.On {

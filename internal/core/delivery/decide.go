@@ -91,7 +91,7 @@ func Decide(o Order, p PullRequest, r Record, now time.Time) Step {
 	case p.State == Closed:
 		return Step{Act: Ask, Question: AskReopen, Why: closedText(p)}
 	}
-	feedback := findFeedback(p, r)
+	feedback := feedbackOfPeople(p, r)
 	pending := count(p.Checks, CheckPending)
 	if pending == 0 {
 		failed := failedChecks(p, r)
@@ -194,9 +194,9 @@ func closedText(p PullRequest) string {
 	return fmt.Sprintf("%s closed %s without a merge: reopen it there, then retry; skip goes on without a merge", by, p.URL)
 }
 
-// findFeedback lists what people have written since the last time. Only trusted persons are heard: on a public repository
+// feedbackOfPeople lists what people have written since the last time. Only trusted persons are heard: on a public repository
 // anybody may comment.
-func findFeedback(p PullRequest, r Record) (f Step) {
+func feedbackOfPeople(p PullRequest, r Record) (f Step) {
 	for _, review := range p.Reviews {
 		if review.requestsChanges() && !r.sent(review.ID) {
 			f.add(review.ID, "", review.By, fmt.Sprintf("%s requests changes:\n%s", name(review.By), quote(review.Body)))

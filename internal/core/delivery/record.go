@@ -95,7 +95,7 @@ func (r *Record) Saw(sessionID string, p PullRequest, now time.Time) {
 		}
 	}
 	r.Number, r.URL, r.State, r.Head, r.Draft, r.Base = p.Number, p.URL, p.State, p.Head, p.Draft, p.Base
-	r.Unanswered = len(findFeedback(p, *r).Items)
+	r.Unanswered = len(feedbackOfPeople(p, *r).Items)
 	r.ChecksPassed, r.ChecksFailed = count(p.Checks, CheckPassed), count(p.Checks, CheckFailed)
 	r.ChecksPending = count(p.Checks, CheckPending)
 	r.Approvals = 0

@@ -30,7 +30,7 @@ type Written struct {
 	Hidden bool
 }
 
-// IsLow reports whether the disk counts as full.
+// IsLow reports whether space has to be freed.
 func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
 
 // fullPart is how small a part of Low is nothing.

@@ -10,7 +10,9 @@
 //
 //   - [Provider].Models: what the model costs, and whether the attempt may use it;
 //   - Stored of [Attempt].Calls: an answer that was paid for already;
-//   - Open of [Attempt].Breaker: for how long the provider is not called;
+//   - RetryAfter of [Attempt].Breaker: for how long the provider is not called;
 //   - Begin of [Attempt].Calls: the reservation of the cost. It calls OnWait of the plan before it waits for other calls, which
 //     gives the call's place at the provider to them.
+//
+// call.go has a call until it is sent; upstream.go sends it, passes the answer on, and books it: whole, or broken off.
 package gateway

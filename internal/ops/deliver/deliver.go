@@ -196,7 +196,7 @@ func (r *run) sendBack(ctx context.Context, step delivery.Step) (err error) {
 	for i, text := range reasons {
 		reasons[i] = r.Mask(text)
 	}
-	return r.sendsBack(ctx, step, reasons)
+	return r.recordSendBack(ctx, step, reasons)
 }
 
 // sentBackError ends an attempt that sends work back.
@@ -204,7 +204,7 @@ type sentBackError struct{ reasons []string }
 
 func (e *sentBackError) Error() string { return "work is sent back: " + strings.Join(e.reasons, "\n") }
 
-func (r *run) sendsBack(ctx context.Context, step delivery.Step, reasons []string) error {
+func (r *run) recordSendBack(ctx context.Context, step delivery.Step, reasons []string) error {
 	r.record.Sends(r.order.Pass, reasons, step)
 	if err := r.save(ctx); err != nil {
 		return err

@@ -87,5 +87,5 @@ func (r *run) notPushed(ctx context.Context, err error) error {
 		"changed:\n> %s",
 		conflict, strings.ReplaceAll(safetext.Block(textfmt.Shorten(conflict.Diff, session.MaxReasons-1500)), "\n", "\n> "))
 	r.record.Conflicts = append(slices.Clone(r.record.Conflicts), conflict.Theirs)
-	return r.sendsBack(ctx, delivery.Step{}, []string{r.Mask(textfmt.Shorten(reason, session.MaxReasons-100))})
+	return r.recordSendBack(ctx, delivery.Step{}, []string{r.Mask(textfmt.Shorten(reason, session.MaxReasons-100))})
 }

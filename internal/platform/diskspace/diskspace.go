@@ -25,7 +25,7 @@ type Left struct {
 	LowBytes, LowFiles int64
 }
 
-// IsLow reports whether the file system counts as full.
+// IsLow reports whether space has to be freed.
 func (l Left) IsLow() bool { return l.Bytes < l.LowBytes || l.Files < l.LowFiles }
 
 // IsFull reports whether an error says that a disk or a quota is full.

@@ -6,5 +6,8 @@
 // HOME and a TMPDIR, and what the layout lists. The room's processes see no other processes and
 // have no capabilities. They end with the shim, which ends with its worker.
 //
+// rlimits.go sets the limits of the kernel. Where there are no cgroups for memory and processes, measure.go
+// measures them while the process runs, and supervise.go ends what exceeds them.
+//
 // The package has few dependencies, because [Shim] runs in a small program of its own.
 package room

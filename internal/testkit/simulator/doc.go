@@ -3,7 +3,7 @@
 //
 // The workflow code, the activities, the store and the conversation with models are
 // the real ones. Simulated are Temporal's delivery of activities, worker processes,
-// model providers, people, the breaker's workflow and time. A seed decides everything:
+// model providers, people and time. A seed decides everything:
 // the team, how long each step takes, which process dies where, when the provider
 // fails, and what people answer. Virtual time comes from [testing/synctest].
 //

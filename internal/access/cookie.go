@@ -7,17 +7,6 @@ import (
 	"time"
 )
 
-const (
-	// browserIdle and browserLifetime are for how long somebody stays signed in without and
-	// with use.
-	browserIdle     = 24 * time.Hour
-	browserLifetime = 7 * 24 * time.Hour
-	// browserSeen is how often the last use is written.
-	browserSeen = time.Hour
-	// maxBrowsers are signed in at once; of more, those leave that were used longest ago.
-	maxBrowsers = 5000
-)
-
 // browserKey is the key of the signed-in browser in the context of its request.
 type browserKey struct{}
 
