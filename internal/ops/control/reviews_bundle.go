@@ -83,8 +83,8 @@ func checkBundle(ctx context.Context, content *cas.Store, head []byte, needed []
 			return err
 		}
 		if total += size; size > cas.DefaultFileBytes || total > maxUnpacked {
-			return invalidf("", "the result has a file of more than %d MiB, or more than %d MiB of files; work on the host of the "+
-				"store, or get single files with `maestro artifacts get`", cas.DefaultFileBytes>>20, maxUnpacked>>20)
+			return invalidf("", "the result has a file of more than %d MB, or more than %d MiB of files; work on the host of the "+
+				"store, or get single files with `maestro artifacts get`", cas.DefaultFileBytes/1_000_000, maxUnpacked>>20)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ const (
 // The default limits of a collected tree.
 const (
 	DefaultFiles           = 200_000
-	DefaultFileBytes int64 = 100 << 20
+	DefaultFileBytes int64 = 100_000_000
 	DefaultTreeBytes int64 = 2_000_000_000
 )
 
