@@ -77,10 +77,6 @@ func sampleSession() (session.Status, []spec.Phase) {
 		Message: "the session has cost 10.2 USD; the threshold is 10 USD", At: ago(20 * time.Minute),
 	}}
 	s.Phases[3].Assignments[0].LeftOut = []string{"left out by ignore rules: <b>node_modules/"}
-	s.Phases[4].PullRequest = &session.PullRequest{
-		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: "open", Draft: true,
-		ChecksPassed: 2, ChecksFailed: 1, ChecksPending: 1, Approvals: 1, ChangedAt: ago(6 * time.Minute),
-	}
 	until := testNow.Add(4 * time.Minute)
 	s.Phases[4].Assignments[0].Awaits = &session.BreakerWait{
 		Breaker: "claude", Since: ago(6 * time.Minute), Until: &until,
@@ -116,7 +112,9 @@ func sampleCourse() Course {
 	failed := session.RoundRecord{Round: 1, GaveUp: true, Last: true}
 	failed.Attempts = []session.AttemptReport{
 		{
-			Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "2 tests fail"},
+			Attempt: 1, Failure: failures.Failure{
+				Category: failures.TestFailure, Message: "2 tests fail", Output: "store_test.go:41: got 3 notes, want 2",
+			},
 			StartedAt: ago(116 * time.Minute), EndedAt: ago(104 * time.Minute),
 		},
 		{
@@ -186,16 +184,5 @@ func sampleFiles() []control.ChangedFile {
 		{Path: "web/logo.png", Change: "added", Binary: true, Diff: "new file mode 100644\nBinary files /dev/null and " +
 			"b/web/logo.png differ\n"},
 		{Path: "web/package-lock.json", Change: "added", Added: 2, Diff: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
-	}
-}
-
-func sampleAlerts() control.AlertList {
-	return control.AlertList{
-		Alerts: []control.RaisedAlert{
-			{Session: "web-7", Team: "web-service", Alert: session.Alert{
-				Rule: "waiting: 30m", Value: 1800, Threshold: 1800,
-				Message: "request r-1 has waited for 30m; the threshold is 30m", Request: "r-1", At: ago(4 * time.Minute),
-			}},
-		},
 	}
 }

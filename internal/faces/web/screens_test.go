@@ -16,8 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/testkit/webtest"
 )
 
@@ -128,7 +127,7 @@ var pagePaths = map[string]string{
 // TestPagesFit looks at every page as a person does.
 func TestPagesFit(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	s := newScreen(t)
 	for name, path := range pagePaths {
 		t.Run(name, func(t *testing.T) { screen{t, s.ctx}.fits(name, server.URL+path) })
@@ -138,13 +137,12 @@ func TestPagesFit(t *testing.T) {
 // TestADeliveryFits: the form below a result, and the preview that it leads to.
 func TestADeliveryFits(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
-	p.deliver = []string{"github", "gitlab"}
-	p.read.Status.Status, p.read.Help, p.read.Notes = session.Completed, nil, nil
+	p := newPlane(t)
+	p.solo()
 	server := dashboard(t, p)
 	s := newScreen(t)
 	for name, path := range map[string]string{
-		"deliver": "/sessions/web-7#deliver", "delivery": "/sessions/web-7/resume?to=github&repository=acme/shop&merge=ask",
+		"deliver": "/sessions/solo-1#deliver", "delivery": "/sessions/solo-1/resume?to=github&repository=acme/shop&merge=ask",
 	} {
 		s.fits(name, server.URL+path)
 		for _, dark := range []bool{false, true} {
@@ -160,9 +158,10 @@ func TestADeliveryFits(t *testing.T) {
 // Fifty requests are on four screens, and on a phone on eight.
 func TestManyRequestsFitOnFourScreens(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	fiftyApprovals(p)
-	p.alerts = control.AlertList{}
+	_, err := statetest.SQLite(t, p.Store.Dir()).ExecContext(t.Context(), `delete from alerts`)
+	require.NoError(t, err)
 	server := dashboard(t, p)
 	s := newScreen(t)
 	for width, screens := range map[int64]int{1440: 4, 390: 8} {
@@ -177,7 +176,7 @@ func TestManyRequestsFitOnFourScreens(t *testing.T) {
 // In a narrow window the answer is below the differences, and a link to it stays on the screen.
 func TestTheAnswerIsBelowTheDifferences(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	s := newScreen(t)
 	for width, below := range map[int64]bool{390: true, 768: true, 1440: false} {
 		s.look(width, false)
@@ -192,7 +191,7 @@ func TestTheAnswerIsBelowTheDifferences(t *testing.T) {
 // TestPagesAreAccessible holds every page against the rules of accessibility, light and dark.
 func TestPagesAreAccessible(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	s := newScreen(t)
 	for name, path := range pagePaths {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,20 +14,20 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/store/state"
+	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/testkit/webtest"
 )
 
 // liveDashboard is a dashboard whose events a test sends.
 func liveDashboard(t *testing.T, p *plane) (url string, changed func()) {
 	t.Helper()
-	pages := New(testOptions(), p.operations())
-	admin := as(access.Local("alice"))
+	pages := p.pages()
 	signal := make(chan struct{}, 16)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/events" {
-			pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+			pages.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -70,7 +71,7 @@ const card = `[...document.querySelectorAll(".request, .request-row")].find(e =>
 // by somebody else: the page follows, and what is written, opened and focused stays.
 func TestAPageChangesUnderAPersonsHands(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	url, changed := liveDashboard(t, p)
 	s := newScreen(t)
 	s.visit(url + "/inbox")
@@ -79,39 +80,41 @@ func TestAPageChangesUnderAPersonsHands(t *testing.T) {
 	eval[bool](s, `(() => { window.node = `+mine+
 		`; const d = [...document.querySelectorAll("details")][0]; d.open = true; window.opened = d; const a = node.querySelector("textarea"); a.focus(); return true; })()`)
 	require.NoError(t, chromedp.Do(s.ctx, chromedp.KeyEvent("half a thought")))
-	p.mu.Lock()
-	p.answered("r-2")
-	p.mu.Unlock()
+	p.put(session.Status{Session: "web-6", Team: "web-service", Status: session.Running})
 	changed()
 	s.until("the other card is gone", `!document.body.textContent.includes("needs a larger budget")`)
 	require.True(t, eval[bool](s, `window.node.isConnected && node.querySelector("textarea").value === "half a thought" && document.activeElement === node.querySelector("textarea")`))
 	require.True(t, eval[bool](s, `window.opened.isConnected && opened.open`))
-	require.Equal(t, "(3) Inbox · Maestro", eval[string](s, `document.title`))
-	require.Contains(t, eval[string](s, `document.getElementById("tabs").textContent`), "3")
+	require.Equal(t, "(2) Inbox · Maestro", eval[string](s, `document.title`))
+	require.Contains(t, eval[string](s, `document.getElementById("tabs").textContent`), "2")
 }
 
 func TestAnAnswerIsGivenWithoutLeavingThePage(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
+	p.temporal.Takes = func(string) error {
+		p.put(session.Status{Session: "web-7", Team: "web-service", Status: session.Running})
+		return nil
+	}
 	url, _ := liveDashboard(t, p)
 	s := newScreen(t)
 	s.visit(url + "/inbox")
 	mine := fmt.Sprintf(card, "needs approval")
 	eval[bool](s, mine+`.querySelector("button[value=reject]").click() ?? true`)
-	require.Empty(t, p.answers, "a rejection needs a note")
+	require.Empty(t, p.answers(), "a rejection needs a note")
 	eval[bool](s, `(() => { window.stays = true; const a = `+mine+`.querySelector("textarea"); a.value = "too slow"; `+mine+
 		`.querySelector("button[value=reject]").click(); return true; })()`)
 	s.until("the page says what was done",
 		`document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
 	eval[bool](s, fmt.Sprintf(card, "TestStore")+`.querySelector("button[value=retry]").click() ?? true`) // the second of two taps
 	require.True(t, eval[bool](s, `window.stays && location.pathname === "/inbox" && !document.body.textContent.includes("phase frontend needs approval")`))
-	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow"}}, p.answers)
+	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow", By: "alice"}}, p.answers())
 }
 
 // A comment on a line becomes a part of the note with which the work is rejected.
 func TestCommentsOnLinesAreTheNote(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	url, _ := liveDashboard(t, p)
 	s := newScreen(t)
 	s.visit(url + "/sessions/web-7/phases/frontend")
@@ -126,13 +129,13 @@ func TestCommentsOnLinesAreTheNote(t *testing.T) {
 		"another page of the session has it, too")
 	eval[bool](s, `document.querySelector("button[value=reject]").click() ?? true`)
 	s.until("it is rejected", `document.getElementById("toasts").textContent.includes("does the phase again")`)
-	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: note}}, p.answers)
+	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: note, By: "alice"}}, p.answers())
 }
 
 func TestTheSecondOfTwoAnswersIsAConflict(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
-	p.conflict = conflict("request r-9 was answered: bob chose retry 3 s ago")
+	p := newPlane(t)
+	p.temporal.Takes = func(string) error { return errors.New("request r-9 was answered: bob chose retry 3 s ago") }
 	url, _ := liveDashboard(t, p)
 	s := newScreen(t)
 	s.visit(url + "/inbox")
@@ -143,12 +146,11 @@ func TestTheSecondOfTwoAnswersIsAConflict(t *testing.T) {
 // TestAnAnswerThatIsLostIsNoSecondRaise has a connection end after the server got a raise.
 func TestAnAnswerThatIsLostIsNoSecondRaise(t *testing.T) {
 	t.Parallel()
-	pages := New(testOptions(), samplePlane().operations())
-	admin := as(access.Local("alice"))
+	pages := newPlane(t).pages()
 	keys := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+			pages.ServeHTTP(w, r)
 			return
 		}
 		keys <- r.PostFormValue("once")
@@ -157,7 +159,7 @@ func TestAnAnswerThatIsLostIsNoSecondRaise(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}
-		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+		pages.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.CloseClientConnections)
 	s := newScreen(t)
@@ -176,13 +178,18 @@ func TestAnAnswerThatIsLostIsNoSecondRaise(t *testing.T) {
 // TestALongConversationIsUsable opens an attempt with ten megabytes of output.
 func TestALongConversationIsUsable(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
-	p.transcript = strings.Repeat("> run make\n< run make\n  │ "+strings.Repeat("x", 170)+"\n", 54_000) + "the Needle\n"
+	p := newPlane(t)
+	statetest.PutRounds(t, p.Store.State, state.Assignment{Key: p.key("web-7"), AssignmentID: designer}, session.RoundRecord{
+		Round: 2, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{
+			Attempt: 1, StartedAt: ago(time.Hour), EndedAt: testNow,
+			Log: p.blob(strings.Repeat("> run make\n< run make\n  │ "+strings.Repeat("x", 170)+"\n", 54_000) + "the Needle\n"),
+		}}},
+	})
 	url, _ := liveDashboard(t, p)
 	s := newScreen(t)
-	s.visit(url + "/sessions/web-7/phases/backend/developer/attempts/1.1")
+	s.visit(url + "/sessions/web-7/phases/frontend/designer/attempts/2.1")
 	require.True(t, eval[bool](s, `document.body.textContent.includes("the Needle") && document.querySelectorAll(".talk > *").length < 3000`))
-	s.visit(url + "/sessions/web-7/phases/backend/developer/attempts/1.1?q=needle")
+	s.visit(url + "/sessions/web-7/phases/frontend/designer/attempts/2.1?q=needle")
 	require.Equal(t, 1, eval[int](s, `document.querySelectorAll(".matches li").length`))
 	eval[bool](s, `document.querySelector(".matches a").click() ?? true`)
 	s.until("the line is shown", `document.getElementById("hit")?.textContent.includes("the Needle") ?? false`)

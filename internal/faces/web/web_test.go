@@ -22,14 +22,18 @@ func testOptions() Options {
 	}
 }
 
-// dashboard serves pages over a control plane, to an admin.
+// pages are those of a control plane, for an admin.
+func (p *plane) pages() http.Handler {
+	pages := New(testOptions(), p.Base)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Local("alice"))))
+	})
+}
+
+// dashboard serves them.
 func dashboard(t *testing.T, p *plane) *httptest.Server {
 	t.Helper()
-	pages := New(testOptions(), p.operations())
-	admin := as(access.Local("alice"))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
-	}))
+	server := httptest.NewServer(p.pages())
 	t.Cleanup(server.Close)
 	return server
 }
@@ -52,7 +56,7 @@ func visit(t *testing.T, url string, headers ...string) (*http.Response, string)
 
 func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	answer, text := visit(t, server.URL+"/<script>alert(1)</script>")
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 	require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'")
@@ -69,7 +73,7 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 
 func TestAPageThatDidNotChangeIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	first, _ := visit(t, server.URL+"/inbox")
 	second, text := visit(t, server.URL+"/inbox", "If-None-Match", first.Header.Get("ETag"))
 	require.Equal(t, http.StatusNotModified, second.StatusCode)

@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,112 +12,31 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	"google.golang.org/grpc"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/temporalfake"
 	"github.com/maestro-hive/maestro/workflows"
 )
-
-// sessionsOnly is a Temporal that has sessions without workers, and notes what they are signalled.
-type sessionsOnly struct {
-	client.Client
-	mu      sync.Mutex
-	has     map[string]*workflowpb.WorkflowExecutionInfo
-	started []string
-	signals []string
-}
-
-type describing struct {
-	workflowservice.WorkflowServiceClient
-	of *sessionsOnly
-}
-
-func (d describing) DescribeWorkflowExecution(_ context.Context, in *workflowservice.DescribeWorkflowExecutionRequest,
-	_ ...grpc.CallOption,
-) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	d.of.mu.Lock()
-	defer d.of.mu.Unlock()
-	if info := d.of.has[in.GetExecution().GetWorkflowId()]; info != nil {
-		return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
-	}
-	return nil, serviceerror.NewNotFound("no such workflow")
-}
-
-func (s *sessionsOnly) WorkflowService() workflowservice.WorkflowServiceClient {
-	return describing{of: s}
-}
-
-func (s *sessionsOnly) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, _ ...any,
-) (client.WorkflowRun, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.has[o.ID] != nil {
-		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("taken", "", "")
-	}
-	s.started = append(s.started, o.ID)
-	return startedRun{id: o.ID}, s.put(o.ID, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, o.Memo)
-}
-
-func (s *sessionsOnly) put(id string, status enumspb.WorkflowExecutionStatus, memo map[string]any) error {
-	fields := map[string]*commonpb.Payload{}
-	for key, value := range memo {
-		payload, err := converter.GetDefaultDataConverter().ToPayload(value)
-		if err != nil {
-			return err
-		}
-		fields[key] = payload
-	}
-	s.has[id] = &workflowpb.WorkflowExecutionInfo{
-		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: id}, Status: status,
-		Type: &commonpb.WorkflowType{Name: workflows.TeamSessionName}, Memo: &commonpb.Memo{Fields: fields},
-	}
-	return nil
-}
-
-func (s *sessionsOnly) SignalWorkflow(_ context.Context, id, _, name string, news any) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if info := s.has[id]; info == nil || info.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return serviceerror.NewNotFound("ended")
-	}
-	s.signals = append(s.signals, fmt.Sprint(id, " ", name, " ", news))
-	return nil
-}
-
-type startedRun struct {
-	client.WorkflowRun
-	id string
-}
-
-func (r startedRun) GetID() string    { return r.id }
-func (r startedRun) GetRunID() string { return r.id }
 
 // post is a shelf with a hook of team craft, to which GitHub sends events.
 type post struct {
 	*shelf
-	temporal *sessionsOnly
+	temporal *temporalfake.Temporal
 	receiver *control.Receiver
 	secret   string
 }
 
 func newPost(t *testing.T) *post {
 	t.Helper()
-	p := &post{shelf: newShelf(t), temporal: &sessionsOnly{has: map[string]*workflowpb.WorkflowExecutionInfo{}}}
-	p.Temporal = control.Connected(&temporalutil.Connection{Client: p.temporal, Namespace: "default"})
+	p := &post{shelf: newShelf(t), temporal: temporalfake.New()}
+	p.Temporal = control.Connected(p.temporal.Connection())
 	_, err := control.Teams{Base: p.Base}.Register(p.ctx, control.Registration{Text: `
 version: 1
 name: craft
@@ -159,14 +77,7 @@ func (p *post) delivers(id, team string, number int, in enumspb.WorkflowExecutio
 		Key: key, Phase: "ship",
 		Record: delivery.Record{Repository: "octo/site", Number: number, Branch: delivery.Branch(id), State: is},
 	}))
-	require.NoError(p.t, p.temporal.put(id, in, nil))
-}
-
-// ends ends a session, as Temporal says.
-func (p *post) ends(id string) {
-	p.temporal.mu.Lock()
-	defer p.temporal.mu.Unlock()
-	p.temporal.has[id].Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	p.temporal.Put(id, in, time.Now(), nil)
 }
 
 func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
@@ -198,7 +109,6 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 		"a branch of no session":   {"push", `{"ref": "refs/heads/maestro/nobody"}`, "", "no session of the hook's team"},
 		"a branch of another form": {"push", `{"ref": "refs/heads/maestro/../one"}`, "", "no session of the hook's team"},
 	} {
-		p.temporal.signals = nil
 		doc, again, err := p.send(c.event, c.body)
 		require.NoError(t, err, name)
 		require.False(t, again, name)
@@ -206,27 +116,28 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 		require.Empty(t, doc.Session, name)
 		if c.woken == "" {
 			require.Contains(t, doc.Ignored, c.why, name)
-			require.Empty(t, p.temporal.signals, name)
+			require.Empty(t, p.temporal.Sent(), name)
 			continue
 		}
 		require.Empty(t, doc.Ignored, name)
-		require.Equal(t, []string{c.woken + " pull-request {ship}"}, p.temporal.signals, name)
+		require.Equal(t, []temporalfake.Message{{
+			Session: c.woken, Name: workflows.PullRequestSignal, Content: workflows.PullRequestNews{Phase: "ship"},
+		}}, p.temporal.Sent(), name)
 	}
-	require.Empty(t, p.temporal.started)
+	require.Empty(t, p.temporal.Started())
 
 	// Another repository has a branch of this name, too.
-	p.temporal.signals = nil
 	statetest.Put(t, p.Store.State, session.Key{Namespace: "default", Session: "forked"},
 		func(e *session.Execution) { e.Team = "craft" })
 	require.NoError(t, p.Store.State.PutDelivery(t.Context(), state.Fence{Run: 1}, "delivery", state.Delivery{
 		Key: session.Key{Namespace: "default", Session: "forked"}, Phase: "ship",
 		Record: delivery.Record{Repository: "octo/other", Branch: "maestro/forked"},
 	}))
-	require.NoError(t, p.temporal.put("forked", running, nil))
+	p.temporal.Put("forked", running, time.Now(), nil)
 	doc, _, err := p.send("push", `{"ref": "refs/heads/maestro/forked"}`)
 	require.NoError(t, err)
 	require.Contains(t, doc.Ignored, "no session of the hook's team")
-	require.Empty(t, p.temporal.signals)
+	require.Empty(t, p.temporal.Sent())
 
 	p.Temporal = nil
 	_, _, err = p.send("pull_request", pull(12))
@@ -262,8 +173,9 @@ func TestOneSessionWorksOnAnIssue(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Len(t, p.temporal.started, 1)
-	first := p.temporal.started[0]
+	started := p.temporal.Started()
+	require.Len(t, started, 1)
+	first := started[0].Session
 	doc, again := send("issues", labeled)
 	require.True(t, again)
 	require.Equal(t, first, doc.Session, "the label is about the same issue")
@@ -276,32 +188,34 @@ func TestOneSessionWorksOnAnIssue(t *testing.T) {
 	require.Equal(t, control.Delivered{Hook: "gh", Woken: first}, doc)
 
 	// It has ended: a comment starts the next one, once.
-	p.ends(first)
+	p.temporal.End(first)
 	doc, again = send("issue_comment", comment(10))
 	require.False(t, again)
-	require.Len(t, p.temporal.started, 2)
-	second := p.temporal.started[1]
+	started = p.temporal.Started()
+	require.Len(t, started, 1)
+	second := started[0].Session
 	require.Equal(t, second, doc.Session)
 	doc, again = send("issue_comment", comment(10))
 	require.True(t, again)
 	require.Equal(t, second, doc.Session)
-	p.ends(second)
+	p.temporal.End(second)
 	doc, again = send("issue_comment", comment(10))
 	require.True(t, again, "also long after")
 	require.Equal(t, second, doc.Session)
 	doc, again = send("issues", labeled)
 	require.True(t, again)
 	require.Equal(t, first, doc.Session)
-	require.Len(t, p.temporal.started, 2)
+	require.Empty(t, p.temporal.Started())
 
 	// Temporal has forgotten both; the store has them.
 	for _, id := range []string{first, second} {
 		statetest.Put(t, p.Store.State, session.Key{Namespace: "default", Session: id}, func(e *session.Execution) {
 			e.Team, e.Status.Status = "craft", session.Completed
 		})
-		delete(p.temporal.has, id)
+		p.temporal.Forget(id)
 	}
 	_, _ = send("issue_comment", comment(11))
-	require.Len(t, p.temporal.started, 3)
-	require.NotContains(t, p.temporal.started[:2], p.temporal.started[2])
+	third := p.temporal.Started()
+	require.Len(t, third, 1)
+	require.NotContains(t, []string{first, second}, third[0].Session)
 }

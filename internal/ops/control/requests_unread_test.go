@@ -4,54 +4,28 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	"google.golang.org/grpc"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
+	"github.com/maestro-hive/maestro/internal/testkit/temporalfake"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// unread is a Temporal with answers that no worker has read.
-type unread struct {
-	client.Client
-	answers []session.Answer // the oldest first
-}
-
-func (u *unread) WorkflowService() workflowservice.WorkflowServiceClient { return history{unread: u} }
-
-type history struct {
-	workflowservice.WorkflowServiceClient
-	unread *unread
-}
-
-func (h history) GetWorkflowExecutionHistoryReverse(context.Context, *workflowservice.GetWorkflowExecutionHistoryReverseRequest,
-	...grpc.CallOption,
-) (*workflowservice.GetWorkflowExecutionHistoryReverseResponse, error) {
-	out := &historypb.History{}
-	for i := range h.unread.answers {
-		input, err := converter.GetDefaultDataConverter().ToPayloads(h.unread.answers[len(h.unread.answers)-1-i])
-		if err != nil {
-			return nil, err
-		}
-		out.Events = append(out.Events, &historypb.HistoryEvent{
-			EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
-			Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
-				WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
-					SignalName: workflows.ResolveUpdate, Input: input,
-				},
-			},
-		})
+// unread is a Temporal with a session and answers that no worker has read, the oldest first.
+func unread(answers ...session.Answer) (*temporalfake.Temporal, *temporalutil.Connection) {
+	temporal := temporalfake.New()
+	temporal.Put("s", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, time.Now(), nil)
+	for _, a := range answers {
+		_ = temporal.SignalWorkflow(context.Background(), "s", "", workflows.ResolveUpdate, a) // it runs
 	}
-	return &workflowservice.GetWorkflowExecutionHistoryReverseResponse{History: out}, nil
+	temporal.Sent()
+	return temporal, temporal.Connection()
 }
 
 // TestOnlyTheFirstAnswerCounts, or as many approvals as a request needs, also while no worker reads them.
@@ -94,7 +68,8 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			again, err := isRepeated(t.Context(), &temporalutil.Connection{Client: &unread{answers: c.unread}}, "s", c.answer, c.quorum)
+			_, conn := unread(c.unread...)
+			again, err := isRepeated(t.Context(), conn, "s", c.answer, c.quorum)
 			require.Equal(t, c.again, again)
 			if c.says == "" {
 				require.NoError(t, err)
@@ -105,23 +80,11 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	}
 }
 
-// SignalWorkflow stores an answer for a worker.
-func (u *unread) SignalWorkflow(_ context.Context, _, _, _ string, answer any) error {
-	u.answers = append(u.answers, answer.(session.Answer))
-	return nil
-}
-
-func (u *unread) UpdateWorkflow(ctx context.Context, _ client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // TestAResumeOfAPausedSessionIsOneAnswerToItsRequest, also while no worker runs.
 func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u := &unread{}
-		conn := &temporalutil.Connection{Client: u}
+		temporal, conn := unread()
 		w := &sessionstatus.Watcher{Conn: conn, Session: "s"}
 		open := []session.Request{{ID: "one.approval.2", Kind: session.ForApproval, Phase: "one"}}
 		ctx := access.With(t.Context(), access.Local("ann"))
@@ -131,7 +94,8 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 			require.False(t, answered)
 		}
 		ann := session.Answer{Request: "one.approval.2", Action: session.AnswerApprove, By: "ann"}
-		require.Equal(t, []session.Answer{ann}, u.answers, "a repeated one is not sent again")
+		require.Equal(t, []temporalfake.Message{{Session: "s", Name: workflows.ResolveUpdate, Content: ann}}, temporal.Sent(),
+			"a repeated one is not sent again")
 		_, err := goOn(access.With(t.Context(), access.Local("bob")), w, open, "one")
 		require.ErrorContains(t, err, "approve by ann")
 		_, err = isRepeated(t.Context(), conn, "s", session.Answer{
