@@ -109,11 +109,6 @@ webhook: {url_env: HOOK}
 	require.Contains(t, messages[0], `no worker has agent "writer" of persona analyst, persona tester`)
 	require.Contains(t, messages[1], "no worker can create tickets")
 
-	d.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
-	c := d.run("agents")
-	require.Zero(t, c.code, c.stderr.String())
-	require.Contains(t, c.stderr.String(), "pollers are unknown")
-	require.Contains(t, c.stdout.String(), "has-code")
 }
 
 func TestAgentsMissesWorkersAndPollers(t *testing.T) {

@@ -127,36 +127,17 @@ func testApplyElsewhere(t *testing.T, d *desk) {
 	require.Contains(t, got.stderr.String(), "on host desk, not on this machine; give a directory with --dir")
 }
 
-func TestASessionUnderWayIsAppliedAsFarAsItIs(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": craftWriter, "coder": "sleep 600"})
-	d.must(0, "run", d.file("team.yaml", craftTeam), "Make it so.", "--session", "s")
-	here := filepath.Join(d.dir, "here")
-	require.NoError(t, os.Mkdir(here, 0o700))
-	until(t, func() bool {
-		var s session.Status
-		d.json(&s, "status", "s")
-		return len(s.Phases) == 2 && s.Phases[0].Status == session.Completed && s.Phases[1].Status == session.Running
-	}, "the second phase does not begin")
-	there := *d
-	there.cwd = here // it was started from nowhere
-	got := there.run("apply", "s")
-	require.Equal(t, 1, got.code, "not without being asked to")
-	require.Contains(t, got.stderr.String(), "session s has not ended and its result is incomplete: 1 of 2 phases (think) is in "+
-		"its newest checkpoint; make was not done;"+
-		" run `maestro watch s` or `maestro apply s --partial`")
-	require.Empty(t, tree(t, here))
-	require.Contains(t, there.must(0, "apply", "s", "--dry-run"), "added    docs/design.md\n")
-	got = there.run("apply", "s", "--partial")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "applied 2 files of s (partial: 1 of 2 phases (think)) to "+here)
-	require.Equal(t, map[string]string{"README.md": "more\n", "docs/design.md": "# Design\n"}, tree(t, here))
-	d.file("here/README.md", "mine\n")
-	got = there.run("apply", "s", "--partial")
-	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "README.md: already exists in the directory with other content")
-}
+// reviewedTeam has work that is sent back once.
+const reviewedTeam = `
+version: 1
+name: reviewed
+personas:
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+  critic: {role: Reviewer, agent: critic, instructions: "Review it."}
+phases:
+  - {name: build, personas: [dev], produces: [code.txt]}
+  - {name: review, personas: [critic], sends_back: {to: build, times: 1}}
+`
 
 func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
 	t.Parallel()

@@ -51,8 +51,6 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 		d.json(&status, "status", "s")
 		return status.Status == session.WaitingForBreaker
 	}, "the session never waited")
-	require.Equal(t, 0, status.Phases[0].Assignments[0].Rounds)
-	require.Equal(t, "coder", status.Phases[0].Assignments[0].Awaits.Breaker)
 	text := d.must(0, "status", "s")
 	require.Contains(t, text, "waiting_breaker")
 	require.Contains(t, text, "`maestro breaker show coder`")
@@ -66,7 +64,4 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	away.environ = append(away.environ[:len(away.environ):len(away.environ)], "TEMPORAL_ADDRESS=127.0.0.1:1")
 	require.Contains(t, away.must(0, "breaker", "reset", "coder", "--why", "it has moved"), "closed")
 	require.Equal(t, 0, watching.wait())
-	d.json(&status, "status", "s")
-	require.Equal(t, session.Completed, status.Status)
-	require.Equal(t, 1, status.Phases[0].Assignments[0].Rounds)
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -29,43 +28,6 @@ func hiveSample(t *testing.T) string {
 	path, err := filepath.Abs("../../store/hiveimport/testdata/checkpoint_design.json")
 	require.NoError(t, err)
 	return path
-}
-
-func TestACheckpointOfMaestroHiveIsTakenUp(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{
-		"writer": "echo 'nobody should have called the writer' >&2; exit 1",
-		"coder":  `brief=$(cat); echo "$brief" > code.txt; cat maestro-hive/*.json >> code.txt`,
-	})
-	teamFile := d.file("team.yaml", hiveTeam)
-	got := d.run("checkpoints", "import", hiveSample(t), "--team", teamFile, "--session", "links")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Equal(t, "links\n", got.stdout.String())
-	require.Contains(t, got.stderr.String(), "the work of requirements, design; resume it with `maestro resume links")
-	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
-
-	var s session.Status
-	d.json(&s, "status", "links")
-	require.Equal(t, session.Failed, s.Status)
-	require.Contains(t, s.Reason, "maestro resume links")
-	require.Equal(t, session.Supplied, s.Phases[1].Status)
-	require.Equal(t, "SQLite", s.Decisions["database"])
-	list := d.must(0, "checkpoints", "list", "links")
-	for _, phase := range []string{"the start", "requirements", "design"} {
-		require.Contains(t, list, phase)
-	}
-
-	d.must(0, "resume", "links", "--watch")
-	d.json(&s, "status", "links")
-	require.Equal(t, session.Completed, s.Status)
-	d.must(0, "artifacts", "get", "links", "--out", filepath.Join(d.dir, "out"))
-	code, err := os.ReadFile(filepath.Join(d.dir, "out", "code.txt"))
-	require.NoError(t, err)
-	require.Contains(t, string(code), "A link shortener: POST /links", "the requirement came along")
-	require.Contains(t, string(code), `"database":"SQLite"`, "so did the decisions")
-	require.Contains(t, string(code), "an in-memory read-through cache", "and the outputs")
-	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
 }
 
 func TestASessionMovesToAnotherStore(t *testing.T) {

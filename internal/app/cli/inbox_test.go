@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -143,50 +142,4 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	require.Contains(t, answer.stderr.String(), "Temporal has lost session lost")
 	require.Contains(t, answer.stderr.String(), "maestro resume lost")
 	require.Contains(t, b.run("resolve", "never", "retry").stderr.String(), `session "never" not found`)
-}
-
-func TestWhatCannotBeSaidIsRefused(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	for _, c := range []struct {
-		says string
-		args []string
-	}{
-		{"missing SESSION", []string{"resolve"}},
-		{"missing retry|skip|abort", []string{"resolve", "s"}},
-		{`unknown answer "again"; use retry, skip, supply PATH or abort`, []string{"resolve", "s", "again"}},
-		{"`maestro approve s PHASE`", []string{"resolve", "s", "approve"}},
-		{"`maestro resolve s supply PATH`", []string{"resolve", "s", "supply"}},
-		{"retry takes no path", []string{"resolve", "s", "retry", "build/dev"}},
-		{"--note: longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", session.MaxNote+1)}},
-		{"not valid UTF-8", []string{"approve", "s", "--note", "\xff"}},
-		{"--note is missing; describe what is wrong", []string{"reject", "s", "design"}},
-		{"--note is missing", []string{"reject", "s", "design", "--note", "  "}},
-		{`unexpected argument "x"`, []string{"approve", "s", "design", "x"}},
-	} {
-		got := d.run(c.args...)
-		require.Equal(t, 2, got.code, "%v: %s", c.args, got.stderr.String())
-		require.Contains(t, got.stderr.String(), c.says, "%v", c.args)
-	}
-}
-
-// TestOneCauseIsOneLine: a raise answers all requests for the session's budget.
-func TestOneCauseIsOneLine(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	const raise = "maestro budget raise broke --tokens N"
-	var open []session.Request
-	for i := range 7 {
-		open = append(open, session.Request{
-			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i),
-			Category: failures.TokenBudget,
-			Message:  "the budget of the session is spent", Since: time.Now().Add(-time.Hour),
-			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs,
-		})
-	}
-	b.asks("broke", session.HelpIsNeeded, open...)
-	inbox := b.must(0, "inbox")
-	require.Equal(t, 1, strings.Count(inbox, "token_budget"), inbox)
-	require.Contains(t, inbox, "7 assignments")
-	require.Equal(t, 1, strings.Count(inbox, raise))
 }

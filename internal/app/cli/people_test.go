@@ -1,17 +1,12 @@
 package cli_test
 
 import (
-	"io"
-	"net/http"
-	"net/http/cookiejar"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -50,60 +45,4 @@ func TestPeopleAreInvitedListedAndRevoked(t *testing.T) {
 		require.Equal(t, 2, d.run(append([]string{"people"}, strings.Fields(bad)...)...).code, bad)
 	}
 	require.Contains(t, d.must(0, "audit"), "person.revoke")
-}
-
-// TestAnInvitedPersonApproves invites a person, who chooses a password, signs in as a browser does, and approves.
-func TestAnInvitedPersonApproves(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": heedingWriter, "coder": coderScript})
-	server := d.served(nil, "viewer").url
-	server = strings.TrimSuffix(server, "/api/v1")
-	link := strings.TrimSpace(d.must(0, "people", "invite", "ann", "--role", "approver", "--team", "pair"))
-	_, code, _ := strings.Cut(link, "code=")
-	team := strings.Replace(approvedTeam, "approve: true", "approve: {count: 1}", 1)
-	d.must(3, "run", d.file("team.yaml", team), "Make it so.", "--session", "s", "--watch")
-	asked := d.asked("s", "think", session.ForApproval)
-
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
-	browser := &http.Client{Jar: jar}
-	post := func(path string, fields url.Values) (int, string) {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+path, strings.NewReader(fields.Encode()))
-		require.NoError(t, err)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.Header.Set("Accept", "text/html")
-		r.Header.Set("Origin", server)
-		got, err := browser.Do(r)
-		require.NoError(t, err)
-		defer got.Body.Close()
-		text, err := io.ReadAll(got.Body)
-		require.NoError(t, err)
-		return got.StatusCode, string(text)
-	}
-	status, text := post("/login/join", url.Values{
-		"code": {code}, "password": {"correct horse battery"},
-		"again": {"correct horse battery"},
-	})
-	require.Equal(t, 200, status, text)
-	require.Contains(t, text, "ann")
-	status, text = post("/sessions/s/cancel", url.Values{})
-	require.Equal(t, 403, status, text)
-	status, text = post("/sessions/s/requests/"+asked.ID+"/answer", url.Values{"action": {"approve"}, "note": {"Agreed."}})
-	require.Equal(t, 200, status, text)
-	until(t, func() bool {
-		var s session.Status
-		d.json(&s, "status", "s")
-		return s.Status != session.AwaitingApproval
-	}, "the approval does not count")
-	require.Contains(t, d.must(0, "status", "s"), "think: approve by ann: Agreed.")
-	require.Regexp(t, `(?m)ann +account +127\.0\.0\.1 +request\.approve .* done`, d.must(0, "audit", "--actor", "ann"))
-	require.Regexp(t, `(?m)^ann +active +approver:pair `, d.must(0, "people", "show", "ann"))
-
-	d.must(0, "people", "revoke", "ann")
-	got, err := browser.Get(server + "/inbox")
-	require.NoError(t, err)
-	require.NoError(t, got.Body.Close())
-	require.Equal(t, http.StatusUnauthorized, got.StatusCode)
 }

@@ -125,28 +125,6 @@ func TestAPlanSaysWhatIsDelivered(t *testing.T) {
 	require.Contains(t, got.stderr.String(), `phase ship delivers to agent "github", which is of kind command`)
 }
 
-func TestPlanRefusesWhatARunWould(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	file := d.file("team.yaml", planTeam)
-	d.file("empty-handed/other.md", "x")
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"--only", "biuld"}, `did you mean "build"?`},
-		{[]string{"--only", "build", "--from", "design"}, "--only: excludes from and until"},
-		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
-		{[]string{"--input", "design=nowhere"}, "cannot be read"},
-		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},
-		{[]string{"-o", "text"}, "use table or json"},
-	} {
-		got := d.run(append([]string{"plan", file}, c.args...)...)
-		require.Equal(t, 2, got.code, "%v", c.args)
-		require.Contains(t, got.stderr.String(), c.says)
-	}
-}
-
 // TestPlanIsTheAdmissions runs what was planned, and compares.
 func TestPlanIsTheAdmissions(t *testing.T) {
 	t.Parallel()

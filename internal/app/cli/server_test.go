@@ -133,7 +133,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"watch whole", "watch waits", "watch whole --plain",
 		"usage", "usage -o json", "usage --by model,day --since 7d", "usage --label kind=demo -o csv", "usage --label kind=none",
 		"usage whole", "usage whole -o json", "usage --by nothing",
-		"resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing",
+		"deliver whole --repository acme/shop", "deliver waits", "resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing",
 		"resume whole --team nothing.yaml",
 		"fork whole", "fork whole --from nothing", "fork whole --from build --as whole", "fork whole --from build --as a/b",
 		"budget show whole", "budget show waits -o json", "budget show --team pair -o json", "budget show --team nobody",

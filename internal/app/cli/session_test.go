@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // writer writes a document; coder fails its first attempt and heeds the feedback.
@@ -64,9 +63,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 
 	t.Run("listed", func(t *testing.T) { testListed(t, d) })
 	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
-	t.Run("diff", func(t *testing.T) { testDiff(t, d) })
 	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
-	t.Run("cost", func(t *testing.T) { testCost(t, d) })
 	t.Run("taken", func(t *testing.T) {
 		got := d.run("run", teamFile, "Again.", "--session", "s-1")
 		require.Equal(t, 2, got.code)
@@ -116,12 +113,6 @@ func testListed(t *testing.T, d *desk) {
 	require.Equal(t, "Make it so.", doc.Sessions[0].Requirement)
 	require.Equal(t, int64(1320), doc.Sessions[0].Tokens)
 	require.Contains(t, d.must(0, "list"), "Make it so.")
-	for flag, listed := range map[string]int{
-		"--team=pair": 1, "--team=other": 0, "--status=completed": 1, "--status=failed": 0, "--since=1h": 1, "--since=2999-01-01": 0,
-	} {
-		d.json(&doc, "list", flag)
-		require.Len(t, doc.Sessions, listed, flag)
-	}
 	require.Equal(t, 2, d.run("list", "--status", "done").code)
 	require.Equal(t, 2, d.run("list", "--cursor", "x").code)
 	away := *d
@@ -165,36 +156,6 @@ func testArtifacts(t *testing.T, d *desk) {
 	got = d.run("artifacts", "get", "s-1", "nowhere.txt", "--out", some)
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), "nowhere.txt")
-}
-
-func testDiff(t *testing.T, d *desk) {
-	require.Equal(t, `diff --git a/code.txt b/code.txt
-new file mode 100644
-index 0000000000000000000000000000000000000000..8d0bfd2b657984c663d3ea66f14c55b45be3c9b1
---- /dev/null
-+++ b/code.txt
-@@ -0,0 +1,2 @@
-+package code
-+# Design
-`, d.must(0, "artifacts", "diff", "s-1", "build"), "the first phase's document is no part of it")
-	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n",
-		d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
-	var doc struct {
-		Phase    string
-		From, To spec.Digest
-		Files    []struct {
-			Path, Change, Diff string
-			Added, Removed     int
-		}
-	}
-	d.json(&doc, "artifacts", "diff", "s-1", "build")
-	require.Len(t, doc.Files, 1)
-	require.Equal(t, 2, doc.Files[0].Added)
-	require.Contains(t, doc.Files[0].Diff, "+package code")
-	require.NotEqual(t, doc.From, doc.To)
-	got := d.run("artifacts", "diff", "s-1", "biuld")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `did you mean`)
 }
 
 func testLogs(t *testing.T, d *desk) {
@@ -287,15 +248,6 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	} {
 		require.Contains(t, got.stderr.String(), want)
 	}
-	var s session.Status
-	d.json(&s, "status", "s-2")
-	require.Equal(t, session.Failed, s.Status)
-	require.Len(t, s.Help, 1)
-	require.Len(t, s.Help[0].Attempts, 2)
-	require.Equal(t, session.Completed, s.Phases[0].Status)
-	require.Equal(t, session.Failed, s.Phases[1].Status)
-	require.Positive(t, s.Phases[1].Assignments[0].Seconds)
-	require.GreaterOrEqual(t, s.Phases[1].Seconds, s.Phases[1].Assignments[0].Seconds)
 	require.Equal(t, 1, d.run("watch", "s-2").code)
 	require.Contains(t, d.must(0, "logs", "s-2", "build/dev"), "the model is out")
 }
@@ -320,21 +272,6 @@ func TestWorkIsDoneOnWhatWasDoneAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "new", string(data), name)
 	}
-}
-
-func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"coder": "exit 7"})
-	ask := strings.Replace(oneTeam, "phases:", "retry: {attempts: 1, rounds: 1}\nhelp: {mode: ask}\nphases:", 1)
-	require.Equal(t, 3, d.run("run", d.file("team.yaml", ask), "Build.", "--session", "waiting", "--watch").code)
-	got := d.run("cancel", "waiting", "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(),
-		"it may have ended before it is looked at")
-	again := d.run("cancel", "waiting", "--watch")
-	require.Equal(t, 2, again.code)
-	require.Contains(t, again.stderr.String(), "session waiting has already ended: it is cancelled")
 }
 
 func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
@@ -376,11 +313,7 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Equal(t, session.Waiting, s.Phases[0].Assignments[0].Status)
 	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
 
-	d.withWorker(map[string]string{"coder": "echo 'step two' >&2; sleep 600"})
-	until(t, func() bool {
-		d.json(&s, "status", started.Session)
-		return s.Phases[0].Assignments[0].Progress == "step two"
-	}, "the work does not go on")
+	d.withWorker(map[string]string{"coder": "sleep 600"})
 	got := d.run("cancel", started.Session, "--watch")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Contains(t, got.stdout.String(), "cancelled")

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,27 +39,6 @@ func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
 	require.NotContains(t, costs, "s-3")
 	d.must(2, "usage", "s-1", "--label", "area=web")
 
-	listed := func(d *desk, pair string) (ids []string) {
-		var doc struct {
-			Sessions []struct {
-				Session string
-				Labels  map[string]string
-			}
-		}
-		d.json(&doc, "list", "--label", pair)
-		for _, l := range doc.Sessions {
-			require.Equal(d.t, want, l.Labels)
-			ids = append(ids, l.Session)
-		}
-		slices.Sort(ids)
-		return ids
-	}
-	until(t, func() bool { return len(listed(d, "area=web")) == 2 }, "two sessions with a label") // visibility lags a moment behind
-	require.Equal(t, []string{"s-1", "s-2"}, listed(d, "ticket=MD-1"))
-	require.Empty(t, listed(d, "area=api"))
-	away := *d
-	away.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
-	require.Equal(t, []string{"s-1", "s-2"}, listed(&away, "area=web"), "the store knows them, too")
 	require.Equal(t, 2, d.run("list", "--label", "area").code)
 	require.Equal(t, 2, d.run("run", "pair", "x", "--label", "-=x").code)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
@@ -58,6 +60,17 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"logs since the future", "logs s --since -1h", "--since: -1h0m0s is less than 0"},
 		{"drain for less than no time", "worker --agents TEAM --drain -1s", "--drain: -1s is less than 0"},
 		{"list too few", "list --limit 0", "less than 1"},
+		{"schema of nothing", "schema teem", `did you mean "team"?`},
+		{"resolve nothing", "resolve", "missing SESSION"},
+		{"resolve without an answer", "resolve s", "missing retry|skip|abort"},
+		{"resolve with another answer", "resolve s again", `unknown answer "again"; use retry, skip, supply PATH or abort`},
+		{"resolve an approval", "resolve s approve", "`maestro approve s PHASE`"},
+		{"supply nothing", "resolve s supply", "`maestro resolve s supply PATH`"},
+		{"retry a path", "resolve s retry build/dev", "retry takes no path"},
+		{"answer with a long note", "resolve s retry --note LONGNOTE", "--note: longer than 4.0 KiB"},
+		{"answer with bytes", "approve s --note BAD", "not valid UTF-8"},
+		{"reject without a note", "reject s design", "--note is missing; describe what is wrong"},
+		{"approve too much", "approve s design x", `unexpected argument "x"`},
 		{"usage by nothing", "usage --by colour", "use one or more of team, session, phase"},
 		{"usage by one twice", "usage --by day,day", "distinct fields"},
 		{"usage since nonsense", "usage --since yesterday", "like 7d, 12h or 1d12h"},
@@ -83,6 +96,7 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 			files := map[string]string{
 				"TEAM": d.file("team.yaml", oneTeam), "EMPTY": " ", "EMPTYFILE": d.file("empty.md", "\n \n"),
 				"LONG": d.file("long.md", strings.Repeat("long ", 60_000)), "BYTES": d.file("bytes.md", "\xff\xfe\x00"),
+				"LONGNOTE": strings.Repeat("x", session.MaxNote+1), "BAD": "\xff",
 			}
 			args := strings.Fields(c.args)
 			for i, arg := range args {

@@ -85,19 +85,6 @@ func TestLeavingATerminalLeavesTheSession(t *testing.T) {
 	require.Equal(t, session.Running, s.Status)
 }
 
-func TestATerminalIsToldWhatToTypeWhenAPersonIsNeeded(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the key is missing' >&2; exit 1"})
-	mute := func(cmd *exec.Cmd) { cmd.Stdin = nil } // who can type may answer
-	x := d.onTerminal(100, 60, mute, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
-	code, _ := x.ends()
-	require.Equal(t, 3, code)
-	require.Contains(t, x.sees(), "! needs help")
-	require.Contains(t, x.sees(), "✓ analyst")
-	require.Contains(t, x.sees(), "maestro resolve s retry") // of one request, or with --for of both: whichever waits first
-}
-
 // Where nobody can type, or the terminal cannot be drawn on, a session is followed
 // all the same.
 func TestTerminalsThatCannot(t *testing.T) {
@@ -136,41 +123,4 @@ func TestTerminalsThatCannot(t *testing.T) {
 	_, printed := colourless.ends()
 	require.NotRegexp(t, `\x1b\[[0-9;]*3[0-9][0-9;]*m`, printed)
 	require.Contains(t, colourless.sees(), "✓ completed")
-}
-
-// reviewedTeam has work that is sent back once.
-const reviewedTeam = `
-version: 1
-name: reviewed
-personas:
-  dev: {role: Developer, agent: coder, instructions: "Write code."}
-  critic: {role: Reviewer, agent: critic, instructions: "Review it."}
-phases:
-  - {name: build, personas: [dev], produces: [code.txt]}
-  - {name: review, personas: [critic], sends_back: {to: build, times: 1}}
-`
-
-func TestWatchingTellsThePassOfWorkThatWasSentBack(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{
-		"coder": "date +%N > code.txt",
-		"critic": `if [ ! -f ` + d.dir + `/sent ]; then touch ` + d.dir +
-			`/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"; exit; fi
-while [ ! -f ` + d.dir + `/go ]; do sleep 0.05; done; echo good > review.txt`,
-	})
-	teamFile := d.file("team.yaml", reviewedTeam)
-	d.must(0, "run", teamFile, "Make it so.", "--session", "s")
-	lines := d.begin("watch", "s")
-	drawn := d.onTerminal(80, 24, nil, "watch", "s")
-	lines.shows("build (pass 2): completed")
-	lines.shows("review (pass 2): started")
-	drawn.showsLine(`✓ build .*\n.*work was sent back\n.*✓ dev .*, pass 2`)
-	drawn.showsLine(`● review .*\n.*work was sent back\n.*● critic .*, pass 2`)
-	d.file("go", "")
-	require.Equal(t, 0, lines.wait())
-	require.Contains(t, lines.stdout.String(), "review/critic (pass 2): completed")
-	code, printed := drawn.ends()
-	require.Equal(t, 0, code, printed)
-	require.Regexp(t, `✓ review .*\n.*work was sent back\n.*✓ critic .*, pass 2`, drawn.sees(), "also once it is done")
 }

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -34,19 +33,10 @@ func TestAttemptsAreReadAndFollowed(t *testing.T) {
 				EndedAt: now,
 			},
 		}}})
-	var list control.AttemptList
-	h.call("GET", "/sessions/one/attempts", nil).read(t, &list)
-	require.Len(t, list.Attempts, 1)
 	const one = "/sessions/one/attempts/design/ann/1/1"
-	var detail control.AttemptDetail
-	h.call("GET", one, nil).read(t, &detail)
-	require.Equal(t, "red", detail.Message)
-	require.Equal(t, int64(36), detail.Size)
 	var part control.TranscriptRange
 	h.call("GET", one+"/transcript?from=-30&limit=100", nil).read(t, &part)
 	require.Equal(t, "<script>alert(1)</script>\n", part.Text)
-	require.Equal(t, http.StatusNotFound, h.call("GET", "/sessions/one/attempts/design/ann/2/1", nil).status)
-	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", one+"/transcript?limit=0", nil).status)
 	events := string(h.call("GET", "/sessions/one/attempts/events", nil).body)
 	require.Contains(t, events, "event: attempt\nid: ")
 	require.True(t, strings.HasSuffix(events, "\n\n"))

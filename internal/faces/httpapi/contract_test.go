@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // contract calls the operations of an OpenAPI document with inputs made from their schemas.
@@ -34,8 +36,16 @@ const calls = 25
 func TestInputsAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	h.session("one", "web", time.Now(), nil)
+	h.session("one", "web", time.Now(), func(e *session.Execution) {
+		e.Status.Status = session.HelpIsNeeded
+		e.Help = []session.Request{{
+			ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Category: "timeout", Message: "no end",
+			Actions: []session.Action{session.AnswerRetry, session.AnswerSkip}, Since: time.Now(),
+		}}
+	})
 	h.checkpoint("one", map[string]string{"a.txt": "one\n"})
+	h.unsettled("two", 1)
+	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
 	c := &contract{service: h, r: rand.New(rand.NewPCG(7, 15))}
 	h.call("GET", "/openapi.json", nil).read(t, &c.api)
 	c.schemas = compileSchemas(t, c.api)
@@ -78,12 +88,15 @@ func (c *contract) fitting(described map[string]any) request {
 	for _, p := range list(described["parameters"]) {
 		name, schema := p["name"].(string), p["schema"].(map[string]any)
 		value := text(c.value(schema, 0))
+		known := map[string]string{
+			"session": "one", "name": "web", "phase": "design", "persona": "ann", "checkpoint": "design", "path": "a.txt",
+		}[name]
+		if known != "" && (value == "" || c.r.IntN(2) == 0) {
+			value = known
+		}
 		switch {
 		case p["in"] == "path":
-			known := map[string]string{"session": "one", "name": "web", "phase": "design", "persona": "ann"}[name]
-			if in.path[name] = value; value == "" || known != "" && c.r.IntN(2) == 0 {
-				in.path[name] = known
-			}
+			in.path[name] = value
 			if in.path[name] == "" || in.path[name] == "." || in.path[name] == ".." {
 				in.path[name] = "x"
 			}

@@ -1,25 +1,25 @@
 package httpapi_test
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/temporalfake"
 )
 
 func TestHooksAreAddedByHTTP(t *testing.T) {
@@ -64,15 +64,12 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, h.call("DELETE", "/hooks/tickets", nil).status)
 }
 
-// signalled is a Temporal that takes signals.
-type signalled struct{ client.Client }
-
-func (signalled) SignalWorkflow(context.Context, string, string, string, any) error { return nil }
-
 func TestTheAnswerToAnEventOfAPullRequestNamesTheSession(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	h.base.Temporal = control.Connected(&temporalutil.Connection{Client: signalled{}, Namespace: "default"})
+	temporal := temporalfake.New()
+	temporal.Put("web-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, time.Now(), nil)
+	h.base.Temporal = control.Connected(temporal.Connection())
 	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
 	var made control.AddedHook
 	h.call("POST", "/hooks", map[string]any{"name": "gl", "team": "web", "kind": "gitlab", "users": []string{"maria"}}).read(t,

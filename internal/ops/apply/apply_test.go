@@ -9,26 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestConflictsAreInTheWay(t *testing.T) {
-	t.Parallel()
-	differs, blocked := Conflict{Path: "a", Reason: "differs"}, Conflict{Path: "b", Reason: "is a directory", Blocked: true}
-	for name, c := range map[string]struct {
-		conflicts []Conflict
-		force     bool
-		want      bool
-	}{
-		"none":                       {nil, false, false},
-		"one":                        {[]Conflict{differs}, false, true},
-		"one, forced":                {[]Conflict{differs}, true, false},
-		"one that stays, forced":     {[]Conflict{differs, blocked}, true, true},
-		"one that stays, not forced": {[]Conflict{blocked}, false, true},
-	} {
-		out := Outcome{Conflicts: c.conflicts}
-		require.Equal(t, c.want, out.refuse(c.force), name)
-		require.Equal(t, c.want, out.Refused, name)
-	}
-}
-
 func TestGitWorksWhereItIsToldTo(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -9,17 +8,14 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
 // Without Temporal, lists and statistics say what the store's documents say at that moment.
 func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 	t.Parallel()
-	s, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	b := &Base{Store: s, Namespace: "default", Now: time.Now}
-	ctx := access.With(t.Context(), access.Local("ann"))
+	k := newKit(t)
+	b, s, ctx := k.Base, k.Store, k.ctx
 	sessions, money := Sessions{Base: b}, Money{Base: b}
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	put := func(name, team string, state session.State) {

@@ -2,13 +2,11 @@ package control
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -16,10 +14,8 @@ import (
 // TestARaiseOfNoBudgetIsRefusedWithoutAWorker: nobody would hear that the worker has refused the signal.
 func TestARaiseOfNoBudgetIsRefusedWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	m := Money{&Base{Store: s, Namespace: "default"}}
-	statetest.Admit(t, s.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}),
+	m := Money{newKit(t).Base}
+	statetest.Admit(t, m.Store.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}),
 		statetest.Limit(session.BudgetOfPhase, "build", spec.Cap{USD: 5}))
 	for says, r := range map[string]workflows.Raise{
 		"":                                {Tokens: 5, Session: true},

@@ -125,20 +125,6 @@ func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 	require.NotContains(t, string(data), "reserved")
 }
 
-func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {
-	t.Parallel()
-	h := &activities.Heartbeat{Progress: "thinking", Attempt: 2, Spent: cost.Usage{InputTokens: 5}}
-	answer := execution(session.Running).Status
-	v := merge("s", facts{
-		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED,
-			h)),
-		queried: &answer,
-	})
-	a := v.Phases[0].Assignments[0]
-	require.Equal(t, 1, a.Attempts)
-	require.Equal(t, int64(5), a.Usage.Tokens())
-}
-
 func TestOnlyTheMemoIsLeft(t *testing.T) {
 	t.Parallel()
 	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)})
@@ -203,13 +189,6 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 	}
 }
 
-func TestTheStatusDocumentOutlivesTheHistory(t *testing.T) {
-	t.Parallel()
-	v := merge("s", facts{document: execution(session.Completed)})
-	require.Equal(t, session.Completed, v.Status.Status)
-	require.Len(t, v.Notes, 1)
-}
-
 func TestTheStatusDocumentMayKnowTheEndBeforeTemporal(t *testing.T) {
 	t.Parallel()
 	v := merge("s", facts{
@@ -239,23 +218,6 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 			document:    execution(session.Running),
 		})
 		require.Equal(t, want, v.Phases[0].Assignments[0].Progress)
-	}
-}
-
-// TestWaitWithoutAWorkerSaysWhatItIsFor: the provider's trouble, where there is one.
-func TestWaitWithoutAWorkerSaysWhatItIsFor(t *testing.T) {
-	t.Parallel()
-	away := session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
-	for want, recorded := range map[string]string{
-		"the next attempt starts at ":               "",
-		"for the provider, which has failed since ": away.String(),
-	} {
-		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, &activities.Heartbeat{})
-		p.NextAttemptScheduleTime = timestamppb.New(time.Unix(3000, 0))
-		document := execution(session.Running)
-		document.Phases[0].Assignments[0].Progress = recorded
-		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: document})
-		require.Contains(t, v.Phases[0].Assignments[0].Progress, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -219,14 +220,19 @@ func (t *Temporal) GetWorkflow(_ context.Context, id, _ string) client.WorkflowR
 	return run{id: id}
 }
 
-// ListWorkflow lists the sessions that run, or all.
+// ListWorkflow lists pages of the sessions that run, or of all, in the order of their puts.
 func (t *Temporal) ListWorkflow(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	answer := &workflowservice.ListWorkflowExecutionsResponse{}
 	onlyRunning := strings.Contains(in.GetQuery(), "ExecutionStatus = 'Running'")
-	for _, id := range t.ids {
+	from, _ := strconv.Atoi(string(in.GetNextPageToken()))
+	for i, id := range t.ids[from:] {
+		if i == int(in.GetPageSize()) && i > 0 {
+			answer.NextPageToken = []byte(strconv.Itoa(from + i))
+			break
+		}
 		if t.has[id] != nil && (t.running(id) == nil || !onlyRunning) {
 			answer.Executions = append(answer.Executions, t.has[id])
 		}
