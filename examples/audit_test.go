@@ -236,28 +236,6 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 		require.Contains(t, status, "the module does not build: lost/lost.go:3:8: no required module")
 		require.Contains(t, status, fmt.Sprintf("(and %d more, see audit/report.md)", len(r.Build.Problems)-1))
 	})
-	t.Run("asks for a newer Go", func(t *testing.T) {
-		t.Parallel()
-		r := s.audit(t, tree(t, map[string]string{"go.mod": "module example.com/new\n\ngo 1.999\n", "new.go": "package new\n"}),
-			"newer", 1)
-		require.Equal(t, "example.com/new", r.Inventory.Module)
-		require.Len(t, r.Build.Problems, 1)
-		require.Equal(t, "go.mod", r.Build.Problems[0].File)
-		require.Equal(t, 3, r.Build.Problems[0].Line)
-		require.Contains(t, r.page, "go.mod:3: requires go >= 1.999")
-		require.Equal(t, 1, r.Inventory.Packages, "what is there is counted all the same")
-		require.False(t, r.Packages[0].Builds)
-	})
-	t.Run("lacks what it requires", func(t *testing.T) {
-		t.Parallel()
-		r := s.audit(t, tree(t, map[string]string{
-			"go.mod": "module example.com/lacking\n\ngo 1.24\n\nrequire example.com/nowhere v1.0.0\n",
-			"a.go":   "package lacking\n\nimport \"example.com/nowhere\"\n\nvar A = nowhere.A\n",
-		}), "lacking", 1)
-		require.Contains(t, r.page, "a.go:3:8: missing go.sum entry for module providing package example.com/nowhere")
-		require.Equal(t, figures{Vars: 1}, r.API.All)
-		require.False(t, r.Packages[0].Builds)
-	})
 	t.Run("is no module", func(t *testing.T) {
 		t.Parallel()
 		dir := tree(t, map[string]string{"below/go.mod": "module example.com/below\n", "main.go": "package main\n"})

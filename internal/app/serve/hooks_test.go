@@ -6,9 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -22,10 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/app/serve"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 const webTeam = `
@@ -51,21 +46,13 @@ const wouldStart = "Temporal cannot be reached"
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	dir := t.TempDir()
-	s, err := store.Create(dir, store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	server, err := serve.Start(t.Context(), serve.Options{
-		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Version: "test", Now: time.Now,
-		Log:  slog.New(slog.DiscardHandler),
-		Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("none") },
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Stop(context.Background()) })
+	h := newHost(t)
+	s := h.store
 	base := &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 	ctx := access.With(t.Context(), access.Local("ann@desk"))
-	_, err = control.Teams{Base: base}.Register(ctx, control.Registration{Text: webTeam})
+	_, err := control.Teams{Base: base}.Register(ctx, control.Registration{Text: webTeam})
 	require.NoError(t, err)
-	return &site{t, server.URL(), dir, ctx, base}
+	return &site{t, h.url, s.Dir(), ctx, base}
 }
 
 func (s *site) add(in control.NewHook) control.AddedHook {
@@ -187,17 +174,10 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 	right := `{"issue": {"text": "Build it."}}`
 	require.Contains(t, call(right, nil).text, wouldStart)
 	for body, pointer := range map[string]string{
-		`{}`:                             "/issue/text",
-		`{"issue": "x"}`:                 "/issue/text",
-		`{"issue": {"text": 1}}`:         "/issue/text",
-		`{"issue": {"text": ""}}`:        "/issue/text",
-		`{"issue": {"text": "a\u0000"}}`: "/issue/text",
+		`{}`: "/issue/text",
 		`{"issue": {"text": "` + strings.Repeat("x", control.MaxRequirement+1) + `"}}`: "/issue/text",
-		`{"issue": {"text": "a", "text": "b"}}`:                                        "",
-		"{\"issue\": {\"text\": \"\xff\"}}":                                            "",
-		strings.Repeat("[", 1<<19):                                                     "",
-		"not JSON":                                                                     "",
-		"":                                                                             "",
+		strings.Repeat("[", 1<<19): "",
+		"not JSON":                 "",
 	} {
 		got := call(body, nil)
 		require.Equal(t, http.StatusUnprocessableEntity, got.status, "%.60s: %s", body, got.text)

@@ -3,7 +3,6 @@ package serve_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,14 +20,7 @@ func TestAServerIsKnownWhileItRuns(t *testing.T) {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	start := func(hosts ...string) *serve.Server {
-		server, err := serve.Start(t.Context(), serve.Options{
-			Store: s, Namespace: "default", Listen: "127.0.0.1:0", Hosts: hosts, User: "ann@desk", Host: "desk", Now: time.Now,
-			Log:  slog.New(slog.DiscardHandler),
-			Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("none") },
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { server.Stop(context.Background()) })
-		return server
+		return started(t, s, func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("none") }, hosts...)
 	}
 	served := func() string { return access.ServedAt(t.Context(), s.State) }
 	first, public := start(), start("maestro.localhost")
@@ -48,18 +40,13 @@ func TestAServerHasEndedWhenItIsStopped(t *testing.T) {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	var dials, ended atomic.Int32
-	server, err := serve.Start(t.Context(), serve.Options{
-		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now,
-		Log: slog.New(slog.DiscardHandler),
-		Dial: func(ctx context.Context) (*temporalutil.Connection, error) {
-			dials.Add(1)
-			<-ctx.Done()
-			time.Sleep(50 * time.Millisecond) // as what is under way takes a moment to end
-			ended.Add(1)
-			return nil, ctx.Err()
-		},
+	server := started(t, s, func(ctx context.Context) (*temporalutil.Connection, error) {
+		dials.Add(1)
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // as what is under way takes a moment to end
+		ended.Add(1)
+		return nil, ctx.Err()
 	})
-	require.NoError(t, err)
 	server.Stop(t.Context())
 	require.Equal(t, dials.Load(), ended.Load())
 	require.Positive(t, ended.Load())

@@ -29,6 +29,7 @@ import (
 // host is a server of a store that Temporal cannot be reached for.
 type host struct {
 	t      *testing.T
+	store  *store.Store
 	server *serve.Server
 	url    string
 	tokens *access.Tokens
@@ -39,15 +40,23 @@ func newHost(t *testing.T) *host {
 	t.Helper()
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
+	server := started(t, s, func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("nothing is there") })
+	audit := access.NewAudit(s.State, time.Now)
+	return &host{t, s, server, server.URL(), access.NewTokens(s.State, audit), audit}
+}
+
+// started is a server of a store that ends with the test.
+func started(t *testing.T, s *store.Store, dial func(context.Context) (*temporalutil.Connection, error),
+	hosts ...string,
+) *serve.Server {
+	t.Helper()
 	server, err := serve.Start(t.Context(), serve.Options{
-		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now,
-		Log:  slog.New(slog.DiscardHandler),
-		Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("nothing is there") },
+		Store: s, Namespace: "default", Listen: "127.0.0.1:0", Hosts: hosts, User: "ann@desk", Host: "desk", Version: "test",
+		Now: time.Now, Log: slog.New(slog.DiscardHandler), Dial: dial,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
-	audit := access.NewAudit(s.State, time.Now)
-	return &host{t, server, server.URL(), access.NewTokens(s.State, audit), audit}
+	return server
 }
 
 // token is one with a role, of a person of its own.

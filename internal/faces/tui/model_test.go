@@ -121,7 +121,6 @@ func TestLostConnectionKeepsThePicture(t *testing.T) {
 	require.NotContains(t, v.sees(), "lost the connection")
 }
 
-// A session that ends takes nothing away from a person who types.
 func TestTheEnd(t *testing.T) {
 	t.Parallel()
 	v := watch(t, &shelf{})
@@ -132,15 +131,4 @@ func TestTheEnd(t *testing.T) {
 	final := strings.Join(v.m.Final(), "\n")
 	require.Contains(t, final, "✗ developer")
 	require.NotContains(t, final, "maestro resume", "the closing words say that")
-
-	typing := watch(t, &shelf{})
-	help := situations()["help"].Session
-	help.Requests[0].Takes = []session.Action{session.AnswerRetry}
-	typing.gets(tui.Update{Session: help})
-	typing.types("r")
-	typing.gets(tui.Ended{})
-	require.False(t, typing.quit)
-	typing.types("esc")
-	require.True(t, typing.quit)
-	require.False(t, typing.m.Left())
 }

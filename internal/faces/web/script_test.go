@@ -3,7 +3,6 @@
 package web
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -89,28 +88,6 @@ func TestAPageChangesUnderAPersonsHands(t *testing.T) {
 	require.Contains(t, eval[string](s, `document.getElementById("tabs").textContent`), "2")
 }
 
-func TestAnAnswerIsGivenWithoutLeavingThePage(t *testing.T) {
-	t.Parallel()
-	p := newPlane(t)
-	p.temporal.Takes = func(string) error {
-		p.put(session.Status{Session: "web-7", Team: "web-service", Status: session.Running})
-		return nil
-	}
-	url, _ := liveDashboard(t, p)
-	s := newScreen(t)
-	s.visit(url + "/inbox")
-	mine := fmt.Sprintf(card, "needs approval")
-	eval[bool](s, mine+`.querySelector("button[value=reject]").click() ?? true`)
-	require.Empty(t, p.answers(), "a rejection needs a note")
-	eval[bool](s, `(() => { window.stays = true; const a = `+mine+`.querySelector("textarea"); a.value = "too slow"; `+mine+
-		`.querySelector("button[value=reject]").click(); return true; })()`)
-	s.until("the page says what was done",
-		`document.getElementById("toasts").textContent.includes("Session web-7 does the phase again")`)
-	eval[bool](s, fmt.Sprintf(card, "TestStore")+`.querySelector("button[value=retry]").click() ?? true`) // the second of two taps
-	require.True(t, eval[bool](s, `window.stays && location.pathname === "/inbox" && !document.body.textContent.includes("phase frontend needs approval")`))
-	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: "too slow", By: "alice"}}, p.answers())
-}
-
 // A comment on a line becomes a part of the note with which the work is rejected.
 func TestCommentsOnLinesAreTheNote(t *testing.T) {
 	t.Parallel()
@@ -130,17 +107,6 @@ func TestCommentsOnLinesAreTheNote(t *testing.T) {
 	eval[bool](s, `document.querySelector("button[value=reject]").click() ?? true`)
 	s.until("it is rejected", `document.getElementById("toasts").textContent.includes("does the phase again")`)
 	require.Equal(t, []session.Answer{{Request: "r-1", Action: session.AnswerReject, Note: note, By: "alice"}}, p.answers())
-}
-
-func TestTheSecondOfTwoAnswersIsAConflict(t *testing.T) {
-	t.Parallel()
-	p := newPlane(t)
-	p.temporal.Takes = func(string) error { return errors.New("request r-9 was answered: bob chose retry 3 s ago") }
-	url, _ := liveDashboard(t, p)
-	s := newScreen(t)
-	s.visit(url + "/inbox")
-	eval[bool](s, fmt.Sprintf(card, "TestStore")+`.querySelector("button[value=retry]").click() ?? true`)
-	s.until("the page says who was first", `document.getElementById("toasts").textContent.includes("bob chose retry 3 s ago")`)
 }
 
 // TestAnAnswerThatIsLostIsNoSecondRaise has a connection end after the server got a raise.

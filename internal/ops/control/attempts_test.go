@@ -16,38 +16,31 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
 
-// bench is a store with a session whose assignment build/dev is at work.
+// bench is a shelf with a session whose assignment build/dev is at work.
 type bench struct {
-	*testing.T
+	*shelf
 	control.Attempts
-	store *store.Store
-	key   session.Key
-	dev   spec.AssignmentID
-	ctx   context.Context
+	key session.Key
+	dev spec.AssignmentID
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(access.With(t.Context(), access.Local("ann")), time.Minute)
-	t.Cleanup(cancel)
+	s := newShelf(t)
 	return &bench{
-		T: t, store: s, key: session.Key{Namespace: "default", Session: "s"}, dev: spec.AssignmentID{Phase: "build", Persona: "dev"},
-		ctx:      ctx,
-		Attempts: control.Attempts{Base: &control.Base{Store: s, Namespace: "default", Now: time.Now}},
+		shelf: s, Attempts: control.Attempts{Base: s.Base}, key: session.Key{Namespace: "default", Session: "s"},
+		dev: spec.AssignmentID{Phase: "build", Persona: "dev"},
 	}
 }
 
 // is sets the session's state.
 func (s *bench) is(state session.State) {
-	s.Helper()
-	statetest.Put(s.T, s.store.State, s.key, func(e *session.Execution) {
+	s.t.Helper()
+	statetest.Put(s.t, s.shelf.Store.State, s.key, func(e *session.Execution) {
 		e.Team, e.Status.Status = "crew", state
 		e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{
 			{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: session.Running}},
@@ -57,13 +50,13 @@ func (s *bench) is(state session.State) {
 
 // fails ends an attempt with a transcript.
 func (s *bench) fails(attempt int, transcript string) {
-	s.Helper()
-	log, err := s.store.Content.PutBlob(s.ctx, []byte(transcript))
-	require.NoError(s.T, err)
+	s.t.Helper()
+	log, err := s.shelf.Store.Content.PutBlob(s.ctx, []byte(transcript))
+	require.NoError(s.t, err)
 	of := state.Assignment{Key: s.key, AssignmentID: s.dev}
 	round := session.RoundRecord{Round: 1}
-	r, err := s.store.State.Record(s.ctx, of)
-	require.NoError(s.T, err)
+	r, err := s.shelf.Store.State.Record(s.ctx, of)
+	require.NoError(s.t, err)
 	if len(r.Rounds) > 0 {
 		round = r.Rounds[0]
 	}
@@ -72,28 +65,28 @@ func (s *bench) fails(attempt int, transcript string) {
 		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log,
 		StartedAt: now, EndedAt: now,
 	})
-	statetest.PutRounds(s.T, s.store.State, of, round)
+	statetest.PutRounds(s.t, s.shelf.Store.State, of, round)
 }
 
 // prints appends to the live log.
 func (s *bench) prints(text string) {
-	s.Helper()
-	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.store.Dir())}).Make(s.key, s.dev)
-	require.NoError(s.T, err)
+	s.t.Helper()
+	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.shelf.Store.Dir())}).Make(s.key, s.dev)
+	require.NoError(s.t, err)
 	f, err := os.OpenFile(dirs.LiveLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(s.T, err)
+	require.NoError(s.t, err)
 	_, err = f.WriteString(text)
-	require.NoError(s.T, err)
-	require.NoError(s.T, f.Close())
+	require.NoError(s.t, err)
+	require.NoError(s.t, f.Close())
 	now := time.Now() // the clock of files is some milliseconds late
-	require.NoError(s.T, os.Chtimes(dirs.LiveLog, now, now))
+	require.NoError(s.t, os.Chtimes(dirs.LiveLog, now, now))
 }
 
 // following follows from a position, and calls take with each event until that is enough.
 func (s *bench) following(from string, enough func(control.Event) bool) (last string, texts []string) {
-	s.Helper()
+	s.t.Helper()
 	for e, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: from}) {
-		require.NoError(s.T, err)
+		require.NoError(s.t, err)
 		last, texts = e.ID, append(texts, string(e.Kind)+" "+e.Text+string(e.Status))
 		if enough(e) {
 			return last, texts
@@ -145,7 +138,7 @@ func TestAWaitingAttemptIsShown(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	s.is(session.HelpIsNeeded)
-	statetest.Put(t, s.store.State, s.key, func(e *session.Execution) {
+	statetest.Put(t, s.shelf.Store.State, s.key, func(e *session.Execution) {
 		e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
 	})
 	s.prints("one\n")
