@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,9 +44,7 @@ func TestAResultBecomesACommit(t *testing.T) {
 		"session's start\n")
 	require.Equal(t, before, tree(t, repo))
 
-	got = d.run("apply", "s", "--branch", "team/s", "--dry-run")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "would commit 7 files on "+first[:10])
+	d.ends(0, "would commit 7 files on "+first[:10], "apply", "s", "--branch", "team/s", "--dry-run")
 	require.NotContains(t, runGit(t, repo, "", "branch", "--list"), "team/s")
 
 	got = d.run("apply", "s", "--branch", "team/s")
@@ -106,19 +103,15 @@ func testBranchNames(t *testing.T, d *desk, repo string) {
 		"main": "branch main is checked out", "team/s": "branch team/s is checked out",
 		"a..b": "--branch: a..b is not a valid branch name", "-x": "is not a valid branch name",
 	} {
-		got := d.run("apply", "s", "--force", "--branch="+name)
-		require.Equal(t, 2, got.code, name)
-		require.Contains(t, got.stderr.String(), want)
+		d.ends(2, want, "apply", "s", "--force", "--branch="+name)
 	}
 	runGit(t, repo, "", "branch", "taken")
-	got := d.run("apply", "s", "--branch", "taken")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "branch taken already exists; choose another, or replace it with --force")
+	d.ends(2, "branch taken already exists; choose another, or replace it with --force", "apply", "s", "--branch", "taken")
 	d.must(0, "apply", "s", "--branch", "taken", "--force")
 	require.Equal(t, runGit(t, repo, "", "rev-parse", "team/s^{tree}"), runGit(t, repo, "", "rev-parse", "taken^{tree}"))
 	runGit(t, repo, "", "config", "user.name", "Ann")
 	runGit(t, repo, "", "config", "user.email", "ann@example.com")
-	got = d.run("apply", "s", "docs", "--branch", "part")
+	got := d.run("apply", "s", "docs", "--branch", "part")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.NotContains(t, got.stderr.String(), "Maestro")
 	require.Equal(t, "Ann\n\napp/docs/design.md\n", runGit(t, repo, "", "show", "--format=%an", "--name-only", "part"))
@@ -127,9 +120,7 @@ func testBranchNames(t *testing.T, d *desk, repo string) {
 // testMovedOn applies to a repository whose checked out commit is another by now.
 func testMovedOn(t *testing.T, d *desk, repo, first string) {
 	runGit(t, repo, "", "commit", "--quiet", "-a", "-m", "second")
-	got := d.run("apply", "s", "--branch", "late")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "HEAD has changed since the session was started, from "+first[:10])
+	d.ends(0, "HEAD has changed since the session was started, from "+first[:10], "apply", "s", "--branch", "late")
 	require.Equal(t, first, strings.TrimSpace(runGit(t, repo, "", "rev-parse", "late^")))
 
 	// Another repository does not know the commit.
@@ -139,13 +130,9 @@ func testMovedOn(t *testing.T, d *desk, repo, first string) {
 	runGit(t, other, "", "init", "--quiet", "--initial-branch=main")
 	runGit(t, other, "", "add", ".")
 	runGit(t, other, "", "commit", "--quiet", "-m", "other")
-	got = d.run("apply", "s", "--branch", "b", "--dir", other, "-o", "json")
-	require.Equal(t, 1, got.code)
-	var doc applied
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
-	require.Len(t, doc.Conflicts, 1, "what is gone there and in the result alike is none: %+v", doc.Conflicts)
-	require.Equal(t, "README.md", doc.Conflicts[0].Path)
-	got = d.run("apply", "s", "--branch", "b", "--dir", other)
+	// what is gone there and in the result alike is no conflict
+	d.printsAt(1, `{"conflicts": [{"path": "README.md"}]}`, "apply", "s", "--branch", "b", "--dir", other)
+	got := d.run("apply", "s", "--branch", "b", "--dir", other)
 	require.Contains(t, got.stderr.String(), ": 1 file is not as it was when session s started")
 	require.Contains(t, got.stderr.String(), "README.md: differs in ")
 	d.must(0, "apply", "s", "--branch", "b", "--dir", other, "--force")
@@ -155,16 +142,12 @@ func testMovedOn(t *testing.T, d *desk, repo, first string) {
 		"no commit was created on ")
 	runGit(t, other, "", "update-index", "--add", "--cacheinfo", "160000,"+first+",docs")
 	runGit(t, other, "", "commit", "--quiet", "-m", "with a submodule")
-	got = d.run("apply", "s", "--branch", "b3", "--dir", other, "--force")
-	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "docs: is a submodule")
+	got = d.ends(1, "docs: is a submodule", "apply", "s", "--branch", "b3", "--dir", other, "--force")
 	require.NotContains(t, got.stderr.String(), "--force")
 
 	empty := filepath.Join(d.dir, "unborn")
 	require.NoError(t, os.Mkdir(empty, 0o700))
 	runGit(t, empty, "", "init", "--quiet", "--initial-branch=main")
-	got = d.run("apply", "s", "--branch", "b", "--dir", empty, "--force")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "without a parent")
+	d.ends(0, "without a parent", "apply", "s", "--branch", "b", "--dir", empty, "--force")
 	require.Equal(t, "b\n", runGit(t, empty, "", "for-each-ref", "--format=%(refname:short)"))
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,24 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 )
-
-// applied is the document of `apply -o json`.
-type applied struct {
-	Session, Status, Phase, Dir, Patch string
-	DryRun                             bool `json:"dry_run"`
-	Files                              []struct {
-		Path, Change string
-		Already      bool
-	}
-	Conflicts []struct {
-		Path, Reason string
-		Blocked      bool
-	}
-	Branch  struct{ Name, Commit, Parent string }
-	Whole   bool
-	Missing []string
-	Reason  string
-}
 
 func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	t.Parallel()
@@ -59,25 +40,14 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	}
 	require.NotContains(t, got.stderr.String(), "--branch", "the directory is not in a git repository")
 	require.Equal(t, mine, tree(t, ws))
-	var doc applied
-	got = d.run("apply", "s", "-o", "json")
-	require.Equal(t, 1, got.code)
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
-	require.Len(t, doc.Conflicts, 2)
-	require.Equal(t, "README.md", doc.Conflicts[0].Path)
+	d.printsAt(1, `{"conflicts": [{"path": "README.md"}, {"path": "tool.sh"}]}`, "apply", "s")
 
 	require.Equal(t, "added    docs/design.md\n", d.must(0, "apply", "s", "docs"), "a part that is in no conflict")
-	d.json(&doc, "apply", "s", "--force")
-	require.Equal(t, "completed", doc.Status)
-	require.True(t, doc.Whole)
-	require.Equal(t, ws, doc.Dir)
-	require.Equal(t, 1, strings.Count(got.stdout.String(), `"docs/design.md"`))
+	d.prints(`{"status": "completed", "whole": true, "dir": "`+ws+`"}`, "apply", "s", "--force")
 	want := maps.Clone(result)
 	want["other.txt"] = "mine\n"
 	require.Equal(t, want, tree(t, ws))
-	got = d.run("apply", "s")
-	require.Equal(t, 0, got.code)
-	require.Contains(t, got.stderr.String(), "applied 0 files of s after make to "+ws+"; 7 files were already up to date")
+	d.ends(0, "applied 0 files of s after make to "+ws+"; 7 files were already up to date", "apply", "s")
 
 	t.Run("elsewhere", func(t *testing.T) { testApplyElsewhere(t, d) })
 	t.Run("misuse", func(t *testing.T) {
@@ -90,9 +60,7 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 			`session "nobody" not found`:                 {"nobody"},
 			"missing SESSION; usage: maestro apply ":     {},
 		} {
-			got := d.run(append([]string{"apply"}, args...)...)
-			require.Equal(t, 2, got.code, "%v: %s", args, got.stderr.String())
-			require.Contains(t, got.stderr.String(), want)
+			d.ends(2, want, append([]string{"apply"}, args...)...)
 		}
 	})
 }
@@ -115,16 +83,11 @@ func testApplyElsewhere(t *testing.T, d *desk) {
 	onScreen.terminal = true
 	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo \\x1b]0;done\x1b[0m\n",
 		"only colours reach a terminal")
-	var doc applied
-	d.json(&doc, "apply", "s", "--patch", "data.bin")
-	require.Len(t, doc.Files, 1)
-	require.Contains(t, doc.Patch, "GIT binary patch\n")
+	require.Contains(t, d.must(0, "apply", "s", "--patch", "data.bin"), "GIT binary patch\n")
 
 	away := *d // the store came from another machine
 	away.host = "another"
-	got := away.run("apply", "s")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "on host desk, not on this machine; give a directory with --dir")
+	away.ends(2, "on host desk, not on this machine; give a directory with --dir", "apply", "s")
 }
 
 // reviewedTeam has work that is sent back once.
@@ -163,22 +126,12 @@ func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
 	why := "session s is cancelled and its result is incomplete: 1 of 3 phases (plan) is in its newest checkpoint; build and " +
 		"review were sent back and not redone"
 	for _, flags := range [][]string{{}, {"--patch"}, {"--branch", "x"}} {
-		got := d.run(append([]string{"apply", "s"}, flags...)...)
-		require.Equal(t, 1, got.code)
-		require.Contains(t, got.stderr.String(), why+"; run `maestro resume s` or `maestro apply s --partial`")
+		got := d.ends(1, why+"; run `maestro resume s` or `maestro apply s --partial`", append([]string{"apply", "s"}, flags...)...)
 		require.Empty(t, got.stdout.String())
 	}
 	require.Empty(t, tree(t, here))
-	var doc applied
-	got := d.run("apply", "s", "-o", "json")
-	require.Equal(t, 1, got.code)
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
-	require.False(t, doc.Whole)
-	require.Equal(t, []string{"build", "review"}, doc.Missing)
-	require.Equal(t, why, doc.Reason)
-	got = d.run("apply", "s", "--partial")
-	require.Equal(t, 0, got.code)
-	require.Contains(t, got.stderr.String(), why)
+	d.printsAt(1, `{"whole": false, "missing": ["build", "review"], "reason": "`+why+`"}`, "apply", "s")
+	got := d.ends(0, why, "apply", "s", "--partial")
 	require.Contains(t, got.stderr.String(), "applied 1 file of s (partial: 1 of 3 phases (plan)) to "+here)
 	require.Equal(t, map[string]string{"plan.txt": "plan\n"}, tree(t, here))
 }

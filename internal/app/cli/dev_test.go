@@ -117,9 +117,7 @@ func TestDevRefusesAPortInUseBeforeAnythingStarts(t *testing.T) {
 		{"dev", "--port", "0", "--ui-port", port},
 	} {
 		d := newDesk(t).withProgram()
-		got := d.run(args...)
-		require.Equal(t, 1, got.code)
-		require.Contains(t, got.stderr.String(), "port "+port+" is in use by another process")
+		d.ends(1, "port "+port+" is in use by another process", args...)
 		require.NoFileExists(t, filepath.Join(d.state, "temporal", "temporal.db"))
 	}
 }
@@ -127,38 +125,30 @@ func TestDevRefusesAPortInUseBeforeAnythingStarts(t *testing.T) {
 func TestDevSaysWhatIsMissingBesideIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	got := d.run("dev")
-	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "maestro-server is not in the directory of this program")
+	d.ends(1, "maestro-server is not in the directory of this program", "dev")
 	require.NoDirExists(t, d.state)
 }
 
-func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
+// The README shows a demo that ends by itself.
+func TestDemoStaysUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withProgram()
 	_, err := store.Create(d.state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	proctest.ShareGoCache(t, d.state)
-	out := d.must(0, "demo")
-	for _, want := range []string{
-		"requirements: started", "attempt 1 failed: test_failure", "session shortener-", ": completed",
-		"decisions: code_length=7, storage=memory", "69,460 tokens, 0.3027 USD",
-		"artifacts    ", "checkpoints  ", "maestro logs shortener-",
-	} {
-		require.Contains(t, out, want)
-	}
-	exported := regexp.MustCompile(`artifacts    \d+ files in (\S+)`).FindStringSubmatch(out)
-	require.Len(t, exported, 2, out)
-	require.FileExists(t, filepath.Join(exported[1], "go.mod"))
-	require.Zero(t, serverOf(t, d.state))
-
-	demo := d.begin("demo", "--keep") // in the same place
+	demo := d.begin("demo", "--keep")
 	demo.says("Running until Ctrl-C.")
 	link := regexp.MustCompile(`Web UI       http://(127\.0\.0\.1:\d+)/namespaces/default/workflows/shortener-`).FindStringSubmatch(demo.stdout.String())
 	require.Len(t, link, 2, demo.stdout.String())
 	conn, err := net.Dial("tcp", link[1])
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
+	for _, want := range []string{"decisions: code_length=7, storage=memory", "checkpoints  ", "maestro logs shortener-"} {
+		require.Contains(t, demo.stdout.String(), want)
+	}
+	exported := regexp.MustCompile(`artifacts    \d+ files in (\S+)`).FindStringSubmatch(demo.stdout.String())
+	require.Len(t, exported, 2, demo.stdout.String())
+	require.FileExists(t, filepath.Join(exported[1], "go.mod"))
 	demo.interrupt()
 	require.Equal(t, 0, demo.wait(), demo.stderr.String())
 	require.Zero(t, serverOf(t, d.state))

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -14,10 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
@@ -203,31 +199,12 @@ func TestDoctorOnAServer(t *testing.T) {
 		"it uses another copy of the store")
 }
 
-// flagsOf reads a command of Temporal's own tool: what it does, and its flags.
-func flagsOf(command string) (does string, flags map[string][]string) {
-	flags = map[string][]string{}
-	words := strings.Fields(command)
-	for i, w := range words {
-		if name, ok := strings.CutPrefix(w, "--"); ok && name != "yes" {
-			flags[name] = append(flags[name], words[i+1])
-		}
-	}
-	does, _, _ = strings.Cut(command, " --")
-	return does, flags
-}
-
-// TestDoctorsRemediesForTemporal does what the commands say by the server's API.
+// TestDoctorsRemediesForTemporal are commands of Temporal's own tool.
 func TestDoctorsRemediesForTemporal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	address := temporaltest.Start(t, "--search-attribute", "MaestroTeam=Int")
 	d.set("TEMPORAL_ADDRESS", address)
-	c, err := client.Dial(client.Options{HostPort: address})
-	require.NoError(t, err)
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-
 	var missing, wrong finding
 	for _, f := range d.findings() {
 		switch {
@@ -239,32 +216,14 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 		}
 	}
 	require.Contains(t, wrong.Message, "MaestroTeam is of the wrong type")
-	remove, add, _ := strings.Cut(wrong.Command, " && ")
-	does, flags := flagsOf(remove)
-	require.Equal(t, "temporal operator search-attribute remove", does)
-	_, err = c.OperatorService().RemoveSearchAttributes(ctx,
-		&operatorservice.RemoveSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: flags["name"]})
-	require.NoError(t, err)
-	for _, command := range []string{add, missing.Command} {
-		does, flags := flagsOf(command)
-		require.Equal(t, "temporal operator search-attribute create", does)
-		require.Equal(t, []string{address}, flags["address"])
-		types := map[string]enumspb.IndexedValueType{}
-		for i, name := range flags["name"] {
-			types[name], err = enumspb.IndexedValueTypeFromString(flags["type"][i])
-			require.NoError(t, err)
-		}
-		_, err = c.OperatorService().AddSearchAttributes(ctx,
-			&operatorservice.AddSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: types})
-		require.NoError(t, err)
-	}
-	until(t, func() bool {
-		return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"all registered"`)
-	}, "the attributes did not come")
+	const attribute, rest = "^temporal operator search-attribute ", "--namespace default --address "
+	require.Regexp(t, attribute+`remove --yes `+rest+address+` --name MaestroTeam && `+attribute[1:]+`create `+rest+address+
+		` --name MaestroTeam --type Keyword$`, wrong.Command)
+	require.Regexp(t, attribute+`create `+rest+address+`.* --name MaestroPhase --type KeywordList`, missing.Command)
 
 	absent := d.findings("--namespace", "short").of(t, "namespace", "bad")
 	require.Equal(t, "temporal operator namespace create --address "+address+" --namespace short --retention 7d", absent.Command)
-	_, err = c.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
+	_, err := d.temporal().WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: "short", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
 	})
 	require.NoError(t, err)

@@ -171,11 +171,63 @@ func (d *desk) must(code int, args ...string) string {
 	return c.stdout.String()
 }
 
+// ends runs a command line that has to end with a code, and to say something on standard error.
+func (d *desk) ends(code int, says string, args ...string) *command {
+	d.t.Helper()
+	c := d.run(args...)
+	where := "maestro " + strings.Join(args, " ") + "\nstdout:\n" + c.stdout.String()
+	require.Equal(d.t, code, c.code, "%s\nstderr:\n%s", where, &c.stderr)
+	require.Contains(d.t, c.stderr.String(), says, where)
+	return c
+}
+
 // json runs a command line with -o json and decodes the document.
 func (d *desk) json(document any, args ...string) {
 	d.t.Helper()
 	out := d.must(0, append(args, "-o", "json")...)
 	require.NoError(d.t, json.Unmarshal([]byte(out), document), out)
+}
+
+// prints runs a command line with -o json, and holds a part of its document against one that is written as JSON: objects may have
+// more members, arrays not more elements.
+func (d *desk) prints(part string, args ...string) {
+	d.t.Helper()
+	d.printsAt(0, part, args...)
+}
+
+// printsAt is the same for a command that has to end with a code.
+func (d *desk) printsAt(code int, part string, args ...string) {
+	d.t.Helper()
+	out := d.must(code, append(args, "-o", "json")...)
+	require.True(d.t, has(d.t, out, part), "maestro %s\n%s\nlacks\n%s", strings.Join(args, " "), out, part)
+}
+
+// has reports whether a document has a part.
+func has(t *testing.T, document, part string) bool {
+	t.Helper()
+	var got, want any
+	require.NoError(t, json.Unmarshal([]byte(document), &got), document)
+	require.NoError(t, json.Unmarshal([]byte(part), &want), part)
+	return within(want, got)
+}
+
+func within(want, got any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		fields, ok := got.(map[string]any)
+		for name, value := range want {
+			ok = ok && within(value, fields[name])
+		}
+		return ok
+	case []any:
+		elements, ok := got.([]any)
+		ok = ok && len(elements) == len(want)
+		for i := 0; ok && i < len(want); i++ {
+			ok = within(want[i], elements[i])
+		}
+		return ok
+	}
+	return want == got
 }
 
 // until waits for a condition.

@@ -81,9 +81,7 @@ func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {
 		`"MD" is not a ticket key; write it like MD-123`:                    {"--from-jira", "MD", "--agents", agents},
 		"ticket " + empty + ": the requirement is empty; describe what the": {"--from-jira", empty, "--agents", agents},
 	} {
-		got := d.run(append([]string{"run", teamFile}, args...)...)
-		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())
-		require.Contains(t, got.stderr.String(), want)
+		d.ends(2, want, append([]string{"run", teamFile}, args...)...)
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
 )
 
 // fakeClaude is an agent program that plans, makes and reviews a change, which passes its check at the second attempt. It stands
@@ -55,9 +53,8 @@ func inUnprepared(t *testing.T) *desk {
 func TestARequirementIsEnoughInARepository(t *testing.T) {
 	t.Parallel()
 	d := inUnprepared(t)
-	c := d.run("run", "Shout hello", "--session", "s")
-	require.Zero(t, c.code, c.stderr.String())
-	require.Contains(t, c.stderr.String(), "agent       Claude Code, with the key in ANTHROPIC_API_KEY\nchecks      make test\n")
+	c := d.ends(0, "agent       Claude Code, with the key in ANTHROPIC_API_KEY\nchecks      make test\n", "run", "Shout hello",
+		"--session", "s")
 	require.Contains(t, c.stdout.String(), "implementation/developer: attempt 1 failed: test_failure: check make-test failed")
 	require.Contains(t, c.stdout.String(), "session s: completed")
 	require.Contains(t, c.stderr.String(), "changes     1 file, +1 -0 lines\n            added    shout.txt\n"+
@@ -77,8 +74,8 @@ func TestARequirementIsEnoughInARepository(t *testing.T) {
 	require.Contains(t, c.stdout.String(), "session own of team shop: running")
 }
 
-// TestAnIssueOrATicketIsEnoughInARepository reads the requirement before anything is started.
-func TestAnIssueOrATicketIsEnoughInARepository(t *testing.T) {
+// TestAnIssueIsEnoughInARepository reads the requirement before anything is started.
+func TestAnIssueIsEnoughInARepository(t *testing.T) {
 	t.Parallel()
 	d := inUnprepared(t)
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,16 +90,12 @@ func TestAnIssueOrATicketIsEnoughInARepository(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	address := site.URL + "/shop/web/issues/12"
-	c := d.run("run", address)
-	require.Equal(t, 2, c.code)
-	require.Contains(t, c.stderr.String(), "issue "+address+
-		": it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and GH_HOST to ")
+	d.ends(2, "issue "+address+": it does not exist, or may not be seen without a token (404); set GITHUB_TOKEN or GH_TOKEN, and "+
+		"GH_HOST to ", "run", address)
 	require.NoDirExists(t, d.state, "nothing was started")
 	d.set("GH_TOKEN", "t")
 	d.set("GH_HOST", strings.TrimPrefix(site.URL, "http://"))
-	c = d.run("run", address, "--session", "issue")
-	require.Zero(t, c.code, c.stderr.String())
-	require.Contains(t, c.stderr.String(), `taken: "Shout hello", with 1 comment, of `+address+"\n")
+	d.ends(0, `taken: "Shout hello", with 1 comment, of `+address+"\n", "run", address, "--session", "issue")
 	var shown struct{ Requirement string }
 	d.json(&shown, "checkpoints", "show", "issue")
 	require.Equal(t, "# Shout hello\n\nIt whispers.\n\nThis is issue "+address+
@@ -110,22 +103,6 @@ func TestAnIssueOrATicketIsEnoughInARepository(t *testing.T) {
 		"Comment by ben, 2026-11-02:\n\n> In capitals.\n", shown.Requirement)
 
 	require.Contains(t, d.run("run", "MD-1").stderr.String(), "no worker file, which has the Jira settings; give it with --agents")
-	d.must(0, "init")
-	jira, agents := d.withJira(jiratest.Options{})
-	key := jira.Add("MD", map[string]any{"summary": "Shout hello"})
-	own := filepath.Join(d.cwd, ".maestro/agents.yaml")
-	require.Contains(t, d.run("run", key).stderr.String(), own+" has no `jira`; add it")
-	more, err := os.ReadFile(agents)
-	require.NoError(t, err)
-	_, settings, _ := strings.Cut(string(more), "\njira:")
-	f, err := os.OpenFile(own, os.O_APPEND|os.O_WRONLY, 0)
-	require.NoError(t, err)
-	_, err = f.WriteString("jira:" + settings)
-	require.NoError(t, errors.Join(err, f.Close()))
-	c = d.run("run", key, "--session", "ticket")
-	require.Zero(t, c.code, c.stderr.String())
-	d.json(&shown, "checkpoints", "show", "ticket")
-	require.Equal(t, "Shout hello", shown.Requirement)
 }
 
 // TestARunOnATerminalLeavesMaestroInTheBackground starts two sessions on one server and worker.
@@ -137,9 +114,7 @@ func TestARunOnATerminalLeavesMaestroInTheBackground(t *testing.T) {
 	require.NoError(t, err)
 	d.host = host
 	t.Cleanup(func() { d.run("dev", "stop") })
-	first := d.run("run", "Shout hello", "--plain", "--session", "a")
-	require.Zero(t, first.code, first.stderr.String())
-	require.Contains(t, first.stderr.String(), "starting Maestro in the background")
+	d.ends(0, "starting Maestro in the background", "run", "Shout hello", "--plain", "--session", "a")
 	var doc struct {
 		Runs bool
 		PID  int
@@ -188,24 +163,18 @@ func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
 	require.NoError(t, err)
 	changed := strings.Replace(string(written), "preset: claude,", "preset: claude, argv: ["+program+"],", 1)
 	require.NoError(t, os.WriteFile(own, []byte(changed), 0o600))
-	second := d.run("run", "Shout hello", "--plain", "--session", "c")
-	require.Zero(t, second.code, second.stderr.String())
-	require.Contains(t, second.stderr.String(), "with the agents of "+own)
+	second := d.ends(0, "with the agents of "+own, "run", "Shout hello", "--plain", "--session", "c")
 	require.Contains(t, second.stderr.String(), "developer   It shouts in the shop.", "the running Maestro has read the change")
 
 	d.cwd = till
-	refused := d.run("run", "Shout hello", "--plain", "--session", "d")
-	require.Equal(t, 2, refused.code, refused.stderr.String())
-	require.Contains(t, refused.stderr.String(), "agents.yaml of: agent claude\n  It reads "+own+". One of these is enough:")
-	other := d.run("run", "Shout hello", "--foreground", "--plain", "--session", "d", "--state-dir", filepath.Join(d.dir, "another"))
-	require.Zero(t, other.code, other.stderr.String())
-	require.Contains(t, other.stderr.String(), "developer   It shouts.")
+	d.ends(2, "agents.yaml of: agent claude\n  It reads "+own+". One of these is enough:", "run", "Shout hello", "--plain",
+		"--session", "d")
+	d.ends(0, "developer   It shouts.", "run", "Shout hello", "--foreground", "--plain", "--session", "d", "--state-dir",
+		filepath.Join(d.dir, "another"))
 
 	d.cwd = shop
 	require.NoError(t, os.WriteFile(own, []byte(changed+"agent: {}\n"), 0o600))
-	broken := d.run("run", "Shout hello", "--plain", "--session", "e")
-	require.Equal(t, 2, broken.code)
-	require.Contains(t, broken.stderr.String(), own+":")
+	d.ends(2, own+":", "run", "Shout hello", "--plain", "--session", "e")
 }
 
 func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {
@@ -213,9 +182,7 @@ func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {
 	d := inUnprepared(t)
 	d.set("ANTHROPIC_API_KEY", "")
 	d.set("PATH", filepath.Join(d.dir, "programs"))
-	c := d.run("run", "Shout hello")
-	require.Equal(t, 2, c.code)
-	require.Contains(t, c.stderr.String(), "Claude Code is installed: set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN")
+	d.ends(2, "Claude Code is installed: set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN", "run", "Shout hello")
 	workflow := d.file("WORKFLOW.md", "---\ntracker: {kind: linear}\nagent: {max_turns: 20}\ncodex: {command: codex "+
 		"app-server}\n---\nYou work on {{ issue.title }}.\n")
 	require.Contains(t, d.run("run", workflow).stderr.String(), workflow+

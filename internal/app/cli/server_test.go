@@ -172,9 +172,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	again := far.run("approve", "waits", "think", "--request", answered.Answer.Request)
 	require.Equal(t, 1, again.code)
 	require.Regexp(t, "no open request|no request is open", again.stderr.String())
-	refused := far.run("approve", "waits", "--by", "ann")
-	require.Equal(t, 2, refused.code)
-	require.Contains(t, refused.stderr.String(), "it records who the token is of")
+	far.ends(2, "it records who the token is of", "approve", "waits", "--by", "ann")
 	require.Contains(t, d.must(0, "audit"), "request.approve")
 }
 
@@ -203,9 +201,8 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	says(viewer, 4, "cannot be reached", "list", "--server", "http://127.0.0.1:1")
 	says(viewer, 4, "cannot be reached", "watch", "s", "--server", "http://127.0.0.1:1")
 	says(viewer, 4, "cannot be reached", "run", "pair", "Make it so.", "--server", "http://127.0.0.1:1")
-	near := viewer.run("list", "--state-dir", d.state, "--address", "127.0.0.1:1")
-	require.Equal(t, 0, near.code, near.stderr.String())
-	require.Contains(t, near.stderr.String(), "showing what the store in ", "a flag counts more than the environment")
+	// a flag counts more than the environment
+	viewer.ends(0, "showing what the store in ", "list", "--state-dir", d.state, "--address", "127.0.0.1:1")
 
 	viewer.set("MAESTRO_TOKEN", "wrong")
 	says(viewer, 2, "does not accept the token", "list")
@@ -266,21 +263,15 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	}
 	require.Contains(t, far.run("resume", "one", "--edit", "think="+site).stderr.String(), "--edit needs Temporal and the store")
 	server.until("one", session.AwaitingApproval) // paused after build
-	resumed := far.run("resume", "one", "--watch")
-	require.Equal(t, 0, resumed.code, resumed.stderr.String())
-	require.Contains(t, resumed.stderr.String(), "session one continues after phase build")
-	again := far.run("resume", "one", "--force", "build", "--team", "pair", "--watch")
-	require.Equal(t, 0, again.code, again.stderr.String())
-	require.Contains(t, again.stderr.String(), "restores  think/analyst")
+	far.ends(0, "session one continues after phase build", "resume", "one", "--watch")
+	far.ends(0, "restores  think/analyst", "resume", "one", "--force", "build", "--team", "pair", "--watch")
 	forked := far.run("fork", "one", "--from", "build", "--as", "fork", "--team", team, "--watch")
 	require.Equal(t, 0, forked.code, forked.stderr.String())
 	require.Contains(t, forked.stdout.String(), "think/analyst: restored")
 	chosen := far.run("fork", "one", "--from", "build")
 	require.Equal(t, 0, chosen.code, chosen.stderr.String())
 	require.Regexp(t, `^pair-\d+-\w+\n$`, chosen.stdout.String())
-	watched := far.run("run", team, "Make it so.", "--session", "two", "--watch")
-	require.Equal(t, 3, watched.code, watched.stderr.String())
-	require.Contains(t, watched.stderr.String(), "maestro approve two think")
+	far.ends(3, "maestro approve two think", "run", team, "Make it so.", "--session", "two", "--watch")
 	require.Equal(t, 0, far.run("cancel", "two", "--watch").code)
 	var started control.Started
 	far.json(&started, "run", "pair", "Make it so.", "--workspace", site, "--input", "think="+
@@ -331,9 +322,8 @@ func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
 	require.Equal(t, ids[0]+"\n", started.stdout.String())
 	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it within 30s: nobody "+
 		"polls; it runs")
-	unknown := far.run("run", team, "never")
-	require.Equal(t, 4, unknown.code)
-	require.Contains(t, unknown.stderr.String(), "the server may have started session "+ids[2]+": maestro status "+ids[2])
+	unknown := far.ends(4, "the server may have started session", "run", team, "never")
+	require.Contains(t, unknown.stderr.String(), "session "+ids[2]+": maestro status "+ids[2])
 }
 
 // serving serves the desk's store at an address, and returns the server.
@@ -379,7 +369,5 @@ func TestFollowingContinuesAfterARestartOfTheServer(t *testing.T) {
 	}
 	server.interrupt()
 	server.wait()
-	away := far.run("logs", "s", "-f")
-	require.Equal(t, 4, away.code, away.stderr.String())
-	require.Contains(t, away.stderr.String(), "cannot be reached")
+	far.ends(4, "cannot be reached", "logs", "s", "-f")
 }

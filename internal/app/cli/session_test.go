@@ -45,18 +45,9 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	}
 	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: .env")
 
-	var s session.Status
-	d.json(&s, "status", "s-1")
-	require.Equal(t, session.Completed, s.Status)
-	require.Equal(t, "pair", s.Team)
-	require.Equal(t, []string{"because they look like secrets: .env"}, s.LeftOut)
-	require.Equal(t, int64(1320), s.Usage.Tokens())
-	require.Equal(t, map[string]string{"storage": "memory"}, s.Decisions)
-	require.Equal(t, 2, s.Phases[1].Assignments[0].Attempts)
-	require.Len(t, s.Phases[1].Assignments[0].Failures, 1)
-	require.Positive(t, s.HistoryEvents)
-	require.NotNil(t, s.ClosedAt)
-	require.True(t, s.Checkpoint.Valid())
+	d.prints(`{"status": "completed", "team": "pair", "left_out": ["because they look like secrets: .env"],
+		"usage": {"input_tokens": 1100, "output_tokens": 220}, "decisions": {"storage": "memory"}, "phases": [{}, {"assignments": [
+		{"attempts": 2, "failures": [{"category": "unknown"}]}]}]}`, "status", "s-1")
 	table := d.must(0, "status", "s-1")
 	require.Contains(t, table, "not taken of the workspace, because they look like secrets: .env")
 	require.Contains(t, table, "failed attempts of build/dev:\n  1. unknown:")
@@ -65,17 +56,13 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
 	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
 	t.Run("taken", func(t *testing.T) {
-		got := d.run("run", teamFile, "Again.", "--session", "s-1")
-		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store; `)
+		d.ends(2, `session "s-1" already exists in the store; `, "run", teamFile, "Again.", "--session", "s-1")
 	})
 	t.Run("watched again", func(t *testing.T) {
 		require.Contains(t, d.must(0, "watch", "s-1"), "session s-1 of team pair: completed")
 	})
 	t.Run("no more to cancel", func(t *testing.T) {
-		got := d.run("cancel", "s-1")
-		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), "has already ended: it is completed")
+		d.ends(2, "has already ended: it is completed", "cancel", "s-1")
 	})
 	t.Run("forgotten by Temporal", func(t *testing.T) {
 		other := *d
@@ -85,9 +72,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 		require.Equal(t, 0, got.code)
 		require.Contains(t, got.stdout.String(), "Temporal no longer has this session")
 		require.Contains(t, other.must(0, "list"), "completed (store only)")
-		got = other.run("run", teamFile, "Again.", "--session", "s-1")
-		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store; `)
+		other.ends(2, `session "s-1" already exists in the store; `, "run", teamFile, "Again.", "--session", "s-1")
 	})
 	t.Run("completion", func(t *testing.T) {
 		require.Contains(t, d.must(0, "__complete", "status", ""), "s-1\tcompleted, team pair")
@@ -97,44 +82,22 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 }
 
 func testListed(t *testing.T, d *desk) {
-	var doc struct {
-		Sessions []struct {
-			Session, Team, Status, Store, Requirement string
-			Tokens                                    int64
-			Temporal                                  bool
-		}
-		More bool
-	}
 	until(t, func() bool { // visibility lags a moment behind
-		d.json(&doc, "list")
-		return len(doc.Sessions) == 1 && doc.Sessions[0].Temporal && doc.Sessions[0].Status == "completed"
+		return has(t, d.must(0, "list", "-o", "json"), `{"sessions": [{"temporal": true, "status": "completed"}]}`)
 	}, "the session is not listed")
-	require.Equal(t, "pair", doc.Sessions[0].Team)
-	require.Equal(t, "Make it so.", doc.Sessions[0].Requirement)
-	require.Equal(t, int64(1320), doc.Sessions[0].Tokens)
+	d.prints(`{"sessions": [{"team": "pair", "requirement": "Make it so.", "tokens": 1320}]}`, "list")
 	require.Contains(t, d.must(0, "list"), "Make it so.")
 	require.Equal(t, 2, d.run("list", "--status", "done").code)
 	require.Equal(t, 2, d.run("list", "--cursor", "x").code)
 	away := *d
 	away.environ = append(slices.Clone(d.environ), "TEMPORAL_ADDRESS=127.0.0.1:1")
-	got := away.run("list", "-o", "json")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "cannot reach Temporal")
-	unknown := away.run("watch", "nosuch")
-	require.Equal(t, 4, unknown.code, "Temporal may know it")
-	require.Contains(t, unknown.stderr.String(), `session "nosuch" not found in the store`)
+	got := away.ends(0, "cannot reach Temporal", "list", "-o", "json")
+	away.ends(4, `session "nosuch" not found in the store`, "watch", "nosuch")
 	require.Contains(t, got.stdout.String(), `"Make it so."`, "the store has the requirement, too")
 }
 
 func testArtifacts(t *testing.T, d *desk) {
-	var doc struct {
-		Session, Phase string
-		Artifacts      []session.Artifact
-	}
-	d.json(&doc, "artifacts", "list", "s-1")
-	require.Equal(t, "build", doc.Phase)
-	require.Len(t, doc.Artifacts, 2)
-	require.Equal(t, "code.txt", doc.Artifacts[0].Path)
+	d.prints(`{"phase": "build", "artifacts": [{"path": "code.txt"}, {"path": "docs/design.md"}]}`, "artifacts", "list", "s-1")
 	require.Contains(t, d.must(0, "artifacts", "list", "s-1"), "docs/design.md")
 
 	out := filepath.Join(t.TempDir(), "out")
@@ -143,19 +106,13 @@ func testArtifacts(t *testing.T, d *desk) {
 	require.NoError(t, err)
 	require.Equal(t, "package code\n# Design\n", string(code))
 	require.NoFileExists(t, filepath.Join(out, ".env"))
-	got := d.run("artifacts", "get", "s-1", "--out", out)
-	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "already exist")
+	d.ends(1, "already exist", "artifacts", "get", "s-1", "--out", out)
 	d.must(0, "artifacts", "get", "s-1", "--out", out, "--overwrite")
 
 	some := filepath.Join(t.TempDir(), "some")
-	var exported struct{ Files []string }
-	d.json(&exported, "artifacts", "get", "s-1", "docs", "--out", some)
-	require.Equal(t, []string{"docs/design.md"}, exported.Files)
+	d.prints(`{"files": ["docs/design.md"]}`, "artifacts", "get", "s-1", "docs", "--out", some)
 	require.NoFileExists(t, filepath.Join(some, "code.txt"))
-	got = d.run("artifacts", "get", "s-1", "nowhere.txt", "--out", some)
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "nowhere.txt")
+	d.ends(2, "nowhere.txt", "artifacts", "get", "s-1", "nowhere.txt", "--out", some)
 }
 
 func testLogs(t *testing.T, d *desk) {
@@ -168,19 +125,9 @@ func testLogs(t *testing.T, d *desk) {
 	require.NotContains(t, one, "think/analyst")
 	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
 	require.Regexp(t, `(?m)^coder, \d+m?s, 1,200 tokens$`, one)
-	var doc struct {
-		Logs []struct {
-			Phase, Persona, Status, Category, Text string
-			Attempt                                int
-		}
-	}
-	d.json(&doc, "logs", "s-1", "build")
-	require.Len(t, doc.Logs, 2)
-	require.Equal(t, "failed", doc.Logs[0].Status)
-	require.Contains(t, doc.Logs[0].Text, "not yet")
-	got := d.run("logs", "s-1", "build/nobody")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "it has think/analyst, build/dev")
+	d.prints(`{"logs": [{"status": "failed", "attempt": 1, "category": "unknown"}, {"status": "completed", "attempt": 2}]}`, "logs", "s-1",
+		"build")
+	d.ends(2, "it has think/analyst, build/dev", "logs", "s-1", "build/nobody")
 }
 
 func testCheckpoints(t *testing.T, d *desk) {
@@ -197,10 +144,7 @@ func testCheckpoints(t *testing.T, d *desk) {
 	require.Equal(t, "init", list.Checkpoints[2].Phase)
 	require.FileExists(t, list.Checkpoints[0].File)
 
-	var shown session.Checkpoint
-	d.json(&shown, "checkpoints", "show", "s-1", "think")
-	require.Equal(t, "think", shown.CurrentPhase)
-	require.Equal(t, "Make it so.", shown.Requirement)
+	d.prints(`{"current_phase": "think", "requirement": "Make it so."}`, "checkpoints", "show", "s-1", "think")
 	require.Contains(t, d.must(0, "checkpoints", "show", "s-1"), "storage = memory")
 	d.must(0, "checkpoints", "show", "s-1", list.Checkpoints[1].Checkpoint[:12])
 	require.Equal(t, 2, d.run("checkpoints", "show", "s-1", "nowhere").code)

@@ -186,9 +186,7 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 		"`prices` in the worker file, or `models` with prices if it has a provider")
 
 	broken := d.file("broken.yaml", strings.Replace(twoTeam, "agent: coder", "agnet: coder", 1))
-	got = d.run("validate", broken)
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), broken+":")
+	got = d.ends(2, broken+":", "validate", broken)
 	require.Contains(t, got.stderr.String(), "agnet")
 }
 
@@ -207,28 +205,18 @@ func TestAStateDirectoryThatIsSomethingElseIsRefused(t *testing.T) {
 	d := newDesk(t).withServer()
 	require.NoError(t, os.MkdirAll(d.state, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(d.state, "thesis.txt"), []byte("mine"), 0o600))
-	got := d.run("run", d.file("team.yaml", oneTeam), "text")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "neither empty nor a store")
+	d.ends(2, "neither empty nor a store", "run", d.file("team.yaml", oneTeam), "text")
 }
 
 func TestRunWithoutAWorkerStartsNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
-	got := d.run("run", d.file("team.yaml", oneTeam), "text")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "no worker serves this store")
+	got := d.ends(2, "no worker serves this store", "run", d.file("team.yaml", oneTeam), "text")
 	require.Empty(t, got.stdout.String())
-	got = d.run("list")
-	require.Equal(t, 0, got.code)
-	require.Contains(t, got.stderr.String(), "no sessions yet")
+	got = d.ends(0, "no sessions yet", "list")
 	require.Empty(t, got.stdout.String())
-	got = d.run("status", "nobody")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `session "nobody" not found in Temporal at `)
-	got = d.run("list", "--namespace", "nowhere")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `namespace "nowhere" not found`)
+	d.ends(2, `session "nobody" not found in Temporal at `, "status", "nobody")
+	d.ends(2, `namespace "nowhere" not found`, "list", "--namespace", "nowhere")
 }
 
 func keys(m map[string]any) []string {

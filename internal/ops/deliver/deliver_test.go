@@ -84,10 +84,7 @@ func newWork(t *testing.T, deliverTo spec.Deliver) *bench {
 			Workspace: workspace, CreatedAt: b.now(),
 		},
 	}
-	b.does(1, "build it", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // shout\n",
-	})
+	b.does(1, "build it", "package main // shout\n")
 	b.d = &deliver.Deliverer{
 		Store: b.store, Dir: t.TempDir(), Environ: []string{"PATH=" + os.Getenv("PATH")},
 		Dashboard: func(context.Context) string { return "" },
@@ -113,9 +110,10 @@ func (b *bench) files(all map[string]string) spec.Digest {
 	return snap.Manifest
 }
 
-// does sets the work that the session has done until a pass of the delivery.
-func (b *bench) does(pass int, summary string, files map[string]string) {
-	b.order.Pass, b.work = pass, b.files(files)
+// does sets the work that the session has done until a pass of the delivery: the file shout.go.
+func (b *bench) does(pass int, summary, shout string) {
+	b.order.Pass = pass
+	b.work = b.files(map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": shout})
 	c := &b.order.Checkpoint
 	c.CreatedAt = b.now()
 	c.Assignments = []session.CheckpointAssignment{{
@@ -154,6 +152,14 @@ func (b *bench) asks(why string) {
 	require.NotNil(b.t, failure, "%+v", out)
 	require.Equal(b.t, failures.NeedsPerson, failure.Category, "%v", failure)
 	require.Contains(b.t, failure.Message, why)
+}
+
+// ends makes an attempt that ends the delivery.
+func (b *bench) ends(how string) {
+	b.t.Helper()
+	out, failure := b.tries()
+	require.Nil(b.t, failure)
+	require.Contains(b.t, out.Summary, how)
 }
 
 // sendsBack makes an attempt that sends work back.
@@ -200,10 +206,7 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	require.Equal(t, reasons, b.sendsBack(), "a repetition of the pass says the same")
 
 	first := b.head()
-	b.does(2, "made it loud", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // LOUD\n",
-	})
+	b.does(2, "made it loud", "package main // LOUD\n")
 	b.waits("waits for the checks")
 	require.NotEqual(t, first, b.head())
 	b.repo.SetCheck(b.head(), "test", "success", "")
@@ -216,10 +219,7 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	require.Contains(t, reasons[0], "ben comments on shout.go:1")
 	require.Contains(t, reasons[0], "> Say why.")
 
-	b.does(3, "said why", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // LOUD, as asked\n",
-	})
+	b.does(3, "said why", "package main // LOUD, as asked\n")
 	b.waits("waits for the checks")
 	b.waits("waits for the checks")
 	p = b.pull()
@@ -250,9 +250,7 @@ func TestAQuestionGetsAnAnswer(t *testing.T) {
 	require.Contains(t, reasons[0], "> Why a comment?")
 	require.Contains(t, reasons[1], "answers a question in its summary")
 	before := b.head()
-	b.does(2, "It says what the flag does.", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // shout\n",
-	})
+	b.does(2, "It says what the flag does.", "package main // shout\n")
 	b.waits("waits for a person to merge it")
 	require.Equal(t, before, b.head())
 	require.Len(t, b.pull().LineComments, 2)
@@ -274,16 +272,14 @@ func TestWhatPeopleDo(t *testing.T) {
 		ready(b)
 		b.asks("can be merged: retry merges it")
 		b.order.Pass, b.order.Because = 2, session.BecauseRetried
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
+		b.ends("merged")
 	})
 	t.Run("the branch is deleted", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, fixing(spec.MergeAuto))
 		ready(b)
 		b.repo.DeleteBranch("maestro/shout-1")
-		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
+		b.does(2, "more", "package main // more\n")
 		b.asks("was deleted; retry pushes it again")
 		require.Empty(t, b.head())
 		b.order.Pass, b.order.Because = 3, session.BecauseRetried
@@ -292,9 +288,7 @@ func TestWhatPeopleDo(t *testing.T) {
 		b.repo.DeleteBranch("maestro/shout-1")
 		b.asks("was deleted") // the answer was for one push
 		b.order.Pass = 4
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
+		b.ends("merged")
 		require.Equal(t, "package main // more\n", b.git.Files(shop, "main")["shout.go"])
 	})
 	t.Run("a person merges it while work is done again", func(t *testing.T) {
@@ -303,10 +297,8 @@ func TestWhatPeopleDo(t *testing.T) {
 		ready(b)
 		b.repo.Merge(1, "ben", "merge")
 		before := b.head()
-		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "without the rework since then")
+		b.does(2, "more", "package main // more\n")
+		b.ends("without the rework since then")
 		require.Equal(t, before, b.head())
 	})
 	t.Run("it is merged, and to be delivered into another base, too", func(t *testing.T) {
@@ -317,9 +309,7 @@ func TestWhatPeopleDo(t *testing.T) {
 		_, failure := b.tries()
 		require.Nil(t, failure)
 		b.order.Base = "stable"
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "pull/2")
+		b.ends("pull/2")
 		require.Equal(t, "package main // shout\n", b.git.Files(shop, "stable")["shout.go"])
 	})
 	t.Run("who requests changes sees the rework", func(t *testing.T) {
@@ -330,14 +320,12 @@ func TestWhatPeopleDo(t *testing.T) {
 		b.waits("further comments")
 		b.passes(time.Minute)
 		b.sendsBack()
-		b.does(2, "louder", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // LOUD\n"})
+		b.does(2, "louder", "package main // LOUD\n")
 		b.waits("waits for the checks")
 		b.repo.SetCheck(b.head(), "test", "success", "")
 		b.waits("waits for another review by ben")
 		b.repo.Review(1, "ben", "MEMBER", "APPROVED", "")
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
+		b.ends("merged")
 	})
 	t.Run("the repository is archived", func(t *testing.T) {
 		t.Parallel()

@@ -3,6 +3,7 @@ package sessionstatus
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -248,4 +249,90 @@ func TestRoundsThatWaitForTheStore(t *testing.T) {
 			pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: progress, Attempt: 1}))
 		require.Equal(t, want, roundStoreWait(facts{description: d}))
 	}
+}
+
+// TestWorkThatIsNotDelivered: workers poll, and a session's next step waits all the same.
+func TestWorkThatIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(2000, 0)
+	scheduled, started := enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED
+	for name, c := range map[string]struct {
+		state   enumspb.PendingWorkflowTaskState
+		attempt int32
+		waits   time.Duration
+		silent  error
+		want    string
+	}{
+		"a moment": {scheduled, 1, 5 * time.Second, nil, ""},
+		"too long": {
+			scheduled, 1, 12 * time.Second, nil,
+			"no worker has got the session's next step for 12s, although workers poll queue maestro-abcd",
+		},
+		"at work":        {started, 1, time.Minute, nil, ""},
+		"failed before":  {scheduled, 7, time.Minute, nil, ""},
+		"nothing is due": {0, 0, 0, nil, ""},
+		"no answer": {
+			started, 1, 0, errors.New("silence"),
+			"no worker gets the session's work: silence; Temporal delivers no work",
+		},
+	} {
+		d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		d.WorkflowExecutionInfo.TaskQueue = "maestro-abcd"
+		if c.attempt > 0 {
+			d.PendingWorkflowTask = &workflowpb.PendingWorkflowTaskInfo{
+				State: c.state, Attempt: c.attempt,
+				ScheduledTime: timestamppb.New(now.Add(-c.waits)),
+			}
+		}
+		w := &Watcher{Now: func() time.Time { return now }}
+		f := facts{description: d, document: execution(session.Running)}
+		f.stalled = w.undelivered(f, c.silent)
+		v := merge("s", f)
+		if c.want == "" {
+			require.Empty(t, v.Notes, name)
+			continue
+		}
+		require.Contains(t, v.Reason, c.want, name)
+		require.Contains(t, v.Notes, v.Reason, name)
+	}
+}
+
+func TestInterventionsSayWhoDidWhatAndWhy(t *testing.T) {
+	t.Parallel()
+	at := func(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
+	c := session.Checkpoint{
+		Answers: []session.Answer{
+			{Action: session.AnswerApprove, Phase: "plan", Person: "bob", Left: 1, At: at(1)},
+			{Action: session.AnswerReject, Phase: "plan", By: "ana", Note: "too long", At: at(2)},
+			{Action: session.AnswerRetry, Phase: "build", Persona: "dev", By: "ana", Note: "use port 1", At: at(5)},
+		},
+		Reworks: []session.Rework{
+			{To: "plan", By: "ana", Reasons: []string{"too long"}, At: at(2)},
+			{
+				To: "build", From: spec.AssignmentID{Phase: "review", Persona: "critic"}, Reasons: []string{"no tests", "no docs"},
+				At: at(4),
+			},
+		},
+	}
+	raises := []budget.Raise{
+		{Scope: budget.PersonaScope("dev"), By: "cyd", Added: cost.Amount{Tokens: 5}, When: at(6)},
+		{Scope: budget.SessionScope, By: "cyd", Note: strings.Repeat("n", 5000), Added: cost.Amount{USD: 5e9}, When: at(3)},
+		{Scope: budget.DayScope, By: "dan", Added: cost.Amount{Tokens: 7}, When: at(7)},
+	}
+	all := InterventionsOf(c, raises)
+	var said []string
+	for _, i := range all {
+		require.LessOrEqual(t, len(i.Text), maxInterventionText+len("…"))
+		said = append(said, strings.Join([]string{string(i.Action), i.Subject(), i.By, i.Text[:min(len(i.Text), 20)]}, "|"))
+	}
+	require.Equal(t, []string{
+		"approve|plan|bob|", "reject|plan|ana|too long", "raise|session|cyd|nnnnnnnnnnnnnnnnnnnn",
+		"send_back|build|review/critic|no tests; no docs", "retry|build/dev|ana|use port 1", "raise|persona dev|cyd|",
+		"raise|day|dan|",
+	}, said)
+
+	for range 200 {
+		c.Answers = append(c.Answers, session.Answer{Action: session.AnswerRetry, At: at(8)})
+	}
+	require.Len(t, InterventionsOf(c, raises), maxInterventions)
 }

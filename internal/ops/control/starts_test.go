@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,10 +15,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 const forkedTeam = `version: 1
@@ -168,4 +171,68 @@ func TestAPullRequestIsShownAsItWasSeenLast(t *testing.T) {
 
 	statetest.Put(t, k.Store.State, k.key("one"), func(e *session.Execution) { e.Phases[4].Status = session.Skipped })
 	require.Empty(t, put().Phases[4].PullRequest.WaitsFor, "nobody waits any more")
+}
+
+// TestAResumeApprovesNoPhase has phases that wait, one of which needs an approval by its team. Its
+// request may be unknown here.
+func TestAResumeApprovesNoPhase(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	const file = "version: 1\nname: web\npersonas:\n  ann: {role: Writer, agent: coder, instructions: x}\nphases:\n" +
+		"  - {name: plan, personas: [ann]}\n  - {name: design, personas: [ann], approve: true}\n  - {name: build, personas: [ann]}\n"
+	k.session("one", file, session.Running, session.Course{})
+	team, err := config.ParseTeam("team", []byte(file))
+	require.NoError(t, err)
+	waiting := session.NewStatus("one", team)
+	waiting.Phases[1].Status, waiting.Phases[2].Status = session.AwaitingApproval, session.AwaitingApproval
+	for name, open := range map[string][]session.Request{
+		"unknown": nil,
+		"known":   {{Kind: session.ForApproval, Phase: "design"}, {Kind: session.ForApproval, Phase: "build"}},
+	} {
+		waiting.Help = open
+		require.Equal(t, []string{"build"}, Starts{k.Base}.pausedAfter(k.ctx, sessionstatus.Session{Status: waiting}), name)
+	}
+	require.Empty(t, Starts{&Base{Namespace: "default", Now: time.Now}}.pausedAfter(k.ctx, sessionstatus.Session{Status: waiting}),
+		"without the store")
+}
+
+// TestARaiseOfNoBudgetIsRefusedWithoutAWorker: nobody would hear that the worker has refused the signal.
+func TestARaiseOfNoBudgetIsRefusedWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	m := Money{newKit(t).Base}
+	statetest.Admit(t, m.Store.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}),
+		statetest.Limit(session.BudgetOfPhase, "build", spec.Cap{USD: 5}))
+	for says, r := range map[string]workflows.Raise{
+		"":                                {Tokens: 5, Session: true},
+		"no USD budget for the session":   {USD: 5, Session: true},
+		"no token budget for phase build": {Tokens: 5, Phase: "build"},
+		"no token budget for persona ann": {Tokens: 5, Persona: "ann"},
+	} {
+		if err := m.checkRaise(t.Context(), "s", r); says == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, says)
+		}
+	}
+}
+
+// A position returns in a header, so that it has to stay small also for the largest team.
+func TestAPositionIsSmall(t *testing.T) {
+	t.Parallel()
+	all, places := []spec.AssignmentID{}, map[spec.AssignmentID]place{}
+	for i := range 500 {
+		id := spec.AssignmentID{Phase: fmt.Sprintf("a-phase-with-a-name-%d", i), Persona: "dev"}
+		all, places[id] = append(all, id), place{ended: i % 10}
+		if i < 50 {
+			places[id] = place{i, 1<<40 + int64(i)}
+		}
+	}
+	text := positionOf(all, places)
+	require.Less(t, len(text), 4096)
+	read, err := placesAt(text, all)
+	require.NoError(t, err)
+	require.Equal(t, places, read)
+	read, err = placesAt(text, all[1:])
+	require.NoError(t, err)
+	require.Empty(t, read, "of another team, everything is sent again")
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 // Two phases that leave files of every sort.
@@ -138,24 +136,10 @@ tool.sh         added    +1      -0
 	d.file("ws/mine.txt", "mine\n")
 	t.Run("session", func(t *testing.T) {
 		d.craft("other") // on the workspace as it is by now
-		var doc struct {
-			Before, After string
-			From, To      spec.Digest
-			Files         []struct {
-				Path, Change, Diff string
-				Added, Removed     int
-				Binary             bool
-			}
-		}
-		d.json(&doc, "artifacts", "diff", "s", "--with", "other")
-		require.Equal(t, "the newest tree of other, after make", doc.After)
-		require.Len(t, doc.Files, 2, "%+v", doc.Files)
-		require.Equal(t, "README.md", doc.Files[0].Path)
-		require.Equal(t, 1, doc.Files[0].Added)
-		require.Equal(t, "mine.txt", doc.Files[1].Path)
-		d.json(&doc, "artifacts", "diff", "s", "think", "--with", "other:think")
-		require.Equal(t, []string{"s after think", "other after think"}, []string{doc.Before, doc.After})
-		require.Len(t, doc.Files, 7, "the other began with what this one has made")
+		d.prints(`{"after": "the newest tree of other, after make", "files": [{"path": "README.md", "added": 1}, {"path": "mine.txt"}]}`,
+			"artifacts", "diff", "s", "--with", "other")
+		d.prints(`{"before": "s after think", "after": "other after think", "files": [{}, {}, {}, {}, {}, {}, {}]}`,
+			"artifacts", "diff", "s", "think", "--with", "other:think")
 	})
 	t.Run("misuse", func(t *testing.T) {
 		for want, args := range map[string][]string{
@@ -165,9 +149,29 @@ tool.sh         added    +1      -0
 			`"nowhere" is not found`:                               {"s", "--", "nowhere"},
 			`session "nobody" not found`:                           {"s", "--with", "nobody"},
 		} {
-			got := d.run(append([]string{"artifacts", "diff"}, args...)...)
-			require.Equal(t, 2, got.code, "%v", args)
-			require.Contains(t, got.stderr.String(), want)
+			d.ends(2, want, append([]string{"artifacts", "diff"}, args...)...)
 		}
 	})
+}
+
+// The files of a stuck agent are looked at, corrected, and supplied as a whole.
+func TestTheFilesOfAFailedAttemptAreCorrected(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "echo draft > notes.txt; echo wrong > old.txt; exit 7"})
+	d.must(0, "run", d.file("team.yaml", oneTeam+"retry: {rounds: 1, attempts: 1}\n"), "Make it so.", "--session", "s")
+	require.Equal(t, 3, d.run("watch", "s").code)
+
+	out := filepath.Join(d.dir, "out")
+	require.Equal(t, 2, d.run("artifacts", "get", "s", "--of", "build/nobody", "--out", out).code)
+	got := d.run("artifacts", "get", "s", "--of", "build/dev", "--out", out)
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Equal(t, "notes.txt\nold.txt\n", got.stdout.String())
+	require.Contains(t, got.stderr.String(), "maestro resolve s supply "+out+" --whole --for build/dev")
+
+	require.NoError(t, os.Remove(filepath.Join(out, "old.txt")))
+	require.NoError(t, os.WriteFile(filepath.Join(out, "code.txt"), []byte("right\n"), 0o600))
+	d.must(0, "resolve", "s", "supply", out, "--whole", "--for", "build/dev")
+	require.Equal(t, 0, d.run("watch", "s").code)
+	require.Equal(t, "code.txt\nnotes.txt\n", d.must(0, "artifacts", "get", "s", "--out", filepath.Join(d.dir, "result")))
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -106,4 +109,116 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 		_, err = goOn(ctx, w, nil, "one")
 		require.ErrorContains(t, err, "not known yet")
 	})
+}
+
+// asked is a Temporal whose worker answers queries with a status.
+type asked struct {
+	client.Client
+	status session.Status
+}
+
+func (a asked) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(a.status)
+	return client.NewValue(payloads), err
+}
+
+// TestAnAgentIsNoPersonOfAQuorum: what an agent sends over MCP with a person's rights is not the approval of this person.
+func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
+	t.Parallel()
+	q := &session.Quorum{Count: 2, Approvals: []session.Approval{{Person: "ann"}}}
+	open := session.Request{
+		ID: "one.approval.1", Kind: session.ForApproval, Phase: "one", Quorum: q,
+		Actions: session.ForApproval.Rule().Actions,
+	}
+	conn := &temporalutil.Connection{Client: asked{status: session.Status{Session: "s", Help: []session.Request{open}}}}
+	b := &Base{Temporal: Connected(conn), Namespace: "default", Now: time.Now}
+	w, err := b.watcher("s")
+	require.NoError(t, err)
+	token := access.Actor{Name: "ci", Owner: "bob", Via: access.ViaToken}
+	for i, who := range []access.Actor{access.Local("bob"), token} {
+		ctx := access.With(t.Context(), who)
+		answer := session.Answer{Request: "one.approval.1", Action: session.AnswerApprove}
+		_, err := Requests{b}.identify(ctx, w, &answer)
+		require.NoError(t, err)
+		require.Equal(t, "bob", answer.Person)
+		require.NotEmpty(t, ChoicesFor(ctx, q, open.Choices()))
+
+		if who.Via == access.ViaToken {
+			who.Via = access.ViaAgent
+		} else {
+			who.Program = access.ProgramMCP + "/claude-code"
+		}
+		ctx = access.With(t.Context(), who)
+		for _, action := range []session.Action{session.AnswerApprove, session.AnswerReject} {
+			answer = session.Answer{Request: "one.approval.1", Action: action, Note: "x"}
+			_, err = Requests{b}.identify(ctx, w, &answer)
+			var denied *access.DeniedError
+			require.ErrorAs(t, err, &denied)
+			require.ErrorContains(t, err, []string{"claude-code for bob (over MCP)", "ci, an agent of bob"}[i]+" may not approve here")
+			require.Empty(t, answer.Person)
+		}
+		require.Empty(t, ChoicesFor(ctx, q, open.Choices()))
+	}
+}
+
+// slowSession accepts an update at once, or never, and returns its error after some time.
+type slowSession struct {
+	client.Client
+	client.WorkflowUpdateHandle
+	busy     bool
+	after    time.Duration
+	refusal  error
+	signaled bool
+}
+
+func (s *slowSession) UpdateWorkflow(ctx context.Context, _ client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	if s.busy {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s, nil
+}
+
+func (s *slowSession) Get(ctx context.Context, _ any) error {
+	select {
+	case <-time.After(s.after):
+		return s.refusal
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slowSession) SignalWorkflow(context.Context, string, string, string, any) error {
+	s.signaled = true
+	return nil
+}
+
+func TestALateRefusalIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	refused := temporal.NewApplicationError("it was answered before", "NotAwaited")
+	for name, c := range map[string]struct {
+		session  slowSession
+		answered bool
+		says     string
+	}{
+		"refused at once":      {slowSession{refusal: refused}, true, "session s: it was answered before"},
+		"refused late":         {slowSession{refusal: refused, after: 2 * AnswerTimeout}, true, "session s: it was answered before"},
+		"applied late":         {slowSession{after: 2 * AnswerTimeout}, true, ""},
+		"not applied in time":  {slowSession{after: 2 * ApplyTimeout}, true, "did not complete it within 1m0s"},
+		"not accepted in time": {slowSession{busy: true}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				answered, err := send(t.Context(), &temporalutil.Connection{Client: &c.session}, "s", message{update: "resolve"}, nil)
+				require.Equal(t, c.answered, answered)
+				if c.says == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.says)
+				}
+				require.Equal(t, !c.answered, c.session.signaled)
+			})
+		})
+	}
 }

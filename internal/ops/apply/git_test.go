@@ -5,12 +5,59 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
+
+func TestGitWorksWhereItIsToldTo(t *testing.T) {
+	t.Parallel()
+	dir, other := t.TempDir(), t.TempDir()
+	environ := append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@localhost", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@localhost")
+	git := func(args ...string) string {
+		cmd := exec.Command("git", args...)
+		cmd.Dir, cmd.Env = dir, environ
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "--quiet")
+	require.Empty(t, Head(t.Context(), dir, environ), "there is no commit yet")
+	git("commit", "--quiet", "--allow-empty", "-m", "first")
+	first := git("rev-parse", "HEAD")
+	require.Len(t, Short(first), 10)
+	require.Equal(t, first, Head(t.Context(), dir, append(environ, "GIT_DIR="+other, "GIT_WORK_TREE="+other)))
+	require.Empty(t, Head(t.Context(), other, append(environ, "GIT_CEILING_DIRECTORIES="+other)))
+}
+
+func TestWhereARepositoryWasClonedFrom(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]string{
+		"https://ann:secret@git.example/acme/shop.git": "https://git.example/acme/shop.git",
+		"ssh://git@git.example/acme/shop":              "ssh://git@git.example/acme/shop",
+		"git@git.example:acme/shop.git":                "git@git.example:acme/shop.git",
+		"/srv/shop.git":                                "",
+		"../shop":                                      "",
+	} {
+		dir := t.TempDir()
+		for _, args := range [][]string{{"init", "--quiet"}, {"remote", "add", "origin", at}} {
+			cmd := exec.Command("git", args...)
+			cmd.Dir = dir
+			require.NoError(t, cmd.Run())
+		}
+		below := filepath.Join(dir, "below")
+		require.NoError(t, os.Mkdir(below, 0o700))
+		got := Source(t.Context(), "h", below, os.Environ())
+		require.Equal(t, session.Source{Host: "h", Dir: below, Remote: want, Prefix: "below/"}, got, at)
+	}
+	got := Source(t.Context(), "", t.TempDir(), append(os.Environ(), "GIT_CEILING_DIRECTORIES="+os.TempDir()))
+	require.Empty(t, got.Commit+got.Remote+got.Prefix)
+}
 
 // TestWithTracked asks git for the files of a directory, and for the rules that no .gitignore has.
 func TestWithTracked(t *testing.T) {
