@@ -235,28 +235,17 @@ func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
 	}))
 	require.Positive(t, found)
 
-	viewer := access.With(t.Context(), access.Actor{Name: "eve", Roles: access.Roles{access.AllTeams: {access.RoleViewer}}})
 	operator := access.With(t.Context(),
 		access.Actor{Name: "bob", Roles: access.Roles{"web": {access.RoleOperator}, "shop": {access.RoleAdmin}}})
 	hooks := control.Hooks{Base: s.base}
 	var denied *access.DeniedError
-	_, err = hooks.Add(operator, control.NewHook{Name: "mine", Team: "web"})
+	_, err = hooks.Remove(operator, "tickets")
 	require.ErrorAs(t, err, &denied)
-	_, err = hooks.List(viewer)
-	require.ErrorAs(t, err, &denied)
-	for _, ctx := range []context.Context{viewer, operator} {
-		_, err = hooks.Remove(ctx, "tickets")
-		require.ErrorAs(t, err, &denied)
-		_, unknown := hooks.Remove(ctx, "nowhere")
-		require.EqualError(t, unknown, err.Error(), "which hooks there are is not told")
-	}
+	_, unknown := hooks.Remove(operator, "nowhere")
+	require.EqualError(t, unknown, err.Error(), "which hooks there are is not told")
 	list, err := hooks.List(operator)
 	require.NoError(t, err, "an admin of a team that has no hooks")
 	require.Equal(t, control.HookList{Hooks: []access.Hook{}}, list)
-	admin := access.With(t.Context(), access.Actor{Name: "cleo", Roles: access.Roles{"web": {access.RoleAdmin}}})
-	list, err = hooks.List(admin)
-	require.NoError(t, err)
-	require.Len(t, list.Hooks, 1)
 }
 
 // TestCallsThatDoNotEnd has callers send halves of bodies, and others call meanwhile.

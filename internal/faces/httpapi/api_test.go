@@ -108,6 +108,13 @@ func (h *service) call(method, path string, body any, header ...string) answer {
 	return answer{got.StatusCode, got.Header, data}
 }
 
+// read decodes the document of an answer.
+func read[T any](t *testing.T, a answer) (document T) {
+	t.Helper()
+	a.read(t, &document)
+	return document
+}
+
 func (a answer) read(t *testing.T, into any) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, a.status, string(a.body))

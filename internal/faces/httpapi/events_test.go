@@ -144,8 +144,7 @@ func TestAttemptsAreReadAndFollowed(t *testing.T) {
 			},
 		}}})
 	const one = "/sessions/one/attempts/design/ann/1/1"
-	var part control.TranscriptRange
-	h.call("GET", one+"/transcript?from=-30&limit=100", nil).read(t, &part)
+	part := read[control.TranscriptRange](t, h.call("GET", one+"/transcript?from=-30&limit=100", nil))
 	require.Equal(t, "<script>alert(1)</script>\n", part.Text)
 	events := string(h.call("GET", "/sessions/one/attempts/events", nil).body)
 	require.Contains(t, events, "event: attempt\nid: ")

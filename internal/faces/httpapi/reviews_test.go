@@ -55,11 +55,9 @@ func TestASessionsFilesAreServed(t *testing.T) {
 	h.session("one", "web", time.Now(), func(e *session.Execution) { e.Status.Status = session.Failed })
 	h.checkpoint("one", map[string]string{"docs/<b>.html": "<script>", "a.txt": "one\n"})
 
-	var diff control.Diff
-	h.call("GET", "/sessions/one/diff?path=a.txt&path=docs", nil).read(t, &diff)
+	diff := read[control.Diff](t, h.call("GET", "/sessions/one/diff?path=a.txt&path=docs", nil))
 	require.Len(t, diff.Files, 2)
-	var one control.FileDiff
-	h.call("GET", "/sessions/one/diff/file?path=a.txt", nil).read(t, &one)
+	one := read[control.FileDiff](t, h.call("GET", "/sessions/one/diff/file?path=a.txt", nil))
 	require.Equal(t, "one\n", one.New.Text)
 
 	file := h.call("GET", "/sessions/one/file?path=docs/%3Cb%3E.html", nil)

@@ -96,8 +96,7 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
 	h.session("one", "web", time.Now(), nil)
-	var api map[string]any
-	h.call("GET", "/openapi.json", nil).read(t, &api)
+	api := read[map[string]any](t, h.call("GET", "/openapi.json", nil))
 	called := 0
 	for path, operations := range api["paths"].(map[string]any) {
 		for method, described := range operations.(map[string]any) {
@@ -111,9 +110,13 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 				need.permission = access.View
 			}
 			called++
-			for _, role := range append(access.AllRoles, "") {
+			for _, role := range append(access.AllRoles, "", "elsewhere") {
 				h.actor = access.Actor{}
-				if role != "" {
+				switch role {
+				case "":
+				case "elsewhere":
+					h.actor = access.Actor{Name: "eve", Roles: access.Roles{"api": {access.RoleAdmin}}}
+				default:
 					h.actor = access.Actor{Name: "ann", Roles: access.Roles{access.AllTeams: {role}}}
 				}
 				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann", "{name}", "web").Replace(path)
@@ -124,6 +127,9 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 				}
 				got := h.call(strings.ToUpper(method), at, body)
 				switch {
+				case role == "elsewhere" && strings.Contains(path, "{session}"):
+					require.Equal(t, http.StatusForbidden, got.status, "of another team: %s: %s", name, got.body)
+				case role == "elsewhere": // what is of no team, or of any
 				case role == "":
 					require.Equal(t, http.StatusUnauthorized, got.status, "nobody: %s: %s", name, got.body)
 				case h.actor.Roles.Allow(need.permission, "web"):

@@ -112,9 +112,8 @@ func TestHostileArchives(t *testing.T) {
 		"../out": "must stay inside the tree", "/etc/passwd": "the path is absolute",
 		"a\x01b": "control characters",
 	} {
-		var files control.Workspace
 		got := h.upload("/workspaces?team=web", tarOf(t, map[string]string{name: "x", "kept": "x"}))
-		got.read(t, &files)
+		files := read[control.Workspace](t, got)
 		require.Equal(t, 1, files.Files)
 		require.Len(t, files.Odd, 1)
 		require.Contains(t, files.Odd[0], says)

@@ -76,14 +76,12 @@ func TestAFormSaysWhatAStartTakes(t *testing.T) {
 func TestHooksAreAddedByHTTP(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	var team control.TeamChange
-	h.call("PUT", "/teams/web", webTeam).read(t, &team)
+	team := read[control.TeamChange](t, h.call("PUT", "/teams/web", webTeam))
 	in := map[string]any{
 		"name": "tickets", "team": "web", "map": map[string]any{"requirement": "/text"},
 		"labels": map[string]any{"from": "tickets"},
 	}
-	var made control.AddedHook
-	h.call("POST", "/hooks", in, "Idempotency-Key", "k").read(t, &made)
+	made := read[control.AddedHook](t, h.call("POST", "/hooks", in, "Idempotency-Key", "k"))
 	require.Regexp(t, `^whsec_\S{44}$`, made.Secret)
 	require.Equal(t, "/hooks/tickets", made.URL)
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/hooks", in, "Idempotency-Key", "k").status,
@@ -92,9 +90,8 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 	require.NoError(t, statetest.SQLite(t, h.base.Store.Dir()).QueryRow(`select count(*) from idempotency`).Scan(&kept))
 	require.Zero(t, kept)
 
-	var list control.HookList
 	got := h.call("GET", "/hooks", nil)
-	got.read(t, &list)
+	list := read[control.HookList](t, got)
 	require.Len(t, list.Hooks, 1)
 	require.NotContains(t, string(got.body), made.Secret)
 	for field, wrong := range map[string]map[string]any{

@@ -90,16 +90,6 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsShownFromTheRecord(t *testing.T) {
-	t.Parallel()
-	r := session.RoundRecord{Order: session.Order{Run: 2}}
-	r.Outage = &session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
-	a := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
-	require.True(t, join(&a, session.Record{Rounds: []session.RoundRecord{r}}, 2))
-	require.Equal(t, session.Waiting, a.Status)
-	require.Contains(t, a.Progress, "it is on fire")
-}
-
 func TestWaitsForTheStoreAreSaid(t *testing.T) {
 	t.Parallel()
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING

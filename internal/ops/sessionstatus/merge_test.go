@@ -222,22 +222,6 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 	}
 }
 
-func TestNobodyPolls(t *testing.T) {
-	t.Parallel()
-	for queue, want := range map[string]string{
-		"maestro-abcd":       "no worker serves this session's store (abcd)",
-		"maestro-abcd.coder": "no worker has agent coder",
-	} {
-		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
-		v := merge("s", facts{
-			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p),
-			document:    execution(session.Running), idle: []string{queue},
-		})
-		require.Contains(t, v.Reason, want)
-		require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)
-	}
-}
-
 // TestRoundsThatWaitForTheStore are found by what their heartbeats say.
 func TestRoundsThatWaitForTheStore(t *testing.T) {
 	t.Parallel()
