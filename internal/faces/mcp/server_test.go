@@ -152,20 +152,6 @@ func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
-	t.Parallel()
-	url := served(t, newBase(t), withRole)
-	found, _ := call(t, as(t, url, "viewer:web"), "list_sessions", map[string]any{})
-	require.Len(t, found["sessions"], 2)
-	found, _ = call(t, as(t, url, "viewer:api"), "list_sessions", map[string]any{})
-	require.Empty(t, found["sessions"])
-	answer := map[string]any{"session": "waits", "request": "design.ann.1", "action": "retry"}
-	_, failure := call(t, as(t, url, "viewer:web"), "answer_request", answer)
-	require.Contains(t, failure, "the role operator or admin for team web is missing")
-	_, failure = call(t, as(t, url, "operator:web"), "answer_request", answer)
-	require.Equal(t, "Temporal cannot be reached", failure)
-}
-
 // TestClientsOverHTTPAreNamed calls as clients do that state their name in the first request only, and as those with hostile
 // names.
 func TestClientsOverHTTPAreNamed(t *testing.T) {

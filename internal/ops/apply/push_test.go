@@ -310,31 +310,6 @@ func TestABranchOfOthersIsLeftAlone(t *testing.T) {
 	require.Equal(t, first.Head, d.push(changes).Head, "a branch that was deleted is made anew")
 }
 
-func TestAPushIsRepeatedAfterALostReply(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	changes := map[string]string{"b/c": "d\n"}
-	for name, f := range map[string]gittest.Fault{
-		"cut": {Cut: true}, "502": {Status: http.StatusBadGateway}, "lost": {Lost: true}, "429": {Status: http.StatusTooManyRequests},
-	} {
-		d.target.Branch, d.target.Previous = "maestro/"+name, ""
-		d.host.FailOnce(http.MethodPost, "/git-receive-pack", f)
-		_, err := d.try(changes)
-		want := failures.APIError
-		if name == "429" {
-			want = failures.RateLimited
-		}
-		require.Equal(t, want, failureOf(t, err).Category, "%s: %v", name, err)
-		reached := d.host.Branch(repository, d.target.Branch)
-		require.Equal(t, f.Lost, reached != "")
-		out := d.push(changes)
-		require.Equal(t, f.Lost, out.Unchanged)
-		if f.Lost {
-			require.Equal(t, reached, out.Head)
-		}
-	}
-}
-
 func TestARaceOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
