@@ -247,38 +247,8 @@ func TestAnIssueIsEnoughInARepository(t *testing.T) {
 	require.Contains(t, d.run("run", "MD-1").stderr.String(), "no worker file, which has the Jira settings; give it with --agents")
 }
 
-// TestARunOnATerminalLeavesMaestroInTheBackground starts two sessions on one server and worker.
-func TestARunOnATerminalLeavesMaestroInTheBackground(t *testing.T) {
-	t.Parallel()
-	d := inUnprepared(t)
-	d.terminal = true
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	d.host = host
-	t.Cleanup(func() { d.run("dev", "stop") })
-	d.ends(0, "starting Maestro in the background", "run", "Shout hello", "--plain", "--session", "a")
-	var doc struct {
-		Runs bool
-		PID  int
-		Log  string
-	}
-	d.json(&doc, "dev", "status")
-	require.True(t, doc.Runs)
-	require.Contains(t, d.must(0, "dev", "logs"), "Maestro is running")
-
-	second := d.run("run", "Shout hello", "--plain", "--session", "b")
-	require.Zero(t, second.code, second.stderr.String())
-	require.NotContains(t, second.stderr.String(), "starting")
-	var status session.Status
-	d.json(&status, "status", "b")
-	require.Equal(t, session.Completed, status.Status)
-
-	d.must(0, "dev", "stop")
-	require.Equal(t, 1, d.run("dev", "status").code)
-	d.must(0, "dev", "stop")
-}
-
-// TestARunningMaestroHasTheAgentsOfOneFile has two repositories with an agent of one name.
+// TestARunningMaestroHasTheAgentsOfOneFile has two repositories with an agent of one name. Their sessions run on one server and
+// worker, which a run on a terminal leaves in the background.
 func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
 	t.Parallel()
 	d := inUnprepared(t)
@@ -293,10 +263,13 @@ func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
 	d.must(0, "init")
 	first := d.run("run", "Shout hello", "--plain", "--session", "a")
 	require.Zero(t, first.code, first.stderr.String())
+	require.Contains(t, first.stderr.String(), "starting Maestro in the background")
 	require.Contains(t, d.must(0, "dev", "status"), "agents     "+own+"\n")
+	require.Contains(t, d.must(0, "dev", "logs"), "Maestro is running")
 	d.cwd = till
 	same := d.run("run", "Shout hello", "--plain", "--session", "b")
 	require.Zero(t, same.code, same.stderr.String())
+	require.NotContains(t, same.stderr.String(), "starting")
 
 	d.cwd = shop
 	program := filepath.Join(d.dir, "programs/claude-of-shop")
@@ -317,6 +290,9 @@ func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
 	d.cwd = shop
 	require.NoError(t, os.WriteFile(own, []byte(changed+"agent: {}\n"), 0o600))
 	d.ends(2, own+":", "run", "Shout hello", "--plain", "--session", "e")
+	d.must(0, "dev", "stop")
+	d.ends(1, "", "dev", "status")
+	d.must(0, "dev", "stop")
 }
 
 func TestARepositoryWithoutAnAgentGetsAText(t *testing.T) {

@@ -221,10 +221,11 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 		}
 	}
 	require.Contains(t, wrong.Message, "MaestroTeam is of the wrong type")
-	const attribute, rest = "^temporal operator search-attribute ", "--namespace default --address "
-	require.Regexp(t, attribute+`remove --yes `+rest+address+` --name MaestroTeam && `+attribute[1:]+`create `+rest+address+
-		` --name MaestroTeam --type Keyword$`, wrong.Command)
-	require.Regexp(t, attribute+`create `+rest+address+`.* --name MaestroPhase --type KeywordList`, missing.Command)
+	const attribute, named = "temporal operator search-attribute ", "--namespace default --name MaestroTeam "
+	require.Equal(t, attribute+"remove --yes "+named+"--address "+address+" && "+attribute+"create "+named+"--type Keyword --address "+
+		address, wrong.Command)
+	require.Regexp(t, "^"+attribute+"create --namespace default .*--name MaestroPhase --type KeywordList.* --address "+address+"$",
+		missing.Command)
 
 	absent := d.findings("--namespace", "short").of(t, "namespace", "bad")
 	require.Equal(t, "temporal operator namespace create --address "+address+" --namespace short --retention 7d", absent.Command)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/app/cli"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -188,8 +189,7 @@ func (d *desk) json(document any, args ...string) {
 	require.NoError(d.t, json.Unmarshal([]byte(out), document), out)
 }
 
-// prints runs a command line with -o json, and holds a part of its document against one that is written as JSON: objects may have
-// more members, arrays not more elements.
+// prints runs a command line with -o json, whose document has to have a part, as of [jsontest.Has].
 func (d *desk) prints(part string, args ...string) {
 	d.t.Helper()
 	d.printsAt(0, part, args...)
@@ -199,35 +199,7 @@ func (d *desk) prints(part string, args ...string) {
 func (d *desk) printsAt(code int, part string, args ...string) {
 	d.t.Helper()
 	out := d.must(code, append(args, "-o", "json")...)
-	require.True(d.t, has(d.t, out, part), "maestro %s\n%s\nlacks\n%s", strings.Join(args, " "), out, part)
-}
-
-// has reports whether a document has a part.
-func has(t *testing.T, document, part string) bool {
-	t.Helper()
-	var got, want any
-	require.NoError(t, json.Unmarshal([]byte(document), &got), document)
-	require.NoError(t, json.Unmarshal([]byte(part), &want), part)
-	return within(want, got)
-}
-
-func within(want, got any) bool {
-	switch want := want.(type) {
-	case map[string]any:
-		fields, ok := got.(map[string]any)
-		for name, value := range want {
-			ok = ok && within(value, fields[name])
-		}
-		return ok
-	case []any:
-		elements, ok := got.([]any)
-		ok = ok && len(elements) == len(want)
-		for i := 0; ok && i < len(want); i++ {
-			ok = within(want[i], elements[i])
-		}
-		return ok
-	}
-	return want == got
+	require.True(d.t, jsontest.Has(d.t, out, part), "maestro %s\n%s\nlacks\n%s", strings.Join(args, " "), out, part)
 }
 
 // until waits for a condition.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
 )
 
@@ -104,7 +105,7 @@ func testInbox(t *testing.T, d *desk, h session.Request) {
 	elsewhere.t = t
 	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
 	until(t, func() bool {
-		return has(t, elsewhere.must(0, "inbox", "-o", "json"),
+		return jsontest.Has(t, elsewhere.must(0, "inbox", "-o", "json"),
 			`{"waiting": [{"status": "help_needed", "commands": ["maestro status s"]}]}`)
 	}, "the session is not listed")
 	elsewhere.ends(2, "is not a store", "resolve", "s", "supply", d.dir)

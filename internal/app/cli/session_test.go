@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 )
 
 // writer writes a document; coder fails its first attempt and heeds the feedback.
@@ -83,7 +84,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 
 func testListed(t *testing.T, d *desk) {
 	until(t, func() bool { // visibility lags a moment behind
-		return has(t, d.must(0, "list", "-o", "json"), `{"sessions": [{"temporal": true, "status": "completed"}]}`)
+		return jsontest.Has(t, d.must(0, "list", "-o", "json"), `{"sessions": [{"temporal": true, "status": "completed"}]}`)
 	}, "the session is not listed")
 	d.prints(`{"sessions": [{"team": "pair", "requirement": "Make it so.", "tokens": 1320}]}`, "list")
 	require.Contains(t, d.must(0, "list"), "Make it so.")

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"html/template"
 	"io/fs"
 	"math"
 	"math/rand"
@@ -20,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
-	"github.com/maestro-hive/maestro/internal/faces/web/diffview"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
@@ -28,44 +26,6 @@ var allStates = []session.State{
 	session.Admitted, session.Running, session.Waiting, session.WaitingForBreaker, session.AwaitingApproval, session.HelpIsNeeded,
 	session.Completed,
 	session.Restored, session.Supplied, session.Skipped, session.Failed, session.WasCancelled, session.Pending,
-}
-
-// components is the content of the page of all components.
-type components struct {
-	States    []session.State
-	Sentences []Sentence
-	Graph     Graph
-	Timeline  Timeline
-	Budgets   []BudgetRow
-	Files     []diffview.File
-}
-
-func componentsPage(t *testing.T) []byte {
-	t.Helper()
-	s, phases := sampleSession()
-	running := s
-	running.Status = session.Running
-	parsed := template.Must(template.New("").Funcs(functions()).ParseFS(templateFiles, "templates/layout.html",
-		"templates/parts*.html"))
-	template.Must(parsed.ParseFiles("testdata/page_components.html"))
-	text, err := views{"components": parsed}.render("components", frame{
-		Tab: "inbox", Open: 3, Who: "alice", Now: testNow,
-		page: page{Title: "Components", Content: components{
-			States: allStates, Sentences: []Sentence{sentenceOf(s, testNow), sentenceOf(running, testNow)},
-			Graph: graphOf(s, phases), Timeline: timelineOf(sampleCourse(), testNow), Budgets: budgetRows(sampleBudgets()),
-			Files: diffview.Read(sampleFiles(), diffview.Limits{Lines: 1000, FileLines: 1000}),
-		}},
-	})
-	require.NoError(t, err)
-	return text
-}
-
-func TestComponentsAreRendered(t *testing.T) {
-	t.Parallel()
-	text := string(componentsPage(t))
-	inert(t, text)
-	require.Contains(t, text, "Needs approval")
-	require.Contains(t, text, `data-key="node-integration-and-acceptance"`)
 }
 
 // inert fails for a page that has anything active besides the two scripts of the layout, or an

@@ -3,7 +3,6 @@ package web
 import (
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -143,16 +142,6 @@ func sampleCourse() Course {
 	}}}}
 }
 
-func sampleBudgets() []budget.Budget {
-	return []budget.Budget{
-		{
-			Kind: session.BudgetOfSession, Cap: spec.Cap{USD: 20e9, Tokens: 1_000_000}, Spent: cost.Amount{USD: 12.4e9, Tokens: 912_000},
-			Unsettled: cost.Amount{USD: 1.1e9}, Reserved: cost.Amount{USD: 2.5e9},
-		},
-		{Kind: session.BudgetOfPhase, Name: "backend", Cap: spec.Cap{USD: 5e9}, Spent: cost.Amount{USD: 5e9}},
-	}
-}
-
 const samplePatch = `diff --git a/server.go b/server.go
 index 1111..2222 100644
 --- a/server.go
@@ -177,12 +166,3 @@ index 1111..2222 100644
 +		http.Error(w, "<script>alert(1)</script>", 405)
  	}
 `
-
-func sampleFiles() []control.ChangedFile {
-	return []control.ChangedFile{
-		{Path: "server.go", Change: "changed", Added: 5, Removed: 3, Diff: samplePatch},
-		{Path: "web/logo.png", Change: "added", Binary: true, Diff: "new file mode 100644\nBinary files /dev/null and " +
-			"b/web/logo.png differ\n"},
-		{Path: "web/package-lock.json", Change: "added", Added: 2, Diff: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
-	}
-}

@@ -80,21 +80,6 @@ func (s screen) keep(file string) {
 	require.NoError(s.t, os.WriteFile(filepath.Join(dir, file), picture.Data, 0o600))
 }
 
-func TestComponentsFit(t *testing.T) {
-	t.Parallel()
-	text := componentsPage(t)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /assets/{file}", serveAsset)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		protect(w.Header())
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(text)
-	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	newScreen(t).fits("components", server.URL)
-}
-
 // violation is a rule of accessibility that a page breaks.
 type violation struct {
 	ID     string   `json:"id"`
