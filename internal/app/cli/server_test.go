@@ -68,22 +68,6 @@ func (d *desk) places(args []string) []string {
 	return out
 }
 
-// tree is the files below a directory of the desk, with their contents.
-func (d *desk) tree(name string) map[string]string {
-	d.t.Helper()
-	all := map[string]string{}
-	root := filepath.Join(d.dir, name)
-	require.NoError(d.t, filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		all[strings.TrimPrefix(path, root)] = string(data)
-		return err
-	}))
-	return all
-}
-
 // same runs a command line at both desks, and holds the outputs and exit codes against each other.
 func same(t *testing.T, near, far *desk, args ...string) *command {
 	t.Helper()
@@ -143,8 +127,9 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
-	require.Equal(t, d.tree("dir"), far.tree("dir"))
-	require.Equal(t, d.tree("out"), far.tree("out"))
+	for _, made := range []string{"dir", "out"} {
+		require.Equal(t, tree(t, filepath.Join(d.dir, made)), tree(t, filepath.Join(far.dir, made)))
+	}
 	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
 		same(t, d, far, "status", s)
 	}
@@ -186,30 +171,23 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	d.must(3, "watch", "s")
 	viewer := d.served(nil, "viewer").away()
 	viewer.must(0, "status", "s")
-	says := func(far *desk, code int, text string, args ...string) {
-		t.Helper()
-		c := far.run(args...)
-		require.Equal(t, code, c.code, c.stderr.String())
-		require.Contains(t, c.stderr.String(), text)
-		require.Empty(t, c.stdout.String())
-	}
-	says(viewer, 1, "the role approver or admin for team pair is missing", "approve", "s")
-	says(viewer, 2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server",
+	require.Empty(t, viewer.ends(1, "the role approver or admin for team pair is missing", "approve", "s").stdout.String())
+	viewer.ends(2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server",
 		"http://127.0.0.1:1")
-	says(viewer, 2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
-	says(viewer, 2, "excludes --api-key", "list", "--server", "http://127.0.0.1:1", "--api-key", "k")
-	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
-	says(viewer, 2, "is not the address of a server", "list", "--server", "ftp://example.org")
-	says(viewer, 4, "cannot be reached", "list", "--server", "http://127.0.0.1:1")
-	says(viewer, 4, "cannot be reached", "watch", "s", "--server", "http://127.0.0.1:1")
-	says(viewer, 4, "cannot be reached", "run", "pair", "Make it so.", "--server", "http://127.0.0.1:1")
+	viewer.ends(2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
+	viewer.ends(2, "excludes --api-key", "list", "--server", "http://127.0.0.1:1", "--api-key", "k")
+	viewer.ends(2, "without encryption", "list", "--server", "http://192.0.2.1")
+	viewer.ends(2, "is not the address of a server", "list", "--server", "ftp://example.org")
+	require.Empty(t, viewer.ends(4, "cannot be reached", "list", "--server", "http://127.0.0.1:1").stdout.String())
+	viewer.ends(4, "cannot be reached", "watch", "s", "--server", "http://127.0.0.1:1")
+	viewer.ends(4, "cannot be reached", "run", "pair", "Make it so.", "--server", "http://127.0.0.1:1")
 	// a flag counts more than the environment
 	viewer.ends(0, "showing what the store in ", "list", "--state-dir", d.state, "--address", "127.0.0.1:1")
 
 	viewer.set("MAESTRO_TOKEN", "wrong")
-	says(viewer, 2, "does not accept the token", "list")
+	require.Empty(t, viewer.ends(2, "does not accept the token", "list").stdout.String())
 	viewer.set("MAESTRO_TOKEN", "")
-	says(viewer, 2, "no token for", "list")
+	viewer.ends(2, "no token for", "list")
 
 	var stray atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stray.Add(1) }))
@@ -217,7 +195,7 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	moved := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/api/v1/sessions", http.StatusTemporaryRedirect))
 	defer moved.Close()
 	viewer.file("token", "secret\n")
-	says(viewer, 2, "a redirect to", "list", "--server", moved.URL, "--token-file", filepath.Join(viewer.dir, "token"))
+	viewer.ends(2, "a redirect to", "list", "--server", moved.URL, "--token-file", filepath.Join(viewer.dir, "token"))
 	require.Zero(t, stray.Load(), "no other host gets the token")
 }
 
@@ -247,21 +225,15 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	require.Contains(t, run.stderr.String(), "not taken, because they look like secrets: .env")
 	require.NotEmpty(t, server.until("one", session.AwaitingApproval).LeftOut, "what was left out where the files are")
 	far.must(0, "approve", "one", "think")
-	for _, s := range []struct {
-		code int
-		text string
-		args []string
-	}{
-		{2, "already exists", []string{"run", team, "Again.", "--session", "one"}},
-		{2, "file nothing not found, and team \"nothing\" is not registered", []string{"run", "nothing", "x"}},
-		{2, "--only: ", []string{"run", team, "x", "--only", "nothing"}},
-		{2, "KEY=VALUE", []string{"run", team, "x", "--label", "nothing"}},
-		{2, "cannot be read", []string{"run", team, "x", "--input", "think=" + filepath.Join(site, "no-such")}},
-		{2, "--from-jira needs Temporal", []string{"run", team, "--from-jira", "MD-1"}},
+	for says, args := range map[string][]string{
+		"already exists": {team, "Again.", "--session", "one"},
+		"file nothing not found, and team \"nothing\" is not registered": {"nothing", "x"},
+		"--only: ":                   {team, "x", "--only", "nothing"},
+		"KEY=VALUE":                  {team, "x", "--label", "nothing"},
+		"cannot be read":             {team, "x", "--input", "think=" + filepath.Join(site, "no-such")},
+		"--from-jira needs Temporal": {team, "--from-jira", "MD-1"},
 	} {
-		c := far.run(s.args...)
-		require.Contains(t, c.stderr.String(), s.text)
-		require.Equal(t, s.code, c.code, c.stderr.String())
+		far.ends(2, says, append([]string{"run"}, args...)...)
 	}
 	require.Contains(t, far.run("resume", "one", "--edit", "think="+site).stderr.String(), "--edit needs Temporal and the store")
 	server.until("one", session.AwaitingApproval) // paused after build
@@ -282,7 +254,7 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	server.until(started.Session, session.Completed)
 	far.cwd = filepath.Join(far.dir, "site")
 	far.must(0, "apply", started.Session)
-	require.Equal(t, "from far\n", far.tree("site")["/code.txt"])
+	require.Equal(t, "from far\n", tree(t, site)["code.txt"])
 	require.Contains(t, d.must(0, "audit"), "session.start")
 }
 

@@ -22,35 +22,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/launch"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/storage"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 // checkpoint gives a session a checkpoint after its design, with files that were added.
 func (h *service) checkpoint(id string, files map[string]string) {
 	h.t.Helper()
-	ctx, content := h.t.Context(), h.base.Store.Content
-	before, err := content.PutManifest(ctx, cas.Manifest{})
-	require.NoError(h.t, err)
-	m := cas.Manifest{}
-	for path, text := range files {
-		name, err := content.PutBlob(ctx, []byte(text))
-		require.NoError(h.t, err)
-		m[path] = cas.Entry{SHA256: name, Size: int64(len(text))}
-	}
-	after, err := content.PutManifest(ctx, m)
-	require.NoError(h.t, err)
-	team, err := json.Marshal(spec.Team{Name: "web", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}})
-	require.NoError(h.t, err)
-	blob, err := content.PutBlob(ctx, team)
-	require.NoError(h.t, err)
-	key := session.Key{Namespace: "default", Session: id}
-	row, err := h.base.Store.StoreCheckpoint(ctx, key, session.Checkpoint{
-		Run: 1, Team: session.Ref{Name: "web", Blob: blob}, Requirement: "Make it.", Workspace: before, CurrentPhase: "design",
-		Tree:        after,
-		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{},
-		CreatedAt: time.Now(),
-	})
-	require.NoError(h.t, err)
-	require.NoError(h.t, h.base.Store.State.PutCheckpoints(ctx, "web", row))
+	team := spec.Team{Name: "web", Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}}
+	worktest.Put(h.t, h.base.Store, session.Key{Namespace: "default", Session: id},
+		worktest.Checkpoint(h.t, h.base.Store, team, annDesigns, nil, files, session.Checkpoint{
+			Assignments: []session.CheckpointAssignment{}, // the design is not done
+		}))
 }
 
 func TestASessionsFilesAreServed(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -289,9 +290,7 @@ func TestAReviewShowsWhatHasChangedSinceTheWorkWasSentBack(t *testing.T) {
 		return strings.Contains(text, "Since it was sent back")
 	}
 	require.False(t, shows())
-	before, was := p.tree(filesBefore)
-	_, is := p.tree(filesAfter)
-	undone := p.change(designer, before, was, is)
+	undone := worktest.Change(t, p.Store, designer, filesBefore, filesAfter)
 	back := session.Checkpoint{
 		Reworks: []session.Rework{{To: "frontend", Undone: undone}}, Assignments: []session.CheckpointAssignment{},
 	}

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -29,10 +28,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/testkit/temporalfake"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -177,51 +176,14 @@ func (p *plane) put(s session.Status, caps ...budget.Budget) {
 	p.temporal.Put(s.Session, is, *s.StartedAt, memo)
 }
 
-// tree stores files.
-func (p *plane) tree(files map[string]string) (spec.Digest, cas.Manifest) {
-	p.t.Helper()
-	m := cas.Manifest{}
-	for path, text := range files {
-		m[path] = cas.Entry{SHA256: p.blob(text), Size: int64(len(text))}
-	}
-	digest, err := p.Store.Content.PutManifest(p.ctx, m)
-	require.NoError(p.t, err)
-	return digest, m
-}
-
-func (p *plane) blob(text string) spec.Digest {
-	p.t.Helper()
-	digest, err := p.Store.Content.PutBlob(p.ctx, []byte(text))
-	require.NoError(p.t, err)
-	return digest
-}
+func (p *plane) blob(text string) spec.Digest { return worktest.Blob(p.t, p.Store, text) }
 
 // kept stores a checkpoint of a session after a phase of one persona, whose work is the difference of two trees.
 func (p *plane) kept(id string, team spec.Team, of spec.AssignmentID, before, after map[string]string, c session.Checkpoint) {
 	p.t.Helper()
-	text, err := json.Marshal(team)
-	require.NoError(p.t, err)
-	from, was := p.tree(before)
-	to, is := p.tree(after)
 	p.spoils(&c)
-	c.Run, c.Team, c.Requirement, c.CurrentPhase = 1, session.Ref{Name: team.Name, Blob: p.blob(string(text))}, "Make it.", of.Phase
-	c.Workspace, c.Tree, c.CreatedAt, c.Decisions = from, to, ago(time.Hour+time.Duration(len(c.Reworks))), map[string]string{}
-	if c.Assignments == nil {
-		c.Assignments = p.change(of, from, was, is)
-	}
-	row, err := p.Store.StoreCheckpoint(p.ctx, p.key(id), c)
-	require.NoError(p.t, err)
-	require.NoError(p.t, p.Store.State.PutCheckpoints(p.ctx, team.Name, row))
-}
-
-// change is the work of an assignment as a checkpoint has it.
-func (p *plane) change(of spec.AssignmentID, input spec.Digest, was, is cas.Manifest) []session.CheckpointAssignment {
-	p.t.Helper()
-	delta, err := p.Store.Content.PutDelta(p.ctx, castest.Diff(was, is))
-	require.NoError(p.t, err)
-	return []session.CheckpointAssignment{{
-		AssignmentID: of, BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}},
-	}}
+	c.CreatedAt = ago(time.Hour + time.Duration(len(c.Reworks)))
+	worktest.Put(p.t, p.Store, p.key(id), worktest.Checkpoint(p.t, p.Store, team, of, before, after, c))
 }
 
 // The files of the phase frontend of session web-7.
@@ -267,12 +229,12 @@ func (p *plane) web7() {
 	key, db := p.key("web-7"), p.Store.State
 	for id, r := range sampleCourse().Records {
 		for i := range r.Rounds {
-			r.Rounds[i].RoundLog.Basis = &session.Basis{Input: p.blobTree(filesBefore)}
+			r.Rounds[i].RoundLog.Basis = &session.Basis{Input: worktest.Tree(p.t, p.Store, filesBefore)}
 			for j := range r.Rounds[i].Attempts {
 				transcript := sampleTranscript
 				p.spoils(&transcript)
 				r.Rounds[i].Attempts[j].Log = p.blob(transcript)
-				r.Rounds[i].Attempts[j].Files = p.blobTree(filesAfter)
+				r.Rounds[i].Attempts[j].Files = worktest.Tree(p.t, p.Store, filesAfter)
 			}
 		}
 		p.spoils(&r.Rounds)
@@ -317,11 +279,6 @@ func (p *plane) web7() {
 			To: "design", From: designer, Reasons: []string{"the API has no paging"}, At: ago(100 * time.Minute),
 		}},
 	})
-}
-
-func (p *plane) blobTree(files map[string]string) spec.Digest {
-	digest, _ := p.tree(files)
-	return digest
 }
 
 func (p *plane) book(id string, of spec.AssignmentID, end state.CallState, used cost.Usage) string {

@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 const repository = "acme/shop"
@@ -64,25 +64,7 @@ func (d *desk) work(before, after map[string]string) apply.Work {
 	d.t.Helper()
 	c := session.Checkpoint{
 		Session: "s", Requirement: "Make it so.\nPlease.", CurrentPhase: "make", Team: session.Ref{Name: "craft"},
-	}
-	for i, files := range []map[string]string{before, after} {
-		m := cas.Manifest{}
-		for path, content := range files {
-			if target, ok := strings.CutPrefix(content, gittest.Link("")); ok {
-				m[path] = cas.Entry{Link: target}
-				continue
-			}
-			content, executable := strings.CutPrefix(content, gittest.Executable(""))
-			digest, err := d.store.Content.PutBlob(d.t.Context(), []byte(content))
-			require.NoError(d.t, err)
-			m[path] = cas.Entry{Executable: executable, SHA256: digest, Size: int64(len(content))}
-		}
-		digest, err := d.store.Content.PutManifest(d.t.Context(), m)
-		require.NoError(d.t, err)
-		if i == 0 {
-			c.Workspace = digest
-		}
-		c.Tree = digest
+		Workspace: worktest.Tree(d.t, d.store, before), Tree: worktest.Tree(d.t, d.store, after),
 	}
 	return apply.Work{StoredCheckpoint: store.StoredCheckpoint{Name: c.Tree, Checkpoint: c}, Store: d.store}
 }

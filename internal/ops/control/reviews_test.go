@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -24,10 +23,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 // shelf is a store with sessions that have ended.
@@ -58,58 +57,23 @@ func team() spec.Team {
 	}
 }
 
-// tree stores files; "->" is a link, "#!" an executable.
-func (s *shelf) tree(files map[string]string) (spec.Digest, cas.Manifest) {
+// keep puts a session into the store that has finished its design. undone is the design as it was sent back before.
+func (s *shelf) keep(id string, is session.State, before, after map[string]string, undone ...map[string]string) {
 	s.t.Helper()
-	m := cas.Manifest{}
-	for path, content := range files {
-		if target, ok := strings.CutPrefix(content, "->"); ok {
-			m[path] = cas.Entry{Link: target}
-			continue
-		}
-		name, err := s.Store.Content.PutBlob(s.ctx, []byte(content))
-		require.NoError(s.t, err)
-		m[path] = cas.Entry{SHA256: name, Size: int64(len(content)), Executable: strings.HasPrefix(content, "#!")}
+	var c session.Checkpoint
+	for _, files := range undone {
+		c.Reworks = append(c.Reworks, session.Rework{
+			To: "design", By: "ann", Reasons: []string{"too short"}, Undone: worktest.Change(s.t, s.Store, annDesigns, before, files),
+		})
 	}
-	name, err := s.Store.Content.PutManifest(s.ctx, m)
+	status := session.NewStatus(id, team())
+	status.Status = is
+	_, err := s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status},
+		[]session.Checkpoint{worktest.Checkpoint(s.t, s.Store, team(), annDesigns, before, after, c)})
 	require.NoError(s.t, err)
-	return name, m
 }
 
-// keep puts a session into the store that has finished its design. undone is the design as it was sent back before.
-func (s *shelf) keep(id string, state session.State, before, after map[string]string, undone ...map[string]string) {
-	s.t.Helper()
-	from, was := s.tree(before)
-	to, is := s.tree(after)
-	designed := func(is cas.Manifest) []session.CheckpointAssignment {
-		delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
-		require.NoError(s.t, err)
-		id := spec.AssignmentID{Phase: "design", Persona: "ann"}
-		return []session.CheckpointAssignment{{
-			AssignmentID: id,
-			BasedWork:    session.BasedWork{Input: from, Work: session.Work{Delta: delta}},
-		}}
-	}
-	var reworks []session.Rework
-	for _, files := range undone {
-		_, was := s.tree(files)
-		reworks = append(reworks, session.Rework{To: "design", By: "ann", Reasons: []string{"too short"}, Undone: designed(was)})
-	}
-	data, err := json.Marshal(team())
-	require.NoError(s.t, err)
-	blob, err := s.Store.Content.PutBlob(s.ctx, data)
-	require.NoError(s.t, err)
-	status := session.NewStatus(id, team())
-	status.Status = state
-	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status},
-		[]session.Checkpoint{{
-			Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design",
-			Tree:        to,
-			Assignments: designed(is), Reworks: reworks,
-			Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
-		}})
-	require.NoError(s.t, err)
-}
+var annDesigns = spec.AssignmentID{Phase: "design", Persona: "ann"}
 
 func (s *shelf) reviews() control.Reviews { return control.Reviews{Base: s.Base} }
 
@@ -197,10 +161,9 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.keep("s", session.Failed, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
-	from, _ := s.tree(map[string]string{"a": "one\n", "old": "x\n"})
-	left, _ := s.tree(map[string]string{"a": "one\nmore\n", "sub/new": "y\n"})
-	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
-	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: design}
+	from := worktest.Tree(t, s.Store, map[string]string{"a": "one\n", "old": "x\n"})
+	left := worktest.Tree(t, s.Store, map[string]string{"a": "one\nmore\n", "sub/new": "y\n"})
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: annDesigns}
 	statetest.PutRounds(t, s.Store.State, of, session.RoundRecord{
 		Round: 1, RoundLog: session.RoundLog{
 			Basis:    &session.Basis{Input: from},
@@ -209,7 +172,7 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	}, session.RoundRecord{
 		Round: 2, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
 	})
-	ref := control.AttemptRef{AssignmentID: design, Pass: 1, Round: 1, Attempt: 1}
+	ref := control.AttemptRef{AssignmentID: annDesigns, Pass: 1, Round: 1, Attempt: 1}
 	failed, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Attempt: &ref})
 	require.NoError(t, err)
 	ref.Round = 2
@@ -229,8 +192,7 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.keep("s", session.Completed, nil, map[string]string{
-		"run": "#!/bin/sh\n", "docs/a.md": "text\n", "latest": "->docs/a.md",
-		"empty": "",
+		"run": gittest.Executable("#!/bin/sh\n"), "docs/a.md": "text\n", "latest": gittest.Link("docs/a.md"), "empty": "",
 	})
 	var first, second bytes.Buffer
 	for _, b := range []*bytes.Buffer{&first, &second} {
@@ -251,7 +213,7 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	require.Equal(t, "s/docs/a.md", archive.File[0].Name)
 
 	// Names that Windows takes for something else than files, and a link to one.
-	s.keep("hostile", session.Completed, nil, map[string]string{`..\..\autoexec.bat`: "x", "nul": `->..\x/..\..`, `C:\x`: "y"})
+	s.keep("hostile", session.Completed, nil, map[string]string{`..\..\autoexec.bat`: "x", "nul": gittest.Link(`..\x/..\..`), `C:\x`: "y"})
 	zipped.Reset()
 	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.Zip}))
 	archive, err = zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
@@ -350,8 +312,7 @@ func (s *bench) is(state session.State) {
 // fails ends an attempt with a transcript.
 func (s *bench) fails(attempt int, transcript string) {
 	s.t.Helper()
-	log, err := s.shelf.Store.Content.PutBlob(s.ctx, []byte(transcript))
-	require.NoError(s.t, err)
+	log := worktest.Blob(s.t, s.shelf.Store, transcript)
 	of := state.Assignment{Key: s.key, AssignmentID: s.dev}
 	round := session.RoundRecord{Round: 1}
 	r, err := s.shelf.Store.State.Record(s.ctx, of)

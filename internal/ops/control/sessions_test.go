@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -18,10 +17,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/models/config"
 	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 	"github.com/maestro-hive/maestro/internal/testkit/temporalfake"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -159,19 +158,10 @@ func (k kit) session(id, team string, state session.State, course session.Course
 	k.Helper()
 	t, err := config.ParseTeam("team", []byte(team))
 	require.NoError(k, err)
-	data, err := json.Marshal(t)
-	require.NoError(k, err)
-	blob, err := k.Store.Content.PutBlob(k.ctx, data)
-	require.NoError(k, err)
-	files, err := k.Store.Content.PutManifest(k.ctx, cas.Manifest{})
-	require.NoError(k, err)
 	e := session.Execution{Status: session.NewStatus(id, t), Course: course}
 	e.Status.Status = state
-	_, err = k.Store.ImportCheckpoints(k.ctx, k.key(id), e, []session.Checkpoint{{
-		Run: 1, Team: session.Ref{Name: t.Name, Blob: blob}, Requirement: "Make it.", CurrentPhase: "plan", Workspace: files,
-		Tree:      files,
-		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
-	}})
+	_, err = k.Store.ImportCheckpoints(k.ctx, k.key(id), e, []session.Checkpoint{worktest.Checkpoint(k.T, k.Store, t,
+		spec.AssignmentID{Phase: "plan", Persona: "dev"}, nil, nil, session.Checkpoint{})})
 	require.NoError(k, err)
 }
 

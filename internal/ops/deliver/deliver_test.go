@@ -21,10 +21,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/deliver"
 	"github.com/maestro-hive/maestro/internal/outside/codehost"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 const shop = "acme/shop"
@@ -77,7 +77,7 @@ func newWork(t *testing.T, deliverTo spec.Deliver) *bench {
 		Key: b.key, TemporalRun: "r1", OriginalRun: "r1", Team: "web", Requirement: "Add a shout flag",
 	})
 	require.NoError(t, err)
-	workspace := b.files(map[string]string{"main.go": "package main\n", "README": "a shop\n"})
+	workspace := worktest.Tree(b.t, b.store, map[string]string{"main.go": "package main\n", "README": "a shop\n"})
 	b.order = session.DeliveryJob{
 		AssignmentID: spec.AssignmentID{Phase: "ship", Persona: spec.DeliveryPersona}, Deliver: deliverTo, Key: b.key, Run: b.run,
 		Source: &session.Source{Commit: started}, Pass: 1, Head: "h1",
@@ -100,22 +100,10 @@ func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Lo
 
 func (b *bench) passes(d time.Duration) { b.ahead.Add(int64(d)) }
 
-// files stores a tree.
-func (b *bench) files(all map[string]string) spec.Digest {
-	b.t.Helper()
-	dir := b.t.TempDir()
-	for name, content := range all {
-		require.NoError(b.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-	snap, err := b.store.Content.Snapshot(b.t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(b.t, err)
-	return snap.Manifest
-}
-
 // does sets the work that the session has done until a pass of the delivery: the file shout.go.
 func (b *bench) does(pass int, summary, shout string) {
 	b.order.Pass = pass
-	b.work = b.files(map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": shout})
+	b.work = worktest.Tree(b.t, b.store, map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": shout})
 	c := &b.order.Checkpoint
 	c.CreatedAt = b.now()
 	c.Assignments = []session.CheckpointAssignment{{
