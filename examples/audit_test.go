@@ -16,6 +16,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/app/cli"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 )
 
@@ -55,7 +56,9 @@ func newStand(t *testing.T) *stand {
 	caches := filepath.Join(state, "caches")
 	require.NoError(t, os.MkdirAll(caches, 0o700))
 	for cache, variable := range map[string]string{"go-build": "GOCACHE", "go-mod": "GOMODCACHE"} {
-		require.NoError(t, os.Symlink(strings.TrimSpace(goOutput(t, ".", "env", variable)), filepath.Join(caches, cache)))
+		place, err := exec.Command("go", "env", variable).Output()
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(strings.TrimSpace(string(place)), filepath.Join(caches, cache)))
 	}
 	return s
 }
@@ -115,29 +118,8 @@ func (s *stand) phases(t *testing.T, session string) map[string]string {
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range files {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-	}
+	castest.WriteTree(t, dir, files)
 	return dir
-}
-
-// goOutput is what a go command prints that has to work.
-func goOutput(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	stdout, stderr, ok := goCommand(t, dir, args...)
-	require.True(t, ok, "go %s\n%s", strings.Join(args, " "), stderr)
-	return stdout
-}
-
-func goCommand(t *testing.T, dir string, args ...string) (stdout, stderr string, ok bool) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
-	err := cmd.Run()
-	return out.String(), errs.String(), err == nil
 }
 
 // TestAuditOfWhatIsWanting audits modules that have something wrong: in one that does

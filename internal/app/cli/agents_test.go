@@ -81,17 +81,6 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	require.Regexp(t, "faraway is full: [0-9.]+ MiB free", d.must(1, "doctor"))
 }
 
-func TestRegisteredTeamsAreTakenByTheirNames(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.emptyStore()
-	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
-	require.Contains(t, d.must(0, "validate", "pair"), "pair: 2 phases of pair")
-	require.Contains(t, d.must(1, "agents", "--team", "pair"), "no worker serves this store")
-	require.Contains(t, d.must(1, "doctor", "pair"), "team pair")
-	require.Contains(t, d.run("validate", "pear").stderr.String(), "file pear not found, and")
-}
-
 func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
@@ -113,11 +102,7 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 
 	file := d.file("team.yaml", oneTeam)
 	d.must(0, "run", file, "work", "--session", "s")
-	var status session.Status
-	until(t, func() bool {
-		d.json(&status, "status", "s")
-		return status.Status == session.WaitingForBreaker
-	}, "the session never waited")
+	d.becomes("s", in(session.WaitingForBreaker))
 	text := d.must(0, "status", "s")
 	require.Contains(t, text, "waiting_breaker")
 	require.Contains(t, text, "`maestro breaker show coder`")

@@ -113,12 +113,10 @@ func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
 	d.must(0, "run", d.file("team.yaml", strings.NewReplacer(
 		"phases:", "  analyst: {role: Analyst, agent: writer, instructions: \"Plan.\"}\nphases:\n  - {name: plan, personas: [analyst]}",
 	).Replace(reviewedTeam)), "Make it so.", "--session", "s")
-	until(t, func() bool {
-		var s session.Status
-		d.json(&s, "status", "s")
-		return len(s.Phases) == 3 && s.Phases[1].Status == session.Running && s.Phases[2].Status == session.Pending &&
-			fileExists(d.dir+"/sent")
-	}, "the work is not sent back")
+	d.becomes("s", func(s session.Status) bool {
+		_, err := os.Stat(d.dir + "/sent")
+		return err == nil && s.Phases[1].Status == session.Running && s.Phases[2].Status == session.Pending
+	})
 	d.must(0, "cancel", "s", "--watch")
 	here := filepath.Join(d.dir, "here")
 	require.NoError(t, os.Mkdir(here, 0o700))
@@ -134,11 +132,6 @@ func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
 	got := d.ends(0, why, "apply", "s", "--partial")
 	require.Contains(t, got.stderr.String(), "applied 1 file of s (partial: 1 of 3 phases (plan)) to "+here)
 	require.Equal(t, map[string]string{"plan.txt": "plan\n"}, tree(t, here))
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // inRepository is a desk with a finished session "s" on the workspace ws, which is
@@ -170,19 +163,16 @@ func TestAResultBecomesACommit(t *testing.T) {
 	runGit(t, repo, "", "add", "top.txt")
 	status, before := runGit(t, repo, "", "status", "--porcelain"), tree(t, repo)
 
-	got := d.run("apply", "s")
-	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "maestro apply s --branch NAME   creates a commit for `git merge`, based on the "+
-		"session's start\n")
+	d.ends(1, "maestro apply s --branch NAME   creates a commit for `git merge`, based on the "+
+		"session's start\n", "apply", "s")
 	require.Equal(t, before, tree(t, repo))
 
 	d.ends(0, "would commit 7 files on "+first[:10], "apply", "s", "--branch", "team/s", "--dry-run")
 	require.NotContains(t, runGit(t, repo, "", "branch", "--list"), "team/s")
 
-	got = d.run("apply", "s", "--branch", "team/s")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	got := d.ends(0, "user.name and user.email are not set in git, so the commit's author is Maestro", "apply", "s",
+		"--branch", "team/s")
 	require.Contains(t, got.stdout.String(), "changed  app/README.md\n")
-	require.Contains(t, got.stderr.String(), "user.name and user.email are not set in git, so the commit's author is Maestro")
 	require.Contains(t, got.stderr.String(), "with 7 files, on "+first[:10]+"; merge it with `git merge team/s`")
 	require.Equal(t, status, runGit(t, repo, "", "status", "--porcelain"), "index and working tree are not touched")
 	require.Equal(t, before, tree(t, repo))

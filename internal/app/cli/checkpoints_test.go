@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,8 +58,7 @@ func TestASessionMovesToAnotherStore(t *testing.T) {
 	there.must(0, "checkpoints", "import", archive, "--session", "copy")
 	for _, sessionID := range []string{"s-1", "copy"} {
 		there.must(0, "resume", sessionID, "--watch")
-		var s session.Status
-		there.json(&s, "status", sessionID)
+		s := there.status(sessionID)
 		require.Equal(t, session.Completed, s.Status)
 		require.Equal(t, session.Restored, s.Phases[0].Assignments[0].Status, "the first phase's work came along")
 	}
@@ -165,23 +165,17 @@ func TestPruningIsAskedForSensibly(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.emptyStore()
-	for _, c := range []struct {
-		code int
-		says string
-		args []string
-	}{
-		{2, "--keep: 0", []string{"--keep", "0"}},
-		{2, "--older-than: -1s", []string{"--older-than", "-1s"}},
-		{2, "exclude each other", []string{"--dry-run", "--schedule", "24h"}},
-		{2, "excludes --keep", []string{"--schedule", "off", "--keep", "2"}},
-		{2, "neither a duration", []string{"--schedule", "daily"}},
-		{2, "neither a duration", []string{"--schedule", "1s"}},
-		{4, "maestro dev", nil},
+	for says, args := range map[string]string{
+		"--keep: 0":                     "--keep 0",
+		"--older-than: -1s":             "--older-than -1s",
+		"exclude each other":            "--dry-run --schedule 24h",
+		"excludes --keep":               "--schedule off --keep 2",
+		`"daily" is neither a duration`: "--schedule daily",
+		`"1s" is neither a duration`:    "--schedule 1s",
 	} {
-		got := d.run(append([]string{"checkpoints", "prune"}, c.args...)...)
-		require.Equal(t, c.code, got.code, "%v: %s", c.args, got.stderr.String())
-		require.Contains(t, got.stderr.String(), c.says)
+		d.ends(2, says, append([]string{"checkpoints", "prune"}, strings.Fields(args)...)...)
 	}
+	d.ends(4, "maestro dev", "checkpoints", "prune")
 }
 
 // emptyStore makes an empty store.
@@ -231,11 +225,9 @@ func TestASessionOfARestoredBackupIsRestarted(t *testing.T) {
 
 	d.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "restored"))
 	require.Contains(t, d.must(0, "restore", to), "    s (namespace ")
-	var status session.Status
 	d.withWorker(scripts)
 	require.NoError(t, os.WriteFile(gate("build"), nil, 0o600))
-	until(t, func() bool { d.json(&status, "status", "s"); return status.Status == session.Completed },
-		"the session did not complete")
+	d.becomes("s", in(session.Completed))
 	begun("think\nbuild\nthink\nbuild\n")
 	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
 }

@@ -99,9 +99,7 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 
 	again, stderr := start()
 	require.Equal(t, "127.0.0.1:"+port, address(t, stderr.String()))
-	var s session.Status
-	d.json(&s, "status", "s")
-	require.Equal(t, session.Running, s.Status)
+	require.Equal(t, session.Running, d.status("s").Status)
 	require.NoError(t, again.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, again.Wait(), stderr.String())
 	require.Zero(t, serverOf(t, d.state))
@@ -261,9 +259,7 @@ func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
 	shop, till := d.cwd, filepath.Join(d.dir, "till")
 	require.NoError(t, os.CopyFS(till, os.DirFS(shop)))
 	d.must(0, "init")
-	first := d.run("run", "Shout hello", "--plain", "--session", "a")
-	require.Zero(t, first.code, first.stderr.String())
-	require.Contains(t, first.stderr.String(), "starting Maestro in the background")
+	d.ends(0, "starting Maestro in the background", "run", "Shout hello", "--plain", "--session", "a")
 	require.Contains(t, d.must(0, "dev", "status"), "agents     "+own+"\n")
 	require.Contains(t, d.must(0, "dev", "logs"), "Maestro is running")
 	d.cwd = till

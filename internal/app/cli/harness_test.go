@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/app/cli"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
@@ -206,6 +207,25 @@ func (d *desk) printsAt(code int, part string, args ...string) {
 func until(t *testing.T, condition func() bool, message string, args ...any) {
 	t.Helper()
 	require.Eventually(t, condition, patience, 100*time.Millisecond, append([]any{message}, args...)...)
+}
+
+// status is what is known of a session.
+func (d *desk) status(id string) (s session.Status) {
+	d.t.Helper()
+	d.json(&s, "status", id)
+	return s
+}
+
+// becomes waits until a session's status is as it has to be.
+func (d *desk) becomes(id string, right func(session.Status) bool) (s session.Status) {
+	d.t.Helper()
+	until(d.t, func() bool { s = d.status(id); return right(s) }, "session %s: %+v", id, &s)
+	return s
+}
+
+// in is for [desk.becomes].
+func in(state session.State) func(session.Status) bool {
+	return func(s session.Status) bool { return s.Status == state }
 }
 
 // says waits for text on standard error, shows for text on standard output.

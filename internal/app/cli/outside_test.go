@@ -9,17 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/testkit/hooktest"
 	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
 )
 
@@ -63,20 +62,11 @@ func TestHooksAreAddedListedAndRemoved(t *testing.T) {
 // signed calls a hook as Standard Webhooks says.
 func signed(t *testing.T, url, secret, id, body string) (status int, text string) {
 	t.Helper()
-	key, err := standardwebhooks.NewWebhook(secret)
-	if !assert.NoError(t, err) {
-		return 0, ""
-	}
-	now := time.Now()
-	signature, _ := key.Sign(id, now, []byte(body)) // it cannot fail
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if !assert.NoError(t, err) {
 		return 0, ""
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("webhook-id", id)
-	r.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
-	r.Header.Set("webhook-signature", signature)
+	r.Header = hooktest.Sign(t, secret, id, time.Now(), []byte(body))
 	got, err := http.DefaultClient.Do(r)
 	if !assert.NoError(t, err) {
 		return 0, ""
@@ -197,32 +187,23 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	teamFile := d.file("team.yaml", oneTeam)
 	d.file("ws/notes.md", "some notes\n")
 
-	got := d.run("run", teamFile, "--from-jira", "md-1", "--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session",
-		"s", "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	got := d.ends(0, "taken: 1 attachment (8 B) of MD-1, in attachments/", "run", teamFile, "--from-jira", "md-1",
+		"--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session", "s", "--watch")
 	require.Equal(t, "MD-1", key)
-	require.Contains(t, got.stderr.String(), "taken: 1 attachment (8 B) of MD-1, in attachments/")
 	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: attachments/")
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
-	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
-	require.NoError(t, err)
-	require.Contains(t, string(code), `A URL shortener\n\nIt keeps its links in memory.`)
-	require.Contains(t, string(code), `attachments/sketch.txt`)
-	require.Contains(t, string(code), `Comment by Ann Other, 2026-11-21:\n\n> Ten characters at most.`)
-	require.Contains(t, string(code), "\nnotes.md\n")
+	code := tree(t, out)["code.txt"]
+	require.Contains(t, code, `A URL shortener\n\nIt keeps its links in memory.`)
+	require.Contains(t, code, `attachments/sketch.txt`)
+	require.Contains(t, code, `Comment by Ann Other, 2026-11-21:\n\n> Ten characters at most.`)
+	require.Contains(t, code, "\nnotes.md\n")
 	require.Contains(t, d.run("doctor", "--agents", agents, "-o", "json").stdout.String(), "; creates tickets")
-	sketch, err := os.ReadFile(filepath.Join(out, "attachments", "sketch.txt"))
-	require.NoError(t, err)
-	require.Equal(t, "a sketch", string(sketch))
+	require.Equal(t, "a sketch", tree(t, out)["attachments/sketch.txt"])
 	until(t, func() bool { return len(jira.Issues()[0].Comments) == 2 }, "the ticket never heard of the end")
 	require.Contains(t, string(jira.Issues()[0].Comments[1]), "Session s of team solo has completed its work")
 
-	var shown struct {
-		ReportTo string `json:"report_to"`
-	}
-	d.json(&shown, "checkpoints", "show", "s")
-	require.Equal(t, "MD-1", shown.ReportTo, "a resumed session still knows")
+	d.prints(`{"report_to": "MD-1"}`, "checkpoints", "show", "s") // a resumed session still knows
 }
 
 func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {

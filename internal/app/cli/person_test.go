@@ -41,12 +41,9 @@ case "$brief" in *SQLite*) echo "SQLite" >> docs/design.md;; esac`
 // returns its only request.
 func (d *desk) asked(sessionID, phase string, kind session.RequestKind) session.Request {
 	d.t.Helper()
-	var s session.Status
-	until(d.t, func() bool {
-		d.json(&s, "status", sessionID)
+	return d.becomes(sessionID, func(s session.Status) bool {
 		return settled(s.Status) && len(s.Help) == 1 && s.Help[0].Phase == phase && s.Help[0].Kind == kind
-	}, "session %s does not ask: %+v", sessionID, &s)
-	return s.Help[0]
+	}).Help[0]
 }
 
 func settled(s session.State) bool { return s == session.HelpIsNeeded || s == session.AwaitingApproval }
@@ -55,10 +52,8 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": heedingWriter, "coder": stubbornCoder})
-	got := d.run("run", d.file("team.yaml", askingTeam), "Make it so.", "--session", "s", "--watch")
-	require.Equal(t, 3, got.code, "%s", got.stderr.String())
+	got := d.ends(3, "maestro approve s think", "run", d.file("team.yaml", askingTeam), "Make it so.", "--session", "s", "--watch")
 	require.Contains(t, got.stdout.String(), "think: needs approval: phase think is done")
-	require.Contains(t, got.stderr.String(), "maestro approve s think")
 
 	first := d.asked("s", "think", session.ForApproval)
 	d.ends(2, "answer with: maestro approve s think", "resume", "s")
@@ -124,23 +119,14 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	worker.interrupt()
 	require.Equal(t, 0, worker.wait(), worker.stderr.String())
 	d.prints(`{"waiting": [{}]}`, "inbox")
-	got := d.run("resolve", "s", "supply", d.file("mine.txt", "package mine\n"))
-	require.Equal(t, 0, got.code, got.stderr.String())
+	got := d.ends(0, "mine.txt is used as code.txt", "resolve", "s", "supply", d.file("mine.txt", "package mine\n"))
 	require.Contains(t, got.stdout.String(), "no worker answered within 10s")
-	require.Contains(t, got.stderr.String(), "mine.txt is used as code.txt")
 	d.withWorker(map[string]string{"coder": stubbornCoder})
-	var s session.Status
-	until(t, func() bool {
-		d.json(&s, "status", "s")
-		return s.Status == session.Completed
-	}, "the answer is lost: %+v", &s)
-	require.Equal(t, session.Supplied, s.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Supplied, d.becomes("s", in(session.Completed)).Phases[0].Assignments[0].Status)
 	require.Regexp(t, `(?m)^== build/dev, round 2, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, d.must(0, "logs", "s"))
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
-	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
-	require.NoError(t, err)
-	require.Equal(t, "package mine\n", string(code))
+	require.Equal(t, "package mine\n", tree(t, out)["code.txt"])
 }
 
 // sideTeam has two personas at work at once, then one that needs a word.
@@ -237,20 +223,10 @@ func testPasses(t *testing.T, d *desk) {
 	d.must(0, "resolve", "s", "retry", "--request", h.ID, "--note", "The port is 8081.")
 	require.Equal(t, 0, d.run("watch", "s").code)
 	require.Equal(t, 0, d.run("logs", "-f", "s").code)
-	var doc struct {
-		Logs []struct {
-			Phase string
-			Pass  int
-		}
-	}
-	d.json(&doc, "logs", "s", "--tail", "1")
 	require.Contains(t, d.run("logs", "s", "--tail", "0").stderr.String(), "--tail and --since omit")
-	require.Len(t, doc.Logs, 1)
-	require.Equal(t, 2, doc.Logs[0].Pass)
-	d.json(&doc, "logs", "s", "--since", "1h")
-	require.Len(t, doc.Logs, 4)
-	d.json(&doc, "logs", "s", "--since", "1ns")
-	require.Empty(t, doc.Logs)
+	d.prints(`{"logs": [{"pass": 2}]}`, "logs", "s", "--tail", "1")
+	d.prints(`{"logs": [{}, {}, {}, {}]}`, "logs", "s", "--since", "1h")
+	d.prints(`{"logs": []}`, "logs", "s", "--since", "1ns")
 }
 
 func TestFollowedLogsSurviveALostConnection(t *testing.T) {

@@ -113,10 +113,8 @@ func TestAPlanSaysWhatIsDelivered(t *testing.T) {
    failed checks and reviews send the work of build back at most 3 times
 `)
 	d.file("mine/a.md", "x")
-	got := d.run("plan", file, "--input", "ship="+filepath.Join(d.dir, "mine"))
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "phase ship delivers the work of other phases and has no files of its own; "+
-		"use --input or --edit for one of those")
+	d.ends(2, "phase ship delivers the work of other phases and has no files of its own; "+
+		"use --input or --edit for one of those", "plan", file, "--input", "ship="+filepath.Join(d.dir, "mine"))
 
 	require.Contains(t, d.must(0, "validate", file), "2 phases of web, 1 persona, with agents coder, github: valid")
 	d.file("agents.yaml", "version: 1\nagents: {coder: {kind: command, argv: [x]}, github: {kind: command, argv: [x]}}\n")
@@ -159,12 +157,13 @@ func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
 	d.must(0, "team", "register", d.file("team.yaml", twoTeam))
 	var team struct{ Digest string }
 	d.json(&team, "team", "show", "pair")
+	require.Contains(t, d.must(0, "validate", "pair"), "pair: 2 phases of pair")
+	require.Contains(t, d.must(0, "agents", "--team", "pair"), "nothing is missing for team pair")
 	d.must(0, "run", "pair@"+team.Digest[:8], "Make it so.", "--session", "s-1", "--label", "area=web", "--label", "ticket=MD-1",
 		"--watch")
 	require.Contains(t, d.must(0, "status", "s-1"), "area=web, ticket=MD-1")
 	labels := func(id string) map[string]string {
-		var s session.Status
-		d.json(&s, "status", id)
+		s := d.status(id)
 		require.Equal(t, session.Completed, s.Status)
 		return s.Labels
 	}

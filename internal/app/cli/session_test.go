@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,9 +102,7 @@ func testArtifacts(t *testing.T, d *desk) {
 
 	out := filepath.Join(t.TempDir(), "out")
 	require.Equal(t, "README.md\ncode.txt\ndocs/design.md\n", d.must(0, "artifacts", "get", "s-1", "--out", out))
-	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
-	require.NoError(t, err)
-	require.Equal(t, "package code\n# Design\n", string(code))
+	require.Equal(t, "package code\n# Design\n", tree(t, out)["code.txt"])
 	require.NoFileExists(t, filepath.Join(out, ".env"))
 	d.ends(1, "already exist", "artifacts", "get", "s-1", "--out", out)
 	d.must(0, "artifacts", "get", "s-1", "--out", out, "--overwrite")
@@ -161,18 +158,10 @@ func testCheckpoints(t *testing.T, d *desk) {
 	data[len(data)/2] ^= 1
 	require.NoError(t, os.Chmod(blob, 0o600))
 	require.NoError(t, os.WriteFile(blob, data, 0o600))
-	got := d.run("checkpoints", "verify", "s-1", "-o", "json")
-	require.Equal(t, 1, got.code)
-	var report struct {
-		Faults []struct {
-			Path, What string
-			MovedTo    string `json:"moved_to"`
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &report))
-	require.Len(t, report.Faults, 1)
-	require.Contains(t, report.Faults[0].Path, name[2:])
-	require.NotEmpty(t, report.Faults[0].MovedTo)
+	report := d.must(1, "checkpoints", "verify", "s-1", "-o", "json")
+	require.True(t, jsontest.Has(t, report, `{"faults": [{}]}`), report)
+	require.Regexp(t, `"path": ".*`+name[2:]+`"`, report)
+	require.Regexp(t, `"moved_to": ".+"`, report)
 }
 
 func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
@@ -212,11 +201,7 @@ func TestWorkIsDoneOnWhatWasDoneAgain(t *testing.T) {
 	require.Equal(t, 0, got.code, got.stderr.String())
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
-	for _, name := range []string{"docs/plan.md", "built.txt"} {
-		data, err := os.ReadFile(filepath.Join(out, name))
-		require.NoError(t, err)
-		require.Equal(t, "new", string(data), name)
-	}
+	require.Equal(t, map[string]string{"docs/plan.md": "new", "built.txt": "new", "code.txt": ""}, tree(t, out))
 }
 
 func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
@@ -235,11 +220,9 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Equal(t, 130, watch.wait())
 	require.Contains(t, watch.stderr.String(), "session "+started.Session+" continues; watch it again")
 
-	var s session.Status
-	require.Eventually(t, func() bool { // the next heartbeat tells the server
-		d.json(&s, "status", started.Session)
+	s := d.becomes(started.Session, func(s session.Status) bool { // the next heartbeat tells the server
 		return s.Phases[0].Assignments[0].Progress == "step one"
-	}, time.Minute, 50*time.Millisecond)
+	})
 	require.Equal(t, session.Running, s.Status)
 
 	elsewhere := *d // the store is not at hand, a worker is
@@ -250,10 +233,7 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 
 	worker.interrupt()
 	require.Equal(t, 0, worker.wait(), worker.stderr.String())
-	until(t, func() bool {
-		d.json(&s, "status", started.Session)
-		return strings.Contains(s.Reason, "no worker")
-	}, "status does not say that nobody works")
+	s = d.becomes(started.Session, func(s session.Status) bool { return strings.Contains(s.Reason, "no worker") })
 	require.Equal(t, session.Running, s.Status)
 	require.Equal(t, session.Waiting, s.Phases[0].Assignments[0].Status)
 	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
@@ -263,6 +243,5 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Contains(t, got.stdout.String(), "cancelled")
 	require.Equal(t, 1, d.run("watch", started.Session).code)
-	d.json(&s, "status", started.Session)
-	require.Equal(t, session.WasCancelled, s.Status)
+	require.Equal(t, session.WasCancelled, d.status(started.Session).Status)
 }

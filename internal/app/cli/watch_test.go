@@ -87,9 +87,7 @@ func TestLeavingATerminalLeavesTheSession(t *testing.T) {
 		require.Contains(t, x.sees(), "session s continues; watch it again: maestro watch s", name)
 		require.Contains(t, x.sees(), "● dev", "%s: the last picture stays", name)
 	}
-	var s session.Status
-	d.json(&s, "status", "s")
-	require.Equal(t, session.Running, s.Status)
+	require.Equal(t, session.Running, d.status("s").Status)
 }
 
 // Where nobody can type, or the terminal cannot be drawn on, a session is followed
@@ -154,8 +152,13 @@ func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 		"writer": heedingWriter, "coder": stubbornCoder,
 		"other": strings.ReplaceAll(stubbornCoder, "code.txt", "tests.txt"),
 	})
-	d.must(0, "run", d.file("team.yaml", keyTeam), "Make it so.", "--session", "s")
-	x := d.onTerminal(80, 24, nil, "watch", "s")
+	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", keyTeam), "Make it so.", "--session", "s", "--watch")
+	x.shows("a approve  x reject")
+	x.types("q")
+	code, _ := x.ends()
+	require.Equal(t, 3, code)
+	require.Contains(t, x.sees(), "maestro approve s think", "who leaves a session that waits is told how it continues")
+	x = d.onTerminal(80, 24, nil, "watch", "s")
 	x.shows("think needs approval")
 	x.shows("a approve  x reject")
 	x.types("x\r")
@@ -178,19 +181,6 @@ func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 	code, printed := x.ends()
 	require.Equal(t, 0, code, printed)
 	require.Contains(t, d.must(0, "artifacts", "get", "s", "docs/design.md", "tests.txt", "--out", d.dir+"/out"), "tests.txt")
-}
-
-// Who leaves a session that waits is told how it continues, as without a terminal.
-func TestLeavingASessionThatWaits(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": heedingWriter, "coder": stubbornCoder, "other": stubbornCoder})
-	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", keyTeam), "Make it so.", "--session", "s", "--watch")
-	x.shows("a approve  x reject")
-	x.types("q")
-	code, _ := x.ends()
-	require.Equal(t, 3, code)
-	require.Contains(t, x.sees(), "maestro approve s think")
 }
 
 // A budget is raised by a key, with a server and without: first the amount, then the note.

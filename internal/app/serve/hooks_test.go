@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/testkit/hooktest"
 )
 
 const webTeam = `
@@ -89,50 +89,31 @@ func (s *site) post(url string, body []byte, header http.Header, change func(*ht
 	return reply{got.StatusCode, got.Header, string(data)}
 }
 
-// signature are the headers of a generic call.
-func signature(t *testing.T, secret, id string, at time.Time, body []byte) http.Header {
-	t.Helper()
-	key, err := standardwebhooks.NewWebhook(secret)
-	require.NoError(t, err)
-	signed, err := key.Sign(id, at, body)
-	require.NoError(t, err)
-	h := http.Header{}
-	h.Set("webhook-id", id)
-	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
-	h.Set("webhook-signature", signed)
-	return h
-}
-
 func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	tickets, other := s.add(control.NewHook{Name: "tickets"}), s.add(control.NewHook{Name: "other"})
 	body, now := []byte(`{"requirement": "Build it."}`), time.Now()
-	right := signature(t, tickets.Secret, "msg_1", now, body)
-	with := func(name, value string) http.Header {
+	right := hooktest.Sign(t, tickets.Secret, "msg_1", now, body)
+	with := func(name string, values ...string) http.Header {
 		h := right.Clone()
-		h.Set(name, value)
-		return h
-	}
-	without := func(name string) http.Header {
-		h := right.Clone()
-		h.Del(name)
+		h[http.CanonicalHeaderKey(name)] = values
 		return h
 	}
 	unknown := s.post(s.url+"/hooks/nowhere", body, right, nil)
 	require.Equal(t, http.StatusUnauthorized, unknown.status)
 	require.NotEmpty(t, unknown.header.Get("WWW-Authenticate"))
 	for name, wrong := range map[string]http.Header{
-		"the secret of another hook": signature(t, other.Secret, "msg_1", now, body),
-		"another body":               signature(t, tickets.Secret, "msg_1", now, []byte(`{"requirement": "Build that."}`)),
+		"the secret of another hook": hooktest.Sign(t, other.Secret, "msg_1", now, body),
+		"another body":               hooktest.Sign(t, tickets.Secret, "msg_1", now, []byte(`{"requirement": "Build that."}`)),
 		"another id":                 with("webhook-id", "msg_2"),
 		"another time":               with("webhook-timestamp", strconv.FormatInt(now.Unix()+1, 10)),
-		"an old time":                signature(t, tickets.Secret, "msg_1", now.Add(-6*time.Minute), body),
-		"a time to come":             signature(t, tickets.Secret, "msg_1", now.Add(6*time.Minute), body),
+		"an old time":                hooktest.Sign(t, tickets.Secret, "msg_1", now.Add(-6*time.Minute), body),
+		"a time to come":             hooktest.Sign(t, tickets.Secret, "msg_1", now.Add(6*time.Minute), body),
 		"another version":            with("webhook-signature", "v2"+right.Get("webhook-signature")[2:]),
-		"no signature":               without("webhook-signature"),
-		"no id":                      without("webhook-id"),
-		"no time":                    without("webhook-timestamp"),
+		"no signature":               with("webhook-signature"),
+		"no id":                      with("webhook-id"),
+		"no time":                    with("webhook-timestamp"),
 		"no headers":                 {},
 	} {
 		got := s.post(tickets.URL, body, wrong, nil)
@@ -169,7 +150,7 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 	s := newSite(t)
 	tickets := s.add(control.NewHook{Name: "tickets", Map: map[string]string{"requirement": "/issue/text"}})
 	call := func(body string, change func(*http.Request)) reply {
-		return s.post(tickets.URL, []byte(body), signature(t, tickets.Secret, rand.Text(), time.Now(), []byte(body)), change)
+		return s.post(tickets.URL, []byte(body), hooktest.Sign(t, tickets.Secret, rand.Text(), time.Now(), []byte(body)), change)
 	}
 	right := `{"issue": {"text": "Build it."}}`
 	require.Contains(t, call(right, nil).text, wouldStart)
@@ -256,7 +237,7 @@ func TestCallsThatDoNotEnd(t *testing.T) {
 	address := strings.TrimPrefix(s.url, "http://")
 	body := []byte(`{"requirement": "Build it."}`)
 	call := func() reply {
-		return s.post(tickets.URL, body, signature(t, tickets.Secret, "msg_1", time.Now(), body), nil)
+		return s.post(tickets.URL, body, hooktest.Sign(t, tickets.Secret, "msg_1", time.Now(), body), nil)
 	}
 	begin := func() *net.TCPConn {
 		conn, err := net.Dial("tcp", address)

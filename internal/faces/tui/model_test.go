@@ -124,18 +124,6 @@ func TestLostConnectionKeepsThePicture(t *testing.T) {
 	require.NotContains(t, v.sees(), "lost the connection")
 }
 
-func TestTheEnd(t *testing.T) {
-	t.Parallel()
-	v := watch(t, &shelf{})
-	v.gets(tui.Update{Session: situations()["failed"].Session})
-	v.gets(tui.Ended{})
-	require.True(t, v.quit)
-	require.False(t, v.m.Left())
-	final := strings.Join(v.m.Final(), "\n")
-	require.Contains(t, final, "✗ developer")
-	require.NotContains(t, final, "maestro resume", "the closing words say that")
-}
-
 // asking is a session with three open requests.
 func asking() tui.Session {
 	s := working()

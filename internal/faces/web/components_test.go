@@ -297,44 +297,31 @@ func TestATimelineNamesTheOthersThatAreWaitedFor(t *testing.T) {
 	require.Equal(t, "ship/delivery: waits for a review. 0 of 1 phase done.", sentenceOf(c.Status, testNow).Text)
 }
 
-// drawn is the graph of a session of phases.
-func drawn(phases ...spec.Phase) Graph {
-	s := session.Status{Session: "s"}
-	for _, p := range phases {
-		s.Phases = append(s.Phases, session.PhaseStatus{Name: p.Name})
-	}
-	return graphOf(s, phases)
-}
-
-func TestPhasesAreRightOfWhatTheyNeed(t *testing.T) {
-	t.Parallel()
-	g := drawn(spec.Phase{Name: "design"}, spec.Phase{Name: "api", Needs: []string{"design"}},
-		spec.Phase{Name: "ui", Needs: []string{"design"}},
-		spec.Phase{Name: "test", Needs: []string{"api", "ui", "design", "absent"}})
-	require.Len(t, g.Edges, 5)
-	require.Equal(t, g.Nodes[1].X, g.Nodes[2].X)
-	require.NotEqual(t, g.Nodes[1].Y, g.Nodes[2].Y)
-	require.Equal(t, g.Nodes[0].X+2*(g.Nodes[1].X-g.Nodes[0].X), g.Nodes[3].X)
-	require.Empty(t, drawn().Nodes)
-}
-
-// Nodes of any graph lie apart, inside of the picture.
+// Nodes of any graph lie apart, inside of the picture, and right of what they need.
 func TestNodesDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewSource(1))
 	for range 200 {
 		var phases []spec.Phase
-		for i := range 1 + random.Intn(24) {
+		var s session.Status
+		for i := range random.Intn(24) {
 			p := spec.Phase{Name: fmt.Sprint(i)}
 			for j := range i {
 				if random.Intn(3) == 0 {
 					p.Needs = append(p.Needs, fmt.Sprint(j))
 				}
 			}
-			phases = append(phases, p)
+			phases, s.Phases = append(phases, p), append(s.Phases, session.PhaseStatus{Name: p.Name})
 		}
-		g := drawn(phases...)
+		g := graphOf(s, phases)
+		edges := 0
 		for i, a := range g.Nodes {
+			for _, need := range phases[i].Needs {
+				edges++
+				before, err := strconv.Atoi(need)
+				require.NoError(t, err)
+				require.Less(t, g.Nodes[before].X, a.X)
+			}
 			require.GreaterOrEqual(t, a.X, 0)
 			require.LessOrEqual(t, a.X+nodeWidth, g.Width)
 			require.GreaterOrEqual(t, a.Y, 0)
@@ -343,6 +330,8 @@ func TestNodesDoNotOverlap(t *testing.T) {
 				require.True(t, a.X != b.X || a.Y >= b.Y+nodeHeight || b.Y >= a.Y+nodeHeight, "%v %v", a, b)
 			}
 		}
+		require.Len(t, g.Nodes, len(phases))
+		require.Len(t, g.Edges, edges)
 	}
 }
 

@@ -92,10 +92,11 @@ func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 // Temporal lists 200 old sessions of team web that run, and then newer ones that have ended, as servers with SQLite do.
 func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 	t.Parallel()
-	s, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
-	require.NoError(t, err)
+	k := newKit(t)
+	b, s := k.Base, k.Store
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	temporal := temporalfake.New()
+	b.Temporal = Connected(temporal.Connection())
 	put := func(id, team string, status enumspb.WorkflowExecutionStatus, started time.Time) {
 		temporal.Put(id, status, started, map[string]any{workflows.MemoTeam: team, workflows.MemoStore: s.ID()})
 	}
@@ -103,7 +104,6 @@ func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 		put(fmt.Sprintf("old-%03d", i), "web", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, began)
 	}
 	put("killed", "api", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, began.Add(time.Hour))
-	b := &Base{Store: s, Namespace: "default", Now: time.Now, Temporal: Connected(temporal.Connection())}
 	for _, name := range []string{"killed", "lost"} {
 		started := began.Add(time.Hour)
 		statetest.Put(t, s.State, b.key(name), func(e *session.Execution) {
@@ -111,7 +111,7 @@ func TestTheNewestSessionsNeedNotBeThoseThatTemporalListsFirst(t *testing.T) {
 		})
 	}
 
-	doc, err := Sessions{b}.List(access.With(t.Context(), access.Local("ann")), SessionFilter{Limit: 3})
+	doc, err := Sessions{b}.List(k.ctx, SessionFilter{Limit: 3})
 	require.NoError(t, err)
 	require.True(t, doc.More)
 	require.Equal(t, []string{"killed", "lost", "old-000"}, []string{

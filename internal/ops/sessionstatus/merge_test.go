@@ -147,46 +147,30 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 			Details:      details,
 		})
 	}
-	for _, c := range []struct {
-		name    string
-		status  enumspb.WorkflowExecutionStatus
-		end     error
-		want    session.State
-		reason  string
-		phase   session.State
-		refused bool
+	const (
+		completed, failed = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
+		terminated, late  = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
+		cancelled         = enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+	)
+	for reason, c := range map[string]struct {
+		status enumspb.WorkflowExecutionStatus
+		end    error
+		want   session.State
+		phase  session.State
 	}{
-		{"completed", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil, session.Completed, "", session.Running, false},
-		{
-			"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), session.Failed, "terminated in Temporal",
-			session.Pending, false,
-		},
-		{
-			"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "timed out", session.Pending,
-			false,
-		},
-		{
-			"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), session.WasCancelled, "was cancelled",
-			session.Pending, false,
-		},
-		{
-			"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.HelpNeeded, help), session.Failed, "why",
-			session.Failed, false,
-		},
-		{
-			"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed,
-			"not admitted: a; b", session.Pending, true,
-		},
+		"":                       {completed, nil, session.Completed, session.Running},
+		"terminated in Temporal": {terminated, errors.New("terminated"), session.Failed, session.Pending},
+		"timed out":              {late, errors.New("timeout"), session.Failed, session.Pending},
+		"was cancelled":          {cancelled, temporal.NewCanceledError(), session.WasCancelled, session.Pending},
+		"why":                    {failed, fault(session.HelpNeeded, help), session.Failed, session.Failed},
+		"not admitted: a; b":     {failed, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed, session.Pending},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			v := merge("s", facts{description: description(t, c.status), document: execution(session.Running), end: c.end})
-			require.Equal(t, c.want, v.Status.Status)
-			require.Contains(t, v.Reason, c.reason)
-			require.Equal(t, c.phase, v.Phases[0].Status)
-			require.Equal(t, c.refused, len(v.Faults) > 0)
-			require.NotNil(t, v.ClosedAt)
-		})
+		v := merge("s", facts{description: description(t, c.status), document: execution(session.Running), end: c.end})
+		require.Equal(t, c.want, v.Status.Status, reason)
+		require.Contains(t, v.Reason, reason)
+		require.Equal(t, c.phase, v.Phases[0].Status, reason)
+		require.Equal(t, reason == "not admitted: a; b", len(v.Faults) > 0, reason)
+		require.NotNil(t, v.ClosedAt, reason)
 	}
 }
 
