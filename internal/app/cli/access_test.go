@@ -48,8 +48,8 @@ func TestTokensAreCreatedListedAndRevoked(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.emptyStore()
-	got := d.ends(0, "operator:web, viewer; it is not shown again", "token", "create", "ci", "--role", "operator:web", "--role", "viewer",
-		"--expires", "30d")
+	got := d.ends(0, "operator:web, viewer; it is not shown again", "token", "create", "ci", "--role", "operator:web",
+		"--role", "viewer", "--expires", "30d")
 	secret := strings.TrimSpace(got.stdout.String())
 	require.Regexp(t, `^maestro_\S{43}$`, secret)
 
@@ -90,17 +90,14 @@ func TestTheAuditLogIsListed(t *testing.T) {
 	log := access.NewAudit(s.State, time.Now)
 	ctx := access.With(context.Background(), access.Local("ann@desk"))
 	for _, id := range []string{"s1", "s2"} {
-		err := log.Change(ctx, access.Operate, access.Event{
-			Action: "session.cancel", Session: id, Team: "web",
-			Detail: "=HYPERLINK(\"http://evil.example\")\x1b[2J",
-		},
-			func(context.Context) error { return nil })
-		require.NoError(t, err)
+		e := access.Event{
+			Action: "session.cancel", Session: id, Team: "web", Detail: "=HYPERLINK(\"http://evil.example\")\x1b[2J",
+		}
+		require.NoError(t, log.Change(ctx, access.Operate, e, func(context.Context) error { return nil }))
 	}
-	got := d.run("audit", "--session", "s1", "--since", "1h", "--actor", "ann@desk")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Regexp(t, `(?m)^WHEN +WHO +VIA +FROM +ACTION +ON +OUTCOME +DETAIL\n\S+ \S+ +ann@desk +cli +- +session.cancel +s1 +done +=HYPERLINK`, got.stdout.String())
-	require.NotContains(t, got.stdout.String(), "\x1b")
+	got := d.must(0, "audit", "--session", "s1", "--since", "1h", "--actor", "ann@desk")
+	require.Regexp(t, `(?m)^WHEN +WHO +VIA +FROM +ACTION +ON +OUTCOME +DETAIL\n\S+ \S+ +ann@desk +cli +- +session.cancel +s1 +done +=HYPERLINK`, got)
+	require.NotContains(t, got, "\x1b")
 
 	var page access.EventPage
 	d.json(&page, "audit", "--limit", "1", "--action", "session")

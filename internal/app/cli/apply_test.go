@@ -19,20 +19,17 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	before := tree(t, ws)
 	lines := "changed  README.md\nadded    data.bin\nadded    docs/design.md\nadded    latest\nremoved  old.txt\nchanged  " +
 		"script\nadded    tool.sh\n"
-	got := d.run("apply", "s", "--dry-run")
-	require.Equal(t, lines, got.stdout.String(), got.stderr.String())
-	require.Contains(t, got.stderr.String(), "would apply 7 files of s after make to "+ws)
+	got := d.ends(0, "would apply 7 files of s after make to "+ws, "apply", "s", "--dry-run")
+	require.Equal(t, lines, got.stdout.String())
 	require.Equal(t, before, tree(t, ws))
 
 	d.file("ws/README.md", "hello, mine\n")
 	d.file("ws/tool.sh", "mine\n")
 	d.file("ws/other.txt", "mine\n")
 	mine := tree(t, ws)
-	got = d.run("apply", "s")
-	require.Equal(t, 1, got.code)
+	got = d.ends(1, "nothing was written to "+ws+": 2 files are not as they were when session s started\n", "apply", "s")
 	require.Empty(t, got.stdout.String())
 	for _, want := range []string{
-		"nothing was written to " + ws + ": 2 files are not as they were when session s started\n",
 		"  README.md: was changed in the directory and by the session\n  tool.sh: already exists in the directory with other content\n",
 		"maestro apply s --force", "maestro apply s --patch",
 	} {
@@ -233,8 +230,7 @@ func testBranchNames(t *testing.T, d *desk, repo string) {
 	require.Equal(t, runGit(t, repo, "", "rev-parse", "team/s^{tree}"), runGit(t, repo, "", "rev-parse", "taken^{tree}"))
 	runGit(t, repo, "", "config", "user.name", "Ann")
 	runGit(t, repo, "", "config", "user.email", "ann@example.com")
-	got := d.run("apply", "s", "docs", "--branch", "part")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	got := d.ends(0, "", "apply", "s", "docs", "--branch", "part")
 	require.NotContains(t, got.stderr.String(), "Maestro")
 	require.Equal(t, "Ann\n\napp/docs/design.md\n", runGit(t, repo, "", "show", "--format=%an", "--name-only", "part"))
 }

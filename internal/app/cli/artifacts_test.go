@@ -136,8 +136,8 @@ tool.sh         added    +1      -0
 	d.file("ws/mine.txt", "mine\n")
 	t.Run("session", func(t *testing.T) {
 		d.craft("other") // on the workspace as it is by now
-		d.prints(`{"after": "the newest tree of other, after make", "files": [{"path": "README.md", "added": 1}, {"path": "mine.txt"}]}`,
-			"artifacts", "diff", "s", "--with", "other")
+		d.prints(`{"after": "the newest tree of other, after make", "files": [{"path": "README.md", "added": 1},
+			{"path": "mine.txt"}]}`, "artifacts", "diff", "s", "--with", "other")
 		d.prints(`{"before": "s after think", "after": "other after think", "files": [{}, {}, {}, {}, {}, {}, {}]}`,
 			"artifacts", "diff", "s", "think", "--with", "other:think")
 	})

@@ -165,9 +165,7 @@ func TestStatusWithoutTemporal(t *testing.T) {
 	require.Contains(t, got.stdout.String(), "bob")
 	require.Contains(t, got.stdout.String(), "\n3 tokens, 0.25 USD, ", "what its calls have cost")
 	require.Contains(t, b.must(0, "list"), " 3       0.25 ")
-	unknown := b.run("status", "web-002")
-	require.NotZero(t, unknown.code)
-	require.Contains(t, unknown.stderr.String(), `session "web-002" not found`)
+	unknown := b.ends(2, `session "web-002" not found`, "status", "web-002")
 	require.Contains(t, unknown.stderr.String(), `did you mean "web-001"?`)
 }
 

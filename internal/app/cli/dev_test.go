@@ -177,14 +177,8 @@ func inUnprepared(t *testing.T) *desk {
 	d.set("PATH", filepath.Join(d.dir, "programs")+":"+os.Getenv("PATH"))
 	require.NoError(t, os.Chmod(d.file("programs/claude", fakeClaude), 0o755))
 	d.cwd = filepath.Dir(d.file("shop/Makefile", "test:\n\tgrep HELLO shout.txt\n"))
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {
-		"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q",
-		"-m", "x",
-	}} {
-		cmd := exec.CommandContext(t.Context(), "git", args...)
-		cmd.Dir = d.cwd
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	for _, args := range []string{"init -q", "add -A", "commit -q -m x"} {
+		runGit(t, d.cwd, "", strings.Fields(args)...)
 	}
 	return d
 }
@@ -208,8 +202,7 @@ func TestARequirementIsEnoughInARepository(t *testing.T) {
 	require.Equal(t, team+"\n"+agents+"\n", files)
 	d.must(0, "validate", team, "--agents", agents)
 	require.Contains(t, d.run("init").stderr.String(), "team.yaml exists, and is not overwritten")
-	c = d.run("run", d.file("requirement.md", "Shout hello"), "--session", "own")
-	require.Zero(t, c.code, c.stderr.String())
+	c = d.ends(0, "", "run", d.file("requirement.md", "Shout hello"), "--session", "own")
 	require.NotContains(t, c.stderr.String(), "agent  ", "the repository's own team works")
 	require.Contains(t, c.stdout.String(), "session own of team shop: running")
 }
@@ -263,8 +256,7 @@ func TestARunningMaestroHasTheAgentsOfOneFile(t *testing.T) {
 	require.Contains(t, d.must(0, "dev", "status"), "agents     "+own+"\n")
 	require.Contains(t, d.must(0, "dev", "logs"), "Maestro is running")
 	d.cwd = till
-	same := d.run("run", "Shout hello", "--plain", "--session", "b")
-	require.Zero(t, same.code, same.stderr.String())
+	same := d.ends(0, "", "run", "Shout hello", "--plain", "--session", "b")
 	require.NotContains(t, same.stderr.String(), "starting")
 
 	d.cwd = shop

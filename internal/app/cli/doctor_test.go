@@ -222,8 +222,8 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 	}
 	require.Contains(t, wrong.Message, "MaestroTeam is of the wrong type")
 	const attribute, named = "temporal operator search-attribute ", "--namespace default --name MaestroTeam "
-	require.Equal(t, attribute+"remove --yes "+named+"--address "+address+" && "+attribute+"create "+named+"--type Keyword --address "+
-		address, wrong.Command)
+	require.Equal(t, attribute+"remove --yes "+named+"--address "+address+" && "+attribute+"create "+named+
+		"--type Keyword --address "+address, wrong.Command)
 	require.Regexp(t, "^"+attribute+"create --namespace default .*--name MaestroPhase --type KeywordList.* --address "+address+"$",
 		missing.Command)
 

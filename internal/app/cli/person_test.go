@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
 )
@@ -79,9 +78,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	t.Run("inbox", func(t *testing.T) { testInbox(t, d, h) })
 	d.must(0, "resolve", "s", "retry", "--note", "The port is 8081.")
 	require.Equal(t, 0, d.run("watch", "s").code)
-	var doc struct{ Interventions []sessionstatus.Intervention }
-	d.json(&doc, "status", "s")
-	require.Len(t, doc.Interventions, 3)
+	d.prints(`{"interventions": [{}, {}, {}]}`, "status", "s")
 	shown := d.must(0, "checkpoints", "show", "s")
 	require.Contains(t, shown, "think: approve by ann, ")
 	require.Contains(t, shown, "build/dev: retry by ")

@@ -28,24 +28,6 @@ budget: {tokens: 50000, on_exceeded: ask, daily: {usd: 20}}
 help: {give_up_after: 2h, jira: {project: MD}}
 `
 
-// plannedDocument is what the tests read of `plan -o json`.
-type plannedDocument struct {
-	Team   string
-	Agents []string
-	Checks []string
-	Phases []struct {
-		Name     string
-		Needs    []string
-		Without  []string
-		Pause    bool `json:"pause_after"`
-		Personas []struct {
-			Persona string
-			Action  session.PlanAction
-			Reason  string
-		}
-	}
-}
-
 func TestPlanInWords(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -133,7 +115,15 @@ func TestPlanIsTheAdmissions(t *testing.T) {
 		{"--only", "think"},
 		{"--from", "build", "--input", "think=" + filepath.Join(d.dir, "mine")},
 	} {
-		var doc plannedDocument
+		var doc struct {
+			Phases []struct {
+				Name     string
+				Personas []struct {
+					Persona, Reason string
+					Action          session.PlanAction
+				}
+			}
+		}
 		d.json(&doc, append([]string{"plan", file}, flags...)...)
 		var foreseen []session.PlanEntry
 		for _, p := range doc.Phases {

@@ -33,8 +33,8 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	d.file("ws/README.md", "hello\n")
 	d.file("ws/.env", "KEY=secret\n")
 
-	got := d.run("run", teamFile, "Make it so.", "--session", "s-1", "--workspace", workspace, "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	got := d.ends(0, "not taken, because they look like secrets: .env", "run", teamFile, "Make it so.", "--session", "s-1",
+		"--workspace", workspace, "--watch")
 	lines := strings.Split(got.stdout.String(), "\n")
 	require.Equal(t, "s-1", lines[0])
 	for _, want := range []string{
@@ -43,7 +43,6 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	} {
 		require.Contains(t, got.stdout.String(), want)
 	}
-	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: .env")
 
 	d.prints(`{"status": "completed", "team": "pair", "left_out": ["because they look like secrets: .env"],
 		"usage": {"input_tokens": 1100, "output_tokens": 220}, "decisions": {"storage": "memory"}, "phases": [{}, {"assignments": [
@@ -123,17 +122,14 @@ func testLogs(t *testing.T, d *desk) {
 	require.NotContains(t, one, "think/analyst")
 	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
 	require.Regexp(t, `(?m)^coder, \d+m?s, 1,200 tokens$`, one)
-	d.prints(`{"logs": [{"status": "failed", "attempt": 1, "category": "unknown"}, {"status": "completed", "attempt": 2}]}`, "logs", "s-1",
-		"build")
+	d.prints(`{"logs": [{"status": "failed", "attempt": 1, "category": "unknown"}, {"status": "completed", "attempt": 2}]}`, "logs",
+		"s-1", "build")
 	d.ends(2, "it has think/analyst, build/dev", "logs", "s-1", "build/nobody")
 }
 
 func testCheckpoints(t *testing.T, d *desk) {
 	var list struct {
-		Checkpoints []struct {
-			Checkpoint, Phase, Previous, File string
-			Artifacts                         int
-		}
+		Checkpoints []struct{ Checkpoint, Phase, Previous, File string }
 	}
 	d.json(&list, "checkpoints", "list", "s-1")
 	require.Len(t, list.Checkpoints, 3)
@@ -168,16 +164,13 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the model is out' >&2; exit 7"})
-	got := d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
-	require.Equal(t, 2, got.code, "standard input is empty")
+	run := []string{"run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json"}
+	d.ends(2, "", run...) // standard input is empty
 	d.stdin = "Build it."
-	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
-	require.Equal(t, 1, got.code, got.stderr.String())
-	var started struct{ Session string }
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &started), "the progress is no part of the document")
-	require.Equal(t, "s-2", started.Session)
+	got := d.ends(1, "think: completed", run...)
+	require.True(t, jsontest.Has(t, got.stdout.String(), `{"session": "s-2"}`), "the progress is no part of the document")
 	for _, want := range []string{
-		"think: completed", "build/dev failed: unknown:", "  attempt 1-2: unknown:",
+		"build/dev failed: unknown:", "  attempt 1-2: unknown:",
 		"its output: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)
@@ -197,8 +190,7 @@ func TestWorkIsDoneOnWhatWasDoneAgain(t *testing.T) {
 	})
 	require.Equal(t, 1, d.run("run", d.file("team.yaml", twoTeam), "Build it.", "--session", "s", "--watch").code)
 	d.file("word", "new")
-	got := d.run("resume", "s", "--force", "think", "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	d.must(0, "resume", "s", "--force", "think", "--watch")
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
 	require.Equal(t, map[string]string{"docs/plan.md": "new", "built.txt": "new", "code.txt": ""}, tree(t, out))
@@ -239,9 +231,7 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
 
 	d.withWorker(map[string]string{"coder": "sleep 600"})
-	got := d.run("cancel", started.Session, "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stdout.String(), "cancelled")
+	require.Contains(t, d.must(0, "cancel", started.Session, "--watch"), "cancelled")
 	require.Equal(t, 1, d.run("watch", started.Session).code)
 	require.Equal(t, session.WasCancelled, d.status(started.Session).Status)
 }

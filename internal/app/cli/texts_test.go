@@ -195,46 +195,37 @@ func newLines(out *bytes.Buffer, now time.Time) *lineObserver {
 
 func TestChangesTellEachThingOnce(t *testing.T) {
 	t.Parallel()
-	step := func(change func(s *session.Status)) session.Status {
-		s := session.NewStatus("s", crew())
-		s.Status = session.Running
-		change(&s)
-		return s
-	}
-	dev := func(s *session.Status) *session.AssignmentStatus { return &s.Phases[0].Assignments[0] }
+	s := session.NewStatus("s", crew())
+	s.Status = session.Running
+	dev := &s.Phases[0].Assignments[0]
 	steps := []struct {
-		now  session.Status
-		want []string
+		happens func()
+		want    []string
 	}{
-		{step(func(*session.Status) {}), []string{"session s of team crew: running"}},
-		{step(func(s *session.Status) {
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds = session.Running, session.Running, 1
-			dev(s).Progress = "thinking\x1b[2J\nhard"
-		}), []string{"build: started", "build/dev: thinking hard"}},
-		{step(func(s *session.Status) {
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Running, session.Waiting, 1, 1
-			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
-		}), []string{
+		{func() {}, []string{"session s of team crew: running"}},
+		{func() {
+			s.Phases[0].Status, dev.Status, dev.Rounds = session.Running, session.Running, 1
+			dev.Progress = "thinking\x1b[2J\nhard"
+		}, []string{"build: started", "build/dev: thinking hard"}},
+		{func() {
+			dev.Status, dev.LostWorkers, dev.Progress = session.Waiting, 1, ""
+			dev.Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
+		}, []string{
 			"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work continues, no attempt is counted",
 			"build/dev: waits for its next round",
 		}},
-		{step(func(s *session.Status) {
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Completed, session.Completed, 2, 1
-			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
-			dev(s).Summary, s.Usage = "done", cost.Usage{InputTokens: 12345}
-		}), []string{"build/dev: completed: done", "build: completed, 12,345 tokens so far"}},
-		{step(func(s *session.Status) {
-			*s = session.NewStatus("s", crew())
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Completed, session.Completed, 2, 1
-			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
-			s.Status = session.WasCancelled
-		}), []string{"session s: cancelled"}},
+		{func() {
+			s.Phases[0].Status, dev.Status, dev.Rounds = session.Completed, session.Completed, 2
+			dev.Summary, s.Usage = "done", cost.Usage{InputTokens: 12345}
+		}, []string{"build/dev: completed: done", "build: completed, 12,345 tokens so far"}},
+		{func() { s.Status = session.WasCancelled }, []string{"session s: cancelled"}},
 	}
 	var out bytes.Buffer
 	lines := newLines(&out, time.Unix(1_000_000, 0))
-	for _, s := range steps {
-		require.Equal(t, s.want, said(t, &out, lines, s.now))
-		require.Empty(t, said(t, &out, lines, s.now))
+	for _, step := range steps {
+		step.happens()
+		require.Equal(t, step.want, said(t, &out, lines, s))
+		require.Empty(t, said(t, &out, lines, s))
 	}
 }
 

@@ -113,16 +113,12 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 func TestNoTemporalEndsWithFour(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"list", "status s", "watch s", "cancel s", "run TEAM text"} {
-		t.Run(args, func(t *testing.T) {
-			t.Parallel()
-			d := newDesk(t)
-			got := d.run(strings.Fields(strings.Replace(args, "TEAM", d.file("team.yaml", oneTeam), 1))...)
-			require.Equal(t, 4, got.code)
-			require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or give its address with "+
-				"--address\n",
-				got.stderr.String())
-			require.NoDirExists(t, d.state, "nothing may be half started")
-		})
+		d := newDesk(t)
+		got := d.run(strings.Fields(strings.Replace(args, "TEAM", d.file("team.yaml", oneTeam), 1))...)
+		require.Equal(t, 4, got.code, args)
+		require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or give its address with "+
+			"--address\n", got.stderr.String())
+		require.NoDirExists(t, d.state, "nothing may be half started")
 	}
 }
 
@@ -136,9 +132,9 @@ func TestVersionAndHelp(t *testing.T) {
 	help := d.must(0, "usage", "--help")
 	require.Less(t, strings.Index(help, "--since"), strings.Index(help, "\nConnection to Temporal:\n"))
 	require.Greater(t, strings.Index(help, "--tls-ca-path"), strings.Index(help, "\nConnection to Temporal:\n"))
-	var v map[string]any
-	d.json(&v, "version")
-	require.Subset(t, keys(v), []string{"version", "commit", "modified", "go", "sdk"})
+	for _, key := range []string{"version", "commit", "modified", "go", "sdk"} {
+		require.Contains(t, d.must(0, "version", "-o", "json"), `"`+key+`":`)
+	}
 }
 
 func TestValidateWithoutAnythingElse(t *testing.T) {
@@ -149,7 +145,8 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 		"has-code: valid")
 
 	workerFile := d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [\"true\"]}\n")
-	d.printsAt(2, `{"valid": false, "phases": ["think", "build"], "problems": [{}, {}]}`, "validate", teamFile, "--agents", workerFile)
+	d.printsAt(2, `{"valid": false, "phases": ["think", "build"], "problems": [{}, {}]}`, "validate", teamFile, "--agents",
+		workerFile)
 	wrong := d.ends(2, workerFile+`: no worker has agent "writer" of persona`, "validate", teamFile, "--agents", workerFile)
 	require.Contains(t, wrong.stderr.String(),
 		workerFile+`: no worker with agent "coder" has check "has-code"; define it in that worker's file`)
@@ -194,14 +191,6 @@ func TestRunWithoutAWorkerStartsNothing(t *testing.T) {
 	require.Empty(t, got.stdout.String())
 	d.ends(2, `session "nobody" not found in Temporal at `, "status", "nobody")
 	d.ends(2, `namespace "nowhere" not found`, "list", "--namespace", "nowhere")
-}
-
-func keys(m map[string]any) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
 }
 
 func TestInterruptedBeforeAnythingHappened(t *testing.T) {

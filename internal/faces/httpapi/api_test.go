@@ -81,11 +81,13 @@ type answer struct {
 	body   []byte
 }
 
-// call calls an operation, and holds the answer against the API's description.
+// call calls an operation with a document, or the bytes of an archive, and holds the answer against the API's description.
 func (h *service) call(method, path string, body any, header ...string) answer {
 	h.t.Helper()
 	var in io.Reader
-	if body != nil {
+	if archive, ok := body.([]byte); ok {
+		in, body = bytes.NewReader(archive), nil
+	} else if body != nil {
 		data, err := json.Marshal(body)
 		require.NoError(h.t, err)
 		in = bytes.NewReader(data)

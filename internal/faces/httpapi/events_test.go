@@ -16,11 +16,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/faces/httpapi"
 	"github.com/maestro-hive/maestro/internal/ops/control"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 // event is a server-sent event.
@@ -130,19 +130,12 @@ func TestAttemptsAreReadAndFollowed(t *testing.T) {
 	h := newService(t)
 	now := time.Now().UTC()
 	h.session("one", "web", now, func(e *session.Execution) { e.Status.Status = session.Completed })
-	log, err := h.base.Store.Content.PutBlob(t.Context(), []byte("-- turn 1\n<script>alert(1)</script>\n"))
-	require.NoError(t, err)
-	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "one"}, AssignmentID: spec.AssignmentID{
-		Phase:   "design",
-		Persona: "ann",
-	}}
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "one"}, AssignmentID: annDesigns}
 	statetest.PutRounds(t, h.base.Store.State, of,
-		session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
-			{
-				Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "red"}, Log: log, StartedAt: now,
-				EndedAt: now,
-			},
-		}}})
+		session.RoundRecord{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{
+			Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "red"}, StartedAt: now, EndedAt: now,
+			Log: worktest.Blob(t, h.base.Store, "-- turn 1\n<script>alert(1)</script>\n"),
+		}}}})
 	const one = "/sessions/one/attempts/design/ann/1/1"
 	part := read[control.TranscriptRange](t, h.call("GET", one+"/transcript?from=-30&limit=100", nil))
 	require.Equal(t, "<script>alert(1)</script>\n", part.Text)

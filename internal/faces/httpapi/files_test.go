@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"encoding/json"
@@ -114,37 +113,11 @@ phases:
   - {name: build, personas: [ann], produces: [code.txt]}
 `
 
-// upload sends an archive of files, by name, and returns the answer.
-func (h *service) upload(path string, archive []byte) answer {
-	h.t.Helper()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, bytes.NewReader(archive))
-	require.NoError(h.t, err)
-	got, err := http.DefaultClient.Do(r)
-	require.NoError(h.t, err)
-	defer got.Body.Close()
-	data, err := io.ReadAll(got.Body)
-	require.NoError(h.t, err)
-	return answer{got.StatusCode, got.Header, data}
-}
-
-func tarOf(t *testing.T, files map[string]string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for name, text := range files {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
-		_, err := w.Write([]byte(text))
-		require.NoError(t, err)
-	}
-	require.NoError(t, w.Close())
-	return b.Bytes()
-}
-
 func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
 	var files control.Workspace
-	h.upload("/workspaces?team=web", tarOf(t, map[string]string{
+	h.call("POST", "/workspaces?team=web", worktest.Tar(t, map[string]string{
 		"design.md": "# Design\n", ".env": "TOKEN=x", ".gitignore": "out/\n", "out/a.bin": "x", ".git/config": "x",
 	})).read(t, &files)
 	require.Equal(t, 2, files.Files)
@@ -196,18 +169,18 @@ func TestHostileArchives(t *testing.T) {
 		"../out": "must stay inside the tree", "/etc/passwd": "the path is absolute",
 		"a\x01b": "control characters",
 	} {
-		got := h.upload("/workspaces?team=web", tarOf(t, map[string]string{name: "x", "kept": "x"}))
+		got := h.call("POST", "/workspaces?team=web", worktest.Tar(t, map[string]string{name: "x", "kept": "x"}))
 		files := read[control.Workspace](t, got)
 		require.Equal(t, 1, files.Files)
 		require.Len(t, files.Odd, 1)
 		require.Contains(t, files.Odd[0], says)
 		require.NotContains(t, string(got.body), "maestro-upload", "nobody learns of directories of the server")
 	}
-	got := h.upload("/workspaces?team=web", []byte("no archive at all"))
+	got := h.call("POST", "/workspaces?team=web", []byte("no archive at all"))
 	require.Equal(t, http.StatusUnprocessableEntity, got.status, string(got.body))
 	require.Contains(t, string(got.body), "make a tar, tar.gz or zip file")
 	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"web": {access.RoleViewer}, "api": {access.RoleOperator}}}
-	require.Equal(t, http.StatusForbidden, h.upload("/workspaces?team=web", nil).status)
+	require.Equal(t, http.StatusForbidden, h.call("POST", "/workspaces?team=web", nil).status)
 }
 
 // TestADigestIsNoPermission: an operator of one team names files of another one, and ids of its sessions.
@@ -215,8 +188,8 @@ func TestADigestIsNoPermission(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
 	var theirs, ours control.Workspace
-	h.upload("/workspaces?team=other", tarOf(t, map[string]string{"secret.txt": "theirs"})).read(t, &theirs)
-	h.upload("/workspaces?team=web", tarOf(t, map[string]string{"a.txt": "ours"})).read(t, &ours)
+	h.call("POST", "/workspaces?team=other", worktest.Tar(t, map[string]string{"secret.txt": "theirs"})).read(t, &theirs)
+	h.call("POST", "/workspaces?team=web", worktest.Tar(t, map[string]string{"a.txt": "ours"})).read(t, &ours)
 	roles, err := access.ParseRoles("operator:web")
 	require.NoError(t, err)
 	ctx := access.With(t.Context(), access.Actor{Name: "olga@example.com", Via: access.ViaOIDC, Roles: roles})

@@ -324,7 +324,8 @@ func TestAPageWithoutARequestLeadsToTheNext(t *testing.T) {
 	require.Empty(t, leads("/sessions/web-7/phases/design"))
 }
 
-// fiftyApprovals wait for a person, besides a session of which eight assignments wait for one budget.
+// fiftyApprovals wait for a person, besides a session of which eight assignments wait for one budget and one
+// for its own.
 func fiftyApprovals(p *plane) {
 	for _, id := range []string{"web-5", "web-6", "web-7", "web-8"} {
 		p.put(session.Status{Session: id, Team: "web-service", Status: session.Running})
@@ -337,20 +338,21 @@ func fiftyApprovals(p *plane) {
 			Name: "build", Status: session.AwaitingApproval, Assignments: []session.AssignmentStatus{a},
 		}}})
 	}
-	for i := range 49 {
+	for i := range 48 {
 		add(fmt.Sprintf("many-%d", i), session.Request{
 			ID: fmt.Sprintf("r-%d", i), Kind: session.ForApproval, Phase: "build", Message: "build is done",
 			Since: ago(time.Duration(90-i) * time.Minute), Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
 		})
 	}
 	var budgets []session.Request
-	for i := range 8 {
+	for i := range 9 {
 		budgets = append(budgets, session.Request{
 			ID: fmt.Sprintf("b-%d", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("dev-%d", i),
 			Message: "the budget of the session is spent", Actions: []session.Action{session.AnswerRetry}, Since: ago(time.Minute),
 			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
 		})
 	}
+	budgets[8].Raise = &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "dev-8", USD: true}
 	add("many-60", budgets...)
 }
 
@@ -363,10 +365,11 @@ func TestManyRequestsAreAnsweredTogether(t *testing.T) {
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/inbox")
 	says(t, text, "50 requests", "8 assignments wait for a larger budget", "build/dev-0, build/dev-1",
+		"build/dev-8 needs a larger budget",
 		"The flag, its help and two tests.", "· 4 files", "Add a --shout flag to many-0")
 	require.Equal(t, 50, strings.Count(text, `<li class="request-row`))
 	require.NotContains(t, text, "<details id=\"details-"+keyOf("many-0", "r-0")+"\" open")
-	_, text = visit(t, server.URL+"/inbox?q=many-48&kind=approval")
+	_, text = visit(t, server.URL+"/inbox?q=many-47&kind=approval")
 	require.Equal(t, 1, strings.Count(text, `<li class="request-row`))
 
 	chosen := url.Values{"request": {"many-0/r-0", "many-7/r-7", "many-60/b-0", "absent/r-1"}}

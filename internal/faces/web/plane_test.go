@@ -1,8 +1,6 @@
 package web
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -354,20 +352,6 @@ func (p *plane) ended() {
 		p.kept(id, team, spec.AssignmentID{Phase: "design", Persona: "architect"}, nil, map[string]string{"docs/a.md": "# A\n"},
 			session.Checkpoint{})
 	}
-}
-
-// tarOf is an archive of files.
-func tarOf(t *testing.T, files map[string]string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for name, text := range files {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
-		_, err := w.Write([]byte(text))
-		require.NoError(t, err)
-	}
-	require.NoError(t, w.Close())
-	return b.String()
 }
 
 // sampleTranscript is what an attempt of session web-7 has said.

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -76,8 +77,8 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 		"pause_after": "frontend", "from": "frontend", "action": "preview",
 	}
 	answer, text := submit(t, server.URL+"/start", fields, map[string]string{
-		"upload:workspace":       tarOf(t, map[string]string{"a.go": "package a\n", ".env": "KEY=x\n"}),
-		"upload:supplied/design": tarOf(t, map[string]string{"design.md": "# D\n"}),
+		"upload:workspace":       string(worktest.Tar(t, map[string]string{"a.go": "package a\n", ".env": "KEY=x\n"})),
+		"upload:supplied/design": string(worktest.Tar(t, map[string]string{"design.md": "# D\n"})),
 	})
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	inert(t, text)
@@ -266,7 +267,7 @@ func TestFilesAreSupplied(t *testing.T) {
 	p := newPlane(t)
 	server := dashboard(t, p)
 	answer, _ := submit(t, server.URL+"/sessions/web-5/requests/r-9/supply", map[string]string{"return": "/inbox"},
-		map[string]string{"files": tarOf(t, map[string]string{"code.go": "package code\n"})})
+		map[string]string{"files": string(worktest.Tar(t, map[string]string{"code.go": "package code\n"}))})
 	require.Equal(t, "/inbox?of=web-5&said=supply", answer.Header.Get("Location"))
 	given := p.answers()
 	require.Len(t, given, 1)

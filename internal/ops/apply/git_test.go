@@ -14,18 +14,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/store/cas"
 )
 
+// runGit runs git in a directory.
+func runGit(t *testing.T, dir string, environ []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir, cmd.Env = dir, environ
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return strings.TrimSpace(string(out))
+}
+
 func TestGitWorksWhereItIsToldTo(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	environ := append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@localhost", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@localhost")
-	git := func(args ...string) string {
-		cmd := exec.Command("git", args...)
-		cmd.Dir, cmd.Env = dir, environ
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-		return strings.TrimSpace(string(out))
-	}
+	git := func(args ...string) string { return runGit(t, dir, environ, args...) }
 	git("init", "--quiet")
 	require.Empty(t, Head(t.Context(), dir, environ), "there is no commit yet")
 	git("commit", "--quiet", "--allow-empty", "-m", "first")
@@ -45,11 +49,8 @@ func TestWhereARepositoryWasClonedFrom(t *testing.T) {
 		"../shop":                                      "",
 	} {
 		dir := t.TempDir()
-		for _, args := range [][]string{{"init", "--quiet"}, {"remote", "add", "origin", at}} {
-			cmd := exec.Command("git", args...)
-			cmd.Dir = dir
-			require.NoError(t, cmd.Run())
-		}
+		runGit(t, dir, os.Environ(), "init", "--quiet")
+		runGit(t, dir, os.Environ(), "remote", "add", "origin", at)
 		below := filepath.Join(dir, "below")
 		require.NoError(t, os.Mkdir(below, 0o700))
 		got := Source(t.Context(), "h", below, os.Environ())
@@ -69,16 +70,9 @@ func TestWithTracked(t *testing.T) {
 	}
 	environ := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1")
 	environ = slices.DeleteFunc(environ, func(e string) bool {
-		return len(e) > 10 && e[:10] == "GIT_CONFIG" &&
-			e != "GIT_CONFIG_NOSYSTEM=1"
+		return strings.HasPrefix(e, "GIT_CONFIG") && e != "GIT_CONFIG_NOSYSTEM=1"
 	})
-	gitIn := func(dir string, args ...string) {
-		cmd := exec.Command("git", args...)
-		cmd.Dir, cmd.Env = dir, environ
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	git := func(args ...string) { gitIn(repository, args...) }
+	git := func(args ...string) { runGit(t, repository, environ, args...) }
 	git("init", "--quiet")
 	for _, name := range []string{".gitignore", "main.go", "dist/a\nb", "docs/x.log", "untracked"} {
 		write(filepath.Join(repository, name), "*.log\n")
@@ -105,9 +99,9 @@ func TestWithTracked(t *testing.T) {
 
 	part := filepath.Join(repository, "part")
 	write(filepath.Join(part, "made.log"), "x")
-	gitIn(part, "init", "--quiet")
-	gitIn(part, "add", ".")
-	gitIn(part, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "--message", "x")
+	runGit(t, part, environ, "init", "--quiet")
+	runGit(t, part, environ, "add", ".")
+	runGit(t, part, environ, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "--message", "x")
 	git("submodule", "--quiet", "add", "./part", "part")
 	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Tracked, "part/made.log",
 		"a submodule has an index of its own")

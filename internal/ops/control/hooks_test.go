@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -50,9 +51,8 @@ func TestAWorkspaceThatIsGone(t *testing.T) {
 	s.Examiner = func(context.Context, *store.Store, *temporalutil.Connection, func() time.Time) ([]control.Finding, error) {
 		return nil, nil
 	}
-	var failed *control.Error
-	require.ErrorAs(t, start(), &failed)
-	require.Equal(t, control.Unavailable, failed.Kind)
+	failed := start()
+	require.Equal(t, control.Unavailable, kind(failed))
 	require.Equal(t, "directory site of this server cannot be read: no such file or directory; bring it back, or start the server "+
 		"with --workspace site=DIR", failed.Error())
 	found, err := control.Health{Base: s.Base}.Examine(s.ctx, control.ExamineInput{Again: true})
@@ -130,14 +130,14 @@ func (p *post) send(event, body string) (control.Delivered, bool, error) {
 	return p.receiver.Deliver(access.With(p.t.Context(), d.Actor()), d)
 }
 
-// delivers puts a session into store and Temporal that delivers by a pull request of octo/site.
-func (p *post) delivers(id, team string, number int, in enumspb.WorkflowExecutionStatus, is delivery.State) {
+// delivers puts a session into store and Temporal that delivers by a pull request, of octo/site if it says nothing else.
+func (p *post) delivers(id, team string, in enumspb.WorkflowExecutionStatus, record delivery.Record) {
 	p.t.Helper()
+	record.Repository, record.Branch = cmp.Or(record.Repository, "octo/site"), delivery.Branch(id)
 	key := session.Key{Namespace: "default", Session: id}
 	statetest.Put(p.t, p.Store.State, key, func(e *session.Execution) { e.Team, e.Status.Status = team, session.Running })
 	require.NoError(p.t, p.Store.State.PutDelivery(p.t.Context(), state.Fence{Run: 1}, "delivery", state.Delivery{
-		Key: key, Phase: "ship",
-		Record: delivery.Record{Repository: "octo/site", Number: number, Branch: delivery.Branch(id), State: is},
+		Key: key, Phase: "ship", Record: record,
 	}))
 	p.temporal.Put(id, in, time.Now(), nil)
 }
@@ -146,12 +146,12 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 	t.Parallel()
 	const running, ended = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 	p := newPost(t)
-	p.delivers("one", "craft", 12, running, delivery.Open)
-	p.delivers("unopened", "craft", 0, running, "")
-	p.delivers("closed", "craft", 13, running, delivery.Closed)
-	p.delivers("merged", "craft", 14, running, delivery.Merged)
-	p.delivers("over", "craft", 15, ended, delivery.Open)
-	p.delivers("others", "api", 16, running, delivery.Open)
+	p.delivers("one", "craft", running, delivery.Record{Number: 12, State: delivery.Open})
+	p.delivers("unopened", "craft", running, delivery.Record{})
+	p.delivers("closed", "craft", running, delivery.Record{Number: 13, State: delivery.Closed})
+	p.delivers("merged", "craft", running, delivery.Record{Number: 14, State: delivery.Merged})
+	p.delivers("over", "craft", ended, delivery.Record{Number: 15, State: delivery.Open})
+	p.delivers("others", "api", running, delivery.Record{Number: 16, State: delivery.Open})
 	pull := func(number int) string {
 		return fmt.Sprintf(`{"action": "closed", "pull_request": {"number": %d, "head": {"ref": "x"}}}`, number)
 	}
@@ -189,13 +189,7 @@ func TestEventsWakeTheSessionOfTheirPullRequest(t *testing.T) {
 	require.Empty(t, p.temporal.Started())
 
 	// Another repository has a branch of this name, too.
-	statetest.Put(t, p.Store.State, session.Key{Namespace: "default", Session: "forked"},
-		func(e *session.Execution) { e.Team = "craft" })
-	require.NoError(t, p.Store.State.PutDelivery(t.Context(), state.Fence{Run: 1}, "delivery", state.Delivery{
-		Key: session.Key{Namespace: "default", Session: "forked"}, Phase: "ship",
-		Record: delivery.Record{Repository: "octo/other", Branch: "maestro/forked"},
-	}))
-	p.temporal.Put("forked", running, time.Now(), nil)
+	p.delivers("forked", "craft", running, delivery.Record{Repository: "octo/other"})
 	doc, _, err := p.send("push", `{"ref": "refs/heads/maestro/forked"}`)
 	require.NoError(t, err)
 	require.Contains(t, doc.Ignored, "no session of the hook's team")
@@ -245,7 +239,7 @@ func TestOneSessionWorksOnAnIssue(t *testing.T) {
 	require.Equal(t, control.Delivered{Hook: "gh", Ignored: "session " + first + " works on this issue, and has not ended"}, doc)
 
 	// It delivers: a comment wakes it.
-	p.delivers(first, "craft", 12, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, delivery.Open)
+	p.delivers(first, "craft", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, delivery.Record{Number: 12, State: delivery.Open})
 	doc, _ = send("issue_comment", comment(9))
 	require.Equal(t, control.Delivered{Hook: "gh", Woken: first}, doc)
 

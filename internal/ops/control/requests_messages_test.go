@@ -51,6 +51,7 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 		"the first one":      {answer: ann},
 		"the same":           {unread: []session.Answer{ann}, answer: ann, again: true},
 		"the second":         {unread: []session.Answer{ann, bob}, answer: eve, says: "approve by ann"},
+		"a rejection":        {unread: []session.Answer{ann}, answer: by("eve", session.AnswerReject), says: "approve by ann"},
 		"to another request": {unread: []session.Answer{other}, answer: ann},
 		"the second of two":  {unread: []session.Answer{ann}, quorum: two(), answer: bob},
 		"the third of two":   {unread: []session.Answer{ann, bob}, quorum: two(), answer: eve, says: "approve by bob"},
@@ -101,11 +102,6 @@ func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
 			"a repeated one is not sent again")
 		_, err := goOn(access.With(t.Context(), access.Local("bob")), w, open, "one")
 		require.ErrorContains(t, err, "approve by ann")
-		_, err = isRepeated(t.Context(), conn, "s", session.Answer{
-			Request: "one.approval.2", Action: session.AnswerReject, By: "bob",
-			Note: "x",
-		}, nil)
-		require.ErrorContains(t, err, "approve by ann", "who rejects after it is told so")
 		_, err = goOn(ctx, w, nil, "one")
 		require.ErrorContains(t, err, "not known yet")
 	})
@@ -152,8 +148,7 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 		for _, action := range []session.Action{session.AnswerApprove, session.AnswerReject} {
 			answer = session.Answer{Request: "one.approval.1", Action: action, Note: "x"}
 			_, err = Requests{b}.identify(ctx, w, &answer)
-			var denied *access.DeniedError
-			require.ErrorAs(t, err, &denied)
+			require.ErrorAs(t, err, new(*access.DeniedError))
 			require.ErrorContains(t, err, []string{"claude-code for bob (over MCP)", "ci, an agent of bob"}[i]+" may not approve here")
 			require.Empty(t, answer.Person)
 		}

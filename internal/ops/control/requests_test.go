@@ -60,28 +60,6 @@ func TestAnInboxCanBeBrief(t *testing.T) {
 	require.Empty(t, inbox(control.InboxFilter{Team: "docs", Kind: session.ForHelp}).Waiting)
 }
 
-// Requests for the same budget are one entry, which names the others.
-func TestOneCauseIsOneEntry(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t)
-	var requests []session.Request
-	for i := range 8 {
-		requests = append(requests, session.Request{
-			ID: fmt.Sprint("r-", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprint("dev-", i),
-			Actions: []session.Action{session.AnswerRetry}, Since: time.Now(),
-			Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, USD: true},
-		})
-	}
-	requests[7].Raise = &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "dev-7", USD: true}
-	s.asks("web-1", "web", requests...)
-	doc, err := control.Requests{Base: s.Base}.Inbox(s.ctx, control.InboxFilter{})
-	require.NoError(t, err)
-	require.Len(t, doc.Waiting, 2)
-	require.Len(t, doc.Waiting[0].Also, 6)
-	require.Equal(t, "r-6", doc.Waiting[0].Also[5].ID)
-	require.Empty(t, doc.Waiting[1].Also)
-}
-
 // TestAlertsOfSessionsAreForThoseWhoSeeThem lists the alerts of sessions of two teams.
 func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,9 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 			r.GaveUp, r.Attempts = true, []session.AttemptReport{failed}
 		}, session.Waiting, 1, "other"},
 		"for good": {session.Running, gone, session.Failed, 0, "other"},
-		"done":     {session.Running, func(r *session.RoundRecord) { r.Result = &session.RoundResult{} }, session.Completed, 1, "other"},
+		"done": {session.Running, func(r *session.RoundRecord) {
+			r.Result = &session.RoundResult{}
+		}, session.Completed, 1, "other"},
 		"sent back": {session.Pending, func(r *session.RoundRecord) {
 			r.Result, r.Undone = &session.RoundResult{}, session.UndoneSentBack
 		}, session.Pending, 1, ""},

@@ -2,6 +2,8 @@
 package worktest
 
 import (
+	"archive/tar"
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -70,7 +72,8 @@ func Checkpoint(t testing.TB, s *store.Store, team spec.Team, of spec.Assignment
 	t.Helper()
 	text, err := json.Marshal(team)
 	require.NoError(t, err)
-	c.Run, c.Team, c.Requirement, c.CurrentPhase = 1, session.Ref{Name: team.Name, Blob: Blob(t, s, string(text))}, "Make it.", of.Phase
+	c.Team = session.Ref{Name: team.Name, Blob: Blob(t, s, string(text))}
+	c.Run, c.Requirement, c.CurrentPhase = 1, "Make it.", of.Phase
 	c.Workspace, c.Tree, c.Decisions = Tree(t, s, before), Tree(t, s, after), map[string]string{}
 	if c.Assignments == nil {
 		c.Assignments = Change(t, s, of, before, after)
@@ -87,4 +90,18 @@ func Put(t testing.TB, s *store.Store, key session.Key, c session.Checkpoint) {
 	row, err := s.StoreCheckpoint(t.Context(), key, c)
 	require.NoError(t, err)
 	require.NoError(t, s.State.PutCheckpoints(t.Context(), c.Team.Name, row))
+}
+
+// Tar is an archive of ordinary files.
+func Tar(t testing.TB, files Files) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, text := range files {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
+		_, err := w.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
 }
