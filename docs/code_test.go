@@ -12,14 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
 )
 
 func readPage(t *testing.T, file string) string {
@@ -153,58 +150,6 @@ func TestDiagramsHaveTheCodesStates(t *testing.T) {
 			require.Equal(t, string(session.Admitted), arrow[1], "only resume leads on from %s", arrow[0])
 		}
 	}
-}
-
-// TestTheBreakersArrowsAreItsTransitions plays every event in every state that a
-// breaker comes to.
-func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
-	t.Parallel()
-	drawn := map[[2]string]bool{}
-	for _, arrow := range diagrams(t)[3] {
-		if arrow[0] != arrow[1] && arrow[0] != "[*]" {
-			drawn[arrow] = true
-		}
-	}
-	set := spec.Breaker{Name: "b", Threshold: 2}.For("b")
-	type moment struct {
-		state session.BreakerStatus
-		now   time.Time
-	}
-	seen := map[[2]string]bool{}
-	moments := []moment{{state: session.NewBreaker("b"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	for range 5 {
-		var next []moment
-		for _, m := range moments {
-			from := string(m.state.At(m.now).State)
-			events := []breaker.Event{
-				breaker.AcquireRequest{Holder: "h", Breaker: set},
-				breaker.RenewRequest{Holder: "h"},
-				breaker.TripRequest{By: "b"},
-				breaker.ResetRequest{By: "b"},
-			}
-			for _, weight := range []failures.Weight{failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral} {
-				events = append(events, session.BreakerReport{
-					Outcome: weight, Breaker: set,
-					BreakerPermit: session.BreakerPermit{Generation: m.state.Generation, Holder: "h"},
-				})
-			}
-			for _, e := range events {
-				after, _ := breaker.Apply(m.state, e, m.now, 0.5)
-				next = append(next, moment{after, m.now})
-				seen[[2]string{from, string(after.At(m.now).State)}] = true
-			}
-			later := m.now.Add(2 * set.Cooldown.Std())
-			next = append(next, moment{m.state, later})
-			seen[[2]string{from, string(m.state.At(later).State)}] = true
-		}
-		moments = next
-	}
-	for arrow := range seen {
-		if arrow[0] == arrow[1] {
-			delete(seen, arrow)
-		}
-	}
-	require.Equal(t, drawn, seen)
 }
 
 // TestNamedDeclarationsExist looks up every function, type, table and constant that a page finds in a

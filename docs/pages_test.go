@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -192,27 +191,5 @@ func TestPages(t *testing.T) {
 			t.Parallel()
 			follow(t, file, builds)
 		})
-	}
-}
-
-// TestReadmesCommands has each `make` of the README done here, or by what CI runs.
-func TestReadmesCommands(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
-	require.NoError(t, err)
-	ci, err := os.ReadFile("../.ci/run")
-	require.NoError(t, err)
-	p, err := parsePage("README.md", string(readme))
-	require.NoError(t, err)
-	done := string(ci)
-	for _, s := range p.steps {
-		for _, c := range s.commands {
-			done += "\n" + c.typed + "\n"
-		}
-	}
-	typed := regexp.MustCompile(`(?m)^(?:\$ )?(make .*)$`).FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, typed, 2)
-	for _, m := range typed {
-		require.Contains(t, done, "\n"+m[1]+"\n")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/app/cli"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 )
 
 // stand is a server, a store and a worker that offers what the audit needs.
@@ -55,7 +56,9 @@ func newStand(t *testing.T) *stand {
 	caches := filepath.Join(state, "caches")
 	require.NoError(t, os.MkdirAll(caches, 0o700))
 	for cache, variable := range map[string]string{"go-build": "GOCACHE", "go-mod": "GOMODCACHE"} {
-		require.NoError(t, os.Symlink(strings.TrimSpace(goOutput(t, ".", "env", variable)), filepath.Join(caches, cache)))
+		place, err := exec.Command("go", "env", variable).Output()
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(strings.TrimSpace(string(place)), filepath.Join(caches, cache)))
 	}
 	return s
 }
@@ -81,65 +84,9 @@ func (s *stand) json(t *testing.T, document any, args ...string) {
 	require.NoError(t, json.Unmarshal([]byte(s.must(t, 0, append(args, "-o", "json")...)), document))
 }
 
-// audited is the report of an audit: what of it tests look at.
-type audited struct {
-	Inventory struct {
-		Module   string
-		Packages int
-		Nested   []string `json:"nested_modules"`
-		Excluded []string `json:"excluded_go_files"`
-		Totals   figures
-	}
-	Build struct {
-		Builds   bool
-		Problems []found
-	}
-	Vet struct {
-		Findings []found
-		Unvetted []found
-	}
-	Tests struct {
-		figures
-		Percent  float64 `json:"coverage_percent"`
-		Failures []struct{ Package, Test, Output string }
-		Problems []found
-	}
-	API struct {
-		All, Public figures
-	}
-	Packages []struct {
-		Path, Kind string
-		Outcome    string   `json:"tests"`
-		Percent    *float64 `json:"coverage_percent"`
-		figures
-		Builds      bool
-		VetFindings int     `json:"vet_findings"`
-		Tests       figures `json:"test_counts"`
-		Exported    figures
-	}
-	// page is report.md.
-	page string
-}
-
-type found struct {
-	Package, File, Message, Analyzer string
-	Line, Column                     int
-}
-
-// figures are counts of different things; those of other things stay 0.
-type figures struct {
-	CodeFiles int `json:"code_files"`
-	TestFiles int `json:"test_files"`
-	CodeLines int `json:"code_lines"`
-	TestLines int `json:"test_lines"`
-
-	Run, Passed, Failed, Skipped        int
-	Funcs, Types, Methods, Consts, Vars int
-}
-
 // audit takes a module through the audit and returns its report. No phase may touch
 // anything but audit/.
-func (s *stand) audit(t *testing.T, module, session string, code int) audited {
+func (s *stand) audit(t *testing.T, module, session string, code int) (report, page string) {
 	t.Helper()
 	s.must(t, code, "run", "audit/team.yaml", "Audit this module", "--workspace", module, "--session", session, "--watch")
 	var list struct{ Artifacts []struct{ Path string } }
@@ -150,10 +97,7 @@ func (s *stand) audit(t *testing.T, module, session string, code int) audited {
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	s.must(t, 0, "artifacts", "get", session, "--out", out)
-	var r audited
-	require.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(out, "audit", "report.json"))), &r))
-	r.page = read(t, filepath.Join(out, "audit", "report.md"))
-	return r
+	return read(t, filepath.Join(out, "audit", "report.json")), read(t, filepath.Join(out, "audit", "report.md"))
 }
 
 // phases returns how a session's phases have ended.
@@ -174,29 +118,8 @@ func (s *stand) phases(t *testing.T, session string) map[string]string {
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range files {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-	}
+	castest.WriteTree(t, dir, files)
 	return dir
-}
-
-// goOutput is what a go command prints that has to work.
-func goOutput(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	stdout, stderr, ok := goCommand(t, dir, args...)
-	require.True(t, ok, "go %s\n%s", strings.Join(args, " "), stderr)
-	return stdout
-}
-
-func goCommand(t *testing.T, dir string, args ...string) (stdout, stderr string, ok bool) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
-	err := cmd.Run()
-	return out.String(), errs.String(), err == nil
 }
 
 // TestAuditOfWhatIsWanting audits modules that have something wrong: in one that does
@@ -206,7 +129,7 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 	s := newStand(t)
 	t.Run("does not build", func(t *testing.T) {
 		t.Parallel()
-		r := s.audit(t, tree(t, map[string]string{
+		report, page := s.audit(t, tree(t, map[string]string{
 			"go.mod":              "module example.com/broken\n\ngo 1.24\n",
 			"store/store.go":      "package store\n\nfunc Get() int {\n\treturn missing\n}\n",
 			"lost/lost.go":        "package lost\n\nimport _ \"example.com/elsewhere/thing\"\n",
@@ -218,45 +141,13 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 			"inventory": "completed", "build": "completed", "examination": "completed", "api": "completed", "report": "completed",
 			"gate": "failed",
 		}, s.phases(t, "broken"))
-		require.False(t, r.Build.Builds)
-		for _, want := range []found{
-			{Package: "example.com/broken/store", File: "store/store.go", Line: 4, Column: 9, Message: "undefined: missing"},
-			{
-				Package: "example.com/broken/torn", File: "torn/torn.go", Line: 4, Column: 1,
-				Message: "syntax error: unexpected EOF, expected )",
-			},
-		} {
-			require.Contains(t, r.Build.Problems, want)
-			require.Contains(t, r.page, want.Message)
-		}
-		require.Contains(t, r.page, "store/store.go:4:9: undefined: missing")
-		require.Contains(t, r.page, "lost/lost.go:3:8: no required module provides package example.com/elsewhere/thing")
-		require.Equal(t, 1, r.Tests.Passed, "what builds is tested all the same")
+		require.True(t, jsontest.Has(t, report, `{"build": {"builds": false}, "tests": {"passed": 1}}`), report)
+		require.Contains(t, page, "store/store.go:4:9: undefined: missing")
+		require.Contains(t, page, "torn/torn.go:4:1: syntax error: unexpected EOF, expected )")
+		require.Contains(t, page, "lost/lost.go:3:8: no required module provides package example.com/elsewhere/thing")
 		status := s.must(t, 0, "status", "broken")
 		require.Contains(t, status, "the module does not build: lost/lost.go:3:8: no required module")
-		require.Contains(t, status, fmt.Sprintf("(and %d more, see audit/report.md)", len(r.Build.Problems)-1))
-	})
-	t.Run("asks for a newer Go", func(t *testing.T) {
-		t.Parallel()
-		r := s.audit(t, tree(t, map[string]string{"go.mod": "module example.com/new\n\ngo 1.999\n", "new.go": "package new\n"}),
-			"newer", 1)
-		require.Equal(t, "example.com/new", r.Inventory.Module)
-		require.Len(t, r.Build.Problems, 1)
-		require.Equal(t, "go.mod", r.Build.Problems[0].File)
-		require.Equal(t, 3, r.Build.Problems[0].Line)
-		require.Contains(t, r.page, "go.mod:3: requires go >= 1.999")
-		require.Equal(t, 1, r.Inventory.Packages, "what is there is counted all the same")
-		require.False(t, r.Packages[0].Builds)
-	})
-	t.Run("lacks what it requires", func(t *testing.T) {
-		t.Parallel()
-		r := s.audit(t, tree(t, map[string]string{
-			"go.mod": "module example.com/lacking\n\ngo 1.24\n\nrequire example.com/nowhere v1.0.0\n",
-			"a.go":   "package lacking\n\nimport \"example.com/nowhere\"\n\nvar A = nowhere.A\n",
-		}), "lacking", 1)
-		require.Contains(t, r.page, "a.go:3:8: missing go.sum entry for module providing package example.com/nowhere")
-		require.Equal(t, figures{Vars: 1}, r.API.All)
-		require.False(t, r.Packages[0].Builds)
+		require.Regexp(t, `\(and \d more, see audit/report.md\)`, status)
 	})
 	t.Run("is no module", func(t *testing.T) {
 		t.Parallel()
@@ -274,7 +165,7 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 // auditMixture audits a module that builds, with all that is not to be counted.
 func (s *stand) auditMixture(t *testing.T) {
 	t.Helper()
-	r := s.audit(t, tree(t, map[string]string{
+	report, page := s.audit(t, tree(t, map[string]string{
 		"go.mod":           "module example.com/mix\n\ngo 1.24\n",
 		"plain.go":         "// Package mix has no tests.\npackage mix\n\nvar A, b = 1, 2\n\nconst C = b0\n\nconst b0 = 3\n",
 		"plain_windows.go": "package mix\n\nfunc OnWindows() {}\n",
@@ -309,27 +200,17 @@ func TestLater(t *testing.T) { t.Skip("later") }
 	for phase, status := range s.phases(t, "mix") {
 		require.Equal(t, "completed", status, phase)
 	}
-	require.True(t, r.Build.Builds)
-	require.Equal(t, 5, r.Inventory.Packages)
-	require.Equal(t, []string{"nested"}, r.Inventory.Nested)
-	require.Equal(t, []string{"plain_windows.go"}, r.Inventory.Excluded)
-	require.Equal(t, figures{CodeFiles: 4, TestFiles: 2, CodeLines: 30, TestLines: 21}, r.Inventory.Totals)
-	require.Len(t, r.Vet.Findings, 1)
-	require.Equal(t, found{
-		Package: "example.com/mix/cmd/tool", File: "cmd/tool/main.go", Line: 5, Column: 27, Analyzer: "printf",
-		Message: `fmt.Printf format %d has arg "x" of wrong type string`,
-	}, r.Vet.Findings[0])
-	require.Equal(t, figures{Run: 4, Passed: 1, Failed: 2, Skipped: 1}, r.Tests.figures)
-	require.Contains(t, r.page, "half of 4 is 3")
-	require.Equal(t, figures{Funcs: 1, Types: 1, Methods: 1, Consts: 1, Vars: 1}, r.API.All)
-	require.Equal(t, figures{Funcs: 1, Consts: 1, Vars: 1}, r.API.Public)
-	rows := map[string]string{}
-	for _, p := range r.Packages {
-		rows[p.Path] = p.Kind + ", " + p.Outcome
-	}
-	require.Equal(t, map[string]string{
-		"example.com/mix": "library, no tests", "example.com/mix/cmd/tool": "command, no tests",
-		"example.com/mix/bench": "library, no tests", "example.com/mix/half": "library, failed",
-		"example.com/mix/internal/deep": "internal, no tests",
-	}, rows)
+	require.Contains(t, page, "half of 4 is 3")
+	const module = `"path": "example.com/mix`
+	require.True(t, jsontest.Has(t, report, `{"build": {"builds": true}, "inventory": {"packages": 5, "nested_modules": ["nested"],
+		"excluded_go_files": ["plain_windows.go"],
+		"totals": {"code_files": 4, "test_files": 2, "code_lines": 30, "test_lines": 21}},
+		"vet": {"findings": [{"package": "example.com/mix/cmd/tool", "file": "cmd/tool/main.go", "line": 5, "column": 27,
+			"analyzer": "printf", "message": "fmt.Printf format %d has arg \"x\" of wrong type string"}]},
+		"tests": {"run": 4, "passed": 1, "failed": 2, "skipped": 1},
+		"api": {"all": {"funcs": 1, "types": 1, "methods": 1, "consts": 1, "vars": 1}, "public": {"funcs": 1, "types": 0, "consts": 1}},
+		"packages": [{`+module+`", "kind": "library", "tests": "no tests"},
+			{`+module+`/bench", "kind": "library", "tests": "no tests"}, {`+module+`/cmd/tool", "kind": "command", "tests": "no tests"},
+			{`+module+`/half", "kind": "library", "tests": "failed"},
+			{`+module+`/internal/deep", "kind": "internal", "tests": "no tests"}]}`), report)
 }

@@ -1,7 +1,7 @@
 package cli_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -9,40 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
-
-// offers is what the tests read of `agents -o json`.
-type offers struct {
-	Store    string
-	Temporal bool
-	Team     string
-	Workers  []struct {
-		Worker, Identity, Host string
-		PID                    int
-		Webhook, Jira          bool
-		Checks                 []string
-		Agents                 []struct {
-			Agent, Kind, Breaker, Fallback string
-			Concurrency                    int
-			State                          string `json:"breaker_state"`
-		}
-	}
-	Queues []struct {
-		Queue, For string
-		Pollers    []string
-	}
-	Missing []spec.Lack
-}
-
-// agents runs `agents -o json`, whatever its exit code.
-func (d *desk) agents(args ...string) (o offers, code int) {
-	d.t.Helper()
-	c := d.run(append([]string{"agents", "-o", "json"}, args...)...)
-	require.NoError(d.t, json.Unmarshal([]byte(c.stdout.String()), &o), c.stderr.String())
-	return o, c.code
-}
 
 func TestAgentsShowsWhatWorkersOffer(t *testing.T) {
 	t.Parallel()
@@ -63,32 +33,14 @@ checks:
 webhook: {url_env: HOOK}
 `)
 	require.Equal(t, 2, d.run("agents").code, "there is no store yet")
-	d.begin("worker", "--agents", file, "--drain", "1s")
-	var o offers
-	until(t, func() bool {
-		c := d.run("agents", "-o", "json")
-		o = offers{}
-		return c.code == 0 && json.Unmarshal([]byte(c.stdout.String()), &o) == nil && len(o.Workers) == 1
-	}, "the worker did not come up")
-	require.True(t, o.Temporal)
-	w := o.Workers[0]
-	require.Equal(t, "desk", w.Host)
-	require.Equal(t, os.Getpid(), w.PID)
-	require.True(t, w.Webhook)
-	require.False(t, w.Jira)
-	require.Equal(t, []string{"has-code"}, w.Checks)
-	require.Len(t, w.Agents, 2)
-	require.Equal(t, "spare", w.Agents[0].Fallback)
-	require.Equal(t, 2, w.Agents[0].Concurrency)
-	require.Equal(t, "shared", w.Agents[1].Breaker)
-	require.Equal(t, "closed", w.Agents[1].State)
-	asked := map[string][]string{}
-	for _, q := range o.Queues {
-		asked[q.For] = q.Pollers
-	}
-	us := []string{w.Identity}
-	require.Equal(t, map[string][]string{"sessions": us, "agent coder": us, "agent spare": us, "webhook": us}, asked)
-
+	d.serves(file)
+	var o struct{ Workers []struct{ Identity string } }
+	d.json(&o, "agents")
+	us := `"pollers": ["` + o.Workers[0].Identity + `"]}`
+	d.prints(fmt.Sprintf(`{"temporal": true, "workers": [{"host": "desk", "pid": %d, "webhook": true, "checks": ["has-code"],
+		"agents": [{"fallback": "spare", "concurrency": 2}, {"breaker": "shared", "breaker_state": "closed"}]}], "queues": [
+		{"for": "sessions", %[2]s, {"for": "agent coder", %[2]s, {"for": "agent spare", %[2]s, {"for": "webhook", %[2]s]}`,
+		os.Getpid(), us), "agents")
 	d.must(0, "breaker", "trip", "shared", "--why", "testing")
 	table := d.must(0, "agents", "--team", d.file("one.yaml", oneTeam))
 	require.Regexp(t, `spare +desk-\d+ +command +- +4 +shared +open`, table)
@@ -97,30 +49,15 @@ webhook: {url_env: HOOK}
 	require.Regexp(t, `coder .* `+networks[0]+`\n`, table)
 	require.Regexp(t, `spare .* `+networks[1]+`\n`, table)
 
-	lacking, code := d.agents("--team", d.file("two.yaml", strings.Replace(planTeam, "go-test", "has-code", 1)))
-	require.Equal(t, 1, code)
-	require.Equal(t, "web", lacking.Team)
-	var messages []string
-	for _, l := range lacking.Missing {
-		require.NotEmpty(t, l.Remedy, l.Message)
-		messages = append(messages, l.Message)
-	}
-	require.Len(t, messages, 2, "%v", messages)
-	require.Contains(t, messages[0], `no worker has agent "writer" of persona analyst, persona tester`)
-	require.Contains(t, messages[1], "no worker can create tickets")
-
-	d.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
-	c := d.run("agents")
-	require.Zero(t, c.code, c.stderr.String())
-	require.Contains(t, c.stderr.String(), "pollers are unknown")
-	require.Contains(t, c.stdout.String(), "has-code")
+	lacking := d.must(1, "agents", "--team", d.file("two.yaml", strings.Replace(planTeam, "go-test", "has-code", 1)))
+	require.Contains(t, lacking, `no worker has agent "writer" of persona analyst, persona tester`)
+	require.Contains(t, lacking, "no worker can create tickets")
 }
 
 func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	w := d.withWorker(map[string]string{"coder": "true\n"})
-	o, _ := d.agents()
 	s, err := store.Open(d.state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -129,12 +66,8 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	require.Len(t, offers, 1)
 	w.interrupt()
 	w.wait()
-	gone, code := d.agents()
-	require.Equal(t, 1, code)
-	require.Empty(t, gone.Workers)
-	require.Contains(t, gone.Missing[0].Message, "no worker serves this store")
-	require.Contains(t, gone.Missing[0].Remedy, "maestro worker")
-	require.Equal(t, o.Store, gone.Store)
+	d.printsAt(1, `{"workers": [], "store": "`+s.ID()+`", "missing": [{}]}`, "agents")
+	require.Contains(t, d.must(1, "agents"), "no worker serves this store")
 
 	// A worker that is connected to another Temporal: it lives, and asks elsewhere.
 	elsewhere := newDesk(t).withServer()
@@ -143,23 +76,43 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	offers[0].RenewedAt = time.Now()
 	offers[0].Host, offers[0].Disk = "faraway", spec.Disk{FreeBytes: 5 << 20, Full: true}
 	require.NoError(t, s.State.PutOffer(t.Context(), offers[0]))
-	lost, code := d.agents()
-	require.Equal(t, 1, code)
-	require.Len(t, lost.Workers, 1)
-	require.Len(t, lost.Missing, 2)
-	require.Contains(t, lost.Missing[1].Message, "for agent coder")
+	require.Contains(t, d.must(1, "agents"), "for agent coder")
 	require.Regexp(t, "faraway .* [0-9.]+ MiB, full ", d.must(1, "agents"))
 	require.Regexp(t, "faraway is full: [0-9.]+ MiB free", d.must(1, "doctor"))
 }
 
-func TestRegisteredTeamsAreTakenByTheirNames(t *testing.T) {
+func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	_, err := store.Create(d.state, store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
-	require.Contains(t, d.must(0, "validate", "pair"), "pair: 2 phases of pair")
-	require.Contains(t, d.must(1, "agents", "--team", "pair"), "no worker serves this store")
-	require.Contains(t, d.must(1, "doctor", "pair"), "team pair")
-	require.Contains(t, d.run("validate", "pear").stderr.String(), "file pear not found, and")
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "echo x > code.txt"})
+	d.prints(`{"breakers": [{"name": "coder", "state": "closed", "agents": ["coder"]}]}`, "breaker", "list")
+	d.ends(2, "--why", "breaker", "trip", "coder")
+	d.ends(2, `did you mean "coder"?`, "breaker", "trip", "codre", "--why", "x")
+	d.must(2, "breaker", "trip", "coder", "--why", "x", "--for", "-1h")
+
+	out := d.must(0, "breaker", "trip", "coder", "--why", "the provider moves", "--for", "1h")
+	require.Contains(t, out, "the provider moves")
+	var shown session.BreakerStatus
+	d.json(&shown, "breaker", "show", "coder")
+	require.Equal(t, session.BreakerIsOpen, shown.State)
+	require.WithinDuration(t, time.Now().Add(time.Hour), *shown.OpenUntil, time.Minute)
+	require.Equal(t, int64(1), shown.Generation)
+	require.Contains(t, d.must(0, "breaker", "list"), "opened manually by")
+
+	file := d.file("team.yaml", oneTeam)
+	d.must(0, "run", file, "work", "--session", "s")
+	d.becomes("s", in(session.WaitingForBreaker))
+	text := d.must(0, "status", "s")
+	require.Contains(t, text, "waiting_breaker")
+	require.Contains(t, text, "`maestro breaker show coder`")
+	require.Contains(t, text, "the provider moves")
+	until(t, func() bool { return strings.Contains(d.must(0, "list"), "waiting_breaker") }, "the listing never said so")
+	watching := d.begin("watch", "s")
+	watching.shows("waiting since")
+
+	// Neither Temporal nor a worker is needed.
+	away := *d
+	away.environ = append(away.environ[:len(away.environ):len(away.environ)], "TEMPORAL_ADDRESS=127.0.0.1:1")
+	require.Contains(t, away.must(0, "breaker", "reset", "coder", "--why", "it has moved"), "closed")
+	require.Equal(t, 0, watching.wait())
 }

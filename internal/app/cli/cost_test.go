@@ -1,34 +1,21 @@
 package cli_test
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
+	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
 )
-
-// costs is the document of `usage -o json`.
-type costs struct {
-	Session, Since string
-	By             []string
-	Rows           []state.Cost
-	Total          state.Spending
-	Budgets        []struct {
-		Scope string
-		Cap   spec.Cap
-		Spent cost.Amount
-		Left  map[string]float64
-	}
-}
 
 // bank is a store in which sessions have paid for calls.
 type bank struct {
@@ -116,72 +103,14 @@ func TestWhatASessionCost(t *testing.T) {
 	statetest.Admit(t, b.store.State, key("s"), "crew", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10_000}),
 		statetest.Limit(session.BudgetOfPersona, "bob", spec.Cap{USD: 2_500_000_001}))
 
-	var doc costs
-	b.json(&doc, "usage", "s")
-	require.Equal(t, []string{"phase", "persona"}, doc.By)
-	require.Len(t, doc.Rows, 2)
-	require.Equal(t, "plan", doc.Rows[0].Phase, "phases come in the team's order")
-	require.Equal(t, 1, doc.Rows[0].Reserved.Calls)
-	require.EqualValues(t, 505, doc.Rows[0].Reserved.Tokens)
-	require.Equal(t, cost.Usage{
-		InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5,
-		CostUSD: 1,
-	}, doc.Rows[1].Usage)
-	require.Equal(t, 2, doc.Rows[1].Calls, "an abandoned call whose cost is known is one, too")
-	require.Equal(t, 1, doc.Rows[1].Unsettled.Calls)
-	require.Equal(t, cost.USD(2_500_000_000), doc.Rows[1].Unsettled.USD)
-	require.EqualValues(t, 5531, doc.Total.Tokens, "what is unsettled or reserved is in no other figure")
-	require.Equal(t, cost.USD(100_000_001), doc.Total.Usage.CostUSD)
-	require.Equal(t, "persona bob", doc.Budgets[1].Scope)
-	require.Equal(t, map[string]float64{"usd": 0}, doc.Budgets[1].Left)
-	require.Equal(t, map[string]float64{"tokens": 10_000 - 5531 - 77 - 505}, doc.Budgets[0].Left)
-
-	b.json(&doc, "usage", "s", "--by", "agent,model", "--since", "4d")
-	require.Len(t, doc.Rows, 3)
-	require.Equal(t, "writer-1", doc.Rows[0].Model)
-	require.EqualValues(t, 4331, doc.Total.Tokens, "what was spent nine days ago does not count")
-	require.Equal(t, 1, doc.Total.Unsettled.Calls)
-
-	b.json(&doc, "usage", "s", "--by", "day")
-	require.Equal(t, budget.Date(time.Now().Add(-9*day)), doc.Rows[len(doc.Rows)-1].Day, "the newest day comes first")
+	b.prints(`{"by": ["phase", "persona"], "rows": [{"phase": "plan", "reserved": {"tokens": 505}},
+		{"phase": "build", "unsettled": {"usd": 2.5}}], "total": {"tokens": 5531},
+		"budgets": [{"left": {"tokens": 3887}}, {"scope": "persona bob", "left": {"usd": 0}}]}`, "usage", "s")
 	table := b.must(0, "usage", "s")
 	require.Contains(t, table, "PHASE  PERSONA  CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS  USD")
 	require.Contains(t, table, "1 call: about 77 tokens, 2.5 USD")
 	require.Contains(t, table, "session      10,000 tokens")
 	require.Contains(t, table, "1 call with unknown cost; see `maestro budget show s`")
-}
-
-func TestWhatAllSessionsCost(t *testing.T) {
-	t.Parallel()
-	b := newBank(t)
-	b.session("old", "crew", 5*day, tokensOf(100, 10, 7))
-	b.session("other", "band", 3*day, tokensOf(60, 0, 0))
-	b.pay("other", built, "writer", 3*day, state.CallAnswered, tokensOf(40, 10, 7))
-	b.session("new", "crew", time.Hour, tokensOf(5, 0, 3))
-	b.pay("lost", built, "coder", time.Hour, state.CallAnswered, tokensOf(2, 0, 0))
-
-	var doc costs
-	b.json(&doc, "usage")
-	var got []string
-	for _, r := range doc.Rows {
-		got = append(got, fmt.Sprintf("%s of %s: %d tokens, %s USD, %d calls", r.Session, r.Team, r.Tokens, r.Usage.CostUSD, r.Calls))
-	}
-	require.Equal(t, []string{
-		"lost of : 2 tokens, 0 USD, 1 calls",
-		"new of crew: 5 tokens, 0.000000003 USD, 1 calls",
-		"other of band: 110 tokens, 0.000000007 USD, 2 calls",
-		"old of crew: 110 tokens, 0.000000007 USD, 1 calls",
-	}, got)
-	doc = costs{}
-	b.json(&doc, "usage", "--by", "team", "--since", "4d")
-	require.Equal(t, []string{"", "band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team, doc.Rows[2].Team},
-		"teams come by name")
-	require.EqualValues(t, 5, doc.Rows[2].Tokens)
-	require.EqualValues(t, 117, doc.Total.Tokens)
-
-	empty := newBank(t).run("usage")
-	require.Zero(t, empty.code)
-	require.Contains(t, empty.stderr.String(), "no costs")
 }
 
 func TestAPersonSettlesACall(t *testing.T) {
@@ -196,14 +125,7 @@ func TestAPersonSettlesACall(t *testing.T) {
 		return b.run(append([]string{"budget", "settle", "s", call}, args...)...)
 	}
 
-	var shown struct {
-		Open []struct {
-			Phase, Persona, State, Agent, Call string
-		}
-	}
-	b.json(&shown, "budget", "show", "s")
-	require.Len(t, shown.Open, 3)
-	require.Equal(t, first, shown.Open[0].Call)
+	b.prints(`{"open": [{"call": "`+first+`"}, {"state": "unsettled"}, {"state": "begun"}]}`, "budget", "show", "s")
 	require.Contains(t, b.must(0, "budget", "show", "s"), "session s has no budget")
 
 	got := settle(first, "--output-tokens", "5")
@@ -220,24 +142,100 @@ func TestAPersonSettlesACall(t *testing.T) {
 	logged := b.must(0, "audit", "--session", "s")
 	require.Contains(t, logged, "budget.settle")
 	require.Contains(t, logged, "95 tokens, 0.75 USD. by the bill")
-	report, err := b.store.VerifyAll(t.Context())
-	require.NoError(t, err)
-	for _, f := range report.Faults {
-		require.NotContains(t, f.Path, "state.db", f.What)
-	}
 }
 
-// testCost asks what the session s-1 has cost, with its store and without.
-func testCost(t *testing.T, d *desk) {
-	var doc costs
-	d.json(&doc, "usage", "s-1")
-	require.Len(t, doc.Rows, 2)
-	require.EqualValues(t, 1320, doc.Total.Tokens)
-	require.Equal(t, []string{"think", "build"}, []string{doc.Rows[0].Phase, doc.Rows[1].Phase})
-	doc = costs{}
-	d.json(&doc, "usage", "s-1", "--by", "agent,day")
-	require.Equal(t, []string{"writer", "coder"}, []string{doc.Rows[0].Agent, doc.Rows[1].Agent})
-	require.Equal(t, budget.Date(time.Now()), doc.Rows[0].Day)
-	require.Equal(t, 2, doc.Total.Calls)
-	require.EqualValues(t, 1320, doc.Total.Tokens)
+// helpVerbs are what requests for help take.
+var helpVerbs = []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
+
+// asks has a session of the bank wait for a person.
+func (b *bank) asks(sessionID string, state session.State, open ...session.Request) {
+	b.t.Helper()
+	b.session(sessionID, "crew", time.Hour, tokensOf(1200, 34, 500_000_000))
+	statetest.Put(b.t, b.store.State, key(sessionID), func(e *session.Execution) {
+		e.ClosedAt, e.Status.Status, e.Help = nil, state, open
+	})
+}
+
+func TestStatusWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("web-001", "crew", time.Hour, tokensOf(1, 2, 250_000_000))
+	got := b.ends(0, "showing what the store in ", "status", "web-001")
+	require.Contains(t, got.stdout.String(), "web-001  completed  team crew")
+	require.Contains(t, got.stdout.String(), "bob")
+	require.Contains(t, got.stdout.String(), "\n3 tokens, 0.25 USD, ", "what its calls have cost")
+	require.Contains(t, b.must(0, "list"), " 3       0.25 ")
+	unknown := b.ends(2, `session "web-002" not found`, "status", "web-002")
+	require.Contains(t, unknown.stderr.String(), `did you mean "web-001"?`)
+}
+
+func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	empty := b.ends(0, "cannot reach Temporal", "inbox")
+	require.Contains(t, empty.stderr.String(), "no open requests")
+	require.Empty(t, empty.stdout.String())
+
+	now := time.Now()
+	b.session("done", "crew", time.Hour, cost.Usage{})
+	b.asks("judged", session.Running, session.Request{
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done",
+		Since:   now.Add(-65 * time.Minute),
+		Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
+	})
+	b.asks("stuck", session.HelpIsNeeded, session.Request{
+		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
+		Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
+		Actions: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
+	})
+	b.asks("broke", session.HelpIsNeeded, session.Request{
+		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget,
+		Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
+		Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs,
+		Ticket: &session.Ticket{Trouble: "Jira says 401"},
+	})
+	b.asks("away", session.Running, session.Request{
+		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited,
+		Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
+		Command: "maestro resolve away retry", Actions: helpVerbs,
+	})
+	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS  TOKENS  USD  TICKET   WHY
+stuck    crew  help      build/bob  1d 2h  1,234   0.5  MD-7     test_failure: TestX fails
+broke    crew  budget    build/bob  3h 1m  1,234   0.5  not yet  token_budget: it is spent
+judged   crew  approval  plan       1h 5m  1,234   0.5  -        phase plan is done
+away     crew  outage    build/bob  2d 1h  1,234   0.5  -        rate_limited: slow down
+
+answer with (--note TEXT adds a note):
+  maestro resolve stuck retry
+  maestro budget raise broke --tokens N
+  maestro approve judged plan
+
+these continue without an answer:
+  maestro status away
+`, b.must(0, "inbox"))
+
+	b.prints(`{"waiting": [{"id": "build.bob.1", "ticket": {"key": "MD-7"}, "actions": ["retry", "skip", "supply", "abort"],
+		"usage": {"input_tokens": 1200, "output_tokens": 34}}, {}, {"commands": ["maestro approve judged plan",
+		"maestro reject judged plan --note TEXT", "maestro artifacts diff judged plan"]}, {}]}`, "inbox")
+}
+
+func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.set("TEMPORAL_ADDRESS", temporaltest.Start(t)) // which has never heard of the session
+	b.asks("lost", session.HelpIsNeeded,
+		session.Request{
+			ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails",
+			Actions: helpVerbs,
+		},
+		session.Request{
+			ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails",
+			Actions: helpVerbs,
+		})
+	b.prints(`{"waiting": [{"commands": ["maestro resume lost"]}, {}]}`, "inbox") // no answer reaches it before
+	require.Equal(t, 1, strings.Count(b.must(0, "inbox"), "maestro resume lost"), "once for all of its requests")
+
+	answer := b.ends(2, "Temporal has lost session lost", "resolve", "lost", "retry", "--for", "build/bob")
+	require.Contains(t, answer.stderr.String(), "maestro resume lost")
+	require.Contains(t, b.run("resolve", "never", "retry").stderr.String(), `session "never" not found`)
 }

@@ -1,8 +1,8 @@
 package cli_test
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/maestro-hive/maestro/internal/core/secrets"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/sandbox/procgroup"
+	"github.com/maestro-hive/maestro/internal/sandbox/room"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
 type finding struct{ Check, Result, Message, Remedy, Command string }
@@ -203,31 +204,12 @@ func TestDoctorOnAServer(t *testing.T) {
 		"it uses another copy of the store")
 }
 
-// flagsOf reads a command of Temporal's own tool: what it does, and its flags.
-func flagsOf(command string) (does string, flags map[string][]string) {
-	flags = map[string][]string{}
-	words := strings.Fields(command)
-	for i, w := range words {
-		if name, ok := strings.CutPrefix(w, "--"); ok && name != "yes" {
-			flags[name] = append(flags[name], words[i+1])
-		}
-	}
-	does, _, _ = strings.Cut(command, " --")
-	return does, flags
-}
-
-// TestDoctorsRemediesForTemporal does what the commands say by the server's API.
+// TestDoctorsRemediesForTemporal are commands of Temporal's own tool.
 func TestDoctorsRemediesForTemporal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	address := temporaltest.Start(t, "--search-attribute", "MaestroTeam=Int")
 	d.set("TEMPORAL_ADDRESS", address)
-	c, err := client.Dial(client.Options{HostPort: address})
-	require.NoError(t, err)
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-
 	var missing, wrong finding
 	for _, f := range d.findings() {
 		switch {
@@ -239,32 +221,15 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 		}
 	}
 	require.Contains(t, wrong.Message, "MaestroTeam is of the wrong type")
-	remove, add, _ := strings.Cut(wrong.Command, " && ")
-	does, flags := flagsOf(remove)
-	require.Equal(t, "temporal operator search-attribute remove", does)
-	_, err = c.OperatorService().RemoveSearchAttributes(ctx,
-		&operatorservice.RemoveSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: flags["name"]})
-	require.NoError(t, err)
-	for _, command := range []string{add, missing.Command} {
-		does, flags := flagsOf(command)
-		require.Equal(t, "temporal operator search-attribute create", does)
-		require.Equal(t, []string{address}, flags["address"])
-		types := map[string]enumspb.IndexedValueType{}
-		for i, name := range flags["name"] {
-			types[name], err = enumspb.IndexedValueTypeFromString(flags["type"][i])
-			require.NoError(t, err)
-		}
-		_, err = c.OperatorService().AddSearchAttributes(ctx,
-			&operatorservice.AddSearchAttributesRequest{Namespace: flags["namespace"][0], SearchAttributes: types})
-		require.NoError(t, err)
-	}
-	until(t, func() bool {
-		return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"all registered"`)
-	}, "the attributes did not come")
+	const attribute, named = "temporal operator search-attribute ", "--namespace default --name MaestroTeam "
+	require.Equal(t, attribute+"remove --yes "+named+"--address "+address+" && "+attribute+"create "+named+
+		"--type Keyword --address "+address, wrong.Command)
+	require.Regexp(t, "^"+attribute+"create --namespace default .*--name MaestroPhase --type KeywordList.* --address "+address+"$",
+		missing.Command)
 
 	absent := d.findings("--namespace", "short").of(t, "namespace", "bad")
 	require.Equal(t, "temporal operator namespace create --address "+address+" --namespace short --retention 7d", absent.Command)
-	_, err = c.WorkflowService().RegisterNamespace(ctx, &workflowservice.RegisterNamespaceRequest{
+	_, err := d.temporal().WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: "short", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
 	})
 	require.NoError(t, err)
@@ -292,4 +257,83 @@ func TestCommandsAreQuotedForAShell(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(d.state, "store.json"), []byte(`{"id": "abcdefgh", "version": 1}`), 0o600))
 	d.follow(d.findings().of(t, "store private", "warning"))
 	d.findings().of(t, "store private", "ok")
+}
+
+// permitsRooms reports whether this host permits rooms.
+func permitsRooms() bool {
+	return (&procgroup.Launcher{Secrets: secrets.New(nil), Threads: procgroup.Threads{Each: 100}}).TryRoom(nil) == nil
+}
+
+// overlaid becomes the program in its arguments, with a directory that is an overlay.
+const overlaid = `mkdir -p "$1" "$1.upper" "$1.work" && mount -t overlay overlay -o "lowerdir=$1,upperdir=$1.upper,workdir=$1.work" "$1" && shift && exec "$@"`
+
+// TestDoctorNamesWhatTheHostLacks examines this host with one feature of the kernel switched off
+// at a time.
+func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	d := newDesk(t)
+	doctor := func(more string, command func(args ...string) *exec.Cmd) findings {
+		file := d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"+more)
+		cmd := command(self, "doctor", "-o", "json", "--agents", file)
+		cmd.Env = append(d.environ, asProgram+"="+d.bin)
+		out, err := cmd.Output()
+		var doc struct{ Findings findings }
+		require.NoError(t, json.Unmarshal(out, &doc), "%s %v", out, err)
+		return doc.Findings
+	}
+	without := func(f proctest.Feature) func(args ...string) *exec.Cmd {
+		return func(args ...string) *exec.Cmd { return proctest.Without(f, args[0], args[1:]...) }
+	}
+
+	fs := doctor("", without(proctest.UserNamespaces))
+	f := fs.of(t, "processes", "warning")
+	require.Contains(t, f.Message, "agents and checks work without rooms: start the shim: ")
+	require.Regexp(t, "the service or container forbids it; see docs/deployment.md|user namespaces are|AppArmor restricts",
+		f.Message)
+	require.Contains(t, f.Remedy, "isolation: none")
+	if os.Geteuid() == 0 {
+		require.Equal(t, "agents and checks run as root", fs.of(t, "processes user", "warning").Message)
+	}
+	f = doctor("isolation: required\n", without(proctest.UserNamespaces)).of(t, "processes", "bad")
+	require.Contains(t, f.Message, "isolation: required, but this host permits no rooms: ")
+
+	limits := doctor("isolation: none\n", without(proctest.Landlock)).of(t, "limits", "ok").Message
+	require.Contains(t, limits, "files all of its user (nothing, because the kernel, or the filter of system calls, permits no "+
+		"Landlock 2)")
+	require.Contains(t, limits, "signals all of its user (nothing, because the kernel, or the filter of system calls, permits no "+
+		"Landlock 6)")
+	if room.Landlock() >= room.ScopeVersion {
+		limits = fs.of(t, "limits", "ok").Message
+		require.Contains(t, limits, "files its own and what it is shown (Landlock ")
+		require.Contains(t, limits, "signals its own processes (Landlock ")
+	}
+	require.Regexp(t, `^of each attempt: memory \d.* \(measured by the shim, because .*; threads \d+ \(counted by the shim.* leaves \d+ for \d+ attempts and the worker\).*; memory that no process has mapped without bound .*; disk 10GB, 1000000 files \(measured by the worker\)`, limits)
+
+	if permitsRooms() {
+		limits = doctor("", without(proctest.Landlock)).of(t, "limits", "ok").Message
+		require.Contains(t, limits, "abstract sockets those of the host with `network: host` (nothing, because the kernel, or the "+
+			"filter of system calls, permits no Landlock 6)")
+	}
+
+	many := ""
+	for i := range 50 { // no kernel has threads for 50,000 attempts
+		many += fmt.Sprintf("  a%d: {kind: command, argv: [\"true\"], concurrency: 1000}\n", i)
+	}
+	f = doctor(many, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) }).of(t, "threads", "warning")
+	require.Regexp(t, `^programs may fail, because each attempt may have only \d+ threads: .* leaves \d+ for \d+ attempts`,
+		f.Message)
+
+	if !permitsRooms() || os.Geteuid() != 0 {
+		return // no overlay can be put where the store is
+	}
+	fs = doctor("", func(args ...string) *exec.Cmd {
+		return exec.Command("unshare", append([]string{"--mount", "sh", "-c", overlaid, "sh", filepath.Clean(d.state)}, args...)...)
+	})
+	fs.of(t, "processes", "ok")
+	f = fs.of(t, "layers", "warning")
+	require.Contains(t, f.Message, "trees are copied for each attempt, because they cannot be layered: an overlay in "+d.state)
+	require.Contains(t, f.Message, "because the directory lies on an overlay")
+	require.Equal(t, "keep the store on a volume, like a directory of the host", f.Remedy)
 }

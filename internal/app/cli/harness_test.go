@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/app/cli"
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/platform/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 	"github.com/maestro-hive/maestro/internal/testkit/proctest"
 )
 
@@ -171,6 +173,16 @@ func (d *desk) must(code int, args ...string) string {
 	return c.stdout.String()
 }
 
+// ends runs a command line that has to end with a code, and to say something on standard error.
+func (d *desk) ends(code int, says string, args ...string) *command {
+	d.t.Helper()
+	c := d.run(args...)
+	where := "maestro " + strings.Join(args, " ") + "\nstdout:\n" + c.stdout.String()
+	require.Equal(d.t, code, c.code, "%s\nstderr:\n%s", where, &c.stderr)
+	require.Contains(d.t, c.stderr.String(), says, where)
+	return c
+}
+
 // json runs a command line with -o json and decodes the document.
 func (d *desk) json(document any, args ...string) {
 	d.t.Helper()
@@ -178,10 +190,42 @@ func (d *desk) json(document any, args ...string) {
 	require.NoError(d.t, json.Unmarshal([]byte(out), document), out)
 }
 
+// prints runs a command line with -o json, whose document has to have a part, as of [jsontest.Has].
+func (d *desk) prints(part string, args ...string) {
+	d.t.Helper()
+	d.printsAt(0, part, args...)
+}
+
+// printsAt is the same for a command that has to end with a code.
+func (d *desk) printsAt(code int, part string, args ...string) {
+	d.t.Helper()
+	out := d.must(code, append(args, "-o", "json")...)
+	require.True(d.t, jsontest.Has(d.t, out, part), "maestro %s\n%s\nlacks\n%s", strings.Join(args, " "), out, part)
+}
+
 // until waits for a condition.
 func until(t *testing.T, condition func() bool, message string, args ...any) {
 	t.Helper()
 	require.Eventually(t, condition, patience, 100*time.Millisecond, append([]any{message}, args...)...)
+}
+
+// status is what is known of a session.
+func (d *desk) status(id string) (s session.Status) {
+	d.t.Helper()
+	d.json(&s, "status", id)
+	return s
+}
+
+// becomes waits until a session's status is as it has to be.
+func (d *desk) becomes(id string, right func(session.Status) bool) (s session.Status) {
+	d.t.Helper()
+	until(d.t, func() bool { s = d.status(id); return right(s) }, "session %s: %+v", id, &s)
+	return s
+}
+
+// in is for [desk.becomes].
+func in(state session.State) func(session.Status) bool {
+	return func(s session.Status) bool { return s.Status == state }
 }
 
 // says waits for text on standard error, shows for text on standard output.

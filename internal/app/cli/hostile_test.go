@@ -24,7 +24,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/failures"
-	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/testkit/jiratest"
 )
 
@@ -297,10 +296,8 @@ func TestNothingOfAHostileAgentReachesPeople(t *testing.T) {
 	until(t, func() bool { return len(jira.Issues()) == 1 && len(hook.received()) >= 2 }, "it is told outside")
 	screen.shows("help")
 	harmless(t, "the screen's request", screen.sees())
-	var s session.Status
-	d.json(&s, "status", "s")
 	var categories []failures.Category
-	for _, f := range s.Phases[1].Assignments[0].Failures {
+	for _, f := range d.status("s").Phases[1].Assignments[0].Failures {
 		categories = append(categories, f.Category)
 	}
 	require.Equal(t, []failures.Category{

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/ops/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
+	"github.com/maestro-hive/maestro/internal/testkit/postgrestest"
 )
 
 // askingTeam has a phase that is to be approved, and one whose persona may need help.
@@ -39,12 +40,9 @@ case "$brief" in *SQLite*) echo "SQLite" >> docs/design.md;; esac`
 // returns its only request.
 func (d *desk) asked(sessionID, phase string, kind session.RequestKind) session.Request {
 	d.t.Helper()
-	var s session.Status
-	until(d.t, func() bool {
-		d.json(&s, "status", sessionID)
+	return d.becomes(sessionID, func(s session.Status) bool {
 		return settled(s.Status) && len(s.Help) == 1 && s.Help[0].Phase == phase && s.Help[0].Kind == kind
-	}, "session %s does not ask: %+v", sessionID, &s)
-	return s.Help[0]
+	}).Help[0]
 }
 
 func settled(s session.State) bool { return s == session.HelpIsNeeded || s == session.AwaitingApproval }
@@ -53,22 +51,13 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": heedingWriter, "coder": stubbornCoder})
-	got := d.run("run", d.file("team.yaml", askingTeam), "Make it so.", "--session", "s", "--watch")
-	require.Equal(t, 3, got.code, "%s", got.stderr.String())
+	got := d.ends(3, "maestro approve s think", "run", d.file("team.yaml", askingTeam), "Make it so.", "--session", "s", "--watch")
 	require.Contains(t, got.stdout.String(), "think: needs approval: phase think is done")
-	require.Contains(t, got.stderr.String(), "maestro approve s think")
 
 	first := d.asked("s", "think", session.ForApproval)
-	got = d.run("resume", "s")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "answer with: maestro approve s think")
-	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think", "--stat"), "docs/design.md  added   +1     -0\n")
-	got = d.run("approve", "s", "build")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "request build is not open in session s; open requests:\n  "+first.ID)
-	got = d.run("resolve", "s", "retry")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "run `maestro approve s think`")
+	d.ends(2, "answer with: maestro approve s think", "resume", "s")
+	d.ends(2, "request build is not open in session s; open requests:\n  "+first.ID, "approve", "s", "build")
+	d.ends(2, "run `maestro approve s think`", "resolve", "s", "retry")
 	require.Equal(t, "session s continues: the work of phase think is done again with your note\n",
 		d.must(0, "reject", "s", "think", "--note", "Use SQLite."))
 
@@ -78,58 +67,28 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 		return second.ID != first.ID
 	}, "it does not ask again")
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think"), "+SQLite\n")
-	got = d.run("reject", "s", "--request", first.ID, "--note", "stale")
-	require.Equal(t, 1, got.code, "it was open once")
-	require.Contains(t, got.stderr.String(), "request "+first.ID+" is not open in session s")
-	var answered struct {
-		Taken  bool
-		Answer session.Answer
-	}
+	d.ends(1, "request "+first.ID+" is not open in session s", "reject", "s", "--request", first.ID, "--note", "stale")
 	require.Equal(t, 2, d.run("approve", "s", "--note", "Agreed.", "--by", "ann").code,
 		"the work was done again since the first request")
-	d.json(&answered, "approve", "s", "--request", second.ID, "--note", "Agreed.", "--by", "ann")
-	require.True(t, answered.Taken)
-	require.Equal(t, session.AnswerApprove, answered.Answer.Action)
-	require.Equal(t, "ann", answered.Answer.By)
-	require.Equal(t, "think", answered.Answer.Phase)
+	d.prints(`{"taken": true, "answer": {"action": "approve", "by": "ann", "phase": "think"}}`, "approve", "s", "--request",
+		second.ID, "--note", "Agreed.", "--by", "ann")
 
 	h := d.asked("s", "build", session.ForHelp)
-	table := d.must(0, "status", "s")
-	for _, want := range []string{"build/dev needs help: unknown: ", "answer with:", "maestro resolve s supply PATH", "request " +
-		h.ID} {
-		require.Contains(t, table, want)
-	}
 	require.Equal(t, 3, d.run("watch", "s").code)
 	t.Run("inbox", func(t *testing.T) { testInbox(t, d, h) })
 	d.must(0, "resolve", "s", "retry", "--note", "The port is 8081.")
 	require.Equal(t, 0, d.run("watch", "s").code)
-	var doc struct{ Interventions []sessionstatus.Intervention }
-	d.json(&doc, "status", "s")
-	require.Len(t, doc.Interventions, 3)
-	require.Equal(t, "Use SQLite.", doc.Interventions[0].Text)
-	status := d.must(0, "status", "s")
-	for _, want := range []string{
-		`think: reject by \S+: Use SQLite\.\n`, `think: approve by ann: Agreed\.\n`,
-		`build/dev: retry by \S+: The port is 8081\.\n`,
-	} {
-		require.Regexp(t, want, status)
-	}
+	d.prints(`{"interventions": [{}, {}, {}]}`, "status", "s")
 	shown := d.must(0, "checkpoints", "show", "s")
 	require.Contains(t, shown, "think: approve by ann, ")
 	require.Contains(t, shown, "build/dev: retry by ")
 	require.Contains(t, shown, "Use SQLite.")
-	got = d.run("resolve", "s", "retry")
-	require.Equal(t, 1, got.code, "the session has moved on")
-	require.Contains(t, got.stderr.String(), "session s is completed; no request is open")
+	d.ends(1, "session s is completed; no request is open", "resolve", "s", "retry")
 	require.Contains(t, d.run("inbox").stderr.String(), "no open requests")
 }
 
 func testInbox(t *testing.T, d *desk, h session.Request) {
-	var doc inbox
-	d.json(&doc, "inbox")
-	require.Len(t, doc.Waiting, 1)
-	require.Equal(t, h.ID, doc.Waiting[0].ID)
-	require.Equal(t, "maestro resolve s retry", doc.Waiting[0].Commands[0])
+	d.prints(`{"waiting": [{"id": "`+h.ID+`"}]}`, "inbox")
 	until(t, func() bool {
 		return strings.Contains(d.run("list").stderr.String(), "1 session waits open: `maestro inbox`")
 	}, "Temporal's list is never up to date")
@@ -138,14 +97,10 @@ func testInbox(t *testing.T, d *desk, h session.Request) {
 	elsewhere.t = t
 	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
 	until(t, func() bool {
-		doc = inbox{}
-		elsewhere.json(&doc, "inbox")
-		return len(doc.Waiting) == 1 && doc.Waiting[0].Status == string(session.HelpIsNeeded)
+		return jsontest.Has(t, elsewhere.must(0, "inbox", "-o", "json"),
+			`{"waiting": [{"status": "help_needed", "commands": ["maestro status s"]}]}`)
 	}, "the session is not listed")
-	require.Equal(t, []string{"maestro status s"}, doc.Waiting[0].Commands)
-	got := elsewhere.run("resolve", "s", "supply", d.dir)
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "is not a store")
+	elsewhere.ends(2, "is not a store", "resolve", "s", "supply", d.dir)
 }
 
 func TestFilesOfAPersonStandForTheWork(t *testing.T) {
@@ -154,74 +109,139 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	worker := d.withWorker(map[string]string{"coder": stubbornCoder})
 	teamFile := d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n")
 	require.Equal(t, 3, d.run("run", teamFile, "Make it so.", "--session", "s", "--watch").code)
-	first := d.asked("s", "build", session.ForHelp)
-	got := d.run("resolve", "s", "supply", filepath.Join(d.dir, "nowhere"))
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "cannot be read")
-
-	// What does not pass is asked about again.
-	d.file("empty/notes.txt", "no code\n")
-	d.must(0, "resolve", "s", "supply", filepath.Join(d.dir, "empty"))
-	var second session.Request
-	until(t, func() bool {
-		second = d.asked("s", "build", session.ForHelp)
-		return second.ID != first.ID
-	}, "it does not ask again")
-	require.Equal(t, failures.ContractViolation, second.Category, "%+v", second)
+	d.asked("s", "build", session.ForHelp)
+	d.ends(2, "cannot be read", "resolve", "s", "supply", filepath.Join(d.dir, "nowhere"))
 
 	// Without a worker the answer waits for one.
 	worker.interrupt()
 	require.Equal(t, 0, worker.wait(), worker.stderr.String())
-	require.Len(t, d.inbox(), 1)
-	got = d.run("resolve", "s", "supply", d.file("mine.txt", "package mine\n"))
-	require.Equal(t, 0, got.code, got.stderr.String())
+	d.prints(`{"waiting": [{}]}`, "inbox")
+	got := d.ends(0, "mine.txt is used as code.txt", "resolve", "s", "supply", d.file("mine.txt", "package mine\n"))
 	require.Contains(t, got.stdout.String(), "no worker answered within 10s")
-	require.Contains(t, got.stderr.String(), "mine.txt is used as code.txt")
 	d.withWorker(map[string]string{"coder": stubbornCoder})
-	var s session.Status
-	until(t, func() bool {
-		d.json(&s, "status", "s")
-		return s.Status == session.Completed
-	}, "the answer is lost: %+v", &s)
-	require.Equal(t, session.Supplied, s.Phases[0].Assignments[0].Status)
-	logs := d.must(0, "logs", "s")
-	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor "+
-		"changed\nfiles supplied by a person, ")
-	require.Regexp(t, `(?m)^== build/dev, round 3, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, logs)
+	require.Equal(t, session.Supplied, d.becomes("s", in(session.Completed)).Phases[0].Assignments[0].Status)
+	require.Regexp(t, `(?m)^== build/dev, round 2, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, d.must(0, "logs", "s"))
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
-	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
-	require.NoError(t, err)
-	require.Equal(t, "package mine\n", string(code))
+	require.Equal(t, "package mine\n", tree(t, out)["code.txt"])
 }
 
-func (d *desk) inbox() []string {
-	d.t.Helper()
-	var doc inbox
-	d.json(&doc, "inbox")
-	var sessions []string
-	for _, w := range doc.Waiting {
-		sessions = append(sessions, w.Session)
-	}
-	return sessions
+// sideTeam has two personas at work at once, then one that needs a word.
+const sideTeam = `
+version: 1
+name: side
+personas:
+  left: {role: Left, agent: left, instructions: "Go left."}
+  right: {role: Right, agent: right, instructions: "Go right."}
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+phases:
+  - {name: both, personas: [left, right]}
+  - {name: build, personas: [dev]}
+retry: {attempts: 1, rounds: 1, initial: 10ms, max: 10ms}
+help: {mode: ask}
+`
+
+// gated is an agent that says where it is, again and again, and continues once a file is missing.
+func gated(d *desk, name string) string {
+	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name +
+		` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; echo "` +
+		name + ` waits" >&2; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }
 
-func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
+func TestLogsAreFollowed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"writer": heedingWriter, "coder": coderScript})
-	got := d.run("run", d.file("team.yaml", twoTeam), "Make it so.", "--session", "s", "--pause-after", "think,build", "--watch")
-	require.Equal(t, 3, got.code, got.stderr.String())
-	first := d.asked("s", "think", session.ForApproval)
-	d.must(0, "reject", "s", "--note", "Use SQLite.")
-	until(t, func() bool { return d.asked("s", "think", session.ForApproval).ID != first.ID }, "it does not ask again")
-	got = d.run("resume", "s")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "session s continues after phase think")
-	d.asked("s", "build", session.ForApproval)
-	require.Contains(t, d.must(0, "status", "s"), "(the phase waits for approval)")
-	require.Contains(t, d.must(0, "approve", "s", "build"), "session s continues after phase build")
+	d.withWorker(map[string]string{"left": gated(d, "left"), "right": gated(d, "right"), "coder": stubbornCoder})
+	d.must(0, "run", d.file("team.yaml", sideTeam), "Make it so.", "--session", "s")
+
+	all, one, documents := d.begin("logs", "-f", "s"), d.begin("logs", "-f", "s", "both/right"),
+		d.begin("logs", "-f", "s", "-o", "json")
+	all.shows("both/left | left is under way\n")
+	all.shows("both/right | right is under way\n")
+	for _, step := range []string{"1", "5", "9"} { // each line, however fast they come
+		all.shows("both/left | left step " + step + "\n")
+	}
+	d.file("go-left", "")
+	all.shows("== both/left, round 1, attempt 1: completed\n")
+	require.Equal(t, 1, strings.Count(all.stdout.String(), "left is under way\n"), "what was printed before is not printed again")
+	require.Equal(t, 1, strings.Count(all.stdout.String(), "left is done\n"))
+	require.NotContains(t, all.stdout.String(), "right is done")
+	interrupted := d.begin("logs", "-f", "s", "--tail", "0")
+	interrupted.shows("both/right | right waits")
+	interrupted.interrupt()
+	require.Equal(t, 130, interrupted.wait())
+	for _, old := range []string{"==", "in flight", "step"} {
+		require.NotContains(t, interrupted.stdout.String(), old, "what was printed before was not wanted")
+	}
+	require.Contains(t, interrupted.stderr.String(), "session s continues; follow it again: maestro logs -f s")
+
+	until(t, func() bool { return strings.Count(documents.stdout.String(), `"progress"`) >= 2 },
+		"what is printed is no document: %s", &documents.stdout)
+	d.file("go-right", "")
+	require.Equal(t, 3, all.wait(), all.stderr.String())
+	require.Contains(t, all.stdout.String(), "== build/dev, round 1, attempt 1: failed\n")
+	require.Contains(t, all.stderr.String(), "session s: help_needed\nmore: maestro status s\n")
+	require.Equal(t, 1, strings.Count(all.stdout.String(), "== both/left"), "each attempt is printed once")
+	require.Equal(t, 3, one.wait())
+	require.Contains(t, one.stdout.String(), "right is done\n")
+	require.NotContains(t, one.stdout.String(), "left")
+	require.Equal(t, 3, documents.wait())
+	kinds := map[string]int{}
+	for line := range strings.Lines(documents.stdout.String()) {
+		var doc struct {
+			Kind, Phase, Persona, Text, Session string
+			Status                              session.State
+			Pass                                int
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &doc), line)
+		kinds[doc.Kind]++
+		if doc.Kind == "attempt" {
+			require.Equal(t, 1, doc.Pass)
+		}
+	}
+	require.Equal(t, 3, kinds["attempt"], kinds)
+	require.Equal(t, 1, kinds["session"])
+
+	late := d.run("logs", "-f", "s", "both/left")
+	require.Contains(t, late.stdout.String(), "left is under way\nleft step 1\n", "who comes late gets it as a whole")
+	t.Run("passes", func(t *testing.T) { testPasses(t, d) })
+	t.Run("without Temporal", func(t *testing.T) {
+		alone := *d
+		alone.t = t
+		alone.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
+		got := alone.ends(0, "following only the store", "logs", "-f", "s", "build")
+		require.Contains(t, got.stdout.String(), "== build/dev, pass 2, round 1, attempt 1: completed\n")
+	})
+}
+
+// testPasses has a person try again what has failed, and looks at both passes.
+func testPasses(t *testing.T, d *desk) {
+	h := d.asked("s", "build", session.ForHelp)
+	d.must(0, "resolve", "s", "retry", "--request", h.ID, "--note", "The port is 8081.")
 	require.Equal(t, 0, d.run("watch", "s").code)
-	require.Contains(t, d.must(0, "artifacts", "diff", "s", "build"), "+SQLite\n", "what was done again is built on")
-	require.Contains(t, d.must(0, "logs", "s", "think"), "== think/analyst, pass 2, round 1, attempt 1: completed\n")
+	require.Equal(t, 0, d.run("logs", "-f", "s").code)
+	require.Contains(t, d.run("logs", "s", "--tail", "0").stderr.String(), "--tail and --since omit")
+	d.prints(`{"logs": [{"pass": 2}]}`, "logs", "s", "--tail", "1")
+	d.prints(`{"logs": [{}, {}, {}, {}]}`, "logs", "s", "--since", "1h")
+	d.prints(`{"logs": []}`, "logs", "s", "--since", "1ns")
+}
+
+func TestFollowedLogsSurviveALostConnection(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	line := postgrestest.StartProxy(t, d.variable("TEMPORAL_ADDRESS"))
+	worker := d.withWorker(map[string]string{"coder": gated(d, "coder")})
+	d.must(0, "run", d.file("team.yaml", strings.ReplaceAll(oneTeam, ", produces: [code.txt]", "")), "Make it so.", "--session", "s")
+	watching := *d
+	watching.set("TEMPORAL_ADDRESS", line.Address)
+	follow := watching.begin("logs", "-f", "s")
+	follow.shows("build/dev | coder is under way")
+	line.SetDown(true)
+	follow.says("lost the connection to Temporal at " + line.Address)
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "go-coder"), nil, 0o600))
+	follow.shows("coder is done\n") // the store has it
+	line.SetDown(false)
+	require.Equal(t, 0, follow.wait(), follow.stderr.String())
+	require.Contains(t, follow.stderr.String(), "reconnected\nsession s: completed\n")
+	worker.interrupt()
 }

@@ -28,24 +28,6 @@ budget: {tokens: 50000, on_exceeded: ask, daily: {usd: 20}}
 help: {give_up_after: 2h, jira: {project: MD}}
 `
 
-// plannedDocument is what the tests read of `plan -o json`.
-type plannedDocument struct {
-	Team   string
-	Agents []string
-	Checks []string
-	Phases []struct {
-		Name     string
-		Needs    []string
-		Without  []string
-		Pause    bool `json:"pause_after"`
-		Personas []struct {
-			Persona string
-			Action  session.PlanAction
-			Reason  string
-		}
-	}
-}
-
 func TestPlanInWords(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -113,38 +95,13 @@ func TestAPlanSaysWhatIsDelivered(t *testing.T) {
    failed checks and reviews send the work of build back at most 3 times
 `)
 	d.file("mine/a.md", "x")
-	got := d.run("plan", file, "--input", "ship="+filepath.Join(d.dir, "mine"))
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "phase ship delivers the work of other phases and has no files of its own; "+
-		"use --input or --edit for one of those")
+	d.ends(2, "phase ship delivers the work of other phases and has no files of its own; "+
+		"use --input or --edit for one of those", "plan", file, "--input", "ship="+filepath.Join(d.dir, "mine"))
 
 	require.Contains(t, d.must(0, "validate", file), "2 phases of web, 1 persona, with agents coder, github: valid")
 	d.file("agents.yaml", "version: 1\nagents: {coder: {kind: command, argv: [x]}, github: {kind: command, argv: [x]}}\n")
-	got = d.run("validate", file, "--agents", filepath.Join(d.dir, "agents.yaml"))
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `phase ship delivers to agent "github", which is of kind command`)
-}
-
-func TestPlanRefusesWhatARunWould(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	file := d.file("team.yaml", planTeam)
-	d.file("empty-handed/other.md", "x")
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"--only", "biuld"}, `did you mean "build"?`},
-		{[]string{"--only", "build", "--from", "design"}, "--only: excludes from and until"},
-		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
-		{[]string{"--input", "design=nowhere"}, "cannot be read"},
-		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},
-		{[]string{"-o", "text"}, "use table or json"},
-	} {
-		got := d.run(append([]string{"plan", file}, c.args...)...)
-		require.Equal(t, 2, got.code, "%v", c.args)
-		require.Contains(t, got.stderr.String(), c.says)
-	}
+	d.ends(2, `phase ship delivers to agent "github", which is of kind command`, "validate", file, "--agents",
+		filepath.Join(d.dir, "agents.yaml"))
 }
 
 // TestPlanIsTheAdmissions runs what was planned, and compares.
@@ -158,7 +115,15 @@ func TestPlanIsTheAdmissions(t *testing.T) {
 		{"--only", "think"},
 		{"--from", "build", "--input", "think=" + filepath.Join(d.dir, "mine")},
 	} {
-		var doc plannedDocument
+		var doc struct {
+			Phases []struct {
+				Name     string
+				Personas []struct {
+					Persona, Reason string
+					Action          session.PlanAction
+				}
+			}
+		}
 		d.json(&doc, append([]string{"plan", file}, flags...)...)
 		var foreseen []session.PlanEntry
 		for _, p := range doc.Phases {
@@ -172,4 +137,40 @@ func TestPlanIsTheAdmissions(t *testing.T) {
 		d.json(&run, append([]string{"run", file, "Do it."}, flags...)...)
 		require.Equal(t, run.Plan, foreseen, "%v", flags)
 	}
+}
+
+// TestASessionOfARegisteredTeamKeepsItsLabels starts a session by name, and resumes and forks it.
+func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": coderScript})
+	d.must(0, "team", "register", d.file("team.yaml", twoTeam))
+	var team struct{ Digest string }
+	d.json(&team, "team", "show", "pair")
+	require.Contains(t, d.must(0, "validate", "pair"), "pair: 2 phases of pair")
+	require.Contains(t, d.must(0, "agents", "--team", "pair"), "nothing is missing for team pair")
+	d.must(0, "run", "pair@"+team.Digest[:8], "Make it so.", "--session", "s-1", "--label", "area=web", "--label", "ticket=MD-1",
+		"--watch")
+	require.Contains(t, d.must(0, "status", "s-1"), "area=web, ticket=MD-1")
+	labels := func(id string) map[string]string {
+		s := d.status(id)
+		require.Equal(t, session.Completed, s.Status)
+		return s.Labels
+	}
+	want := map[string]string{"area": "web", "ticket": "MD-1"}
+	require.Equal(t, want, labels("s-1"))
+	d.must(0, "resume", "s-1", "--team", "pair", "--force", "build", "--watch")
+	require.Equal(t, want, labels("s-1"))
+	d.must(0, "fork", "s-1", "--from", "build", "--team", "pair@"+team.Digest[:8], "--as", "s-2", "--watch")
+	require.Contains(t, d.run("fork", "s-1", "--from", "build", "--team", "piar").stderr.String(), `did you mean "pair"?`)
+	require.Equal(t, want, labels("s-2"))
+	d.must(0, "run", "pair", "Another.", "--session", "s-3", "--watch")
+	require.Empty(t, labels("s-3"))
+	costs := d.must(0, "usage", "--label", "area=web", "--by", "session", "-o", "csv")
+	require.Contains(t, costs, "s-1")
+	require.NotContains(t, costs, "s-3")
+	d.must(2, "usage", "s-1", "--label", "area=web")
+
+	require.Equal(t, 2, d.run("list", "--label", "area").code)
+	require.Equal(t, 2, d.run("run", "pair", "x", "--label", "-=x").code)
 }

@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,22 +68,6 @@ func (d *desk) places(args []string) []string {
 	return out
 }
 
-// tree is the files below a directory of the desk, with their contents.
-func (d *desk) tree(name string) map[string]string {
-	d.t.Helper()
-	all := map[string]string{}
-	root := filepath.Join(d.dir, name)
-	require.NoError(d.t, filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		all[strings.TrimPrefix(path, root)] = string(data)
-		return err
-	}))
-	return all
-}
-
 // same runs a command line at both desks, and holds the outputs and exit codes against each other.
 func same(t *testing.T, near, far *desk, args ...string) *command {
 	t.Helper()
@@ -133,7 +119,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"watch whole", "watch waits", "watch whole --plain",
 		"usage", "usage -o json", "usage --by model,day --since 7d", "usage --label kind=demo -o csv", "usage --label kind=none",
 		"usage whole", "usage whole -o json", "usage --by nothing",
-		"resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing",
+		"deliver whole --repository acme/shop", "deliver waits", "resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing",
 		"resume whole --team nothing.yaml",
 		"fork whole", "fork whole --from nothing", "fork whole --from build --as whole", "fork whole --from build --as a/b",
 		"budget show whole", "budget show waits -o json", "budget show --team pair -o json", "budget show --team nobody",
@@ -141,8 +127,9 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
-	require.Equal(t, d.tree("dir"), far.tree("dir"))
-	require.Equal(t, d.tree("out"), far.tree("out"))
+	for _, made := range []string{"dir", "out"} {
+		require.Equal(t, tree(t, filepath.Join(d.dir, made)), tree(t, filepath.Join(far.dir, made)))
+	}
 	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
 		same(t, d, far, "status", s)
 	}
@@ -157,13 +144,9 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	require.Contains(t, far.run("status", "wholes").stderr.String(), `did you mean "whole"?`)
 
 	require.Contains(t, far.run("usage", "whole").stdout.String(), "60")
-	var raised control.Raised
-	far.json(&raised, "budget", "raise", "waits", "--tokens", "500", "--note", "more")
-	require.EqualValues(t, 5500, raised.Raised.Cap.Tokens)
+	far.prints(`{"raised": {"cap": {"tokens": 5500}}}`, "budget", "raise", "waits", "--tokens", "500", "--note", "more")
 	require.Contains(t, d.must(0, "budget", "show", "waits"), "raised by 500 tokens by test")
-	var day control.Day
-	far.json(&day, "budget", "raise", "--team", "pair", "--tokens", "1000")
-	require.EqualValues(t, 10000, day.Limit.Tokens)
+	far.prints(`{"limit": {"tokens": 10000}}`, "budget", "raise", "--team", "pair", "--tokens", "1000")
 
 	var answered control.Answered
 	far.json(&answered, "approve", "waits", "--note", "Agreed.")
@@ -172,9 +155,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	again := far.run("approve", "waits", "think", "--request", answered.Answer.Request)
 	require.Equal(t, 1, again.code)
 	require.Regexp(t, "no open request|no request is open", again.stderr.String())
-	refused := far.run("approve", "waits", "--by", "ann")
-	require.Equal(t, 2, refused.code)
-	require.Contains(t, refused.stderr.String(), "it records who the token is of")
+	far.ends(2, "it records who the token is of", "approve", "waits", "--by", "ann")
 	require.Contains(t, d.must(0, "audit"), "request.approve")
 }
 
@@ -186,31 +167,23 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	d.must(3, "watch", "s")
 	viewer := d.served(nil, "viewer").away()
 	viewer.must(0, "status", "s")
-	says := func(far *desk, code int, text string, args ...string) {
-		t.Helper()
-		c := far.run(args...)
-		require.Equal(t, code, c.code, c.stderr.String())
-		require.Contains(t, c.stderr.String(), text)
-		require.Empty(t, c.stdout.String())
-	}
-	says(viewer, 1, "the role approver or admin for team pair is missing", "approve", "s")
-	says(viewer, 2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server",
+	require.Empty(t, viewer.ends(1, "the role approver or admin for team pair is missing", "approve", "s").stdout.String())
+	viewer.ends(2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server",
 		"http://127.0.0.1:1")
-	says(viewer, 2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
-	says(viewer, 2, "excludes --api-key", "list", "--server", "http://127.0.0.1:1", "--api-key", "k")
-	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
-	says(viewer, 2, "is not the address of a server", "list", "--server", "ftp://example.org")
-	says(viewer, 4, "cannot be reached", "list", "--server", "http://127.0.0.1:1")
-	says(viewer, 4, "cannot be reached", "watch", "s", "--server", "http://127.0.0.1:1")
-	says(viewer, 4, "cannot be reached", "run", "pair", "Make it so.", "--server", "http://127.0.0.1:1")
-	near := viewer.run("list", "--state-dir", d.state, "--address", "127.0.0.1:1")
-	require.Equal(t, 0, near.code, near.stderr.String())
-	require.Contains(t, near.stderr.String(), "showing what the store in ", "a flag counts more than the environment")
+	viewer.ends(2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
+	viewer.ends(2, "excludes --api-key", "list", "--server", "http://127.0.0.1:1", "--api-key", "k")
+	viewer.ends(2, "without encryption", "list", "--server", "http://192.0.2.1")
+	viewer.ends(2, "is not the address of a server", "list", "--server", "ftp://example.org")
+	require.Empty(t, viewer.ends(4, "cannot be reached", "list", "--server", "http://127.0.0.1:1").stdout.String())
+	viewer.ends(4, "cannot be reached", "watch", "s", "--server", "http://127.0.0.1:1")
+	viewer.ends(4, "cannot be reached", "run", "pair", "Make it so.", "--server", "http://127.0.0.1:1")
+	// a flag counts more than the environment
+	viewer.ends(0, "showing what the store in ", "list", "--state-dir", d.state, "--address", "127.0.0.1:1")
 
 	viewer.set("MAESTRO_TOKEN", "wrong")
-	says(viewer, 2, "does not accept the token", "list")
+	require.Empty(t, viewer.ends(2, "does not accept the token", "list").stdout.String())
 	viewer.set("MAESTRO_TOKEN", "")
-	says(viewer, 2, "no token for", "list")
+	viewer.ends(2, "no token for", "list")
 
 	var stray atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stray.Add(1) }))
@@ -218,7 +191,7 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	moved := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/api/v1/sessions", http.StatusTemporaryRedirect))
 	defer moved.Close()
 	viewer.file("token", "secret\n")
-	says(viewer, 2, "a redirect to", "list", "--server", moved.URL, "--token-file", filepath.Join(viewer.dir, "token"))
+	viewer.ends(2, "a redirect to", "list", "--server", moved.URL, "--token-file", filepath.Join(viewer.dir, "token"))
 	require.Zero(t, stray.Load(), "no other host gets the token")
 }
 
@@ -240,47 +213,30 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	require.NoError(t, os.Symlink("run.sh", filepath.Join(far.dir, "site", "link")))
 	site := filepath.Join(far.dir, "site")
 
-	run := far.run("run", team, "Make it so.", "--session", "one", "--workspace", site, "--include", "ignored.log", "--label",
-		"kind=far", "--pause-after", "build")
-	require.Equal(t, 0, run.code, run.stderr.String())
+	run := far.ends(0, "the session starts from 5 files", "run", team, "Make it so.", "--session", "one", "--workspace",
+		site, "--include", "ignored.log", "--label", "kind=far", "--pause-after", "build")
 	require.Equal(t, "one\n", run.stdout.String())
-	require.Contains(t, run.stderr.String(), "the session starts from 5 files")
 	require.Contains(t, run.stderr.String(), "not taken, because they look like secrets: .env")
 	require.NotEmpty(t, server.until("one", session.AwaitingApproval).LeftOut, "what was left out where the files are")
 	far.must(0, "approve", "one", "think")
-	for _, s := range []struct {
-		code int
-		text string
-		args []string
-	}{
-		{2, "already exists", []string{"run", team, "Again.", "--session", "one"}},
-		{2, "file nothing not found, and team \"nothing\" is not registered", []string{"run", "nothing", "x"}},
-		{2, "--only: ", []string{"run", team, "x", "--only", "nothing"}},
-		{2, "KEY=VALUE", []string{"run", team, "x", "--label", "nothing"}},
-		{2, "cannot be read", []string{"run", team, "x", "--input", "think=" + filepath.Join(site, "no-such")}},
-		{2, "--from-jira needs Temporal", []string{"run", team, "--from-jira", "MD-1"}},
+	for says, args := range map[string][]string{
+		"already exists": {team, "Again.", "--session", "one"},
+		"file nothing not found, and team \"nothing\" is not registered": {"nothing", "x"},
+		"--only: ":                   {team, "x", "--only", "nothing"},
+		"KEY=VALUE":                  {team, "x", "--label", "nothing"},
+		"cannot be read":             {team, "x", "--input", "think=" + filepath.Join(site, "no-such")},
+		"--from-jira needs Temporal": {team, "--from-jira", "MD-1"},
 	} {
-		c := far.run(s.args...)
-		require.Contains(t, c.stderr.String(), s.text)
-		require.Equal(t, s.code, c.code, c.stderr.String())
+		far.ends(2, says, append([]string{"run"}, args...)...)
 	}
 	require.Contains(t, far.run("resume", "one", "--edit", "think="+site).stderr.String(), "--edit needs Temporal and the store")
 	server.until("one", session.AwaitingApproval) // paused after build
-	resumed := far.run("resume", "one", "--watch")
-	require.Equal(t, 0, resumed.code, resumed.stderr.String())
-	require.Contains(t, resumed.stderr.String(), "session one continues after phase build")
-	again := far.run("resume", "one", "--force", "build", "--team", "pair", "--watch")
-	require.Equal(t, 0, again.code, again.stderr.String())
-	require.Contains(t, again.stderr.String(), "restores  think/analyst")
-	forked := far.run("fork", "one", "--from", "build", "--as", "fork", "--team", team, "--watch")
-	require.Equal(t, 0, forked.code, forked.stderr.String())
-	require.Contains(t, forked.stdout.String(), "think/analyst: restored")
-	chosen := far.run("fork", "one", "--from", "build")
-	require.Equal(t, 0, chosen.code, chosen.stderr.String())
-	require.Regexp(t, `^pair-\d+-\w+\n$`, chosen.stdout.String())
-	watched := far.run("run", team, "Make it so.", "--session", "two", "--watch")
-	require.Equal(t, 3, watched.code, watched.stderr.String())
-	require.Contains(t, watched.stderr.String(), "maestro approve two think")
+	far.ends(0, "session one continues after phase build", "resume", "one", "--watch")
+	far.ends(0, "restores  think/analyst", "resume", "one", "--force", "build", "--team", "pair", "--watch")
+	forked := far.must(0, "fork", "one", "--from", "build", "--as", "fork", "--team", team, "--watch")
+	require.Contains(t, forked, "think/analyst: restored")
+	require.Regexp(t, `^pair-\d+-\w+\n$`, far.must(0, "fork", "one", "--from", "build"))
+	far.ends(3, "maestro approve two think", "run", team, "Make it so.", "--session", "two", "--watch")
 	require.Equal(t, 0, far.run("cancel", "two", "--watch").code)
 	var started control.Started
 	far.json(&started, "run", "pair", "Make it so.", "--workspace", site, "--input", "think="+
@@ -289,7 +245,7 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	server.until(started.Session, session.Completed)
 	far.cwd = filepath.Join(far.dir, "site")
 	far.must(0, "apply", started.Session)
-	require.Equal(t, "from far\n", far.tree("site")["/code.txt"])
+	require.Equal(t, "from far\n", tree(t, site)["code.txt"])
 	require.Contains(t, d.must(0, "audit"), "session.start")
 }
 
@@ -331,9 +287,8 @@ func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
 	require.Equal(t, ids[0]+"\n", started.stdout.String())
 	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it within 30s: nobody "+
 		"polls; it runs")
-	unknown := far.run("run", team, "never")
-	require.Equal(t, 4, unknown.code)
-	require.Contains(t, unknown.stderr.String(), "the server may have started session "+ids[2]+": maestro status "+ids[2])
+	unknown := far.ends(4, "the server may have started session", "run", team, "never")
+	require.Contains(t, unknown.stderr.String(), "session "+ids[2]+": maestro status "+ids[2])
 }
 
 // serving serves the desk's store at an address, and returns the server.
@@ -379,7 +334,65 @@ func TestFollowingContinuesAfterARestartOfTheServer(t *testing.T) {
 	}
 	server.interrupt()
 	server.wait()
-	away := far.run("logs", "s", "-f")
-	require.Equal(t, 4, away.code, away.stderr.String())
-	require.Contains(t, away.stderr.String(), "cannot be reached")
+	far.ends(4, "cannot be reached", "logs", "s", "-f")
+}
+
+// caller calls the API of a server with a token.
+type caller struct {
+	t          *testing.T
+	url, token string
+}
+
+// served serves the desk's store with more flags, and returns a caller with roles.
+func (d *desk) served(flags []string, roles ...string) caller {
+	d.t.Helper()
+	server := d.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
+	server.says("sign in")
+	url := regexp.MustCompile(`API +(\S+)`).FindStringSubmatch(server.stderr.String())[1]
+	args := []string{"token", "create", "test"}
+	for _, role := range roles {
+		args = append(args, "--role", role)
+	}
+	return caller{d.t, url, strings.TrimSpace(d.must(0, args...))}
+}
+
+// call calls an operation and decodes its answer, or that of a failure into nothing.
+func (c caller) call(method, path string, body any, into any, header ...string) (status int, text string) {
+	c.t.Helper()
+	data, isData := body.([]byte)
+	if !isData && body != nil {
+		var err error
+		data, err = json.Marshal(body)
+		require.NoError(c.t, err)
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader(data))
+	require.NoError(c.t, err)
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	if !isData && body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(c.t, err)
+	defer got.Body.Close()
+	data, err = io.ReadAll(got.Body)
+	require.NoError(c.t, err)
+	if into != nil {
+		require.Equal(c.t, http.StatusOK, got.StatusCode, "%s %s: %s", method, path, data)
+		require.NoError(c.t, json.Unmarshal(data, into))
+	}
+	return got.StatusCode, string(data)
+}
+
+// until waits until a session is in a state.
+func (c caller) until(sessionID string, state session.State) session.Status {
+	c.t.Helper()
+	var s session.Status
+	until(c.t, func() bool {
+		c.call("GET", "/sessions/"+sessionID, nil, &s)
+		return s.Status == state
+	}, "session %s: %+v", sessionID, &s)
+	return s
 }

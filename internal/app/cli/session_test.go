@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/core/session"
-	"github.com/maestro-hive/maestro/internal/core/spec"
+	"github.com/maestro-hive/maestro/internal/testkit/jsontest"
 )
 
 // writer writes a document; coder fails its first attempt and heeds the feedback.
@@ -34,8 +33,8 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	d.file("ws/README.md", "hello\n")
 	d.file("ws/.env", "KEY=secret\n")
 
-	got := d.run("run", teamFile, "Make it so.", "--session", "s-1", "--workspace", workspace, "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	got := d.ends(0, "not taken, because they look like secrets: .env", "run", teamFile, "Make it so.", "--session", "s-1",
+		"--workspace", workspace, "--watch")
 	lines := strings.Split(got.stdout.String(), "\n")
 	require.Equal(t, "s-1", lines[0])
 	for _, want := range []string{
@@ -44,41 +43,25 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	} {
 		require.Contains(t, got.stdout.String(), want)
 	}
-	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: .env")
 
-	var s session.Status
-	d.json(&s, "status", "s-1")
-	require.Equal(t, session.Completed, s.Status)
-	require.Equal(t, "pair", s.Team)
-	require.Equal(t, []string{"because they look like secrets: .env"}, s.LeftOut)
-	require.Equal(t, int64(1320), s.Usage.Tokens())
-	require.Equal(t, map[string]string{"storage": "memory"}, s.Decisions)
-	require.Equal(t, 2, s.Phases[1].Assignments[0].Attempts)
-	require.Len(t, s.Phases[1].Assignments[0].Failures, 1)
-	require.Positive(t, s.HistoryEvents)
-	require.NotNil(t, s.ClosedAt)
-	require.True(t, s.Checkpoint.Valid())
+	d.prints(`{"status": "completed", "team": "pair", "left_out": ["because they look like secrets: .env"],
+		"usage": {"input_tokens": 1100, "output_tokens": 220}, "decisions": {"storage": "memory"}, "phases": [{}, {"assignments": [
+		{"attempts": 2, "failures": [{"category": "unknown"}]}]}]}`, "status", "s-1")
 	table := d.must(0, "status", "s-1")
 	require.Contains(t, table, "not taken of the workspace, because they look like secrets: .env")
 	require.Contains(t, table, "failed attempts of build/dev:\n  1. unknown:")
 
 	t.Run("listed", func(t *testing.T) { testListed(t, d) })
 	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
-	t.Run("diff", func(t *testing.T) { testDiff(t, d) })
 	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
-	t.Run("cost", func(t *testing.T) { testCost(t, d) })
 	t.Run("taken", func(t *testing.T) {
-		got := d.run("run", teamFile, "Again.", "--session", "s-1")
-		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store; `)
+		d.ends(2, `session "s-1" already exists in the store; `, "run", teamFile, "Again.", "--session", "s-1")
 	})
 	t.Run("watched again", func(t *testing.T) {
 		require.Contains(t, d.must(0, "watch", "s-1"), "session s-1 of team pair: completed")
 	})
 	t.Run("no more to cancel", func(t *testing.T) {
-		got := d.run("cancel", "s-1")
-		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), "has already ended: it is completed")
+		d.ends(2, "has already ended: it is completed", "cancel", "s-1")
 	})
 	t.Run("forgotten by Temporal", func(t *testing.T) {
 		other := *d
@@ -88,9 +71,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 		require.Equal(t, 0, got.code)
 		require.Contains(t, got.stdout.String(), "Temporal no longer has this session")
 		require.Contains(t, other.must(0, "list"), "completed (store only)")
-		got = other.run("run", teamFile, "Again.", "--session", "s-1")
-		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store; `)
+		other.ends(2, `session "s-1" already exists in the store; `, "run", teamFile, "Again.", "--session", "s-1")
 	})
 	t.Run("completion", func(t *testing.T) {
 		require.Contains(t, d.must(0, "__complete", "status", ""), "s-1\tcompleted, team pair")
@@ -100,101 +81,35 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 }
 
 func testListed(t *testing.T, d *desk) {
-	var doc struct {
-		Sessions []struct {
-			Session, Team, Status, Store, Requirement string
-			Tokens                                    int64
-			Temporal                                  bool
-		}
-		More bool
-	}
 	until(t, func() bool { // visibility lags a moment behind
-		d.json(&doc, "list")
-		return len(doc.Sessions) == 1 && doc.Sessions[0].Temporal && doc.Sessions[0].Status == "completed"
+		return jsontest.Has(t, d.must(0, "list", "-o", "json"), `{"sessions": [{"temporal": true, "status": "completed"}]}`)
 	}, "the session is not listed")
-	require.Equal(t, "pair", doc.Sessions[0].Team)
-	require.Equal(t, "Make it so.", doc.Sessions[0].Requirement)
-	require.Equal(t, int64(1320), doc.Sessions[0].Tokens)
+	d.prints(`{"sessions": [{"team": "pair", "requirement": "Make it so.", "tokens": 1320}]}`, "list")
 	require.Contains(t, d.must(0, "list"), "Make it so.")
-	for flag, listed := range map[string]int{
-		"--team=pair": 1, "--team=other": 0, "--status=completed": 1, "--status=failed": 0, "--since=1h": 1, "--since=2999-01-01": 0,
-	} {
-		d.json(&doc, "list", flag)
-		require.Len(t, doc.Sessions, listed, flag)
-	}
 	require.Equal(t, 2, d.run("list", "--status", "done").code)
 	require.Equal(t, 2, d.run("list", "--cursor", "x").code)
 	away := *d
 	away.environ = append(slices.Clone(d.environ), "TEMPORAL_ADDRESS=127.0.0.1:1")
-	got := away.run("list", "-o", "json")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "cannot reach Temporal")
-	unknown := away.run("watch", "nosuch")
-	require.Equal(t, 4, unknown.code, "Temporal may know it")
-	require.Contains(t, unknown.stderr.String(), `session "nosuch" not found in the store`)
+	got := away.ends(0, "cannot reach Temporal", "list", "-o", "json")
+	away.ends(4, `session "nosuch" not found in the store`, "watch", "nosuch")
 	require.Contains(t, got.stdout.String(), `"Make it so."`, "the store has the requirement, too")
 }
 
 func testArtifacts(t *testing.T, d *desk) {
-	var doc struct {
-		Session, Phase string
-		Artifacts      []session.Artifact
-	}
-	d.json(&doc, "artifacts", "list", "s-1")
-	require.Equal(t, "build", doc.Phase)
-	require.Len(t, doc.Artifacts, 2)
-	require.Equal(t, "code.txt", doc.Artifacts[0].Path)
+	d.prints(`{"phase": "build", "artifacts": [{"path": "code.txt"}, {"path": "docs/design.md"}]}`, "artifacts", "list", "s-1")
 	require.Contains(t, d.must(0, "artifacts", "list", "s-1"), "docs/design.md")
 
 	out := filepath.Join(t.TempDir(), "out")
 	require.Equal(t, "README.md\ncode.txt\ndocs/design.md\n", d.must(0, "artifacts", "get", "s-1", "--out", out))
-	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
-	require.NoError(t, err)
-	require.Equal(t, "package code\n# Design\n", string(code))
+	require.Equal(t, "package code\n# Design\n", tree(t, out)["code.txt"])
 	require.NoFileExists(t, filepath.Join(out, ".env"))
-	got := d.run("artifacts", "get", "s-1", "--out", out)
-	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "already exist")
+	d.ends(1, "already exist", "artifacts", "get", "s-1", "--out", out)
 	d.must(0, "artifacts", "get", "s-1", "--out", out, "--overwrite")
 
 	some := filepath.Join(t.TempDir(), "some")
-	var exported struct{ Files []string }
-	d.json(&exported, "artifacts", "get", "s-1", "docs", "--out", some)
-	require.Equal(t, []string{"docs/design.md"}, exported.Files)
+	d.prints(`{"files": ["docs/design.md"]}`, "artifacts", "get", "s-1", "docs", "--out", some)
 	require.NoFileExists(t, filepath.Join(some, "code.txt"))
-	got = d.run("artifacts", "get", "s-1", "nowhere.txt", "--out", some)
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "nowhere.txt")
-}
-
-func testDiff(t *testing.T, d *desk) {
-	require.Equal(t, `diff --git a/code.txt b/code.txt
-new file mode 100644
-index 0000000000000000000000000000000000000000..8d0bfd2b657984c663d3ea66f14c55b45be3c9b1
---- /dev/null
-+++ b/code.txt
-@@ -0,0 +1,2 @@
-+package code
-+# Design
-`, d.must(0, "artifacts", "diff", "s-1", "build"), "the first phase's document is no part of it")
-	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n",
-		d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
-	var doc struct {
-		Phase    string
-		From, To spec.Digest
-		Files    []struct {
-			Path, Change, Diff string
-			Added, Removed     int
-		}
-	}
-	d.json(&doc, "artifacts", "diff", "s-1", "build")
-	require.Len(t, doc.Files, 1)
-	require.Equal(t, 2, doc.Files[0].Added)
-	require.Contains(t, doc.Files[0].Diff, "+package code")
-	require.NotEqual(t, doc.From, doc.To)
-	got := d.run("artifacts", "diff", "s-1", "biuld")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `did you mean`)
+	d.ends(2, "nowhere.txt", "artifacts", "get", "s-1", "nowhere.txt", "--out", some)
 }
 
 func testLogs(t *testing.T, d *desk) {
@@ -207,27 +122,14 @@ func testLogs(t *testing.T, d *desk) {
 	require.NotContains(t, one, "think/analyst")
 	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
 	require.Regexp(t, `(?m)^coder, \d+m?s, 1,200 tokens$`, one)
-	var doc struct {
-		Logs []struct {
-			Phase, Persona, Status, Category, Text string
-			Attempt                                int
-		}
-	}
-	d.json(&doc, "logs", "s-1", "build")
-	require.Len(t, doc.Logs, 2)
-	require.Equal(t, "failed", doc.Logs[0].Status)
-	require.Contains(t, doc.Logs[0].Text, "not yet")
-	got := d.run("logs", "s-1", "build/nobody")
-	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "it has think/analyst, build/dev")
+	d.prints(`{"logs": [{"status": "failed", "attempt": 1, "category": "unknown"}, {"status": "completed", "attempt": 2}]}`, "logs",
+		"s-1", "build")
+	d.ends(2, "it has think/analyst, build/dev", "logs", "s-1", "build/nobody")
 }
 
 func testCheckpoints(t *testing.T, d *desk) {
 	var list struct {
-		Checkpoints []struct {
-			Checkpoint, Phase, Previous, File string
-			Artifacts                         int
-		}
+		Checkpoints []struct{ Checkpoint, Phase, Previous, File string }
 	}
 	d.json(&list, "checkpoints", "list", "s-1")
 	require.Len(t, list.Checkpoints, 3)
@@ -236,10 +138,7 @@ func testCheckpoints(t *testing.T, d *desk) {
 	require.Equal(t, "init", list.Checkpoints[2].Phase)
 	require.FileExists(t, list.Checkpoints[0].File)
 
-	var shown session.Checkpoint
-	d.json(&shown, "checkpoints", "show", "s-1", "think")
-	require.Equal(t, "think", shown.CurrentPhase)
-	require.Equal(t, "Make it so.", shown.Requirement)
+	d.prints(`{"current_phase": "think", "requirement": "Make it so."}`, "checkpoints", "show", "s-1", "think")
 	require.Contains(t, d.must(0, "checkpoints", "show", "s-1"), "storage = memory")
 	d.must(0, "checkpoints", "show", "s-1", list.Checkpoints[1].Checkpoint[:12])
 	require.Equal(t, 2, d.run("checkpoints", "show", "s-1", "nowhere").code)
@@ -255,47 +154,27 @@ func testCheckpoints(t *testing.T, d *desk) {
 	data[len(data)/2] ^= 1
 	require.NoError(t, os.Chmod(blob, 0o600))
 	require.NoError(t, os.WriteFile(blob, data, 0o600))
-	got := d.run("checkpoints", "verify", "s-1", "-o", "json")
-	require.Equal(t, 1, got.code)
-	var report struct {
-		Faults []struct {
-			Path, What string
-			MovedTo    string `json:"moved_to"`
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &report))
-	require.Len(t, report.Faults, 1)
-	require.Contains(t, report.Faults[0].Path, name[2:])
-	require.NotEmpty(t, report.Faults[0].MovedTo)
+	report := d.must(1, "checkpoints", "verify", "s-1", "-o", "json")
+	require.True(t, jsontest.Has(t, report, `{"faults": [{}]}`), report)
+	require.Regexp(t, `"path": ".*`+name[2:]+`"`, report)
+	require.Regexp(t, `"moved_to": ".+"`, report)
 }
 
 func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the model is out' >&2; exit 7"})
-	got := d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
-	require.Equal(t, 2, got.code, "standard input is empty")
+	run := []string{"run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json"}
+	d.ends(2, "", run...) // standard input is empty
 	d.stdin = "Build it."
-	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
-	require.Equal(t, 1, got.code, got.stderr.String())
-	var started struct{ Session string }
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &started), "the progress is no part of the document")
-	require.Equal(t, "s-2", started.Session)
+	got := d.ends(1, "think: completed", run...)
+	require.True(t, jsontest.Has(t, got.stdout.String(), `{"session": "s-2"}`), "the progress is no part of the document")
 	for _, want := range []string{
-		"think: completed", "build/dev failed: unknown:", "  attempt 1-2: unknown:",
+		"build/dev failed: unknown:", "  attempt 1-2: unknown:",
 		"its output: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)
 	}
-	var s session.Status
-	d.json(&s, "status", "s-2")
-	require.Equal(t, session.Failed, s.Status)
-	require.Len(t, s.Help, 1)
-	require.Len(t, s.Help[0].Attempts, 2)
-	require.Equal(t, session.Completed, s.Phases[0].Status)
-	require.Equal(t, session.Failed, s.Phases[1].Status)
-	require.Positive(t, s.Phases[1].Assignments[0].Seconds)
-	require.GreaterOrEqual(t, s.Phases[1].Seconds, s.Phases[1].Assignments[0].Seconds)
 	require.Equal(t, 1, d.run("watch", "s-2").code)
 	require.Contains(t, d.must(0, "logs", "s-2", "build/dev"), "the model is out")
 }
@@ -311,30 +190,10 @@ func TestWorkIsDoneOnWhatWasDoneAgain(t *testing.T) {
 	})
 	require.Equal(t, 1, d.run("run", d.file("team.yaml", twoTeam), "Build it.", "--session", "s", "--watch").code)
 	d.file("word", "new")
-	got := d.run("resume", "s", "--force", "think", "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
+	d.must(0, "resume", "s", "--force", "think", "--watch")
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
-	for _, name := range []string{"docs/plan.md", "built.txt"} {
-		data, err := os.ReadFile(filepath.Join(out, name))
-		require.NoError(t, err)
-		require.Equal(t, "new", string(data), name)
-	}
-}
-
-func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t).withServer()
-	d.withWorker(map[string]string{"coder": "exit 7"})
-	ask := strings.Replace(oneTeam, "phases:", "retry: {attempts: 1, rounds: 1}\nhelp: {mode: ask}\nphases:", 1)
-	require.Equal(t, 3, d.run("run", d.file("team.yaml", ask), "Build.", "--session", "waiting", "--watch").code)
-	got := d.run("cancel", "waiting", "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(),
-		"it may have ended before it is looked at")
-	again := d.run("cancel", "waiting", "--watch")
-	require.Equal(t, 2, again.code)
-	require.Contains(t, again.stderr.String(), "session waiting has already ended: it is cancelled")
+	require.Equal(t, map[string]string{"docs/plan.md": "new", "built.txt": "new", "code.txt": ""}, tree(t, out))
 }
 
 func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
@@ -353,11 +212,9 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Equal(t, 130, watch.wait())
 	require.Contains(t, watch.stderr.String(), "session "+started.Session+" continues; watch it again")
 
-	var s session.Status
-	require.Eventually(t, func() bool { // the next heartbeat tells the server
-		d.json(&s, "status", started.Session)
+	s := d.becomes(started.Session, func(s session.Status) bool { // the next heartbeat tells the server
 		return s.Phases[0].Assignments[0].Progress == "step one"
-	}, time.Minute, 50*time.Millisecond)
+	})
 	require.Equal(t, session.Running, s.Status)
 
 	elsewhere := *d // the store is not at hand, a worker is
@@ -368,23 +225,13 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 
 	worker.interrupt()
 	require.Equal(t, 0, worker.wait(), worker.stderr.String())
-	until(t, func() bool {
-		d.json(&s, "status", started.Session)
-		return strings.Contains(s.Reason, "no worker")
-	}, "status does not say that nobody works")
+	s = d.becomes(started.Session, func(s session.Status) bool { return strings.Contains(s.Reason, "no worker") })
 	require.Equal(t, session.Running, s.Status)
 	require.Equal(t, session.Waiting, s.Phases[0].Assignments[0].Status)
 	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
 
-	d.withWorker(map[string]string{"coder": "echo 'step two' >&2; sleep 600"})
-	until(t, func() bool {
-		d.json(&s, "status", started.Session)
-		return s.Phases[0].Assignments[0].Progress == "step two"
-	}, "the work does not go on")
-	got := d.run("cancel", started.Session, "--watch")
-	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stdout.String(), "cancelled")
+	d.withWorker(map[string]string{"coder": "sleep 600"})
+	require.Contains(t, d.must(0, "cancel", started.Session, "--watch"), "cancelled")
 	require.Equal(t, 1, d.run("watch", started.Session).code)
-	d.json(&s, "status", started.Session)
-	require.Equal(t, session.WasCancelled, s.Status)
+	require.Equal(t, session.WasCancelled, d.status(started.Session).Status)
 }

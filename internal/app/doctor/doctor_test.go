@@ -44,26 +44,6 @@ func of(t *testing.T, found []control.Finding, check string) control.Finding {
 	return control.Finding{}
 }
 
-func TestChecksRunWhereTheyHaveWhatTheyNeed(t *testing.T) {
-	t.Parallel()
-	opened := &store.Store{}
-	h := &host{}
-	found := h.examine(t.Context(), []check{
-		{"unneeded", aStore, func(context.Context, *host) []control.Finding { return ok("run") }, ""},
-		{"opens", nothing, func(_ context.Context, h *host) []control.Finding { h.store = opened; return nil }, ""},
-		{"needed", aStore, func(_ context.Context, h *host) []control.Finding { return warn("mend it", "see %p", h.store) }, ""},
-		{"of several", nothing, func(context.Context, *host) []control.Finding {
-			return append(about("one", ok("fine")), bad("do", "bad")...)
-		}, ""},
-		{"remote", both, func(context.Context, *host) []control.Finding { return ok("run") }, ""},
-	})
-	require.Equal(t, []control.Finding{
-		{Check: "needed", Result: Warning, Message: fmt.Sprintf("see %p", opened), Remedy: "mend it"},
-		{Check: "one", Result: OK, Message: "fine"},
-		{Check: "of several", Result: Bad, Message: "bad", Remedy: "do"},
-	}, found)
-}
-
 // TestACheckThatHangsIsAFinding: the others run, and what it finds later is dropped.
 func TestACheckThatHangsIsAFinding(t *testing.T) {
 	t.Parallel()

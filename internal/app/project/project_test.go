@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/models/agent"
 	"github.com/maestro-hive/maestro/internal/models/config"
+	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 )
 
 // repository writes files into a new Git repository.
@@ -21,11 +22,7 @@ func repository(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, ".git"), 0o700))
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	}
+	castest.WriteTree(t, dir, files)
 	return dir
 }
 
@@ -191,54 +188,24 @@ func valid(t *testing.T, p project.Project) (spec.Team, agent.Config) {
 func TestAgentsAreThoseWithCredentials(t *testing.T) {
 	t.Parallel()
 	dir := repository(t, nil)
-	for name, test := range map[string]struct {
-		programs string
-		env      []string
-		want     string
-	}{
-		"Claude Code with a key": {
-			"claude codex",
-			[]string{"ANTHROPIC_API_KEY=k"},
-			"Claude Code, with the key in ANTHROPIC_API_KEY",
+	for name, given := range map[string][]string{ // what is said of the agent, the programs, and the variables
+		"a key":             {"Claude Code, with the key in ANTHROPIC_API_KEY", "claude codex", "ANTHROPIC_API_KEY=k"},
+		"a token":           {"Claude Code, with CLAUDE_CODE_OAUTH_TOKEN", "claude", "CLAUDE_CODE_OAUTH_TOKEN=t"},
+		"Claude has no key": {"Codex, with the key in OPENAI_API_KEY", "claude codex", "OPENAI_API_KEY=k"},
+		"an address": {
+			"Gemini CLI, with the key in GEMINI_API_KEY", "gemini", "GEMINI_API_KEY=k", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:9",
 		},
-		"Claude Code with a token": {
-			"claude",
-			[]string{"CLAUDE_CODE_OAUTH_TOKEN=t"},
-			"Claude Code, with CLAUDE_CODE_OAUTH_TOKEN",
-		},
-		"Codex, as Claude Code has no key": {
-			"claude codex",
-			[]string{"OPENAI_API_KEY=k"},
-			"Codex, with the key in OPENAI_API_KEY",
-		},
-		"Gemini CLI": {
-			"gemini",
-			[]string{"GEMINI_API_KEY=k", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:9"},
-			"Gemini CLI, with the key in GEMINI_API_KEY",
-		},
-		"a model, as no program is there": {"", []string{"OPENAI_API_KEY=k"}, "the model gpt-5, with the key in OPENAI_API_KEY"},
+		"no program is there": {"the model gpt-5, with the key in OPENAI_API_KEY", "", "OPENAI_API_KEY=k"},
 		"a program rather than another's model": {
-			"codex",
-			[]string{"ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k"},
-			"Codex, with the key in OPENAI_API_KEY",
+			"Codex, with the key in OPENAI_API_KEY", "codex", "ANTHROPIC_API_KEY=k", "OPENAI_API_KEY=k",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, err := project.Find(dir, host(test.programs, test.env...), named)
-			require.NoError(t, err)
-			require.Equal(t, test.want, p.Agent.Title)
-			require.Contains(t, p.Describe(), test.want)
-			valid(t, p)
-		})
+		p, err := project.Find(dir, host(given[1], given[2:]...), named)
+		require.NoError(t, err)
+		require.Equal(t, given[0], p.Agent.Title, name)
+		require.Contains(t, p.Describe(), given[0])
+		valid(t, p)
 	}
-}
-
-func TestWithoutAnAgentTheErrorSaysWhatToInstall(t *testing.T) {
-	t.Parallel()
-	_, err := project.Find(repository(t, nil), host("claude", "GEMINI_API_KEY=k"), named)
-	require.Contains(t, err.Error(), "Claude Code is installed: set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN")
-	require.Contains(t, err.Error(), "GEMINI_API_KEY is set: npm install -g @google/gemini-cli")
 }
 
 func TestARepositoryIsFoundFromBelow(t *testing.T) {

@@ -121,7 +121,7 @@ func (s *Server) routes(base *control.Base, inbound http.Handler) http.Handler {
 	mux.Handle(control.HooksPath, inbound)
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
 	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", Now: s.o.Now, Log: s.o.Log},
-		web.NewOperations(base)))
+		base))
 	return mux
 }
 

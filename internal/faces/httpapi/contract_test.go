@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/core/session"
 )
 
 // contract calls the operations of an OpenAPI document with inputs made from their schemas.
@@ -34,8 +37,16 @@ const calls = 25
 func TestInputsAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	h.session("one", "web", time.Now(), nil)
+	h.session("one", "web", time.Now(), func(e *session.Execution) {
+		e.Status.Status = session.HelpIsNeeded
+		e.Help = []session.Request{{
+			ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Category: "timeout", Message: "no end",
+			Actions: []session.Action{session.AnswerRetry, session.AnswerSkip}, Since: time.Now(),
+		}}
+	})
 	h.checkpoint("one", map[string]string{"a.txt": "one\n"})
+	h.unsettled("two", 1)
+	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
 	c := &contract{service: h, r: rand.New(rand.NewPCG(7, 15))}
 	h.call("GET", "/openapi.json", nil).read(t, &c.api)
 	c.schemas = compileSchemas(t, c.api)
@@ -78,12 +89,15 @@ func (c *contract) fitting(described map[string]any) request {
 	for _, p := range list(described["parameters"]) {
 		name, schema := p["name"].(string), p["schema"].(map[string]any)
 		value := text(c.value(schema, 0))
+		known := map[string]string{
+			"session": "one", "name": "web", "phase": "design", "persona": "ann", "checkpoint": "design", "path": "a.txt",
+		}[name]
+		if known != "" && (value == "" || c.r.IntN(2) == 0) {
+			value = known
+		}
 		switch {
 		case p["in"] == "path":
-			known := map[string]string{"session": "one", "name": "web", "phase": "design", "persona": "ann"}[name]
-			if in.path[name] = value; value == "" || known != "" && c.r.IntN(2) == 0 {
-				in.path[name] = known
-			}
+			in.path[name] = value
 			if in.path[name] == "" || in.path[name] == "." || in.path[name] == ".." {
 				in.path[name] = "x"
 			}
@@ -321,4 +335,27 @@ func bodySchema(described map[string]any) map[string]any {
 	kind, _ := content["application/json"].(map[string]any)
 	schema, _ := kind["schema"].(map[string]any)
 	return schema
+}
+
+// schemas are those of an OpenAPI document.
+type schemas struct{ compiler *jsonschema.Compiler }
+
+const documentURL = "mem:///openapi.json"
+
+func compileSchemas(t *testing.T, api map[string]any) *schemas {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	require.NoError(t, c.AddResource(documentURL, api))
+	return &schemas{c}
+}
+
+// validate holds a value against the schema of an answer, which is a reference.
+func (s *schemas) validate(schema, value any) error {
+	ref, _ := schema.(map[string]any)["$ref"].(string)
+	compiled, err := s.compiler.Compile(documentURL + ref)
+	if err != nil {
+		return err
+	}
+	return compiled.Validate(value)
 }

@@ -61,8 +61,7 @@ func TestADayIsRaisedByWhoOperatesTheTeam(t *testing.T) {
 	h.actor = access.Actor{Name: "bob", Roles: access.Roles{"web": {access.RoleOperator}}}
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/budgets/web/raise", map[string]any{"usd": 5}).status)
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/budgets/web/raise", map[string]any{}).status)
-	var day control.Day
-	h.call("POST", "/budgets/web/raise", map[string]any{"tokens": 50, "note": "release"}).read(t, &day)
+	day := read[control.Day](t, h.call("POST", "/budgets/web/raise", map[string]any{"tokens": 50, "note": "release"}))
 	require.Equal(t, spec.Cap{Tokens: 250}, day.Limit)
 	require.Equal(t, "bob", day.Raises[0].By)
 	h.call("GET", "/budgets", nil).read(t, &list)
@@ -115,14 +114,12 @@ func TestCallsAreSettled(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/calls/"+begun+"/settle",
 		map[string]any{"as": "nothing"}).status, "it is in progress")
-	var settled control.Settled
-	h.call("POST", first, map[string]any{"as": "cost", "usage": used, "note": "by the bill"}).read(t, &settled)
+	settled := read[control.Settled](t, h.call("POST", first, map[string]any{"as": "cost", "usage": used, "note": "by the bill"}))
 	require.Equal(t, 2, settled.Unsettled)
 	require.Equal(t, cost.USD(500_000_000), settled.Usage.CostUSD)
 	require.Equal(t, http.StatusConflict, h.call("POST", first, map[string]any{"as": "nothing"}).status, "twice")
 	require.Equal(t, http.StatusNotFound, h.call("POST", "/sessions/one/calls/99/settle", map[string]any{"as": "nothing"}).status)
-	var rest control.SettledCalls
-	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
+	rest := read[control.SettledCalls](t, h.call("POST", all, map[string]any{"as": "estimated"}))
 	require.Len(t, rest.Calls, 2, "not that in progress")
 	lock.Unlock()
 	require.Equal(t, http.StatusOK, h.call("POST", "/sessions/one/calls/"+begun+"/settle", map[string]any{"as": "nothing"}).status,
@@ -132,8 +129,7 @@ func TestCallsAreSettled(t *testing.T) {
 	require.Contains(t, h.events(), "ann@host budget.settle web call "+calls[0]+": done")
 	require.Contains(t, h.events(), "ann@host budget.settle web all calls: done")
 
-	var sums control.Usage
-	h.call("GET", "/sessions/one/usage?by=model", nil).read(t, &sums)
+	sums := read[control.Usage](t, h.call("GET", "/sessions/one/usage?by=model", nil))
 	require.Equal(t, cost.USD(2_500_000_000), sums.Total.Usage.CostUSD)
 	for _, got := range []answer{h.call("GET", "/usage?by=model&format=csv", nil), h.call("GET", "/usage?by=model", nil, "Accept",
 		"text/csv")} {

@@ -118,6 +118,31 @@ func TestToolsOverStreams(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// served serves the tools to whom a request is from, by its header.
+func served(t *testing.T, base *control.Base, actor func(user string) access.Actor) (url string) {
+	t.Helper()
+	handler := mcp.Handler(base, "1", slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), actor(r.Header.Get("X-Test-User")))))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// as connects as a user.
+func as(t *testing.T, url, user string) *sdk.ClientSession {
+	t.Helper()
+	return connect(t, &sdk.StreamableClientTransport{
+		Endpoint: url, HTTPClient: &http.Client{Transport: header{"X-Test-User", user}},
+	})
+}
+
+// withRole is somebody with the role that is the user's name.
+func withRole(role string) access.Actor {
+	roles, _ := access.ParseRoles(role)
+	return access.Actor{Name: "ann", Roles: roles}
+}
+
 // header sends a header with each request.
 type header struct{ name, value string }
 
@@ -127,50 +152,15 @@ func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
-	t.Parallel()
-	handler := mcp.Handler(newBase(t), "1", slog.New(slog.DiscardHandler))
-	roles := map[string]string{"ann": "viewer:web", "bob": "viewer:api", "eve": "operator:web"}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := r.Header.Get("X-Test-User")
-		granted, err := access.ParseRoles(roles[name])
-		if err != nil {
-			http.Error(w, "who?", http.StatusUnauthorized)
-			return
-		}
-		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Actor{Name: name, Roles: granted})))
-	}))
-	t.Cleanup(server.Close)
-	as := func(name string) *sdk.ClientSession {
-		return connect(t, &sdk.StreamableClientTransport{
-			Endpoint:   server.URL,
-			HTTPClient: &http.Client{Transport: header{"X-Test-User", name}},
-		})
-	}
-	found, _ := call(t, as("ann"), "list_sessions", map[string]any{})
-	require.Len(t, found["sessions"], 2)
-	found, _ = call(t, as("bob"), "list_sessions", map[string]any{})
-	require.Empty(t, found["sessions"])
-	answer := map[string]any{"session": "waits", "request": "design.ann.1", "action": "retry"}
-	_, failure := call(t, as("ann"), "answer_request", answer)
-	require.Contains(t, failure, "the role operator or admin for team web is missing")
-	_, failure = call(t, as("eve"), "answer_request", answer)
-	require.Equal(t, "Temporal cannot be reached", failure)
-}
-
 // TestClientsOverHTTPAreNamed calls as clients do that state their name in the first request only, and as those with hostile
 // names.
 func TestClientsOverHTTPAreNamed(t *testing.T) {
 	t.Parallel()
 	base := newBase(t)
-	handler := mcp.Handler(base, "1", slog.New(slog.DiscardHandler))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Local("ann@desk"))))
-	}))
-	t.Cleanup(server.Close)
+	url := served(t, base, func(string) access.Actor { return access.Local("ann@desk") })
 	post := func(session, body string) string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
@@ -214,21 +204,9 @@ phases:
 
 func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
 	t.Parallel()
-	base := newBase(t)
-	handler := mcp.Handler(base, "1", slog.New(slog.DiscardHandler))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		roles, _ := access.ParseRoles(r.Header.Get("X-Test-Role"))
-		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Actor{Name: "ann", Roles: roles})))
-	}))
-	t.Cleanup(server.Close)
-	as := func(role string) *sdk.ClientSession {
-		return connect(t, &sdk.StreamableClientTransport{
-			Endpoint:   server.URL,
-			HTTPClient: &http.Client{Transport: header{"X-Test-Role", role}},
-		})
-	}
+	url := served(t, newBase(t), withRole)
 	team := map[string]any{"file": webTeam}
-	operator := as("operator:web")
+	operator := as(t, url, "operator:web")
 	stored, failure := call(t, operator, "store_texts",
 		map[string]any{"team": team, "files": map[string]any{"src/a.go": "package a\n"}})
 	require.Empty(t, failure)
@@ -241,7 +219,7 @@ func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
 	require.Equal(t, "Temporal cannot be reached", failure)
 	_, failure = call(t, operator, "preview_fork", map[string]any{"session": "done", "from": "design"})
 	require.Contains(t, failure, "no readable checkpoint")
-	_, failure = call(t, as("viewer:web"), "preview_session", in)
+	_, failure = call(t, as(t, url, "viewer:web"), "preview_session", in)
 	require.Contains(t, failure, "the role operator or admin for team web is missing")
 
 	_, failure = call(t, operator, "preview_session", map[string]any{"requirement": "Build it."})

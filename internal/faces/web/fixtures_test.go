@@ -3,7 +3,6 @@ package web
 import (
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/core/budget"
 	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/core/session"
@@ -77,10 +76,6 @@ func sampleSession() (session.Status, []spec.Phase) {
 		Message: "the session has cost 10.2 USD; the threshold is 10 USD", At: ago(20 * time.Minute),
 	}}
 	s.Phases[3].Assignments[0].LeftOut = []string{"left out by ignore rules: <b>node_modules/"}
-	s.Phases[4].PullRequest = &session.PullRequest{
-		Host: "github", Repository: "acme/shop", Number: 7, URL: "https://github.com/acme/shop/pull/7", State: "open", Draft: true,
-		ChecksPassed: 2, ChecksFailed: 1, ChecksPending: 1, Approvals: 1, ChangedAt: ago(6 * time.Minute),
-	}
 	until := testNow.Add(4 * time.Minute)
 	s.Phases[4].Assignments[0].Awaits = &session.BreakerWait{
 		Breaker: "claude", Since: ago(6 * time.Minute), Until: &until,
@@ -116,7 +111,9 @@ func sampleCourse() Course {
 	failed := session.RoundRecord{Round: 1, GaveUp: true, Last: true}
 	failed.Attempts = []session.AttemptReport{
 		{
-			Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "2 tests fail"},
+			Attempt: 1, Failure: failures.Failure{
+				Category: failures.TestFailure, Message: "2 tests fail", Output: "store_test.go:41: got 3 notes, want 2",
+			},
 			StartedAt: ago(116 * time.Minute), EndedAt: ago(104 * time.Minute),
 		},
 		{
@@ -145,16 +142,6 @@ func sampleCourse() Course {
 	}}}}
 }
 
-func sampleBudgets() []budget.Budget {
-	return []budget.Budget{
-		{
-			Kind: session.BudgetOfSession, Cap: spec.Cap{USD: 20e9, Tokens: 1_000_000}, Spent: cost.Amount{USD: 12.4e9, Tokens: 912_000},
-			Unsettled: cost.Amount{USD: 1.1e9}, Reserved: cost.Amount{USD: 2.5e9},
-		},
-		{Kind: session.BudgetOfPhase, Name: "backend", Cap: spec.Cap{USD: 5e9}, Spent: cost.Amount{USD: 5e9}},
-	}
-}
-
 const samplePatch = `diff --git a/server.go b/server.go
 index 1111..2222 100644
 --- a/server.go
@@ -179,23 +166,3 @@ index 1111..2222 100644
 +		http.Error(w, "<script>alert(1)</script>", 405)
  	}
 `
-
-func sampleFiles() []control.ChangedFile {
-	return []control.ChangedFile{
-		{Path: "server.go", Change: "changed", Added: 5, Removed: 3, Diff: samplePatch},
-		{Path: "web/logo.png", Change: "added", Binary: true, Diff: "new file mode 100644\nBinary files /dev/null and " +
-			"b/web/logo.png differ\n"},
-		{Path: "web/package-lock.json", Change: "added", Added: 2, Diff: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
-	}
-}
-
-func sampleAlerts() control.AlertList {
-	return control.AlertList{
-		Alerts: []control.RaisedAlert{
-			{Session: "web-7", Team: "web-service", Alert: session.Alert{
-				Rule: "waiting: 30m", Value: 1800, Threshold: 1800,
-				Message: "request r-1 has waited for 30m; the threshold is 30m", Request: "r-1", At: ago(4 * time.Minute),
-			}},
-		},
-	}
-}

@@ -5,22 +5,19 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/core/cost"
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
-	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 // submit sends the form that starts a session, with files.
@@ -49,110 +46,117 @@ func submit(t *testing.T, address string, fields, files map[string]string) (*htt
 	return answer, string(text)
 }
 
-// digest is one of files.
-var digest = strings.Repeat("0123", 16)
+// inputs are the started sessions.
+func (p *plane) inputs() (all []workflows.SessionInput) {
+	for _, m := range p.temporal.Started() {
+		all = append(all, m.Content.(workflows.SessionInput))
+	}
+	return all
+}
+
+// paths are the files of a stored tree.
+func (p *plane) paths(tree spec.Digest) []string {
+	p.t.Helper()
+	m, err := p.Store.Content.Manifest(p.ctx, tree)
+	require.NoError(p.t, err)
+	return m.Paths()
+}
+
+var storedField = regexp.MustCompile(`name="(stored:[a-z/]+)"\s+value="([^"]+)"`)
 
 func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/start?team=web")
 	says(t, text, "Start a session of web", "A &lt;b&gt;web&lt;/b&gt; service", `<option value="shop">`,
-		`name="only" value="frontend"`, `name="upload:supplied/design"`, "architect; needs approval", "delivers the work", `maxlength="262144" required`)
+		`name="only" value="frontend"`, `name="upload:supplied/design"`, "architect; needs approval", "delivers the work",
+		`maxlength="262144" required`)
 	fields := map[string]string{
 		"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "labels": "area=web",
-		"pause_after": "design", "from": "frontend",
-		"stored:supplied/design": digest + " 2 files", "action": "preview",
+		"pause_after": "frontend", "from": "frontend", "action": "preview",
 	}
-	answer, text := submit(t, server.URL+"/start", fields, map[string]string{"upload:workspace": "an archive"})
+	answer, text := submit(t, server.URL+"/start", fields, map[string]string{
+		"upload:workspace":       string(worktest.Tar(t, map[string]string{"a.go": "package a\n", ".env": "KEY=x\n"})),
+		"upload:supplied/design": string(worktest.Tar(t, map[string]string{"design.md": "# D\n"})),
+	})
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	inert(t, text)
-	says(t, text, "Team web would do this", "Build &lt;b&gt;it&lt;/b&gt;.\nSoon.", "3 files", ".env",
-		`name="stored:workspace" value="0123 3 files`, "left out", "supplied: 2 files", "pull request of acme/shop",
-		`name="pause_after" value="design" checked`, `<option value="frontend" selected>`, "area=web", "port=8081",
-		`name="stored:supplied/design" value="`+digest+` 2 files" checked`)
-	require.Empty(t, p.started, "a preview starts nothing")
-	require.Equal(t, [][]byte{[]byte("an archive")}, p.uploads)
+	says(t, text, "Team web would do this", "Build &lt;b&gt;it&lt;/b&gt;.\nSoon.", "1 file", ".env", "supplied: ",
+		"pull request of acme/shop", `name="pause_after" value="frontend" checked`, `<option value="frontend" selected>`, "area=web",
+		"port=8081")
+	require.Empty(t, p.inputs(), "a preview starts nothing")
 
-	fields["action"], fields["stored:workspace"] = "start", digest+" 3 files"
+	kept := storedField.FindAllStringSubmatch(text, -1)
+	require.Len(t, kept, 2)
+	for _, field := range kept {
+		fields[field[1]] = field[2]
+	}
+	fields["action"] = "start"
 	answer, _ = submit(t, server.URL+"/start", fields, nil)
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
-	require.Equal(t, "/sessions/web-8", answer.Header.Get("Location"))
-	require.Equal(t, []control.NewSession{{
-		Team: control.TeamInput{Name: "web"}, Requirement: "Build <b>it</b>.\nSoon.", Workspace: spec.Digest(digest),
-		Decisions: map[string]string{"port": "8081"}, Labels: map[string]string{"area": "web"},
-		PhaseSelection: control.PhaseSelection{PauseAfter: []string{"design"}, From: "frontend"},
-		Supplied:       map[string]spec.Digest{"design": spec.Digest(digest)},
-	}}, p.started)
+	started := p.inputs()
+	require.Len(t, started, 1)
+	in := started[0]
+	require.Regexp(t, "^/sessions/web-", answer.Header.Get("Location"))
+	asked, err := p.Store.Content.Blob(p.ctx, in.Requirement)
+	require.NoError(t, err)
+	require.Equal(t, "Build <b>it</b>.\nSoon.", string(asked))
+	require.Equal(t, []string{"a.go"}, p.paths(in.Workspace))
+	require.Equal(t, map[string]string{"area": "web"}, in.Labels)
+	require.Equal(t, map[string]string{"port": "8081"}, in.Course.Given)
+	require.Equal(t, []string{"frontend"}, in.Course.PauseAfter)
 }
 
 // TestAFormThatIsSentAgainIsDoneOnce sends forms twice, as after a second click or a lost answer.
 func TestAFormThatIsSentAgainIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	st, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
-	require.NoError(t, err)
-	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.State, time.Now)}
-	statetest.Admit(t, st.State, session.Key{Namespace: "default", Session: "one"}, "web",
-		statetest.Limit(session.BudgetOfDay, "web", spec.Cap{Tokens: 100}))
-	p := samplePlane()
-	operations := p.operations()
-	operations.Money, operations.Starts = control.Money{Base: base}, control.Starts{Base: base}
-	pages, admin := New(testOptions(), operations), as(access.Local("alice"))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		r *http.Request,
-	) {
-		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
-	}))
-	t.Cleanup(server.Close)
-
+	p := newPlane(t)
+	server := dashboard(t, p)
 	for _, once := range []string{"k1", "k1", "k2"} {
-		answer := post(t, server.URL+"/operate/budgets/web/raise", url.Values{"tokens": {"50"}, "once": {once}})
+		answer := post(t, server.URL+"/operate/budgets/web-service/raise", url.Values{"tokens": {"50"}, "once": {once}})
 		require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	}
-	day, err := control.Money{Base: base}.Day(admin(t.Context()), "web")
+	day, err := control.Money{Base: p.Base}.Day(p.ctx, "web-service")
 	require.NoError(t, err)
-	require.Equal(t, spec.Cap{Tokens: 200}, day.Limit)
+	require.EqualValues(t, 2_000_100, day.Limit.Tokens)
 
 	keys := regexp.MustCompile(`name="once" value="([A-Z2-7]{26})"`)
 	_, first := visit(t, server.URL+"/start?team=web")
 	_, other := visit(t, server.URL+"/start?team=web")
-	for _, page := range []string{first, first, other} { // without Temporal, each start fails
-		submit(t, server.URL+"/start", map[string]string{
-			"file": webTeam, "requirement": "Build it.", "action": "start",
-			"once": keys.FindStringSubmatch(page)[1],
+	var ids []string
+	for _, page := range []string{first, first, other} {
+		answer, _ := submit(t, server.URL+"/start", map[string]string{
+			"team": "web", "requirement": "Build it.", "action": "start", "once": keys.FindStringSubmatch(page)[1],
 		}, nil)
+		ids = append(ids, answer.Header.Get("Location"))
 	}
-	events, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "session.start"})
-	require.NoError(t, err)
-	require.Len(t, events.Events, 3)
-	require.Equal(t, events.Events[2].Session, events.Events[1].Session)
-	require.NotEqual(t, events.Events[1].Session, events.Events[0].Session)
+	require.Equal(t, ids[0], ids[1])
+	require.NotEqual(t, ids[1], ids[2])
+	require.Len(t, p.inputs(), 2)
 }
 
 // What is wrong stands at its field, and the form keeps what was entered.
 func TestAWrongFormKeepsWhatWasEntered(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
-	p.invalid = invalid("no phase lies between them")
+	p := newPlane(t)
 	server := dashboard(t, p)
 	answer, text := submit(t, server.URL+"/start", map[string]string{
-		"requirement": "Build it.", "from": "frontend",
-		"action": "preview",
+		"requirement": "Build it.", "from": "frontend", "until": "design", "action": "preview",
 	}, map[string]string{"team_file": webTeam})
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 	inert(t, text)
-	says(t, text, `role="alert"`, `<a href="#field-from">From phase</a>: no phase lies between them`,
-		`aria-invalid="true" aria-describedby="error-from"`, `id="session-phases" open`, "Build it.",
-		`<option value="frontend" selected>`, "name: web")
+	says(t, text, `role="alert"`, `<a href="#field-`, `aria-invalid="true" aria-describedby="error-`, `id="session-phases" open`,
+		"Build it.", `<option value="frontend" selected>`, "name: web")
 	_, text = submit(t, server.URL+"/start", map[string]string{"team": "web", "labels": "area", "action": "start"}, nil)
 	says(t, text, `id="error-labels">&#34;area&#34; is not of the form NAME=VALUE`)
-	require.Empty(t, p.started)
+	require.Empty(t, p.inputs())
 }
 
 // A team without a name is chosen first: a registered one, or a file.
 func TestATeamIsChosenFirst(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	_, text := visit(t, server.URL+"/start?choose")
 	inert(t, text)
 	says(t, text, `href="/start?team=web"`, `name="team_file"`)
@@ -172,7 +176,7 @@ func TestATeamIsChosenFirst(t *testing.T) {
 
 func TestATeamIsRegistered(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/register-team?team=web")
 	inert(t, text)
@@ -184,80 +188,120 @@ func TestATeamIsRegistered(t *testing.T) {
 	says(t, text, `<span class="chip">line 5</span> <code>personas.architect.agent</code>`, "name: web")
 	_, text = submit(t, server.URL+"/register-team", nil, nil)
 	says(t, text, "Choose a team file")
-	require.Empty(t, p.registered)
+	next := strings.Replace(webTeam, "Design it.", "Design it well.", 1)
 	for _, said := range []string{"registered", "unchanged"} {
-		answer, _ = submit(t, server.URL+"/register-team", map[string]string{"file": strings.ReplaceAll(webTeam, "\n", "\r\n")}, nil)
+		answer, _ = submit(t, server.URL+"/register-team", map[string]string{"file": strings.ReplaceAll(next, "\n", "\r\n")}, nil)
 		require.Equal(t, "/teams/web?said="+said, answer.Header.Get("Location"))
 	}
-	require.Equal(t, control.Registration{Text: webTeam}, p.registered[0])
+	team, err := control.Teams{Base: p.Base}.Read(p.ctx, "web", "")
+	require.NoError(t, err)
+	require.Equal(t, next, team.File)
+	require.Len(t, team.Versions, 2)
 	_, text = visit(t, server.URL+"/teams/web?said=registered")
 	says(t, text, "The version is registered.", `href="/register-team?team=web"`)
 }
 
 func TestASessionIsResumedAndForkedAfterAPreview(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	server := dashboard(t, p)
-	_, text := visit(t, server.URL+"/sessions/web-7/resume?force=frontend&edit=design:abcd")
-	says(t, text, "What happens", "its input has changed", "blob 12ab is missing", `name="force" value="frontend"`,
-		`name="edit" value="design:abcd"`, "Resume the session")
-	answer := post(t, server.URL+"/sessions/web-7/resume", url.Values{
-		"force": {"frontend"}, "edit": {"design:abcd"},
-		"from": {"design"},
+	edited := post(t, server.URL+"/sessions/docs-2/edit", url.Values{
+		"phase": {"design"}, "path": {"docs/a.md"}, "text": {"one\r\ntwo\r\n"},
+	}).Header.Get("Location")
+	require.Regexp(t, `^/sessions/docs-2/resume\?edit=design%3A[0-9a-f]{64}$`, edited)
+	_, edit, _ := strings.Cut(edited, "%3A")
+	text, err := p.Store.Content.Blob(p.ctx, p.entry(spec.Digest(edit), "docs/a.md"))
+	require.NoError(t, err)
+	require.Equal(t, "one\ntwo\n", string(text))
+	_, page := visit(t, server.URL+edited+"&force=frontend")
+	says(t, page, "What happens", `name="force" value="frontend"`, `name="edit" value="design:`+edit, "Resume the session")
+	answer := post(t, server.URL+"/sessions/docs-2/resume", url.Values{
+		"force": {"frontend"}, "edit": {"design:" + edit}, "from": {"frontend"},
 	})
-	require.Equal(t, "/sessions/web-7?of=web-7&said=resumed", answer.Header.Get("Location"))
-	require.Equal(t, []control.Resume{{
-		Force: []string{"frontend"}, Edits: map[string]spec.Digest{"design": "abcd"},
-		PhaseSelection: control.PhaseSelection{From: "design"},
-	}}, p.resumed)
+	require.Equal(t, "/sessions/docs-2?of=docs-2&said=resumed", answer.Header.Get("Location"))
+	course := p.inputs()[0].Course
+	require.Equal(t, []string{"frontend"}, course.Force)
+	require.Equal(t, "design", course.Supplied[0].Phase)
 
-	_, text = visit(t, server.URL+"/sessions/web-7/fork?from=frontend")
-	says(t, text, "Start the fork")
-	answer = post(t, server.URL+"/sessions/web-7/fork", url.Values{"from": {"frontend"}, "as": {" second "}})
-	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
-	require.Equal(t, []control.Fork{{From: "frontend", As: "second"}}, p.forks)
-
-	const own, other = "version: 1\r\nname: web\r\n", "version: 1\nname: other\n"
-	fork := func(action, file string) *http.Response {
-		return post(t, server.URL+"/sessions/web-7/fork", url.Values{
-			"from": {"frontend"}, "checkpoint": {"9f86d081884c"},
-			"file": {file}, "action": {action},
-		})
+	_, page = visit(t, server.URL+"/sessions/done-1/fork?from=frontend")
+	says(t, page, "Start the fork")
+	own, err := control.Starts{Base: p.Base}.TeamText(p.ctx, "done-1")
+	require.NoError(t, err)
+	other := strings.Replace(own, "name: web", "name: other", 1)
+	fork := func(more map[string]string) (int, []workflows.SessionInput) {
+		form := url.Values{"from": {"frontend"}, "checkpoint": {"design"}}
+		for name, value := range more {
+			form.Set(name, value)
+		}
+		return post(t, server.URL+"/sessions/done-1/fork", form).StatusCode, p.inputs()
 	}
-	require.Equal(t, http.StatusOK, fork("preview", other).StatusCode)
-	require.Len(t, p.forks, 1, "a preview starts nothing")
-	require.Equal(t, http.StatusSeeOther, fork("", own).StatusCode)
-	require.Equal(t, control.Fork{From: "frontend", Checkpoint: "9f86d081884c"}, p.forks[1],
-		"the session's own text is no other team")
-	require.Equal(t, http.StatusSeeOther, fork("", other).StatusCode)
-	require.Equal(t, control.TeamInput{File: other}, p.forks[2].Team)
+	status, started := fork(map[string]string{"file": other, "action": "preview"})
+	require.Equal(t, http.StatusOK, status)
+	require.Empty(t, started, "a preview starts nothing")
+	for name, more := range map[string]map[string]string{
+		"web": {"file": strings.ReplaceAll(own, "\n", "\r\n"), "as": " web-second "}, "other": {"file": other},
+	} {
+		status, started = fork(more)
+		require.Equal(t, http.StatusSeeOther, status)
+		require.Len(t, started, 1)
+		team, err := p.Store.Team(p.ctx, started[0].Team)
+		require.NoError(t, err)
+		require.Equal(t, name, team.Name)
+		require.Equal(t, "done-1", started[0].Origin.Session)
+	}
+	known, err := p.Store.State.HasSession(p.ctx, p.key("web-second"))
+	require.NoError(t, err)
+	require.True(t, known)
+}
 
-	p.foreseen = control.Foreseen{Session: "web-7", Unchanged: session.Completed}
-	_, text = visit(t, server.URL+"/sessions/web-7/resume")
-	says(t, text, "Nothing is left to run")
-	require.NotContains(t, text, "Resume the session")
+// entry is the content of a file of a stored tree.
+func (p *plane) entry(tree spec.Digest, path string) spec.Digest {
+	p.t.Helper()
+	m, err := p.Store.Content.Manifest(p.ctx, tree)
+	require.NoError(p.t, err)
+	return m[path].SHA256
 }
 
 func TestFilesAreSupplied(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
+	p := newPlane(t)
 	server := dashboard(t, p)
-	answer, _ := submit(t, server.URL+"/sessions/web-7/requests/r-9/supply", map[string]string{"return": "/inbox"},
-		map[string]string{"files": "an archive"})
-	require.Equal(t, "/inbox?of=web-7&said=supply", answer.Header.Get("Location"))
-	require.Equal(t, []session.Answer{{Request: "r-9", Action: session.AnswerSupply, Files: "0123"}}, p.answers)
-	answer, _ = submit(t, server.URL+"/sessions/web-7/requests/r-9/supply", nil, nil)
+	answer, _ := submit(t, server.URL+"/sessions/web-5/requests/r-9/supply", map[string]string{"return": "/inbox"},
+		map[string]string{"files": string(worktest.Tar(t, map[string]string{"code.go": "package code\n"}))})
+	require.Equal(t, "/inbox?of=web-5&said=supply", answer.Header.Get("Location"))
+	given := p.answers()
+	require.Len(t, given, 1)
+	require.Equal(t, session.Answer{Request: "r-9", Action: session.AnswerSupply, By: "alice", Files: given[0].Files}, given[0])
+	require.Equal(t, []string{"code.go"}, p.paths(given[0].Files))
+	answer, _ = submit(t, server.URL+"/sessions/web-5/requests/r-9/supply", nil, nil)
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
-	require.Len(t, p.answers, 1)
+	require.Empty(t, p.answers())
 }
 
-func TestAnEditedFileLeadsToThePreview(t *testing.T) {
+func TestTokensAreWholeNumbersAndDollarsAreNot(t *testing.T) {
 	t.Parallel()
-	p := samplePlane()
-	answer := post(t, dashboard(t, p).URL+"/sessions/web-7/edit", url.Values{
-		"phase": {"design"}, "path": {"docs/a.md"},
-		"text": {"one\r\ntwo\r\n"},
-	})
-	require.Equal(t, "/sessions/web-7/resume?edit=design%3A0123", answer.Header.Get("Location"))
-	require.Equal(t, []map[string]string{{"docs/a.md": "one\ntwo\n"}}, p.kept)
+	read := func(field, text string) (control.Raise, error) {
+		r, err := http.NewRequest(http.MethodPost, "/", strings.NewReader(url.Values{field: {text}, "scope": {"session"}}.Encode()))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		var raise control.Raise
+		err = readAmount(r, &raise)
+		return raise, err
+	}
+	for text, want := range map[string]int64{"500000": 500_000, " 1,500,000 ": 1_500_000, "9223372037": 9_223_372_037} {
+		raise, err := read("tokens", text)
+		require.NoError(t, err, text)
+		require.Equal(t, control.Raise{Tokens: want, Session: true}, raise)
+	}
+	for _, text := range []string{"1.5", "0.5", "1e3", "5 USD", "99999999999999999999"} {
+		_, err := read("tokens", text)
+		require.EqualError(t, err, "tokens: enter a whole number, like 500000", text)
+	}
+	for _, text := range []string{"0", "-5"} {
+		_, err := read("tokens", text)
+		require.EqualError(t, err, "enter an amount in USD or in tokens that is more than 0", text)
+	}
+	raise, err := read("usd", "0.25")
+	require.NoError(t, err)
+	require.Equal(t, cost.USD(250_000_000), raise.USD)
 }

@@ -31,8 +31,26 @@ type Options struct {
 // site writes pages.
 type site struct {
 	Options
-	Operations
+	operations
 	views views
+}
+
+// operations are those of a control plane that pages show and do.
+type operations struct {
+	Sessions    control.Sessions
+	Requests    control.Requests
+	Money       control.Money
+	Pool        control.Pool
+	Reviews     control.Reviews
+	Attempts    control.Attempts
+	Audit       *access.Audit
+	Checkpoints control.Checkpoints
+	Starts      control.Starts
+	Teams       control.Teams
+	Health      control.Health
+	Alerts      control.Alerts
+	Hooks       control.Hooks
+	Account     control.Access
 }
 
 // route is a page or a form of the dashboard.
@@ -96,9 +114,15 @@ func (s *site) routes() []route {
 	}
 }
 
-// New returns the dashboard: all paths besides those of the API.
-func New(o Options, operations Operations) http.Handler {
-	s := &site{Options: o, Operations: operations, views: loadViews()}
+// New returns the dashboard of a control plane: all paths besides those of the API.
+func New(o Options, base *control.Base) http.Handler {
+	s := &site{Options: o, views: loadViews(), operations: operations{
+		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base},
+		Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base},
+		Audit: base.Audit, Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base},
+		Teams: control.Teams{Base: base}, Health: control.Health{Base: base}, Alerts: control.Alerts{Base: base},
+		Hooks: control.Hooks{Base: base}, Account: control.Access{Base: base},
+	}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{file}", serveAsset)
 	for _, route := range s.routes() {

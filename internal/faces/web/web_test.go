@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,8 +12,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/html"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/faces/web/diffview"
+	"github.com/maestro-hive/maestro/internal/ops/control"
 )
 
 func testOptions() Options {
@@ -22,14 +26,18 @@ func testOptions() Options {
 	}
 }
 
-// dashboard serves pages over a control plane, to an admin.
+// pages are those of a control plane, for an admin.
+func (p *plane) pages() http.Handler {
+	pages := New(testOptions(), p.Base)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Local("alice"))))
+	})
+}
+
+// dashboard serves them.
 func dashboard(t *testing.T, p *plane) *httptest.Server {
 	t.Helper()
-	pages := New(testOptions(), p.operations())
-	admin := as(access.Local("alice"))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
-	}))
+	server := httptest.NewServer(p.pages())
 	t.Cleanup(server.Close)
 	return server
 }
@@ -52,7 +60,7 @@ func visit(t *testing.T, url string, headers ...string) (*http.Response, string)
 
 func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	answer, text := visit(t, server.URL+"/<script>alert(1)</script>")
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 	require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'")
@@ -69,7 +77,7 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 
 func TestAPageThatDidNotChangeIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	server := dashboard(t, samplePlane())
+	server := dashboard(t, newPlane(t))
 	first, _ := visit(t, server.URL+"/inbox")
 	second, text := visit(t, server.URL+"/inbox", "If-None-Match", first.Header.Get("ETag"))
 	require.Equal(t, http.StatusNotModified, second.StatusCode)
@@ -86,4 +94,83 @@ func says(t *testing.T, page string, all ...string) {
 			t.Errorf("the page does not say %q", text)
 		}
 	}
+}
+
+// diffTable is the table of a file's lines.
+func diffTable(t *testing.T, name, patch string) string {
+	t.Helper()
+	f := diffview.Read([]control.ChangedFile{{Path: name, Change: "changed", Diff: patch}},
+		diffview.Limits{Lines: 1000, FileLines: 500})[0]
+	var b strings.Builder
+	require.NoError(t, loadViews()["phase"].ExecuteTemplate(&b, "diff", f))
+	return b.String()
+}
+
+func TestEachLineOfADifferenceIsARow(t *testing.T) {
+	t.Parallel()
+	text := diffTable(t, "main.go", samplePatch)
+	require.Contains(t, text, `data-n="3"`)
+	require.Contains(t, text, `<td class="code add"><span class="sr-only">added: </span>`)
+	require.Equal(t, strings.Count(samplePatch, "\n")-4, strings.Count(text, "<tr"), "a row for each line, and the head")
+}
+
+// What an agent writes into a file and its name is text on the page and nothing else.
+func TestHostileLinesAreText(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x.html", "x.go", "x.md", "x", "<img src=x onerror=alert(1)>.js", "x.json"} {
+		hostile := "@@ -1,2 +1,2 @@ <script>alert(1)</script>\n-<a " +
+			"href=\"javascript:alert(1)\">a</a>\n+</td></table><script>alert(\"2\")</script> \u202egnp\u200b\x1b[2J\xff\n+&lt;b&gt; " +
+			"[x](javascript:alert(1))\n"
+		text := diffTable(t, name, hostile)
+		for _, seen := range []string{`\u202e`, `\u200b`, `\x1b`, `\xff`} {
+			require.Contains(t, text, `<span class="unseen">`+seen+`</span>`)
+		}
+		node, err := html.Parse(strings.NewReader(text))
+		require.NoError(t, err)
+		for n := range node.Descendants() {
+			if n.Type == html.ElementNode {
+				require.Contains(t, []string{"html", "head", "body", "table", "caption", "tbody", "tr", "td", "span"}, n.Data)
+				for _, a := range n.Attr {
+					require.Contains(t, []string{"class", "data-n", "colspan"}, a.Key)
+				}
+			}
+		}
+	}
+}
+
+func TestLongLinesAreCut(t *testing.T) {
+	t.Parallel()
+	text := diffTable(t, "x.js", "@@ -1 +1 @@\n+"+strings.Repeat("é", 5000)+"\n")
+	require.Contains(t, text, "… 8000 more bytes")
+	require.Less(t, len(text), 3000)
+}
+
+// Nothing of a line is lost.
+func TestWhatIsShownIsTheLine(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		"if x := `a", "b\tc`; \"d\" {  ", "# <html> 'x' 1.5e3 /* open", "", "\treturn &y[0] // ü 世界",
+		"<!-- c --><b class='k'>$a</b>\r",
+	}
+	text := diffTable(t, "a.go", "@@ -1 +1 @@\n+"+strings.Join(lines, "\n+")+"\n")
+	node, err := html.Parse(strings.NewReader(text))
+	require.NoError(t, err)
+	var shown []string
+	for n := range node.Descendants() {
+		if n.Type == html.ElementNode && n.Data == "td" && strings.Contains(fmt.Sprint(n.Attr), "code") {
+			shown = append(shown, strings.TrimPrefix(textOf(n), "added: "))
+		}
+	}
+	lines[5] = strings.Replace(lines[5], "\r", `\x0d`, 1)
+	require.Equal(t, lines, shown)
+}
+
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data)
+		}
+	}
+	return b.String()
 }

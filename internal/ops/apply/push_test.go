@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/ops/apply"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 const repository = "acme/shop"
@@ -64,25 +64,7 @@ func (d *desk) work(before, after map[string]string) apply.Work {
 	d.t.Helper()
 	c := session.Checkpoint{
 		Session: "s", Requirement: "Make it so.\nPlease.", CurrentPhase: "make", Team: session.Ref{Name: "craft"},
-	}
-	for i, files := range []map[string]string{before, after} {
-		m := cas.Manifest{}
-		for path, content := range files {
-			if target, ok := strings.CutPrefix(content, gittest.Link("")); ok {
-				m[path] = cas.Entry{Link: target}
-				continue
-			}
-			content, executable := strings.CutPrefix(content, gittest.Executable(""))
-			digest, err := d.store.Content.PutBlob(d.t.Context(), []byte(content))
-			require.NoError(d.t, err)
-			m[path] = cas.Entry{Executable: executable, SHA256: digest, Size: int64(len(content))}
-		}
-		digest, err := d.store.Content.PutManifest(d.t.Context(), m)
-		require.NoError(d.t, err)
-		if i == 0 {
-			c.Workspace = digest
-		}
-		c.Tree = digest
+		Workspace: worktest.Tree(d.t, d.store, before), Tree: worktest.Tree(d.t, d.store, after),
 	}
 	return apply.Work{StoredCheckpoint: store.StoredCheckpoint{Name: c.Tree, Checkpoint: c}, Store: d.store}
 }
@@ -308,31 +290,6 @@ func TestABranchOfOthersIsLeftAlone(t *testing.T) {
 
 	d.host.DeleteBranch(repository, d.target.Branch)
 	require.Equal(t, first.Head, d.push(changes).Head, "a branch that was deleted is made anew")
-}
-
-func TestAPushIsRepeatedAfterALostReply(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	changes := map[string]string{"b/c": "d\n"}
-	for name, f := range map[string]gittest.Fault{
-		"cut": {Cut: true}, "502": {Status: http.StatusBadGateway}, "lost": {Lost: true}, "429": {Status: http.StatusTooManyRequests},
-	} {
-		d.target.Branch, d.target.Previous = "maestro/"+name, ""
-		d.host.FailOnce(http.MethodPost, "/git-receive-pack", f)
-		_, err := d.try(changes)
-		want := failures.APIError
-		if name == "429" {
-			want = failures.RateLimited
-		}
-		require.Equal(t, want, failureOf(t, err).Category, "%s: %v", name, err)
-		reached := d.host.Branch(repository, d.target.Branch)
-		require.Equal(t, f.Lost, reached != "")
-		out := d.push(changes)
-		require.Equal(t, f.Lost, out.Unchanged)
-		if f.Lost {
-			require.Equal(t, reached, out.Head)
-		}
-	}
 }
 
 func TestARaceOverwritesNothing(t *testing.T) {

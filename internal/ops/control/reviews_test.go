@@ -6,9 +6,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +21,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/ops/control"
+	"github.com/maestro-hive/maestro/internal/sandbox/workdir"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
-	"github.com/maestro-hive/maestro/internal/store/cas/castest"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/store/state/statetest"
+	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 // shelf is a store with sessions that have ended.
@@ -55,58 +57,23 @@ func team() spec.Team {
 	}
 }
 
-// tree stores files; "->" is a link, "#!" an executable.
-func (s *shelf) tree(files map[string]string) (spec.Digest, cas.Manifest) {
+// keep puts a session into the store that has finished its design. undone is the design as it was sent back before.
+func (s *shelf) keep(id string, is session.State, before, after map[string]string, undone ...map[string]string) {
 	s.t.Helper()
-	m := cas.Manifest{}
-	for path, content := range files {
-		if target, ok := strings.CutPrefix(content, "->"); ok {
-			m[path] = cas.Entry{Link: target}
-			continue
-		}
-		name, err := s.Store.Content.PutBlob(s.ctx, []byte(content))
-		require.NoError(s.t, err)
-		m[path] = cas.Entry{SHA256: name, Size: int64(len(content)), Executable: strings.HasPrefix(content, "#!")}
+	var c session.Checkpoint
+	for _, files := range undone {
+		c.Reworks = append(c.Reworks, session.Rework{
+			To: "design", By: "ann", Reasons: []string{"too short"}, Undone: worktest.Change(s.t, s.Store, annDesigns, before, files),
+		})
 	}
-	name, err := s.Store.Content.PutManifest(s.ctx, m)
+	status := session.NewStatus(id, team())
+	status.Status = is
+	_, err := s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status},
+		[]session.Checkpoint{worktest.Checkpoint(s.t, s.Store, team(), annDesigns, before, after, c)})
 	require.NoError(s.t, err)
-	return name, m
 }
 
-// keep puts a session into the store that has finished its design. undone is the design as it was sent back before.
-func (s *shelf) keep(id string, state session.State, before, after map[string]string, undone ...map[string]string) {
-	s.t.Helper()
-	from, was := s.tree(before)
-	to, is := s.tree(after)
-	designed := func(is cas.Manifest) []session.CheckpointAssignment {
-		delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
-		require.NoError(s.t, err)
-		id := spec.AssignmentID{Phase: "design", Persona: "ann"}
-		return []session.CheckpointAssignment{{
-			AssignmentID: id,
-			BasedWork:    session.BasedWork{Input: from, Work: session.Work{Delta: delta}},
-		}}
-	}
-	var reworks []session.Rework
-	for _, files := range undone {
-		_, was := s.tree(files)
-		reworks = append(reworks, session.Rework{To: "design", By: "ann", Reasons: []string{"too short"}, Undone: designed(was)})
-	}
-	data, err := json.Marshal(team())
-	require.NoError(s.t, err)
-	blob, err := s.Store.Content.PutBlob(s.ctx, data)
-	require.NoError(s.t, err)
-	status := session.NewStatus(id, team())
-	status.Status = state
-	_, err = s.Store.ImportCheckpoints(s.ctx, session.Key{Namespace: "default", Session: id}, session.Execution{Status: status},
-		[]session.Checkpoint{{
-			Run: 1, Team: session.Ref{Name: "craft", Blob: blob}, Requirement: "Make it.", Workspace: from, CurrentPhase: "design",
-			Tree:        to,
-			Assignments: designed(is), Reworks: reworks,
-			Decisions: map[string]string{}, Artifacts: []session.Artifact{}, CreatedAt: time.Now(),
-		}})
-	require.NoError(s.t, err)
-}
+var annDesigns = spec.AssignmentID{Phase: "design", Persona: "ann"}
 
 func (s *shelf) reviews() control.Reviews { return control.Reviews{Base: s.Base} }
 
@@ -194,10 +161,9 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.keep("s", session.Failed, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
-	from, _ := s.tree(map[string]string{"a": "one\n", "old": "x\n"})
-	left, _ := s.tree(map[string]string{"a": "one\nmore\n", "sub/new": "y\n"})
-	design := spec.AssignmentID{Phase: "design", Persona: "ann"}
-	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: design}
+	from := worktest.Tree(t, s.Store, map[string]string{"a": "one\n", "old": "x\n"})
+	left := worktest.Tree(t, s.Store, map[string]string{"a": "one\nmore\n", "sub/new": "y\n"})
+	of := state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: annDesigns}
 	statetest.PutRounds(t, s.Store.State, of, session.RoundRecord{
 		Round: 1, RoundLog: session.RoundLog{
 			Basis:    &session.Basis{Input: from},
@@ -206,7 +172,7 @@ func TestAnAttemptsChangesAreShown(t *testing.T) {
 	}, session.RoundRecord{
 		Round: 2, Result: &session.RoundResult{BasedWork: session.BasedWork{Input: from}, Output: left, Attempts: 1},
 	})
-	ref := control.AttemptRef{AssignmentID: design, Pass: 1, Round: 1, Attempt: 1}
+	ref := control.AttemptRef{AssignmentID: annDesigns, Pass: 1, Round: 1, Attempt: 1}
 	failed, err := s.reviews().Diff(s.ctx, control.DiffInput{Session: "s", Attempt: &ref})
 	require.NoError(t, err)
 	ref.Round = 2
@@ -226,8 +192,7 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.keep("s", session.Completed, nil, map[string]string{
-		"run": "#!/bin/sh\n", "docs/a.md": "text\n", "latest": "->docs/a.md",
-		"empty": "",
+		"run": gittest.Executable("#!/bin/sh\n"), "docs/a.md": "text\n", "latest": gittest.Link("docs/a.md"), "empty": "",
 	})
 	var first, second bytes.Buffer
 	for _, b := range []*bytes.Buffer{&first, &second} {
@@ -248,7 +213,9 @@ func TestAnArchiveHasTheFiles(t *testing.T) {
 	require.Equal(t, "s/docs/a.md", archive.File[0].Name)
 
 	// Names that Windows takes for something else than files, and a link to one.
-	s.keep("hostile", session.Completed, nil, map[string]string{`..\..\autoexec.bat`: "x", "nul": `->..\x/..\..`, `C:\x`: "y"})
+	s.keep("hostile", session.Completed, nil, map[string]string{
+		`..\..\autoexec.bat`: "x", "nul": gittest.Link(`..\x/..\..`), `C:\x`: "y",
+	})
 	zipped.Reset()
 	download(t, &zipped)(s.reviews().Archive(s.ctx, control.ArchiveInput{Session: "hostile", Format: control.Zip}))
 	archive, err = zip.NewReader(bytes.NewReader(zipped.Bytes()), int64(zipped.Len()))
@@ -306,38 +273,156 @@ func TestAPatchIsOfWhatIsWhole(t *testing.T) {
 	require.Contains(t, out.String(), "-one\n+two\n")
 }
 
-func TestFilesAreForThoseWhoMayViewTheTeam(t *testing.T) {
+// A session of a team that the caller may not view is no side of a comparison, either.
+func TestACompareIsForThoseWhoMayViewBothTeams(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.keep("s", session.Completed, nil, map[string]string{"a": "one\n"})
-	r := s.reviews()
-	as := func(team string) context.Context {
-		return access.With(t.Context(), access.Actor{Name: "bob", Via: access.ViaToken, Roles: access.Roles{team: {access.RoleViewer}}})
+	ctx := access.With(t.Context(), access.Actor{Name: "bob", Via: access.ViaToken, Roles: access.Roles{"craft": {access.RoleViewer}}})
+	_, err := s.reviews().Diff(ctx, control.DiffInput{Session: "s", With: "other"})
+	require.ErrorAs(t, err, new(*access.DeniedError))
+}
+
+// bench is a shelf with a session whose assignment build/dev is at work.
+type bench struct {
+	*shelf
+	control.Attempts
+	key session.Key
+	dev spec.AssignmentID
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	s := newShelf(t)
+	return &bench{
+		shelf: s, Attempts: control.Attempts{Base: s.Base}, key: session.Key{Namespace: "default", Session: "s"},
+		dev: spec.AssignmentID{Phase: "build", Persona: "dev"},
 	}
-	var out bytes.Buffer
-	download(t, &out)(r.File(as("craft"), control.FileInput{Session: "s", Path: "a"}))
-	require.Equal(t, "one\n", out.String())
-	var denied *access.DeniedError
-	for name, read := range map[string]func(context.Context) error{
-		"diff": func(ctx context.Context) error { _, err := r.Diff(ctx, control.DiffInput{Session: "s"}); return err },
-		"file": func(ctx context.Context) error {
-			_, err := r.File(ctx, control.FileInput{Session: "s", Path: "a"})
-			return err
-		},
-		"artifacts": func(ctx context.Context) error { _, err := r.Artifacts(ctx, "s"); return err },
-		"archive": func(ctx context.Context) error {
-			_, err := r.Archive(ctx, control.ArchiveInput{Session: "s", Format: control.Zip})
-			return err
-		},
-		"patch": func(ctx context.Context) error {
-			_, err := r.Patch(ctx, control.PatchInput{Session: "s", Partial: true})
-			return err
-		},
-		"unknown": func(ctx context.Context) error { _, err := r.Artifacts(ctx, "other"); return err },
-	} {
-		require.ErrorAs(t, read(as("other")), &denied, name)
-		require.ErrorAs(t, read(t.Context()), &denied, name)
+}
+
+// is sets the session's state.
+func (s *bench) is(state session.State) {
+	s.t.Helper()
+	statetest.Put(s.t, s.shelf.Store.State, s.key, func(e *session.Execution) {
+		e.Team, e.Status.Status = "crew", state
+		e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{
+			{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: session.Running}},
+		}}}
+	})
+}
+
+// fails ends an attempt with a transcript.
+func (s *bench) fails(attempt int, transcript string) {
+	s.t.Helper()
+	log := worktest.Blob(s.t, s.shelf.Store, transcript)
+	of := state.Assignment{Key: s.key, AssignmentID: s.dev}
+	round := session.RoundRecord{Round: 1}
+	r, err := s.shelf.Store.State.Record(s.ctx, of)
+	require.NoError(s.t, err)
+	if len(r.Rounds) > 0 {
+		round = r.Rounds[0]
 	}
-	_, err := r.Diff(as("craft"), control.DiffInput{Session: "s", With: "other"})
-	require.ErrorAs(t, err, &denied)
+	now := time.Now().UTC()
+	round.Attempts = append(round.Attempts, session.AttemptReport{
+		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log,
+		StartedAt: now, EndedAt: now,
+	})
+	statetest.PutRounds(s.t, s.shelf.Store.State, of, round)
+}
+
+// prints appends to the live log.
+func (s *bench) prints(text string) {
+	s.t.Helper()
+	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.shelf.Store.Dir())}).Make(s.key, s.dev)
+	require.NoError(s.t, err)
+	f, err := os.OpenFile(dirs.LiveLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(s.t, err)
+	_, err = f.WriteString(text)
+	require.NoError(s.t, err)
+	require.NoError(s.t, f.Close())
+	now := time.Now() // the clock of files is some milliseconds late
+	require.NoError(s.t, os.Chtimes(dirs.LiveLog, now, now))
+}
+
+// following follows from a position, and calls take with each event until that is enough.
+func (s *bench) following(from string, enough func(control.Event) bool) (last string, texts []string) {
+	s.t.Helper()
+	for e, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: from}) {
+		require.NoError(s.t, err)
+		last, texts = e.ID, append(texts, string(e.Kind)+" "+e.Text+string(e.Status))
+		if enough(e) {
+			return last, texts
+		}
+	}
+	return last, texts
+}
+
+func TestATranscriptIsReadInPieces(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.Running)
+	long := strings.Repeat("-- a line of the transcript, with an é\n", 10<<20/40)
+	s.fails(1, long)
+	id := control.AttemptRef{AssignmentID: s.dev, Round: 1, Attempt: 1}.Input("s")
+	var read strings.Builder
+	for at := int64(0); ; {
+		part, err := s.Range(s.ctx, control.RangeInput{AttemptInput: id, From: at, Limit: 1 << 20})
+		require.NoError(t, err)
+		require.Equal(t, int64(len(long)), part.Size)
+		read.WriteString(part.Text)
+		if at = part.To; at == part.Size {
+			break
+		}
+	}
+	require.Equal(t, sha256.Sum256([]byte(long)), sha256.Sum256([]byte(read.String())), "the parts are the whole")
+	end, err := s.Range(s.ctx, control.RangeInput{AttemptInput: id, From: -1000, Limit: 4096})
+	require.NoError(t, err)
+	require.Equal(t, end.Size, end.To)
+	require.True(t, strings.HasPrefix(end.Text, "-- a line"), "a part begins with a line")
+	other := control.AttemptRef{AssignmentID: s.dev, Round: 7, Attempt: 1}.Input("s")
+	_, err = s.Range(s.ctx, control.RangeInput{AttemptInput: other, Limit: 10})
+	require.Equal(t, control.NotFound, kind(err))
+	_, err = s.Range(context.Background(), control.RangeInput{AttemptInput: id, Limit: 10})
+	require.ErrorIs(t, err, access.ErrNotSignedIn)
+
+	s.fails(2, "")
+	second, err := s.Read(s.ctx, control.AttemptRef{AssignmentID: s.dev, Pass: 1, Round: 1, Attempt: 2}.Input("s"))
+	require.NoError(t, err)
+	require.Equal(t, "want 1", second.Feedback.Output, "it was told how the first one failed")
+}
+
+// TestAWaitingAttemptIsShown: what it has printed before it began to wait for a budget.
+func TestAWaitingAttemptIsShown(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.HelpIsNeeded)
+	statetest.Put(t, s.shelf.Store.State, s.key, func(e *session.Execution) {
+		e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
+	})
+	s.prints("one\n")
+	_, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
+	require.Contains(t, texts, "output one\n")
+}
+
+// TestAReaderGoesOnWhereItWas after it, or what it reads from, was restarted.
+func TestAReaderGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.Running)
+	s.fails(1, "first\n")
+	s.prints("one\ntwo\nthr")
+	at, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
+	require.Equal(t, []string{"attempt ", "output one\ntwo\n"}, texts)
+	s.prints("ee\n")
+	at, texts = s.following(at, func(e control.Event) bool { return e.Kind == control.SessionIs })
+	require.Equal(t, []string{"output three\n", "session running"}, texts)
+	s.fails(2, "one\ntwo\nthree\nfour\n")
+	s.is(session.Completed)
+	_, texts = s.following(at, func(control.Event) bool { return false })
+	require.Equal(t, []string{"attempt ", "session completed"}, texts, "it ends with the session")
+	_, texts = s.following(control.FollowNew, func(control.Event) bool { return false })
+	require.Equal(t, []string{"session completed"}, texts)
+	for _, err := range s.Follow(s.ctx, control.FollowInput{AttemptFilter: control.AttemptFilter{Session: "s"}, From: "nonsense"}) {
+		require.ErrorContains(t, err, "not a position")
+	}
 }

@@ -79,26 +79,17 @@ func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, old.Team, crew)
 
-	for _, wrong := range []struct {
-		in   control.Registration
-		says string
-	}{
-		{control.Registration{Name: "api", Text: teamText}, "the file is of team web, not api"},
-		{control.Registration{Text: strings.Replace(teamText, "agent: coder, ", "", 1)}, "agent"},
-		{
-			control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: /etc/passwd", 1)},
-			"instructions",
-		},
-		{
-			control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: ann.md", 1)},
-			"only the text of this file was given",
-		},
+	wrong := func(says string, in control.Registration) {
+		_, err := teams.Register(s.ctx, in)
+		require.ErrorContains(t, err, says)
+		require.Equal(t, control.Invalid, kind(err))
+	}
+	wrong("the file is of team web, not api", control.Registration{Name: "api", Text: teamText})
+	for says, file := range map[string]string{
+		"personas.ann.agent": "", "instructions": "agent: coder, instructions_file: /etc/passwd",
+		"only the text of this file was given": "agent: coder, instructions_file: ann.md",
 	} {
-		_, err := teams.Register(s.ctx, wrong.in)
-		require.ErrorContains(t, err, wrong.says)
-		var failed *control.Error
-		require.ErrorAs(t, err, &failed)
-		require.Equal(t, control.Invalid, failed.Kind)
+		wrong(says, control.Registration{Text: strings.Replace(teamText, "agent: coder, instructions: Write it.", file, 1)})
 	}
 	_, err = teams.Read(s.ctx, "wep", "")
 	require.ErrorContains(t, err, `did you mean "web"?`)

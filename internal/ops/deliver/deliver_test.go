@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,10 +21,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/ops/deliver"
 	"github.com/maestro-hive/maestro/internal/outside/codehost"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/state"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
 	"github.com/maestro-hive/maestro/internal/testkit/gittest"
+	"github.com/maestro-hive/maestro/internal/testkit/worktest"
 )
 
 const shop = "acme/shop"
@@ -75,7 +77,7 @@ func newWork(t *testing.T, deliverTo spec.Deliver) *bench {
 		Key: b.key, TemporalRun: "r1", OriginalRun: "r1", Team: "web", Requirement: "Add a shout flag",
 	})
 	require.NoError(t, err)
-	workspace := b.files(map[string]string{"main.go": "package main\n", "README": "a shop\n"})
+	workspace := worktest.Tree(b.t, b.store, map[string]string{"main.go": "package main\n", "README": "a shop\n"})
 	b.order = session.DeliveryJob{
 		AssignmentID: spec.AssignmentID{Phase: "ship", Persona: spec.DeliveryPersona}, Deliver: deliverTo, Key: b.key, Run: b.run,
 		Source: &session.Source{Commit: started}, Pass: 1, Head: "h1",
@@ -84,10 +86,7 @@ func newWork(t *testing.T, deliverTo spec.Deliver) *bench {
 			Workspace: workspace, CreatedAt: b.now(),
 		},
 	}
-	b.does(1, "build it", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // shout\n",
-	})
+	b.does(1, "build it", "package main // shout\n")
 	b.d = &deliver.Deliverer{
 		Store: b.store, Dir: t.TempDir(), Environ: []string{"PATH=" + os.Getenv("PATH")},
 		Dashboard: func(context.Context) string { return "" },
@@ -101,21 +100,10 @@ func (b *bench) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Lo
 
 func (b *bench) passes(d time.Duration) { b.ahead.Add(int64(d)) }
 
-// files stores a tree.
-func (b *bench) files(all map[string]string) spec.Digest {
-	b.t.Helper()
-	dir := b.t.TempDir()
-	for name, content := range all {
-		require.NoError(b.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-	snap, err := b.store.Content.Snapshot(b.t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(b.t, err)
-	return snap.Manifest
-}
-
-// does sets the work that the session has done until a pass of the delivery.
-func (b *bench) does(pass int, summary string, files map[string]string) {
-	b.order.Pass, b.work = pass, b.files(files)
+// does sets the work that the session has done until a pass of the delivery: the file shout.go.
+func (b *bench) does(pass int, summary, shout string) {
+	b.order.Pass = pass
+	b.work = worktest.Tree(b.t, b.store, map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": shout})
 	c := &b.order.Checkpoint
 	c.CreatedAt = b.now()
 	c.Assignments = []session.CheckpointAssignment{{
@@ -154,6 +142,14 @@ func (b *bench) asks(why string) {
 	require.NotNil(b.t, failure, "%+v", out)
 	require.Equal(b.t, failures.NeedsPerson, failure.Category, "%v", failure)
 	require.Contains(b.t, failure.Message, why)
+}
+
+// ends makes an attempt that ends the delivery.
+func (b *bench) ends(how string) {
+	b.t.Helper()
+	out, failure := b.tries()
+	require.Nil(b.t, failure)
+	require.Contains(b.t, out.Summary, how)
 }
 
 // sendsBack makes an attempt that sends work back.
@@ -200,10 +196,7 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	require.Equal(t, reasons, b.sendsBack(), "a repetition of the pass says the same")
 
 	first := b.head()
-	b.does(2, "made it loud", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // LOUD\n",
-	})
+	b.does(2, "made it loud", "package main // LOUD\n")
 	b.waits("waits for the checks")
 	require.NotEqual(t, first, b.head())
 	b.repo.SetCheck(b.head(), "test", "success", "")
@@ -216,10 +209,7 @@ func TestFromWorkToAMergedPullRequest(t *testing.T) {
 	require.Contains(t, reasons[0], "ben comments on shout.go:1")
 	require.Contains(t, reasons[0], "> Say why.")
 
-	b.does(3, "said why", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n",
-		"shout.go": "package main // LOUD, as asked\n",
-	})
+	b.does(3, "said why", "package main // LOUD, as asked\n")
 	b.waits("waits for the checks")
 	b.waits("waits for the checks")
 	p = b.pull()
@@ -250,9 +240,7 @@ func TestAQuestionGetsAnAnswer(t *testing.T) {
 	require.Contains(t, reasons[0], "> Why a comment?")
 	require.Contains(t, reasons[1], "answers a question in its summary")
 	before := b.head()
-	b.does(2, "It says what the flag does.", map[string]string{
-		"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // shout\n",
-	})
+	b.does(2, "It says what the flag does.", "package main // shout\n")
 	b.waits("waits for a person to merge it")
 	require.Equal(t, before, b.head())
 	require.Len(t, b.pull().LineComments, 2)
@@ -268,72 +256,20 @@ func TestWhatPeopleDo(t *testing.T) {
 		b.repo.SetCheck(b.head(), "test", "success", "")
 		b.passes(time.Minute)
 	}
-	t.Run("a person merges it", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeNever))
-		ready(b)
-		b.waits("waits for a person to merge it")
-		require.False(t, b.pull().Draft)
-		b.repo.Merge(1, "ben", "merge")
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
-	})
 	t.Run("a person is asked", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, fixing(spec.MergeAsk))
 		ready(b)
 		b.asks("can be merged: retry merges it")
 		b.order.Pass, b.order.Because = 2, session.BecauseRetried
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
-	})
-	t.Run("a person closes it and opens it again", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeAuto))
-		ready(b)
-		b.repo.Close(1, "ben")
-		b.asks("ben closed")
-		b.repo.Reopen(1, "ben")
-		b.order.Pass, b.order.Because = 2, session.BecauseRetried
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
-	})
-	t.Run("a person pushes, too", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeAuto))
-		ready(b)
-		theirs := b.git.Commit(shop, "maestro/shout-1", map[string]string{"README": "a loud shop\n"}, "loud")
-		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
-		b.waits("waits for the checks")
-		files := b.git.Files(shop, b.head())
-		require.Equal(t, []string{"a loud shop\n", "package main // more\n"}, []string{files["README"], files["shout.go"]})
-		require.NotEqual(t, theirs, b.head())
-	})
-	t.Run("the base changes the same lines", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, fixing(spec.MergeAuto))
-		ready(b)
-		b.git.Commit(shop, "main", map[string]string{"shout.go": "package main // whisper\n"}, "whisper")
-		reasons := b.sendsBack()
-		require.Contains(t, reasons[0], "shout.go")
-		require.Contains(t, reasons[0], "whisper")
-		b.does(2, "both", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // both\n"})
-		b.waits("waits for the checks")
-		b.repo.SetCheck(b.head(), "test", "success", "")
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
-		require.Equal(t, "package main // both\n", b.git.Files(shop, b.git.Branch(shop, "main"))["shout.go"])
+		b.ends("merged")
 	})
 	t.Run("the branch is deleted", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, fixing(spec.MergeAuto))
 		ready(b)
 		b.repo.DeleteBranch("maestro/shout-1")
-		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
+		b.does(2, "more", "package main // more\n")
 		b.asks("was deleted; retry pushes it again")
 		require.Empty(t, b.head())
 		b.order.Pass, b.order.Because = 3, session.BecauseRetried
@@ -342,9 +278,7 @@ func TestWhatPeopleDo(t *testing.T) {
 		b.repo.DeleteBranch("maestro/shout-1")
 		b.asks("was deleted") // the answer was for one push
 		b.order.Pass = 4
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
+		b.ends("merged")
 		require.Equal(t, "package main // more\n", b.git.Files(shop, "main")["shout.go"])
 	})
 	t.Run("a person merges it while work is done again", func(t *testing.T) {
@@ -353,10 +287,8 @@ func TestWhatPeopleDo(t *testing.T) {
 		ready(b)
 		b.repo.Merge(1, "ben", "merge")
 		before := b.head()
-		b.does(2, "more", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // more\n"})
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "without the rework since then")
+		b.does(2, "more", "package main // more\n")
+		b.ends("without the rework since then")
 		require.Equal(t, before, b.head())
 	})
 	t.Run("it is merged, and to be delivered into another base, too", func(t *testing.T) {
@@ -367,9 +299,7 @@ func TestWhatPeopleDo(t *testing.T) {
 		_, failure := b.tries()
 		require.Nil(t, failure)
 		b.order.Base = "stable"
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "pull/2")
+		b.ends("pull/2")
 		require.Equal(t, "package main // shout\n", b.git.Files(shop, "stable")["shout.go"])
 	})
 	t.Run("who requests changes sees the rework", func(t *testing.T) {
@@ -380,14 +310,12 @@ func TestWhatPeopleDo(t *testing.T) {
 		b.waits("further comments")
 		b.passes(time.Minute)
 		b.sendsBack()
-		b.does(2, "louder", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": "package main // LOUD\n"})
+		b.does(2, "louder", "package main // LOUD\n")
 		b.waits("waits for the checks")
 		b.repo.SetCheck(b.head(), "test", "success", "")
 		b.waits("waits for another review by ben")
 		b.repo.Review(1, "ben", "MEMBER", "APPROVED", "")
-		out, failure := b.tries()
-		require.Nil(t, failure)
-		require.Contains(t, out.Summary, "merged")
+		b.ends("merged")
 	})
 	t.Run("the repository is archived", func(t *testing.T) {
 		t.Parallel()
@@ -413,4 +341,108 @@ func TestAReplacedExecutionStops(t *testing.T) {
 	require.NotNil(t, failure)
 	require.Equal(t, failures.ResourceError, failure.Category)
 	require.True(t, b.pull().Draft, "nothing was changed")
+}
+
+// hostile are texts that somebody writes into every field that there is.
+var hostile = map[string]string{
+	"markup": "# big\n[x](https://evil.example) ![x](https://evil.example/x.png) **b** | a | `c`\n\n[ref]: https://evil.example\n" +
+		"<img src=x onerror=alert(1)> <details> @everyone @acme/leads, see #1, GH-1, !1, $1, ~bug, acme/other#2, www.evil.example",
+	"commands": "/merge\n /approve\n\t/close\r\n/lgtm cancel\n\r/target_branch main\n--upload-pack=touch x\n-rf $(touch x)" +
+		" `touch x`\n\nMaestro-Session: another-1\nSigned-off-by: ann",
+	"control": "\x1b[31mred\x1b]0;title\x07 \x00 \u202egnp.exe \u200b\x9b2J \xff\xfe",
+	"long":    strings.Repeat("x <a> @b #1 ", 90_000),
+	"marks":   "<!-- maestro: this part is updated -->\nMine.\n<!-- maestro: end --> <!-- maestro shout-1 answers 1001 -->",
+}
+
+// control are characters that change how a text looks.
+const control = `[\x00-\x08\x0b-\x1f\x7f\x{202e}\x{2066}]`
+
+// ours are the marks that only Maestro writes; actsAs is what a host or its bots would act on in a text of others.
+var (
+	ours   = regexp.MustCompile(`<!-- maestro(: this part is updated|: end| shout-1 answers \S+) -->`)
+	actsAs = regexp.MustCompile(`(?m)^\s*/|@\w|#\d|!\d|GH-\d|<|[^\\]\]\(|://|www\.\w|[^\\]` + "`|" + control)
+)
+
+// harmless requires that a host shows a text that Maestro has written, and does nothing else with it.
+func harmless(t *testing.T, text string) {
+	t.Helper()
+	text = ours.ReplaceAllString(text, "")
+	text = strings.ReplaceAll(text, "`"+delivery.Mention+"`", "") // of the hint in the description
+	require.NotRegexp(t, actsAs, text)
+	require.Less(t, len(text), 60_000)
+}
+
+// TestHostileTexts has the same text in every field that others write, on both hosts.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	for host, serve := range map[string]func(*bench) forge{"github": newGitHubForge, "gitlab": newGitLabForge} {
+		for name, text := range hostile {
+			t.Run(host+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				to := fixing(spec.MergeNever)
+				to.Repository = shop
+				b := newWork(t, to)
+				f := serve(b)
+				code := f.newHost()
+				b.d.Host = func(string) (delivery.Host, error) { return code, nil }
+				b.order.Checkpoint.Requirement = text
+				b.does(1, text, "package main // 1\n")
+				b.order.Checkpoint.Team.Name = text
+				b.order.Checks = []string{text}
+				b.waits("waits for the checks")
+				title, body := f.texts()
+				require.NotContains(t, title, "\n")
+				require.LessOrEqual(t, len([]rune(title)), 90)
+				harmless(t, body)
+				require.Equal(t, 1, strings.Count(body, "<!-- maestro: end -->"))
+
+				f.check("success")
+				f.comment("ben", "@maestro "+text)
+				f.line("ben", text)
+				f.review("ben", false, text)
+				b.waits("further comments")
+				b.passes(2 * time.Minute)
+				reasons := b.sendsBack()
+				require.LessOrEqual(t, len(strings.Join(reasons, "\n")), session.MaxReasons)
+				for _, reason := range reasons[:len(reasons)-1] {
+					for i, line := range strings.Split(reason, "\n") {
+						require.True(t, i == 0 || strings.HasPrefix(line, "> "), "%q", line)
+						require.NotRegexp(t, control, line)
+					}
+				}
+				_, _, _, before := f.seen()
+				b.does(2, text, "package main // 2\n")
+				b.waits("waits for the checks")
+				_, open, merged, after := f.seen()
+				require.True(t, open && !merged, "it is as it was")
+				after = slices.DeleteFunc(after, func(text string) bool { return slices.Contains(before, text) })
+				require.NotEmpty(t, after)
+				for _, answer := range after {
+					require.Contains(t, answer, "Done in")
+					harmless(t, answer)
+				}
+				_, body = f.texts()
+				harmless(t, body)
+			})
+		}
+	}
+}
+
+// TestHostileNames: a name that the host gives reaches git as a name, or not at all.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	refused := func(change func(*session.DeliveryJob)) {
+		b := newBench(t, fixing(spec.MergeAuto))
+		change(&b.order)
+		_, failure := b.tries()
+		require.NotNil(t, failure, "%q %q", b.order.Base, b.order.Repository)
+		require.NotRegexp(t, "[\x00-\x1f]", failure.Message)
+		require.Empty(t, b.repo.Pulls())
+	}
+	for _, base := range []string{"--upload-pack=touch x", "-", "main\nother", "a b", "refs/heads/main", "main:other", "\x1b[2J"} {
+		refused(func(o *session.DeliveryJob) { o.Base = base })
+	}
+	for _, repository := range []string{"acme/shop\nx", "-acme/shop", "../shop", "acme/..", "acme/shop?x=1#y", "acme/shop/issues"} {
+		refused(func(o *session.DeliveryJob) { o.Repository = repository })
+	}
 }

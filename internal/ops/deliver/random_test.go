@@ -236,7 +236,7 @@ func (w *random) reworks(reasons []string) {
 		shout = "package main // " + w.name("work") + "\n"
 	}
 	w.order.Because = ""
-	w.does(w.order.Pass+1, "did it", map[string]string{"main.go": "package main\n", "README": "a shop\n", "shout.go": shout})
+	w.does(w.order.Pass+1, "did it", shout)
 }
 
 // decides is what a person does who was asked.

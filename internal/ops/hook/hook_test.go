@@ -89,98 +89,52 @@ func TestEventsOfGitHub(t *testing.T) {
 			issue["author_association"], e["sender"], issue["user"] = association, user("stranger", kind), user("stranger", kind)
 		}
 	}
+	said := func(text string) fields { return comment("created", text, "maria", "User", "MEMBER") }
+	const issue = "Prices\n\nAdd a page on prices."
 	for name, c := range map[string]struct {
-		h     access.Hook
-		event string
-		body  fields
+		h    access.Hook
+		body fields
 		// starts is the requirement; empty: the event is ignored, with a reason that has the words of why.
 		starts, why string
 	}{
-		"a member labels a stranger's issue": {github(), "issues", labeled(nil), "Prices\n\nAdd a page on prices.", ""},
-		"another label":                      {github("issues.labeled:agent"), "issues", labeled(nil), "", "this label"},
+		"a member labels a stranger's issue": {github(), labeled(nil), issue, ""},
+		"another label":                      {github("issues.labeled:agent"), labeled(nil), "", "this label"},
 		"a bot labels": {
-			github(), "issues",
-			labeled(func(e, _ fields) { e["sender"] = user("labeler[bot]", "Bot") }), "", "a bot",
+			github(), labeled(func(e, _ fields) { e["sender"] = user("labeler[bot]", "Bot") }), "", "a bot",
 		},
-		"a template labels a stranger's issue": {github(), "issues", labeled(own("NONE", "User")), "", "not an owner"},
-		"a former contributor labels the same": {github(), "issues", labeled(own("CONTRIBUTOR", "User")), "", "not an owner"},
-		"a member labels the member's issue": {
-			github(), "issues", labeled(own("MEMBER", "User")), "Prices\n\nAdd a page on prices.",
-			"",
-		},
-		"nobody sends a label": {github(), "issues", labeled(func(e, _ fields) { delete(e, "sender") }), "", "a bot"},
+		"nobody sends a label": {github(), labeled(func(e, _ fields) { delete(e, "sender") }), "", "a bot"},
 		"a pull request is labeled": {
-			github(), "issues",
-			labeled(func(_, issue fields) { issue["pull_request"] = fields{"url": "x"} }), "", "pull request",
+			github(), labeled(func(_, issue fields) { issue["pull_request"] = fields{"url": "x"} }), "", "pull request",
 		},
-		"an issue without a text": {
-			github(), "issues", labeled(func(_, issue fields) { issue["body"] = nil }), "Prices",
-			"",
+		"an issue without a text": {github(), labeled(func(_, issue fields) { issue["body"] = nil }), "Prices", ""},
+		"opened, not by default":  {github(), event("opened", own("OWNER", "User")), "", "every new issue"},
+		"opened by a bot":         {opened, event("opened", own("MEMBER", "Bot")), "", "a bot"},
+		"edited":                  {opened, event("edited", own("OWNER", "User")), "", "only issues that are opened"},
+		"a member's command":      {github(), said("@maestro\nUse euros."), issue + "\n\nUse euros.", ""},
+		"another command":         {github("issue_comment.created:/build"), said("@maestro"), "", "does not begin"},
+		"a bot's command":         {github(), comment("created", "@maestro do it", "x[bot]", "Bot", "MEMBER"), "", "a bot"},
+		"a quoted command":        {github(), said("> @maestro do it"), "", "does not begin"},
+		"a word after a colon":    {github(), said("@maestro: use euros."), issue + "\n\nuse euros.", ""},
+		"a longer word":           {github(), said("@maestros do it"), "", "does not begin"},
+		"an edited comment": {
+			github(), comment("edited", "@maestro do it", "maria", "User", "MEMBER"), "", "only new comments",
 		},
-		"opened, not by default": {github(), "issues", event("opened", own("OWNER", "User")), "", "every new issue"},
-		"opened by an owner": {
-			opened, "issues", event("opened", own("OWNER", "User")),
-			"Prices\n\nAdd a page on prices.", "",
+		"a push": {github(), fields{"ref": "refs/heads/main", "sender": user("maria", "User")}, "", "about no issue"},
+		"a comment on a discussion": {
+			github(), fields{"action": "created", "discussion": fields{}, "comment": fields{"body": "@maestro"}}, "", "about no issue",
 		},
-		"opened by a stranger": {opened, "issues", event("opened", own("NONE", "User")), "", "not an owner"},
-		"opened by who was here before": {
-			opened, "issues", event("opened", own("FIRST_TIME_CONTRIBUTOR", "User")), "",
-			"not an owner",
-		},
-		"opened by a bot": {opened, "issues", event("opened", own("MEMBER", "Bot")), "", "a bot"},
-		"edited": {
-			opened, "issues", event("edited", own("OWNER", "User")), "",
-			"only issues that are opened",
-		},
-		"deleted": {
-			opened, "issues", event("deleted", own("OWNER", "User")), "",
-			"only issues that are opened",
-		},
-		"a member's command": {github(), "issue_comment", comment("created", "@maestro\nUse euros.", "maria", "User",
-			"MEMBER"), "Prices\n\nAdd a page on prices.\n\nUse euros.", ""},
-		"a collaborator's command": {github(), "issue_comment", comment("created", "@maestro", "cleo", "User",
-			"COLLABORATOR"), "Prices\n\nAdd a page on prices.", ""},
-		"another command": {
-			github("issue_comment.created:/build"), "issue_comment",
-			comment("created", "@maestro", "maria", "User", "MEMBER"), "", "does not begin",
-		},
-		"a stranger's command": {
-			github(), "issue_comment", comment("created", "@maestro do it", "eve", "User", "NONE"),
-			"", "not an owner",
-		},
-		"a contributor's command": {github(), "issue_comment", comment("created", "@maestro do it", "eve", "User",
-			"CONTRIBUTOR"), "", "not an owner"},
-		"a bot's command": {github(), "issue_comment", comment("created", "@maestro do it", "x[bot]", "Bot",
-			"MEMBER"), "", "a bot"},
-		"a quoted command": {github(), "issue_comment", comment("created", "> @maestro do it", "maria", "User",
-			"MEMBER"), "", "does not begin"},
-		"a member's word after a colon": {
-			github(), "issue_comment", comment("created", "@maestro: use euros.", "maria", "User", "MEMBER"),
-			"Prices\n\nAdd a page on prices.\n\nuse euros.", "",
-		},
-		"a longer word": {github(), "issue_comment", comment("created", "@maestros do it", "maria", "User",
-			"MEMBER"), "", "does not begin"},
-		"an edited comment": {github(), "issue_comment", comment("edited", "@maestro do it", "maria", "User",
-			"MEMBER"), "", "only new comments"},
-		"a comment under another name": {
-			opened, "issues", comment("opened", "@maestro do it", "maria", "User", "MEMBER"), "",
-			"comments that are new",
-		},
-		"a push": {
-			github(), "push",
-			fields{"ref": "refs/heads/main", "sender": user("maria", "User")},
-			"", "about no issue",
-		},
-		"a comment on a discussion": {github(), "issue_comment", fields{
-			"action": "created", "discussion": fields{},
-			"comment": fields{"body": "@maestro"},
-		}, "", "about no issue"},
-		"a comment on a pull request": {github(), "issue_comment", event("created", func(e, issue fields) {
+		"a comment on a pull request": {github(), event("created", func(e, issue fields) {
 			e["comment"] = fields{"body": "@maestro", "user": user("maria", "User"), "author_association": "MEMBER"}
 			issue["pull_request"] = fields{"url": "x"}
 		}), "", "pull request"},
 	} {
-		got := read(t, c.h, c.event, c.body)
+		kind := "issues"
+		if c.body["comment"] != nil {
+			kind = "issue_comment"
+		} else if c.body["ref"] != nil {
+			kind = "push"
+		}
+		got := read(t, c.h, kind, c.body)
 		if c.starts == "" {
 			require.Nil(t, got.Start, name)
 			require.Contains(t, got.Ignored, c.why, name)
@@ -190,11 +144,23 @@ func TestEventsOfGitHub(t *testing.T) {
 		require.Equal(t, c.starts, got.Start.Requirement, name)
 		require.Equal(t, "issue octo/site#7", got.Start.Subject, name)
 		labels := map[string]string{"hook": "gh", "from": "github", "repository": "octo/site", "issue": "7"}
-		if c.event == "issue_comment" {
+		if kind == "issue_comment" {
 			labels["comment"] = "5"
 		}
 		require.Equal(t, labels, got.Start.Labels, name)
 		require.NoError(t, session.CheckLabels(got.Start.Labels), name)
+	}
+	for association, may := range map[string]bool{
+		"OWNER": true, "MEMBER": true, "COLLABORATOR": true, "CONTRIBUTOR": false, "FIRST_TIME_CONTRIBUTOR": false, "NONE": false,
+	} {
+		for name, got := range map[string]hook.Call{
+			"labels the own issue": read(t, github(), "issues", labeled(own(association, "User"))),
+			"opens one":            read(t, opened, "issues", event("opened", own(association, "User"))),
+			"commands":             read(t, github(), "issue_comment", comment("created", "@maestro go", "eve", "User", association)),
+		} {
+			require.Equal(t, may, got.Start != nil, "%s %s", association, name)
+			require.Equal(t, may, got.Ignored == "", "%s %s", association, name)
+		}
 	}
 	ping := read(t, github(), "ping", fields{"zen": "Speak like a human.", "hook_id": 1, "sender": user("maria", "User")})
 	require.Equal(t, hook.Call{}, ping)

@@ -3,15 +3,14 @@ package hook_test
 import (
 	"encoding/base64"
 	"net/http"
-	"strconv"
 	"testing"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/ops/hook"
+	"github.com/maestro-hive/maestro/internal/testkit/hooktest"
 )
 
 // in is an event in a repository of GitHub.
@@ -30,72 +29,48 @@ func TestEventsOfPullRequestsOfGitHub(t *testing.T) {
 	said := fields{"id": 5, "body": "@maestro add a test", "user": user("eve", "User"), "author_association": "NONE"}
 	number := &hook.News{Repository: "octo/site", Number: 12}
 	branch := &hook.News{Repository: "octo/site", Branches: []string{"maestro/web-1"}}
+	const none = "about no issue"
+	about := func(what string, more fields) fields { more["pull_request"] = pull; return in(what, more) }
+	ended := func(what string, more any) fields { return in("completed", fields{what: more}) }
+	on := fields{"head_branch": "maestro/web-1"}
+	named := []any{fields{"name": "main"}, fields{"name": "maestro/web-1"}}
+	queue := "gh-readonly-queue/main/pr-12-95e6"
 	for name, c := range map[string]struct {
 		event string
 		body  fields
 		news  *hook.News
 		why   string
 	}{
-		"opened": {"pull_request", in("opened", fields{"pull_request": pull}), number, ""},
-		"labeled": {
-			"pull_request", in("labeled", fields{"pull_request": pull, "label": fields{"name": "maestro"}}),
-			number, "",
-		},
-		"labeled, as an issue": {
-			"issues", in("labeled", fields{"issue": onPull, "label": fields{"name": "maestro"}}), number,
-			"",
-		},
-		"reviewed": {
-			"pull_request_review",
-			in("submitted", fields{"pull_request": pull, "review": fields{"body": "no"}}), number, "",
-		},
-		"a comment on a line": {
-			"pull_request_review_comment", in("created", fields{"pull_request": pull, "comment": said}),
-			number, "",
-		},
-		"a thread": {
-			"pull_request_review_thread", in("resolved", fields{"pull_request": pull, "thread": fields{}}),
-			number, "",
-		},
-		"a comment": {"issue_comment", in("created", fields{"issue": onPull, "comment": said}), number, ""},
+		"opened":               {"pull_request", about("opened", fields{}), number, ""},
+		"labeled":              {"pull_request", about("labeled", fields{"label": fields{"name": "maestro"}}), number, ""},
+		"labeled, as an issue": {"issues", in("labeled", fields{"issue": onPull, "label": fields{"name": "maestro"}}), number, ""},
+		"reviewed":             {"pull_request_review", about("submitted", fields{"review": fields{"body": "no"}}), number, ""},
+		"a comment on a line":  {"pull_request_review_comment", about("created", fields{"comment": said}), number, ""},
+		"a thread":             {"pull_request_review_thread", about("resolved", fields{"thread": fields{}}), number, ""},
+		"a comment":            {"issue_comment", in("created", fields{"issue": onPull, "comment": said}), number, ""},
 		"a comment of Maestro again": {
-			"issue_comment", in("edited", fields{"issue": onPull, "comment": said}), nil,
-			"comments that are new",
+			"issue_comment", in("edited", fields{"issue": onPull, "comment": said}), nil, "comments that are new",
 		},
-		"a check": {"check_run", in("completed", fields{
-			"check_run": fields{"check_suite": fields{"head_branch": "maestro/web-1"}},
-		}), branch, ""},
-		"a check begins": {"check_run", in("created", fields{
-			"check_run": fields{"check_suite": fields{"head_branch": "maestro/web-1"}},
-		}), nil, "checks that have ended"},
-		"a suite":    {"check_suite", in("completed", fields{"check_suite": fields{"head_branch": "maestro/web-1"}}), branch, ""},
-		"a workflow": {"workflow_run", in("completed", fields{"workflow_run": fields{"head_branch": "maestro/web-1"}}), branch, ""},
-		"a status": {"status", in("", fields{
-			"state": "failure", "branches": []any{fields{"name": "main"}, fields{"name": "maestro/web-1"}},
-		}), branch, ""},
-		"a status to come": {"status", in("", fields{
-			"state": "pending", "branches": []any{fields{"name": "maestro/web-1"}},
-		}), nil, "checks that have ended"},
+		"a check": {"check_run", ended("check_run", fields{"check_suite": on}), branch, ""},
+		"a check begins": {
+			"check_run", in("created", fields{"check_run": fields{"check_suite": on}}), nil, "checks that have ended",
+		},
+		"a suite":             {"check_suite", ended("check_suite", on), branch, ""},
+		"a workflow":          {"workflow_run", ended("workflow_run", on), branch, ""},
+		"a status":            {"status", in("", fields{"state": "failure", "branches": named}), branch, ""},
+		"a status to come":    {"status", in("", fields{"state": "pending", "branches": named}), nil, "checks that have ended"},
 		"a push":              {"push", in("", fields{"ref": "refs/heads/maestro/web-1"}), branch, ""},
-		"a push to main":      {"push", in("", fields{"ref": "refs/heads/main"}), nil, "about no issue"},
-		"a tag":               {"push", in("", fields{"ref": "refs/tags/maestro/web-1"}), nil, "about no issue"},
-		"a branch of nothing": {"push", in("", fields{"ref": "refs/heads/maestro/"}), nil, "about no issue"},
+		"a push to main":      {"push", in("", fields{"ref": "refs/heads/main"}), nil, none},
+		"a tag":               {"push", in("", fields{"ref": "refs/tags/maestro/web-1"}), nil, none},
+		"a branch of nothing": {"push", in("", fields{"ref": "refs/heads/maestro/"}), nil, none},
 		"in the merge queue": {"merge_group", in("checks_requested", fields{
 			"merge_group": fields{"head_ref": "refs/heads/gh-readonly-queue/release/2.0/pr-12-95e6"},
 		}), number, ""},
-		"a suite in the merge queue": {"check_suite", in("completed", fields{
-			"check_suite": fields{"head_branch": "gh-readonly-queue/main/pr-12-95e6"},
-		}), number, ""},
-		"another name of the event": {"deployment", in("opened", fields{"pull_request": pull}), number, ""},
-		"no repository":             {"pull_request", fields{"action": "opened", "pull_request": pull}, nil, "about no issue"},
-		"no number": {
-			"pull_request", in("opened", fields{"pull_request": fields{"number": "12"}}), nil,
-			"about no issue",
-		},
-		"half a number": {
-			"pull_request", in("opened", fields{"pull_request": fields{"number": 1.5}}), nil,
-			"about no issue",
-		},
+		"a suite in the merge queue": {"check_suite", ended("check_suite", fields{"head_branch": queue}), number, ""},
+		"another name of the event":  {"deployment", about("opened", fields{}), number, ""},
+		"no repository":              {"pull_request", fields{"action": "opened", "pull_request": pull}, nil, none},
+		"no number":                  {"pull_request", in("opened", fields{"pull_request": fields{"number": "12"}}), nil, none},
+		"half a number":              {"pull_request", in("opened", fields{"pull_request": fields{"number": 1.5}}), nil, none},
 	} {
 		got := read(t, github(), c.event, c.body)
 		require.Nil(t, got.Start, name)
@@ -239,15 +214,7 @@ func TestCallsOfGitLabHaveItsTokenOrASignature(t *testing.T) {
 	t.Parallel()
 	secret := access.HookSecretPrefix + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	now, body := time.Now(), []byte("{}")
-	signer, err := standardwebhooks.NewWebhook(secret)
-	require.NoError(t, err)
-	signature := func(at time.Time) http.Header {
-		signed, err := signer.Sign("id-1", at, body)
-		require.NoError(t, err)
-		return http.Header{
-			"Webhook-Id": {"id-1"}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {signed},
-		}
-	}
+	signature := func(at time.Time) http.Header { return hooktest.Sign(t, secret, "id-1", at, body) }
 	token := http.Header{"X-Gitlab-Token": {secret}, "X-Gitlab-Event-Uuid": {"1"}}
 	first, err := hook.Verify(access.HookGitLab, secret, token, body, now)
 	require.NoError(t, err)

@@ -19,85 +19,58 @@ import (
 func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 	t.Parallel()
 	failed := session.AttemptReport{Failure: *failures.Failf(failures.TestFailure, "red")}
-	round := func(change func(*session.RoundRecord)) []session.RoundRecord {
-		r := session.RoundRecord{Order: session.Order{Run: 2}, Agent: "other"}
-		r.AtWork = true
-		change(&r)
-		return []session.RoundRecord{r}
-	}
+	begun := func(*session.RoundRecord) {}
+	gone := func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }
 	wait := &session.BreakerWait{Breaker: "b", Since: time.Unix(1000, 0)}
 	for name, c := range map[string]struct {
 		state  session.State
-		awaits *session.BreakerWait
-		rounds []session.RoundRecord
+		change func(*session.RoundRecord) // nil: there is no round
 		want   session.State
 		counts int
 		agent  string
 	}{
-		"not begun": {state: session.Pending, want: session.Pending},
-		"at work":   {state: session.Pending, rounds: round(func(*session.RoundRecord) {}), want: session.Running, agent: "other"},
-		"between": {state: session.Pending, rounds: round(func(r *session.RoundRecord) {
-			r.AtWork, r.Attempts = false,
-				[]session.AttemptReport{failed}
-		}), want: session.Waiting, counts: 1, agent: "other"},
-		"given up": {state: session.Running, rounds: round(func(r *session.RoundRecord) {
-			r.GaveUp, r.Attempts = true,
-				[]session.AttemptReport{failed}
-		}), want: session.Waiting, counts: 1, agent: "other"},
-		"for good": {
-			state: session.Running, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }),
-			want: session.Failed, agent: "other",
-		},
-		"done": {
-			state: session.Running, rounds: round(func(r *session.RoundRecord) { r.Result = &session.RoundResult{} }),
-			want: session.Completed, counts: 1, agent: "other",
-		},
-		"sent back": {state: session.Pending, rounds: round(func(r *session.RoundRecord) {
-			r.Result,
-				r.Undone = &session.RoundResult{}, session.UndoneSentBack
-		}), want: session.Pending, counts: 1},
-		"an earlier run": {state: session.Pending, rounds: round(func(r *session.RoundRecord) { r.Run = 1 }), want: session.Pending},
-		"help needed": {
-			state: session.HelpIsNeeded, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }),
-			want: session.HelpIsNeeded,
-		},
-		"skipped": {
-			state: session.Skipped, rounds: round(func(r *session.RoundRecord) { r.GaveUp, r.Last = true, true }),
-			want: session.Skipped,
-		},
-		"mends": {
-			state: session.Completed, rounds: round(func(r *session.RoundRecord) { r.Integrating = true }),
-			want: session.Running, agent: "other",
-		},
-		"a breaker": {
-			state: session.Waiting, awaits: wait, rounds: round(func(r *session.RoundRecord) { r.AtWork = false }),
-			want: session.Waiting,
-		},
-		"no breaker": {
-			state: session.Waiting, awaits: wait, rounds: round(func(*session.RoundRecord) {}), want: session.Running,
-			agent: "other",
-		},
+		"not begun": {session.Pending, nil, session.Pending, 0, ""},
+		"at work":   {session.Pending, begun, session.Running, 0, "other"},
+		"between": {session.Pending, func(r *session.RoundRecord) {
+			r.AtWork, r.Attempts = false, []session.AttemptReport{failed}
+		}, session.Waiting, 1, "other"},
+		"given up": {session.Running, func(r *session.RoundRecord) {
+			r.GaveUp, r.Attempts = true, []session.AttemptReport{failed}
+		}, session.Waiting, 1, "other"},
+		"for good": {session.Running, gone, session.Failed, 0, "other"},
+		"done": {session.Running, func(r *session.RoundRecord) {
+			r.Result = &session.RoundResult{}
+		}, session.Completed, 1, "other"},
+		"sent back": {session.Pending, func(r *session.RoundRecord) {
+			r.Result, r.Undone = &session.RoundResult{}, session.UndoneSentBack
+		}, session.Pending, 1, ""},
+		"an earlier run": {session.Pending, func(r *session.RoundRecord) { r.Run = 1 }, session.Pending, 0, ""},
+		"help needed":    {session.HelpIsNeeded, gone, session.HelpIsNeeded, 0, ""},
+		"skipped":        {session.Skipped, gone, session.Skipped, 0, ""},
+		"mends":          {session.Completed, func(r *session.RoundRecord) { r.Integrating = true }, session.Running, 0, "other"},
+		"a breaker":      {session.Waiting, func(r *session.RoundRecord) { r.AtWork = false }, session.Waiting, 0, ""},
+		"no breaker":     {session.Waiting, begun, session.Running, 0, "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := session.AssignmentStatus{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: c.state}, Awaits: c.awaits}
-			join(&a, session.Record{Rounds: c.rounds}, 2)
+			a := session.AssignmentStatus{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: c.state}}
+			if c.state == session.Waiting {
+				a.Awaits = wait
+			}
+			var record session.Record
+			if c.change != nil {
+				r := session.RoundRecord{Order: session.Order{Run: 2}, Agent: "other"}
+				r.AtWork = true
+				c.change(&r)
+				record.Rounds = append(record.Rounds, r)
+			}
+			join(&a, record, 2)
 			require.Equal(t, c.want, a.Status)
 			require.Equal(t, c.counts, a.Attempts)
 			require.Equal(t, c.agent, a.Agent)
 			require.Equal(t, name == "a breaker", a.Awaits != nil)
 		})
 	}
-}
-
-func TestAnOutageIsShownFromTheRecord(t *testing.T) {
-	t.Parallel()
-	r := session.RoundRecord{Order: session.Order{Run: 2}}
-	r.Outage = &session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
-	a := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
-	require.True(t, join(&a, session.Record{Rounds: []session.RoundRecord{r}}, 2))
-	require.Equal(t, session.Waiting, a.Status)
-	require.Contains(t, a.Progress, "it is on fire")
 }
 
 func TestWaitsForTheStoreAreSaid(t *testing.T) {

@@ -3,6 +3,7 @@ package sessionstatus
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,20 +126,6 @@ func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 	require.NotContains(t, string(data), "reserved")
 }
 
-func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {
-	t.Parallel()
-	h := &activities.Heartbeat{Progress: "thinking", Attempt: 2, Spent: cost.Usage{InputTokens: 5}}
-	answer := execution(session.Running).Status
-	v := merge("s", facts{
-		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED,
-			h)),
-		queried: &answer,
-	})
-	a := v.Phases[0].Assignments[0]
-	require.Equal(t, 1, a.Attempts)
-	require.Equal(t, int64(5), a.Usage.Tokens())
-}
-
 func TestOnlyTheMemoIsLeft(t *testing.T) {
 	t.Parallel()
 	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)})
@@ -160,54 +147,31 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 			Details:      details,
 		})
 	}
-	for _, c := range []struct {
-		name    string
-		status  enumspb.WorkflowExecutionStatus
-		end     error
-		want    session.State
-		reason  string
-		phase   session.State
-		refused bool
+	const (
+		completed, failed = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
+		terminated, late  = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
+		cancelled         = enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+	)
+	for reason, c := range map[string]struct {
+		status enumspb.WorkflowExecutionStatus
+		end    error
+		want   session.State
+		phase  session.State
 	}{
-		{"completed", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil, session.Completed, "", session.Running, false},
-		{
-			"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), session.Failed, "terminated in Temporal",
-			session.Pending, false,
-		},
-		{
-			"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "timed out", session.Pending,
-			false,
-		},
-		{
-			"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), session.WasCancelled, "was cancelled",
-			session.Pending, false,
-		},
-		{
-			"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.HelpNeeded, help), session.Failed, "why",
-			session.Failed, false,
-		},
-		{
-			"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed,
-			"not admitted: a; b", session.Pending, true,
-		},
+		"":                       {completed, nil, session.Completed, session.Running},
+		"terminated in Temporal": {terminated, errors.New("terminated"), session.Failed, session.Pending},
+		"timed out":              {late, errors.New("timeout"), session.Failed, session.Pending},
+		"was cancelled":          {cancelled, temporal.NewCanceledError(), session.WasCancelled, session.Pending},
+		"why":                    {failed, fault(session.HelpNeeded, help), session.Failed, session.Failed},
+		"not admitted: a; b":     {failed, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed, session.Pending},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			v := merge("s", facts{description: description(t, c.status), document: execution(session.Running), end: c.end})
-			require.Equal(t, c.want, v.Status.Status)
-			require.Contains(t, v.Reason, c.reason)
-			require.Equal(t, c.phase, v.Phases[0].Status)
-			require.Equal(t, c.refused, len(v.Faults) > 0)
-			require.NotNil(t, v.ClosedAt)
-		})
+		v := merge("s", facts{description: description(t, c.status), document: execution(session.Running), end: c.end})
+		require.Equal(t, c.want, v.Status.Status, reason)
+		require.Contains(t, v.Reason, reason)
+		require.Equal(t, c.phase, v.Phases[0].Status, reason)
+		require.Equal(t, reason == "not admitted: a; b", len(v.Faults) > 0, reason)
+		require.NotNil(t, v.ClosedAt, reason)
 	}
-}
-
-func TestTheStatusDocumentOutlivesTheHistory(t *testing.T) {
-	t.Parallel()
-	v := merge("s", facts{document: execution(session.Completed)})
-	require.Equal(t, session.Completed, v.Status.Status)
-	require.Len(t, v.Notes, 1)
 }
 
 func TestTheStatusDocumentMayKnowTheEndBeforeTemporal(t *testing.T) {
@@ -242,39 +206,6 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 	}
 }
 
-// TestWaitWithoutAWorkerSaysWhatItIsFor: the provider's trouble, where there is one.
-func TestWaitWithoutAWorkerSaysWhatItIsFor(t *testing.T) {
-	t.Parallel()
-	away := session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
-	for want, recorded := range map[string]string{
-		"the next attempt starts at ":               "",
-		"for the provider, which has failed since ": away.String(),
-	} {
-		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, &activities.Heartbeat{})
-		p.NextAttemptScheduleTime = timestamppb.New(time.Unix(3000, 0))
-		document := execution(session.Running)
-		document.Phases[0].Assignments[0].Progress = recorded
-		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: document})
-		require.Contains(t, v.Phases[0].Assignments[0].Progress, want)
-	}
-}
-
-func TestNobodyPolls(t *testing.T) {
-	t.Parallel()
-	for queue, want := range map[string]string{
-		"maestro-abcd":       "no worker serves this session's store (abcd)",
-		"maestro-abcd.coder": "no worker has agent coder",
-	} {
-		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
-		v := merge("s", facts{
-			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p),
-			document:    execution(session.Running), idle: []string{queue},
-		})
-		require.Contains(t, v.Reason, want)
-		require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)
-	}
-}
-
 // TestRoundsThatWaitForTheStore are found by what their heartbeats say.
 func TestRoundsThatWaitForTheStore(t *testing.T) {
 	t.Parallel()
@@ -286,4 +217,90 @@ func TestRoundsThatWaitForTheStore(t *testing.T) {
 			pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: progress, Attempt: 1}))
 		require.Equal(t, want, roundStoreWait(facts{description: d}))
 	}
+}
+
+// TestWorkThatIsNotDelivered: workers poll, and a session's next step waits all the same.
+func TestWorkThatIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(2000, 0)
+	scheduled, started := enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED
+	for name, c := range map[string]struct {
+		state   enumspb.PendingWorkflowTaskState
+		attempt int32
+		waits   time.Duration
+		silent  error
+		want    string
+	}{
+		"a moment": {scheduled, 1, 5 * time.Second, nil, ""},
+		"too long": {
+			scheduled, 1, 12 * time.Second, nil,
+			"no worker has got the session's next step for 12s, although workers poll queue maestro-abcd",
+		},
+		"at work":        {started, 1, time.Minute, nil, ""},
+		"failed before":  {scheduled, 7, time.Minute, nil, ""},
+		"nothing is due": {0, 0, 0, nil, ""},
+		"no answer": {
+			started, 1, 0, errors.New("silence"),
+			"no worker gets the session's work: silence; Temporal delivers no work",
+		},
+	} {
+		d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		d.WorkflowExecutionInfo.TaskQueue = "maestro-abcd"
+		if c.attempt > 0 {
+			d.PendingWorkflowTask = &workflowpb.PendingWorkflowTaskInfo{
+				State: c.state, Attempt: c.attempt,
+				ScheduledTime: timestamppb.New(now.Add(-c.waits)),
+			}
+		}
+		w := &Reader{Now: func() time.Time { return now }}
+		f := facts{description: d, document: execution(session.Running)}
+		f.stalled = w.undelivered(f, c.silent)
+		v := merge("s", f)
+		if c.want == "" {
+			require.Empty(t, v.Notes, name)
+			continue
+		}
+		require.Contains(t, v.Reason, c.want, name)
+		require.Contains(t, v.Notes, v.Reason, name)
+	}
+}
+
+func TestInterventionsSayWhoDidWhatAndWhy(t *testing.T) {
+	t.Parallel()
+	at := func(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
+	c := session.Checkpoint{
+		Answers: []session.Answer{
+			{Action: session.AnswerApprove, Phase: "plan", Person: "bob", Left: 1, At: at(1)},
+			{Action: session.AnswerReject, Phase: "plan", By: "ana", Note: "too long", At: at(2)},
+			{Action: session.AnswerRetry, Phase: "build", Persona: "dev", By: "ana", Note: "use port 1", At: at(5)},
+		},
+		Reworks: []session.Rework{
+			{To: "plan", By: "ana", Reasons: []string{"too long"}, At: at(2)},
+			{
+				To: "build", From: spec.AssignmentID{Phase: "review", Persona: "critic"}, Reasons: []string{"no tests", "no docs"},
+				At: at(4),
+			},
+		},
+	}
+	raises := []budget.Raise{
+		{Scope: budget.PersonaScope("dev"), By: "cyd", Added: cost.Amount{Tokens: 5}, When: at(6)},
+		{Scope: budget.SessionScope, By: "cyd", Note: strings.Repeat("n", 5000), Added: cost.Amount{USD: 5e9}, When: at(3)},
+		{Scope: budget.DayScope, By: "dan", Added: cost.Amount{Tokens: 7}, When: at(7)},
+	}
+	all := InterventionsOf(c, raises)
+	var said []string
+	for _, i := range all {
+		require.LessOrEqual(t, len(i.Text), maxInterventionText+len("…"))
+		said = append(said, strings.Join([]string{string(i.Action), i.Subject(), i.By, i.Text[:min(len(i.Text), 20)]}, "|"))
+	}
+	require.Equal(t, []string{
+		"approve|plan|bob|", "reject|plan|ana|too long", "raise|session|cyd|nnnnnnnnnnnnnnnnnnnn",
+		"send_back|build|review/critic|no tests; no docs", "retry|build/dev|ana|use port 1", "raise|persona dev|cyd|",
+		"raise|day|dan|",
+	}, said)
+
+	for range 200 {
+		c.Answers = append(c.Answers, session.Answer{Action: session.AnswerRetry, At: at(8)})
+	}
+	require.Len(t, InterventionsOf(c, raises), maxInterventions)
 }
