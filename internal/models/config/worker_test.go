@@ -19,15 +19,17 @@ func TestBadWorkers(t *testing.T) {
 	})
 }
 
-func TestWorkerFileIsLoadedWithDefaults(t *testing.T) {
+func TestGoodWorkers(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join("..", "..", "..", "examples", "shortener", "agents.yaml")
-	cfg, err := LoadWorker(file)
+	files, err := filepath.Glob("testdata/good/worker-*.yaml")
 	require.NoError(t, err)
-	require.Equal(t, agent.KindCommand, cfg.Agents["demo-coder"].Kind)
-	require.Equal(t, agent.DefaultCommandConcurrency, cfg.Agents["demo-coder"].Concurrency)
-	require.Equal(t, agent.DefaultLostWorkers, cfg.Limits.LostWorkers)
-	require.True(t, filepath.IsAbs(cfg.Dir))
+	require.Len(t, files, 3)
+	for _, file := range append(files, "../../../examples/shortener/agents.yaml") {
+		cfg, err := LoadWorker(file)
+		require.NoError(t, err)
+		require.True(t, filepath.IsAbs(cfg.Dir))
+		require.Equal(t, agent.DefaultLostWorkers, cfg.Limits.LostWorkers)
+	}
 }
 
 func TestWorkerFileSaysWhatItSays(t *testing.T) {
