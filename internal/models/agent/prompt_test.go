@@ -54,42 +54,41 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 
 func TestPromptTellsWhatOthersSay(t *testing.T) {
 	t.Parallel()
-	job := session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{
-		Persona: "dev", Phase: "build",
-		Requirement: "A shop.",
-	}}
-	require.NotContains(t, prompt(job, place{inside: job.WorkDir}, false), "sends_back")
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "The object has no other fields.")
-	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), `{"sends_back": {"reasons": [`)
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), `the phase "design"`)
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, false), "This is possible once more")
-
-	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
-	text := prompt(job, place{inside: job.WorkDir}, false)
-	require.Contains(t, text, "A person who reviewed it wrote: mind the tests\n")
-	require.NotContains(t, text, "# What went wrong")
-	require.Contains(t, prompt(job, place{inside: job.WorkDir}, true), "You were interrupted during", "nothing has failed")
-
-	job.Brief.Feedback = &session.Feedback{
+	sent := session.Feedback{
 		Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n",
 		Advice: "Go on.", Kept: true, Diff: "+a",
 	}
-	text = prompt(job, place{inside: job.WorkDir}, true)
-	for _, want := range []string{
-		"Work was sent back, for the reasons", "# The work was sent back\n\ntest/tester sent the work back (1 of 2) (rejected)",
-		"The reasons:\n\n```\n- it does not build\n```", "which are still there:\n\n```\n+a",
+	again := session.Feedback{Category: failures.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry"}
+	for _, c := range []struct {
+		brief  session.Brief
+		goesOn bool
+		has    []string
+		lacks  string
+	}{
+		{session.Brief{}, false, []string{"The object has no other fields."}, "sends_back"},
+		{
+			session.Brief{MaySendBack: &session.MaySendBack{To: "design", Left: 1}}, false,
+			[]string{`{"sends_back": {"reasons": [`, `the phase "design"`, "This is possible once more"}, "no other fields.",
+		},
+		{
+			session.Brief{Feedback: &session.Feedback{Note: "mind the tests"}}, true,
+			[]string{"You were interrupted during", "A person who reviewed it wrote: mind the tests\n"}, "# What went wrong",
+		},
+		{session.Brief{Feedback: &sent}, true, []string{
+			"Work was sent back, for the reasons", "# The work was sent back\n\ntest/tester sent the work back (1 of 2) (rejected)",
+			"The reasons:\n\n```\n- it does not build\n```", "which are still there:\n\n```\n+a",
+		}, "# What went wrong"},
+		{session.Brief{Feedback: &again}, true, []string{
+			"no (syntax)", "# Why the work was sent back before that\n\nada rejected the work:\n- too slow\n",
+			"A person who reviewed it wrote: hurry",
+		}, "# The work was sent back"},
 	} {
-		require.Contains(t, text, want)
+		text := prompt(session.Job{Brief: c.brief}, place{}, c.goesOn)
+		for _, want := range c.has {
+			require.Contains(t, text, want)
+		}
+		require.NotContains(t, text, c.lacks)
 	}
-	job.Brief.Feedback = &session.Feedback{
-		Category: failures.Syntax, Message: "no",
-		SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry",
-	}
-	text = prompt(job, place{inside: job.WorkDir}, true)
-	require.Contains(t, text, "no (syntax)")
-	require.Contains(t, text, "# Why the work was sent back before that\n\nada rejected the work:\n- too slow\n")
-	require.Contains(t, text, "A person who reviewed it wrote: hurry")
 }
 
 func TestPromptListsSomeOfManyFiles(t *testing.T) {

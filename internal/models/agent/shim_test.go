@@ -137,16 +137,6 @@ func TestNothingOutlivesTheAttempt(t *testing.T) {
 	}
 }
 
-func TestStoppedAgentMayEndByItself(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.shell(`trap 'echo bye > bye; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done`)
-	s.launcher.Grace = patience
-	_, err := b.cancelled(s, "pid")
-	require.ErrorIs(t, err, errEnough)
-	require.FileExists(t, b.path("bye"))
-}
-
 func TestCancelledBeforeItStarts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
