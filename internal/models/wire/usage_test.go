@@ -20,9 +20,20 @@ func rows(t *testing.T, file string) (all [][]string) {
 	data, err := os.ReadFile(filepath.Join("testdata", file))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(data)) {
-		all = append(all, strings.Split(strings.TrimSpace(line), " | "))
+		if !strings.HasPrefix(line, "#") {
+			all = append(all, strings.Split(strings.TrimSuffix(line, "\n"), " | "))
+		}
 	}
 	return all
+}
+
+// TestWhatReachesTheWeb of requests: a line has what does, if anything, and the request.
+func TestWhatReachesTheWeb(t *testing.T) {
+	t.Parallel()
+	for _, row := range rows(t, "web.txt") {
+		require.Equal(t, row[0], Web("", []byte(row[1])), row[1])
+	}
+	require.Equal(t, "model gemini-x-search", Web("gemini-x-search", nil))
 }
 
 // TestDialectsOfUsage reads a usage as the servers write it. A line has a name, the format, the tokens of the input, of the output,
