@@ -39,6 +39,8 @@ func TestResolvedFillsInWhatTheFileLeavesOut(t *testing.T) {
 	require.Equal(t, out, out.Resolved(), "once is enough")
 	require.Nil(t, in.Phases[0].Needs, "the team itself stays as it is")
 	require.Zero(t, in.Personas["b"].Attempts)
+	require.Equal(t, DefaultTicketType, Team{Help: Help{Jira: &HelpJira{}}}.Resolved().Help.Jira.Type)
+	require.Equal(t, "Task", Team{Help: Help{Jira: &HelpJira{Type: "Task"}}}.Resolved().Help.Jira.Type)
 }
 
 func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
@@ -57,14 +59,6 @@ func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
 	} {
 		require.Equal(t, tt.want, tt.in.Resolved().Help.GiveUpAfter, name)
 	}
-}
-
-func TestTicketsAreBugsUnlessSaidOtherwise(t *testing.T) {
-	t.Parallel()
-	in := Team{Help: Help{Jira: &HelpJira{Project: "MD"}}}
-	require.Equal(t, DefaultTicketType, in.Resolved().Help.Jira.Type)
-	require.Empty(t, in.Help.Jira.Type, "the team itself stays as it is")
-	require.Equal(t, "Task", Team{Help: Help{Jira: &HelpJira{Type: "Task"}}}.Resolved().Help.Jira.Type)
 }
 
 func TestDefaultWaitsGiveWayToTheOneThatIsGiven(t *testing.T) {

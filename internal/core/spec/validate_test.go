@@ -5,11 +5,8 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/core/textfmt"
 )
 
 // sound is a team without problems, as parsed.
@@ -27,15 +24,6 @@ func sound() Team {
 			{Name: "test", Personas: []string{"tester"}},
 		},
 	}
-}
-
-func TestSoundTeamHasNoFaults(t *testing.T) {
-	t.Parallel()
-	require.Empty(t, sound().Problems())
-	require.Empty(t, sound().Resolved().Problems(), "nor has it any once resolved")
-	patient := sound()
-	patient.Help.GiveUpAfter = textfmt.Duration(48 * time.Hour)
-	require.Empty(t, patient.Problems(), "to ask is the default")
 }
 
 func TestPathsQuoteNamesThatAreNotPlain(t *testing.T) {

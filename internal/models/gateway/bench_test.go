@@ -127,19 +127,6 @@ var formats = map[string]format{
 	},
 }
 
-// TestEveryFormatIsAsked by the tests of the gateway.
-func TestEveryFormatIsAsked(t *testing.T) {
-	t.Parallel()
-	for _, f := range wire.Formats() {
-		asked := false
-		for _, row := range formats {
-			to, _ := wire.API(row.provider).Route(http.MethodPost, row.path)
-			asked = asked || to.Format == f
-		}
-		require.True(t, asked, "no row of formats has format %s", f)
-	}
-}
-
 // ask makes a call as a program does, and returns the answer as far as it came.
 func (b *bench) ask(ctx context.Context, t testing.TB, f format, stream bool, text string) (*http.Response, string, error) {
 	t.Helper()

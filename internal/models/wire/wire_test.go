@@ -44,19 +44,6 @@ var calls = map[string]call{
 	},
 }
 
-// TestEveryFormatIsCalled by these tests.
-func TestEveryFormatIsCalled(t *testing.T) {
-	t.Parallel()
-	for _, f := range wire.Formats() {
-		called := false
-		for _, c := range calls {
-			to, _ := c.api.Route(http.MethodPost, c.path)
-			called = called || to.Format == f
-		}
-		require.True(t, called, "no row of calls has format %s", f)
-	}
-}
-
 // answer asks a provider, and returns what it was asked and what came.
 func (c call) answer(t testing.TB, s *providertest.Server, stream bool) (q *wire.Request, contentType string, body []byte) {
 	t.Helper()

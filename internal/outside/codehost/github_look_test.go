@@ -161,21 +161,6 @@ func TestChecksThatMayNotBeRead(t *testing.T) {
 	require.Equal(t, []string{"ci/build passed 0 false", "test passed 2 true"}, list())
 }
 
-// A branch that only lacks commits of the base is brought up to date.
-func TestABranchThatIsBehind(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, githubtest.Options{})
-	g := s.driver()
-	number := open(s, g)
-	require.NoError(t, g.Edit(t.Context(), shop, number, delivery.Edit{Ready: true}))
-	s.repo.Protect(githubtest.Protection{UpToDate: true})
-	require.Equal(t, delivery.MergeClean, s.look(g, number).Mergeable)
-	s.commit("main", "main", "other.go", "package main")
-	p := s.look(g, number)
-	require.Equal(t, delivery.MergeBehind, p.Mergeable)
-	require.Empty(t, p.Blocked)
-}
-
 func TestAWorkflowWithoutJobsIsPending(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, githubtest.Options{})
