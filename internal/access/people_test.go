@@ -239,10 +239,9 @@ func TestSignInFormsOfOtherPagesDoNotCount(t *testing.T) {
 }
 
 // stream opens a stream of events, and returns what it says at its end.
-func (u *user) stream() func() string {
+func (u *user) stream(headers ...string) func() string {
 	u.t.Helper()
-	resp, err := u.http.Get(u.url + "/api/events")
-	require.NoError(u.t, err)
+	resp := u.open("GET", "/api/events", "", headers...)
 	require.Equal(u.t, 200, resp.StatusCode)
 	return func() string {
 		defer resp.Body.Close()

@@ -124,24 +124,11 @@ func TestTicketIsCreatedAndFound(t *testing.T) {
 		require.JSONEq(t, `{"name": "Low"}`, string(issue.Fields["priority"]), "the priority of the failure's category")
 		require.Equal(t, []string{"agents"}, how.Labels, "what it was given stays as it is")
 
-		found, ok, err := c.Find(t.Context(), "MD", label)
-		require.NoError(t, err)
-		require.True(t, ok)
-		require.Equal(t, ticket, found)
-	})
-}
-
-func TestOldestOfSeveralTicketsIsFound(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		s, c := open(t, o)
-		s.Add("MD", map[string]any{"labels": []string{"other"}})
-		want := s.Add("MD", map[string]any{"labels": []string{"x", label}})
 		s.Add("MD", map[string]any{"labels": []string{label}})
 		found, ok, err := c.Find(t.Context(), "MD", label)
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.Equal(t, want, found.Key)
+		require.Equal(t, ticket, found, "the oldest of several")
 	})
 }
 
