@@ -19,59 +19,42 @@ import (
 
 func TestCommandFailures(t *testing.T) {
 	t.Parallel()
+	refused := func(result string) string { return "echo '" + result + "' > $MAESTRO_RESULT" }
 	for _, c := range []struct {
-		name, shell string
-		category    failures.Category
-		message     string
+		shell    string
+		category failures.Category
+		message  string
 	}{
-		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
-		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
-		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not valid JSON"},
-		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "sumry"`},
-		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
-		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
-		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
-		{"prints without end", `yes`, failures.InvalidOutput, "printed more than"},
+		{`echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
+		{`kill -9 $$`, failures.Unknown, "signal 9"},
+		{`yes`, failures.InvalidOutput, "printed more than"},
+		{`yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput, "printed more than"},
+		{`printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
+		{`head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
+		{`echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
+		{`mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{`mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{`printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
+		{`echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
+		{refused(`{"sumry":1}`) + "; exit 5", failures.Unknown, "exit status 5"},
+		{refused(`{`), failures.InvalidOutput, "not valid JSON"},
+		{refused(`{"sumry":"x"}`), failures.InvalidOutput, `unknown field "sumry"`},
+		{refused(`{} {}`), failures.InvalidOutput, "unexpected data after the JSON object"},
 		{
-			"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput,
-			"printed more than",
-		},
-		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
-		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
-		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
-		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "unexpected data after the JSON object"},
-		{
-			"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
+			refused(`{"usage":{"input_tokens":"7"}}`), failures.InvalidOutput,
 			"usage.input_tokens is a JSON string; it must be a whole number",
 		},
+		{refused(`{"decisions":{"a":["b"]}}`), failures.InvalidOutput, "decisions is a JSON array; it must be a string"},
+		{refused(`{"error":{"category":"cancelled"}}`), failures.InvalidOutput, "reserved for Maestro"},
+		{refused(`{"error":{"category":"rejected"}}`), failures.InvalidOutput, "write sends_back instead of error"},
+		{refused(`{"error":{"category":"time_out"}}`), failures.InvalidOutput, `did you mean "timeout"?`},
+		{refused(`{"sends_back":{"reasons":["a",""]}}`), failures.InvalidOutput, "sends_back: reason 2 is empty"},
 		{
-			"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"decisions is a JSON array; it must be a string",
+			refused(`{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}`), failures.InvalidOutput,
+			"sends_back and error exclude each other",
 		},
-		{
-			"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"reserved for Maestro",
-		},
-		{
-			"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"write sends_back instead of error",
-		},
-		{
-			"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			`did you mean "timeout"?`,
-		},
-		{
-			"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput,
-			"sends_back: reason 2 is empty",
-		},
-		{
-			"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`,
-			failures.InvalidOutput, "sends_back and error exclude each other",
-		},
-		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
-		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, failures.Unknown, "exit status 5"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.shell, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			_, err := b.shell(c.shell).Run(t.Context(), b.job())

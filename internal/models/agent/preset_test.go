@@ -275,7 +275,6 @@ func TestWorkAfterAReportedEnd(t *testing.T) {
 // tool works: what is known is booked, and only a request is estimated.
 func TestPresetThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	known := cost.Usage{InputTokens: 60, OutputTokens: 5}
 	begun := `{"type":"message_start","message":{"id":"m1","usage":{"input_tokens":60,"output_tokens":1}}}`
 	answered := `{"type":"message_delta","usage":{"output_tokens":5},"delta":{"stop_reason":"tool_use"}}`
 	streamed := func(events ...string) string {
@@ -287,43 +286,26 @@ func TestPresetThatIsCutOff(t *testing.T) {
 	}
 	const rollout = `d=$HOME/.codex/sessions/2026/11/21; mkdir -p $d; printf '%s\n' '{"payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":60,"output_tokens":5},"last_token_usage":{"input_tokens":60,"output_tokens":5}}}}' > $d/rollout-2026-11-21T14-51-44-c1.jsonl;`
 	const chat = `d=$HOME/.gemini/tmp/tree/chats; mkdir -p $d; printf '%s\n' '{"id":"m1","type":"gemini","tokens":{"input":60,"output":5,"cached":0,"total":65}}' > $d/session-1.jsonl;`
+	of := func(input, output int64) cost.Usage { return cost.Usage{InputTokens: input, OutputTokens: output} }
+	known, nothing, next := of(60, 5), cost.Usage{}, of(65, 5)
+	const claudeTool = `{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`
+	const codexTool = `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`
+	const geminiTool = `{"type":"tool_use","tool_name":"x"}`
 	for name, c := range map[string]struct {
-		script string
-		used   cost.Usage
-		rest   cost.Usage
+		script     string
+		used, rest cost.Usage
 	}{
-		"claude, at its first request": {
-			says(claudeBegins),
-			cost.Usage{},
-			cost.Usage{InputTokens: 20_000, OutputTokens: openingAnswer},
-		},
-		"claude, in an answer": {
-			streamed(begun),
-			cost.Usage{InputTokens: 60, OutputTokens: 1},
-			cost.Usage{InputTokens: 61, OutputTokens: 1},
-		},
-		"claude, in a tool": {streamed(begun, answered), known, cost.Usage{}},
-		"claude, after a tool": {
-			streamed(begun,
-				answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`), known,
-			cost.Usage{InputTokens: 65, OutputTokens: 5},
-		},
-		"codex, at its first request": {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
-		"codex, in a tool": {rollout + says(codexBegins,
-			`{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
+		"claude, at its first request": {says(claudeBegins), nothing, of(20_000, openingAnswer)},
+		"claude, in an answer":         {streamed(begun), of(60, 1), of(61, 1)},
+		"claude, in a tool":            {streamed(begun, answered), known, nothing},
+		"claude, after a tool":         {streamed(begun, answered) + says(claudeTool), known, next},
+		"codex, at its first request":  {says(codexBegins), nothing, of(10_000, openingAnswer)},
+		"codex, in a tool":             {rollout + says(codexBegins, codexTool), known, nothing},
 		"codex, after a tool": {
-			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`,
-				`{"type":"item.completed","item":{"type":"command_execution"}}`),
-			known,
-			cost.Usage{InputTokens: 65, OutputTokens: 5},
+			rollout + says(codexBegins, codexTool, `{"type":"item.completed","item":{"type":"command_execution"}}`), known, next,
 		},
-		"gemini, at its first request": {
-			says(geminiBegins),
-			cost.Usage{},
-			cost.Usage{InputTokens: 12_000, OutputTokens: openingAnswer},
-		},
-		"gemini, after a tool": {chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`,
-			`{"type":"tool_result","output":"y"}`), known, cost.Usage{InputTokens: 65, OutputTokens: 5}},
+		"gemini, at its first request": {says(geminiBegins), nothing, of(12_000, openingAnswer)},
+		"gemini, after a tool":         {chat + says(geminiBegins, geminiTool, `{"type":"tool_result","output":"y"}`), known, next},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
