@@ -154,21 +154,6 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 	}
 }
 
-func TestCommandGetsItsBrief(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	job := b.job()
-	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
-	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 2}
-	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
-	require.NoError(t, err)
-	brief, err := os.ReadFile(b.path("brief.json"))
-	require.NoError(t, err)
-	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
-		"decisions":{"color":"blue"},"inputs":[],"input_count":0,"round":1,"attempt":1,
-		"feedback":{"category":"","message":"","output":"","advice":"","note":"mind the tests"},"may_send_back":{"to":"design","left":2}}`, string(brief))
-}
-
 func TestIdleAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

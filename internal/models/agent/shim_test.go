@@ -374,12 +374,3 @@ func TestRunAsAnotherUser(t *testing.T) {
 	_, err = s.Check(t.Context(), b.checkJob("c"))
 	require.NoError(t, err)
 }
-
-func TestShimStartedByHandExplainsItself(t *testing.T) {
-	t.Parallel()
-	out, err := exec.Command(os.Args[0], "__maestro-shim").CombinedOutput()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit)
-	require.Contains(t, string(out), "only workers can start it")
-	require.NotContains(t, string(out), "goroutine")
-}

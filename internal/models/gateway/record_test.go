@@ -228,31 +228,6 @@ func TestAnEarlierAttemptsConversationIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestCallsSideBySideAreToldApart: each answer names its call.
-func TestCallsSideBySideAreToldApart(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	b := newBench(t, func(r providertest.Request) providertest.Reply {
-		reply := providertest.Say("answer to " + r.Last().Text)
-		if r.Last().Text == "slow" {
-			reply.Fault.Hold = func(int) <-chan struct{} { return release }
-		}
-		return reply
-	}, -1, nil)
-	log := b.recorded(t, nil)
-	slow := make(chan error, 1)
-	go func() {
-		_, _, err := b.ask(t.Context(), t, formats["messages"], true, "slow") //nolint:testifylint // it fails for nothing here
-		slow <- err
-	}()
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "? user: slow\n") }, time.Minute, time.Millisecond)
-	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "fast")
-	require.NoError(t, err)
-	close(release)
-	require.NoError(t, <-slow)
-	require.Regexp(t, `(?s)\? user: slow\n-- call 2 at [^\n]*\n\? user: fast\nanswer to fast\n-- call 2: [^\n]*\n-- call 1 is answered\nanswer to slow\n-- call 1: `, log.String())
-}
-
 // TestATranscriptIsBounded has a program ask with messages that nobody reads, and a provider flood it.
 func TestATranscriptIsBounded(t *testing.T) {
 	t.Parallel()
