@@ -35,39 +35,32 @@ func TestAnAnswerThatEndsInAnErrorCostsWhatItSays(t *testing.T) {
 	const text = `data: {"id":"a","choices":[{"index":0,"delta":{"content":"half of it"}}]}` + "\n\n"
 	const failed = `data: {"error":{"message":"The upstream has failed.","type":"server_error"}}` + "\n\n"
 	const counted = `data: {"id":"a","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}}` + "\n\n"
+	const stream, document = "text/event-stream", "application/json"
+	whole, none := cost.Usage{InputTokens: 100, OutputTokens: 30}, cost.Usage{}
+	const rejected = `data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}]}` + "\n\n" +
+		`data: {"error":{"message":"Slow down","code":429}}` + "\n\n"
 	for name, c := range map[string]struct {
 		kind, body string
 		want       cost.Usage
 		// estimated: a part of the cost is not known.
 		estimated bool
 	}{
-		"counted":              {"text/event-stream", text + counted + failed, cost.Usage{InputTokens: 100, OutputTokens: 30}, false},
-		"not counted":          {"text/event-stream", text + failed, cost.Usage{}, true},
-		"counted, and cut":     {"text/event-stream", text + counted, cost.Usage{InputTokens: 100, OutputTokens: 30}, true},
-		"an error as a stream": {"text/event-stream", failed, cost.Usage{}, false},
-		"a rejected request": {"text/event-stream", `data: {"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}]}` +
-			"\n\n" + `data: {"error":{"message":"Slow down","code":429}}` + "\n\n", cost.Usage{}, false},
-		"nothing but the end": {"text/event-stream", "data: [DONE]\n\n", cost.Usage{}, false},
-		"another document": {
-			"application/json", `{"status":"ok","data":"` + strings.Repeat("x", 2000) + `"}`,
-			cost.Usage{},
-			false,
-		},
-		"a bare error": {
-			"text/event-stream", `data: {"object":"error","message":"too many","code":429}` + "\n\n",
-			cost.Usage{},
-			false,
-		},
+		"counted":              {stream, text + counted + failed, whole, false},
+		"not counted":          {stream, text + failed, none, true},
+		"counted, and cut":     {stream, text + counted, whole, true},
+		"an error as a stream": {stream, failed, none, false},
+		"a rejected request":   {stream, rejected, none, false},
+		"nothing but the end":  {stream, "data: [DONE]\n\n", none, false},
+		"a bare error":         {stream, `data: {"object":"error","message":"too many","code":429}` + "\n\n", none, false},
+		"another document":     {document, `{"status":"ok","data":"` + strings.Repeat("x", 2000) + `"}`, none, false},
 		"an error as an answer": {
-			"application/json", `{"error":{"message":"The upstream has failed.","code":502}}`,
-			cost.Usage{},
-			false,
+			document, `{"error":{"message":"The upstream has failed.","code":502}}`, none, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := answering(t, c.kind, c.body)
-			_, _, _ = b.ask(t.Context(), t, formats["chat"], c.kind == "text/event-stream", "hello") // the answer may be cut
+			_, _, _ = b.ask(t.Context(), t, formats["chat"], c.kind == stream, "hello") // the answer may be cut
 			b.access.Close()
 			_, unsettled, open := b.account.Sum()
 			require.Zero(t, open)
