@@ -234,21 +234,6 @@ func conformances() []conformance {
 			},
 		},
 		{
-			name:  "what it says is progress and log, without secrets",
-			shell: `echo "using $API_KEY now" >&2`,
-			model: []providertest.Reply{{
-				Text:  "using " + secret + " now",
-				Calls: []providertest.Call{providertest.Tool("finish", map[string]string{"summary": secret})},
-			}},
-			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
-				require.NoError(t, err)
-				require.Contains(t, string(out.Log), "using")
-				require.NotContains(t, string(out.Log), secret)
-				require.NotEmpty(t, b.said)
-				require.NotContains(t, strings.Join(b.said, ""), secret)
-			},
-		},
-		{
 			name:  "a decision that holds a secret is refused",
 			shell: `echo "{\"decisions\":{\"key\":\"$API_KEY\"}}" > $MAESTRO_RESULT`,
 			model: []providertest.Reply{calls(6, cost.Usage{}, "decide", map[string]string{"name": "key", "value": secret})},
@@ -313,19 +298,6 @@ func conformances() []conformance {
 				require.NoError(t, err)
 				require.Equal(t, "no", out.Summary)
 				require.Equal(t, []string{"it does not build", "it holds ***"}, out.SendsBack)
-			},
-		},
-		{
-			name:  "reasons without end are refused",
-			shell: `printf '{"sends_back":{"reasons":["%013000d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "finish",
-				map[string]any{"sends_back": []string{strings.Repeat("1", 13_000)}})},
-			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
-				f := failure(t, err)
-				require.Equal(t, failures.InvalidOutput, f.Category)
-				require.Contains(t, f.Message, "the reasons have 13000 bytes together; at most 12288")
-				require.Empty(t, out.SendsBack)
-				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
 			},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,18 +15,25 @@ import (
 	"github.com/maestro-hive/maestro/internal/models/gateway"
 )
 
-// answering is a bench whose provider openai answers with a body.
-func answering(t *testing.T, kind, body string) *bench {
+// servedBy is a bench whose providers answer as a handler does, and are not waited for.
+func servedBy(t *testing.T, handler http.HandlerFunc) *bench {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", kind)
-		_, _ = io.WriteString(w, body)
-	}))
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	return newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) {
+	return newBench(t, say("unused"), -1, func(o *gateway.Options, p []gateway.Provider) {
+		o.Patience = time.Millisecond
 		for i := range p {
 			p[i].BaseURL = server.URL
 		}
+	})
+}
+
+// answering is a bench whose providers answer with a body.
+func answering(t *testing.T, kind, body string) *bench {
+	t.Helper()
+	return servedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = io.WriteString(w, body)
 	})
 }
 

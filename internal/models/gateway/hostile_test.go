@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -175,7 +174,7 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				seen := make(chan struct{})
-				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b := servedBy(t, func(w http.ResponseWriter, r *http.Request) {
 					half := len(told) / 2
 					parts := []string{`{"id":"a","was":"` + told[:half], told[half:] +
 						`","choices":[{"index":0,"message":{"content":"all"},"finish_reason":"stop"}],` + counts + "}"}
@@ -194,12 +193,6 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 							}
 						}
 						time.Sleep(5 * time.Millisecond) // so that parts are read apart
-					}
-				}))
-				defer server.Close()
-				b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) {
-					for i := range p {
-						p[i].BaseURL = server.URL
 					}
 				})
 				base, err := b.access.URL(b.address, "openai")
@@ -266,20 +259,13 @@ func TestAKeyIsNotToldInPieces(t *testing.T) {
 			for _, told := range []string{"so: " + theKey, "so: " + theKey[:12] + "er"} {
 				t.Run(fmt.Sprint(name, size, told), func(t *testing.T) {
 					t.Parallel()
-					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					b := servedBy(t, func(w http.ResponseWriter, _ *http.Request) {
 						w.Header().Set("Content-Type", "text/event-stream")
 						for piece := range slices.Chunk([]byte(told), size) {
 							_, _ = fmt.Fprintf(w, "data: "+strings.Replace(c.piece, "FIELD", c.field, 1)+"\n\n", piece)
 							_ = http.NewResponseController(w).Flush()
 						}
 						_, _ = io.WriteString(w, "data: "+c.end+"\n\n")
-					}))
-					defer server.Close()
-					b := newBench(t, say("unused"), -1, func(o *gateway.Options, p []gateway.Provider) {
-						o.Patience = time.Millisecond
-						for i := range p {
-							p[i].BaseURL = server.URL
-						}
 					})
 					_, body, err := b.ask(t.Context(), t, formats[c.format], true, "x")
 					got := ""
