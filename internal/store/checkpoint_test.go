@@ -25,11 +25,7 @@ var phases = []string{"init", "design", "build", "test"}
 // chain writes a session with a checkpoint after each phase, oldest first.
 func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
-	blob := func(data string) spec.Digest {
-		name, err := s.Content.PutBlob(t.Context(), []byte(data))
-		require.NoError(t, err)
-		return name
-	}
+	blob := func(data string) spec.Digest { return stored(t, s, []byte(data)) }
 	put(t, s, key, func(e *session.Execution) { e.Team = "shop" })
 	tree := cas.Manifest{}
 	empty, err := s.Content.PutManifest(t.Context(), tree)
@@ -196,8 +192,7 @@ func TestTheMirrorIsMadeUpFor(t *testing.T) {
 	head, err := s.PutCheckpoint(t.Context(), webSession, c)
 	require.NoError(t, err)
 	require.NoFileExists(t, checkpointPath(s, "deploy"))
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Empty(t, report.Faults)
 	require.Len(t, report.Notes, 1)
 	require.Contains(t, report.Notes[0], "the mirror of session web-1 was not compared")

@@ -65,8 +65,7 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	_, err = s.Content.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.ErrorIs(t, err, syscall.ENOSPC, "a tree has no use of it")
 	require.FileExists(t, reserve)
-	_, err = s.Content.PutBlob(t.Context(), random(t, 1<<19))
-	require.NoError(t, err)
+	stored(t, s, random(t, 1<<19))
 	require.NoFileExists(t, reserve)
 	require.NoError(t, s.KeepReserve())
 	require.NoFileExists(t, reserve, "there is no room for it")
@@ -74,7 +73,6 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	require.NoError(t, os.Remove(filler))
 	require.NoError(t, s.KeepReserve())
 	require.FileExists(t, reserve)
-	report, err := s.VerifyAll(t.Context())
-	require.NoError(t, err)
+	report := verified(t, s)
 	require.Empty(t, report.Faults)
 }

@@ -56,18 +56,15 @@ func TestWhatAnAgentWritesIsInNoOtherCache(t *testing.T) {
 			})
 			job := b.job()
 			job.Team = "ns.team"
-			_, err := s.Run(t.Context(), job)
-			require.NoError(t, err)
+			b.done(s, job)
 			b.checkIn(s, "poison", "ns.team", "")
 			require.Equal(t, "looked\n", b.checkIn(s, "look", "ns.team", ""))
 
 			again := newBench(t).job()
 			again.Team = "ns.team"
-			out, err := s.Run(t.Context(), again)
-			require.NoError(t, err)
+			out := b.done(s, again)
 			require.NotContains(t, string(out.Log), "entry")
-			out, err = s.Run(t.Context(), job)
-			require.NoError(t, err)
+			out = b.done(s, job)
 			require.Contains(t, string(out.Log), "entry", "an assignment keeps its own")
 		})
 	}
@@ -94,8 +91,7 @@ func TestChecksOfAnInputFillTheCache(t *testing.T) {
 	}
 	job := b.job()
 	job.Team = "ns.team"
-	out, err := s.Run(t.Context(), job)
-	require.NoError(t, err)
+	out := b.done(s, job)
 	require.Contains(t, string(out.Log), "d\nentry\n", "agents use it, too")
 
 	require.True(t, s.FillsCaches("build", "ns.others", input))

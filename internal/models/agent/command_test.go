@@ -178,8 +178,7 @@ func TestWaitingAgentIsNotStopped(t *testing.T) {
 	job := b.job()
 	job.Waits = session.NewPausedTime(time.Now)
 	defer job.Waits.Begin()()
-	_, err := s.Run(t.Context(), job)
-	require.NoError(t, err)
+	b.done(s, job)
 }
 
 func TestGitAgentFindsItsInputCommitted(t *testing.T) {
@@ -195,8 +194,7 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 			`git ls-files > listed; test -z "$(git status --porcelain input.txt)"`,
 		},
 	}}})
-	_, err := b.run(s)
-	require.NoError(t, err)
+	b.done(s, b.job())
 	listed, err := os.ReadFile(b.path("listed"))
 	require.NoError(t, err)
 	require.Equal(t, ".gitattributes\ninput.txt\n", string(listed))
@@ -222,8 +220,7 @@ func TestAgentsTmpIsEmpty(t *testing.T) {
 	b := newBench(t)
 	s := b.shell(`ls -A $TMPDIR > left.txt; ls -A $HOME >> left.txt; mkdir -p $TMPDIR/d/e && chmod 0 $TMPDIR/d; touch $HOME/kept`)
 	for _, want := range []string{"", "kept\n"} {
-		_, err := b.run(s)
-		require.NoError(t, err)
+		b.done(s, b.job())
 		left, err := os.ReadFile(b.path("left.txt"))
 		require.NoError(t, err)
 		require.Equal(t, want, string(left))
@@ -274,10 +271,9 @@ func TestProgramsOfTheWorkerFileStartFromItsDirectory(t *testing.T) {
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bin/agent"}}},
 		Checks: map[string]CheckDefinition{"of-the-tree": {Argv: []string{"./check"}}, "gone": {Argv: []string{"./gone"}}},
 	})
-	_, err := b.run(s)
-	require.NoError(t, err)
+	b.done(s, b.job())
 	require.FileExists(t, b.path("ran"))
-	_, err = s.Check(t.Context(), b.checkJob("of-the-tree"))
+	_, err := s.Check(t.Context(), b.checkJob("of-the-tree"))
 	require.NoError(t, err)
 	_, err = s.Check(t.Context(), b.checkJob("gone"))
 	require.Equal(t, failures.TestFailure, failure(t, err).Category, "what the tree lacks is the work's fault")
@@ -294,8 +290,7 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 		}},
 		Caches: map[string]Cache{"c": {Env: "MY_CACHE", Shared: true}},
 	})
-	out, err := b.run(s)
-	require.NoError(t, err)
+	out := b.done(s, b.job())
 	got := map[string]string{}
 	for line := range strings.Lines(string(out.Log)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -332,8 +327,7 @@ func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
 		Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`},
 	}}})
 	for _, want := range []string{"2\n", "3\n"} {
-		out, err := b.run(s)
-		require.NoError(t, err)
+		out := b.done(s, b.job())
 		require.Equal(t, want, string(out.Log))
 	}
 }
@@ -348,8 +342,7 @@ func TestGitTakesNoOrdersFromHome(t *testing.T) {
 		Argv: []string{"sh", "-c", `git log --format='%an %at %s'`},
 	}}})
 	s.o.Now = func() time.Time { return time.Unix(1_700_000_000, 0) }
-	out, err := b.run(s)
-	require.NoError(t, err)
+	out := b.done(s, b.job())
 	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(out.Log))
 	require.NoFileExists(t, b.path("ran"))
 }

@@ -97,6 +97,14 @@ func (b *bench) checkJob(check string) session.CheckJob {
 // run does one attempt.
 func (b *bench) run(s *Set) (session.Outcome, error) { return s.Run(b.t.Context(), b.job()) }
 
+// done is the outcome of a job that succeeds.
+func (b *bench) done(s *Set, job session.Job) session.Outcome {
+	b.t.Helper()
+	out, err := s.Run(b.t.Context(), job)
+	require.NoError(b.t, err, string(out.Log))
+	return out
+}
+
 // answersIn are the answers of a script to its questions, each on a line of its own.
 func answersIn(log []byte) map[string]string {
 	said := map[string]string{}

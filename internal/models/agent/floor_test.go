@@ -107,8 +107,7 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 			Caches: []string{"one"},
 		}},
 	}, store, filepath.Join(shared, "store"))
-	out, err := b.run(s)
-	require.NoError(t, err, string(out.Log))
+	out := b.done(s, b.job())
 	require.Equal(t, "looked around", out.Summary)
 	said := answersIn(out.Log)
 	for what, want := range map[string]string{
@@ -161,8 +160,7 @@ X`,
 			b := newBench(t)
 			b.vars["HOME"] = os.Getenv("HOME")
 			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bash", "-ec", script}}}})
-			out, err := b.run(s)
-			require.NoError(t, err, string(out.Log))
+			b.done(s, b.job())
 		})
 	}
 }

@@ -157,12 +157,11 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 	d.Argv = []string{"/bin/sh", "-c", "ls " + b.dir + "; cat " + b.dir + "/keys/key; true"}
 	s.config.Agents["x"] = d
 	b.calls.Left = 0
-	out, err := s.Run(t.Context(), b.job())
-	require.NoError(t, err)
+	out := b.done(s, b.job())
 	require.Contains(t, string(out.Log), "keys\n")
 	require.Contains(t, string(out.Log), "No such file")
 
-	_, err = New(Config{
+	_, err := New(Config{
 		Version: 1, Dir: b.dir, Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Join(b.dir, "keys")}},
 		Agents: s.config.Agents, Providers: s.config.Providers,
 	}, Options{Getenv: func(n string) string { return b.vars[n] }, Now: time.Now})
@@ -171,8 +170,8 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 	d.Gateway = nil
 	d.Argv = []string{"/bin/sh", "-c", "cat " + b.dir + "/keys/key; true"}
 	courier := Definition{Kind: KindDelivery, App: &App{ID: 1, KeyFile: "keys/key"}}
-	out, err = b.run(b.set(Config{Mounts: []Mount{{Path: b.dir}}, Agents: map[string]Definition{"x": d, "app": courier}}))
-	require.NoError(t, err)
+	s = b.set(Config{Mounts: []Mount{{Path: b.dir}}, Agents: map[string]Definition{"x": d, "app": courier}})
+	out = b.done(s, b.job())
 	require.Contains(t, string(out.Log), "No such file", "nor the key of one that delivers")
 }
 
@@ -225,8 +224,7 @@ func TestAProgramThatCountsOtherwise(t *testing.T) {
 		differing := 0
 		s.o.UsageDiffers = func(string) { differing++ }
 		b.calls.Left = 1_000_000
-		out, err := s.Run(t.Context(), b.job())
-		require.NoError(t, err)
+		out := b.done(s, b.job())
 		require.Equal(t, said, differing)
 		require.Equal(t, used.Tokens(), out.Usage.Tokens())
 	}

@@ -139,6 +139,14 @@ func (b *bench) ask(ctx context.Context, t testing.TB, f format, stream bool, te
 	return post(ctx, t, base+path, b.access.Token, fmt.Sprintf(f.body, stream, text))
 }
 
+// asked is an answer that comes whole.
+func (b *bench) asked(t testing.TB, f format, stream bool, text string) (*http.Response, string) {
+	t.Helper()
+	response, answer, err := b.ask(t.Context(), t, f, stream, text)
+	require.NoError(t, err)
+	return response, answer
+}
+
 func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Response, string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))

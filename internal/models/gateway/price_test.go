@@ -67,8 +67,7 @@ func TestTheBillIsExact(t *testing.T) {
 					t.Parallel()
 					c.reply.Text = "some text"
 					b := newBench(t, func(providertest.Request) providertest.Reply { return c.reply }, -1, priced)
-					response, text, err := b.ask(t.Context(), t, formats[format], stream, "hello")
-					require.NoError(t, err)
+					response, text := b.asked(t, formats[format], stream, "hello")
 					require.Equal(t, http.StatusOK, response.StatusCode, text)
 					require.Contains(t, text, "some text")
 					require.NotContains(t, text, `"choices":[]`, "the program has not asked for the usage")

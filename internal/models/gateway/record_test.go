@@ -203,8 +203,7 @@ func TestATranscriptSaysWhatWentWrong(t *testing.T) {
 
 	before := len(log.String())
 	b.account.Locked(func() { b.account.Left = 0 })
-	_, _, err = b.ask(t.Context(), t, formats["messages"], true, "hello")
-	require.NoError(t, err)
+	b.asked(t, formats["messages"], true, "hello")
 	require.Equal(t, "-- call 2 at … to anthropic: m; 1 item as before\n! call 2: the budget of the team is spent\n",
 		log.String()[before:])
 }

@@ -116,8 +116,7 @@ func TestWaitsAreNoPartOfTheTimeout(t *testing.T) {
 	each(t, plays(finish()), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
 		b.job.Timeout, b.job.Waits = textfmt.Duration(time.Millisecond), session.NewPausedTime(time.Now)
 		defer b.job.Waits.Begin()()
-		_, err := b.run()
-		require.NoError(t, err)
+		b.done()
 	})
 }
 

@@ -113,8 +113,7 @@ func TestFinishingWithAFailure(t *testing.T) {
 	hasty := providertest.Use(providertest.Tool("read", args{"path": "missing"}),
 		providertest.Tool("finish", args{"summary": "hasty"}))
 	each(t, plays(hasty, finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		out, err := b.run()
-		require.NoError(t, err)
+		out := b.done()
 		require.Equal(t, "all done", out.Summary)
 		results := s.Requests()[1].Last().Results
 		require.Contains(t, results[0].Text, "missing does not exist")
@@ -127,8 +126,7 @@ func TestWhatIsMissingIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	each(t, plays(finish()), map[string]string{"docs/a.md": ""}, func(t *testing.T, b *bench, s *providertest.Server) {
 		b.job.Deliver.Produces = []string{"docs/*.md", "cmd/**/main.go"}
-		_, err := b.run()
-		require.NoError(t, err)
+		b.done()
 		require.Equal(t, 2, s.Count())
 		require.Contains(t, s.Requests()[1].Last().Results[0].Text, "no file matches cmd/**/main.go")
 	})
@@ -165,8 +163,7 @@ func TestTools(t *testing.T) {
 			server := providertest.New(t, plays(providertest.Use(called(call)), finish()))
 			b := newBench(t, "anthropic", server.URL(), files)
 			b.agent.ContextTokens = 1_000_000
-			_, err := b.run()
-			require.NoError(t, err)
+			b.done()
 			said := server.Requests()[1].Last().Results[0].Text
 			require.Contains(t, said, c.says)
 			require.LessOrEqual(t, len(said), 48<<10)

@@ -115,8 +115,7 @@ func TestAnswersAsTheyCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := rawBench(t, c.kind, "application/json", c.body)
-			out, err := b.run()
-			require.NoError(t, err, "%s", out.Log)
+			out := b.done()
 			require.Empty(t, b.calls.Ends)
 			calls := int64(1)
 			if c.files != nil {
