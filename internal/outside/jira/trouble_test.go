@@ -44,8 +44,8 @@ func TestWhatGoesWrong(t *testing.T) {
 		after   time.Duration
 		message string
 	}{
-		"cut":                {jiratest.Fault{Cut: true}, lost, 0, "the connection was closed"},
-		"answer lost":        {jiratest.Fault{Lost: true}, lost, 0, "the connection was closed"},
+		"cut":         {jiratest.Fault{Cut: true}, lost, 0, "the connection was closed"},
+		"answer lost": {jiratest.Fault{Lost: true}, lost, 0, "the connection was closed"},
 		"half an answer": {
 			jiratest.Fault{Half: true}, meanings{session.Unclear, session.Unreached, ""}, 0, "the connection was closed",
 		},
