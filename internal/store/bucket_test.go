@@ -73,8 +73,7 @@ func TestDamageInABucketIsNamedAndRepaired(t *testing.T) {
 		kind error
 	}{
 		"flipped": {func(t *testing.T, path string) {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
+			data := read(t, path)
 			data[3] ^= 1
 			require.NoError(t, os.WriteFile(path, data, 0o600))
 		}, "has other bytes than the blob's from 0 to 26", session.ErrCorrupt},
@@ -151,10 +150,8 @@ func TestTheMirrorIsInTheBucket(t *testing.T) {
 	objects := filesIn(t, bucket, "mirror/default/web-1/*")
 	require.Len(t, objects, 5, "the status and four checkpoints")
 	for _, path := range objects {
-		there, err := os.ReadFile(path)
-		require.NoError(t, err)
-		here, err := os.ReadFile(filepath.Join(s.MirrorDir(webSession), filepath.Base(path)))
-		require.NoError(t, err)
+		there := read(t, path)
+		here := read(t, filepath.Join(s.MirrorDir(webSession), filepath.Base(path)))
 		require.Equal(t, here, there)
 	}
 	require.NoError(t, os.RemoveAll(s.MirrorDir(webSession)))

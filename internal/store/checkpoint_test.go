@@ -90,8 +90,7 @@ func phasesOf(list []store.StoredCheckpoint) []string {
 func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 	t.Parallel()
 	flip := func(t *testing.T, path string) {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
+		data := read(t, path)
 		data[len(data)/2] ^= 4
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 	}
@@ -170,8 +169,7 @@ func TestTheMirrorHasTheNewestCheckpoint(t *testing.T) {
 		})
 		require.Equal(t, step.installed, !late && err == nil, "%+v", step)
 		require.NoError(t, s.Mirror(t.Context(), webSession))
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
+		data := read(t, path)
 		require.Equal(t, step.installed, sha(data) == row.Digest, "%+v", step)
 	}
 	left, err := os.ReadDir(filepath.Join(s.Dir(), "tmp"))
@@ -199,8 +197,7 @@ func TestTheMirrorIsMadeUpFor(t *testing.T) {
 	stopped.Unlock()
 
 	require.NoError(t, s.MirrorAll(t.Context()))
-	data, err := os.ReadFile(checkpointPath(s, "deploy"))
-	require.NoError(t, err)
+	data := read(t, checkpointPath(s, "deploy"))
 	require.Equal(t, head, sha(data))
 	waiting, err := s.State.ToMirror(t.Context())
 	require.NoError(t, err)
@@ -226,8 +223,7 @@ func TestTheMirrorSaysWhatWorkHasCost(t *testing.T) {
 	})
 	paid(t, s, webSession, id("ann"), 1)
 	sound(t, s)
-	data, err := os.ReadFile(filepath.Join(s.MirrorDir(webSession), "execution_state.json"))
-	require.NoError(t, err)
+	data := read(t, filepath.Join(s.MirrorDir(webSession), "execution_state.json"))
 	var e session.Execution
 	require.NoError(t, json.Unmarshal(data, &e))
 	require.EqualValues(t, 20, e.Usage.OutputTokens)

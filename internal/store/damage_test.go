@@ -80,8 +80,7 @@ func TestNoDamageStaysHidden(t *testing.T) {
 	cases := 0
 	for _, path := range kept(t, s) {
 		full := filepath.Join(s.Dir(), path)
-		sound, err := os.ReadFile(full)
-		require.NoError(t, err)
+		sound := read(t, full)
 		for _, at := range offsets(len(sound), few) {
 			flipped := bytes.Clone(sound)
 			flipped[at] ^= 1 << (at % 8)
@@ -90,16 +89,14 @@ func TestNoDamageStaysHidden(t *testing.T) {
 				f := onlyFault(t, s, path, what, at)
 				if cases++; strings.HasPrefix(path, "sessions/") {
 					require.NotEmpty(t, f.Repaired, "%s %s at %d", path, what, at)
-					repaired, err := os.ReadFile(full)
-					require.NoError(t, err)
+					repaired := read(t, full)
 					if strings.Contains(path, "/checkpoint_") { // a status has later costs
 						require.Equal(t, sound, repaired, "%s %s at %d", path, what, at)
 					}
 					continue
 				}
 				require.NotEmpty(t, f.MovedTo, "%s %s at %d", path, what, at)
-				kept, err := os.ReadFile(filepath.Join(s.Dir(), f.MovedTo))
-				require.NoError(t, err)
+				kept := read(t, filepath.Join(s.Dir(), f.MovedTo))
 				require.Equal(t, damaged, kept, "the damaged file is kept for inspection")
 			}
 			require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "damaged")))

@@ -53,6 +53,13 @@ func pruned(t testing.TB, s *store.Store, o session.PruneOptions) session.PruneR
 	return report
 }
 
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
+}
+
 // snapshot stores a tree given by its files.
 func snapshot(t testing.TB, s *store.Store, files map[string]string) spec.Digest {
 	t.Helper()

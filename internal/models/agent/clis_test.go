@@ -317,9 +317,7 @@ func TestCLIContinues(t *testing.T) {
 		second := callstest.New(-1)
 		job.Calls, job.Continues = second, true
 		b.done(s, job)
-		made, err := os.ReadFile(b.path("made.txt"))
-		require.NoError(t, err)
-		require.Equal(t, "first\nsecond\n", string(made), "nothing is done twice")
+		require.Equal(t, "first\nsecond\n", read(t, b.path("made.txt")), "nothing is done twice")
 		after := server.Requests()[before:]
 		require.Len(t, after, 2)
 		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))

@@ -90,16 +90,12 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
 	e := <-ended
 	require.Error(t, e.err)
-	said, err := os.ReadFile(job.LiveLog)
-	require.NoError(t, err)
-	require.Equal(t, "one ***\ntwo\nthree\n", string(said))
-	require.True(t, strings.HasPrefix(string(e.out.Log), string(said)))
-	untouched, err := os.ReadFile(victim)
-	require.NoError(t, err)
-	require.Equal(t, "mine", string(untouched))
+	require.Equal(t, "one ***\ntwo\nthree\n", read(t, job.LiveLog))
+	require.True(t, strings.HasPrefix(string(e.out.Log), read(t, job.LiveLog)))
+	require.Equal(t, "mine", read(t, victim))
 
 	job.LiveLog = filepath.Join(t.TempDir(), "nowhere", "live.log")
-	_, err = b.shell(`true`).Run(t.Context(), job)
+	_, err := b.shell(`true`).Run(t.Context(), job)
 	require.NoError(t, err, "who cannot be followed works all the same")
 }
 
@@ -195,9 +191,7 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 		},
 	}}})
 	b.done(s, b.job())
-	listed, err := os.ReadFile(b.path("listed"))
-	require.NoError(t, err)
-	require.Equal(t, ".gitattributes\ninput.txt\n", string(listed))
+	require.Equal(t, ".gitattributes\ninput.txt\n", read(t, b.path("listed")))
 }
 
 func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
@@ -221,9 +215,7 @@ func TestAgentsTmpIsEmpty(t *testing.T) {
 	s := b.shell(`ls -A $TMPDIR > left.txt; ls -A $HOME >> left.txt; mkdir -p $TMPDIR/d/e && chmod 0 $TMPDIR/d; touch $HOME/kept`)
 	for _, want := range []string{"", "kept\n"} {
 		b.done(s, b.job())
-		left, err := os.ReadFile(b.path("left.txt"))
-		require.NoError(t, err)
-		require.Equal(t, want, string(left))
+		require.Equal(t, want, read(t, b.path("left.txt")))
 	}
 }
 

@@ -105,6 +105,13 @@ func (b *bench) done(s *Set, job session.Job) session.Outcome {
 	return out
 }
 
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
 // answersIn are the answers of a script to its questions, each on a line of its own.
 func answersIn(log []byte) map[string]string {
 	said := map[string]string{}
@@ -221,9 +228,7 @@ func conformances() []conformance {
 			}},
 			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
-				data, err := os.ReadFile(b.path("docs/a.md"))
-				require.NoError(t, err)
-				require.Equal(t, "hello\n", string(data))
+				require.Equal(t, "hello\n", read(t, b.path("docs/a.md")))
 				require.Equal(t, "did it", out.Summary)
 				require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 				require.Equal(t, cost.Usage{InputTokens: 5, OutputTokens: 2, CostUSD: 250_000_000}, out.Usage)

@@ -130,9 +130,7 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 		filepath.Join(host, "file"):                  "content of file", filepath.Join(home, "tools/tool"): "content of tools/tool",
 		filepath.Join(shared, "file"): "x\n",
 	} {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, want, string(data), path)
+		require.Equal(t, want, read(t, path), path)
 	}
 	require.NoFileExists(t, filepath.Join(host, "out"))
 	require.NoFileExists(t, b.path("disk"))
@@ -189,7 +187,5 @@ func TestAKernelWithoutUserNamespaces(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 	require.Contains(t, out.String(), "Permission denied")
 	require.NoFileExists(t, outside)
-	place, err := os.ReadFile(b.path("place"))
-	require.NoError(t, err)
-	require.Equal(t, filepath.Join(b.dir, "tree")+"\n", string(place))
+	require.Equal(t, filepath.Join(b.dir, "tree")+"\n", read(t, b.path("place")))
 }

@@ -161,3 +161,11 @@ func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Res
 	data, err := io.ReadAll(response.Body)
 	return response, string(data), err
 }
+
+// posted is the answer to a request that is answered whole.
+func posted(t testing.TB, url, token, body string) (*http.Response, string) {
+	t.Helper()
+	response, answer, err := post(t.Context(), t, url, token, body)
+	require.NoError(t, err)
+	return response, answer
+}

@@ -306,8 +306,7 @@ Content-Length: %d
 
 %s`, b.access.Token, len(body), body))
 	require.Regexp(t, `^200 `, got)
-	_, _, err := post(t.Context(), t, b.address+"/gemini/v1beta/models/m:generateContent?alt=proto", b.access.Token, body)
-	require.NoError(t, err)
+	posted(t, b.address+"/gemini/v1beta/models/m:generateContent?alt=proto", b.access.Token, body)
 	first, second := b.provider.Requests()[0], b.provider.Requests()[1]
 	require.Equal(t, "alt=sse", first.Query)
 	require.Empty(t, second.Query)
@@ -377,8 +376,7 @@ func TestWebToolsAreRefused(t *testing.T) {
 		before := b.provider.Count()
 		b.offline = true
 		offline := b.open(b.account)
-		response, text, err := post(t.Context(), t, b.serve(t, offline)+path, offline.Token, body)
-		require.NoError(t, err)
+		response, text := posted(t, b.serve(t, offline)+path, offline.Token, body)
 		require.Equal(t, http.StatusBadRequest, response.StatusCode, path)
 		require.Contains(t, text, "set web_tools: true for the agent in the worker file", path)
 		require.Equal(t, before, b.provider.Count(), path)

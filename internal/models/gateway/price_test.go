@@ -104,16 +104,14 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 			body := `{"model":"m","max_tokens":9,"input":"x",` + c.member + `}`
 			b := newBench(t, say("x"), -1, priced)
 			log := b.recorded(t, nil)
-			response, text, err := post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text := posted(t, b.address+"/"+c.provider+c.path, b.access.Token, body)
 			require.Equal(t, http.StatusBadRequest, response.StatusCode)
 			require.Contains(t, log.String(), "! the gateway refuses a request to "+c.provider)
 			require.Contains(t, text, c.why)
 			require.Zero(t, b.provider.Count())
 
 			b = newBench(t, say("x"), -1, nil)
-			response, text, err = post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text = posted(t, b.address+"/"+c.provider+c.path, b.access.Token, body)
 			require.Equal(t, http.StatusOK, response.StatusCode, text)
 		})
 	}
@@ -138,8 +136,7 @@ func TestWhatARequestRefersToIsReserved(t *testing.T) {
 			t.Parallel()
 			body := `{"model":"m","max_tokens":9,"max_output_tokens":9,` + member + `}`
 			b := newBench(t, say("x"), 60_000, nil)
-			response, text, err := post(t.Context(), t, b.address+"/"+path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text := posted(t, b.address+"/"+path, b.access.Token, body)
 			if path != chat { // the provider has a count of tokens
 				require.Equal(t, http.StatusOK, response.StatusCode, text)
 				require.Len(t, b.provider.Others(), 1, "the provider was asked to count")
@@ -149,8 +146,7 @@ func TestWhatARequestRefersToIsReserved(t *testing.T) {
 			}
 
 			b = newBench(t, say("x"), -1, nil)
-			response, text, err = post(t.Context(), t, b.address+"/"+path, b.access.Token, body)
-			require.NoError(t, err)
+			response, text = posted(t, b.address+"/"+path, b.access.Token, body)
 			require.Equal(t, http.StatusOK, response.StatusCode, text)
 			require.Empty(t, b.provider.Others(), "nothing limits the call")
 		})

@@ -151,8 +151,7 @@ func TestATranscriptHasEachItemOnce(t *testing.T) {
 				base, err := b.access.URL(b.address, c.provider)
 				require.NoError(t, err)
 				for _, body := range []string{c.first, c.second} {
-					response, text, err := post(t.Context(), t, base+path, b.access.Token, fmt.Sprintf(body, stream))
-					require.NoError(t, err)
+					response, text := posted(t, base+path, b.access.Token, fmt.Sprintf(body, stream))
 					require.Equal(t, http.StatusOK, response.StatusCode, text)
 				}
 				thought := ""

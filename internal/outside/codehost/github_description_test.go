@@ -270,22 +270,18 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 	p := s.look(g, number)
 	for _, c := range p.Checks {
 		if c.State == delivery.CheckFailed {
-			_, err := g.CheckLog(ctx, shop, c)
-			require.NoError(t, err)
+			s.log(g, c)
 		}
 		if c.State == delivery.CheckFailed && c.Rerunnable {
 			require.NoError(t, g.Rerun(ctx, shop, c))
 		}
 	}
-	_, err = g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
+	s.find(g)
 	s.repo.Close(number, "ben")
 	s.look(g, number)
 	s.repo.Reopen(number, "ben")
-	_, err = g.Merge(ctx, shop, number, s.repo.Head("main"), "merge")
-	require.NoError(t, err)
-	why, err := g.Merge(ctx, shop, number, head, "merge")
-	require.NoError(t, err)
+	s.merge(g, number, s.repo.Head("main"), "merge")
+	why := s.merge(g, number, head, "merge")
 	require.Empty(t, why)
 	s.look(g, number)
 

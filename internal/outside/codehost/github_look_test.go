@@ -104,17 +104,14 @@ func TestChecks(t *testing.T) {
 		"scan pending 0 true", "test failed 1 true", "test passed 1 true",
 	}, list())
 
-	log, err := g.CheckLog(ctx, shop, checks["test"])
-	require.NoError(t, err)
+	log := s.log(g, checks["test"])
 	require.Equal(t, delivery.CheckLog{
 		Step: "Run test", Annotations: []string{"shout.go:3: not loud", "a.go:1: unused"},
 		Tail: "--- FAIL: TestShout\n##[error]exit code 1",
 	}, log)
-	log, err = g.CheckLog(ctx, shop, checks["cover"])
-	require.NoError(t, err)
+	log = s.log(g, checks["cover"])
 	require.Equal(t, delivery.CheckLog{Tail: "cover\nfell to 3 %"}, log)
-	log, err = g.CheckLog(ctx, shop, checks["ci/build"])
-	require.NoError(t, err)
+	log = s.log(g, checks["ci/build"])
 	require.Equal(t, "no agent\nhttps://ci.example.com/ci/build", log.Tail)
 
 	s.FailOnce("POST /rerun", githubtest.Fault{Lost: true})
@@ -149,8 +146,7 @@ func TestChecksThatMayNotBeRead(t *testing.T) {
 	s.repo.SetCheck(head, "test", "failure", "want LOUD")
 	s.repo.SetStatus(head, "ci/build", "success", "")
 	require.Equal(t, []string{"ci/build passed 0 false", "test failed 1 true"}, list())
-	log, err := g.CheckLog(t.Context(), shop, s.look(g, number).Checks[1])
-	require.NoError(t, err)
+	log := s.log(g, s.look(g, number).Checks[1])
 	require.Equal(t, delivery.CheckLog{Step: "Run test", Tail: "want LOUD"}, log)
 	s.repo.SetCheck(head, "test", "success", "")
 	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "failure"})
@@ -185,19 +181,16 @@ func TestLogsOfOtherPlaces(t *testing.T) {
 	number := open(s, g)
 	s.repo.SetCheck(s.repo.Head("work"), "test", "failure", strings.Repeat("a line of the log ☃\n", 100_000)+"the end")
 	check := s.look(g, number).Checks[0]
-	log, err := g.CheckLog(t.Context(), shop, check)
-	require.NoError(t, err)
+	log := s.log(g, check)
 	require.LessOrEqual(t, len(log.Tail), delivery.MaxText)
 	require.True(t, utf8.ValidString(log.Tail))
 	require.True(t, strings.HasSuffix(log.Tail, "☃\nthe end"))
 
 	s.FailOnce("GET /logs", githubtest.Fault{Status: 302, Header: map[string]string{"Location": elsewhere.URL + "/x?sig=secret"}})
-	log, err = g.CheckLog(t.Context(), shop, check)
-	require.NoError(t, err)
+	log = s.log(g, check)
 	require.Equal(t, "[The log is at "+strings.TrimPrefix(elsewhere.URL, "http://")+", which Maestro does not read.]", log.Tail)
 	s.FailOnce("GET /logs", githubtest.Fault{Status: 410})
-	log, err = g.CheckLog(t.Context(), shop, check)
-	require.NoError(t, err)
+	log = s.log(g, check)
 	require.Equal(t, delivery.CheckLog{Step: "Run test"}, log)
 }
 
@@ -246,8 +239,7 @@ func TestTextsOfOthersAreData(t *testing.T) {
 		require.True(t, strings.HasSuffix(text, "☃…\n[The text has 192.1 KiB. The rest is left out.]"), text[len(text)-80:])
 		require.True(t, strings.HasPrefix(text, "\x1b]0;x"), "whoever shows it makes it safe")
 	}
-	log, err := g.CheckLog(t.Context(), shop, p.Checks[0])
-	require.NoError(t, err)
+	log := s.log(g, p.Checks[0])
 	require.LessOrEqual(t, len(log.Tail), delivery.MaxText)
 	require.NotContains(t, log.Tail, "\x1b")
 	require.False(t, p.Comments[0].By.Trusted || p.Reviews[0].By.Trusted)

@@ -87,6 +87,41 @@ func (s *site) look(g *codehost.GitHub, number int) delivery.PullRequest {
 	return p
 }
 
+func (s *site) log(g *codehost.GitHub, c delivery.Check) delivery.CheckLog {
+	s.t.Helper()
+	log, err := g.CheckLog(s.t.Context(), shop, c)
+	require.NoError(s.t, err)
+	return log
+}
+
+func (s *site) merge(g *codehost.GitHub, number int, head string, method spec.MergeMethod) (why string) {
+	s.t.Helper()
+	why, err := g.Merge(s.t.Context(), shop, number, head, method)
+	require.NoError(s.t, err)
+	return why
+}
+
+func (s *site) repository(g *codehost.GitHub) delivery.Repository {
+	s.t.Helper()
+	r, err := g.Repository(s.t.Context(), shop)
+	require.NoError(s.t, err)
+	return r
+}
+
+func (s *site) find(g *codehost.GitHub) int {
+	s.t.Helper()
+	number, err := g.Find(s.t.Context(), shop, "work", "main")
+	require.NoError(s.t, err)
+	return number
+}
+
+func (s *site) remote(g *codehost.GitHub) delivery.Remote {
+	s.t.Helper()
+	remote, err := g.Remote(s.t.Context(), shop)
+	require.NoError(s.t, err)
+	return remote
+}
+
 var work = delivery.New{Branch: "work", Base: "main", Title: "Shout", Body: "What was done."}
 
 func open(s *site, g *codehost.GitHub) int {
@@ -114,22 +149,18 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, githubtest.Options{})
 	g, ctx := s.driver(), t.Context()
-	repository, err := g.Repository(ctx, shop)
-	require.NoError(t, err)
+	repository := s.repository(g)
 	require.Equal(t, delivery.Repository{Name: shop, DefaultBranch: "main"}, repository)
-	remote, err := g.Remote(ctx, shop)
-	require.NoError(t, err)
+	remote := s.remote(g)
 	require.Equal(t, delivery.Remote{URL: s.URL + "/acme/shop.git", User: "x-access-token", Password: githubtest.Token}, remote)
 
-	number, err := g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
+	number := s.find(g)
 	require.Zero(t, number)
-	number, err = g.Open(ctx, shop, delivery.New{
+	number, err := g.Open(ctx, shop, delivery.New{
 		Branch: "work", Base: "main", Title: "Shout", Body: "What was done.", Draft: true, Labels: []string{"maestro"},
 	})
 	require.NoError(t, err)
-	found, err := g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
+	found := s.find(g)
 	require.Equal(t, number, found)
 	made := s.repo.Pulls()[0]
 	require.Equal(t, []string{"maestro"}, made.Labels)
@@ -152,8 +183,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	require.False(t, p.Draft)
 	require.True(t, p.Comments[0].By.Self)
 
-	why, err := g.Merge(ctx, shop, number, p.Head, spec.MethodMerge)
-	require.NoError(t, err)
+	why := s.merge(g, number, p.Head, spec.MethodMerge)
 	require.Empty(t, why)
 	p = s.look(g, number)
 	require.Equal(t, delivery.Merged, p.State)
@@ -212,18 +242,15 @@ func TestARepositoryThatWasRenamed(t *testing.T) {
 	g, ctx := s.driver(), t.Context()
 	number := open(s, g)
 	s.repo.Rename("globex/store")
-	repository, err := g.Repository(ctx, shop)
-	require.NoError(t, err)
+	repository := s.repository(g)
 	require.Equal(t, "globex/store", repository.Name)
-	found, err := g.Find(ctx, shop, "work", "main")
-	require.NoError(t, err)
+	found := s.find(g)
 	require.Equal(t, number, found)
 	require.NoError(t, g.Comment(ctx, shop, number, "", "still here"), "a redirect of a POST keeps its body")
 	require.Equal(t, "still here", s.look(g, number).Comments[0].Body)
 
 	s.repo.Archive()
-	repository, err = g.Repository(ctx, shop)
-	require.NoError(t, err)
+	repository = s.repository(g)
 	require.True(t, repository.Archived)
 	requireFailure(t, g.Comment(ctx, shop, number, "", "x"), failures.InvalidRequest, "Repository was archived so is read-only")
 }
@@ -233,21 +260,16 @@ func TestMerge(t *testing.T) {
 	s := newSite(t, githubtest.Options{MergeableLate: true})
 	g, ctx := s.driver(), t.Context()
 	number := open(s, g)
-	merge := func(head string, method spec.MergeMethod) string {
-		why, err := g.Merge(ctx, shop, number, head, method)
-		require.NoError(t, err)
-		return why
-	}
 	p := s.look(g, number)
 	require.Equal(t, delivery.MergeClean, p.Mergeable)
-	require.Contains(t, merge(s.repo.Head("main"), spec.MethodMerge), "Head branch was modified")
+	require.Contains(t, s.merge(g, number, s.repo.Head("main"), spec.MethodMerge), "Head branch was modified")
 	s.repo.PermitMethods("squash")
-	require.Equal(t, "Merge merges are not allowed on this repository.", merge(p.Head, spec.MethodMerge))
+	require.Equal(t, "Merge merges are not allowed on this repository.", s.merge(g, number, p.Head, spec.MethodMerge))
 
 	s.commit("main", "main", "shout.go", "package other")
 	require.Equal(t, delivery.MergeUnknown, s.look(g, number).Mergeable, "GitHub needs some time to find out")
 	require.Equal(t, delivery.MergeConflicts, s.look(g, number).Mergeable)
-	require.Equal(t, "Pull Request is not mergeable", merge(p.Head, spec.MethodSquash))
+	require.Equal(t, "Pull Request is not mergeable", s.merge(g, number, p.Head, spec.MethodSquash))
 
 	s.commit("main", "main", "shout.go", "package shout")
 	s.look(g, number)
@@ -255,7 +277,7 @@ func TestMerge(t *testing.T) {
 	_, err := g.Merge(ctx, shop, number, p.Head, spec.MethodSquash)
 	requireFailure(t, err, failures.APIError)
 	merged := s.repo.Head("main")
-	require.Empty(t, merge(p.Head, spec.MethodSquash), "it was merged, and is not merged again")
+	require.Empty(t, s.merge(g, number, p.Head, spec.MethodSquash), "it was merged, and is not merged again")
 	require.Equal(t, merged, s.repo.Head("main"))
 	require.Equal(t, merged, s.look(g, number).MergedAs)
 }
@@ -270,8 +292,7 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	require.Equal(t, []string{
 		"A required review is missing.", "The required check test has not passed.", "The required check ci/build has not passed.",
 	}, s.look(g, number).Blocked)
-	why, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
-	require.NoError(t, err)
+	why := s.merge(g, number, head, spec.MethodMerge)
 	require.Contains(t, why, `Required status check "test" is expected`)
 
 	s.repo.SetCheck(head, "test", "success", "")
@@ -284,15 +305,13 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
 	require.Empty(t, s.look(g, number).Blocked)
 
-	why, err = g.Merge(ctx, shop, number, s.repo.Head("main"), spec.MethodMerge)
-	require.NoError(t, err)
+	why = s.merge(g, number, s.repo.Head("main"), spec.MethodMerge)
 	require.Contains(t, why, "Head oid did not match")
 	s.FailOnce("MaestroEnqueue", githubtest.Fault{Lost: true})
-	_, err = g.Merge(ctx, shop, number, head, spec.MethodMerge)
+	_, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
 	requireFailure(t, err, failures.APIError)
 	for range 2 {
-		why, err = g.Merge(ctx, shop, number, head, spec.MethodMerge)
-		require.NoError(t, err)
+		why = s.merge(g, number, head, spec.MethodMerge)
 		require.Empty(t, why)
 	}
 	require.True(t, s.look(g, number).Queued)
@@ -347,23 +366,20 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	require.NoError(t, g.Comment(t.Context(), shop, number, "", "mine"))
 	p := s.look(g, number)
 	require.Equal(t, delivery.Person{Name: "maestro-app[bot]", Self: true}, p.Comments[0].By)
-	first, err := g.Remote(t.Context(), shop)
-	require.NoError(t, err)
+	first := s.remote(g)
 	require.Equal(t, 1, renewals(), "although the clocks differ by three hours")
 
 	s.Reinstall(71)
 	p = s.look(g, number)
 	require.Len(t, p.Comments, 1)
-	second, err := g.Remote(t.Context(), shop)
-	require.NoError(t, err)
+	second := s.remote(g)
 	require.NotEqual(t, first.Password, second.Password)
 	require.Equal(t, 1, renewals())
 
 	app.Lifetime = 11 * time.Minute
 	s.Reinstall(72)
 	for range 3 {
-		_, err = g.Repository(t.Context(), shop)
-		require.NoError(t, err)
+		s.repository(g)
 	}
 	require.GreaterOrEqual(t, renewals(), 3, "a token is renewed before its last ten minutes")
 

@@ -208,10 +208,9 @@ func TestALostContentIsFoundBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	from, to := snapshot(t, s, nil), snapshot(t, s, map[string]string{"a": "a\n", "b": "b\n"})
-	m, err := s.Manifest(t.Context(), to)
-	require.NoError(t, err)
+	m := manifest(t, s, to)
 	name := string(m["b"].SHA256)
 	require.NoError(t, os.Remove(filepath.Join(s.Dir(), "blobs", "sha256", name[:2], name[2:])))
-	_, err = s.PlanApply(t.Context(), t.TempDir(), from, to, nil)
+	_, err := s.PlanApply(t.Context(), t.TempDir(), from, to, nil)
 	require.ErrorIs(t, err, session.ErrNotFound)
 }

@@ -113,17 +113,14 @@ func TestWhatIsCollected(t *testing.T) {
 				add["c/.git. /x"] = "1"
 			}
 			writeTree(t, dir, add)
-			out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Ignore: c.ignore, Produces: c.produces})
-			require.NoError(t, err)
+			out := collected(t, s, session.Collect{Base: base, Dir: dir, Ignore: c.ignore, Produces: c.produces})
 			require.Equal(t, strings.Fields(c.wantChanged), out.Changed)
 			require.Equal(t, strings.Fields(c.wantDeleted), out.Deleted)
 
 			delta, err := s.Delta(t.Context(), out.Delta)
 			require.NoError(t, err)
-			before, err := s.Manifest(t.Context(), base)
-			require.NoError(t, err)
-			after, err := s.Manifest(t.Context(), out.Output)
-			require.NoError(t, err)
+			before := manifest(t, s, base)
+			after := manifest(t, s, out.Output)
 			require.Equal(t, after, castest.Apply(before, delta))
 			for p, e := range after {
 				if e.Link == "" {
@@ -215,8 +212,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 				}
 				if slices.Contains(odd, c.name) { // it is left out and named, unless it had to be produced by its name
 					req.Produces = []string{"**", "{l,p,s}"}
-					out, err := s.Collect(t.Context(), req)
-					require.NoError(t, err)
+					out := collected(t, s, req)
 					require.Len(t, out.LeftOut, 1)
 					for _, part := range c.says {
 						require.Contains(t, out.LeftOut[0], part)
@@ -253,17 +249,15 @@ func TestAFileThatOutgrowsTheLimitKeepsItsOldVersion(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(dir, "log"), 2000))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), []byte("2"), 0o600))
 	for _, lower := range []spec.Digest{"", base} {
-		out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir})
-		require.NoError(t, err)
+		out := collected(t, s, session.Collect{Base: base, Lower: lower, Dir: dir})
 		require.Equal(t, []string{"other"}, out.Changed)
 		require.Empty(t, out.Deleted)
 		require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`},
 			out.LeftOut)
-		_, err = s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
+		_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
 		require.ErrorContains(t, err, "at most 1000 are allowed")
 	}
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"log"}})
-	require.NoError(t, err)
+	snap := snapped(t, s, dir, cas.SnapshotOptions{Tracked: []string{"log"}})
 	require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes)`}, snap.Odd)
 	require.Equal(t, 1, snap.Files)
 }
@@ -285,8 +279,7 @@ func TestIgnoredThingsAreNotRefused(t *testing.T) {
 	})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "run", "pipe"), 0o600))
 	mustWrite(t, dir, "run/a\nb")
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
+	out := collected(t, s, session.Collect{Base: base, Dir: dir})
 	require.Equal(t, []string{".gitignore"}, out.Changed)
 }
 
@@ -327,8 +320,7 @@ func TestFilesThatTheirOwnerLockedAway(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
+	out := collected(t, s, session.Collect{Base: base, Dir: dir})
 	require.Equal(t, []string{"a", "d/b"}, out.Changed)
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
@@ -341,8 +333,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 	s := newStore(t)
 	dir, base := materialised(t, s, map[string]string{"a": "1", "b": "1"})
 	writeTree(t, dir, map[string]string{"a": "2", "new": "1", ".gitignore": "*.out\n"})
-	work, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
+	work := collected(t, s, session.Collect{Base: base, Dir: dir})
 
 	// A check leaves things behind, of which only some are kept.
 	writeTree(t, dir, map[string]string{"coverage.out": "99%", "junk": "1", "a": "spoiled", "report/x.xml": "1"})
@@ -363,8 +354,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 
 	// What the check took back is taken back.
 	require.NoError(t, os.Remove(filepath.Join(dir, "new")))
-	out, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Output})
-	require.NoError(t, err)
+	out = collected(t, s, session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Output})
 	require.Equal(t, []string{".gitignore", "a"}, out.Changed)
 }
 
@@ -420,10 +410,8 @@ func TestCollectionIsTheDifference(t *testing.T) {
 			require.NoError(t, s.Materialise(t.Context(), base, dir))
 			require.Equal(t, files, readTree(t, dir), "seed %d", seed)
 			edit(t, r, dir, files)
-			out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-			require.NoError(t, err)
-			tree, err := s.Manifest(t.Context(), out.Output)
-			require.NoError(t, err)
+			out := collected(t, s, session.Collect{Base: base, Dir: dir})
+			tree := manifest(t, s, out.Output)
 			require.Equal(t, manifestOf(files), tree, "seed %d", seed)
 			base = out.Output
 		}
@@ -444,11 +432,9 @@ func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
 		} {
 			require.NoError(t, os.Symlink(target, filepath.Join(req.Dir, link)))
 		}
-		out, err := s.Collect(t.Context(), req)
-		require.NoError(t, err)
+		out := collected(t, s, req)
 		require.Len(t, out.LeftOut, 3, "where .. could lead anywhere: %q", out.LeftOut)
-		m, err := s.Manifest(t.Context(), out.Output)
-		require.NoError(t, err)
+		m := manifest(t, s, out.Output)
 		for link, target := range map[string]string{
 			"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a",
 			"top": ".",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/session"
 	"github.com/maestro-hive/maestro/internal/core/spec"
 	"github.com/maestro-hive/maestro/internal/store/cas"
 	"github.com/maestro-hive/maestro/internal/store/cas/castest"
@@ -39,12 +40,24 @@ func newStore(t testing.TB) *content {
 
 var writeTree, readTree = castest.WriteTree, castest.ReadTree
 
+// snapped and collected are what a snapshot and a collection find.
+func snapped(t testing.TB, s *content, dir string, o cas.SnapshotOptions) cas.Snapshot {
+	t.Helper()
+	snap, err := s.Snapshot(t.Context(), dir, o)
+	require.NoError(t, err)
+	return snap
+}
+
+func collected(t tester, s *content, req session.Collect) session.Collected {
+	out, err := s.Collect(t.Context(), req)
+	require.NoError(t, err)
+	return out
+}
+
 // snapshot stores a tree given by its files.
 func snapshot(t testing.TB, s *content, files map[string]string) spec.Digest {
 	t.Helper()
 	dir := t.TempDir()
 	writeTree(t, dir, files)
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
-	require.NoError(t, err)
-	return snap.Manifest
+	return snapped(t, s, dir, cas.SnapshotOptions{}).Manifest
 }

@@ -273,6 +273,13 @@ func earlierRunsChangeNothing(t *testing.T, b *bench) {
 	require.Equal(t, 1, w.begin().AnswersFrom, "numbers of activities count anew in a later run")
 }
 
+func (w *work) execution() session.Execution {
+	w.t.Helper()
+	e, err := w.Execution(w.t.Context(), sessionOf("s"))
+	require.NoError(w.t, err)
+	return e
+}
+
 func (w *work) record() session.Record {
 	w.t.Helper()
 	r, err := w.Record(w.t.Context(), dev("s"))
@@ -286,8 +293,7 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	w.succeeds()
 	now := w.clock.Now()
 	require.False(t, w.boundary(now))
-	e, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e := w.execution()
 	before := w.record()
 	opened, late, err := w.PutBoundary(t.Context(), state.Boundary{
 		Key: sessionOf("s"), TemporalRun: w.run, At: now.Add(-time.Second), Undone: []string{"build"},
@@ -299,18 +305,15 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.True(t, late)
 	require.Empty(t, opened, "nobody is told of it")
-	after, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	after := w.execution()
 	require.Equal(t, e, after)
 	require.Equal(t, before, w.record())
 	require.False(t, w.boundary(now, "build"), "the same boundary again")
 	require.True(t, w.record().Rounds[0].Stale())
 
-	e, err = w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e = w.execution()
 	w.resume("r2")
-	after, err = w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	after = w.execution()
 	require.Equal(t, e, after, "a run that was admitted has said nothing yet")
 }
 
@@ -352,8 +355,7 @@ func workIsUndone(t *testing.T, b *bench) {
 	w.boundary(w.clock.Now(), "build")
 	require.Equal(t, []session.Undone{session.UndoneSentBack, session.UndoneResumed, session.UndoneSentBack}, undone())
 
-	e, err := w.Execution(t.Context(), sessionOf("s"))
-	require.NoError(t, err)
+	e := w.execution()
 	require.Equal(t, []session.PhaseStatus{
 		{Name: "build", Status: session.Running, SentBack: true}, {Name: "plan", Status: session.Running},
 	}, e.Phases)
@@ -390,8 +392,7 @@ func requestsAreOpenedAndClosed(t *testing.T, b *bench) {
 		for _, r := range found {
 			opened = append(opened, r.ID)
 		}
-		e, err := w.Execution(t.Context(), sessionOf("s"))
-		require.NoError(t, err)
+		e := w.execution()
 		shown := []string{}
 		for _, r := range e.Help {
 			shown = append(shown, r.ID)
