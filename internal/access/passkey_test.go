@@ -148,8 +148,7 @@ func TestPasskeysSignIn(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "/account", next)
 		require.Equal(t, "bob", eventsOf(t, s.audit, access.EventFilter{Action: "passkey.add"})[0].Who())
-		account := s.account("bob")
-		require.Len(t, account.Passkeys, 2)
+		require.Len(t, s.account("bob").Passkeys, 2)
 	})
 	t.Run("a copy of a key", func(t *testing.T) {
 		copied := d.keys()[0]
@@ -171,8 +170,7 @@ func TestPasskeysSignIn(t *testing.T) {
 	t.Run("a recovery ends passkeys", func(t *testing.T) {
 		link := s.recovery("ann")
 		require.Equal(t, 303, s.user().join(s.code(link), newPassword).StatusCode)
-		account := s.account("ann")
-		require.Empty(t, account.Passkeys)
+		require.Empty(t, s.account("ann").Passkeys)
 	})
 	t.Run("at an address", func(t *testing.T) {
 		require.NoError(t, chromedp.Do(d.ctx, chromedp.Navigate(s.url+"/login")))

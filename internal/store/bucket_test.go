@@ -100,8 +100,7 @@ func TestDamageInABucketIsNamedAndRepaired(t *testing.T) {
 			}
 			_, err := s.Content.BlobSize(t.Context(), name)
 			require.ErrorIs(t, err, session.ErrNotFound, "it has no row any more")
-			again := stored(t, s, content)
-			require.Equal(t, name, again)
+			require.Equal(t, name, stored(t, s, content))
 			sound(t, s)
 
 			for _, path := range filesIn(t, bucket, "content/*/[0-9]*") {
@@ -151,8 +150,7 @@ func TestTheMirrorIsInTheBucket(t *testing.T) {
 	require.Len(t, objects, 5, "the status and four checkpoints")
 	for _, path := range objects {
 		there := read(t, path)
-		here := read(t, filepath.Join(s.MirrorDir(webSession), filepath.Base(path)))
-		require.Equal(t, here, there)
+		require.Equal(t, read(t, filepath.Join(s.MirrorDir(webSession), filepath.Base(path))), there)
 	}
 	require.NoError(t, os.RemoveAll(s.MirrorDir(webSession)))
 	sound(t, s)

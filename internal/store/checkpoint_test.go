@@ -169,8 +169,7 @@ func TestTheMirrorHasTheNewestCheckpoint(t *testing.T) {
 		})
 		require.Equal(t, step.installed, !late && err == nil, "%+v", step)
 		require.NoError(t, s.Mirror(t.Context(), webSession))
-		data := read(t, path)
-		require.Equal(t, step.installed, sha(data) == row.Digest, "%+v", step)
+		require.Equal(t, step.installed, sha(read(t, path)) == row.Digest, "%+v", step)
 	}
 	left, err := os.ReadDir(filepath.Join(s.Dir(), "tmp"))
 	require.NoError(t, err)
@@ -197,8 +196,7 @@ func TestTheMirrorIsMadeUpFor(t *testing.T) {
 	stopped.Unlock()
 
 	require.NoError(t, s.MirrorAll(t.Context()))
-	data := read(t, checkpointPath(s, "deploy"))
-	require.Equal(t, head, sha(data))
+	require.Equal(t, head, sha(read(t, checkpointPath(s, "deploy"))))
 	waiting, err := s.State.ToMirror(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, waiting)

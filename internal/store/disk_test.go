@@ -73,6 +73,5 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	require.NoError(t, os.Remove(filler))
 	require.NoError(t, s.KeepReserve())
 	require.FileExists(t, reserve)
-	report := verified(t, s)
-	require.Empty(t, report.Faults)
+	require.Empty(t, verified(t, s).Faults)
 }

@@ -175,8 +175,7 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	// Who reads an old checkpoint may be about to build on it.
 	_, err = s.Checkpoint(t.Context(), names[1])
 	require.NoError(t, err)
-	report := pruned(t, s, session.PruneOptions{Keep: 1})
-	require.Equal(t, 2, report.Checkpoints)
+	require.Equal(t, 2, pruned(t, s, session.PruneOptions{Keep: 1}).Checkpoints)
 	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, []string{"test", "design"}, phasesOf(list))
@@ -201,8 +200,7 @@ func TestPruningKeepsWhatRowsName(t *testing.T) {
 	require.NoError(t, model.State.AddUpload(t.Context(), state.Upload{Team: "web", Digest: string(uploaded), By: "ann"}, time.Hour))
 	waste := snapshot(t, model, map[string]string{"dir/c.txt": "named by nobody"})
 	s := later(t, model, tenDays)
-	report := pruned(t, s, session.PruneOptions{})
-	require.Equal(t, 3, report.Blobs, "a file, its directory and the top")
+	require.Equal(t, 3, pruned(t, s, session.PruneOptions{}).Blobs, "a file, its directory and the top")
 	for _, tree := range []spec.Digest{answered, uploaded} {
 		require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 	}
@@ -271,14 +269,12 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	held, ok, err := s.Lock(t.Context(), worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	report := pruned(t, s, session.PruneOptions{WorkDirs: all})
-	require.Equal(t, 1, report.WorkDirs)
+	require.Equal(t, 1, pruned(t, s, session.PruneOptions{WorkDirs: all}).WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.NoDirExists(t, w.Tree)
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
 	held.Unlock()
-	report = pruned(t, s, session.PruneOptions{WorkDirs: all})
-	require.Equal(t, 1, report.WorkDirs)
+	require.Equal(t, 1, pruned(t, s, session.PruneOptions{WorkDirs: all}).WorkDirs)
 }
 
 // TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun has a session that was
@@ -309,8 +305,7 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			require.NoError(t, err)
 			s := later(t, model, c.age)
 			c.options.WorkDirs = []session.PrunableDirs{dirs}
-			report := pruned(t, s, c.options)
-			require.Equal(t, c.gone, report.WorkDirs)
+			require.Equal(t, c.gone, pruned(t, s, c.options).WorkDirs)
 			if c.gone > 0 {
 				require.NoDirExists(t, w.Tree)
 			} else {

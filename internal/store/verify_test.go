@@ -90,8 +90,7 @@ func TestAMirrorThatIsAheadIsKept(t *testing.T) {
 			report := verified(t, s)
 			require.Contains(t, report.Faults[len(report.Faults)-1].What, "older backup")
 			require.Empty(t, report.Faults[len(report.Faults)-1].Repaired)
-			after := read(t, checkpointPath(s, phase))
-			require.Equal(t, data, after)
+			require.Equal(t, data, read(t, checkpointPath(s, phase)))
 		}
 	}
 }

@@ -62,10 +62,8 @@ func TestWhatAnAgentWritesIsInNoOtherCache(t *testing.T) {
 
 			again := newBench(t).job()
 			again.Team = "ns.team"
-			out := b.done(s, again)
-			require.NotContains(t, string(out.Log), "entry")
-			out = b.done(s, job)
-			require.Contains(t, string(out.Log), "entry", "an assignment keeps its own")
+			require.NotContains(t, string(b.done(s, again).Log), "entry")
+			require.Contains(t, string(b.done(s, job).Log), "entry", "an assignment keeps its own")
 		})
 	}
 }
@@ -91,8 +89,7 @@ func TestChecksOfAnInputFillTheCache(t *testing.T) {
 	}
 	job := b.job()
 	job.Team = "ns.team"
-	out := b.done(s, job)
-	require.Contains(t, string(out.Log), "d\nentry\n", "agents use it, too")
+	require.Contains(t, string(b.done(s, job).Log), "d\nentry\n", "agents use it, too")
 
 	require.True(t, s.FillsCaches("build", "ns.others", input))
 	require.NotContains(t, b.checkIn(s, "poison", "ns.others", ""), "good")

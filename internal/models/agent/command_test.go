@@ -319,8 +319,7 @@ func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
 		Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`},
 	}}})
 	for _, want := range []string{"2\n", "3\n"} {
-		out := b.done(s, b.job())
-		require.Equal(t, want, string(out.Log))
+		require.Equal(t, want, string(b.done(s, b.job()).Log))
 	}
 }
 
@@ -334,8 +333,7 @@ func TestGitTakesNoOrdersFromHome(t *testing.T) {
 		Argv: []string{"sh", "-c", `git log --format='%an %at %s'`},
 	}}})
 	s.o.Now = func() time.Time { return time.Unix(1_700_000_000, 0) }
-	out := b.done(s, b.job())
-	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(out.Log))
+	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(b.done(s, b.job()).Log))
 	require.NoFileExists(t, b.path("ran"))
 }
 

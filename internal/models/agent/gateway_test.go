@@ -171,8 +171,7 @@ func TestARoomDoesNotShowKeys(t *testing.T) {
 	d.Argv = []string{"/bin/sh", "-c", "cat " + b.dir + "/keys/key; true"}
 	courier := Definition{Kind: KindDelivery, App: &App{ID: 1, KeyFile: "keys/key"}}
 	s = b.set(Config{Mounts: []Mount{{Path: b.dir}}, Agents: map[string]Definition{"x": d, "app": courier}})
-	out = b.done(s, b.job())
-	require.Contains(t, string(out.Log), "No such file", "nor the key of one that delivers")
+	require.Contains(t, string(b.done(s, b.job()).Log), "No such file", "nor the key of one that delivers")
 }
 
 // TestTheGatewayEndsAnAttempt has agents that do not mind what the provider answers.

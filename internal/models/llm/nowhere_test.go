@@ -113,8 +113,7 @@ func TestFinishingWithAFailure(t *testing.T) {
 	hasty := providertest.Use(providertest.Tool("read", args{"path": "missing"}),
 		providertest.Tool("finish", args{"summary": "hasty"}))
 	each(t, plays(hasty, finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-		out := b.done()
-		require.Equal(t, "all done", out.Summary)
+		require.Equal(t, "all done", b.done().Summary)
 		results := s.Requests()[1].Last().Results
 		require.Contains(t, results[0].Text, "missing does not exist")
 		require.Contains(t, results[1].Text, "Not ended")

@@ -281,8 +281,7 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 	s.look(g, number)
 	s.repo.Reopen(number, "ben")
 	s.merge(g, number, s.repo.Head("main"), "merge")
-	why := s.merge(g, number, head, "merge")
-	require.Empty(t, why)
+	require.Empty(t, s.merge(g, number, head, "merge"))
 	s.look(g, number)
 
 	var held []string

@@ -109,10 +109,8 @@ func TestChecks(t *testing.T) {
 		Step: "Run test", Annotations: []string{"shout.go:3: not loud", "a.go:1: unused"},
 		Tail: "--- FAIL: TestShout\n##[error]exit code 1",
 	}, log)
-	log = s.log(g, checks["cover"])
-	require.Equal(t, delivery.CheckLog{Tail: "cover\nfell to 3 %"}, log)
-	log = s.log(g, checks["ci/build"])
-	require.Equal(t, "no agent\nhttps://ci.example.com/ci/build", log.Tail)
+	require.Equal(t, delivery.CheckLog{Tail: "cover\nfell to 3 %"}, s.log(g, checks["cover"]))
+	require.Equal(t, "no agent\nhttps://ci.example.com/ci/build", s.log(g, checks["ci/build"]).Tail)
 
 	s.FailOnce("POST /rerun", githubtest.Fault{Lost: true})
 	requireFailure(t, g.Rerun(ctx, shop, checks["test"]), failures.APIError)
@@ -146,8 +144,7 @@ func TestChecksThatMayNotBeRead(t *testing.T) {
 	s.repo.SetCheck(head, "test", "failure", "want LOUD")
 	s.repo.SetStatus(head, "ci/build", "success", "")
 	require.Equal(t, []string{"ci/build passed 0 false", "test failed 1 true"}, list())
-	log := s.log(g, s.look(g, number).Checks[1])
-	require.Equal(t, delivery.CheckLog{Step: "Run test", Tail: "want LOUD"}, log)
+	require.Equal(t, delivery.CheckLog{Step: "Run test", Tail: "want LOUD"}, s.log(g, s.look(g, number).Checks[1]))
 	s.repo.SetCheck(head, "test", "success", "")
 	s.repo.SetRun(githubtest.Run{SHA: head, Name: "scan", App: "scanner", Conclusion: "failure"})
 	require.Equal(t, []string{
@@ -190,8 +187,7 @@ func TestLogsOfOtherPlaces(t *testing.T) {
 	log = s.log(g, check)
 	require.Equal(t, "[The log is at "+strings.TrimPrefix(elsewhere.URL, "http://")+", which Maestro does not read.]", log.Tail)
 	s.FailOnce("GET /logs", githubtest.Fault{Status: 410})
-	log = s.log(g, check)
-	require.Equal(t, delivery.CheckLog{Step: "Run test"}, log)
+	require.Equal(t, delivery.CheckLog{Step: "Run test"}, s.log(g, check))
 }
 
 func TestManyCommentsAreBounded(t *testing.T) {

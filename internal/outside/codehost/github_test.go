@@ -149,8 +149,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, githubtest.Options{})
 	g, ctx := s.driver(), t.Context()
-	repository := s.repository(g)
-	require.Equal(t, delivery.Repository{Name: shop, DefaultBranch: "main"}, repository)
+	require.Equal(t, delivery.Repository{Name: shop, DefaultBranch: "main"}, s.repository(g))
 	remote := s.remote(g)
 	require.Equal(t, delivery.Remote{URL: s.URL + "/acme/shop.git", User: "x-access-token", Password: githubtest.Token}, remote)
 
@@ -160,8 +159,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 		Branch: "work", Base: "main", Title: "Shout", Body: "What was done.", Draft: true, Labels: []string{"maestro"},
 	})
 	require.NoError(t, err)
-	found := s.find(g)
-	require.Equal(t, number, found)
+	require.Equal(t, number, s.find(g))
 	made := s.repo.Pulls()[0]
 	require.Equal(t, []string{"maestro"}, made.Labels)
 
@@ -183,8 +181,7 @@ func TestAPullRequestFromOpenToMerged(t *testing.T) {
 	require.False(t, p.Draft)
 	require.True(t, p.Comments[0].By.Self)
 
-	why := s.merge(g, number, p.Head, spec.MethodMerge)
-	require.Empty(t, why)
+	require.Empty(t, s.merge(g, number, p.Head, spec.MethodMerge))
 	p = s.look(g, number)
 	require.Equal(t, delivery.Merged, p.State)
 	require.Equal(t, s.repo.Head("main"), p.MergedAs)
@@ -242,16 +239,13 @@ func TestARepositoryThatWasRenamed(t *testing.T) {
 	g, ctx := s.driver(), t.Context()
 	number := open(s, g)
 	s.repo.Rename("globex/store")
-	repository := s.repository(g)
-	require.Equal(t, "globex/store", repository.Name)
-	found := s.find(g)
-	require.Equal(t, number, found)
+	require.Equal(t, "globex/store", s.repository(g).Name)
+	require.Equal(t, number, s.find(g))
 	require.NoError(t, g.Comment(ctx, shop, number, "", "still here"), "a redirect of a POST keeps its body")
 	require.Equal(t, "still here", s.look(g, number).Comments[0].Body)
 
 	s.repo.Archive()
-	repository = s.repository(g)
-	require.True(t, repository.Archived)
+	require.True(t, s.repository(g).Archived)
 	requireFailure(t, g.Comment(ctx, shop, number, "", "x"), failures.InvalidRequest, "Repository was archived so is read-only")
 }
 
@@ -292,8 +286,7 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	require.Equal(t, []string{
 		"A required review is missing.", "The required check test has not passed.", "The required check ci/build has not passed.",
 	}, s.look(g, number).Blocked)
-	why := s.merge(g, number, head, spec.MethodMerge)
-	require.Contains(t, why, `Required status check "test" is expected`)
+	require.Contains(t, s.merge(g, number, head, spec.MethodMerge), `Required status check "test" is expected`)
 
 	s.repo.SetCheck(head, "test", "success", "")
 	s.repo.SetStatus(head, "ci/build", "success", "")
@@ -305,14 +298,13 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
 	require.Empty(t, s.look(g, number).Blocked)
 
-	why = s.merge(g, number, s.repo.Head("main"), spec.MethodMerge)
+	why := s.merge(g, number, s.repo.Head("main"), spec.MethodMerge)
 	require.Contains(t, why, "Head oid did not match")
 	s.FailOnce("MaestroEnqueue", githubtest.Fault{Lost: true})
 	_, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
 	requireFailure(t, err, failures.APIError)
 	for range 2 {
-		why = s.merge(g, number, head, spec.MethodMerge)
-		require.Empty(t, why)
+		require.Empty(t, s.merge(g, number, head, spec.MethodMerge))
 	}
 	require.True(t, s.look(g, number).Queued)
 	s.repo.FinishQueue()
@@ -372,8 +364,7 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	s.Reinstall(71)
 	p = s.look(g, number)
 	require.Len(t, p.Comments, 1)
-	second := s.remote(g)
-	require.NotEqual(t, first.Password, second.Password)
+	require.NotEqual(t, first.Password, s.remote(g).Password)
 	require.Equal(t, 1, renewals())
 
 	app.Lifetime = 11 * time.Minute

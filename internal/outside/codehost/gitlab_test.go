@@ -99,18 +99,16 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	l.Block("old")
 	l.Open(labProject, branch, "From a fork", true)
 
-	number := l.find(t)
-	require.Zero(t, number, "that of a fork is another one")
+	require.Zero(t, l.find(t), "that of a fork is another one")
 
 	order := delivery.New{
 		Branch: branch, Base: "main", Title: "Draft: Add b", Body: "Text.", Draft: true,
 		Labels: []string{"bot", "small"},
 	}
-	number = l.open(t, order)
+	number := l.open(t, order)
 	again := l.open(t, order)
 	require.Equal(t, number, again)
-	found := l.find(t)
-	require.Equal(t, number, found)
+	require.Equal(t, number, l.find(t))
 
 	require.Len(t, l.MergeRequests(labProject), 2)
 	mr := l.MergeRequests(labProject)[number-1]
@@ -122,8 +120,7 @@ func TestGitLabOpensAMergeRequestOnce(t *testing.T) {
 	l.CloseMergeRequest(labProject, number, "rita")
 	newer := l.open(t, order)
 	require.NotEqual(t, number, newer)
-	found = l.find(t)
-	require.Equal(t, newer, found)
+	require.Equal(t, newer, l.find(t))
 
 	order.Branch = "gone"
 	_, err := l.host.Open(t.Context(), labProject, order)

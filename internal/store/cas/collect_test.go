@@ -279,8 +279,7 @@ func TestIgnoredThingsAreNotRefused(t *testing.T) {
 	})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "run", "pipe"), 0o600))
 	mustWrite(t, dir, "run/a\nb")
-	out := collected(t, s, session.Collect{Base: base, Dir: dir})
-	require.Equal(t, []string{".gitignore"}, out.Changed)
+	require.Equal(t, []string{".gitignore"}, collected(t, s, session.Collect{Base: base, Dir: dir}).Changed)
 }
 
 func TestSecretsAreFoundAcrossBuffers(t *testing.T) {
@@ -320,8 +319,7 @@ func TestFilesThatTheirOwnerLockedAway(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
-	out := collected(t, s, session.Collect{Base: base, Dir: dir})
-	require.Equal(t, []string{"a", "d/b"}, out.Changed)
+	require.Equal(t, []string{"a", "d/b"}, collected(t, s, session.Collect{Base: base, Dir: dir}).Changed)
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
 	require.NoError(t, s.Materialise(t.Context(), base, dir))
@@ -411,8 +409,7 @@ func TestCollectionIsTheDifference(t *testing.T) {
 			require.Equal(t, files, readTree(t, dir), "seed %d", seed)
 			edit(t, r, dir, files)
 			out := collected(t, s, session.Collect{Base: base, Dir: dir})
-			tree := manifest(t, s, out.Output)
-			require.Equal(t, manifestOf(files), tree, "seed %d", seed)
+			require.Equal(t, manifestOf(files), manifest(t, s, out.Output), "seed %d", seed)
 			base = out.Output
 		}
 	}

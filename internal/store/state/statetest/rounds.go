@@ -305,16 +305,14 @@ func lateBoundariesChangeNothing(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.True(t, late)
 	require.Empty(t, opened, "nobody is told of it")
-	after := w.execution()
-	require.Equal(t, e, after)
+	require.Equal(t, e, w.execution())
 	require.Equal(t, before, w.record())
 	require.False(t, w.boundary(now, "build"), "the same boundary again")
 	require.True(t, w.record().Rounds[0].Stale())
 
 	e = w.execution()
 	w.resume("r2")
-	after = w.execution()
-	require.Equal(t, e, after, "a run that was admitted has said nothing yet")
+	require.Equal(t, e, w.execution(), "a run that was admitted has said nothing yet")
 }
 
 // attemptInProgressCosts: what an attempt has cost is known while it runs, and counts as the attempt's when it has failed.

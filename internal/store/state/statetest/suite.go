@@ -410,8 +410,7 @@ func reportsRaise(t *testing.T, b *bench) {
 	guessed := b.call(dev("s"), 1, 0)
 	guessed.Key, guessed.Call = sessionOf("new"), 0
 	b.admit(t, "new", "n")
-	v := b.verdict(t, guessed)
-	require.EqualValues(t, 130, v.Granted.Tokens, "the highest cost on the team's day")
+	require.EqualValues(t, 130, b.verdict(t, guessed).Granted.Tokens, "the highest cost on the team's day")
 }
 
 func admissionsAreRepeated(t *testing.T, b *bench) {
