@@ -244,8 +244,7 @@ func TestRequestsAndAnswersAreGitHubs(t *testing.T) {
 	s := newSite(t, githubtest.Options{App: &githubtest.App{ID: 7, Slug: "maestro-app", Key: &k.PublicKey, Installation: 70}})
 	o := s.options()
 	o.Token, o.App = "", &codehost.GitHubApp{ID: 7, Key: text}
-	g, err := codehost.NewGitHub(o)
-	require.NoError(t, err)
+	g := s.driverOf(o)
 	ctx := t.Context()
 	with := work
 	with.Draft, with.Labels = true, []string{"maestro"}

@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,9 +72,11 @@ func (s *site) options() codehost.GitHubOptions {
 	return codehost.GitHubOptions{URL: s.URL, Token: githubtest.Token, Clock: time.Now, Version: "test"}
 }
 
-func (s *site) driver() *codehost.GitHub {
+func (s *site) driver() *codehost.GitHub { return s.driverOf(s.options()) }
+
+func (s *site) driverOf(o codehost.GitHubOptions) *codehost.GitHub {
 	s.t.Helper()
-	g, err := codehost.NewGitHub(s.options())
+	g, err := codehost.NewGitHub(o)
 	require.NoError(s.t, err)
 	return g
 }
@@ -344,8 +345,7 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	s := newSite(t, githubtest.Options{App: app, Skew: 3 * time.Hour})
 	o := s.options()
 	o.Token, o.App = "", &codehost.GitHubApp{ID: 7, Key: text}
-	g, err := codehost.NewGitHub(o)
-	require.NoError(t, err)
+	g := s.driverOf(o)
 	renewals := func() (n int) {
 		for _, r := range s.Requests() {
 			if strings.HasSuffix(r.Path, "/access_tokens") && r.Status == http.StatusCreated {
@@ -374,11 +374,10 @@ func TestAnAppRenewsItsTokens(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, renewals(), 3, "a token is renewed before its last ten minutes")
 
-	_, err = g.Remote(t.Context(), "acme/other")
+	_, err := g.Remote(t.Context(), "acme/other")
 	requireFailure(t, err, failures.Auth, "the app a token for acme/other", "not installed")
 	o.App = &codehost.GitHubApp{ID: 8, Key: text}
-	g, err = codehost.NewGitHub(o)
-	require.NoError(t, err)
+	g = s.driverOf(o)
 	_, err = g.Repository(t.Context(), shop)
 	requireFailure(t, err, failures.Auth, "401")
 }
@@ -403,66 +402,6 @@ func TestOptions(t *testing.T) {
 	for _, name := range []string{"", "shop", "a/b/c", "../shop", "acme/..", "acme/shop?x=1", "-x/shop", "acme/shop#", "a\n/b"} {
 		_, err := g.Remote(t.Context(), name)
 		requireFailure(t, err, failures.InvalidRequest, "is no repository of GitHub; write it as OWNER/NAME")
-	}
-}
-
-func TestWhoHasToActOnAnError(t *testing.T) {
-	t.Parallel()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("a request of %s with the credentials %q", r.URL, r.Header.Get("Authorization"))
-	}))
-	t.Cleanup(elsewhere.Close)
-	answer := func(status int, body string, header ...string) githubtest.Fault {
-		f := githubtest.Fault{Status: status, Body: body, Header: map[string]string{}}
-		for i := 0; i < len(header); i += 2 {
-			f.Header[header[i]] = header[i+1]
-		}
-		return f
-	}
-	reset := time.Now().Add(20 * time.Minute)
-	for _, c := range []struct {
-		fault    githubtest.Fault
-		category failures.Category
-		words    string
-		min, max time.Duration
-	}{
-		{answer(401, `{"message": "Bad credentials"}`), failures.Auth, "refuses the credentials", 0, 0},
-		{
-			answer(403, `{"message": "Resource not accessible by personal access token"}`, "X-Accepted-GitHub-Permissions", "metadata=read"),
-			failures.Auth, "do not permit it; give the token or app these permissions for it: metadata=read (403: Resource not", 0, 0,
-		},
-		{answer(404, `{"message": "Not Found"}`), failures.InvalidRequest, "read the settings of acme/shop: it does not exist, or", 0, 0},
-		{answer(410, `{"message": "Gone"}`), failures.InvalidRequest, "410", 0, 0},
-		{answer(451, `{"message": "Repository access blocked"}`), failures.InvalidRequest, "451: Repository access blocked", 0, 0},
-		{answer(302, `{}`, "Location", elsewhere.URL), failures.InvalidRequest, "redirects to another address", 0, 0},
-		{githubtest.PrimaryLimit(reset), failures.RateLimited, "API rate limit exceeded", 5 * time.Minute, 20 * time.Minute},
-		{githubtest.SecondaryLimit(90 * time.Second), failures.RateLimited, "secondary rate limit", 90 * time.Second, 90 * time.Second},
-		{githubtest.SecondaryLimit(0), failures.RateLimited, "secondary rate limit", time.Minute, time.Minute},
-		{answer(403, `{"message": "You have triggered an abuse detection mechanism"}`), failures.RateLimited, "", time.Minute, time.Minute},
-		{answer(429, `<html>`), failures.RateLimited, "429", time.Minute, time.Minute},
-		{githubtest.BadGateway(), failures.APIError, "it fails (502", 0, 0},
-		{answer(503, `{}`, "Retry-After", "7"), failures.APIError, "503", 7 * time.Second, 7 * time.Second},
-		{answer(200, `<html>Sign in</html>`), failures.APIError, "cannot be read", 0, 0},
-		{githubtest.Fault{Cut: true}, failures.APIError, "the connection was closed", 0, 0},
-		{githubtest.Fault{Delay: time.Minute}, failures.APIError, "no answer within", 0, 0},
-		{answer(401, `{"message": "Bad credentials `+githubtest.Token+` \u001b[2J ghs_abc.def-x"}`), failures.Auth, "*** ***", 0, 0},
-	} {
-		t.Run(fmt.Sprint(c.fault.Status, c.words), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t, githubtest.Options{})
-			o := s.options()
-			if c.fault.Delay > 0 {
-				o.Timeout = 50 * time.Millisecond
-			}
-			g, err := codehost.NewGitHub(o)
-			require.NoError(t, err)
-			s.Fail(func(githubtest.Request) githubtest.Fault { return c.fault })
-			_, err = g.Repository(t.Context(), shop)
-			f := requireFailure(t, err, c.category, "GitHub at "+strings.TrimPrefix(s.URL, "http://"), c.words)
-			require.NotContains(t, f.Message, "\x1b")
-			require.GreaterOrEqual(t, time.Duration(f.RetryAfter), c.min)
-			require.LessOrEqual(t, time.Duration(f.RetryAfter), c.max)
-		})
 	}
 }
 

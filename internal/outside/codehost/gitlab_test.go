@@ -26,10 +26,10 @@ type lab struct {
 	host *codehost.GitLab
 }
 
-func driver(t *testing.T, url string) *codehost.GitLab {
+func driver(t *testing.T, url string, timeout time.Duration) *codehost.GitLab {
 	t.Helper()
 	host, err := codehost.NewGitLab(codehost.GitLabOptions{
-		URL: url, Token: gitlabtest.Token, Version: "1.2", Timeout: time.Minute,
+		URL: url, Token: gitlabtest.Token, Version: "1.2", Timeout: timeout,
 		Clock: func() time.Time { return time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC) },
 	})
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func newLab(t *testing.T, p gitlabtest.Project) *lab {
 	s.AddProject(p)
 	s.AddMember(labProject, "rita", gitlabtest.Maintainer)
 	s.AddMember(labProject, "gil", gitlabtest.Reporter)
-	return &lab{Server: s, host: driver(t, s.URL())}
+	return &lab{Server: s, host: driver(t, s.URL(), time.Minute)}
 }
 
 // opened is a lab with an open merge request that changes b.txt.
