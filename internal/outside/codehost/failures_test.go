@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/core/delivery"
 	"github.com/maestro-hive/maestro/internal/core/failures"
 	"github.com/maestro-hive/maestro/internal/testkit/faulttest"
 	"github.com/maestro-hive/maestro/internal/testkit/githubtest"
@@ -109,4 +110,20 @@ func TestAnEndedContextIsNoRefusal(t *testing.T) {
 	cancel()
 	_, err := l.host.Repository(ctx, labProject)
 	requireFailure(t, err, failures.APIError)
+}
+
+// asksEverything gives a driver all that it may be asked. What it answers is no matter: it goes on.
+func asksEverything(ctx context.Context, h delivery.Host, repository string, ids ...string) {
+	_, _ = h.Look(ctx, repository, 1)
+	_, _ = h.Repository(ctx, repository)
+	_, _ = h.Find(ctx, repository, "work", "main")
+	_, _ = h.Open(ctx, repository, delivery.New{Branch: "work", Base: "main", Title: "Shout", Labels: []string{"x"}})
+	_, _ = h.Merge(ctx, repository, 1, "a", "merge")
+	_ = h.Resolve(ctx, repository, 1, "1")
+	_ = h.Comment(ctx, repository, 1, "", "x")
+	_ = h.Edit(ctx, repository, 1, delivery.Edit{Body: "x", Ready: true, Reviewers: []string{"ben"}})
+	for _, id := range ids {
+		_, _ = h.CheckLog(ctx, repository, delivery.Check{ID: id})
+		_ = h.Rerun(ctx, repository, delivery.Check{ID: id})
+	}
 }

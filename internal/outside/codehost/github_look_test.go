@@ -249,8 +249,6 @@ func TestStrangeAnswers(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, githubtest.Options{})
 			g, ctx := s.driver(), t.Context()
-			with := work
-			with.Labels = []string{"x"}
 			for _, own := range []bool{false, true} { // with the right answer to what is asked first
 				s.Fail(func(r githubtest.Request) (f githubtest.Fault) {
 					if own && (r.Path == "/user" || strings.HasSuffix(r.Path, "/pulls/1")) {
@@ -261,17 +259,7 @@ func TestStrangeAnswers(t *testing.T) {
 					return f
 				})
 				for range 2 {
-					_, _ = g.Look(ctx, shop, 1)
-					_, _ = g.Repository(ctx, shop)
-					_, _ = g.Find(ctx, shop, "work", "main")
-					_, _ = g.Open(ctx, shop, with)
-					_, _ = g.Merge(ctx, shop, 1, "a", "merge")
-					_ = g.Resolve(ctx, shop, 1, "1")
-					_ = g.Edit(ctx, shop, 1, delivery.Edit{Body: "x", Ready: true, Reviewers: []string{"ben"}})
-					for _, id := range []string{"job-1", "run-1-2", "status-a-1", "workflow-1", "", "x"} {
-						_, _ = g.CheckLog(ctx, shop, delivery.Check{ID: id})
-						_ = g.Rerun(ctx, shop, delivery.Check{ID: id})
-					}
+					asksEverything(ctx, g, shop, "job-1", "run-1-2", "status-a-1", "workflow-1", "", "x")
 				}
 			}
 		})
