@@ -149,8 +149,7 @@ func TestTheMirrorIsInTheBucket(t *testing.T) {
 	objects := filesIn(t, bucket, "mirror/default/web-1/*")
 	require.Len(t, objects, 5, "the status and four checkpoints")
 	for _, path := range objects {
-		there := read(t, path)
-		require.Equal(t, read(t, filepath.Join(s.MirrorDir(webSession), filepath.Base(path))), there)
+		require.Equal(t, read(t, filepath.Join(s.MirrorDir(webSession), filepath.Base(path))), read(t, path))
 	}
 	require.NoError(t, os.RemoveAll(s.MirrorDir(webSession)))
 	sound(t, s)

@@ -95,8 +95,7 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	require.Equal(t, "mine", read(t, victim))
 
 	job.LiveLog = filepath.Join(t.TempDir(), "nowhere", "live.log")
-	_, err := b.shell(`true`).Run(t.Context(), job)
-	require.NoError(t, err, "who cannot be followed works all the same")
+	b.done(b.shell(`true`), job) // who cannot be followed works all the same
 }
 
 // TestTranscriptOfAResumedAttempt cuts an attempt off twice: its transcript has what each
@@ -202,8 +201,7 @@ func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
 	} {
 		b := newBench(t)
 		fill(t, b.dir, "result/result.json") // of the last attempt
-		out, err := b.shell(script).Run(t.Context(), b.job())
-		require.NoError(t, err, script)
+		out := b.done(b.shell(script), b.job())
 		require.Empty(t, out.Summary)
 		require.Empty(t, out.Decisions)
 	}
@@ -228,8 +226,7 @@ func TestAgentNeedNotReadItsBrief(t *testing.T) {
 		b := newBench(t)
 		job := b.job()
 		job.Brief.Requirement = strings.Repeat("long ", 200_000)
-		_, err := b.shell(script).Run(t.Context(), job)
-		require.NoError(t, err, script)
+		b.done(b.shell(script), job)
 	}
 }
 
@@ -303,11 +300,9 @@ func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
 	b := newBench(t)
 	outside := filepath.Join(t.TempDir(), "result.json")
 	require.NoError(t, os.WriteFile(outside, []byte(`{"summary":"foreign"}`), 0o600))
-	out, err := b.shell(`mv ../result ../moved; ln -s `+filepath.Dir(outside)+` ../result`).Run(t.Context(), b.job())
-	require.NoError(t, err)
+	out := b.done(b.shell(`mv ../result ../moved; ln -s `+filepath.Dir(outside)+` ../result`), b.job())
 	require.Empty(t, out.Summary)
-	_, err = b.shell("true").Run(t.Context(), b.job())
-	require.NoError(t, err)
+	b.done(b.shell("true"), b.job())
 	require.FileExists(t, outside, "what is cleared away is the link")
 }
 

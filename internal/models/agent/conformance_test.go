@@ -105,6 +105,14 @@ func (b *bench) done(s *Set, job session.Job) session.Outcome {
 	return out
 }
 
+// executable is this test binary, which is several programs.
+func executable(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return self
+}
+
 func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)

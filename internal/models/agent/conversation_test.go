@@ -191,7 +191,6 @@ func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
 	job := b.job()
 	job.Continues = true
 	require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
-	_, err := b.shell("true").Run(t.Context(), job)
-	require.NoError(t, err)
+	b.done(b.shell("true"), job)
 	require.NoFileExists(t, filepath.Join(b.dir, preset.ConversationFile))
 }

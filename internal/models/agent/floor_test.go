@@ -52,8 +52,7 @@ func TestWhatAnAgentReachesWithoutARoom(t *testing.T) {
 	abstract, err := net.Listen("unix", "@maestro-floor-"+strconv.Itoa(os.Getpid()))
 	require.NoError(t, err)
 	defer abstract.Close()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	script := strings.NewReplacer("STORE", store, "WHOME", home, "HOST", host, "SHARED", shared, "VICTIM",
 		strconv.Itoa(victim.Process.Pid),
 		"WORKER", strconv.Itoa(os.Getpid()), "DIAL", self+" "+dialArgument+" unix:"+abstract.Addr().String()).Replace(`#!/bin/sh

@@ -65,8 +65,7 @@ const realKey = "sk-of-the-provider-0123456789"
 // asker has agent x ask a provider of each format by the gateway.
 func (b *bench) asker(script providertest.Script, network Network, prompts ...string) (*Set, *providertest.Server) {
 	server := providertest.New(b.t, script)
-	program, err := os.Executable()
-	require.NoError(b.t, err)
+	program := executable(b.t)
 	keys := filepath.Join(b.dir, "keys")
 	require.NoError(b.t, os.Mkdir(keys, 0o755))
 	require.NoError(b.t, os.WriteFile(filepath.Join(keys, "key"), []byte(realKey+"\n"), 0o644))

@@ -97,8 +97,7 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			out, err := b.standIn(program, printed(t, program+"-done")).Run(t.Context(), b.job())
-			require.NoError(t, err)
+			out := b.done(b.standIn(program, printed(t, program+"-done")), b.job())
 			require.Equal(t, "All is done.", out.Summary)
 			require.Equal(t, want.usage, out.Usage)
 			require.Equal(t, want.live, b.calls.Live)
@@ -217,13 +216,12 @@ func TestPresetResultCounts(t *testing.T) {
 	b := newBench(t)
 	script := says(claudeBegins, claudeEnds) +
 		`echo '{"summary":"mine","decisions":{"db":"sqlite"},"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`
-	out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
-	require.NoError(t, err)
+	out := b.done(b.standIn(preset.Claude, script), b.job())
 	require.Equal(t, "mine", out.Summary)
 	require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 	require.Equal(t, cost.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
 
-	out, err = b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+
+	out, err := b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+
 		`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Equal(t, cost.Usage{InputTokens: 99}, out.Usage, "the stream has none")

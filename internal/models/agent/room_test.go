@@ -123,8 +123,7 @@ echo work > done`
 func TestWhatRoomsShareOfTheKernel(t *testing.T) {
 	t.Parallel()
 	inRooms(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	b := newBench(t)
 	s := b.set(Config{
 		Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Dir(self)}},
@@ -172,8 +171,7 @@ func TestTheNetworkOfARoom(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := executable(t)
 	for _, c := range []struct {
 		network Network
 		address string

@@ -299,8 +299,7 @@ func TestWhatAProtectedBranchRequires(t *testing.T) {
 	s.repo.Protect(githubtest.Protection{Checks: []string{"test"}, Queue: true})
 	require.Empty(t, s.look(g, number).Blocked)
 
-	why := s.merge(g, number, s.repo.Head("main"), spec.MethodMerge)
-	require.Contains(t, why, "Head oid did not match")
+	require.Contains(t, s.merge(g, number, s.repo.Head("main"), spec.MethodMerge), "Head oid did not match")
 	s.FailOnce("MaestroEnqueue", githubtest.Fault{Lost: true})
 	_, err := g.Merge(ctx, shop, number, head, spec.MethodMerge)
 	requireFailure(t, err, failures.APIError)
