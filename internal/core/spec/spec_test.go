@@ -55,7 +55,15 @@ func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
 		"help":                {Team{Help: Help{Mode: HelpAsk}}, DefaultGiveUpAfter},
 		"a budget":            {Team{Budget: Budget{OnExceeded: OnExceededAsk}}, DefaultGiveUpAfter},
 		"an approval":         {Team{Phases: []Phase{{Name: "one", Approve: Approval{Count: 1}}}}, DefaultGiveUpAfter},
-		"its own":             {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
+		"a merge": {
+			Team{Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Deliver: &Deliver{Merge: MergeAsk}}}},
+			DefaultGiveUpAfter,
+		},
+		"a merge without a question": {
+			Team{Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}, Phases: []Phase{{Deliver: &Deliver{Merge: MergeAuto}}}},
+			0,
+		},
+		"its own": {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
 	} {
 		require.Equal(t, tt.want, tt.in.Resolved().Help.GiveUpAfter, name)
 	}
