@@ -36,9 +36,9 @@ func TestWhatReachesTheWeb(t *testing.T) {
 	require.Equal(t, "model gemini-x-search", Web("gemini-x-search", nil))
 }
 
-// TestDialectsOfUsage reads a usage as the servers write it. A line has a name, the format, the tokens of the input, of the output,
-// read from a cache, written to one, of these for an hour, and of reasoning, the cost in billionths of a dollar, what differs in it,
-// and the answer.
+// TestDialectsOfUsage reads a usage as the servers write it. A line has a name, the format, the tokens of the input, of the
+// output, read from a cache, written to one, of these for an hour, and of reasoning, the cost in billionths of a dollar, what
+// differs in it, and the answer.
 func TestDialectsOfUsage(t *testing.T) {
 	t.Parallel()
 	for _, row := range rows(t, "usage.txt") {
